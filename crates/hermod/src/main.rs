@@ -1,0 +1,2 @@
+//! hermod
+fn main() {}
