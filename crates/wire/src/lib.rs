@@ -1,1 +1,12 @@
-//! wire
+//! What every protocol shares with the sockets: bytes in, bytes out, time as an argument.
+//!
+//! A protocol implements [`Connection`] and never sees a socket; `net` drives any `Connection` and never sees a
+//! frame. Everything here is synchronous and deterministic, so a whole conversation is a unit test.
+
+mod connection;
+mod output;
+mod reader;
+
+pub use connection::{CloseReason, Connection, Peer, Protocol, ReadState, Recognition};
+pub use output::Output;
+pub use reader::{DecodeError, Reader};
