@@ -1,2 +1,47 @@
-//! xtask
-fn main() {}
+//! The project's own chores, run as `cargo xtask NAME`: what a person or a CI machine does around the programs.
+//!
+//! Every chore is a module with one entry that takes the workspace's root and returns an error text or nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod interop;
+mod tidy;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of the Hermod workspace")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Check the rules of the house: crate edges, sizes, names, headers, links, words.
+    Tidy,
+    /// Run other people's clients against a fresh server.
+    Interop(interop::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match (root(), Arguments::parse().chore) {
+        (Err(error), _) => Err(error),
+        (Ok(root), Chore::Tidy) => tidy::report(&root),
+        (Ok(root), Chore::Interop(options)) => interop::run(&root, &options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's root: the parent of this package.
+fn root() -> Result<PathBuf, String> {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().map(Path::to_path_buf).ok_or_else(|| format!("{} has no parent folder", package.display()))
+}

@@ -1,1 +1,42 @@
-//! broker
+//! The model and the engine of the broker: no sockets, no protocol, no tokio.
+//!
+//! The life of a message: a protocol hands it to [`Client::publish`], which writes it into one block and routes it
+//! (`routing`, `catalog`). [`Client::flush`] ends the turn: bodies go to the journal, then each touched queue is locked
+//! once, logs its references and dispatches (`queue`) into consumers' mailboxes (`session::mailbox`).
+//! [`Client::drain`] reports deliveries and confirms to the protocol. [`Client::settle`] brings the outcome back.
+//! `docs/flows` follows each path file by file.
+
+mod broker;
+mod catalog;
+mod clock;
+mod core;
+mod dead_letter;
+mod encoding;
+mod error;
+mod flow;
+mod housekeeping;
+mod message;
+mod queue;
+mod report;
+mod routing;
+mod session;
+mod settings;
+mod stats;
+mod store;
+
+pub use broker::{Broker, OpenError, Parts};
+pub use clock::{Clock, SystemClock};
+pub use error::{Error, ErrorKind};
+pub use flow::Flow;
+pub use journal::Ticket;
+pub use message::Message;
+pub use message::dialect::{Dialect, DialectId, Dialects};
+pub use message::marks::{Death, Marks, Place, Reason};
+pub use message::properties::Properties;
+pub use message::value::{Table, Value};
+pub use report::{ClientReport, Overview, QueueReport};
+pub use session::{
+    BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Login, Outcome,
+    Prefetch, Publish, QueueSpec, SessionId, TransactionId,
+};
+pub use settings::{Limits, Settings};

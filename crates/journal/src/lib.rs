@@ -1,1 +1,42 @@
-//! journal
+//! A write-ahead log for opaque 64-bit owners: bodies, references to them, settlements and facts.
+//!
+//! One log per data directory, written in batches by one thread: the next batch is what arrived during the last flush.
+//! A [`Ticket`] names the end of what was appended, and is durable when the log is flushed up to there. The journal
+//! knows bytes, owners and sequence numbers, and nothing of what they mean. Its engine runs without threads, without a
+//! clock and over any [`Disk`], so that a seeded simulation can drive it; `docs/formats/journal.md` draws every byte.
+
+mod admission;
+mod appender;
+mod disk;
+mod engine;
+mod error;
+mod group;
+mod journal;
+mod memory;
+mod options;
+mod record;
+mod recovery;
+mod recycle;
+mod replay;
+mod stats;
+mod threads;
+mod ticket;
+mod wal;
+
+pub use admission::Admission;
+pub use appender::Appender;
+pub use disk::{Disk, DiskFile, Lock, RealDisk};
+pub use error::OpenError;
+pub use group::Group;
+pub use journal::{Journal, Opened, Stepper};
+pub use options::{Durability, Options};
+pub use replay::{Owners, Replay};
+pub use stats::{Held, Stats};
+pub use ticket::{Address, Ticket};
+pub use wal::Flushed;
+
+/// Whom a record is about. Owners are never reused; what they stand for is the caller's business.
+pub type Owner = u64;
+
+/// The version of the format on disk.
+pub const FORMAT: u16 = 1;

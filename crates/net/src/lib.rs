@@ -1,1 +1,24 @@
-//! net
+//! Sockets and time: the only place with sockets on the data path.
+//!
+//! [`Listener`] binds, the accept loop admits within limits, and one task per connection ([`drive`]) moves bytes
+//! between its socket and a [`wire::Connection`], which it never looks into. [`Net`] owns the threads and the
+//! [`Registry`] of what is connected. A connection never outlives its registration, and a panic in one ends that one.
+
+mod accept;
+mod bell;
+mod detect;
+mod drive;
+mod flush;
+mod gate;
+mod input;
+mod listener;
+mod registry;
+mod server;
+mod settings;
+mod timer;
+
+pub use gate::LogGate;
+pub use listener::{BindError, Listener};
+pub use registry::{ConnectionInfo, Registry};
+pub use server::{Net, io_threads_for};
+pub use settings::Settings;

@@ -52,6 +52,8 @@ pub trait Protocol: Send + Sync {
 /// Whether the driver should read from the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadState {
+    /// Read and hand over what arrives; the peer has not authenticated yet.
+    Handshake,
     /// Read and hand over what arrives.
     Read,
     /// Do not read for now; `receive` would take nothing. The connection calls its waker when that changes.
@@ -78,7 +80,8 @@ pub trait Connection: Send {
     /// again, with what arrived since, at the next call. Taking nothing is no error: the frame is incomplete, or the
     /// connection is paused. Must process at most one turn's budget (256 KiB or 10 000 entries).
     fn receive(&mut self, input: &[u8], now: Instant) -> usize;
-    /// The waker was called: drain the mailbox into the output.
+    /// Drains the mailbox into the output, while the output is short. Called when the waker was woken, when output that the
+    /// socket refused has been written at last, and again as long as the last call produced output that was written.
     fn wake(&mut self, now: Instant);
     /// The deadline passed (heartbeats, handshake timeout).
     fn tick(&mut self, now: Instant);

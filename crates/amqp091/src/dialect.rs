@@ -1,0 +1,262 @@
+//! AMQP 0-9-1's properties and tables beside the broker's neutral ones.
+//!
+//! A message that was published by AMQP 0-9-1 and to which nothing happened is delivered with its property bytes
+//! untouched. Only where the broker has something to add, or the publisher spoke another protocol, are they written anew.
+
+use std::borrow::Cow;
+
+use broker::{DialectId, Dialect, Dialects, Error, Message, Properties};
+
+use crate::codec::properties::BasicProperties;
+use crate::codec::table::{self, Table, Value, ValueRef};
+use crate::codec::decode_properties;
+
+/// How often a quorum queue has seen a message come back.
+const DELIVERY_COUNT: &str = "x-delivery-count";
+
+/// Reads the properties of messages published by AMQP 0-9-1.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Amqp091Dialect;
+
+impl Dialect for Amqp091Dialect {
+    fn id(&self) -> DialectId {
+        DialectId::AMQP_091
+    }
+
+    fn read(&self, raw: &[u8]) -> Result<Properties, Error> {
+        let basic = decode_properties(raw)
+            .map_err(|error| Error::internal(format!("stored AMQP properties cannot be read: {error}")))?;
+        Ok(to_neutral(&basic))
+    }
+}
+
+fn to_neutral(basic: &BasicProperties<'_>) -> Properties {
+    Properties {
+        content_type: text(basic.content_type),
+        content_encoding: text(basic.content_encoding),
+        headers: basic.headers.map(table_to_neutral).unwrap_or_default(),
+        persistent: basic.delivery_mode == Some(2),
+        priority: basic.priority,
+        correlation_id: text(basic.correlation_id),
+        reply_to: text(basic.reply_to),
+        expiration: basic.expiration.and_then(|digits| str::from_utf8(digits).ok()?.parse().ok()),
+        message_id: text(basic.message_id),
+        timestamp: basic.timestamp,
+        kind: text(basic.kind),
+        user_id: text(basic.user_id),
+        app_id: text(basic.app_id),
+    }
+}
+
+/// Text of a property; bytes that are not UTF-8 are replaced, since the neutral view is for other protocols' eyes.
+fn text(bytes: Option<&[u8]>) -> Option<String> {
+    bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// Arguments and headers in the broker's types.
+pub(crate) fn table_to_neutral(table: Table<'_>) -> broker::Table {
+    broker::Table(table.iter().map(|(name, value)| (name.to_owned(), value_to_neutral(value))).collect())
+}
+
+fn value_to_neutral(value: ValueRef<'_>) -> broker::Value {
+    match value {
+        ValueRef::Bool(v) => broker::Value::Bool(v),
+        ValueRef::I8(v) => broker::Value::I8(v),
+        ValueRef::U8(v) => broker::Value::U8(v),
+        ValueRef::I16(v) => broker::Value::I16(v),
+        ValueRef::U16(v) => broker::Value::U16(v),
+        ValueRef::I32(v) => broker::Value::I32(v),
+        ValueRef::U32(v) => broker::Value::U32(v),
+        ValueRef::I64(v) => broker::Value::I64(v),
+        ValueRef::F32(v) => broker::Value::F32(v),
+        ValueRef::F64(v) => broker::Value::F64(v),
+        ValueRef::Decimal { scale, value } => broker::Value::Decimal { scale, value },
+        ValueRef::Str(bytes) => match str::from_utf8(bytes) {
+            Ok(text) => broker::Value::Text(text.to_owned()),
+            Err(_) => broker::Value::Bytes(bytes.to_vec()),
+        },
+        ValueRef::Bytes(bytes) => broker::Value::Bytes(bytes.to_vec()),
+        ValueRef::Array(array) => broker::Value::Array(array.iter().map(value_to_neutral).collect()),
+        ValueRef::Timestamp(v) => broker::Value::Timestamp(v),
+        ValueRef::Table(table) => broker::Value::Table(table_to_neutral(table)),
+        ValueRef::Void => broker::Value::Null,
+    }
+}
+
+fn value_from_neutral(value: &broker::Value) -> Value {
+    match value {
+        broker::Value::Null => Value::Void,
+        broker::Value::Bool(v) => Value::Bool(*v),
+        broker::Value::I8(v) => Value::I8(*v),
+        broker::Value::U8(v) => Value::U8(*v),
+        broker::Value::I16(v) => Value::I16(*v),
+        broker::Value::U16(v) => Value::U16(*v),
+        broker::Value::I32(v) => Value::I32(*v),
+        broker::Value::U32(v) => Value::U32(*v),
+        broker::Value::I64(v) => Value::I64(*v),
+        broker::Value::F32(v) => Value::F32(*v),
+        broker::Value::F64(v) => Value::F64(*v),
+        broker::Value::Decimal { scale, value } => Value::Decimal { scale: *scale, value: *value },
+        broker::Value::Text(text) => Value::Str(text.as_bytes().to_vec()),
+        broker::Value::Bytes(bytes) => Value::Bytes(bytes.clone()),
+        broker::Value::Timestamp(v) => Value::Timestamp(*v),
+        broker::Value::Array(values) => Value::Array(values.iter().map(value_from_neutral).collect()),
+        broker::Value::Table(table) => Value::Table(fields_from_neutral(table)),
+    }
+}
+
+fn fields_from_neutral(table: &broker::Table) -> Vec<(String, Value)> {
+    table.0.iter().map(|(name, value)| (name.clone(), value_from_neutral(value))).collect()
+}
+
+/// The property bytes to deliver `message` with: as published where possible.
+///
+/// # Errors
+/// When a stored message is in an encoding that this build does not know.
+#[inline]
+pub(crate) fn delivered_properties<'m>(
+    message: &'m Message,
+    delivery_count: Option<u32>,
+    dialects: &Dialects,
+) -> Result<Cow<'m, [u8]>, Error> {
+    let own = message.dialect() == DialectId::AMQP_091;
+    if own && delivery_count.is_none() && !message.is_marked() {
+        return Ok(Cow::Borrowed(message.properties()));
+    }
+    if own {
+        let basic = decode_properties(message.properties())
+            .map_err(|error| Error::internal(format!("stored AMQP properties cannot be read: {error}")))?;
+        let headers = basic.headers.map(|headers| headers.to_fields());
+        return Ok(Cow::Owned(rewritten(basic, headers, message, delivery_count)));
+    }
+    let neutral = dialects.read(message.dialect(), message.properties())?;
+    Ok(Cow::Owned(from_neutral(&neutral, message, delivery_count)))
+}
+
+/// Properties of another protocol's message.
+fn from_neutral(neutral: &Properties, message: &Message, delivery_count: Option<u32>) -> Vec<u8> {
+    let bytes = |text: &'_ Option<String>| text.as_ref().map(|text| text.clone().into_bytes());
+    let (content_type, content_encoding) = (bytes(&neutral.content_type), bytes(&neutral.content_encoding));
+    let (correlation_id, reply_to) = (bytes(&neutral.correlation_id), bytes(&neutral.reply_to));
+    let (message_id, kind) = (bytes(&neutral.message_id), bytes(&neutral.kind));
+    let (user_id, app_id) = (bytes(&neutral.user_id), bytes(&neutral.app_id));
+    let expiration = neutral.expiration.map(|ms| ms.to_string().into_bytes());
+    let basic = BasicProperties {
+        content_type: content_type.as_deref(),
+        content_encoding: content_encoding.as_deref(),
+        headers: None,
+        delivery_mode: Some(if neutral.persistent { 2 } else { 1 }),
+        priority: neutral.priority,
+        correlation_id: correlation_id.as_deref(),
+        reply_to: reply_to.as_deref(),
+        expiration: expiration.as_deref(),
+        message_id: message_id.as_deref(),
+        timestamp: neutral.timestamp,
+        kind: kind.as_deref(),
+        user_id: user_id.as_deref(),
+        app_id: app_id.as_deref(),
+        cluster_id: None,
+    };
+    let headers = (!neutral.headers.is_empty()).then(|| fields_from_neutral(&neutral.headers));
+    rewritten(basic, headers, message, delivery_count)
+}
+
+/// Encodes properties with what the broker adds: its marks, which replace headers of their names and take the
+/// expiration away, and the delivery count.
+fn rewritten(
+    mut basic: BasicProperties<'_>,
+    headers: Option<Vec<(String, Value)>>,
+    message: &Message,
+    delivery_count: Option<u32>,
+) -> Vec<u8> {
+    let mut fields = headers;
+    if let Some(marks) = message.marks() {
+        basic.expiration = None;
+        for (name, value) in marks.headers() {
+            set(fields.get_or_insert_default(), &name, value_from_neutral(&value));
+        }
+    }
+    if let Some(count) = delivery_count {
+        set(fields.get_or_insert_default(), DELIVERY_COUNT, Value::I64(count.into()));
+    }
+    let encoded = fields.map(|fields| table::encode_fields(&fields));
+    // What was just encoded is a valid table; were it too large to be one, the message goes without headers.
+    basic.headers = encoded.as_deref().map(|bytes| Table::new(bytes).unwrap_or_default());
+    basic.to_bytes()
+}
+
+fn set(fields: &mut Vec<(String, Value)>, name: &str, value: Value) {
+    fields.retain(|(known, _)| known != name);
+    fields.push((name.to_owned(), value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_survives_the_way_there_and_back() {
+        let values = vec![
+            Value::Void,
+            Value::Bool(true),
+            Value::I8(-1),
+            Value::U8(1),
+            Value::I16(-2),
+            Value::U16(2),
+            Value::I32(-3),
+            Value::U32(3),
+            Value::I64(-4),
+            Value::F32(0.5),
+            Value::F64(-0.5),
+            Value::Decimal { scale: 1, value: 5 },
+            Value::from("text"),
+            Value::Bytes(vec![0xFF]),
+            Value::Timestamp(6),
+            Value::Array(vec![Value::Void]),
+            Value::Table(vec![("k".to_owned(), Value::from("v"))]),
+        ];
+        let fields: Vec<_> = values.into_iter().enumerate().map(|(i, value)| (format!("f{i}"), value)).collect();
+        let bytes = table::encode_fields(&fields);
+        let neutral = table_to_neutral(Table::new(&bytes).expect("a valid table"));
+        assert_eq!(fields_from_neutral(&neutral), fields);
+    }
+
+    #[test]
+    fn the_neutral_view_shows_every_property() {
+        let headers = table::encode_fields(&[("h".to_owned(), Value::from("v"))]);
+        let basic = BasicProperties {
+            content_type: Some(b"text/plain"),
+            content_encoding: Some(b"gzip"),
+            headers: Some(Table::new(&headers).expect("a valid table")),
+            delivery_mode: Some(2),
+            priority: Some(3),
+            correlation_id: Some(b"c"),
+            reply_to: Some(b"r\xff"),
+            expiration: Some(b"1500"),
+            message_id: Some(b"m"),
+            timestamp: Some(7),
+            kind: Some(b"t"),
+            user_id: Some(b"u"),
+            app_id: Some(b"a"),
+            cluster_id: Some(b"x"),
+        };
+        let some = |text: &str| Some(text.to_owned());
+        let expected = Properties {
+            content_type: some("text/plain"),
+            content_encoding: some("gzip"),
+            headers: broker::Table(vec![("h".to_owned(), broker::Value::Text("v".to_owned()))]),
+            persistent: true,
+            priority: Some(3),
+            correlation_id: some("c"),
+            reply_to: some("r\u{FFFD}"),
+            expiration: Some(1500),
+            message_id: some("m"),
+            timestamp: Some(7),
+            kind: some("t"),
+            user_id: some("u"),
+            app_id: some("a"),
+        };
+        assert_eq!(Amqp091Dialect.read(&basic.to_bytes()), Ok(expected));
+        assert!(Amqp091Dialect.read(&[0]).is_err());
+    }
+}

@@ -1,0 +1,135 @@
+//! Class `basic` but for publishing: prefetch, consumers, fetching, settlements.
+
+use broker::{Consume, Fetch, Outcome, Prefetch};
+
+use crate::codec::methods::{
+    BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicNack, BasicQos,
+    BasicQosOk, BasicRecoverOk, BasicReject,
+};
+use crate::dialect::table_to_neutral;
+use crate::session::channel::{Channel, Mode, Step};
+use crate::session::error::{Failure, ReplyCode};
+use crate::session::events;
+use crate::session::link::Waiting;
+use crate::session::publish::REPLY_TO;
+use crate::session::running::Context;
+
+impl Channel {
+    pub(super) fn qos(&mut self, cx: &mut Context<'_>, qos: &BasicQos) -> Result<(), Failure> {
+        if qos.prefetch_size != 0 {
+            let text = format!("prefetch_size!=0 ({})", qos.prefetch_size);
+            return Err(Failure::new(ReplyCode::NotImplemented, text));
+        }
+        let scope = match qos.global {
+            true => Prefetch::Shared,
+            false if cx.link.traits.strict_qos => Prefetch::ExistingToo,
+            false => Prefetch::NewConsumers,
+        };
+        cx.client.set_prefetch(self.session, qos.prefetch_count.into(), scope, cx.now);
+        cx.link.send(cx.number, BasicQosOk {});
+        Ok(())
+    }
+
+    pub(super) fn consume(&mut self, cx: &mut Context<'_>, consume: &BasicConsume<'_>) -> Result<(), Failure> {
+        let queue = self.queue_name(consume.queue)?;
+        if queue == REPLY_TO {
+            let text = format!("consuming from {REPLY_TO} (direct reply-to) is not implemented yet");
+            return Err(Failure::new(ReplyCode::NotImplemented, text));
+        }
+        // no_local is ignored, as by RabbitMQ: nothing in the model remembers who published.
+        let wanted = Consume {
+            queue,
+            tag: consume.consumer_tag.to_owned(),
+            no_ack: consume.no_ack,
+            exclusive: consume.exclusive,
+            arguments: table_to_neutral(consume.arguments),
+        };
+        let tag = cx.client.consume(self.session, wanted, cx.now)?;
+        if !consume.nowait {
+            cx.link.send(cx.number, BasicConsumeOk { consumer_tag: &tag });
+        }
+        Ok(())
+    }
+
+    pub(super) fn cancel(&mut self, cx: &mut Context<'_>, cancel: &BasicCancel<'_>) {
+        let Context { client, link, sessions, broker, .. } = cx;
+        let ticket = client.cancel(self.session, cancel.consumer_tag, cx.now, &mut |event| {
+            events::report(link, sessions, broker, event);
+        });
+        if !cancel.nowait {
+            let reply = BasicCancelOk { consumer_tag: cancel.consumer_tag };
+            link.send_when_durable(client, ticket, cx.number, reply);
+        }
+    }
+
+    pub(super) fn get(&mut self, cx: &mut Context<'_>, get: &BasicGet<'_>) -> Result<Step, Failure> {
+        let queue = self.queue_name(get.queue)?;
+        let (number, now) = (cx.number, cx.now);
+        let Context { client, link, broker, .. } = cx;
+        let fetched = client.get(self.session, &queue, get.no_ack, now, &mut |delivery, remaining| {
+            events::got(link, broker, number, delivery, remaining);
+        })?;
+        match fetched {
+            Fetch::Message => {}
+            Fetch::Empty => link.send(number, BasicGetEmpty::default()),
+            Fetch::Wait(ticket) => {
+                if !client.durable(ticket) {
+                    link.waiting = Some(Waiting::Durable(ticket));
+                }
+                return Ok(Step::Later);
+            }
+        }
+        Ok(Step::Done)
+    }
+
+    #[inline]
+    pub(super) fn ack(&mut self, cx: &mut Context<'_>, ack: &BasicAck) -> Result<(), Failure> {
+        self.settle(cx, ack.delivery_tag, ack.multiple, Outcome::Accepted)
+    }
+
+    pub(super) fn nack(&mut self, cx: &mut Context<'_>, nack: &BasicNack) -> Result<(), Failure> {
+        self.settle(cx, nack.delivery_tag, nack.multiple, refused(nack.requeue))
+    }
+
+    pub(super) fn reject(&mut self, cx: &mut Context<'_>, reject: &BasicReject) -> Result<(), Failure> {
+        self.settle(cx, reject.delivery_tag, false, refused(reject.requeue))
+    }
+
+    #[inline]
+    fn settle(&mut self, cx: &mut Context<'_>, tag: u64, multiple: bool, outcome: Outcome) -> Result<(), Failure> {
+        match self.mode {
+            Mode::Transactional(transaction) => {
+                cx.client.settle_in(transaction, self.session, tag, multiple, outcome)?;
+            }
+            Mode::Plain | Mode::Confirming => cx.client.settle(self.session, tag, multiple, outcome)?,
+        }
+        Ok(())
+    }
+
+    /// `answer` is false for the old form without a reply.
+    pub(super) fn recover(&mut self, cx: &mut Context<'_>, requeue: bool, answer: bool) -> Result<(), Failure> {
+        if !requeue {
+            return Err(Failure::new(ReplyCode::NotImplemented, "requeue=false"));
+        }
+        let ticket = cx.client.recover(self.session, cx.now);
+        if answer {
+            cx.link.send_when_durable(cx.client, ticket, cx.number, BasicRecoverOk {});
+        }
+        Ok(())
+    }
+
+    /// `name`, or the queue declared last where it is empty.
+    pub(super) fn queue_name(&self, name: &str) -> Result<String, Failure> {
+        if !name.is_empty() {
+            return Ok(name.to_owned());
+        }
+        if self.last_queue.is_empty() {
+            return Err(Failure::new(ReplyCode::NotFound, "no previously declared queue"));
+        }
+        Ok(self.last_queue.clone())
+    }
+}
+
+fn refused(requeue: bool) -> Outcome {
+    if requeue { Outcome::Released } else { Outcome::Rejected }
+}

@@ -1,0 +1,157 @@
+//! One channel: a session of the broker, the content that is arriving, and the dispatch of methods to their class.
+//!
+//! A method that cannot be dealt with yet leaves no trace: its frame is looked at again later.
+
+use broker::{SessionId, TransactionId};
+
+use crate::codec::methods::{AccessRequestOk, ChannelCloseOk, ChannelFlowOk};
+use crate::codec::{Frame, FrameKind, Method, decode_method};
+use crate::session::content::Incoming;
+use crate::session::error::{Failure, ReplyCode};
+use crate::session::link::Waiting;
+use crate::session::running::Context;
+
+/// What became of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Done,
+    /// Look at the same frame again; the link says when.
+    Later,
+    /// The channel is closed and its number free.
+    Closed,
+}
+
+/// Whether publishes are answered, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Plain,
+    Confirming,
+    /// Publishes and settlements wait for the commit of this transaction.
+    Transactional(TransactionId),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) session: SessionId,
+    pub(super) mode: Mode,
+    /// The queue declared last: what an empty name stands for.
+    pub(super) last_queue: String,
+    pub(super) incoming: Incoming,
+    /// We said close, and pass over everything until the peer agrees.
+    closing: bool,
+}
+
+impl Channel {
+    pub(super) fn new(session: SessionId) -> Self {
+        Self { session, mode: Mode::Plain, last_queue: String::new(), incoming: Incoming::Method, closing: false }
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// Drops what was arriving and returns its size.
+    pub(super) fn begin_closing(&mut self) -> u64 {
+        self.closing = true;
+        self.incoming.abandon()
+    }
+
+    pub(super) fn take_frame(&mut self, cx: &mut Context<'_>, frame: Frame<'_>) -> Result<Step, Failure> {
+        if self.closing {
+            return Ok(self.take_while_closing(cx, frame));
+        }
+        match (&self.incoming, frame.kind) {
+            (Incoming::Method, FrameKind::Method) => {
+                let method = decode_method(frame.payload)?;
+                self.take_method(cx, method).map_err(|failure| failure.of(method.id()))
+            }
+            (Incoming::Method, _) => {
+                let text = "expected method frame, got non method frame instead";
+                Err(Failure::new(ReplyCode::UnexpectedFrame, text))
+            }
+            _ => self.take_content(cx, frame),
+        }
+    }
+
+    fn take_while_closing(&mut self, cx: &mut Context<'_>, frame: Frame<'_>) -> Step {
+        if frame.kind != FrameKind::Method {
+            return Step::Done;
+        }
+        match decode_method(frame.payload) {
+            Ok(Method::ChannelCloseOk(_)) => Step::Closed,
+            Ok(Method::ChannelClose(_)) => {
+                // Both sides closed at once: each answers the other.
+                cx.link.send(cx.number, ChannelCloseOk {});
+                Step::Done
+            }
+            _ => Step::Done,
+        }
+    }
+
+    fn take_method(&mut self, cx: &mut Context<'_>, method: Method<'_>) -> Result<Step, Failure> {
+        if !overtakes_parked(&method) && cx.client.parked(self.session) {
+            cx.link.waiting = Some(Waiting::Unparked(self.session));
+            return Ok(Step::Later);
+        }
+        match method {
+            Method::BasicAck(m) => self.ack(cx, &m)?,
+            Method::BasicNack(m) => self.nack(cx, &m)?,
+            Method::BasicReject(m) => self.reject(cx, &m)?,
+            Method::BasicPublish(m) => self.begin_publish(&m)?,
+            Method::BasicGet(m) => return self.get(cx, &m),
+            Method::BasicQos(m) => self.qos(cx, &m)?,
+            Method::BasicConsume(m) => self.consume(cx, &m)?,
+            Method::BasicCancel(m) => self.cancel(cx, &m),
+            // The answer to our own cancel.
+            Method::BasicCancelOk(_) => {}
+            Method::BasicRecover(m) => self.recover(cx, m.requeue, true)?,
+            Method::BasicRecoverAsync(m) => self.recover(cx, m.requeue, false)?,
+            Method::QueueDeclare(m) => self.declare_queue(cx, &m)?,
+            Method::QueueBind(m) => self.bind_queue(cx, &m)?,
+            Method::QueueUnbind(m) => self.unbind_queue(cx, &m)?,
+            Method::QueuePurge(m) => self.purge_queue(cx, &m)?,
+            Method::QueueDelete(m) => self.delete_queue(cx, &m)?,
+            Method::ExchangeDeclare(m) => self.declare_exchange(cx, &m)?,
+            Method::ExchangeDelete(m) => self.delete_exchange(cx, &m)?,
+            Method::ExchangeBind(m) => self.bind_exchange(cx, &m)?,
+            Method::ExchangeUnbind(m) => self.unbind_exchange(cx, &m)?,
+            Method::ConfirmSelect(m) => self.select_confirms(cx, m.nowait)?,
+            Method::TxSelect(_) => self.select_transactions(cx)?,
+            Method::TxCommit(_) => self.commit(cx)?,
+            Method::TxRollback(_) => self.roll_back(cx)?,
+            Method::AccessRequest(_) => cx.link.send(cx.number, AccessRequestOk { ticket: 1 }),
+            Method::ChannelFlow(m) if m.active => cx.link.send(cx.number, ChannelFlowOk { active: true }),
+            Method::ChannelFlow(_) => return Err(Failure::new(ReplyCode::NotImplemented, "active=false")),
+            Method::ChannelOpen(_) => {
+                return Err(Failure::new(ReplyCode::ChannelError, "second 'channel.open' seen"));
+            }
+            Method::ChannelClose(_) => return Ok(self.close(cx)),
+            _ => return Err(Failure::new(ReplyCode::CommandInvalid, "unimplemented method")),
+        }
+        Ok(Step::Done)
+    }
+
+    /// The peer closes the channel. Its number is free once the answer is written, which comes before anything else.
+    fn close(&mut self, cx: &mut Context<'_>) -> Step {
+        let ticket = cx.client.close_session(self.session, cx.now);
+        cx.link.send_when_durable(cx.client, ticket, cx.number, ChannelCloseOk {});
+        Step::Closed
+    }
+}
+
+/// What need not wait for publishes that are parked behind an alarm: what makes room, and the end.
+fn overtakes_parked(method: &Method<'_>) -> bool {
+    matches!(
+        method,
+        Method::BasicAck(_)
+            | Method::BasicNack(_)
+            | Method::BasicReject(_)
+            | Method::BasicPublish(_)
+            | Method::BasicGet(_)
+            | Method::BasicQos(_)
+            | Method::BasicCancel(_)
+            | Method::BasicCancelOk(_)
+            | Method::ChannelClose(_)
+    )
+}

@@ -1,0 +1,96 @@
+//! Every way a connection or a channel ends: the peer's wish, our error, lost frames, silence.
+//!
+//! Whatever ends it, the broker's side is released first, so that exclusive queues and unsettled deliveries are free
+//! when the peer hears of the end.
+
+use std::time::Instant;
+
+use broker::Ticket;
+
+use crate::codec::Method;
+use crate::codec::methods::{ConnectionCloseOk, method_name};
+use crate::session::connection::{AmqpConnection, CLOSE_TIMEOUT, Phase, SILENCE};
+use crate::session::error::{Failure, ReplyCode};
+use crate::session::link::Waiting;
+
+impl AmqpConnection {
+    /// Closes the channel or the connection, whichever the failure is about, and tells the peer.
+    pub(super) fn fail(&mut self, channel: u16, failure: Failure, now: Instant) {
+        if channel != 0 && !failure.code.ends_connection() {
+            self.log_failure(channel, &failure);
+            if let Some(running) = &mut self.running {
+                running.close_channel(&mut self.link, channel, &failure, now);
+            }
+            return;
+        }
+        if matches!(self.phase, Phase::Closing | Phase::Ignoring | Phase::Closed) {
+            return;
+        }
+        self.log_failure(channel, &failure);
+        self.release(now);
+        self.running = None;
+        self.link.send_failure(0, &failure);
+        self.phase = Phase::Closing;
+        self.phase_ends = Some(now + CLOSE_TIMEOUT);
+    }
+
+    /// Ends the broker's side. The ticket is what an answer to the peer must wait for.
+    pub(super) fn release(&mut self, now: Instant) -> Ticket {
+        self.link.waiting = None;
+        self.running.as_mut().map_or(Ticket::NONE, |running| running.client.close(now))
+    }
+
+    /// The peer closes: the answer waits until everything that it settled is durable.
+    pub(super) fn close_politely(&mut self, now: Instant) {
+        let ticket = self.release(now);
+        let done = self.running.as_mut().is_none_or(|running| running.client.durable(ticket));
+        if done {
+            self.link.send(0, ConnectionCloseOk {});
+            self.finish();
+            return;
+        }
+        let mut frame = Vec::new();
+        Method::from(ConnectionCloseOk {}).encode(0, &mut frame);
+        self.link.waiting = Some(Waiting::Reply { ticket, frame, closes: true });
+    }
+
+    /// The bytes make no frames any more: says so, and passes over the rest for a while, so that the peer can read it.
+    pub(super) fn lose_sync(&mut self, failure: Failure, now: Instant) {
+        if matches!(self.phase, Phase::Closing) {
+            self.finish();
+            return;
+        }
+        self.fail(0, failure, now);
+        self.ignore(now);
+    }
+
+    /// Says nothing and closes the socket after a pause, which slows down who guesses passwords.
+    pub(super) fn ignore(&mut self, now: Instant) {
+        self.phase = Phase::Ignoring;
+        self.phase_ends = Some(now + SILENCE);
+    }
+
+    /// The phase has taken too long.
+    pub(super) fn end_phase(&mut self) {
+        if !matches!(self.phase, Phase::Closing | Phase::Ignoring | Phase::Closed) {
+            let (peer, phase) = (self.peer.remote, self.phase.name());
+            tracing::warn!(%peer, phase, "the handshake took too long: closing");
+        }
+        self.finish();
+    }
+
+    fn log_failure(&self, channel: u16, failure: &Failure) {
+        let (user, vhost) = match &self.running {
+            Some(running) => (running.client.user(), running.client.vhost()),
+            None => ("", ""),
+        };
+        let (peer, phase) = (self.peer.remote, self.phase.name());
+        let method = method_name(failure.method.0, failure.method.1).unwrap_or("none");
+        let (code, text) = (failure.code as u16, failure.reply_text());
+        if failure.code == ReplyCode::ConnectionForced {
+            tracing::info!(%peer, user, vhost, text, "closing a connection");
+        } else {
+            tracing::warn!(%peer, user, vhost, phase, channel, method, code, text, "closing after an error");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! One connection: its phases, its turns, and the driver's contract ([`wire::Connection`]).
+//!
+//! A phase only ever goes forward. Input is taken frame by frame while nothing is waited for; at the end of each turn the
+//! broker gets what was gathered and the output gets what the broker has.
+
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use auth::Identity;
+use broker::Flow;
+use wire::{CloseReason, Connection, Output, Peer, ReadState};
+
+use crate::codec::frame::encode_heartbeat;
+use crate::codec::methods::ConnectionCloseOk;
+use crate::codec::{Frame, Method, decode_frame};
+use crate::session::Amqp091;
+use crate::session::error::{Failure, ReplyCode};
+use crate::session::events;
+use crate::session::heartbeat::{Due, Heartbeat};
+use crate::session::link::{After, Link, OUTPUT_ENOUGH, Waiting};
+use crate::session::running::{Running, Taken};
+
+/// A turn ends when this much was read, so that other connections get theirs.
+const TURN_BYTES: usize = 256 * 1024;
+/// The same for frames or whole publishes.
+const TURN_ENTRIES: usize = 10_000;
+/// Largest frame before both sides have agreed on a size: room for a long token as password.
+pub(super) const HANDSHAKE_FRAME_MAX: u32 = 16 * 1024;
+/// How long the peer may take to answer our close.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a peer that is not trusted or not understood is kept before its socket is closed.
+pub(super) const SILENCE: Duration = Duration::from_secs(3);
+
+/// How far a connection has come.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Waits for the protocol header.
+    Header,
+    /// Waits for start-ok.
+    Starting,
+    /// Waits for the outcome of a login by this mechanism.
+    Authenticating { login: auth::Login, mechanism: &'static str },
+    /// Waits for tune-ok.
+    Tuning(Identity),
+    /// Waits for open.
+    Opening(Identity),
+    /// Open.
+    Running,
+    /// We said close; waits for close-ok and passes over everything else.
+    Closing,
+    /// Passes over everything until a time has passed.
+    Ignoring,
+    /// Nothing more is read.
+    Closed,
+}
+
+impl Phase {
+    /// Its name in RabbitMQ's error texts.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Header => "handshake",
+            Self::Starting => "starting",
+            Self::Authenticating { .. } => "securing",
+            Self::Tuning(_) => "tuning",
+            Self::Opening(_) => "opening",
+            Self::Running => "running",
+            Self::Closing | Self::Ignoring => "closing",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// See the module.
+pub(super) struct AmqpConnection {
+    pub(super) server: Amqp091,
+    pub(super) peer: Peer,
+    pub(super) waker: Waker,
+    pub(super) phase: Phase,
+    /// When the phase ends by itself.
+    pub(super) phase_ends: Option<Instant>,
+    pub(super) link: Link,
+    pub(super) heartbeat: Heartbeat,
+    pub(super) running: Option<Running>,
+    /// Highest channel number.
+    pub(super) channel_max: u16,
+}
+
+impl AmqpConnection {
+    pub(super) fn new(server: Amqp091, peer: Peer, waker: Waker, now: Instant) -> Self {
+        let phase_ends = Some(now + server.settings.handshake_timeout);
+        Self {
+            server,
+            peer,
+            waker,
+            phase: Phase::Header,
+            phase_ends,
+            link: Link::new(HANDSHAKE_FRAME_MAX),
+            heartbeat: Heartbeat::new(now),
+            running: None,
+            channel_max: 0,
+        }
+    }
+
+    /// True while the next frame may be looked at.
+    fn takes_input(&self) -> bool {
+        !matches!(self.phase, Phase::Authenticating { .. } | Phase::Closed)
+            && self.link.waiting.is_none()
+            && !self.link.is_stuffed()
+    }
+
+    fn may_read(&self) -> bool {
+        let flow = self.running.as_ref().map_or(Flow::Run, |running| running.client.flow());
+        self.takes_input() && flow == Flow::Run
+    }
+
+    /// Takes what `input` begins with; 0 when more bytes or something else must come first.
+    fn take(&mut self, input: &[u8], now: Instant) -> usize {
+        match self.phase {
+            Phase::Header => return self.take_header(input),
+            Phase::Ignoring | Phase::Closed => return input.len(),
+            _ => {}
+        }
+        let frame = match decode_frame(input, self.link.frame_max) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return 0,
+            Err(error) => {
+                self.lose_sync(error.into(), now);
+                return input.len();
+            }
+        };
+        let after = &input[frame.wire_len()..];
+        match self.take_frame(frame, after, now) {
+            Ok(Taken::Frames(more)) => frame.wire_len() + more,
+            Ok(Taken::Later) => 0,
+            Err(failure) => {
+                self.fail(frame.channel, failure, now);
+                frame.wire_len()
+            }
+        }
+    }
+
+    fn take_frame(&mut self, frame: Frame<'_>, after: &[u8], now: Instant) -> Result<Taken, Failure> {
+        if let (Phase::Running, Some(running)) = (&self.phase, &mut self.running)
+            && frame.channel != 0
+        {
+            return running.take_frame(&mut self.link, frame, after, now);
+        }
+        if frame.channel == 0 {
+            self.take_connection_frame(frame, now)?;
+        } else if !matches!(self.phase, Phase::Closing) {
+            return Err(Failure::new(ReplyCode::UnexpectedFrame, "channels can be used once the connection is open"));
+        }
+        Ok(Taken::Frames(0))
+    }
+
+    /// Ends the turn: the broker runs what was gathered, the output gets what waits.
+    fn end_turn(&mut self, now: Instant) {
+        if let Some(running) = &mut self.running {
+            running.client.flush(now);
+        }
+        if self.drain(now) {
+            // The driver calls `wake` only after output that `wake` itself produced.
+            self.waker.wake_by_ref();
+        }
+        self.note_output(now);
+    }
+
+    fn note_output(&mut self, now: Instant) {
+        if !self.link.out.is_empty() {
+            self.heartbeat.sent(now);
+        }
+    }
+
+    /// Takes events from the broker; true when more wait and the output has room.
+    fn drain(&mut self, now: Instant) -> bool {
+        let Some(running) = &mut self.running else { return false };
+        let Some(budget) = OUTPUT_ENOUGH.checked_sub(self.link.out.len() + 1) else { return false };
+        let Running { client, sessions, .. } = running;
+        let (link, broker) = (&mut self.link, &self.server.broker);
+        let more = client.drain(now, budget, &mut |event| events::report(link, sessions, broker, event));
+        self.run_after(now);
+        more
+    }
+
+    fn run_after(&mut self, now: Instant) {
+        for after in std::mem::take(&mut self.link.after) {
+            match after {
+                After::CloseChannel(number, failure) => self.fail(number, failure, now),
+                After::CloseConnection(failure) => self.fail(0, failure, now),
+            }
+        }
+    }
+
+    /// Looks whether what the connection waits for has come.
+    fn resume(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Authenticating { .. }) {
+            self.take_login(now);
+        }
+        let Some(running) = &mut self.running else { return };
+        let over = match &self.link.waiting {
+            None | Some(Waiting::Commit { .. }) => false,
+            Some(Waiting::Reply { ticket, .. } | Waiting::Durable(ticket)) => running.client.durable(*ticket),
+            Some(Waiting::Unparked(session)) => !running.client.parked(*session),
+        };
+        if !over {
+            return;
+        }
+        if let Some(Waiting::Reply { frame, closes, .. }) = self.link.waiting.take() {
+            self.link.out.put(&frame);
+            if closes {
+                self.finish();
+            }
+        }
+    }
+
+    /// Writes what is left and ends.
+    pub(super) fn finish(&mut self) {
+        self.phase = Phase::Closed;
+        self.phase_ends = None;
+        self.running = None;
+    }
+
+    /// Frames of channel 0 while our close waits for its answer.
+    pub(super) fn take_while_closing(&mut self, method: &Method<'_>) {
+        match method {
+            Method::ConnectionCloseOk(_) => self.finish(),
+            // Both sides closed at once: each answers the other.
+            Method::ConnectionClose(_) => self.link.send(0, ConnectionCloseOk {}),
+            _ => {}
+        }
+    }
+}
+
+impl Connection for AmqpConnection {
+    fn receive(&mut self, input: &[u8], now: Instant) -> usize {
+        self.link.note_progress();
+        if !self.may_read() {
+            return 0;
+        }
+        self.heartbeat.received(now);
+        let (mut taken, mut entries) = (0, 0);
+        while taken < TURN_BYTES.min(input.len()) && entries < TURN_ENTRIES && self.takes_input() {
+            match self.take(&input[taken..], now) {
+                0 => break,
+                count => taken += count,
+            }
+            entries += 1;
+        }
+        self.end_turn(now);
+        taken
+    }
+
+    fn wake(&mut self, now: Instant) {
+        self.link.note_progress();
+        self.resume(now);
+        self.drain(now);
+        self.note_output(now);
+    }
+
+    fn tick(&mut self, now: Instant) {
+        if self.phase_ends.is_some_and(|end| now >= end) {
+            self.end_phase();
+            return;
+        }
+        if !self.may_read() {
+            // Nobody listens to the peer at the moment, so its silence proves nothing.
+            self.heartbeat.received(now);
+        }
+        match self.heartbeat.due(now) {
+            Due::Nothing => {}
+            Due::GiveUp => {
+                tracing::warn!(peer = %self.peer.remote, "no heartbeat from the client for two intervals: closing");
+                self.finish();
+                return;
+            }
+            Due::Send => {
+                if self.link.out.is_empty() {
+                    encode_heartbeat(self.link.out.tail());
+                }
+                self.heartbeat.sent(now);
+            }
+        }
+        if self.running.as_ref().and_then(|running| running.client.next_deadline()).is_some_and(|at| now >= at) {
+            self.wake(now);
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let client = self.running.as_ref().and_then(|running| running.client.next_deadline());
+        [self.phase_ends, self.heartbeat.deadline(), client].into_iter().flatten().min()
+    }
+
+    fn output(&mut self) -> &mut Output {
+        &mut self.link.out
+    }
+
+    fn read_state(&self) -> ReadState {
+        match self.phase {
+            Phase::Closed => ReadState::Closed,
+            _ if self.may_read() => ReadState::Read,
+            _ => ReadState::Pause,
+        }
+    }
+
+    fn close(&mut self, reason: CloseReason, now: Instant) {
+        let text = match reason {
+            CloseReason::Gone => return self.finish(),
+            CloseReason::Shutdown => "broker forced connection closure with reason 'shutdown'".to_owned(),
+            CloseReason::Forced(text) => text,
+        };
+        match self.phase {
+            Phase::Running => self.fail(0, Failure::new(ReplyCode::ConnectionForced, text), now),
+            Phase::Closing | Phase::Ignoring | Phase::Closed => {}
+            _ => self.finish(),
+        }
+    }
+}

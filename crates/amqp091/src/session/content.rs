@@ -1,0 +1,182 @@
+//! Content on its way in: a publish, its header and its body, whole in the read buffer or frame by frame.
+//!
+//! A body is kept only as far as it has arrived; what it announced is checked against the limits first.
+
+use crate::codec::methods::BasicPublish;
+use crate::codec::{ContentHeader, Frame, FrameKind, Method, decode_frame, decode_method};
+use crate::limits::BASIC_CLASS;
+use crate::session::channel::{Channel, Step};
+use crate::session::error::{Failure, ReplyCode};
+use crate::session::running::Context;
+
+/// No body may announce more than this, whatever the settings say: RabbitMQ's bound.
+const BODY_MAX: u64 = 512 * 1024 * 1024;
+/// How many bodies of the largest size may be unfinished on all channels of a connection together.
+const UNFINISHED_BODIES: u64 = 4;
+
+const PUBLISH: (u16, u16) = (BASIC_CLASS, 40);
+
+/// Where a message goes, kept until its body is there.
+#[derive(Debug)]
+pub(super) struct Address {
+    exchange: String,
+    routing_key: String,
+    mandatory: bool,
+}
+
+/// What a channel expects next.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    Method,
+    Header(Address),
+    Body { address: Address, properties: Vec<u8>, size: u64, body: Vec<u8> },
+}
+
+impl Incoming {
+    /// Drops what has arrived and returns how many bytes of body that was.
+    pub(super) fn abandon(&mut self) -> u64 {
+        match std::mem::replace(self, Self::Method) {
+            Self::Body { body, .. } => body.len() as u64,
+            _ => 0,
+        }
+    }
+}
+
+/// True for the method frame of a publish.
+#[inline]
+pub(super) fn is_publish(frame: Frame<'_>) -> bool {
+    frame.kind == FrameKind::Method && matches!(frame.payload, [0, 60, 0, 40, ..])
+}
+
+/// Header and body that lie whole in `after`, the body in one frame at most, and their length with all frames.
+#[inline]
+fn whole_content(channel: u16, after: &[u8], frame_max: u32) -> Option<(&[u8], &[u8], usize)> {
+    // What is no frame, or no frame of this content, is dealt with frame by frame.
+    let header_frame = decode_frame(after, frame_max).ok().flatten()?;
+    if header_frame.kind != FrameKind::Header || header_frame.channel != channel {
+        return None;
+    }
+    let header = ContentHeader::decode(header_frame.payload).filter(|header| header.class == BASIC_CLASS)?;
+    let length = header_frame.wire_len();
+    if header.body_size == 0 {
+        return Some((header.properties, &[], length));
+    }
+    let body = decode_frame(&after[length..], frame_max).ok().flatten()?;
+    let fits = body.kind == FrameKind::Body && body.channel == channel && body.payload.len() as u64 == header.body_size;
+    fits.then_some((header.properties, body.payload, length + body.wire_len()))
+}
+
+impl Channel {
+    /// The fast way of a publish. Answers with how many bytes of `after` belong to it; 0 sends it the long way.
+    #[inline]
+    pub(super) fn take_whole_publish(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: Frame<'_>,
+        after: &[u8],
+    ) -> Result<usize, Failure> {
+        if self.is_closing() || !matches!(self.incoming, Incoming::Method) {
+            return Ok(0);
+        }
+        let Some((properties, body, length)) = whole_content(frame.channel, after, cx.link.frame_max) else {
+            return Ok(0);
+        };
+        let Method::BasicPublish(publish) = decode_method(frame.payload)? else { return Ok(0) };
+        check_immediate(&publish)?;
+        // When this fails the channel closes, and passes over the content frames, which are still to come.
+        self.publish(cx, publish.exchange, publish.routing_key, publish.mandatory, properties, body)
+            .map_err(|failure| failure.of(PUBLISH))?;
+        Ok(length)
+    }
+
+    /// A publish whose content follows.
+    pub(super) fn begin_publish(&mut self, publish: &BasicPublish<'_>) -> Result<(), Failure> {
+        check_immediate(publish)?;
+        self.incoming = Incoming::Header(Address {
+            exchange: publish.exchange.to_owned(),
+            routing_key: publish.routing_key.to_owned(),
+            mandatory: publish.mandatory,
+        });
+        Ok(())
+    }
+
+    /// A frame while content is expected.
+    pub(super) fn take_content(&mut self, cx: &mut Context<'_>, frame: Frame<'_>) -> Result<Step, Failure> {
+        let whole = match &mut self.incoming {
+            Incoming::Method => return Ok(Step::Done),
+            Incoming::Header(_) => self.take_header(cx, frame),
+            Incoming::Body { size, body, .. } => take_body(cx, frame, *size, body),
+        };
+        if whole.map_err(|failure| failure.of(PUBLISH))? {
+            self.finish_content(cx).map_err(|failure| failure.of(PUBLISH))?;
+        }
+        Ok(Step::Done)
+    }
+
+    /// True when the content has no body and is whole.
+    fn take_header(&mut self, cx: &Context<'_>, frame: Frame<'_>) -> Result<bool, Failure> {
+        let unexpected = |what: String| {
+            let text = format!("expected content header for class {BASIC_CLASS}, got {what} instead");
+            Failure::new(ReplyCode::UnexpectedFrame, text)
+        };
+        if frame.kind != FrameKind::Header {
+            return Err(unexpected("non content header frame".to_owned()));
+        }
+        let header = ContentHeader::decode(frame.payload)
+            .ok_or_else(|| Failure::new(ReplyCode::SyntaxError, "malformed content header"))?;
+        if header.class != BASIC_CLASS {
+            return Err(unexpected(format!("one for class {}", header.class)));
+        }
+        let size = header.body_size;
+        if size > BODY_MAX {
+            let text = format!("content body size {size} exceeds maximum allowed size {BODY_MAX}");
+            return Err(Failure::new(ReplyCode::FrameError, text));
+        }
+        let max = cx.broker.limits().max_message_bytes;
+        if size > max {
+            let text = format!("message size {size} is larger than configured max size {max}");
+            return Err(Failure::new(ReplyCode::PreconditionFailed, text));
+        }
+        if let Incoming::Header(address) = std::mem::replace(&mut self.incoming, Incoming::Method) {
+            let properties = header.properties.to_vec();
+            self.incoming = Incoming::Body { address, properties, size, body: Vec::new() };
+        }
+        Ok(size == 0)
+    }
+
+    fn finish_content(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
+        let Incoming::Body { address, properties, body, .. } = std::mem::replace(&mut self.incoming, Incoming::Method)
+        else {
+            return Ok(());
+        };
+        *cx.unfinished -= body.len() as u64;
+        self.publish(cx, &address.exchange, &address.routing_key, address.mandatory, &properties, &body)
+    }
+}
+
+fn check_immediate(publish: &BasicPublish<'_>) -> Result<(), Failure> {
+    if publish.immediate {
+        return Err(Failure::new(ReplyCode::NotImplemented, "immediate=true").of(PUBLISH));
+    }
+    Ok(())
+}
+
+/// True when the body is whole.
+fn take_body(cx: &mut Context<'_>, frame: Frame<'_>, size: u64, body: &mut Vec<u8>) -> Result<bool, Failure> {
+    if frame.kind != FrameKind::Body {
+        let text = "expected content body, got non content body frame instead";
+        return Err(Failure::new(ReplyCode::UnexpectedFrame, text));
+    }
+    let part = frame.payload;
+    if part.len() as u64 > size - body.len() as u64 {
+        return Err(Failure::new(ReplyCode::FrameError, "content body frame exceeds remaining content size"));
+    }
+    let limit = cx.broker.limits().max_message_bytes.saturating_mul(UNFINISHED_BODIES);
+    if *cx.unfinished + part.len() as u64 > limit {
+        let text = format!("unfinished messages on all channels together exceed {limit} bytes");
+        return Err(Failure::new(ReplyCode::ResourceError, text));
+    }
+    *cx.unfinished += part.len() as u64;
+    body.extend_from_slice(part);
+    Ok(body.len() as u64 == size)
+}

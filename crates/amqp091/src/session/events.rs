@@ -1,0 +1,127 @@
+//! The broker's events as frames.
+//!
+//! A delivery is the hottest of them: no allocation, one copy of a small body, none of a large one.
+
+use broker::{Broker, Delivery, Event, Message};
+
+use crate::codec::methods::{
+    BasicAck, BasicCancel, BasicNack, ConnectionBlocked, ConnectionUnblocked, TxCommitOk,
+};
+use crate::codec::{Body, Content, Deliver, GetOk, Return, encode_deliver, encode_get_ok, encode_return};
+use crate::dialect::delivered_properties;
+use crate::limits::SHARED_BODY;
+use crate::session::error::{Failure, ReplyCode};
+use crate::session::link::{After, Link, Waiting};
+use crate::session::running::Sessions;
+
+/// Writes what `event` says, or notes what else it asks for.
+pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, event: Event<'_>) {
+    match event {
+        Event::Deliver(delivery) => deliver(link, sessions, broker, &delivery),
+        Event::Confirmed { session, up_to } => {
+            let Some(known) = sessions.get_mut(session) else { return };
+            let multiple = up_to > known.answered + 1;
+            known.answered = up_to;
+            let channel = known.channel;
+            link.send(channel, BasicAck { delivery_tag: up_to, multiple });
+        }
+        Event::Refused { session, number } => {
+            let Some(known) = sessions.get_mut(session) else { return };
+            known.answered = known.answered.max(number);
+            let channel = known.channel;
+            link.send(channel, BasicNack { delivery_tag: number, multiple: false, requeue: false });
+        }
+        Event::Returned { session, message } => {
+            if let Some(channel) = sessions.channel_of(session) {
+                give_back(link, broker, channel, message);
+            }
+        }
+        Event::Cancelled { session, consumer_tag } => {
+            if let (Some(channel), true) = (sessions.channel_of(session), link.traits.cancel_notify) {
+                link.send(channel, BasicCancel { consumer_tag, nowait: true });
+            }
+        }
+        Event::SessionFailed { session, error } => {
+            if let Some(channel) = sessions.channel_of(session) {
+                link.after.push(After::CloseChannel(channel, error.into()));
+            }
+        }
+        Event::Committed { .. } => {
+            if let Some(Waiting::Commit { channel }) = link.waiting.take_if(|w| matches!(w, Waiting::Commit { .. })) {
+                link.send(channel, TxCommitOk {});
+            }
+        }
+        Event::RolledBack { error, .. } => {
+            if let Some(Waiting::Commit { channel }) = link.waiting.take_if(|w| matches!(w, Waiting::Commit { .. })) {
+                link.after.push(After::CloseChannel(channel, Failure::from(error).of((90, 20))));
+            }
+        }
+        Event::Blocked { reason } if link.traits.blocked => link.send(0, ConnectionBlocked { reason }),
+        Event::Unblocked if link.traits.blocked => link.send(0, ConnectionUnblocked {}),
+        Event::Blocked { .. } | Event::Unblocked => {}
+        Event::Kicked { reason } => {
+            link.after.push(After::CloseConnection(Failure::new(ReplyCode::ConnectionForced, reason)));
+        }
+    }
+}
+
+/// Calls `write` with the content of a message. A body by reference is kept alive by the message itself.
+#[inline]
+fn with_content(
+    link: &mut Link,
+    broker: &Broker,
+    message: &Message,
+    delivery_count: Option<u32>,
+    write: impl FnOnce(&mut Link, &Content<'_>),
+) {
+    let properties = match delivered_properties(message, delivery_count, broker.dialects()) {
+        Ok(properties) => properties,
+        Err(error) => {
+            link.after.push(After::CloseConnection(error.into()));
+            return;
+        }
+    };
+    let (address, properties) = (message.address_bytes(), properties.as_ref());
+    if message.body().len() < SHARED_BODY {
+        write(link, &Content { address, properties, body: Body::Copied(message.body()) });
+    } else {
+        let body = message.body_shared();
+        write(link, &Content { address, properties, body: Body::Shared(&body) });
+    }
+}
+
+#[inline]
+fn deliver(link: &mut Link, sessions: &mut Sessions, broker: &Broker, delivery: &Delivery<'_>) {
+    let Some(channel) = sessions.channel_of(delivery.session) else { return };
+    let deliver = Deliver {
+        consumer_tag: delivery.consumer_tag,
+        delivery_tag: delivery.tag,
+        redelivered: delivery.redelivered,
+    };
+    with_content(link, broker, delivery.message, delivery.delivery_count, |link, content| {
+        encode_deliver(&mut link.out, channel, link.frame_max, &deliver, content);
+    });
+}
+
+/// Writes the message that `basic.get` asked for.
+pub(super) fn got(link: &mut Link, broker: &Broker, channel: u16, delivery: &Delivery<'_>, remaining: u64) {
+    let got = GetOk {
+        delivery_tag: delivery.tag,
+        redelivered: delivery.redelivered,
+        message_count: u32::try_from(remaining).unwrap_or(u32::MAX),
+    };
+    let before = link.out.len();
+    with_content(link, broker, delivery.message, delivery.delivery_count, |link, content| {
+        encode_get_ok(&mut link.out, channel, link.frame_max, &got, content);
+    });
+    link.count_replies(link.out.len() - before);
+}
+
+fn give_back(link: &mut Link, broker: &Broker, channel: u16, message: &Message) {
+    let returned = Return { reply_code: ReplyCode::NoRoute as u16, reply_text: ReplyCode::NoRoute.name() };
+    let before = link.out.len();
+    with_content(link, broker, message, None, |link, content| {
+        encode_return(&mut link.out, channel, link.frame_max, &returned, content);
+    });
+    link.count_replies(link.out.len() - before);
+}

@@ -1,0 +1,258 @@
+//! The server's half of the opening: header, start, login, tune, open, and the methods of channel 0 after that.
+//!
+//! Until a user has logged in and a virtual host is open, nothing here asks the broker for anything but that. The texts
+//! of refusals are RabbitMQ's.
+
+use std::time::Instant;
+
+use auth::{Identity, Refusal, sasl};
+use broker::Login;
+
+use crate::codec::frame::FrameKind;
+use crate::codec::methods::{
+    ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk,
+    ConnectionUpdateSecretOk,
+};
+use crate::codec::table::{Value, encode_fields};
+use crate::codec::{Frame, Method, Table, decode_method};
+use crate::limits::{FRAME_MIN_SIZE, PROTOCOL_HEADER};
+use crate::session::connection::{AmqpConnection, Phase, SILENCE};
+use crate::session::error::{Failure, ReplyCode};
+use crate::session::link::Traits;
+use crate::session::running::Running;
+
+/// The header of AMQP 0-9, whose clients get along with 0-9-1.
+const HEADER_0_9: [u8; 8] = *b"AMQP\x01\x01\x00\x09";
+const MECHANISMS: &[u8] = b"PLAIN AMQPLAIN";
+/// Class and method that a failed negotiation is blamed on.
+const TUNE: (u16, u16) = (10, 30);
+
+impl AmqpConnection {
+    pub(super) fn take_header(&mut self, input: &[u8]) -> usize {
+        let Some(header) = input.first_chunk::<8>() else { return 0 };
+        if !matches!(*header, PROTOCOL_HEADER | HEADER_0_9) {
+            // The specification's answer to any other version, and to noise: our header, and the end.
+            self.link.out.put(&PROTOCOL_HEADER);
+            self.finish();
+            return input.len();
+        }
+        let properties = self.server_properties();
+        self.link.send(
+            0,
+            ConnectionStart {
+                version_major: 0,
+                version_minor: 9,
+                // What was just encoded is a valid table.
+                server_properties: Table::new(&properties).unwrap_or_default(),
+                mechanisms: MECHANISMS,
+                locales: b"en_US",
+            },
+        );
+        self.phase = Phase::Starting;
+        header.len()
+    }
+
+    fn server_properties(&self) -> Vec<u8> {
+        let settings = &self.server.settings;
+        let capabilities = [
+            "publisher_confirms",
+            "exchange_exchange_bindings",
+            "basic.nack",
+            "consumer_cancel_notify",
+            "connection.blocked",
+            "consumer_priorities",
+            "authentication_failure_close",
+            "per_consumer_qos",
+        ];
+        let capabilities = capabilities.map(|name| (name.to_owned(), Value::Bool(true))).to_vec();
+        let text = |name: &str, value: &str| (name.to_owned(), Value::from(value));
+        encode_fields(&[
+            ("capabilities".to_owned(), Value::Table(capabilities)),
+            text("cluster_name", &settings.cluster_name),
+            text("information", "Hermod speaks AMQP 0-9-1 with RabbitMQ's extensions"),
+            text("platform", "Rust"),
+            text("product", &settings.product),
+            text("version", &settings.version),
+        ])
+    }
+
+    /// A frame of channel 0.
+    pub(super) fn take_connection_frame(&mut self, frame: Frame<'_>, now: Instant) -> Result<(), Failure> {
+        match frame.kind {
+            FrameKind::Heartbeat => Ok(()),
+            FrameKind::Method => match decode_method(frame.payload) {
+                Ok(method) if matches!(self.phase, Phase::Closing) => {
+                    self.take_while_closing(&method);
+                    Ok(())
+                }
+                Ok(method) => self.take_connection_method(method, now).map_err(|failure| failure.of(method.id())),
+                Err(_) if matches!(self.phase, Phase::Closing) => Ok(()),
+                Err(error) => Err(error.into()),
+            },
+            _ if matches!(self.phase, Phase::Closing) => Ok(()),
+            FrameKind::Header | FrameKind::Body => {
+                let text = format!("type {}, all octets = <<>>", frame.kind as u8);
+                Err(Failure::new(ReplyCode::UnexpectedFrame, text))
+            }
+        }
+    }
+
+    fn take_connection_method(&mut self, method: Method<'_>, now: Instant) -> Result<(), Failure> {
+        match (method, &self.phase) {
+            (Method::ConnectionStartOk(start_ok), Phase::Starting) => self.take_start_ok(&start_ok, now),
+            (Method::ConnectionTuneOk(tune_ok), Phase::Tuning(_)) => self.take_tune_ok(&tune_ok, now),
+            (Method::ConnectionOpen(open), Phase::Opening(_)) => self.take_open(&open),
+            (Method::ConnectionClose(_), Phase::Tuning(_) | Phase::Opening(_) | Phase::Running) => {
+                self.close_politely(now);
+                Ok(())
+            }
+            (Method::ConnectionUpdateSecret(_), Phase::Running) => {
+                // The users are our own, and their passwords do not expire: there is nothing to renew.
+                self.link.send(0, ConnectionUpdateSecretOk {});
+                Ok(())
+            }
+            (_, phase) => {
+                let text = format!("unexpected method in connection state {}", phase.name());
+                Err(Failure::new(ReplyCode::ChannelError, text))
+            }
+        }
+    }
+
+    fn take_start_ok(&mut self, start_ok: &ConnectionStartOk<'_>, now: Instant) -> Result<(), Failure> {
+        self.link.traits = Traits::from_properties(start_ok.client_properties);
+        let (mechanism, credentials) = match start_ok.mechanism {
+            "PLAIN" => ("PLAIN", sasl::plain::parse(start_ok.response)),
+            "AMQPLAIN" => ("AMQPLAIN", sasl::amqplain::parse(start_ok.response)),
+            other => {
+                let text = format!("unknown authentication mechanism '{other}'");
+                return Err(Failure::new(ReplyCode::CommandInvalid, text));
+            }
+        };
+        let credentials = credentials.map_err(|error| Failure::new(ReplyCode::SyntaxError, error.0))?;
+        let authority = self.server.broker.authority();
+        let loopback = self.peer.is_loopback();
+        let login = authority.login(credentials.user, credentials.password, loopback, now, self.waker.clone());
+        self.phase = Phase::Authenticating { login, mechanism };
+        self.take_login(now);
+        Ok(())
+    }
+
+    /// Goes on if the outcome of the login is known.
+    pub(super) fn take_login(&mut self, now: Instant) {
+        let Phase::Authenticating { login, mechanism } = &self.phase else { return };
+        let mechanism = *mechanism;
+        match login.take() {
+            None => {}
+            Some(Ok(identity)) => {
+                let settings = &self.server.settings;
+                self.link.send(
+                    0,
+                    ConnectionTune {
+                        channel_max: settings.channel_max,
+                        frame_max: settings.frame_max,
+                        heartbeat: settings.heartbeat,
+                    },
+                );
+                self.phase = Phase::Tuning(identity);
+            }
+            Some(Err(refusal)) => self.refuse_login(mechanism, &refusal, now),
+        }
+    }
+
+    fn refuse_login(&mut self, mechanism: &str, refusal: &Refusal, now: Instant) {
+        tracing::warn!(peer = %self.peer.remote, mechanism, reason = %refusal, "login refused");
+        if !self.link.traits.authentication_failure_close {
+            self.ignore(now);
+            return;
+        }
+        let text = format!(
+            "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
+        );
+        self.link.send_failure(0, &Failure::new(ReplyCode::AccessRefused, text));
+        self.phase = Phase::Closing;
+        self.phase_ends = Some(now + SILENCE);
+    }
+
+    fn take_tune_ok(&mut self, tune_ok: &ConnectionTuneOk, now: Instant) -> Result<(), Failure> {
+        let settings = &self.server.settings;
+        let (frame_max, channel_max) = (tune_ok.frame_max, tune_ok.channel_max);
+        check_negotiated("frame_max", frame_max, FRAME_MIN_SIZE, settings.frame_max)?;
+        check_negotiated("channel_max", channel_max.into(), 1, settings.channel_max.into())?;
+        self.link.frame_max = frame_max;
+        self.channel_max = if channel_max == 0 { u16::MAX } else { channel_max };
+        self.heartbeat.settle(tune_ok.heartbeat, now);
+        if let Phase::Tuning(identity) = std::mem::replace(&mut self.phase, Phase::Closed) {
+            self.phase = Phase::Opening(identity);
+        }
+        Ok(())
+    }
+
+    fn take_open(&mut self, open: &ConnectionOpen<'_>) -> Result<(), Failure> {
+        // Some clients leave the name out and mean the default.
+        let vhost = if open.virtual_host.is_empty() { "/" } else { open.virtual_host };
+        match std::mem::replace(&mut self.phase, Phase::Starting) {
+            Phase::Opening(identity) => self.attach(identity, vhost),
+            other => {
+                self.phase = other;
+                Ok(())
+            }
+        }
+    }
+
+    fn attach(&mut self, identity: Identity, vhost: &str) -> Result<(), Failure> {
+        let impersonates = identity.tags().has("impersonator");
+        let login = Login {
+            identity,
+            vhost: vhost.to_owned(),
+            protocol: "amqp",
+            peer: format!("{} -> {}", self.peer.remote, self.peer.local),
+            name: self.link.traits.connection_name.clone(),
+        };
+        let client = self.server.broker.attach(login, self.waker.clone())?;
+        let (user, name) = (client.user(), self.link.traits.connection_name.as_deref());
+        tracing::info!(peer = %self.peer.remote, user, vhost, name, "connection open");
+        self.running = Some(Running::new(client, self.server.broker.clone(), self.channel_max, impersonates));
+        self.link.send(0, ConnectionOpenOk::default());
+        self.phase = Phase::Running;
+        self.phase_ends = None;
+        Ok(())
+    }
+}
+
+/// A client may lower what was offered, but not below `min`; 0 stands for no limit on both sides.
+fn check_negotiated(field: &str, client: u32, min: u32, server: u32) -> Result<(), Failure> {
+    let refused = |relation: &str, limit: u32| {
+        let detail = if client == 0 { " (no limit)" } else { "" };
+        let text = format!("negotiated {field} = {client}{detail} is {relation} allowed value ({limit})");
+        Err(Failure::new(ReplyCode::NotAllowed, text).of(TUNE))
+    };
+    if client != 0 && client < min {
+        return refused("lower than the minimum", min);
+    }
+    if server != 0 && (client == 0 || client > server) {
+        return refused("higher than the maximum", server);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_may_only_lower_what_was_offered() {
+        let table = [
+            (4096, 4096, 131_072, None),
+            (131_072, 4096, 131_072, None),
+            (0, 4096, 0, None),
+            (200_000, 4096, 0, None),
+            (4095, 4096, 131_072, Some("negotiated f = 4095 is lower than the minimum allowed value (4096)")),
+            (131_073, 4096, 131_072, Some("negotiated f = 131073 is higher than the maximum allowed value (131072)")),
+            (0, 4096, 131_072, Some("negotiated f = 0 (no limit) is higher than the maximum allowed value (131072)")),
+        ];
+        for (client, min, server, text) in table {
+            let failure = check_negotiated("f", client, min, server).err();
+            assert_eq!(failure.map(|failure| failure.text).as_deref(), text);
+        }
+    }
+}

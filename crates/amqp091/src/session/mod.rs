@@ -1,0 +1,101 @@
+//! The server side: one [`wire::Connection`] per socket, over one client of the broker.
+//!
+//! An AMQP channel is a session of the broker. Bytes become methods in the codec, methods become the broker's
+//! operations in the file of their class, and the broker's events become frames in `events`. Nothing here does I/O.
+
+mod basic;
+mod channel;
+mod close;
+mod confirm;
+mod connection;
+mod content;
+mod error;
+mod events;
+mod exchange;
+mod handshake;
+mod heartbeat;
+mod link;
+mod publish;
+mod queue;
+mod running;
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use broker::Broker;
+use wire::{Connection, Peer, Protocol, Recognition};
+
+use crate::limits::{DEFAULT_CHANNEL_MAX, DEFAULT_FRAME_MAX, DEFAULT_HEARTBEAT};
+use connection::AmqpConnection;
+
+/// What an operator can set about the protocol.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Largest frame in bytes that is offered; at least 4096.
+    pub frame_max: u32,
+    /// Most channels of one connection; 0 stands for 65 535.
+    pub channel_max: u16,
+    /// Heartbeat interval that is offered, in seconds; the client decides.
+    pub heartbeat: u16,
+    /// From the first byte to an open connection.
+    pub handshake_timeout: Duration,
+    /// The product that the server says it is; some clients want to see RabbitMQ.
+    pub product: String,
+    /// The version that the server says it has, as `major.minor.patch`.
+    pub version: String,
+    /// The cluster that the server says it belongs to.
+    pub cluster_name: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            frame_max: DEFAULT_FRAME_MAX,
+            channel_max: DEFAULT_CHANNEL_MAX,
+            heartbeat: DEFAULT_HEARTBEAT,
+            handshake_timeout: Duration::from_secs(10),
+            product: "Hermod".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            cluster_name: "hermod".to_owned(),
+        }
+    }
+}
+
+/// The protocol as a listener serves it. Cloning shares it.
+#[derive(Clone)]
+pub struct Amqp091 {
+    broker: Broker,
+    settings: Arc<Settings>,
+}
+
+impl Amqp091 {
+    /// Serves `broker`.
+    pub fn new(broker: Broker, settings: Settings) -> Self {
+        Self { broker, settings: Arc::new(settings) }
+    }
+}
+
+impl Protocol for Amqp091 {
+    fn name(&self) -> &'static str {
+        "amqp"
+    }
+
+    /// Any version of AMQP: a wrong one is answered with the header of the right one.
+    fn recognise(&self, first: &[u8]) -> Recognition {
+        const NAME: &[u8] = b"AMQP";
+        let known = first.len().min(NAME.len());
+        match first[..known] == NAME[..known] {
+            false => Recognition::No,
+            true if known < NAME.len() => Recognition::Incomplete,
+            true => Recognition::Yes,
+        }
+    }
+
+    fn accept(&self, peer: Peer, waker: Waker, now: Instant) -> Box<dyn Connection> {
+        Box::new(AmqpConnection::new(self.clone(), peer, waker, now))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! `basic.publish` with its content: what AMQP 0-9-1 checks of the properties, then the broker takes the message.
+//!
+//! RabbitMQ checks the exchange before the properties, and clients see which error comes first: so a bad property is
+//! reported only if the exchange is there.
+
+use broker::{DialectId, Publish};
+
+use crate::codec::{PropertyScan, scan_properties};
+use crate::session::channel::{Channel, Mode};
+use crate::session::error::{Failure, ReplyCode};
+use crate::session::running::Context;
+
+/// The pseudo-queue by which replies would come without a queue.
+pub(super) const REPLY_TO: &str = "amq.rabbitmq.reply-to";
+/// The longest time to live in milliseconds that RabbitMQ takes.
+const EXPIRATION_MAX: u64 = u32::MAX as u64;
+
+impl Channel {
+    /// Publishes a message whose content is whole.
+    #[inline]
+    pub(super) fn publish(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &str,
+        routing_key: &str,
+        mandatory: bool,
+        properties: &[u8],
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        let scan = scan_properties(properties)?;
+        let expiration = match check_properties(&scan, cx) {
+            Ok(expiration) => expiration,
+            Err(failure) => {
+                if !exchange.is_empty() {
+                    cx.client.check_exchange(exchange, cx.now)?;
+                }
+                return Err(failure);
+            }
+        };
+        let publish = Publish {
+            exchange,
+            routing_key,
+            dialect: DialectId::AMQP_091,
+            properties,
+            persistent: scan.is_persistent(),
+            priority: scan.priority.unwrap_or(0),
+            expiration,
+            body,
+            mandatory,
+        };
+        match self.mode {
+            Mode::Transactional(transaction) => cx.client.publish_in(transaction, self.session, publish)?,
+            Mode::Plain | Mode::Confirming => cx.client.publish(self.session, publish)?,
+        }
+        Ok(())
+    }
+}
+
+/// What the properties ask for must be possible. Returns the time to live in milliseconds.
+#[inline]
+fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Option<u64>, Failure> {
+    let refuse = |text: String| Err(Failure::new(ReplyCode::PreconditionFailed, text));
+    if scan.reply_to == Some(REPLY_TO.as_bytes()) {
+        return refuse("fast reply consumer does not exist".to_owned());
+    }
+    let expiration = match scan.expiration {
+        None => None,
+        Some(digits) => match parse_expiration(digits) {
+            Ok(ms) => Some(ms),
+            Err(why) => return refuse(format!("invalid expiration '{}': {why}", String::from_utf8_lossy(digits))),
+        },
+    };
+    if let Some(headers) = scan.headers {
+        for (name, value) in headers.iter().filter(|(name, _)| matches!(*name, "CC" | "BCC")) {
+            return match value {
+                crate::codec::table::ValueRef::Array(_) => {
+                    refuse(format!("invalid message: the header {name} is not implemented yet"))
+                }
+                _ => refuse(format!("invalid message: {{unacceptable_type_in_header,\"{name}\"}}")),
+            };
+        }
+    }
+    if let Some(user) = scan.user_id
+        && user != cx.client.user().as_bytes()
+        && !cx.impersonates
+    {
+        let (claimed, user) = (String::from_utf8_lossy(user), cx.client.user());
+        return refuse(format!("user_id property set to '{claimed}' but authenticated user was '{user}'"));
+    }
+    Ok(expiration)
+}
+
+/// Decimal digits as milliseconds; the reasons are RabbitMQ's.
+fn parse_expiration(digits: &[u8]) -> Result<u64, String> {
+    let text = String::from_utf8_lossy(digits);
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(&text);
+    let length = unsigned.bytes().take_while(u8::is_ascii_digit).count();
+    if length == 0 {
+        return Err("no_integer".to_owned());
+    }
+    let (number, rest) = unsigned.split_at(length);
+    if !rest.is_empty() {
+        return Err(format!("{{leftover_string,\"{rest}\"}}"));
+    }
+    match number.parse::<u64>() {
+        Ok(0) => Ok(0),
+        _ if text.starts_with('-') => Err(format!("{{value_negative,{text}}}")),
+        Ok(ms) if ms <= EXPIRATION_MAX => Ok(ms),
+        _ => Err(format!("{{value_too_big,{number}}}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expirations_are_milliseconds_in_decimal_digits() {
+        let table: &[(&str, Result<u64, &str>)] = &[
+            ("0", Ok(0)),
+            ("60000", Ok(60_000)),
+            ("+5", Ok(5)),
+            ("4294967295", Ok(4_294_967_295)),
+            ("4294967296", Err("{value_too_big,4294967296}")),
+            ("99999999999999999999999", Err("{value_too_big,99999999999999999999999}")),
+            ("-1", Err("{value_negative,-1}")),
+            ("", Err("no_integer")),
+            ("soon", Err("no_integer")),
+            ("10ms", Err("{leftover_string,\"ms\"}")),
+        ];
+        for (text, expected) in table {
+            assert_eq!(parse_expiration(text.as_bytes()).as_ref().map_err(String::as_str), expected.as_ref().map_err(|e| *e));
+        }
+    }
+}

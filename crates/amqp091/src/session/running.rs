@@ -1,0 +1,201 @@
+//! An open connection: its channels, and the way of a frame to its channel.
+//!
+//! A publish that lies whole in the input goes straight from the read buffer to the broker; every other frame takes
+//! the channel's own state into account.
+
+use std::time::Instant;
+
+use broker::{Broker, Client, SessionId};
+
+use crate::codec::methods::ChannelOpenOk;
+use crate::codec::{Frame, FrameKind, Method, decode_method};
+use crate::session::channel::{Channel, Step};
+use crate::session::content;
+use crate::session::error::{Failure, ReplyCode};
+use crate::session::link::Link;
+
+/// What became of a frame.
+pub(super) enum Taken {
+    /// It was taken, and so many bytes that follow it.
+    Frames(usize),
+    /// It must be looked at again: the link says what is waited for.
+    Later,
+}
+
+/// Which channel a session of the broker belongs to, and what its publisher has been told.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    known: std::collections::HashMap<SessionId, SessionLink>,
+    /// The last one asked for: deliveries come in runs.
+    last: Option<(SessionId, u16)>,
+}
+
+#[derive(Debug)]
+pub(super) struct SessionLink {
+    pub(super) channel: u16,
+    /// All publishes up to this number have been confirmed or refused.
+    pub(super) answered: u64,
+}
+
+impl Sessions {
+    #[inline]
+    pub(super) fn channel_of(&mut self, session: SessionId) -> Option<u16> {
+        if let Some((known, channel)) = self.last
+            && known == session
+        {
+            return Some(channel);
+        }
+        let channel = self.known.get(&session)?.channel;
+        self.last = Some((session, channel));
+        Some(channel)
+    }
+
+    pub(super) fn get_mut(&mut self, session: SessionId) -> Option<&mut SessionLink> {
+        self.known.get_mut(&session)
+    }
+
+    fn insert(&mut self, session: SessionId, channel: u16) {
+        self.known.insert(session, SessionLink { channel, answered: 0 });
+    }
+
+    pub(super) fn remove(&mut self, session: SessionId) {
+        self.known.remove(&session);
+        self.last = None;
+    }
+}
+
+/// See the module.
+pub(super) struct Running {
+    pub(super) client: Client,
+    pub(super) sessions: Sessions,
+    broker: Broker,
+    /// By number; grows with the highest number in use.
+    channels: Vec<Option<Box<Channel>>>,
+    open_channels: usize,
+    channel_max: u16,
+    /// The user may publish in the name of others.
+    impersonates: bool,
+    /// Bytes of bodies that have arrived in part, on all channels together.
+    unfinished: u64,
+}
+
+/// What a channel needs of its connection while it deals with a frame.
+pub(super) struct Context<'c> {
+    pub(super) client: &'c mut Client,
+    pub(super) link: &'c mut Link,
+    pub(super) sessions: &'c mut Sessions,
+    pub(super) broker: &'c Broker,
+    pub(super) unfinished: &'c mut u64,
+    pub(super) impersonates: bool,
+    /// The channel's number.
+    pub(super) number: u16,
+    pub(super) now: Instant,
+}
+
+impl Running {
+    pub(super) fn new(client: Client, broker: Broker, channel_max: u16, impersonates: bool) -> Self {
+        Self {
+            client,
+            sessions: Sessions::default(),
+            broker,
+            channels: Vec::new(),
+            open_channels: 0,
+            channel_max,
+            impersonates,
+            unfinished: 0,
+        }
+    }
+
+    /// A frame of a channel other than 0; `after` is what follows it in the input.
+    #[inline]
+    pub(super) fn take_frame(
+        &mut self,
+        link: &mut Link,
+        frame: Frame<'_>,
+        after: &[u8],
+        now: Instant,
+    ) -> Result<Taken, Failure> {
+        if frame.kind == FrameKind::Heartbeat {
+            return Err(Failure::new(ReplyCode::UnexpectedFrame, "type 8, all octets = <<>>"));
+        }
+        let Self { client, sessions, broker, channels, unfinished, impersonates, .. } = self;
+        let Some(channel) = channels.get_mut(usize::from(frame.channel)).and_then(Option::as_deref_mut) else {
+            return self.take_first_frame(link, frame);
+        };
+        let impersonates = *impersonates;
+        let mut context =
+            Context { client, link, sessions, broker, unfinished, impersonates, number: frame.channel, now };
+        if content::is_publish(frame) {
+            match channel.take_whole_publish(&mut context, frame, after)? {
+                0 => {}
+                more => return Ok(Taken::Frames(more)),
+            }
+        }
+        match channel.take_frame(&mut context, frame)? {
+            Step::Done => Ok(Taken::Frames(0)),
+            Step::Later => Ok(Taken::Later),
+            Step::Closed => {
+                self.forget(frame.channel);
+                Ok(Taken::Frames(0))
+            }
+        }
+    }
+
+    /// The first frame of a channel that is not open has to open it.
+    fn take_first_frame(&mut self, link: &mut Link, frame: Frame<'_>) -> Result<Taken, Failure> {
+        if frame.kind != FrameKind::Method {
+            let text = "expected method frame, got non method frame instead";
+            return Err(Failure::new(ReplyCode::UnexpectedFrame, text));
+        }
+        let method = decode_method(frame.payload)?;
+        match method {
+            Method::ChannelOpen(_) => self.open_channel(link, frame.channel).map_err(|f| f.of(method.id()))?,
+            // The answer to a close that crossed ours: the channel is gone already.
+            Method::ChannelCloseOk(_) => {}
+            _ => return Err(Failure::new(ReplyCode::ChannelError, "expected 'channel.open'").of(method.id())),
+        }
+        Ok(Taken::Frames(0))
+    }
+
+    fn open_channel(&mut self, link: &mut Link, number: u16) -> Result<(), Failure> {
+        let (open, max) = (self.open_channels, self.channel_max);
+        if open >= usize::from(max) {
+            let text = format!("number of channels opened ({open}) has reached the negotiated channel_max ({max})");
+            return Err(Failure::new(ReplyCode::NotAllowed, text));
+        }
+        if number > max {
+            let text = format!("channel number {number} is higher than the negotiated channel_max ({max})");
+            return Err(Failure::new(ReplyCode::ChannelError, text));
+        }
+        let index = usize::from(number);
+        if index >= self.channels.len() {
+            self.channels.resize_with(index + 1, || None);
+        }
+        let session = self.client.open_session();
+        self.sessions.insert(session, number);
+        self.channels[index] = Some(Box::new(Channel::new(session)));
+        self.open_channels += 1;
+        link.send(number, ChannelOpenOk::default());
+        Ok(())
+    }
+
+    /// Closes a channel from our side.
+    pub(super) fn close_channel(&mut self, link: &mut Link, number: u16, failure: &Failure, now: Instant) {
+        let Some(channel) = self.channels.get_mut(usize::from(number)).and_then(Option::as_deref_mut) else { return };
+        if channel.is_closing() {
+            return;
+        }
+        self.unfinished -= channel.begin_closing();
+        let session = channel.session;
+        self.client.close_session(session, now);
+        self.sessions.remove(session);
+        link.send_failure(number, failure);
+    }
+
+    fn forget(&mut self, number: u16) {
+        if let Some(channel) = self.channels.get_mut(usize::from(number)).and_then(Option::take) {
+            self.open_channels -= 1;
+            self.sessions.remove(channel.session);
+        }
+    }
+}

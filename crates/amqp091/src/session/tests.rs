@@ -1,0 +1,1 @@
+//! Whole conversations, bytes against bytes.

@@ -1,0 +1,205 @@
+//! All users in memory, and the two questions that are asked about them: who is this, and may it do that.
+//!
+//! The authority changes only by explicit calls; whoever makes one journals it ([`User::encode`]) and repeats it after a
+//! restart. Every operation of every protocol passes [`Authority::authorize`]; nothing else grants a right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Instant;
+
+use parking_lot::RwLock;
+
+use crate::identity::Question;
+use crate::login::{Job, Logins};
+use crate::{Denied, Identity, Login, PasswordError, PasswordHash, Refusal, Resource, Right, Tags, User, UserError};
+
+/// What an [`Authority`] is started with.
+#[derive(Debug, Clone)]
+pub struct AuthoritySettings {
+    /// Users who may connect from loopback addresses only.
+    pub loopback_users: BTreeSet<String>,
+    /// Threads that check passwords; each uses 19 MiB while it works.
+    pub login_threads: usize,
+    /// Fresh random bytes, new at every start of the process.
+    pub boot_key: [u8; 32],
+}
+
+impl AuthoritySettings {
+    /// `guest` from loopback only, one thread.
+    pub fn new(boot_key: [u8; 32]) -> Self {
+        Self { loopback_users: BTreeSet::from(["guest".to_owned()]), login_threads: 1, boot_key }
+    }
+}
+
+/// Users, passwords and permissions.
+pub struct Authority {
+    users: RwLock<BTreeMap<Arc<str>, User>>,
+    /// Counts the changes of `users`. It is raised while they are locked for writing, so whoever reads it under the
+    /// read lock knows which state it saw.
+    generation: AtomicU64,
+    loopback_users: BTreeSet<String>,
+    decoy: PasswordHash,
+    logins: Logins,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority").field("users", &self.users.read().len()).finish_non_exhaustive()
+    }
+}
+
+impl Authority {
+    /// An authority that knows no user yet.
+    ///
+    /// # Errors
+    /// When the Argon2 implementation refuses the built-in parameters, which no input can cause.
+    pub fn new(settings: AuthoritySettings) -> Result<Self, PasswordError> {
+        Ok(Self {
+            users: RwLock::default(),
+            generation: AtomicU64::new(1),
+            loopback_users: settings.loopback_users,
+            decoy: PasswordHash::decoy(settings.boot_key)?,
+            logins: Logins::new(settings.login_threads, settings.boot_key),
+        })
+    }
+
+    /// Adds a user or replaces the one of the same name.
+    ///
+    /// # Errors
+    /// When [`User::check`] finds something; then nothing has changed.
+    pub fn put(&self, user: User) -> Result<(), UserError> {
+        user.check()?;
+        let mut users = self.users.write();
+        users.insert(user.name.as_ref().into(), user);
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Removes a user. Returns whether there was one. Its connections lose every right at once.
+    pub fn remove(&self, name: &str) -> bool {
+        let mut users = self.users.write();
+        let removed = users.remove(name).is_some();
+        self.generation.fetch_add(1, Ordering::Release);
+        removed
+    }
+
+    /// Takes back all permissions in a virtual host that goes away. Returns the users that changed, for the journal.
+    pub fn remove_vhost(&self, vhost: &str) -> Vec<User> {
+        let mut users = self.users.write();
+        let changed =
+            users.values_mut().filter_map(|user| user.permissions.remove(vhost).map(|_| user.clone())).collect();
+        self.generation.fetch_add(1, Ordering::Release);
+        changed
+    }
+
+    /// A copy of one user.
+    pub fn user(&self, name: &str) -> Option<User> {
+        self.users.read().get(name).cloned()
+    }
+
+    /// Copies of all users, by name.
+    pub fn users(&self) -> Vec<User> {
+        self.users.read().values().cloned().collect()
+    }
+
+    /// Starts a login by name and password. The outcome is there at once (see [`Login::take`]) when nothing needs
+    /// computing; otherwise `waker` is called when it is. Never blocks, so it may be called from a connection.
+    pub fn login(&self, user: &str, password: &[u8], peer_is_loopback: bool, now: Instant, waker: Waker) -> Login {
+        if password.is_empty() {
+            return Login::decided(Err(Refusal::EmptyPassword));
+        }
+        if !peer_is_loopback && self.loopback_users.contains(user) {
+            return Login::decided(Err(Refusal::NotLoopback));
+        }
+        let known = {
+            let users = self.users.read();
+            users.get_key_value(user).and_then(|(name, user)| {
+                user.password.as_ref().map(|hash| (name.clone(), user.tags.clone(), hash.clone()))
+            })
+        };
+        // For an unknown user the decoy is computed: the refusal takes as long as that of a wrong password.
+        let (user, tags, hash) = known.unwrap_or_else(|| (Arc::from(user), Tags::default(), self.decoy.clone()));
+        if self.logins.remembers(&user, &hash, password, now) {
+            return Login::decided(Ok(Identity::new(user, tags)));
+        }
+        self.logins.start(Job { user, tags, hash, password: password.to_vec(), now, waker })
+    }
+
+    /// [`Authority::login`] for callers that may wait: command line, HTTP, tests.
+    ///
+    /// # Errors
+    /// When the login is refused.
+    pub fn verify(
+        &self,
+        user: &str,
+        password: &[u8],
+        peer_is_loopback: bool,
+        now: Instant,
+    ) -> Result<Identity, Refusal> {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let login = self.login(user, password, peer_is_loopback, now, waker);
+        loop {
+            match login.take() {
+                Some(outcome) => return outcome,
+                None => std::thread::park(),
+            }
+        }
+    }
+
+    /// Whether `identity` may enter `vhost`: it has a permission there, be it an empty one.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub fn enter(&self, identity: &Identity, vhost: &str) -> Result<(), Denied> {
+        match self.users.read().get(identity.user()) {
+            Some(user) if user.permissions.contains_key(vhost) => Ok(()),
+            _ => Err(Denied::Vhost { vhost: vhost.into(), user: identity.user().into() }),
+        }
+    }
+
+    /// Whether `identity` has `right` on `resource` in `vhost`. Cheap for what the identity did lately.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn authorize(
+        &self,
+        identity: &Identity,
+        vhost: &str,
+        resource: Resource<'_>,
+        right: Right,
+    ) -> Result<(), Denied> {
+        let asked = Question { vhost, name: resource.name, kind: resource.kind, right };
+        if identity.was_granted(self.generation.load(Ordering::Acquire), asked) {
+            return Ok(());
+        }
+        let users = self.users.read();
+        let generation = self.generation.load(Ordering::Acquire);
+        let permission = users.get(identity.user()).and_then(|user| user.permissions.get(vhost));
+        if permission.is_some_and(|permission| permission.allows(resource, right)) {
+            drop(users);
+            identity.keep(generation, asked);
+            return Ok(());
+        }
+        Err(Denied::Resource {
+            right,
+            kind: resource.kind,
+            name: resource.checked_name().into(),
+            vhost: vhost.into(),
+            user: identity.user().into(),
+        })
+    }
+}
+
+/// Wakes a thread that is parked in [`Authority::verify`].
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! Tables of logins and permissions against an authority with quick hashes.
+
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use super::*;
+use crate::{Cost, Permission};
+
+const QUICK: Cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
+
+fn authority() -> Authority {
+    let authority = Authority::new(AuthoritySettings::new([5; 32])).unwrap();
+    for (name, password) in [("guest", Some("guest")), ("alice", Some("wonder")), ("robot", None)] {
+        let hash = password.map(|password| PasswordHash::create(password.as_bytes(), [1; 16], QUICK).unwrap());
+        let mut user = User::new(name, hash);
+        user.permissions.insert("/".into(), Permission::new("^own\\.", "^(own|shared)\\.", ".*").unwrap());
+        user.tags = Tags::new(["monitoring"]);
+        authority.put(user).unwrap();
+    }
+    authority
+}
+
+#[test]
+fn logins() {
+    let authority = authority();
+    let now = Instant::now();
+    // Twice: the second round meets what the first one made the authority remember.
+    for round in 0..2 {
+        for (user, password, loopback, expected) in [
+            ("guest", "guest", true, None),
+            ("guest", "guest", false, Some(Refusal::NotLoopback)),
+            ("guest", "wrong", false, Some(Refusal::NotLoopback)),
+            ("guest", "wrong", true, Some(Refusal::WrongCredentials)),
+            ("guest", "", true, Some(Refusal::EmptyPassword)),
+            ("alice", "wonder", false, None),
+            ("alice", "wonder", true, None),
+            ("alice", "guest", true, Some(Refusal::WrongCredentials)),
+            ("Alice", "wonder", true, Some(Refusal::WrongCredentials)),
+            ("robot", "robot", true, Some(Refusal::WrongCredentials)),
+            ("robot", "", true, Some(Refusal::EmptyPassword)),
+            ("nobody", "x", true, Some(Refusal::WrongCredentials)),
+            ("", "x", true, Some(Refusal::WrongCredentials)),
+        ] {
+            let outcome = authority.verify(user, password.as_bytes(), loopback, now);
+            match (outcome, expected) {
+                (Ok(identity), None) => {
+                    assert_eq!(identity.user(), user);
+                    assert!(identity.tags().has("monitoring"));
+                }
+                (Err(refusal), Some(expected)) => assert_eq!(refusal, expected, "{user} in round {round}"),
+                (outcome, expected) => unreachable!("{user} in round {round}: {outcome:?}, expected {expected:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_changed_password_ends_what_is_remembered() {
+    let authority = authority();
+    let now = Instant::now();
+    assert!(authority.verify("alice", b"wonder", true, now).is_ok());
+    authority.put(User::new("alice", Some(PasswordHash::create(b"land", [2; 16], QUICK).unwrap()))).unwrap();
+    assert_eq!(authority.verify("alice", b"wonder", true, now).unwrap_err(), Refusal::WrongCredentials);
+    assert!(authority.verify("alice", b"land", true, now).is_ok());
+    assert!(authority.remove("alice"));
+    assert!(!authority.remove("alice"));
+    assert_eq!(authority.verify("alice", b"land", true, now).unwrap_err(), Refusal::WrongCredentials);
+}
+
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_remembered_login_is_decided_at_once_and_wakes_nobody() {
+    let authority = authority();
+    let now = Instant::now();
+    assert!(authority.verify("alice", b"wonder", true, now).is_ok());
+    let count = Arc::new(Count(AtomicUsize::new(0)));
+    let login = authority.login("alice", b"wonder", true, now, Waker::from(count.clone()));
+    assert!(matches!(login.take(), Some(Ok(_))));
+    assert!(login.take().is_none());
+    assert_eq!(count.0.load(Ordering::SeqCst), 0);
+    // An hour later the password is computed again, and the waker is called exactly once.
+    let hour = now + Duration::from_secs(3600);
+    let login = authority.login("alice", b"wonder", true, hour, Waker::from(count.clone()));
+    let outcome = loop {
+        match login.take() {
+            Some(outcome) => break outcome,
+            None => std::thread::yield_now(),
+        }
+    };
+    assert!(outcome.is_ok());
+    while count.0.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn rights() {
+    let authority = authority();
+    let alice = authority.verify("alice", b"wonder", true, Instant::now()).unwrap();
+    for (vhost, resource, right, expected) in [
+        ("/", Resource::queue("own.a"), Right::Configure, true),
+        ("/", Resource::queue("shared.a"), Right::Configure, false),
+        ("/", Resource::exchange("shared.a"), Right::Write, true),
+        ("/", Resource::exchange(""), Right::Write, false),
+        ("/", Resource::exchange(""), Right::Read, true),
+        ("/", Resource::queue("anything"), Right::Read, true),
+        ("other", Resource::queue("own.a"), Right::Read, false),
+    ] {
+        // Twice: the second answer comes from the identity's own memory.
+        for _ in 0..2 {
+            let outcome = authority.authorize(&alice, vhost, resource, right);
+            assert_eq!(outcome.is_ok(), expected, "{right} {resource:?} in {vhost}");
+        }
+    }
+    assert!(authority.enter(&alice, "/").is_ok());
+    let denied = authority.enter(&alice, "other").unwrap_err();
+    assert_eq!(denied.to_string(), "access to vhost 'other' refused for user 'alice'");
+    let denied = authority.authorize(&alice, "/", Resource::exchange(""), Right::Write).unwrap_err();
+    assert_eq!(denied.to_string(), "write access to exchange 'amq.default' in vhost '/' refused for user 'alice'");
+}
+
+#[test]
+fn a_withdrawn_right_is_gone_at_the_next_operation() {
+    let authority = authority();
+    let alice = authority.verify("alice", b"wonder", true, Instant::now()).unwrap();
+    let may = |authority: &Authority| authority.authorize(&alice, "/", Resource::queue("q"), Right::Read).is_ok();
+    assert!(may(&authority) && may(&authority));
+    let mut user = authority.user("alice").unwrap();
+    user.permissions.insert("/".into(), Permission::new(".*", ".*", "").unwrap());
+    authority.put(user.clone()).unwrap();
+    assert!(!may(&authority));
+    user.permissions.insert("/".into(), Permission::full());
+    authority.put(user).unwrap();
+    assert!(may(&authority));
+    let changed = authority.remove_vhost("/");
+    assert_eq!(changed.len(), 3);
+    assert!(changed.iter().all(|user| user.permissions.is_empty()));
+    assert!(!may(&authority));
+    assert!(authority.enter(&alice, "/").is_err());
+}
+
+#[test]
+fn invalid_users_are_refused_and_change_nothing() {
+    let authority = authority();
+    for name in [String::new(), "n".repeat(256)] {
+        assert!(authority.put(User::new(&name, None)).is_err());
+    }
+    assert_eq!(authority.users().len(), 3);
+}

@@ -1,0 +1,233 @@
+//! Logging in: the order of the checks, the threads that compute hashes, and the memory of recent successes.
+//!
+//! Argon2 is slow on purpose, so it never runs on a connection's thread: a few threads of its own take jobs from a
+//! bounded queue and wake the connection. That bounds both the processors and the memory (19 MiB a thread) that peers
+//! without an account can use. A success is remembered for a minute under a keyed hash, so that ten thousand clients
+//! coming back after a network failure do not cost ten thousand computations.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use argon2::{Algorithm, Argon2, Params, Version};
+use parking_lot::Mutex;
+
+use crate::{Identity, PasswordHash, Tags};
+
+/// How long a success is remembered.
+const REMEMBER: Duration = Duration::from_secs(60);
+/// How many successes are remembered at once.
+const REMEMBERED: usize = 10_000;
+/// Logins that may wait for a hashing thread; more are refused.
+const WAITING: usize = 4096;
+
+/// Why a login was refused. The texts are for the log: clients get one and the same text for all of them, since the
+/// difference would tell an attacker which users exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such user, it has no password, or the password is wrong.
+    WrongCredentials,
+    /// An empty password; never accepted, whatever is stored.
+    EmptyPassword,
+    /// The user may connect from a loopback address only, and the peer's is another.
+    NotLoopback,
+    /// Too many logins are waiting already; the client may try again.
+    Busy,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::WrongCredentials => "unknown user or wrong password",
+            Self::EmptyPassword => "the password is empty",
+            Self::NotLoopback => "this user can only connect via localhost",
+            Self::Busy => "too many logins are waiting",
+        })
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// A login under way. Dropping it abandons the login.
+#[derive(Debug)]
+pub struct Login {
+    outcome: Arc<Mutex<Option<Result<Identity, Refusal>>>>,
+}
+
+impl Login {
+    pub(crate) fn decided(outcome: Result<Identity, Refusal>) -> Self {
+        Self { outcome: Arc::new(Mutex::new(Some(outcome))) }
+    }
+
+    /// The outcome, once: `None` until it is known, and again after it has been taken.
+    pub fn take(&self) -> Option<Result<Identity, Refusal>> {
+        self.outcome.lock().take()
+    }
+}
+
+/// One password to check.
+pub(crate) struct Job {
+    pub(crate) user: Arc<str>,
+    pub(crate) tags: Tags,
+    pub(crate) hash: PasswordHash,
+    pub(crate) password: Vec<u8>,
+    pub(crate) now: Instant,
+    pub(crate) waker: Waker,
+}
+
+struct Waiting {
+    job: Job,
+    outcome: Arc<Mutex<Option<Result<Identity, Refusal>>>>,
+}
+
+/// The hashing threads and what they remember. Threads start at the first login that needs one and end with this.
+pub(crate) struct Logins {
+    jobs: Mutex<Option<SyncSender<Waiting>>>,
+    threads: usize,
+    successes: Arc<Successes>,
+}
+
+impl Logins {
+    pub(crate) fn new(threads: usize, boot_key: [u8; 32]) -> Self {
+        Self { jobs: Mutex::default(), threads: threads.max(1), successes: Arc::new(Successes::new(boot_key)) }
+    }
+
+    /// Whether this password was right for this user and this very hash within the last minute.
+    pub(crate) fn remembers(&self, user: &str, hash: &PasswordHash, password: &[u8], now: Instant) -> bool {
+        self.successes.contains(user, hash, password, now)
+    }
+
+    pub(crate) fn start(&self, job: Job) -> Login {
+        let outcome = Arc::new(Mutex::new(None));
+        let waiting = Waiting { job, outcome: outcome.clone() };
+        let Some(sender) = self.sender() else {
+            return Login::decided(Err(Refusal::Busy));
+        };
+        match sender.try_send(waiting) {
+            Ok(()) => Login { outcome },
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Login::decided(Err(Refusal::Busy)),
+        }
+    }
+
+    /// The way to the threads, which are started if they are not running. `None` when the system gives no thread.
+    fn sender(&self) -> Option<SyncSender<Waiting>> {
+        let mut jobs = self.jobs.lock();
+        if let Some(sender) = &*jobs {
+            return Some(sender.clone());
+        }
+        let (sender, receiver) = sync_channel(WAITING);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let started = (0..self.threads)
+            .filter(|number| {
+                let receiver = receiver.clone();
+                let successes = self.successes.clone();
+                let builder = std::thread::Builder::new().name(format!("login-{number}"));
+                builder.spawn(move || check_passwords(&receiver, &successes)).is_ok()
+            })
+            .count();
+        if started == 0 {
+            return None;
+        }
+        *jobs = Some(sender.clone());
+        Some(sender)
+    }
+}
+
+/// The life of a hashing thread. It ends when the [`Logins`] is dropped.
+fn check_passwords(jobs: &Mutex<Receiver<Waiting>>, successes: &Successes) {
+    loop {
+        // The lock is held while waiting: the other threads wait for the lock instead of the channel.
+        let Ok(Waiting { job, outcome }) = jobs.lock().recv() else {
+            return;
+        };
+        // Nobody waits for an abandoned login, so an attacker who hangs up at once costs nothing.
+        if Arc::strong_count(&outcome) == 1 {
+            continue;
+        }
+        let right = job.hash.matches(&job.password);
+        if right {
+            successes.insert(&job.user, &job.hash, &job.password, job.now);
+        }
+        *outcome.lock() =
+            Some(if right { Ok(Identity::new(job.user, job.tags)) } else { Err(Refusal::WrongCredentials) });
+        job.waker.wake();
+    }
+}
+
+/// Recent successes, each under a hash keyed with a secret of this process, so that memory holds no password.
+struct Successes {
+    boot_key: [u8; 32],
+    until: Mutex<HashMap<[u8; 32], Instant>>,
+}
+
+impl Successes {
+    fn new(boot_key: [u8; 32]) -> Self {
+        Self { boot_key, until: Mutex::default() }
+    }
+
+    /// Argon2id with its smallest parameters and the boot key as its secret: a keyed hash of some microseconds. The
+    /// stored hash is part of it, so a changed password is not remembered.
+    fn key(&self, user: &str, hash: &PasswordHash, password: &[u8]) -> Option<[u8; 32]> {
+        let params = Params::new(Params::MIN_M_COST, 1, 1, Some(32)).ok()?;
+        let keyed = Argon2::new_with_secret(&self.boot_key, Algorithm::Argon2id, Version::V0x13, params).ok()?;
+        let salt = [hash.as_str().as_bytes(), &[0], user.as_bytes()].concat();
+        let mut key = [0; 32];
+        keyed.hash_password_into(password, &salt, &mut key).ok()?;
+        Some(key)
+    }
+
+    fn contains(&self, user: &str, hash: &PasswordHash, password: &[u8], now: Instant) -> bool {
+        // No success is remembered at most times: then the key need not be computed.
+        if self.until.lock().is_empty() {
+            return false;
+        }
+        let Some(key) = self.key(user, hash, password) else {
+            return false;
+        };
+        self.until.lock().get(&key).is_some_and(|until| now < *until)
+    }
+
+    fn insert(&self, user: &str, hash: &PasswordHash, password: &[u8], now: Instant) {
+        let Some(key) = self.key(user, hash, password) else {
+            return;
+        };
+        let mut until = self.until.lock();
+        if until.len() >= REMEMBERED {
+            until.retain(|_, until| now < *until);
+        }
+        if until.len() < REMEMBERED {
+            until.insert(key, now + REMEMBER);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cost;
+
+    #[test]
+    fn a_success_is_remembered_for_a_minute_and_for_its_hash_alone() {
+        let cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
+        let hash = PasswordHash::create(b"secret", [1; 16], cost).unwrap();
+        let renewed = PasswordHash::create(b"secret", [2; 16], cost).unwrap();
+        let successes = Successes::new([9; 32]);
+        let now = Instant::now();
+        assert!(!successes.contains("alice", &hash, b"secret", now));
+        successes.insert("alice", &hash, b"secret", now);
+        let late = now + REMEMBER;
+        for (user, hash, password, at, expected) in [
+            ("alice", &hash, &b"secret"[..], now, true),
+            ("alice", &hash, b"secret", late - Duration::from_nanos(1), true),
+            ("alice", &hash, b"secret", late, false),
+            ("alice", &hash, b"Secret", now, false),
+            ("bob", &hash, b"secret", now, false),
+            ("alice", &renewed, b"secret", now, false),
+        ] {
+            assert_eq!(successes.contains(user, hash, password, at), expected);
+        }
+        assert_ne!(Successes::new([8; 32]).key("alice", &hash, b"x"), successes.key("alice", &hash, b"x"));
+    }
+}

@@ -1,0 +1,209 @@
+//! Password hashes as PHC strings, and the check of a password against one.
+//!
+//! New hashes are Argon2id with the parameters OWASP recommends (19 MiB, two passes, one lane). A hash brings its own
+//! parameters, so they are capped when it is parsed: a stored or imported string cannot make a login exhaust memory.
+
+use argon2::password_hash::phc;
+use argon2::password_hash::{CustomizedPasswordHasher, PasswordVerifier};
+use argon2::{Algorithm, Argon2, Params, Version};
+
+/// Longest password that is looked at, in bytes. AMQP itself would allow 4 GiB.
+pub(crate) const MAX_PASSWORD: usize = 1024;
+/// Longest PHC string that is accepted.
+const MAX_PHC: usize = 512;
+const MAX_MEMORY_KIB: u32 = 256 * 1024;
+const MAX_PASSES: u32 = 16;
+const MAX_LANES: u32 = 16;
+
+/// What one Argon2id computation costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    /// Memory in KiB.
+    pub memory_kib: u32,
+    /// Passes over that memory.
+    pub passes: u32,
+    /// Lanes; computed one after another on the same thread.
+    pub lanes: u32,
+}
+
+impl Default for Cost {
+    /// The minimum of OWASP's Password Storage Cheat Sheet.
+    fn default() -> Self {
+        Self { memory_kib: 19 * 1024, passes: 2, lanes: 1 }
+    }
+}
+
+/// Why a password or a stored hash was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PasswordError {
+    /// Empty passwords are never accepted.
+    Empty,
+    /// The password is longer than 1024 bytes.
+    TooLong,
+    /// The text is not a PHC string of Argon2id.
+    NotArgon2id,
+    /// The parameters are outside what this server computes; the text names them.
+    Parameters(String),
+}
+
+impl std::fmt::Display for PasswordError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Empty => f.write_str("the password is empty; choose one of at least one byte"),
+            Self::TooLong => write!(f, "the password is longer than {MAX_PASSWORD} bytes"),
+            Self::NotArgon2id => f.write_str("the password hash is not a PHC string of the form $argon2id$v=19$…"),
+            Self::Parameters(text) => write!(f, "the password hash has unusable Argon2 parameters: {text}"),
+        }
+    }
+}
+
+impl std::error::Error for PasswordError {}
+
+/// A checked PHC string. Its `Debug` output hides salt and hash.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PasswordHash {
+    text: Box<str>,
+}
+
+impl std::fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PasswordHash(hidden)")
+    }
+}
+
+impl PasswordHash {
+    /// Hashes `password`. The salt must be fresh random bytes. Takes tens of milliseconds with the default cost.
+    ///
+    /// # Errors
+    /// When the password is empty or too long, or the cost is outside the caps.
+    pub fn create(password: &[u8], salt: [u8; 16], cost: Cost) -> Result<Self, PasswordError> {
+        check_length(password)?;
+        check_cost(cost)?;
+        let params = Params::new(cost.memory_kib, cost.passes, cost.lanes, None)
+            .map_err(|error| PasswordError::Parameters(error.to_string()))?;
+        let hash: phc::PasswordHash = Argon2::default()
+            .hash_password_customized(password, &salt, Some("argon2id"), Some(Version::V0x13.into()), params)
+            .map_err(|error| PasswordError::Parameters(error.to_string()))?;
+        Ok(Self { text: hash.to_string().into_boxed_str() })
+    }
+
+    /// Takes over a stored PHC string.
+    ///
+    /// # Errors
+    /// When it is not a complete Argon2id hash, or its parameters are above the caps.
+    pub fn parse(text: &str) -> Result<Self, PasswordError> {
+        if text.len() > MAX_PHC {
+            return Err(PasswordError::NotArgon2id);
+        }
+        let hash = phc::PasswordHash::new(text).map_err(|_| PasswordError::NotArgon2id)?;
+        let complete = hash.salt.is_some() && hash.hash.is_some() && hash.version == Some(Version::V0x13.into());
+        if hash.algorithm.as_str() != Algorithm::Argon2id.as_str() || !complete {
+            return Err(PasswordError::NotArgon2id);
+        }
+        let params = Params::try_from(&hash).map_err(|error| PasswordError::Parameters(error.to_string()))?;
+        check_cost(Cost { memory_kib: params.m_cost(), passes: params.t_cost(), lanes: params.p_cost() })?;
+        Ok(Self { text: text.into() })
+    }
+
+    /// A well-formed hash that no password matches, at the default cost: verifying against it takes as long as
+    /// verifying against a real one, so that a refusal does not tell whether the user exists.
+    pub(crate) fn decoy(random: [u8; 32]) -> Result<Self, PasswordError> {
+        // Hashing random bytes is as good as any other way to a hash nobody knows the password of; the smallest
+        // parameters make it instant, and the text is then given those of a real hash.
+        let smallest = Cost { memory_kib: Params::MIN_M_COST, passes: 1, lanes: 1 };
+        let quick = Self::create(&random, [0; 16], smallest)?;
+        let cost = Cost::default();
+        let from = format!("m={},t=1,p=1", Params::MIN_M_COST);
+        let to = format!("m={},t={},p={}", cost.memory_kib, cost.passes, cost.lanes);
+        Self::parse(&quick.text.replacen(&from, &to, 1))
+    }
+
+    /// The PHC string.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether `password` is the one that was hashed. Compares in constant time; takes as long as hashing.
+    pub fn matches(&self, password: &[u8]) -> bool {
+        if check_length(password).is_err() {
+            return false;
+        }
+        match phc::PasswordHash::new(&self.text) {
+            Ok(hash) => Argon2::default().verify_password(password, &hash).is_ok(),
+            Err(_) => false,
+        }
+    }
+}
+
+fn check_length(password: &[u8]) -> Result<(), PasswordError> {
+    match password.len() {
+        0 => Err(PasswordError::Empty),
+        1..=MAX_PASSWORD => Ok(()),
+        _ => Err(PasswordError::TooLong),
+    }
+}
+
+fn check_cost(cost: Cost) -> Result<(), PasswordError> {
+    let caps =
+        [("m (KiB)", cost.memory_kib, MAX_MEMORY_KIB), ("t", cost.passes, MAX_PASSES), ("p", cost.lanes, MAX_LANES)];
+    for (name, value, cap) in caps {
+        if value > cap {
+            return Err(PasswordError::Parameters(format!("{name} is {value}, at most {cap} is allowed")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUICK: Cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
+
+    #[test]
+    fn a_hash_matches_its_own_password_only() {
+        let hash = PasswordHash::create("pässword".as_bytes(), [7; 16], QUICK).unwrap();
+        for (password, expected) in
+            [("pässword", true), ("passwort", false), ("", false), ("pässword ", false), ("Pässword", false)]
+        {
+            assert_eq!(hash.matches(password.as_bytes()), expected, "{password:?}");
+        }
+        let again = PasswordHash::parse(hash.as_str()).unwrap();
+        assert_eq!(again, hash);
+        assert!(!format!("{hash:?}").contains("argon2"));
+    }
+
+    #[test]
+    fn the_default_cost_is_written_into_the_hash() {
+        let hash = PasswordHash::create(b"x", [1; 16], Cost::default()).unwrap();
+        assert!(hash.as_str().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{}", hash.as_str());
+        let decoy = PasswordHash::decoy([3; 32]).unwrap();
+        assert!(decoy.as_str().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{}", decoy.as_str());
+        assert!(!decoy.matches(&[3; 32]));
+    }
+
+    #[test]
+    fn passwords_have_limits() {
+        assert_eq!(PasswordHash::create(b"", [0; 16], QUICK), Err(PasswordError::Empty));
+        assert_eq!(PasswordHash::create(&[1; MAX_PASSWORD + 1], [0; 16], QUICK), Err(PasswordError::TooLong));
+        assert!(PasswordHash::create(&[1; MAX_PASSWORD], [0; 16], QUICK).is_ok());
+    }
+
+    #[test]
+    fn stored_hashes_are_checked() {
+        let good = PasswordHash::create(b"x", [1; 16], QUICK).unwrap();
+        let good = good.as_str();
+        for bad in [
+            String::new(),
+            "guest".to_owned(),
+            good.replace("argon2id", "argon2i"),
+            good.replace("v=19", "v=16"),
+            good.replace("m=8", "m=4194304"),
+            good.replace("t=1", "t=1000"),
+            good.rsplit_once('$').unwrap().0.to_owned(),
+            format!("{good}{}", "A".repeat(MAX_PHC)),
+        ] {
+            assert!(PasswordHash::parse(&bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The integrity of a run: every message that the broker took responsibility for came to each of its queues once, in its
+//! producer's order and unchanged.
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::load::Totals;
+use crate::load::consumer::{Consumed, Damages};
+use crate::load::producer::Produced;
+use crate::measure::sequence::Numbers;
+use crate::measure::stamp::Check;
+use crate::scenario::Scenario;
+
+/// What was checked, and what was found wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Integrity {
+    /// How much of each message could be checked.
+    pub(crate) check: Check,
+    /// Messages confirmed (sent, where there are no confirms) and never received.
+    pub(crate) lost: u64,
+    /// Messages received more than once.
+    pub(crate) duplicated: u64,
+    /// Messages received after a later one of the same producer, by the same consumer.
+    pub(crate) reordered: u64,
+    /// Messages received with another body than was sent.
+    pub(crate) corrupted: u64,
+    pub(crate) damages: Damages,
+    /// Messages that the broker refused (negative confirms).
+    pub(crate) refused: u64,
+    /// Messages that the broker gave back as unroutable.
+    pub(crate) returned: u64,
+    /// Confirms of messages never sent or confirmed already.
+    pub(crate) unknown_confirms: u64,
+    /// Messages that the broker called redelivered, though nobody gave any back.
+    pub(crate) redelivered: u64,
+}
+
+/// Compares what producers and consumers of `scenario` saw. `held` is what the queues still hold, where nobody consumes.
+pub(crate) fn audit(
+    scenario: &Scenario,
+    totals: &Totals,
+    produced: &[Produced],
+    consumed: &[Consumed],
+    held: Option<u64>,
+) -> Result<Integrity, Failure> {
+    let mut found = Integrity {
+        check: if consumed.is_empty() { Check::Counted } else { Check::of(scenario.size) },
+        lost: 0,
+        duplicated: 0,
+        reordered: 0,
+        corrupted: 0,
+        damages: Damages::default(),
+        refused: totals.refused,
+        returned: produced.iter().map(|one| one.returned).sum(),
+        unknown_confirms: produced.iter().map(|one| one.unknown_confirms).sum(),
+        redelivered: consumed.iter().map(|one| one.redelivered).sum(),
+    };
+    for one in consumed {
+        found.damages.length += one.damages.length;
+        found.damages.stamp += one.damages.stamp;
+        found.damages.filling += one.damages.filling;
+    }
+    found.corrupted = found.damages.total();
+    let promised = if scenario.window > 0 { totals.confirmed } else { totals.sent };
+    if consumed.is_empty() {
+        found.lost = held.map_or(0, |held| promised.saturating_sub(held));
+    } else if found.check == Check::Counted {
+        found.lost = (promised * scenario.copies()).saturating_sub(totals.received);
+        found.duplicated = totals.received.saturating_sub(totals.sent * scenario.copies());
+    } else {
+        for producer in produced {
+            sequences(scenario, producer, consumed, &mut found);
+        }
+    }
+    Ok(found)
+}
+
+/// Compares what one producer sent with what each queue that it sends to gave out.
+fn sequences(scenario: &Scenario, producer: &Produced, consumed: &[Consumed], found: &mut Integrity) {
+    let id = usize::from(producer.id);
+    for queue in (0..scenario.queues).filter(|queue| scenario.fanout || id % scenario.queues == *queue) {
+        let mut received = Numbers::default();
+        for seen in consumed.iter().filter(|one| one.queue == queue).filter_map(|one| one.seen.get(id)) {
+            found.duplicated += seen.duplicated + received.merge(&seen.numbers);
+            found.reordered += seen.reordered;
+        }
+        found.lost += match scenario.window {
+            0 => producer.sent.saturating_sub(received.count()),
+            _ => producer.confirmed.missing_from(&received),
+        };
+    }
+}
+
+/// The integrity of a ping-pong run: each message came back once.
+pub(crate) fn audit_round_trips(scenario: &Scenario, totals: &Totals, near: &Consumed) -> Integrity {
+    let (check, seen) = (Check::of(scenario.size), near.seen.first());
+    Integrity {
+        check,
+        lost: totals.sent.saturating_sub(seen.map_or(0, |seen| seen.numbers.count())),
+        duplicated: seen.map_or(0, |seen| seen.duplicated),
+        reordered: seen.map_or(0, |seen| seen.reordered),
+        corrupted: near.damages.total(),
+        damages: near.damages,
+        refused: 0,
+        returned: 0,
+        unknown_confirms: 0,
+        redelivered: near.redelivered,
+    }
+}

@@ -1,0 +1,13 @@
+//! The one clock of a run: monotonic nanoseconds since the program started, the same for all of its threads.
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Nanoseconds since the first call. Never zero, so that zero can mean "not yet".
+#[inline]
+pub(crate) fn now() -> u64 {
+    // 584 years fit into 64 bits of nanoseconds.
+    START.elapsed().as_nanos() as u64 + 1
+}

@@ -1,0 +1,138 @@
+//! What a broker must be able to do to be measured, in words that fit every protocol. One file per protocol.
+//!
+//! A driver sets places up and opens connections; a conversation is one connection that is ready to carry messages and turns
+//! them into bytes and back, without any socket.
+
+mod amqp;
+pub(crate) mod link;
+mod relay;
+mod stomp;
+
+use wire::Output;
+
+use crate::failure::Failure;
+use crate::scenario::Scenario;
+use crate::target::Target;
+use link::Link;
+
+/// What one connection does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Publishes: the producer with this number.
+    Produce(usize),
+    /// Consumes: the consumer with this number.
+    Consume(usize),
+    /// Publishes to the first queue and consumes from the second, or, as the far end, the other way round.
+    PingPong {
+        /// True for the end that answers.
+        far: bool,
+    },
+}
+
+/// Something that a broker said.
+#[derive(Debug)]
+pub(crate) enum Event<'a> {
+    /// A whole message arrived.
+    Delivery {
+        body: &'a [u8],
+        /// The broker says that it has delivered it before.
+        redelivered: bool,
+    },
+    /// Messages are confirmed, or refused; numbers count what this connection published, from 1.
+    Confirm { upto: u64, multiple: bool, accepted: bool },
+    /// The broker gave a published message back.
+    Returned,
+}
+
+/// One connection that carries messages.
+pub(crate) trait Conversation: Send {
+    /// Appends one message with this body to the output.
+    fn publish(&mut self, body: &[u8]) -> Result<(), Failure>;
+    /// Understands what is whole at the front of `input`, appends the acknowledgements that are due to the output, and
+    /// returns how many bytes are done with.
+    fn receive(&mut self, input: &[u8], on: &mut dyn FnMut(Event<'_>)) -> Result<usize, Failure>;
+    /// Acknowledges what was received and is not acknowledged yet.
+    fn settle(&mut self) -> Result<(), Failure>;
+    /// Bytes for the broker.
+    fn output(&mut self) -> &mut Output;
+}
+
+/// A socket and the conversation that it carries.
+pub(crate) struct Line {
+    pub(crate) link: Link,
+    pub(crate) talk: Box<dyn Conversation>,
+}
+
+impl Line {
+    /// Reads once and understands what came. False: nothing came in time.
+    pub(crate) fn receive(&mut self, on: &mut dyn FnMut(Event<'_>)) -> Result<bool, Failure> {
+        if !self.link.read()? {
+            return Ok(false);
+        }
+        let used = self.talk.receive(self.link.input(), on)?;
+        self.link.consume(used);
+        Ok(true)
+    }
+}
+
+/// One broker under one protocol, for one run.
+pub(crate) trait Driver {
+    /// Creates queues and exchanges with names of this run's own.
+    fn prepare(&mut self) -> Result<(), Failure>;
+    /// Opens a connection for one part. Consumers may start to receive with their first read.
+    fn open(&mut self, part: Part) -> Result<Line, Failure>;
+    /// Messages that all queues hold now, if the protocol tells.
+    fn depth(&mut self) -> Result<Option<u64>, Failure>;
+    /// Removes what `prepare` made.
+    fn clean(&mut self) -> Result<(), Failure>;
+}
+
+/// The driver for a target: one line per protocol.
+pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Box<dyn Driver>, Failure> {
+    let (target, scenario) = (target.clone(), scenario.clone());
+    match target.scheme.as_str() {
+        "amqp" => Ok(Box::new(amqp::AmqpDriver::new(target, scenario, run))),
+        "stomp" => Ok(Box::new(stomp::StompDriver::new(target, scenario, run)?)),
+        "relay" => Ok(Box::new(relay::RelayDriver::new(target, scenario, run)?)),
+        other => Err(Failure::new(format!("{other}://: no such protocol; use amqp://, stomp:// or relay://"))),
+    }
+}
+
+/// Counts deliveries until an acknowledgement is due.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AckCount {
+    /// Acknowledge after this many; 0: the broker needs none.
+    every: u64,
+    pending: u64,
+}
+
+impl AckCount {
+    pub(crate) fn new(every: u64) -> Self {
+        Self { every, pending: 0 }
+    }
+
+    /// Counts one delivery; true when an acknowledgement of it and all before it is due.
+    #[inline]
+    pub(crate) fn due(&mut self) -> bool {
+        if self.every == 0 {
+            return false;
+        }
+        self.pending += 1;
+        let due = self.pending >= self.every;
+        if due {
+            self.pending = 0;
+        }
+        due
+    }
+
+    /// True when something waits for an acknowledgement.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        self.pending > 0
+    }
+
+    /// True when something waits for an acknowledgement, which the caller sends now.
+    pub(crate) fn take_rest(&mut self) -> bool {
+        std::mem::take(&mut self.pending) > 0
+    }
+}

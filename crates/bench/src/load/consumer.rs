@@ -1,0 +1,125 @@
+//! One consumer: reads, checks every body, acknowledges what is due and measures how long each message took.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Phase, Run, Tally};
+use crate::clock::now;
+use crate::driver::{Event, Line};
+use crate::failure::Failure;
+use crate::measure::latency::Latency;
+use crate::measure::sequence::Seen;
+use crate::measure::stamp::{Check, Damage};
+
+/// Silence after which acknowledgements that wait for company are sent, and the phase of the run is looked at.
+const SILENCE: Duration = Duration::from_millis(10);
+
+/// What a consumer is told.
+pub(crate) struct Consumer {
+    /// The queue that it reads.
+    pub(crate) queue: usize,
+    /// How many producers there are.
+    pub(crate) producers: usize,
+    pub(crate) line: Line,
+}
+
+/// Bodies that came back changed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Damages {
+    /// Of another length.
+    pub(crate) length: u64,
+    /// With a stamp that this run did not write.
+    pub(crate) stamp: u64,
+    /// With another byte anywhere else.
+    pub(crate) filling: u64,
+}
+
+impl Damages {
+    pub(crate) fn total(&self) -> u64 {
+        self.length + self.stamp + self.filling
+    }
+
+    fn add(&mut self, damage: Damage) {
+        match damage {
+            Damage::Length => self.length += 1,
+            Damage::Stamp => self.stamp += 1,
+            Damage::Filling => self.filling += 1,
+        }
+    }
+}
+
+/// What a consumer saw.
+pub(crate) struct Consumed {
+    pub(crate) queue: usize,
+    /// By producer.
+    pub(crate) seen: Vec<Seen>,
+    pub(crate) damages: Damages,
+    /// Messages that the broker itself called redelivered.
+    pub(crate) redelivered: u64,
+    /// Receipt minus intended time.
+    pub(crate) total: Latency,
+    /// Receipt minus send time: without the generator's own lateness.
+    pub(crate) transit: Latency,
+}
+
+impl Consumed {
+    /// Nothing received yet from any of `producers` producers.
+    pub(crate) fn new(queue: usize, producers: usize) -> Result<Self, Failure> {
+        Ok(Self {
+            queue,
+            seen: vec![Seen::default(); producers],
+            damages: Damages::default(),
+            redelivered: 0,
+            total: Latency::new()?,
+            transit: Latency::new()?,
+        })
+    }
+
+    /// Checks and times one body received at `at`.
+    #[inline]
+    pub(crate) fn note(&mut self, run: &Run, body: &[u8], redelivered: bool, at: u64) {
+        self.redelivered += u64::from(redelivered);
+        let stamp = match run.bodies.read(body) {
+            Ok(stamp) => stamp,
+            Err(damage) => return self.damages.add(damage),
+        };
+        if run.bodies.check() == Check::Counted {
+            return;
+        }
+        let known = self.seen.get_mut(usize::from(stamp.producer)).is_some_and(|seen| seen.take(stamp.number));
+        if !known {
+            return self.damages.add(Damage::Stamp);
+        }
+        if stamp.intended != 0 && run.measures(stamp.intended) {
+            self.total.record(at.saturating_sub(stamp.intended));
+            if stamp.sent != 0 {
+                self.transit.record(at.saturating_sub(stamp.sent));
+            }
+        }
+    }
+}
+
+/// Consumes until the run ends.
+pub(crate) fn consume(job: Consumer, run: &Run, tally: &Tally) -> Result<Consumed, Failure> {
+    let Consumer { queue, producers, mut line } = job;
+    line.link.set_read_timeout(SILENCE)?;
+    let mut consumed = Consumed::new(queue, producers)?;
+    while run.phase() != Phase::End {
+        let (mut at, mut count) = (0, 0);
+        let busy = line.receive(&mut |event| {
+            if let Event::Delivery { body, redelivered } = event {
+                at = if at == 0 { now() } else { at };
+                count += 1;
+                consumed.note(run, body, redelivered, at);
+            }
+        })?;
+        tally.received.fetch_add(count, Relaxed);
+        if !busy {
+            line.talk.settle()?;
+        }
+        line.link.write_all(line.talk.output())?;
+    }
+    Ok(consumed)
+}

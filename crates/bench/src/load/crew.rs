@@ -1,0 +1,110 @@
+//! The threads of a slice: starting one for each connection, and collecting what they saw.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+
+use super::consumer::{Consumed, Consumer, consume};
+use super::producer::{Produced, Producer, produce};
+use super::{Phase, Run};
+use crate::clock::now;
+use crate::driver::{Driver, Line, Part};
+use crate::failure::{Context, Failure};
+use crate::measure::schedule::Schedule;
+use crate::scenario::{Rate, Scenario};
+
+/// A running thread and what it will return.
+pub(crate) type Worker<'scope, T> = ScopedJoinHandle<'scope, Result<T, Failure>>;
+
+/// Connections that are open and not yet used.
+pub(crate) struct Crew {
+    producers: Vec<Line>,
+    consumers: Vec<Line>,
+}
+
+impl Crew {
+    /// Opens all connections, consumers first, so that exclusive queues exist before anybody publishes.
+    pub(crate) fn open(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Self, Failure> {
+        let mut crew = Self { producers: Vec::new(), consumers: Vec::new() };
+        for id in 0..scenario.consumers {
+            crew.consumers.push(driver.open(Part::Consume(id)).context(format!("consumer {id}"))?);
+        }
+        for id in 0..scenario.producers {
+            crew.producers.push(driver.open(Part::Produce(id)).context(format!("producer {id}"))?);
+        }
+        Ok(crew)
+    }
+
+    /// Starts the consumers, then the producers.
+    pub(crate) fn start<'scope, 'env>(
+        self,
+        scope: &'scope Scope<'scope, 'env>,
+        scenario: &Scenario,
+        run: &'env Run,
+        seed: u64,
+    ) -> Result<(Vec<Worker<'scope, Produced>>, Vec<Worker<'scope, Consumed>>), Failure> {
+        let (mut producers, mut consumers) = (Vec::new(), Vec::new());
+        for (id, line) in self.consumers.into_iter().enumerate() {
+            let job = Consumer { queue: id % scenario.queues, producers: scenario.producers, line };
+            let tally = &run.tallies[scenario.producers + id];
+            consumers.push(spawn(scope, format!("consumer-{id}"), run, move || consume(job, run, tally))?);
+        }
+        let begin = now();
+        for (id, line) in self.producers.into_iter().enumerate() {
+            let job = Producer {
+                id: id as u16,
+                line,
+                window: scenario.window,
+                schedule: schedule(scenario, id, begin, seed),
+                quota: scenario.quota(id),
+                batch: scenario.batch,
+            };
+            let tally = &run.tallies[id];
+            producers.push(spawn(scope, format!("producer-{id}"), run, move || produce(job, run, tally))?);
+        }
+        Ok((producers, consumers))
+    }
+}
+
+/// The schedule of one producer; none in a closed loop.
+fn schedule(scenario: &Scenario, id: usize, begin: u64, seed: u64) -> Option<Schedule> {
+    let Rate::Fixed(rate) = scenario.rate else { return None };
+    let producers = scenario.producers as f64;
+    Some(Schedule::new(scenario.arrivals, rate / producers, begin, id as f64 / producers, seed ^ id as u64))
+}
+
+/// Starts a named thread. A thread that fails ends the run for all.
+pub(crate) fn spawn<'scope, 'env, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    name: String,
+    run: &'env Run,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'scope,
+) -> Result<Worker<'scope, T>, Failure> {
+    let guarded = move || {
+        let result = work();
+        if result.is_err() {
+            run.advance(Phase::End);
+        }
+        result
+    };
+    Builder::new().name(name).spawn_scoped(scope, guarded).context("starting a thread")
+}
+
+/// Waits for all of them; the first failure wins.
+pub(crate) fn join<T>(workers: Vec<Worker<'_, T>>) -> Result<Vec<T>, Failure> {
+    let results: Vec<Result<T, Failure>> = workers
+        .into_iter()
+        .map(|worker| worker.join().unwrap_or_else(|_| Err(Failure::new("a load thread ended by a panic"))))
+        .collect();
+    results.into_iter().collect()
+}
+
+/// True when every message sent so far has been received by all who should.
+pub(crate) fn all_received(run: &Run, copies: u64) -> bool {
+    let totals = run.totals();
+    totals.received >= totals.sent * copies
+}
+
+/// How much has moved so far, to tell a slow drain from a dead one.
+pub(crate) fn movement(run: &Run) -> u64 {
+    run.tallies.iter().map(|tally| tally.received.load(Relaxed) + tally.confirmed.load(Relaxed)).sum()
+}

@@ -1,0 +1,151 @@
+//! Making the load: one thread for each connection, and what the threads share with the one that measures them.
+
+pub(crate) mod consumer;
+mod crew;
+pub(crate) mod pingpong;
+pub(crate) mod producer;
+pub(crate) mod sample;
+#[cfg(test)]
+mod simulated;
+pub(crate) mod slice;
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+use crate::measure::stamp::Bodies;
+
+/// Where a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Everybody works.
+    Run,
+    /// Producers send nothing more and wait for their confirms; consumers empty the queues.
+    Drain,
+    /// Everybody stops now.
+    End,
+}
+
+/// One thread's counters, alone on their cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Tally {
+    pub(crate) sent: AtomicU64,
+    pub(crate) confirmed: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) received: AtomicU64,
+}
+
+/// The sum of all counters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) sent: u64,
+    pub(crate) confirmed: u64,
+    pub(crate) refused: u64,
+    pub(crate) received: u64,
+}
+
+/// What all threads of a run share.
+#[derive(Debug)]
+pub(crate) struct Run {
+    phase: AtomicU8,
+    /// Messages meant to be sent from here on are measured; 0: not yet.
+    from: AtomicU64,
+    /// Messages meant to be sent from here on are no longer measured.
+    until: AtomicU64,
+    /// Producers first, then consumers.
+    pub(crate) tallies: Vec<Tally>,
+    /// Most messages sent and not yet received; 0: no bound.
+    in_flight: u64,
+    /// How often each message is received.
+    copies: u64,
+    pub(crate) bodies: Bodies,
+}
+
+impl Run {
+    /// A run of `threads` threads that has not begun to be measured.
+    pub(crate) fn new(threads: usize, in_flight: u64, copies: u64, bodies: Bodies) -> Self {
+        Self {
+            phase: AtomicU8::new(Phase::Run as u8),
+            from: AtomicU64::new(0),
+            until: AtomicU64::new(u64::MAX),
+            tallies: (0..threads).map(|_| Tally::default()).collect(),
+            in_flight: if copies == 0 { 0 } else { in_flight },
+            copies,
+            bodies,
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Relaxed) {
+            0 => Phase::Run,
+            1 => Phase::Drain,
+            _ => Phase::End,
+        }
+    }
+
+    /// Goes on to `phase`, never back.
+    pub(crate) fn advance(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Relaxed);
+    }
+
+    pub(crate) fn measure_from(&self, at: u64) {
+        self.from.store(at, Relaxed);
+    }
+
+    pub(crate) fn measure_until(&self, at: u64) {
+        self.until.store(at, Relaxed);
+    }
+
+    /// True when a message with this intended time counts.
+    #[inline]
+    pub(crate) fn measures(&self, intended: u64) -> bool {
+        let from = self.from.load(Relaxed);
+        from != 0 && intended >= from && intended < self.until.load(Relaxed)
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        for tally in &self.tallies {
+            sum.sent += tally.sent.load(Relaxed);
+            sum.confirmed += tally.confirmed.load(Relaxed);
+            sum.refused += tally.refused.load(Relaxed);
+            sum.received += tally.received.load(Relaxed);
+        }
+        sum
+    }
+
+    /// How many messages may be sent now before the in-flight bound is reached.
+    pub(crate) fn room(&self) -> u64 {
+        if self.in_flight == 0 {
+            return u64::MAX;
+        }
+        let totals = self.totals();
+        let under_way = totals.sent.saturating_sub(totals.received / self.copies.max(1));
+        self.in_flight.saturating_sub(under_way)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_measured_time_counts_and_phases_never_go_back() {
+        let run = Run::new(1, 0, 1, Bodies::new(1, 64));
+        assert!(!run.measures(5));
+        run.measure_from(10);
+        run.measure_until(20);
+        assert_eq!([9, 10, 19, 20].map(|at| run.measures(at)), [false, true, true, false]);
+        run.advance(Phase::End);
+        run.advance(Phase::Drain);
+        assert_eq!(run.phase(), Phase::End);
+    }
+
+    #[test]
+    fn room_is_what_the_consumers_have_freed() {
+        let run = Run::new(2, 100, 2, Bodies::new(1, 64));
+        run.tallies[0].sent.store(90, Relaxed);
+        run.tallies[1].received.store(60, Relaxed);
+        assert_eq!(run.room(), 100 - (90 - 30));
+        assert_eq!(Run::new(1, 100, 0, Bodies::new(1, 64)).room(), u64::MAX);
+    }
+}

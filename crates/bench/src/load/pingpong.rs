@@ -1,0 +1,69 @@
+//! One message at a time: the near end sends, the far end sends the same body back, the near end takes the time.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::consumer::Consumed;
+use super::{Phase, Run, Tally};
+use crate::clock::now;
+use crate::driver::{Event, Line};
+use crate::failure::Failure;
+use crate::machine::wait::sharpen_timer;
+use crate::measure::stamp::Stamp;
+
+/// How long one read waits before the phase of the run is looked at.
+const SILENCE: Duration = Duration::from_millis(50);
+/// A message that has not come back after this long is lost.
+const LOST_AFTER_NS: u64 = 10_000_000_000;
+
+/// The near end: round trips until the run drains or the quota is done. Its figures are those of a consumer.
+/// The connection comes back too: it stays open until the far end has stopped.
+pub(crate) fn near(mut line: Line, quota: u64, run: &Run, tally: &Tally) -> Result<(Line, Consumed), Failure> {
+    sharpen_timer();
+    line.link.set_read_timeout(SILENCE)?;
+    let mut seen = Consumed::new(0, 1)?;
+    let mut body = run.bodies.blank();
+    let mut number = 0;
+    while run.phase() == Phase::Run && number < quota {
+        number += 1;
+        let begin = now();
+        run.bodies.write(&mut body, &Stamp { producer: 0, number, intended: begin, sent: begin });
+        line.talk.publish(&body)?;
+        line.link.write_all(line.talk.output())?;
+        tally.sent.store(number, Relaxed);
+        let mut back = 0;
+        while back == 0 && run.phase() != Phase::End {
+            line.receive(&mut |event| {
+                if let Event::Delivery { body, redelivered } = event {
+                    back += 1;
+                    seen.note(run, body, redelivered, now());
+                }
+            })?;
+            if back == 0 && now() - begin > LOST_AFTER_NS {
+                return Ok((line, seen));
+            }
+        }
+        tally.received.fetch_add(back, Relaxed);
+    }
+    line.link.write_all(line.talk.output())?;
+    Ok((line, seen))
+}
+
+/// The far end: sends every body back until the run ends.
+pub(crate) fn far(mut line: Line, run: &Run) -> Result<(), Failure> {
+    sharpen_timer();
+    line.link.set_read_timeout(SILENCE)?;
+    let mut bodies: Vec<Vec<u8>> = Vec::new();
+    while run.phase() != Phase::End {
+        line.receive(&mut |event| {
+            if let Event::Delivery { body, .. } = event {
+                bodies.push(body.to_vec());
+            }
+        })?;
+        for body in bodies.drain(..) {
+            line.talk.publish(&body)?;
+        }
+        line.link.write_all(line.talk.output())?;
+    }
+    Ok(())
+}

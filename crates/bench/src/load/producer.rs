@@ -1,0 +1,186 @@
+//! One producer: fills its window or follows its schedule, gathers what may go now into one write, and takes confirms.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::{Phase, Run, Tally};
+use crate::clock::now;
+use crate::driver::{Event, Line};
+use crate::failure::Failure;
+use crate::machine::wait::sharpen_timer;
+use crate::measure::latency::Latency;
+use crate::measure::schedule::Schedule;
+use crate::measure::sequence::Numbers;
+use crate::measure::stamp::{Check, Stamp};
+use crate::measure::window::Window;
+
+/// Longest sleep without looking at the phase of the run.
+const GLANCE: Duration = Duration::from_millis(50);
+/// How long to wait for consumers when the in-flight bound is reached.
+const BOUND_PAUSE: Duration = Duration::from_micros(100);
+/// Without confirms the socket is looked at every so many turns, for closes and returned messages.
+const LOOK_EVERY: u64 = 64;
+
+/// What a producer is told.
+pub(crate) struct Producer {
+    pub(crate) id: u16,
+    pub(crate) line: Line,
+    /// Most unconfirmed messages; 0: no confirms.
+    pub(crate) window: u64,
+    /// Open loop; none: as fast as it goes.
+    pub(crate) schedule: Option<Schedule>,
+    /// Most messages in all.
+    pub(crate) quota: u64,
+    /// Most bytes gathered into one write.
+    pub(crate) batch: usize,
+}
+
+/// What a producer saw.
+pub(crate) struct Produced {
+    /// Stays open until all is received: a broker may drop what a closed connection still had to say.
+    pub(crate) line: Line,
+    pub(crate) id: u16,
+    pub(crate) sent: u64,
+    /// Numbers of the messages that the broker accepted responsibility for.
+    pub(crate) confirmed: Numbers,
+    /// Messages that came back as unroutable.
+    pub(crate) returned: u64,
+    /// Confirms of messages never sent or confirmed before.
+    pub(crate) unknown_confirms: u64,
+    /// Confirm minus intended time.
+    pub(crate) confirm: Latency,
+    /// Send minus intended time: how late the generator itself was.
+    pub(crate) lateness: Latency,
+}
+
+/// Why nothing more can be sent right now.
+enum Pause {
+    /// It can: the batch is full.
+    None,
+    /// Until a confirm comes, or for this long.
+    For(Duration),
+}
+
+/// Produces until its quota is sent or the run drains, and then until all is confirmed.
+pub(crate) fn produce(job: Producer, run: &Run, tally: &Tally) -> Result<Produced, Failure> {
+    sharpen_timer();
+    job.line.link.set_nonblocking()?;
+    let mut sender = Sender::new(job, run, tally)?;
+    for turn in 0u64.. {
+        let phase = run.phase();
+        let stopping = phase != Phase::Run || sender.seen.sent == sender.quota;
+        let quiet = sender.seen.line.talk.output().is_empty() && sender.window.open() == 0;
+        if phase == Phase::End || (stopping && quiet) {
+            break;
+        }
+        let pause = if stopping { Pause::For(GLANCE) } else { sender.fill()? };
+        let Line { link, talk } = &mut sender.seen.line;
+        let blocked = !link.write(talk.output())?;
+        let look = match pause {
+            Pause::None if !blocked => sender.window.confirms() || turn % LOOK_EVERY == 0,
+            Pause::None => link.wait(true, GLANCE)?.read,
+            Pause::For(time) => link.wait(blocked, time)?.read,
+        };
+        if look {
+            sender.listen()?;
+        }
+    }
+    Ok(sender.seen)
+}
+
+struct Sender<'a> {
+    run: &'a Run,
+    tally: &'a Tally,
+    window: Window,
+    schedule: Option<Schedule>,
+    quota: u64,
+    batch: usize,
+    body: Vec<u8>,
+    seen: Produced,
+}
+
+impl<'a> Sender<'a> {
+    fn new(job: Producer, run: &'a Run, tally: &'a Tally) -> Result<Self, Failure> {
+        let seen = Produced {
+            line: job.line,
+            id: job.id,
+            sent: 0,
+            confirmed: Numbers::default(),
+            returned: 0,
+            unknown_confirms: 0,
+            confirm: Latency::new()?,
+            lateness: Latency::new()?,
+        };
+        let Producer { window, schedule, quota, batch, .. } = job;
+        Ok(Self { run, tally, window: Window::new(window), schedule, quota, batch, body: run.bodies.blank(), seen })
+    }
+
+    /// Appends as many messages to the output as may be sent now.
+    fn fill(&mut self) -> Result<Pause, Failure> {
+        let at = now();
+        let mut room = if self.schedule.is_some() { u64::MAX } else { self.run.room() };
+        let pause = loop {
+            if self.seen.line.talk.output().len() >= self.batch {
+                break Pause::None;
+            }
+            if !self.window.has_room() || self.seen.sent == self.quota {
+                break Pause::For(GLANCE);
+            }
+            if room == 0 {
+                break Pause::For(BOUND_PAUSE);
+            }
+            let intended = self.schedule.as_ref().map_or(at, Schedule::next);
+            if intended > at {
+                break Pause::For(Duration::from_nanos(intended - at).min(GLANCE));
+            }
+            room -= 1;
+            self.put(intended, at)?;
+        };
+        self.tally.sent.store(self.seen.sent, Relaxed);
+        Ok(pause)
+    }
+
+    fn put(&mut self, intended: u64, at: u64) -> Result<(), Failure> {
+        self.seen.sent += 1;
+        self.window.push(intended);
+        let stamp = Stamp { producer: self.seen.id, number: self.seen.sent, intended, sent: at };
+        self.run.bodies.write(&mut self.body, &stamp);
+        self.seen.line.talk.publish(&self.body)?;
+        if let Some(schedule) = &mut self.schedule {
+            schedule.advance();
+            if self.run.measures(intended) {
+                self.seen.lateness.record(at - intended);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the confirms that have come.
+    fn listen(&mut self) -> Result<(), Failure> {
+        let Self { run, tally, window, seen, .. } = self;
+        let Produced { line, confirmed, returned, unknown_confirms, confirm, .. } = seen;
+        let numbered = run.bodies.check() != Check::Counted;
+        let mut at = 0;
+        line.receive(&mut |event| match event {
+            Event::Confirm { upto, multiple, accepted } => {
+                at = if at == 0 { now() } else { at };
+                let mut count = 0;
+                let known = window.confirm(upto, multiple, |number, intended| {
+                    count += 1;
+                    if numbered && accepted {
+                        confirmed.insert(number);
+                    }
+                    if run.measures(intended) {
+                        confirm.record(at.saturating_sub(intended));
+                    }
+                });
+                *unknown_confirms += u64::from(!known);
+                let counter = if accepted { &tally.confirmed } else { &tally.refused };
+                counter.fetch_add(count, Relaxed);
+            }
+            Event::Returned => *returned += 1,
+            Event::Delivery { .. } => {}
+        })?;
+        Ok(())
+    }
+}

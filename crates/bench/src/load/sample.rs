@@ -1,0 +1,59 @@
+//! The state of everything at one instant, so that a measured time is the difference of two of these.
+
+use std::collections::HashMap;
+
+use super::{Run, Totals};
+use crate::clock::now;
+use crate::machine::disk::flushes;
+use crate::machine::process::{self, Machine, Usage};
+
+/// All counters at one instant.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sample {
+    /// Nanoseconds of the run's clock.
+    pub(crate) at: u64,
+    pub(crate) totals: Totals,
+    pub(crate) broker: Option<Usage>,
+    pub(crate) client: Option<Usage>,
+    /// CPU nanoseconds of the load threads, by name.
+    pub(crate) threads: HashMap<String, u64>,
+    pub(crate) machine: Option<Machine>,
+    pub(crate) flushes: Option<u64>,
+}
+
+impl Sample {
+    /// Takes a sample; `pids` are the broker's.
+    pub(crate) fn take(run: &Run, pids: &[u32]) -> Self {
+        let broker = if pids.is_empty() { None } else { process::usage(pids) };
+        let (client, threads) = (process::own_usage(), process::own_threads());
+        let (machine, flushes) = (process::machine(), flushes());
+        // Counters and time last and together: a rate is their quotient.
+        Self { broker, client, threads, machine, flushes, totals: run.totals(), at: now() }
+    }
+
+    /// The load thread that used most CPU since `before`, with its share of one core.
+    pub(crate) fn busiest(&self, before: &Self) -> Option<(String, f64)> {
+        let elapsed = self.at.saturating_sub(before.at).max(1) as f64;
+        let used = self.threads.iter().map(|(name, after)| {
+            // A thread of this name that has ended since left its time behind; the sum never goes back.
+            let spent = after.saturating_sub(before.threads.get(name).copied().unwrap_or(0));
+            (name.clone(), spent as f64 / elapsed)
+        });
+        used.max_by(|left, right| left.1.total_cmp(&right.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_thread_is_the_one_that_used_most_since() {
+        let threads = |a: u64, b: u64| HashMap::from([("a".to_owned(), a), ("b".to_owned(), b)]);
+        let before = Sample { at: 0, threads: threads(900, 0), ..Sample::default() };
+        let mut after = Sample { at: 1000, threads: threads(1000, 500), ..Sample::default() };
+        assert_eq!(after.busiest(&before), Some(("b".to_owned(), 0.5)));
+        after.threads.insert("new".to_owned(), 600);
+        assert_eq!(after.busiest(&before), Some(("new".to_owned(), 0.6)));
+    }
+}

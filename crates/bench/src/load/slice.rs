@@ -1,0 +1,244 @@
+//! One slice: one scenario on one target, from the first connection to the last. Warm up, measure, stop sending, let the
+//! queues run dry, compare, clean up.
+
+use std::thread::{ScopedJoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use super::consumer::Consumed;
+use super::crew::{Crew, all_received, join, movement, spawn};
+use super::producer::Produced;
+use super::sample::Sample;
+use super::{Phase, Run, Totals, pingpong};
+use crate::audit::{Integrity, audit, audit_round_trips};
+use crate::driver::{self, Driver, Part};
+use crate::failure::{Context, Failure};
+use crate::measure::latency::Latency;
+use crate::measure::stamp::Bodies;
+use crate::report::progress::Progress;
+use crate::scenario::{Mode, Rate, Scenario};
+use crate::target::Target;
+
+/// A drain ends after this long in any case.
+const LONGEST_DRAIN: Duration = Duration::from_secs(120);
+/// How often the coordinating thread looks.
+const STEP: Duration = Duration::from_millis(2);
+/// How often progress is shown.
+const SHOW: Duration = Duration::from_millis(250);
+/// What consumers need to send their last acknowledgements.
+const LAST_WORDS: Duration = Duration::from_millis(30);
+/// Broker counts of queued messages may lag behind; asked this often, a tenth of a second apart.
+const DEPTH_TRIES: usize = 30;
+
+/// All that one slice saw.
+pub(crate) struct Outcome {
+    pub(crate) first: Sample,
+    pub(crate) last: Sample,
+    pub(crate) totals: Totals,
+    /// Messages a second that were meant to be sent; none in a closed loop.
+    pub(crate) offered: Option<f64>,
+    pub(crate) integrity: Integrity,
+    /// Receipt minus intended time (closed loop: send time); in ping-pong the round trip.
+    pub(crate) total: Latency,
+    /// Receipt minus send time.
+    pub(crate) transit: Latency,
+    /// Confirm minus intended time.
+    pub(crate) confirm: Latency,
+    /// Send minus intended time.
+    pub(crate) lateness: Latency,
+}
+
+/// Runs `scenario` on `target`; `number` tells this run's messages and queues from all others.
+pub(crate) fn run(
+    target: &Target,
+    scenario: &Scenario,
+    number: u32,
+    progress: &mut Progress,
+) -> Result<Outcome, Failure> {
+    scenario.check()?;
+    let mut driver = driver::open(target, scenario, number)?;
+    let bodies = Bodies::new(number, scenario.size);
+    let run = Run::new(scenario.producers + scenario.consumers, scenario.in_flight, scenario.copies(), bodies);
+    let mut slice = Slice { target, scenario, run: &run, progress, number };
+    let outcome = driver.prepare().and_then(|()| match scenario.mode {
+        Mode::Throughput => slice.throughput(driver.as_mut()),
+        Mode::Pingpong => slice.round_trips(driver.as_mut()),
+    });
+    let cleaned = driver.clean().context("removing the queues of this run");
+    // The failure of the run explains more than that of the cleaning.
+    outcome.and_then(|outcome| cleaned.map(|()| outcome)).context(&target.name)
+}
+
+struct Slice<'a> {
+    target: &'a Target,
+    scenario: &'a Scenario,
+    run: &'a Run,
+    progress: &'a mut Progress,
+    number: u32,
+}
+
+impl Slice<'_> {
+    fn throughput(&mut self, driver: &mut dyn Driver) -> Result<Outcome, Failure> {
+        let crew = Crew::open(driver, self.scenario)?;
+        let (run, before) = (self.run, self.before());
+        let (samples, produced, consumed) = std::thread::scope(|scope| {
+            let started = crew.start(scope, self.scenario, run, u64::from(self.number));
+            let samples = match &started {
+                Ok((producers, _)) => self.watch(before, &|| producers.iter().all(ScopedJoinHandle::is_finished)),
+                Err(_) => (Sample::default(), Sample::default()),
+            };
+            run.advance(Phase::End);
+            let (producers, consumers) = started?;
+            Ok::<_, Failure>((samples, join(producers)?, join(consumers)?))
+        })?;
+        let held = if consumed.is_empty() { self.held(driver)? } else { None };
+        let integrity = audit(self.scenario, &run.totals(), &produced, &consumed, held)?;
+        self.outcome(samples, integrity, &produced, &consumed)
+    }
+
+    fn round_trips(&mut self, driver: &mut dyn Driver) -> Result<Outcome, Failure> {
+        let far = driver.open(Part::PingPong { far: true })?;
+        let near = driver.open(Part::PingPong { far: false })?;
+        let (run, quota, before) = (self.run, self.scenario.quota(0), self.before());
+        let (samples, seen) = std::thread::scope(|scope| {
+            let answering = spawn(scope, "far-end".to_owned(), run, move || pingpong::far(far, run));
+            let asking =
+                spawn(scope, "near-end".to_owned(), run, move || pingpong::near(near, quota, run, &run.tallies[0]));
+            let samples = match (&asking, &answering) {
+                (Ok(asking), Ok(_)) => self.watch(before, &|| asking.is_finished()),
+                _ => (Sample::default(), Sample::default()),
+            };
+            run.advance(Phase::End);
+            let (seen, ended) = (join(vec![asking?])?, join(vec![answering?]));
+            ended.map(|_| (samples, seen))
+        })?;
+        let seen: Vec<Consumed> = seen.into_iter().map(|(_, seen)| seen).collect();
+        let near = seen.first().ok_or_else(|| Failure::new("the near end saw nothing"))?;
+        let integrity = audit_round_trips(self.scenario, &run.totals(), near);
+        self.outcome(samples, integrity, &[], &seen)
+    }
+
+    /// A fixed number of messages is measured from before the first: nobody has been started yet.
+    fn before(&self) -> Option<Sample> {
+        self.scenario.messages?;
+        self.run.measure_from(1);
+        Some(Sample::take(self.run, &self.target.pids))
+    }
+
+    /// Lets the threads warm up, measures, tells them to stop, waits until all is received. With a fixed number of
+    /// messages, which `before` says, all of them are measured, until the last is received.
+    fn watch(&mut self, before: Option<Sample>, senders_done: &dyn Fn() -> bool) -> (Sample, Sample) {
+        let copies = self.scenario.copies();
+        let (first, last) = match before {
+            Some(first) => {
+                self.settle(&first, &|run| senders_done() && all_received(run, copies));
+                (first, Sample::take(self.run, &self.target.pids))
+            }
+            None => {
+                self.pass(self.scenario.warmup, "warming up", None);
+                let first = Sample::take(self.run, &self.target.pids);
+                self.run.measure_from(first.at);
+                self.pass(self.scenario.duration, "measuring", Some(&first));
+                let last = Sample::take(self.run, &self.target.pids);
+                self.run.measure_until(last.at);
+                (first, last)
+            }
+        };
+        self.drain(senders_done);
+        (first, last)
+    }
+
+    fn drain(&mut self, senders_done: &dyn Fn() -> bool) {
+        self.run.advance(Phase::Drain);
+        let copies = self.scenario.copies();
+        self.settle(&Sample::default(), &|run| senders_done() && all_received(run, copies));
+        sleep(LAST_WORDS);
+    }
+
+    /// Waits for `seconds`, or until a thread has failed.
+    fn pass(&mut self, seconds: f64, doing: &str, since: Option<&Sample>) {
+        let end = Instant::now() + Duration::from_secs_f64(seconds);
+        let mut before = self.run.totals();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.run.phase() == Phase::End {
+                return;
+            }
+            sleep(left.min(SHOW));
+            before = self.progress.moving(&self.target.name, doing, self.run.totals(), before, SHOW, since);
+        }
+    }
+
+    /// Waits until `done`, or nothing has moved for a while, or a thread has failed.
+    fn settle(&mut self, since: &Sample, done: &dyn Fn(&Run) -> bool) {
+        let (begin, silence) = (Instant::now(), Duration::from_secs_f64(self.scenario.patience));
+        let (mut moved, mut moved_at, mut shown_at) = (movement(self.run), begin, begin);
+        let mut before = self.run.totals();
+        while !done(self.run) && self.run.phase() != Phase::End && begin.elapsed() < self.longest() {
+            sleep(STEP);
+            let at = movement(self.run);
+            if at != moved {
+                (moved, moved_at) = (at, Instant::now());
+            } else if moved_at.elapsed() > silence {
+                return;
+            }
+            if shown_at.elapsed() > SHOW {
+                before =
+                    self.progress.moving(&self.target.name, "draining", self.run.totals(), before, SHOW, Some(since));
+                shown_at = Instant::now();
+            }
+        }
+    }
+
+    fn longest(&self) -> Duration {
+        LONGEST_DRAIN + Duration::from_secs_f64(self.scenario.duration)
+    }
+
+    /// What the queues hold in the end, where nobody consumed.
+    fn held(&self, driver: &mut dyn Driver) -> Result<Option<u64>, Failure> {
+        let promised = self.run.totals().confirmed;
+        let mut held = driver.depth()?;
+        for _ in 0..DEPTH_TRIES {
+            if held.is_none_or(|held| held >= promised) {
+                break;
+            }
+            sleep(Duration::from_millis(100));
+            held = driver.depth()?;
+        }
+        Ok(held)
+    }
+
+    fn outcome(
+        &self,
+        (first, last): (Sample, Sample),
+        integrity: Integrity,
+        produced: &[Produced],
+        consumed: &[Consumed],
+    ) -> Result<Outcome, Failure> {
+        let offered = match self.scenario.rate {
+            Rate::Fixed(rate) => Some(rate),
+            Rate::Saturate | Rate::Half => None,
+        };
+        Ok(Outcome {
+            first,
+            last,
+            totals: self.run.totals(),
+            offered,
+            integrity,
+            total: joined(consumed.iter().map(|one| &one.total))?,
+            transit: joined(consumed.iter().map(|one| &one.transit))?,
+            confirm: joined(produced.iter().map(|one| &one.confirm))?,
+            lateness: joined(produced.iter().map(|one| &one.lateness))?,
+        })
+    }
+}
+
+fn joined<'a>(parts: impl Iterator<Item = &'a Latency>) -> Result<Latency, Failure> {
+    let mut all = Latency::new()?;
+    for part in parts {
+        all.merge(part)?;
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests;

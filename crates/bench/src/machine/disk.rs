@@ -1,0 +1,106 @@
+//! How often the machine really forced data to its disks, and what one forced write costs here.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::clock::now;
+use crate::failure::{Context, Failure};
+use crate::measure::latency::{Latency, Summary};
+
+/// Field of `/sys/block/DEVICE/stat` that counts completed cache flushes (kernel documentation, block/stat).
+const FLUSHES: usize = 15;
+/// Bytes of one forced write: what a journal writes at least.
+const BLOCK: usize = 4096;
+/// The file is written over from the start after this many blocks, so that the probe stays small.
+const BLOCKS: u64 = 4096;
+
+/// Cache flushes completed by all block devices since the machine started; none where `/sys/block` is absent.
+pub(crate) fn flushes() -> Option<u64> {
+    let devices = fs::read_dir("/sys/block").ok()?.flatten();
+    let counts = devices.filter_map(|device| parse_flushes(&fs::read_to_string(device.path().join("stat")).ok()?));
+    Some(counts.sum())
+}
+
+fn parse_flushes(text: &str) -> Option<u64> {
+    text.split_whitespace().nth(FLUSHES)?.parse().ok()
+}
+
+/// What an empty forced write costs on one file system.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Forced {
+    /// Writes a second, one after the other.
+    pub(crate) per_second: f64,
+    /// CPU microseconds of this program per write.
+    pub(crate) cpu_us: Option<f64>,
+    /// Cache flushes that the devices counted per write; 1 where a flush is a flush.
+    pub(crate) flushes_each: Option<f64>,
+    /// Microseconds per write.
+    pub(crate) latency: Summary,
+}
+
+/// Writes 4 KiB and forces them to the disk under `dir`, again and again for `time`.
+pub(crate) fn forced_writes(dir: &Path, time: Duration) -> Result<Forced, Failure> {
+    let probe = tempfile::Builder::new().prefix("hermod-bench-floor").tempfile_in(dir).context(dir.display())?;
+    let path = probe.path().to_owned();
+    let mut file = OpenOptions::new().write(true).open(&path).context(path.display())?;
+    let block = vec![0x5a; BLOCK];
+    // Allocated ahead, as a journal's files are: no forced write should pay for growing the file.
+    for _ in 0..BLOCKS {
+        file.write_all(&block).context(path.display())?;
+    }
+    file.sync_all().context(path.display())?;
+    let mut latency = Latency::new()?;
+    let (cpu, flushed, begin) = (own_cpu(), flushes(), Instant::now());
+    let mut count = 0u64;
+    while count == 0 || begin.elapsed() < time {
+        let at = now();
+        file.seek(SeekFrom::Start(count % BLOCKS * BLOCK as u64)).context(path.display())?;
+        file.write_all(&block).context(path.display())?;
+        file.sync_data().context(path.display())?;
+        latency.record(now() - at);
+        count += 1;
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    let per_write =
+        |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?) as f64 / count as f64);
+    Ok(Forced {
+        per_second: count as f64 / seconds,
+        cpu_us: per_write(cpu, own_cpu()).map(|ns| ns / 1000.0),
+        flushes_each: per_write(flushed, flushes()),
+        latency: latency.summary().ok_or_else(|| Failure::new("no forced write was made"))?,
+    })
+}
+
+fn own_cpu() -> Option<u64> {
+    super::process::own_usage().map(|usage| usage.cpu_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flushes_are_the_sixteenth_field() {
+        let line = "  1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 777 17\n";
+        assert_eq!(parse_flushes(line), Some(777));
+        assert_eq!(parse_flushes("1 2 3"), None);
+    }
+
+    #[test]
+    fn forced_writes_are_timed_and_leave_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let forced = forced_writes(dir.path(), Duration::from_millis(20)).unwrap();
+        assert!(forced.latency.samples > 0 && forced.latency.min > 0.0);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_missing_directory_is_named() {
+        let failure = forced_writes(Path::new("/nowhere/at/all"), Duration::ZERO).unwrap_err();
+        assert!(failure.to_string().contains("/nowhere/at/all"), "{failure}");
+    }
+}

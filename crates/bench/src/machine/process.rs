@@ -1,0 +1,200 @@
+//! CPU time, context switches and memory of process trees, read from `/proc`.
+//!
+//! CPU time comes from the scheduler's nanoseconds (`schedstat`), since the ticks of `stat` are 10 ms long; ticks are kept
+//! beside it because they alone still count threads that have ended.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// Ticks per second in `/proc/PID/stat` (`USER_HZ`, 100 on every Linux architecture).
+const TICK_NS: u64 = 10_000_000;
+
+/// What a process tree has used since its start.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct Usage {
+    /// Nanoseconds on a CPU, of all living threads.
+    pub(crate) cpu_ns: u64,
+    /// The same in ticks of 10 ms, ended threads and awaited children included.
+    pub(crate) ticks_ns: u64,
+    /// Context switches, voluntary and not, of all living threads.
+    pub(crate) switches: u64,
+    /// Resident memory, bytes.
+    pub(crate) resident: u64,
+    /// How many processes there are in the tree.
+    pub(crate) processes: u64,
+}
+
+impl Usage {
+    /// CPU nanoseconds used since `before`: the exact clock, unless threads that ended in between took more than a tenth
+    /// of it with them.
+    pub(crate) fn cpu_since(&self, before: &Self) -> u64 {
+        let exact = self.cpu_ns.saturating_sub(before.cpu_ns);
+        let ticks = self.ticks_ns.saturating_sub(before.ticks_ns);
+        if ticks > exact + exact / 10 + 10 * TICK_NS { ticks } else { exact }
+    }
+}
+
+/// The usage of `roots` and all their descendants; none where there is no `/proc` or no such process.
+pub(crate) fn usage(roots: &[u32]) -> Option<Usage> {
+    let tree = descendants(roots);
+    let mut total = Usage::default();
+    for pid in tree {
+        if let Some(one) = of_process(pid) {
+            total.cpu_ns += one.cpu_ns;
+            total.ticks_ns += one.ticks_ns;
+            total.switches += one.switches;
+            total.resident += one.resident;
+            total.processes += one.processes;
+        }
+    }
+    (total.processes > 0).then_some(total)
+}
+
+/// The usage of this program alone, without its children.
+pub(crate) fn own_usage() -> Option<Usage> {
+    of_process(std::process::id())
+}
+
+/// `roots` and every process below them.
+pub(crate) fn descendants(roots: &[u32]) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        if let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok())
+            && let Some(fields) = stat_fields(pid)
+        {
+            children.entry(fields[1] as u32).or_default().push(pid);
+        }
+    }
+    let mut tree: Vec<u32> = Vec::new();
+    let mut todo = roots.to_vec();
+    while let Some(pid) = todo.pop() {
+        if !tree.contains(&pid) {
+            tree.push(pid);
+            todo.extend(children.get(&pid).into_iter().flatten());
+        }
+    }
+    tree
+}
+
+/// CPU nanoseconds of each thread of this program, with its name: who was busy.
+pub(crate) fn own_threads() -> HashMap<String, u64> {
+    let mut threads = HashMap::new();
+    for entry in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        *threads.entry(name.trim().to_owned()).or_default() += on_cpu(&entry.path()).unwrap_or(0);
+    }
+    threads
+}
+
+/// The numbers of `/proc/PID/stat` from the state (read as 0) on.
+fn stat_fields(pid: u32) -> Option<Vec<u64>> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_stat(text: &str) -> Option<Vec<u64>> {
+    // The name in parentheses may itself hold spaces and parentheses.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let fields: Vec<u64> = rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
+    (fields.len() > 21).then_some(fields)
+}
+
+fn of_process(pid: u32) -> Option<Usage> {
+    let fields = stat_fields(pid)?;
+    let mut usage = Usage {
+        ticks_ns: fields[11..15].iter().sum::<u64>() * TICK_NS,
+        processes: 1,
+        resident: resident(pid).unwrap_or(0),
+        ..Usage::default()
+    };
+    for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        usage.cpu_ns += on_cpu(&task.path()).unwrap_or(0);
+        usage.switches +=
+            fs::read_to_string(task.path().join("status")).map_or(0, |text| sum_of(&text, "ctxt_switches:"));
+    }
+    Some(usage)
+}
+
+fn on_cpu(task: &Path) -> Option<u64> {
+    fs::read_to_string(task.join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+fn resident(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(sum_of(&text, "VmRSS:") * 1024)
+}
+
+/// The sum of the numbers on the lines of `text` that contain `label`.
+fn sum_of(text: &str, label: &str) -> u64 {
+    let numbers =
+        text.lines().filter_map(|line| line.split_once(label)?.1.split_whitespace().next()?.parse::<u64>().ok());
+    numbers.sum()
+}
+
+/// CPU time of the whole machine since its start.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Machine {
+    /// Nanoseconds in which a CPU did anything.
+    pub(crate) busy_ns: u64,
+    /// Nanoseconds that a hypervisor gave to others.
+    pub(crate) steal_ns: u64,
+}
+
+/// Reads the machine's CPU time; none where there is no `/proc/stat`.
+pub(crate) fn machine() -> Option<Machine> {
+    parse_machine(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+fn parse_machine(text: &str) -> Option<Machine> {
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = line.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal
+    let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
+    Some(Machine { busy_ns: (at(0) + at(1) + at(2) + at(5) + at(6)) * TICK_NS, steal_ns: at(7) * TICK_NS })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_parentheses_do_not_shift_the_fields() {
+        let line = "42 (a) b (c)) S 7 1 1 0 -1 4194560 1 2 3 4 100 50 5 6 20 0 3 0 99 1000 200 300";
+        let fields = parse_stat(line).unwrap();
+        assert_eq!((fields[1], &fields[11..15]), (7, &[100, 50, 5, 6][..]));
+        assert!(parse_stat("42 (x) S 7").is_none());
+    }
+
+    #[test]
+    fn labelled_numbers_are_summed() {
+        let text = "Name:\tx\nVmRSS:\t  2048 kB\nvoluntary_ctxt_switches:\t10\nnonvoluntary_ctxt_switches:\t3\n";
+        assert_eq!((sum_of(text, "VmRSS:"), sum_of(text, "ctxt_switches:")), (2048, 13));
+    }
+
+    #[test]
+    fn the_machine_line_is_split_into_busy_and_stolen() {
+        let machine = parse_machine("cpu  10 1 5 1000 7 2 3 4 0 0\ncpu0 1 2 3\n").unwrap();
+        assert_eq!((machine.busy_ns, machine.steal_ns), (21 * TICK_NS, 4 * TICK_NS));
+    }
+
+    #[test]
+    fn ticks_only_win_when_threads_have_ended() {
+        let before = Usage::default();
+        let second = 1_000_000_000;
+        let cases = [(second, second, second), (second, second + TICK_NS, second), (second, 2 * second, 2 * second)];
+        for (cpu_ns, ticks_ns, expected) in cases {
+            assert_eq!(Usage { cpu_ns, ticks_ns, ..before }.cpu_since(&before), expected);
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_is_found_and_a_missing_one_is_not() {
+        let own = usage(&[std::process::id()]).unwrap();
+        assert!(own.cpu_ns > 0 && own.resident > 0 && own.processes >= 1);
+        assert!(usage(&[u32::MAX - 1]).is_none());
+        assert!(!own_threads().is_empty());
+    }
+}

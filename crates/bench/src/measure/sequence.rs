@@ -1,0 +1,128 @@
+//! The proof that every message came once and in order: what one consumer has seen of one producer, as bits.
+
+/// Largest jump forward that is believed. A number further ahead than this can't be a message of this run, and no memory
+/// is spent on it.
+const FURTHEST_JUMP: u64 = 1 << 24;
+
+/// A growing set of sequence numbers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Numbers {
+    words: Vec<u64>,
+    count: u64,
+}
+
+impl Numbers {
+    /// Adds `number`; false if it was there already. The caller bounds `number`.
+    #[inline]
+    pub(crate) fn insert(&mut self, number: u64) -> bool {
+        let (word, bit) = ((number / 64) as usize, 1u64 << (number % 64));
+        if word >= self.words.len() {
+            self.words.resize((word + 1).next_power_of_two().max(1024), 0);
+        }
+        let fresh = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        self.count += u64::from(fresh);
+        fresh
+    }
+
+    /// How many numbers are in the set.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Takes in another set; returns how many numbers were in both.
+    pub(crate) fn merge(&mut self, other: &Self) -> u64 {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        let mut both = 0;
+        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
+            both += u64::from((*mine & theirs).count_ones());
+            *mine |= theirs;
+        }
+        self.count += other.count - both;
+        both
+    }
+
+    /// How many of mine are missing in `other`.
+    pub(crate) fn missing_from(&self, other: &Self) -> u64 {
+        let theirs = other.words.iter().copied().chain(std::iter::repeat(0));
+        self.words.iter().zip(theirs).map(|(mine, theirs)| u64::from((mine & !theirs).count_ones())).sum()
+    }
+}
+
+/// What one consumer received from one producer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    pub(crate) numbers: Numbers,
+    newest: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) reordered: u64,
+}
+
+impl Seen {
+    /// Notes the arrival of `number`; false when it can't be a number of this run.
+    #[inline]
+    pub(crate) fn take(&mut self, number: u64) -> bool {
+        if number > self.newest + FURTHEST_JUMP {
+            return false;
+        }
+        if !self.numbers.insert(number) {
+            self.duplicated += 1;
+        } else if number < self.newest {
+            self.reordered += 1;
+        } else {
+            self.newest = number;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_is_counted_once() {
+        // arrivals of a producer that sent 1..=6; lost, duplicated, reordered
+        let cases: &[(&[u64], u64, u64, u64)] = &[
+            (&[1, 2, 3, 4, 5, 6], 0, 0, 0),
+            (&[1, 2, 3, 4, 6], 1, 0, 0),
+            (&[1, 2, 2, 5, 4, 6], 1, 1, 1),
+            (&[6, 1, 2, 3, 4, 5], 0, 0, 5),
+            (&[1, 1, 1], 5, 2, 0),
+            (&[], 6, 0, 0),
+        ];
+        let mut sent = Numbers::default();
+        (1..=6).for_each(|number| assert!(sent.insert(number)));
+        for (arrivals, lost, duplicated, reordered) in cases {
+            let mut seen = Seen::default();
+            arrivals.iter().for_each(|number| assert!(seen.take(*number)));
+            let found = (sent.missing_from(&seen.numbers), seen.duplicated, seen.reordered);
+            assert_eq!(found, (*lost, *duplicated, *reordered), "{arrivals:?}");
+        }
+    }
+
+    #[test]
+    fn two_consumers_of_one_queue_are_joined() {
+        let (mut left, mut right) = (Numbers::default(), Numbers::default());
+        for number in [1, 3, 5, 70_000] {
+            left.insert(number);
+        }
+        for number in [2, 3, 4] {
+            right.insert(number);
+        }
+        assert_eq!(left.merge(&right), 1);
+        assert_eq!(left.count(), 6);
+        assert_eq!(right.missing_from(&left), 0);
+        assert_eq!(left.missing_from(&right), 3);
+    }
+
+    #[test]
+    fn a_number_far_ahead_is_refused_without_memory() {
+        let mut seen = Seen::default();
+        assert!(!seen.take(u64::MAX >> 1));
+        assert!(seen.take(FURTHEST_JUMP));
+        assert_eq!(seen.numbers.count(), 1);
+    }
+}

@@ -1,0 +1,220 @@
+//! What a body carries so that its receiver can tell who sent it, which one it is, when it was meant to leave and whether
+//! any byte changed. How much fits depends on the size; every byte behind the stamp is compared with a known pattern.
+
+use super::random::{Random, mix};
+
+/// First bytes of a full stamp: "HMB1".
+const MAGIC: u32 = 0x484d_4231;
+/// Sequence numbers have 48 bits.
+const NUMBER_BITS: u32 = 48;
+/// Seed of the pattern that fills bodies: random bytes, so that no compression helps anybody.
+const PATTERN_SEED: u64 = 0x4845_524d_4f44;
+
+/// How much of a stamp fits into a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Check {
+    /// 40 bytes and more: magic, run, producer and number, intended and actual time, a seal over all of these.
+    Full,
+    /// 16 to 39 bytes: producer, number and intended time.
+    Timed,
+    /// 8 to 15 bytes: producer and number.
+    Numbered,
+    /// Less: messages can only be counted.
+    Counted,
+}
+
+impl Check {
+    /// What fits into `size` bytes.
+    pub(crate) fn of(size: usize) -> Self {
+        match size {
+            40.. => Self::Full,
+            16.. => Self::Timed,
+            8.. => Self::Numbered,
+            _ => Self::Counted,
+        }
+    }
+
+    fn length(self) -> usize {
+        match self {
+            Self::Full => 40,
+            Self::Timed => 16,
+            Self::Numbered => 8,
+            Self::Counted => 0,
+        }
+    }
+}
+
+/// What a body says about itself; what did not fit is 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) producer: u16,
+    /// Counts a producer's messages from 1.
+    pub(crate) number: u64,
+    /// When it was meant to be sent, nanoseconds of the run's clock.
+    pub(crate) intended: u64,
+    /// When it was given to the socket.
+    pub(crate) sent: u64,
+}
+
+/// How a body differs from every body that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Damage {
+    /// Its length is not the length of this run's bodies.
+    Length,
+    /// Its stamp is not one of this run's.
+    Stamp,
+    /// A byte behind the stamp changed.
+    Filling,
+}
+
+/// Makes and reads the bodies of one run.
+#[derive(Debug, Clone)]
+pub(crate) struct Bodies {
+    run: u32,
+    check: Check,
+    pattern: Vec<u8>,
+}
+
+impl Bodies {
+    /// Bodies of `size` bytes that belong to `run`.
+    pub(crate) fn new(run: u32, size: usize) -> Self {
+        let mut random = Random::new(PATTERN_SEED);
+        let pattern = (0..size.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(size).collect();
+        Self { run, check: Check::of(size), pattern }
+    }
+
+    /// What can be checked in these bodies.
+    pub(crate) fn check(&self) -> Check {
+        self.check
+    }
+
+    /// A body to be stamped again and again.
+    pub(crate) fn blank(&self) -> Vec<u8> {
+        self.pattern.clone()
+    }
+
+    /// Writes `stamp` to the front of `body`, which must come from [`Bodies::blank`].
+    #[inline]
+    pub(crate) fn write(&self, body: &mut [u8], stamp: &Stamp) {
+        let name = u64::from(stamp.producer) << NUMBER_BITS | stamp.number;
+        if let Some((head, rest)) = body.split_first_chunk_mut::<16>() {
+            head[..8].copy_from_slice(&name.to_be_bytes());
+            head[8..].copy_from_slice(&stamp.intended.to_be_bytes());
+            if let Some(tail) = rest.first_chunk_mut::<24>() {
+                tail[..8].copy_from_slice(&stamp.sent.to_be_bytes());
+                tail[8..12].copy_from_slice(&MAGIC.to_be_bytes());
+                tail[12..16].copy_from_slice(&self.run.to_be_bytes());
+                tail[16..].copy_from_slice(&self.seal(name, stamp.intended, stamp.sent).to_be_bytes());
+            }
+        } else if let Some(head) = body.first_chunk_mut::<8>() {
+            *head = name.to_be_bytes();
+        }
+    }
+
+    /// Reads the stamp of a received body and compares every other byte with what was sent.
+    #[inline]
+    pub(crate) fn read(&self, body: &[u8]) -> Result<Stamp, Damage> {
+        if body.len() != self.pattern.len() {
+            return Err(Damage::Length);
+        }
+        let at = self.check.length();
+        if body[at..] != self.pattern[at..] {
+            return Err(Damage::Filling);
+        }
+        let word =
+            |at: usize| body.get(at..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |b| u64::from_be_bytes(*b));
+        let name = if self.check == Check::Counted { 0 } else { word(0) };
+        let mut stamp = Stamp {
+            producer: (name >> NUMBER_BITS) as u16,
+            number: name & ((1 << NUMBER_BITS) - 1),
+            ..Stamp::default()
+        };
+        if matches!(self.check, Check::Full | Check::Timed) {
+            stamp.intended = word(8);
+        }
+        if self.check == Check::Full {
+            stamp.sent = word(16);
+            let belongs = word(24) == u64::from(MAGIC) << 32 | u64::from(self.run);
+            if !belongs || word(32) != self.seal(name, stamp.intended, stamp.sent) {
+                return Err(Damage::Stamp);
+            }
+        }
+        Ok(stamp)
+    }
+
+    /// A word that changes with every bit of the stamp. It guards against accidents, not against forgers.
+    #[inline]
+    fn seal(&self, name: u64, intended: u64, sent: u64) -> u64 {
+        mix(mix(mix(u64::from(self.run) ^ name).wrapping_add(intended)).wrapping_add(sent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STAMP: Stamp = Stamp { producer: 7, number: 123_456_789, intended: 99, sent: 101 };
+
+    fn written(size: usize) -> (Bodies, Vec<u8>) {
+        let bodies = Bodies::new(5, size);
+        let mut body = bodies.blank();
+        bodies.write(&mut body, &STAMP);
+        (bodies, body)
+    }
+
+    #[test]
+    fn what_fits_comes_back() {
+        let cases = [
+            (0, Stamp::default()),
+            (7, Stamp::default()),
+            (8, Stamp { intended: 0, sent: 0, ..STAMP }),
+            (15, Stamp { intended: 0, sent: 0, ..STAMP }),
+            (16, Stamp { sent: 0, ..STAMP }),
+            (39, Stamp { sent: 0, ..STAMP }),
+            (40, STAMP),
+            (64, STAMP),
+            (5000, STAMP),
+        ];
+        for (size, expected) in cases {
+            let (bodies, body) = written(size);
+            assert_eq!(body.len(), size);
+            assert_eq!(bodies.read(&body), Ok(expected), "{size}");
+        }
+    }
+
+    #[test]
+    fn any_changed_bit_of_a_full_body_is_noticed() {
+        let (bodies, body) = written(64);
+        for bit in 0..body.len() * 8 {
+            let mut bad = body.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let expected = if bit < 40 * 8 { Damage::Stamp } else { Damage::Filling };
+            assert_eq!(bodies.read(&bad), Err(expected), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn other_lengths_and_other_runs_are_refused() {
+        let (bodies, body) = written(64);
+        (0..64).for_each(|cut| assert_eq!(bodies.read(&body[..cut]), Err(Damage::Length)));
+        assert_eq!(Bodies::new(6, 64).read(&body), Err(Damage::Stamp));
+    }
+
+    proptest! {
+        #[test]
+        fn any_stamp_comes_back(producer: u16, number in 0u64..1 << NUMBER_BITS, intended: u64, sent: u64, size in 40usize..200) {
+            let bodies = Bodies::new(1, size);
+            let mut body = bodies.blank();
+            let stamp = Stamp { producer, number, intended, sent };
+            bodies.write(&mut body, &stamp);
+            prop_assert_eq!(bodies.read(&body), Ok(stamp));
+        }
+
+        #[test]
+        fn any_bytes_can_be_read(body: Vec<u8>) {
+            let _ = Bodies::new(1, body.len()).read(&body);
+        }
+    }
+}

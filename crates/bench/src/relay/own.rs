@@ -1,0 +1,58 @@
+//! A relay of this run's own, in a process of its own so that its CPU can be measured like a broker's.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use crate::failure::{Context, Failure};
+use crate::target::Target;
+
+/// What a relay prints before its address once it listens.
+pub(crate) const LISTENING: &str = "listening on ";
+
+/// A relay process; it ends when this value is dropped.
+#[derive(Debug)]
+pub(crate) struct OwnRelay {
+    child: Child,
+    address: String,
+}
+
+impl OwnRelay {
+    /// Starts this program again as a relay on a free port. It also ends by itself when its standard input closes.
+    pub(crate) fn start() -> Result<Self, Failure> {
+        let program = std::env::current_exe().context("finding this program")?;
+        let mut command = Command::new(program);
+        command.args(["relay", "--listen", "127.0.0.1:0", "--with-parent"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("starting a relay")?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out).read_line(&mut line).context("reading the relay's address")?;
+        }
+        let relay = Self { child, address: line.trim().trim_start_matches(LISTENING).to_owned() };
+        if relay.address.is_empty() {
+            return Err(Failure::new("the relay did not start"));
+        }
+        Ok(relay)
+    }
+
+    /// The relay as a target.
+    pub(crate) fn target(&self) -> Target {
+        Target {
+            name: "relay".to_owned(),
+            scheme: "relay".to_owned(),
+            address: self.address.clone(),
+            user: String::new(),
+            password: String::new(),
+            vhost: String::new(),
+            pids: vec![self.child.id()],
+            queue_type: None,
+        }
+    }
+}
+
+impl Drop for OwnRelay {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,197 @@
+//! The record of a run: everything that was asked for and everything that was seen, for programs to read.
+
+use std::fs;
+use std::thread::available_parallelism;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use super::verdict::Verdict;
+use crate::audit::Integrity;
+use crate::machine::disk::Forced;
+use crate::measure::latency::Summary;
+use crate::measure::statistics::Spread;
+use crate::scenario::Scenario;
+use crate::target::Target;
+
+/// Version of this format; fields are only ever added within one.
+pub(crate) const VERSION: u32 = 1;
+
+/// The whole run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Record {
+    /// Version of this format.
+    pub(crate) version: u32,
+    /// The program that wrote it.
+    pub(crate) program: String,
+    /// Seconds since 1970 at its start.
+    pub(crate) started: u64,
+    /// The command line, with passwords removed.
+    pub(crate) command: Vec<String>,
+    pub(crate) machine: MachineFacts,
+    /// Repeats the order of targets and the arrivals.
+    pub(crate) seed: u64,
+    pub(crate) scenario: Scenario,
+    pub(crate) targets: Vec<Target>,
+    /// What an empty forced write costs, once per block, where the scenario is persistent.
+    pub(crate) forced: Vec<Forced>,
+    pub(crate) slices: Vec<SliceRecord>,
+    pub(crate) summary: Vec<TargetSummary>,
+}
+
+/// What is known of the machine.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct MachineFacts {
+    pub(crate) cores: usize,
+    pub(crate) os: String,
+    pub(crate) kernel: Option<String>,
+    pub(crate) processor: Option<String>,
+}
+
+impl MachineFacts {
+    /// Looks at this machine.
+    pub(crate) fn here() -> Self {
+        let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+        let processor = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("model name"))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        });
+        Self {
+            cores: available_parallelism().map_or(1, usize::from),
+            os: std::env::consts::OS.to_owned(),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            processor,
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The command line as it may be published: the password of a target is replaced.
+pub(crate) fn public_command(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    arguments.map(|argument| without_password(&argument)).collect()
+}
+
+fn without_password(argument: &str) -> String {
+    let Some((before, after)) = argument.split_once("://") else { return argument.to_owned() };
+    match after.rsplit_once('@') {
+        Some((login, place)) => {
+            let user = login.split_once(':').map_or(login, |(user, _)| user);
+            format!("{before}://{user}:***@{place}")
+        }
+        None => argument.to_owned(),
+    }
+}
+
+/// One slice: one target in one block.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct SliceRecord {
+    pub(crate) target: String,
+    /// Counts from 1.
+    pub(crate) block: usize,
+    /// What went wrong before there was anything to measure; everything else is absent then.
+    pub(crate) error: Option<String>,
+    pub(crate) measured: Option<Measured>,
+}
+
+/// The figures of one slice.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Measured {
+    /// Length of the measured time in seconds.
+    pub(crate) seconds: f64,
+    /// Messages a second, in the measured time.
+    pub(crate) sent_per_s: f64,
+    pub(crate) confirmed_per_s: f64,
+    pub(crate) received_per_s: f64,
+    /// What the slice is about: received, or confirmed (or sent) where nobody receives.
+    pub(crate) messages_per_s: f64,
+    /// Messages a second meant to be sent; none in a closed loop.
+    pub(crate) offered_per_s: Option<f64>,
+    /// All messages, warm-up and drain included.
+    pub(crate) all_sent: u64,
+    pub(crate) all_confirmed: u64,
+    pub(crate) all_received: u64,
+    /// Where latencies begin: `intended` time (open loop) or `send` time (closed loop, ping-pong).
+    pub(crate) latency_from: &'static str,
+    /// Microseconds until receipt (ping-pong: until it was back).
+    pub(crate) latency_us: Option<Summary>,
+    /// Microseconds from the actual send to receipt.
+    pub(crate) transit_us: Option<Summary>,
+    /// Microseconds until the confirm.
+    pub(crate) confirm_us: Option<Summary>,
+    /// Microseconds by which the generator itself was late.
+    pub(crate) lateness_us: Option<Summary>,
+    pub(crate) broker: Option<Cost>,
+    pub(crate) client: Option<Cost>,
+    /// The load thread that used most CPU, and its share of a core.
+    pub(crate) busiest_thread: Option<(String, f64)>,
+    /// Cores that neither broker nor client used, and cores that a hypervisor took away.
+    pub(crate) other_cores: Option<f64>,
+    pub(crate) stolen_cores: Option<f64>,
+    /// Cache flushes of all disks of the machine.
+    pub(crate) flushes_per_s: Option<f64>,
+    pub(crate) flushes_per_message: Option<f64>,
+    pub(crate) integrity: Integrity,
+    pub(crate) verdict: Verdict,
+}
+
+/// What some processes used.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Cost {
+    pub(crate) cpu_us_per_message: f64,
+    /// Cores busy on average.
+    pub(crate) cores: f64,
+    pub(crate) switches_per_message: f64,
+    /// Resident memory at the end of the measured time, bytes.
+    pub(crate) resident_bytes: u64,
+    pub(crate) processes: u64,
+}
+
+/// One target over all its blocks. Medians are of valid slices, or of all where none is valid.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct TargetSummary {
+    pub(crate) target: String,
+    pub(crate) slices: usize,
+    pub(crate) valid: usize,
+    pub(crate) messages_per_s: Option<Spread>,
+    pub(crate) cpu_us_per_message: Option<Spread>,
+    pub(crate) switches_per_message: Option<Spread>,
+    pub(crate) resident_bytes: Option<Spread>,
+    pub(crate) latency_p50_us: Option<Spread>,
+    pub(crate) latency_p99_us: Option<Spread>,
+    pub(crate) confirm_p50_us: Option<Spread>,
+    pub(crate) confirm_p99_us: Option<Spread>,
+    pub(crate) flushes_per_s: Option<Spread>,
+    pub(crate) flushes_per_message: Option<Spread>,
+    /// Within blocks: this target's rate over the relay's.
+    pub(crate) rate_to_relay: Option<Spread>,
+    /// Within blocks: this target's CPU per message over the relay's.
+    pub(crate) cpu_to_relay: Option<Spread>,
+    /// Within blocks: this target's rate over the first target's.
+    pub(crate) rate_to_first: Option<Spread>,
+    /// Within blocks: this target's CPU per message over the first target's.
+    pub(crate) cpu_to_first: Option<Spread>,
+    /// Violations and notes of its slices, each once, with how many slices had it.
+    pub(crate) remarks: Vec<(String, usize)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_do_not_get_into_records() {
+        let cases = [
+            ("own=amqp://me:secret@h:1/v,pid=3", "own=amqp://me:***@h:1/v,pid=3"),
+            ("amqp://me@h", "amqp://me:***@h"),
+            ("amqp://h:1", "amqp://h:1"),
+            ("--json", "--json"),
+        ];
+        for (argument, public) in cases {
+            assert_eq!(public_command([argument.to_owned()].into_iter()), [public]);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The table at the end of a run: one row for each target, and under it what a reader must know to believe it.
+
+use std::fmt::Write;
+
+use super::record::{Record, TargetSummary};
+use crate::measure::statistics::Spread;
+use crate::scenario::{Mode, Rate, Scenario};
+
+/// A column: its title and its cell.
+type Column = (&'static str, fn(&TargetSummary) -> String);
+
+/// The table of a whole run as text.
+pub(crate) fn render(record: &Record) -> String {
+    let mut text = format!("{}\n\n", describe(&record.scenario));
+    let columns = columns(&record.scenario);
+    let mut rows: Vec<Vec<String>> = vec![columns.iter().map(|(title, _)| (*title).to_owned()).collect()];
+    rows.extend(record.summary.iter().map(|summary| columns.iter().map(|(_, cell)| cell(summary)).collect()));
+    text.push_str(&aligned(&rows));
+    for summary in &record.summary {
+        for (remark, slices) in &summary.remarks {
+            let _ = writeln!(text, "  {}: {remark} ({slices} of {} slices)", summary.target, summary.slices);
+        }
+    }
+    text.push_str(&floor(record));
+    text
+}
+
+/// The scenario in one sentence.
+fn describe(scenario: &Scenario) -> String {
+    let durability = if scenario.persistent { "persistent" } else { "transient" };
+    let mut text = format!("{} B {durability}", scenario.size);
+    if scenario.mode == Mode::Pingpong {
+        text.push_str(", one message there and back at a time; latency is the round trip");
+        return text;
+    }
+    let _ = write!(text, ", {}:{} on {} queue(s)", scenario.producers, scenario.consumers, scenario.queues);
+    if scenario.fanout {
+        let _ = write!(text, ", fan-out with {} idle queue(s)", scenario.idle_queues);
+    }
+    match scenario.window {
+        0 => text.push_str(", no confirms"),
+        window => {
+            let _ = write!(text, ", confirms with a window of {window}");
+        }
+    }
+    match (scenario.consumers, scenario.ack_every) {
+        (0, _) => {}
+        (_, 0) => text.push_str(", automatic acknowledgement"),
+        (_, every) => {
+            let _ = write!(text, ", prefetch {}, one acknowledgement per {every}", scenario.prefetch);
+        }
+    }
+    text.push_str(match scenario.rate {
+        Rate::Saturate => ", closed loop; latency from the send time",
+        Rate::Fixed(_) | Rate::Half => ", open loop; latency from the intended send time",
+    });
+    text
+}
+
+fn columns(scenario: &Scenario) -> Vec<Column> {
+    let mut columns: Vec<Column> = vec![
+        ("target", |s| s.target.clone()),
+        ("msg/s", |s| cell(s.messages_per_s.as_ref(), 0)),
+        ("(min-max)", |s| range(s.messages_per_s.as_ref())),
+        ("/relay", |s| cell(s.rate_to_relay.as_ref(), 2)),
+        ("/first", |s| cell(s.rate_to_first.as_ref(), 2)),
+        ("µs CPU/msg", |s| cell(s.cpu_us_per_message.as_ref(), 3)),
+        ("/relay", |s| cell(s.cpu_to_relay.as_ref(), 2)),
+        ("/first", |s| cell(s.cpu_to_first.as_ref(), 2)),
+        ("switches/msg", |s| cell(s.switches_per_message.as_ref(), 4)),
+        ("RSS MiB", |s| {
+            s.resident_bytes.as_ref().map_or("-".to_owned(), |spread| number(spread.median / 1_048_576.0, 0))
+        }),
+    ];
+    if scenario.consumers > 0 {
+        columns.push(("p50 µs", |s| cell(s.latency_p50_us.as_ref(), 1)));
+        columns.push(("p99 µs", |s| cell(s.latency_p99_us.as_ref(), 1)));
+    }
+    if scenario.window > 0 {
+        columns.push(("confirm p50 µs", |s| cell(s.confirm_p50_us.as_ref(), 1)));
+        columns.push(("p99 µs", |s| cell(s.confirm_p99_us.as_ref(), 1)));
+    }
+    if scenario.persistent {
+        columns.push(("flushes/s", |s| cell(s.flushes_per_s.as_ref(), 0)));
+    }
+    columns.push(("valid", |s| format!("{}/{}", s.valid, s.slices)));
+    columns
+}
+
+fn cell(spread: Option<&Spread>, digits: usize) -> String {
+    spread.map_or("-".to_owned(), |spread| number(spread.median, digits))
+}
+
+fn range(spread: Option<&Spread>) -> String {
+    spread.map_or("-".to_owned(), |spread| format!("{}-{}", number(spread.min, 0), number(spread.max, 0)))
+}
+
+/// A number with its thousands apart.
+fn number(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    let (whole, rest) = text.find('.').map_or((text.as_str(), ""), |dot| text.split_at(dot));
+    let mut grouped = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 && digit.is_ascii_digit() && !grouped.ends_with('-') {
+            grouped.push(' ');
+        }
+        grouped.push(digit);
+    }
+    grouped + rest
+}
+
+fn aligned(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        for (column, cell) in row.iter().enumerate() {
+            let space = widths[column];
+            // Names to the left, numbers to the right.
+            let _ = if column == 0 { write!(text, "{cell:<space$}") } else { write!(text, "  {cell:>space$}") };
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// What this machine charges for the same promises, measured in the same run.
+fn floor(record: &Record) -> String {
+    let mut text = String::new();
+    let median = |value: fn(&crate::machine::disk::Forced) -> Option<f64>| {
+        Spread::of(record.forced.iter().filter_map(value).collect()).map(|spread| spread.median)
+    };
+    let Some(forced) = median(|forced| Some(forced.latency.p50)) else { return text };
+    let cpu = median(|forced| forced.cpu_us);
+    let _ = writeln!(
+        text,
+        "  an empty 4 KiB forced write here: p50 {} µs, {} µs of CPU, {} flush(es) counted",
+        number(forced, 1),
+        cpu.map_or("-".to_owned(), |cpu| number(cpu, 1)),
+        median(|forced| forced.flushes_each).map_or("-".to_owned(), |count| number(count, 2)),
+    );
+    let relay =
+        record.summary.iter().find(|summary| record.targets.iter().any(|t| t.is_relay() && t.name == summary.target));
+    let Some(relay) = relay else { return text };
+    if record.scenario.window == 1
+        && let Some(trip) = &relay.confirm_p50_us
+    {
+        let _ = writeln!(
+            text,
+            "  floor of a confirm that is waited for: {} µs (one forced write {}, one round trip through the relay {})",
+            number(forced + trip.median, 1),
+            number(forced, 1),
+            number(trip.median, 1)
+        );
+    }
+    for summary in record.summary.iter().filter(|summary| summary.target != relay.target) {
+        if let (Some(cpu), Some(copied), Some(flushes), Some(spent)) =
+            (cpu, &relay.cpu_us_per_message, &summary.flushes_per_message, &summary.cpu_us_per_message)
+        {
+            let least = copied.median + flushes.median * cpu;
+            let _ = writeln!(
+                text,
+                "  {}: {} times the CPU of copying its bytes and forcing its flushes ({} µs per message)",
+                summary.target,
+                number(spent.median / least, 2),
+                number(least, 3)
+            );
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_their_thousands_apart() {
+        let cases = [
+            (0.0, 0, "0"),
+            (999.4, 0, "999"),
+            (1000.0, 0, "1 000"),
+            (1_234_567.891, 1, "1 234 567.9"),
+            (-1234.0, 0, "-1 234"),
+            (-123.0, 0, "-123"),
+        ];
+        for (value, digits, text) in cases {
+            assert_eq!(number(value, digits), text);
+        }
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let rows = vec![vec!["target".to_owned(), "µs".to_owned()], vec!["a".to_owned(), "1 000".to_owned()]];
+        assert_eq!(aligned(&rows), "target     µs\na       1 000\n");
+    }
+}

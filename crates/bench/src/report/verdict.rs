@@ -1,0 +1,173 @@
+//! From what a slice saw to its figures, and whether they may be believed. The rules are the benchmark's own and the same for
+//! every target.
+
+use serde::Serialize;
+
+use super::record::{Cost, Measured};
+use crate::failure::Failure;
+use crate::load::sample::Sample;
+use crate::load::slice::Outcome;
+use crate::machine::process::Usage;
+use crate::scenario::{Mode, Scenario};
+
+/// Open loop: less than this share of the offered rate and the broker did not keep up.
+const ACHIEVED: f64 = 0.99;
+/// Open loop: when the generator's own lateness is more than this share of the latency (both at the 99th percentile), the
+/// latency is the generator's and not the broker's.
+const LATENESS: f64 = 0.5;
+/// A load thread that uses more than this share of a core is itself the limit.
+const FULL_THREAD: f64 = 0.95;
+/// More than this many cores used by other processes disturb a measurement.
+const OTHER_CORES: f64 = 0.25;
+/// More than this share of all cores taken by a hypervisor disturbs it too.
+const STOLEN: f64 = 0.02;
+/// Persistent confirms without at least this share of the flushes that full windows need were not forced to disk.
+const FLUSHED: f64 = 0.5;
+
+/// Whether a slice's figures may be used.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Verdict {
+    pub(crate) valid: bool,
+    /// Rules that the slice broke.
+    pub(crate) violations: Vec<String>,
+    /// What a reader must know, though it breaks no rule.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Works out the figures of a slice. `is_relay` says that no broker was measured, only the floor.
+pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> Result<Measured, Failure> {
+    let (first, last) = (&outcome.first, &outcome.last);
+    let seconds = last.at.saturating_sub(first.at) as f64 / 1e9;
+    if seconds <= 0.0 {
+        return Err(Failure::new("the run ended before anything was measured"));
+    }
+    let moved = |after: u64, before: u64| after.saturating_sub(before) as f64;
+    let sent = moved(last.totals.sent, first.totals.sent);
+    let confirmed = moved(last.totals.confirmed, first.totals.confirmed);
+    let received = moved(last.totals.received, first.totals.received);
+    let messages = match (scenario.copies(), scenario.window) {
+        (0, 0) => sent,
+        (0, _) => confirmed,
+        _ => received,
+    };
+    let cost = |before: Option<Usage>, after: Option<Usage>| cost(before?, after?, messages, seconds);
+    let (broker, client) = (cost(first.broker, last.broker), cost(first.client, last.client));
+    let flushes = last.flushes.zip(first.flushes).map(|(after, before)| moved(after, before));
+    let busy = |cost: Option<Cost>| cost.map_or(0.0, |cost| cost.cores);
+    let machine = last.machine.zip(first.machine);
+    let others = machine
+        .map(|(after, before)| moved(after.busy_ns, before.busy_ns) / 1e9 / seconds - busy(broker) - busy(client));
+    let mut measured = Measured {
+        seconds,
+        sent_per_s: sent / seconds,
+        confirmed_per_s: confirmed / seconds,
+        received_per_s: received / seconds,
+        messages_per_s: messages / seconds,
+        offered_per_s: outcome.offered,
+        all_sent: outcome.totals.sent,
+        all_confirmed: outcome.totals.confirmed,
+        all_received: outcome.totals.received,
+        latency_from: if outcome.offered.is_some() { "intended" } else { "send" },
+        latency_us: outcome.total.summary(),
+        transit_us: outcome.transit.summary(),
+        confirm_us: outcome.confirm.summary(),
+        lateness_us: outcome.lateness.summary(),
+        broker,
+        client,
+        busiest_thread: busiest(first, last),
+        // Without the broker's processes its CPU can't be told from that of others.
+        other_cores: others.filter(|_| broker.is_some()).map(|cores| cores.max(0.0)),
+        stolen_cores: machine.map(|(after, before)| moved(after.steal_ns, before.steal_ns) / 1e9 / seconds),
+        flushes_per_s: flushes.map(|count| count / seconds),
+        flushes_per_message: flushes.filter(|_| messages > 0.0).map(|count| count / messages),
+        integrity: outcome.integrity,
+        verdict: Verdict::default(),
+    };
+    measured.verdict = verdict(scenario, &measured, is_relay);
+    Ok(measured)
+}
+
+fn busiest(first: &Sample, last: &Sample) -> Option<(String, f64)> {
+    last.busiest(first)
+}
+
+fn cost(before: Usage, after: Usage, messages: f64, seconds: f64) -> Option<Cost> {
+    let cpu = after.cpu_since(&before) as f64;
+    let per_message = |value: f64| if messages > 0.0 { value / messages } else { 0.0 };
+    Some(Cost {
+        cpu_us_per_message: per_message(cpu / 1000.0),
+        cores: cpu / 1e9 / seconds,
+        switches_per_message: per_message(after.switches.saturating_sub(before.switches) as f64),
+        resident_bytes: after.resident,
+        processes: after.processes,
+    })
+}
+
+fn verdict(scenario: &Scenario, measured: &Measured, is_relay: bool) -> Verdict {
+    let mut violations = Vec::new();
+    integrity(measured, &mut violations);
+    if measured.messages_per_s == 0.0 {
+        violations.push("no message arrived in the measured time".to_owned());
+    }
+    if measured
+        .offered_per_s
+        .is_some_and(|offered| measured.sent_per_s.min(measured.messages_per_s) < offered * ACHIEVED)
+    {
+        violations.push("less than 99 % of the offered rate was reached".to_owned());
+    }
+    if let (Some(late), Some(total)) = (&measured.lateness_us, &measured.latency_us)
+        && late.p99 > total.p99 * LATENESS
+    {
+        violations.push("the generator was late: its p99 lateness is more than half of the p99 latency".to_owned());
+    }
+    let mut notes = Vec::new();
+    if let Some((name, share)) = &measured.busiest_thread
+        && *share > FULL_THREAD
+        && scenario.mode == Mode::Throughput
+    {
+        let text = "the generator was the limit: one of its threads used a whole core, the rate is a lower bound";
+        // A relay is the floor of CPU, and nobody is disappointed when it could have been faster still.
+        let list = if is_relay { &mut notes } else { &mut violations };
+        list.push(format!("{text} ({})", name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')));
+    }
+    if measured.other_cores.is_some_and(|cores| cores > OTHER_CORES) {
+        violations.push("disturbed: other processes used more than a quarter of a core".to_owned());
+    }
+    let cores = std::thread::available_parallelism().map_or(1.0, |count| usize::from(count) as f64);
+    if measured.stolen_cores.is_some_and(|stolen| stolen > STOLEN * cores) {
+        violations.push("disturbed: the hypervisor took more than 2 % of the machine away".to_owned());
+    }
+    if measured.integrity.redelivered > 0 {
+        notes.push("the broker marked messages as redelivered".to_owned());
+    }
+    if scenario.persistent && scenario.window > 0 && !is_relay {
+        notes.extend(durability(scenario, measured));
+    }
+    Verdict { valid: violations.is_empty(), violations, notes }
+}
+
+fn integrity(measured: &Measured, violations: &mut Vec<String>) {
+    let found = &measured.integrity;
+    let counts = [
+        (found.lost, "lost"),
+        (found.duplicated, "duplicated"),
+        (found.reordered, "reordered"),
+        (found.corrupted, "corrupted"),
+        (found.refused, "refused"),
+        (found.returned, "returned"),
+        (found.unknown_confirms, "confirmed twice or never sent"),
+    ];
+    violations.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(_, what)| format!("messages {what}")));
+}
+
+/// Compares the flushes that the disks counted with the fewest that forced confirms need: one for each full window.
+fn durability(scenario: &Scenario, measured: &Measured) -> Option<String> {
+    let flushes = measured.flushes_per_s?;
+    let fewest = measured.confirmed_per_s / (scenario.window * scenario.producers as u64) as f64;
+    let text = if flushes < fewest * FLUSHED {
+        "not forced to disk: confirms outnumber the disks' flushes by more than the window"
+    } else {
+        "forced to disk: the disks counted at least one flush for each window"
+    };
+    Some(text.to_owned())
+}

@@ -1,0 +1,262 @@
+//! The broker as the server program sees it: opened from a data directory, attached to by clients, reported on, closed.
+
+use std::io;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
+
+use auth::{Authority, AuthoritySettings, Cost, PasswordHash, Permission, Tags, User};
+use hashbrown::HashMap;
+use journal::{Disk, Journal, Options};
+
+use crate::catalog::{Catalog, OWNERS_PER_VHOST, Vhost};
+use crate::clock::Clock;
+use crate::core::{Core, CoreParts};
+use crate::error::Error;
+use crate::message::dialect::Dialects;
+use crate::queue::Visit;
+use crate::session::mailbox::Notice;
+use crate::session::{Client, Login};
+use crate::settings::{Limits, Settings};
+use crate::store::facts;
+use crate::store::recovery::Rebuilt;
+use crate::store::restate::Restater;
+
+/// What a broker is opened with.
+pub struct Parts {
+    /// Where its journal lies.
+    pub disk: Arc<dyn Disk>,
+    /// How the journal is kept.
+    pub journal: Options,
+    /// Called once when the journal can't be written any more; should end the process.
+    pub on_journal_failure: Box<dyn Fn(&io::Error) + Send + Sync>,
+    /// What can be set.
+    pub settings: Settings,
+    /// How logging in works.
+    pub authority: AuthoritySettings,
+    /// The encodings of all protocols, also of those that are not served: stored messages may be in any.
+    pub dialects: Dialects,
+    /// Calendar time.
+    pub clock: Arc<dyn Clock>,
+    /// Seed of the names that the broker gives.
+    pub seed: u64,
+    /// Name and password of the user that an empty data directory gets, with vhost `/` and every right there.
+    pub default_user: Option<(String, String)>,
+    /// Random bytes for the hash of that password.
+    pub salt: [u8; 16],
+}
+
+/// Why a broker could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The journal.
+    Journal(journal::OpenError),
+    /// What the journal holds makes no sense.
+    Damaged(String),
+    /// The default user.
+    DefaultUser(String),
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Journal(error) => write!(f, "{error}"),
+            Self::Damaged(what) => write!(
+                f,
+                "the data directory is damaged: {what}; restore it from a copy, or start on an empty directory"
+            ),
+            Self::DefaultUser(what) => write!(f, "the default user can't be created: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<journal::OpenError> for OpenError {
+    fn from(error: journal::OpenError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+impl From<Error> for OpenError {
+    fn from(error: Error) -> Self {
+        Self::Damaged(error.text)
+    }
+}
+
+/// A running broker. Cloning gives another handle to the same one.
+#[derive(Clone)]
+pub struct Broker {
+    pub(crate) core: Arc<Core>,
+}
+
+impl Broker {
+    /// Opens the data directory, recovers what it holds, and starts the journal.
+    ///
+    /// # Errors
+    /// One line that says what is wrong with the directory, and what to do.
+    pub fn open(parts: Parts) -> Result<Self, OpenError> {
+        Self::open_with(parts, |opened, live, owners, on_failure| opened.start(live, owners, on_failure))
+    }
+
+    /// As [`Broker::open`], with another way to start the journal: a simulation runs it step by step.
+    ///
+    /// # Errors
+    /// As [`Broker::open`].
+    pub fn open_with(
+        parts: Parts,
+        start: impl FnOnce(
+            journal::Opened,
+            &mut dyn Iterator<Item = journal::Address>,
+            Arc<dyn journal::Owners>,
+            Box<dyn Fn(&io::Error) + Send + Sync>,
+        ) -> Journal,
+    ) -> Result<Self, OpenError> {
+        let mut rebuilt = Rebuilt::default();
+        let opened = Journal::open(parts.disk, parts.journal, &mut rebuilt)?;
+        if let Some(damage) = rebuilt.damage() {
+            return Err(OpenError::Damaged(damage.to_owned()));
+        }
+        let live = rebuilt.live();
+        let messages = rebuilt.read_messages(&opened)?;
+        let catalog = Catalog::default();
+        rebuilt.declare(&catalog, parts.clock.unix_ms())?;
+        let authority = Authority::new(parts.authority).map_err(|error| OpenError::DefaultUser(error.to_string()))?;
+        let users = load_users(&rebuilt, &authority)?;
+        let restater = Arc::new(Restater::default());
+        let owners = Arc::clone(&restater);
+        let journal = start(opened, &mut live.into_iter(), owners, parts.on_journal_failure);
+        let core = Arc::new(Core::new(CoreParts {
+            journal,
+            catalog,
+            authority,
+            dialects: parts.dialects,
+            clock: parts.clock,
+            settings: parts.settings,
+            users,
+            next_owner: rebuilt.next_owner(),
+            seed: parts.seed,
+        }));
+        restater.answer_for(&core);
+        let broker = Self { core };
+        if rebuilt.is_empty() {
+            broker.create_defaults(parts.default_user, parts.salt)?;
+        }
+        broker.resume(&rebuilt, &messages)?;
+        Ok(broker)
+    }
+
+    /// Fills the queues, and takes up what the last run left undone.
+    fn resume(&self, rebuilt: &Rebuilt, messages: &crate::store::recovery::Messages) -> Result<(), OpenError> {
+        let decided = rebuilt.fill(&self.core, messages)?;
+        let mut work = Vec::new();
+        for decided in decided {
+            let now = self.core.clock.unix_ms();
+            let mut visit = Visit { core: &self.core, now, work: &mut work };
+            decided.queue.resume_dying(&decided.dying, &mut visit);
+        }
+        for vhost in self.core.catalog.vhosts() {
+            for queue in vhost.tables.read().queues() {
+                self.core.watch_expiry(queue);
+            }
+        }
+        self.core.run_work(&mut work);
+        Ok(())
+    }
+
+    fn create_defaults(&self, user: Option<(String, String)>, salt: [u8; 16]) -> Result<(), OpenError> {
+        let id = self.core.owner();
+        for _ in 1..OWNERS_PER_VHOST {
+            self.core.owner();
+        }
+        facts::log_vhost(&mut self.core.journal.appender(), id, "/");
+        self.core.catalog.insert_vhost(Arc::new(Vhost::new(id, "/")));
+        if let Some((name, password)) = user {
+            let failed = |what: &dyn std::fmt::Display| OpenError::DefaultUser(what.to_string());
+            let hash =
+                PasswordHash::create(password.as_bytes(), salt, Cost::default()).map_err(|error| failed(&error))?;
+            let mut user = User::new(&name, Some(hash));
+            user.tags = Tags::new(["administrator"]);
+            user.permissions.insert("/".into(), Permission::full());
+            self.put_user(user).map_err(|error| failed(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Adds or replaces a user, durably.
+    fn put_user(&self, user: User) -> Result<(), auth::UserError> {
+        let bytes = user.encode()?;
+        let name = user.name.to_string();
+        self.core.authority.put(user)?;
+        let mut users = self.core.users.lock();
+        let owner = *users.entry(name).or_insert_with(|| self.core.owner());
+        self.core.journal.appender().fact(None, owner, facts::USER, &[&bytes]);
+        drop(users);
+        self.core.catalog.changed();
+        Ok(())
+    }
+
+    /// Who may log in, and what they may do.
+    pub fn authority(&self) -> &Authority {
+        &self.core.authority
+    }
+
+    /// Reads the properties of messages from other protocols.
+    pub fn dialects(&self) -> &Dialects {
+        &self.core.dialects
+    }
+
+    /// What clients may ask for.
+    pub fn limits(&self) -> &Limits {
+        &self.core.settings.limits
+    }
+
+    /// Attaches an authenticated connection to a vhost. `waker` is woken when `Client::drain` should be called.
+    ///
+    /// # Errors
+    /// `NotAllowed`: no such vhost, no access to it, too many connections.
+    pub fn attach(&self, login: Login, waker: Waker) -> Result<Client, Error> {
+        Client::attach(&self.core, login, waker)
+    }
+
+    /// Does what is due, and says when to come again if `waker` is not woken before. One task runs it.
+    pub fn housekeep(&self, now: Instant, waker: &Waker) -> Option<Instant> {
+        self.core.housekeep(now, waker)
+    }
+
+    /// Has a connection closed by its protocol. False when there is none of that number.
+    pub fn kick(&self, client: u64, reason: &str) -> bool {
+        let clients = self.core.clients.lock();
+        let Some(shared) = clients.get(&client) else { return false };
+        shared.mailbox.notify(Notice::Kicked { reason: reason.to_owned() });
+        true
+    }
+
+    /// Writes how far deliveries really went, flushes and stops the journal. Call it when all clients are gone.
+    ///
+    /// # Errors
+    /// When the journal could not take its last records.
+    pub fn close(self) -> io::Result<()> {
+        for vhost in self.core.catalog.vhosts() {
+            let tables = vhost.tables.read();
+            for queue in tables.queues().filter(|queue| queue.logged()) {
+                let inner = queue.lock(&self.core);
+                let (next, mark) = inner.last_position();
+                if inner.live() > 0 {
+                    facts::log_position(&mut self.core.journal.appender(), queue.id, next, mark);
+                }
+            }
+        }
+        self.core.journal.close()
+    }
+}
+
+fn load_users(rebuilt: &Rebuilt, authority: &Authority) -> Result<HashMap<String, u64>, OpenError> {
+    let mut users = HashMap::new();
+    for (owner, bytes) in &rebuilt.users {
+        let user = User::decode(bytes).map_err(|error| OpenError::Damaged(format!("a user's record: {error}")))?;
+        users.insert(user.name.to_string(), *owner);
+        authority.put(user).map_err(|error| OpenError::Damaged(format!("a user's record: {error}")))?;
+    }
+    Ok(users)
+}

@@ -1,0 +1,368 @@
+//! The arguments of queue and exchange declarations, with RabbitMQ's names, rules and reply texts.
+//!
+//! Nothing is accepted and ignored: an `x-` argument is understood, is documented to have no effect in RabbitMQ
+//! either, or is refused by name. Arguments without `x-` are the application's and are only kept.
+
+mod equivalence;
+
+pub(crate) use self::equivalence::{Declared, DeclaredExchange, exchange_inequivalence, inequivalence};
+use crate::encoding::check_depth;
+use crate::error::Error;
+use crate::message::value::{Table, Value};
+
+const QUEUE_TYPE: &str = "x-queue-type";
+const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
+
+/// Ten years in milliseconds: the longest time to live and the longest expiry of a queue.
+const LONGEST_EXPIRY: i64 = 315_360_000_000;
+
+/// The longest text that AMQP 0-9-1 can carry as a name or key.
+const LONGEST_NAME: usize = 255;
+
+/// How often a quorum queue delivers a message before it is dead, if nothing else is said.
+const QUORUM_DELIVERY_LIMIT: u64 = 20;
+
+/// What the arguments of a classic queue may be named; those refused as not built are among them.
+const CLASSIC: &[&str] = &[
+    "x-expires",
+    "x-message-ttl",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-priority",
+    "x-overflow",
+    "x-queue-mode",
+    "x-queue-version",
+    "x-single-active-consumer",
+    QUEUE_TYPE,
+    "x-queue-master-locator",
+    "x-queue-leader-locator",
+];
+
+/// What the arguments of a quorum queue may be named; those refused as not built are among them.
+const QUORUM: &[&str] = &[
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
+    "x-expires",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+    "x-overflow",
+    "x-single-active-consumer",
+    QUEUE_TYPE,
+    "x-quorum-initial-group-size",
+    "x-member-placement-tag",
+    "x-delivery-limit",
+    "x-message-ttl",
+    "x-queue-leader-locator",
+    "x-consumer-disconnected-timeout",
+    "x-consumer-timeout",
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+];
+
+/// What only the arguments of a stream may be named.
+const STREAM: &[&str] =
+    &["x-max-age", "x-stream-max-segment-size-bytes", "x-stream-filter-size-bytes", "x-initial-cluster-size"];
+
+/// What a queue promises, and which arguments it takes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) enum QueueType {
+    /// The default.
+    #[default]
+    Classic,
+    /// Durable, shared, and with a delivery limit.
+    Quorum,
+}
+
+impl QueueType {
+    /// The value of `x-queue-type`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Classic => "classic",
+            Self::Quorum => "quorum",
+        }
+    }
+
+    /// The name that RabbitMQ gives to the type in errors.
+    fn module(self) -> &'static str {
+        match self {
+            Self::Classic => "rabbit_classic_queue",
+            Self::Quorum => "rabbit_quorum_queue",
+        }
+    }
+
+    /// The arguments that the type knows.
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Classic => CLASSIC,
+            Self::Quorum => QUORUM,
+        }
+    }
+
+    /// The type that a declaration asks for, or what is wrong with its `x-queue-type`.
+    fn of(table: &Table) -> Result<Self, String> {
+        match table.get(QUEUE_TYPE) {
+            None => Ok(Self::Classic),
+            Some(Value::Text(name)) => match name.as_str() {
+                // Some clients send what they would rather have left out.
+                "classic" | "" | "undefined" => Ok(Self::Classic),
+                "quorum" => Ok(Self::Quorum),
+                "stream" => Err(NOT_BUILT.to_owned()),
+                other => Err(format!("\"unsupported queue type '{other}'\"")),
+            },
+            Some(other) => Err(unacceptable(other)),
+        }
+    }
+}
+
+/// What happens when a queue is over its length limit.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Overflow {
+    /// The oldest messages go.
+    #[default]
+    DropHead,
+    /// The new message is refused.
+    RejectPublish,
+}
+
+/// What the arguments of a queue ask for.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct QueueArguments {
+    /// `x-queue-type`.
+    pub(crate) queue_type: QueueType,
+    /// `x-message-ttl`: how long a message stays, in milliseconds; 0 is until it can't be delivered at once.
+    pub(crate) message_ttl: Option<u64>,
+    /// `x-expires`: after how long without use the queue goes, in milliseconds, at least 1.
+    pub(crate) expires: Option<u64>,
+    /// `x-max-length`, in messages that are ready.
+    pub(crate) max_length: Option<u64>,
+    /// `x-max-length-bytes`, in bytes of bodies that are ready.
+    pub(crate) max_length_bytes: Option<u64>,
+    /// `x-overflow`.
+    pub(crate) overflow: Overflow,
+    /// `x-dead-letter-exchange`; the empty name is the default exchange.
+    pub(crate) dead_letter_exchange: Option<String>,
+    /// `x-dead-letter-routing-key`; none keeps the message's own keys.
+    pub(crate) dead_letter_routing_key: Option<String>,
+    /// `x-delivery-limit`; none is no limit.
+    pub(crate) delivery_limit: Option<u64>,
+}
+
+/// After the colon of a refusal that is Hermod's and not the argument's fault.
+const NOT_BUILT: &str = "not implemented yet";
+
+impl QueueArguments {
+    /// What the arguments of queue `name` in `vhost` ask for, or an error of kind `Precondition` that names the first
+    /// argument which is wrong, belongs to another type of queue, or is not built. Arguments nested too deep to be kept
+    /// are refused too.
+    pub(crate) fn parse(name: &str, vhost: &str, table: &Table) -> Result<Self, Error> {
+        let invalid = |argument: &str, what: &str| {
+            Error::precondition(format!("invalid arg '{argument}' for queue '{name}' in vhost '{vhost}'{what}"))
+        };
+        check_depth(table)?;
+        let queue_type = QueueType::of(table).map_err(|what| invalid(QUEUE_TYPE, &format!(": {what}")))?;
+        let delivery_limit = match queue_type {
+            QueueType::Classic => None,
+            QueueType::Quorum => Some(QUORUM_DELIVERY_LIMIT),
+        };
+        let mut parsed = Self { queue_type, delivery_limit, ..Self::default() };
+        for argument in queue_type.arguments() {
+            if let Some(value) = table.get(argument) {
+                parsed.take(argument, value, table).map_err(|what| invalid(argument, &format!(": {what}")))?;
+            }
+        }
+        for (argument, _) in &table.0 {
+            let argument = argument.as_str();
+            if !argument.starts_with("x-") || queue_type.arguments().contains(&argument) {
+                continue;
+            }
+            let elsewhere = [CLASSIC, QUORUM, STREAM].into_iter().any(|known| known.contains(&argument));
+            return Err(if elsewhere {
+                invalid(argument, &format!(" of queue type {}", queue_type.module()))
+            } else {
+                invalid(argument, ": unknown; arguments of the application must not begin with x-")
+            });
+        }
+        Ok(parsed)
+    }
+
+    /// Sets what one argument asks for, or says what is wrong with it.
+    fn take(&mut self, argument: &str, value: &Value, table: &Table) -> Result<(), String> {
+        match argument {
+            // Read before all others, since it decides about them.
+            QUEUE_TYPE => {}
+            "x-message-ttl" => self.message_ttl = Some(expiry(value)?),
+            "x-expires" => self.expires = Some(positive(value).and_then(|_| expiry(value))?),
+            "x-max-length" => self.max_length = Some(non_negative(value)?),
+            "x-max-length-bytes" => self.max_length_bytes = Some(non_negative(value)?),
+            "x-overflow" => self.overflow = overflow(value)?,
+            "x-dead-letter-exchange" => self.dead_letter_exchange = Some(name(value)?),
+            "x-dead-letter-routing-key" => {
+                let key = name(value)?;
+                if table.get("x-dead-letter-exchange").is_none() {
+                    return Err("routing_key_but_no_dlx_defined".to_owned());
+                }
+                self.dead_letter_routing_key = Some(key);
+            }
+            // Below zero is without limit.
+            "x-delivery-limit" => self.delivery_limit = u64::try_from(integer(value)?).ok(),
+            "x-dead-letter-strategy" => match word(value)? {
+                "at-most-once" => {}
+                "at-least-once" => return Err(NOT_BUILT.to_owned()),
+                _ => return Err("invalid_dlx_strategy".to_owned()),
+            },
+            // A queue has one active consumer only if it asks for it.
+            "x-single-active-consumer" => match value {
+                Value::Bool(false) => {}
+                Value::Bool(true) => return Err(NOT_BUILT.to_owned()),
+                other => return Err(unacceptable(other)),
+            },
+            // The rest has no effect in current RabbitMQ either, or none where there is one node.
+            "x-queue-mode" => {
+                if !matches!(word(value)?, "default" | "lazy") {
+                    return Err("invalid_queue_mode".to_owned());
+                }
+            }
+            "x-queue-version" => {
+                let version = non_negative(value)?;
+                if !matches!(version, 1 | 2) {
+                    return Err(format!("\"unsupported queue version '{version}'\""));
+                }
+            }
+            "x-max-in-memory-length" | "x-max-in-memory-bytes" => {
+                non_negative(value)?;
+            }
+            "x-quorum-initial-group-size" => {
+                positive(value)?;
+            }
+            _ => return Err(NOT_BUILT.to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Refuses what a queue of this type can't be.
+    pub(crate) fn check_properties(
+        &self,
+        name: &str,
+        vhost: &str,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+    ) -> Result<(), Error> {
+        let property = match self.queue_type {
+            QueueType::Classic => return Ok(()),
+            QueueType::Quorum if auto_delete => "auto-delete",
+            QueueType::Quorum if exclusive => "exclusive-owner",
+            QueueType::Quorum if !durable => "non-durable",
+            QueueType::Quorum => return Ok(()),
+        };
+        let text = format!("invalid property '{property}' for queue '{name}' in vhost '{vhost}'");
+        Err(Error::precondition(text))
+    }
+
+    /// Refuses to let the broker choose the name of a queue whose users must know it to share it.
+    pub(crate) fn check_server_named(&self) -> Result<(), Error> {
+        match self.queue_type {
+            QueueType::Classic => Ok(()),
+            QueueType::Quorum => Err(Error::precondition(format!(
+                "Cannot declare a server-named queue for type {}",
+                self.queue_type.module()
+            ))),
+        }
+    }
+}
+
+/// Refuses, by name, the arguments of an exchange that are not built, and arguments nested too deep to be kept.
+pub(crate) fn check_exchange_arguments(name: &str, vhost: &str, table: &Table) -> Result<(), Error> {
+    check_depth(table)?;
+    for (argument, _) in &table.0 {
+        let what = match argument.as_str() {
+            ALTERNATE_EXCHANGE => NOT_BUILT,
+            other if other.starts_with("x-") => "unknown; arguments of the application must not begin with x-",
+            _ => continue,
+        };
+        let text = format!("invalid arg '{argument}' for exchange '{name}' in vhost '{vhost}': {what}");
+        return Err(Error::precondition(text));
+    }
+    Ok(())
+}
+
+/// The name of a value's type in errors.
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "void",
+        Value::Bool(_) => "bool",
+        Value::I8(_) => "byte",
+        Value::U8(_) => "unsignedbyte",
+        Value::I16(_) => "short",
+        Value::U16(_) => "unsignedshort",
+        Value::I32(_) => "signedint",
+        Value::U32(_) => "unsignedint",
+        Value::I64(_) => "long",
+        Value::F32(_) => "float",
+        Value::F64(_) => "double",
+        Value::Decimal { .. } => "decimal",
+        Value::Text(_) => "longstr",
+        Value::Bytes(_) => "binary",
+        Value::Timestamp(_) => "timestamp",
+        Value::Array(_) => "array",
+        Value::Table(_) => "table",
+    }
+}
+
+fn unacceptable(value: &Value) -> String {
+    format!("{{unacceptable_type,{}}}", type_name(value))
+}
+
+fn integer(value: &Value) -> Result<i64, String> {
+    value.as_integer().ok_or_else(|| format!("\"expected integer, got {}\"", type_name(value)))
+}
+
+fn non_negative(value: &Value) -> Result<u64, String> {
+    let number = integer(value)?;
+    u64::try_from(number).map_err(|_| format!("{{value_negative,{number}}}"))
+}
+
+fn positive(value: &Value) -> Result<u64, String> {
+    match non_negative(value)? {
+        0 => Err("{value_zero,0}".to_owned()),
+        number => Ok(number),
+    }
+}
+
+fn expiry(value: &Value) -> Result<u64, String> {
+    match integer(value)? {
+        number if number > LONGEST_EXPIRY => Err(format!("{{value_too_large,{number}}}")),
+        _ => non_negative(value),
+    }
+}
+
+fn word(value: &Value) -> Result<&str, String> {
+    value.as_text().ok_or_else(|| unacceptable(value))
+}
+
+/// Text that will have to fit into a name or key on delivery.
+fn name(value: &Value) -> Result<String, String> {
+    let text = word(value)?;
+    if text.len() > LONGEST_NAME {
+        return Err(format!("{} bytes are too long; at most {LONGEST_NAME} are allowed", text.len()));
+    }
+    Ok(text.to_owned())
+}
+
+fn overflow(value: &Value) -> Result<Overflow, String> {
+    match word(value)? {
+        "drop-head" => Ok(Overflow::DropHead),
+        "reject-publish" => Ok(Overflow::RejectPublish),
+        "reject-publish-dlx" => Err(NOT_BUILT.to_owned()),
+        _ => Err("invalid_overflow".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Whether a second declaration asks for what exists already; if not, the first difference in RabbitMQ's words.
+//!
+//! Only arguments that the type of the existing queue knows are compared. Values are compared within a class of types:
+//! integers of all widths are one class, floating point of both another.
+
+use super::{ALTERNATE_EXCHANGE, QUEUE_TYPE, QueueType, type_name};
+use crate::error::Error;
+use crate::message::value::{Table, Value};
+use crate::routing::ExchangeKind;
+
+/// How a queue was, or is to be, declared.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) struct Declared<'a> {
+    /// Survives a restart. An exclusive queue counts as not durable, whatever was declared.
+    pub(crate) durable: bool,
+    /// Goes with its last consumer.
+    pub(crate) auto_delete: bool,
+    /// As the client gave them.
+    pub(crate) arguments: &'a Table,
+}
+
+/// How an exchange was, or is to be, declared.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) struct DeclaredExchange<'a> {
+    /// How it routes.
+    pub(crate) kind: ExchangeKind,
+    /// Survives a restart.
+    pub(crate) durable: bool,
+    /// Goes with its last binding.
+    pub(crate) auto_delete: bool,
+    /// Takes no messages from clients.
+    pub(crate) internal: bool,
+    /// As the client gave them.
+    pub(crate) arguments: &'a Table,
+}
+
+/// The first difference between two declarations of queue `name` in `vhost`, as an error of kind `Precondition`.
+/// Exclusivity is not compared here: it is an error of another kind and comes first.
+pub(crate) fn inequivalence(name: &str, vhost: &str, existing: &Declared<'_>, wanted: &Declared<'_>) -> Option<Error> {
+    let object = format!("queue '{name}' in vhost '{vhost}'");
+    // What exists was refused if its type was not known.
+    let known = QueueType::of(existing.arguments).unwrap_or_default().arguments();
+    flag(&object, "durable", existing.durable, wanted.durable)
+        .or_else(|| flag(&object, "auto_delete", existing.auto_delete, wanted.auto_delete))
+        .or_else(|| known.iter().find_map(|key| argument(&object, key, existing.arguments, wanted.arguments)))
+}
+
+/// The first difference between two declarations of exchange `name` in `vhost`, as an error of kind `Precondition`.
+pub(crate) fn exchange_inequivalence(
+    name: &str,
+    vhost: &str,
+    existing: &DeclaredExchange<'_>,
+    wanted: &DeclaredExchange<'_>,
+) -> Option<Error> {
+    let object = format!("exchange '{name}' in vhost '{vhost}'");
+    let kinds = (existing.kind.name(), wanted.kind.name());
+    let kind = (kinds.0 != kinds.1).then(|| quoted(&object, "type", kinds.0, kinds.1));
+    kind.or_else(|| flag(&object, "durable", existing.durable, wanted.durable))
+        .or_else(|| flag(&object, "auto_delete", existing.auto_delete, wanted.auto_delete))
+        .or_else(|| flag(&object, "internal", existing.internal, wanted.internal))
+        .or_else(|| argument(&object, ALTERNATE_EXCHANGE, existing.arguments, wanted.arguments))
+}
+
+fn flag(object: &str, key: &str, existing: bool, wanted: bool) -> Option<Error> {
+    (existing != wanted).then(|| quoted(object, key, &existing.to_string(), &wanted.to_string()))
+}
+
+fn argument(object: &str, key: &str, existing: &Table, wanted: &Table) -> Option<Error> {
+    // An absent type, and what stands for it, is the default one.
+    if key == QUEUE_TYPE && QueueType::of(existing).is_ok() && QueueType::of(existing) == QueueType::of(wanted) {
+        return None;
+    }
+    match (existing.get(key), wanted.get(key)) {
+        (None, None) => None,
+        (Some(existing), Some(wanted)) if same(existing, wanted) => None,
+        (Some(existing), Some(wanted)) if shown(existing) != shown(wanted) => {
+            Some(quoted(object, key, &shown(existing), &shown(wanted)))
+        }
+        // The types make the difference, so that they are named.
+        (existing, wanted) => Some(difference(object, key, &typed(existing), &typed(wanted))),
+    }
+}
+
+fn same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::F32(one), Value::F64(other)) | (Value::F64(other), Value::F32(one)) => f64::from(*one) == *other,
+        _ => one == other || one.as_integer().is_some_and(|number| other.as_integer() == Some(number)),
+    }
+}
+
+fn quoted(object: &str, key: &str, existing: &str, wanted: &str) -> Error {
+    difference(object, key, &format!("'{existing}'"), &format!("'{wanted}'"))
+}
+
+fn difference(object: &str, key: &str, existing: &str, wanted: &str) -> Error {
+    Error::precondition(format!("inequivalent arg '{key}' for {object}: received {wanted} but current is {existing}"))
+}
+
+fn typed(value: Option<&Value>) -> String {
+    match value {
+        None => "none".to_owned(),
+        Some(value) => format!("the value '{}' of type '{}'", shown(value), type_name(value)),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Bool(truth) => truth.to_string(),
+        Value::F32(number) => number.to_string(),
+        Value::F64(number) => number.to_string(),
+        Value::Text(text) => text.clone(),
+        Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::Timestamp(seconds) => seconds.to_string(),
+        Value::Decimal { scale, value } => format!("{value}e-{scale}"),
+        Value::Null => "undefined".to_owned(),
+        Value::Array(values) => format!("a list of {}", values.len()),
+        Value::Table(table) => format!("a table of {}", table.len()),
+        integer => integer.as_integer().map(|number| number.to_string()).unwrap_or_default(),
+    }
+}

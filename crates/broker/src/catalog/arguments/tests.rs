@@ -1,0 +1,334 @@
+//! Declarations and what becomes of them, text by text.
+
+use super::*;
+
+fn table(fields: &[(&str, Value)]) -> Table {
+    Table(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
+}
+
+fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+fn refusal(text: &str) -> Result<QueueArguments, Error> {
+    Err(Error::precondition(text))
+}
+
+/// The arguments of a quorum queue besides its type.
+fn quorum(fields: &[(&str, Value)]) -> Table {
+    let mut all = table(&[(QUEUE_TYPE, text("quorum"))]);
+    all.0.extend(table(fields).0);
+    all
+}
+
+#[test]
+fn what_is_understood() {
+    let classic = QueueArguments::default;
+    let quorum_default =
+        || QueueArguments { queue_type: QueueType::Quorum, delivery_limit: Some(20), ..QueueArguments::default() };
+    let long = "k".repeat(255);
+    let cases: &[(Table, QueueArguments)] = &[
+        (table(&[]), classic()),
+        (table(&[("owner", text("us")), ("X-upper", Value::Null)]), classic()),
+        (table(&[(QUEUE_TYPE, text("classic"))]), classic()),
+        (table(&[(QUEUE_TYPE, text(""))]), classic()),
+        (table(&[(QUEUE_TYPE, text("undefined"))]), classic()),
+        (table(&[("x-message-ttl", Value::U8(0))]), QueueArguments { message_ttl: Some(0), ..classic() }),
+        (
+            table(&[("x-message-ttl", Value::I64(LONGEST_EXPIRY))]),
+            QueueArguments { message_ttl: Some(315_360_000_000), ..classic() },
+        ),
+        (table(&[("x-expires", Value::I16(1))]), QueueArguments { expires: Some(1), ..classic() }),
+        (
+            table(&[("x-max-length", Value::I32(0)), ("x-max-length-bytes", Value::U32(9))]),
+            QueueArguments { max_length: Some(0), max_length_bytes: Some(9), ..classic() },
+        ),
+        (
+            table(&[("x-max-length", Value::I32(1)), ("x-max-length", Value::I32(2))]),
+            QueueArguments { max_length: Some(1), ..classic() },
+        ),
+        (table(&[("x-overflow", text("drop-head"))]), classic()),
+        (
+            table(&[("x-overflow", text("reject-publish"))]),
+            QueueArguments { overflow: Overflow::RejectPublish, ..classic() },
+        ),
+        (
+            table(&[("x-dead-letter-routing-key", text(&long)), ("x-dead-letter-exchange", text(""))]),
+            QueueArguments {
+                dead_letter_exchange: Some(String::new()),
+                dead_letter_routing_key: Some(long.clone()),
+                ..classic()
+            },
+        ),
+        (table(&[("x-queue-mode", text("lazy")), ("x-queue-version", Value::I32(2))]), classic()),
+        (table(&[("x-queue-mode", text("default")), ("x-queue-version", Value::I32(1))]), classic()),
+        (table(&[("x-single-active-consumer", Value::Bool(false))]), classic()),
+        (quorum(&[]), quorum_default()),
+        (
+            quorum(&[("x-delivery-limit", Value::I32(0))]),
+            QueueArguments { delivery_limit: Some(0), ..quorum_default() },
+        ),
+        (quorum(&[("x-delivery-limit", Value::I32(-1))]), QueueArguments { delivery_limit: None, ..quorum_default() }),
+        (
+            quorum(&[("x-message-ttl", Value::I32(5)), ("x-expires", Value::I32(6))]),
+            QueueArguments { message_ttl: Some(5), expires: Some(6), ..quorum_default() },
+        ),
+        (
+            quorum(&[
+                ("x-quorum-initial-group-size", Value::I32(3)),
+                ("x-dead-letter-strategy", text("at-most-once")),
+                ("x-max-in-memory-length", Value::I32(0)),
+            ]),
+            quorum_default(),
+        ),
+    ];
+    for (arguments, expected) in cases {
+        assert_eq!(QueueArguments::parse("q", "/", arguments).as_ref(), Ok(expected), "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_is_refused_and_how() {
+    let long = text(&"k".repeat(256));
+    let cases: &[(&str, Value, &str)] = &[
+        (QUEUE_TYPE, text("stream"), ": not implemented yet"),
+        (QUEUE_TYPE, text("mqtt"), ": \"unsupported queue type 'mqtt'\""),
+        (QUEUE_TYPE, Value::I32(1), ": {unacceptable_type,signedint}"),
+        ("x-message-ttl", Value::I32(-1), ": {value_negative,-1}"),
+        ("x-message-ttl", Value::I64(LONGEST_EXPIRY + 1), ": {value_too_large,315360000001}"),
+        ("x-message-ttl", text("10"), ": \"expected integer, got longstr\""),
+        ("x-message-ttl", Value::F64(10.0), ": \"expected integer, got double\""),
+        ("x-expires", Value::I32(0), ": {value_zero,0}"),
+        ("x-expires", Value::I8(-5), ": {value_negative,-5}"),
+        ("x-expires", Value::I64(i64::MAX), ": {value_too_large,9223372036854775807}"),
+        ("x-max-length", Value::I32(-7), ": {value_negative,-7}"),
+        ("x-max-length", Value::Null, ": \"expected integer, got void\""),
+        ("x-max-length-bytes", Value::Bool(true), ": \"expected integer, got bool\""),
+        ("x-overflow", text("reject-publish-dlx"), ": not implemented yet"),
+        ("x-overflow", text("drop-tail"), ": invalid_overflow"),
+        ("x-overflow", Value::I32(1), ": {unacceptable_type,signedint}"),
+        ("x-dead-letter-exchange", Value::I64(1), ": {unacceptable_type,long}"),
+        ("x-dead-letter-exchange", long.clone(), ": 256 bytes are too long; at most 255 are allowed"),
+        ("x-dead-letter-routing-key", text("k"), ": routing_key_but_no_dlx_defined"),
+        ("x-dead-letter-routing-key", Value::Bytes(vec![255]), ": {unacceptable_type,binary}"),
+        ("x-queue-mode", text("eager"), ": invalid_queue_mode"),
+        ("x-queue-version", Value::I32(3), ": \"unsupported queue version '3'\""),
+        ("x-max-priority", Value::I32(10), ": not implemented yet"),
+        ("x-single-active-consumer", Value::Bool(true), ": not implemented yet"),
+        ("x-single-active-consumer", text("true"), ": {unacceptable_type,longstr}"),
+        ("x-queue-leader-locator", text("client-local"), ": not implemented yet"),
+        ("x-queue-master-locator", text("min-masters"), ": not implemented yet"),
+        ("x-delivery-limit", Value::I32(3), " of queue type rabbit_classic_queue"),
+        ("x-consumer-timeout", Value::I32(3), " of queue type rabbit_classic_queue"),
+        ("x-max-age", text("1D"), " of queue type rabbit_classic_queue"),
+        ("x-mesage-ttl", Value::I32(3), ": unknown; arguments of the application must not begin with x-"),
+    ];
+    for (argument, value, what) in cases {
+        let found = QueueArguments::parse("q", "/", &table(&[(argument, value.clone())]));
+        assert_eq!(found, refusal(&format!("invalid arg '{argument}' for queue 'q' in vhost '/'{what}")));
+    }
+    let of_quorum: &[(&str, Value, &str)] = &[
+        ("x-delivery-limit", text("3"), ": \"expected integer, got longstr\""),
+        ("x-dead-letter-strategy", text("at-least-once"), ": not implemented yet"),
+        ("x-dead-letter-strategy", text("often"), ": invalid_dlx_strategy"),
+        ("x-quorum-initial-group-size", Value::I32(0), ": {value_zero,0}"),
+        ("x-max-in-memory-bytes", Value::I32(-1), ": {value_negative,-1}"),
+        ("x-single-active-consumer", Value::Bool(true), ": not implemented yet"),
+        ("x-consumer-timeout", Value::I32(3), ": not implemented yet"),
+        ("x-delayed-retry-type", text("all"), ": not implemented yet"),
+        ("x-max-priority", Value::I32(10), " of queue type rabbit_quorum_queue"),
+        ("x-queue-mode", text("lazy"), " of queue type rabbit_quorum_queue"),
+        ("x-queue-version", Value::I32(2), " of queue type rabbit_quorum_queue"),
+    ];
+    for (argument, value, what) in of_quorum {
+        let found = QueueArguments::parse("q", "v", &quorum(&[(argument, value.clone())]));
+        assert_eq!(found, refusal(&format!("invalid arg '{argument}' for queue 'q' in vhost 'v'{what}")));
+    }
+}
+
+#[test]
+fn no_name_of_an_argument_is_accepted_by_chance() {
+    // Every argument that a type knows minds what it is given: none takes a list.
+    for queue_type in [QueueType::Classic, QueueType::Quorum] {
+        for argument in queue_type.arguments().iter().filter(|argument| **argument != QUEUE_TYPE) {
+            let arguments = table(&[(QUEUE_TYPE, text(queue_type.name())), (argument, Value::Array(vec![]))]);
+            assert!(QueueArguments::parse("q", "/", &arguments).is_err(), "{argument}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused() {
+    let mut deep = Value::Null;
+    for _ in 0..40 {
+        deep = Value::Array(vec![deep]);
+    }
+    let deep = table(&[("owner", deep)]);
+    let text = "the arguments nest lists or tables deeper than 32 levels; flatten them";
+    assert_eq!(QueueArguments::parse("q", "/", &deep), refusal(text));
+    assert_eq!(check_exchange_arguments("x", "/", &deep), Err(Error::precondition(text)));
+}
+
+#[test]
+fn what_a_quorum_queue_cannot_be() {
+    // durable, exclusive, auto-delete
+    let cases = [
+        ((true, false, false), None),
+        ((false, false, false), Some("non-durable")),
+        ((true, true, false), Some("exclusive-owner")),
+        ((false, true, false), Some("exclusive-owner")),
+        ((true, false, true), Some("auto-delete")),
+        ((false, true, true), Some("auto-delete")),
+    ];
+    let parsed = QueueArguments { queue_type: QueueType::Quorum, ..QueueArguments::default() };
+    for ((durable, exclusive, auto_delete), property) in cases {
+        let expected = match property {
+            None => Ok(()),
+            Some(name) => Err(Error::precondition(format!("invalid property '{name}' for queue 'q' in vhost '/'"))),
+        };
+        assert_eq!(parsed.check_properties("q", "/", durable, exclusive, auto_delete), expected);
+        let classic = QueueArguments::default();
+        assert_eq!(classic.check_properties("q", "/", durable, exclusive, auto_delete), Ok(()));
+    }
+    let text = "Cannot declare a server-named queue for type rabbit_quorum_queue";
+    assert_eq!(parsed.check_server_named(), Err(Error::precondition(text)));
+    assert_eq!(QueueArguments::default().check_server_named(), Ok(()));
+}
+
+#[test]
+fn exchange_arguments() {
+    let cases = [
+        (table(&[]), None),
+        (table(&[("owner", text("us"))]), None),
+        (
+            table(&[("alternate-exchange", text("ae"))]),
+            Some("'alternate-exchange' for exchange 'x' in vhost '/': not implemented yet"),
+        ),
+        (
+            table(&[("x-delayed-type", text("direct"))]),
+            Some(
+                "'x-delayed-type' for exchange 'x' in vhost '/': unknown; arguments of the application must not begin with x-",
+            ),
+        ),
+    ];
+    for (arguments, refused) in cases {
+        let expected = match refused {
+            None => Ok(()),
+            Some(rest) => Err(Error::precondition(format!("invalid arg {rest}"))),
+        };
+        assert_eq!(check_exchange_arguments("x", "/", &arguments), expected);
+    }
+}
+
+/// What a redeclaration of `q` says: None, or the error without the words that all of them share.
+fn redeclared(existing: Declared<'_>, wanted: Declared<'_>) -> Option<String> {
+    let error = inequivalence("q", "/", &existing, &wanted)?;
+    assert_eq!(error.kind, crate::error::ErrorKind::Precondition);
+    let rest = error.text.strip_prefix("inequivalent arg '").expect("all begin like this");
+    Some(rest.replace("' for queue 'q' in vhost '/': received", ":"))
+}
+
+#[test]
+fn queues_declared_again_with_other_flags() {
+    let (none, ttl) = (table(&[]), table(&[("x-message-ttl", Value::I32(10))]));
+    let existing = Declared { durable: true, auto_delete: false, arguments: &none };
+    let cases = [
+        (existing, None),
+        // The order of the checks is durable, auto_delete, arguments.
+        (
+            Declared { durable: false, auto_delete: true, arguments: &ttl },
+            Some("durable: 'false' but current is 'true'"),
+        ),
+        (
+            Declared { auto_delete: true, arguments: &ttl, ..existing },
+            Some("auto_delete: 'true' but current is 'false'"),
+        ),
+        (
+            Declared { arguments: &ttl, ..existing },
+            Some("x-message-ttl: the value '10' of type 'signedint' but current is none"),
+        ),
+    ];
+    for (wanted, expected) in cases {
+        assert_eq!(redeclared(existing, wanted).as_deref(), expected);
+    }
+}
+
+#[test]
+fn queues_declared_again_with_other_arguments() {
+    let none = table(&[]);
+    let ttl = |value| table(&[("x-message-ttl", value)]);
+    let ten = || ttl(Value::I32(10));
+    let classic = || table(&[(QUEUE_TYPE, text("classic"))]);
+    let priority = ("x-max-priority", Value::I32(5));
+    let cases = [
+        (ten(), ttl(Value::I64(10)), None),
+        (ten(), none.clone(), Some("x-message-ttl: none but current is the value '10' of type 'signedint'")),
+        (ten(), ttl(Value::I32(20)), Some("x-message-ttl: '20' but current is '10'")),
+        (ten(), ttl(text("soon")), Some("x-message-ttl: 'soon' but current is '10'")),
+        (
+            ten(),
+            ttl(text("10")),
+            Some("x-message-ttl: the value '10' of type 'longstr' but current is the value '10' of type 'signedint'"),
+        ),
+        (none.clone(), classic(), None),
+        (classic(), none.clone(), None),
+        (classic(), quorum(&[]), Some("x-queue-type: 'quorum' but current is 'classic'")),
+        (quorum(&[]), none.clone(), Some("x-queue-type: none but current is the value 'quorum' of type 'longstr'")),
+        (
+            none.clone(),
+            table(std::slice::from_ref(&priority)),
+            Some("x-max-priority: the value '5' of type 'signedint' but current is none"),
+        ),
+        // A quorum queue has no such argument, so that it is not compared.
+        (quorum(&[]), quorum(&[priority]), None),
+        (none, table(&[("owner", text("us")), ("x-unheard-of", Value::Null)]), None),
+    ];
+    for (existing, wanted, expected) in &cases {
+        let [existing, wanted] =
+            [existing, wanted].map(|arguments| Declared { durable: true, auto_delete: false, arguments });
+        assert_eq!(redeclared(existing, wanted).as_deref(), *expected, "{existing:?} {wanted:?}");
+    }
+}
+
+#[test]
+fn exchanges_declared_again() {
+    use crate::routing::ExchangeKind;
+
+    let none = table(&[]);
+    let alternate = table(&[(ALTERNATE_EXCHANGE, text("ae"))]);
+    let other = table(&[("owner", text("us"))]);
+    let existing = DeclaredExchange {
+        kind: ExchangeKind::Direct,
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments: &none,
+    };
+    let cases = [
+        (existing, None),
+        (DeclaredExchange { arguments: &other, ..existing }, None),
+        (
+            DeclaredExchange { kind: ExchangeKind::Fanout, durable: false, ..existing },
+            Some(("type", "'fanout' but current is 'direct'")),
+        ),
+        (
+            DeclaredExchange { durable: false, auto_delete: true, ..existing },
+            Some(("durable", "'false' but current is 'true'")),
+        ),
+        (
+            DeclaredExchange { auto_delete: true, internal: true, ..existing },
+            Some(("auto_delete", "'true' but current is 'false'")),
+        ),
+        (DeclaredExchange { internal: true, ..existing }, Some(("internal", "'true' but current is 'false'"))),
+        (
+            DeclaredExchange { arguments: &alternate, ..existing },
+            Some((ALTERNATE_EXCHANGE, "the value 'ae' of type 'longstr' but current is none")),
+        ),
+    ];
+    for (wanted, expected) in cases {
+        let expected = expected.map(|(key, rest)| {
+            Error::precondition(format!("inequivalent arg '{key}' for exchange 'x' in vhost '/': received {rest}"))
+        });
+        assert_eq!(exchange_inequivalence("x", "/", &existing, &wanted), expected);
+    }
+}

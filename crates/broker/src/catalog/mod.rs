@@ -1,0 +1,302 @@
+//! The catalog: the declared world. Vhosts, each with its exchanges, bindings and queues.
+//!
+//! A vhost's tables lie behind one lock that is taken for writing by declarations and for reading by a route that no
+//! client remembers yet. Every change raises the generation, which makes clients forget their routes. A change is logged
+//! before it is visible.
+
+pub(crate) mod arguments;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::{HashMap, HashSet};
+use journal::Owner;
+use parking_lot::RwLock;
+
+use crate::error::Error;
+use crate::message::value::Table;
+use crate::queue::{Bound, Queue};
+use crate::routing::{Binding, Bindings, Destination, ExchangeKind};
+
+/// An exchange and what is bound to it.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) id: Owner,
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: ExchangeKind,
+    pub(crate) durable: bool,
+    pub(crate) auto_delete: bool,
+    pub(crate) internal: bool,
+    pub(crate) arguments: Table,
+    pub(crate) bindings: Bindings,
+    /// Durable bindings of which it is the destination.
+    pub(crate) bound: Vec<Bound>,
+    /// Every vhost has it; it can't be deleted and is not journaled.
+    pub(crate) predeclared: bool,
+}
+
+/// What is declared in a vhost.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    queues: HashMap<Arc<str>, Arc<Queue>>,
+    queues_by_id: HashMap<Owner, Arc<Queue>>,
+    exchanges: HashMap<Arc<str>, Exchange>,
+    exchange_names: HashMap<Owner, Arc<str>>,
+}
+
+/// Where a message goes.
+#[derive(Debug, Default)]
+pub(crate) struct Routing {
+    /// Each queue once.
+    pub(crate) queues: Vec<Arc<Queue>>,
+    /// The same exchange and key always lead here, until the catalog changes.
+    pub(crate) cacheable: bool,
+}
+
+impl Tables {
+    pub(crate) fn queue(&self, name: &str) -> Option<&Arc<Queue>> {
+        self.queues.get(name)
+    }
+
+    pub(crate) fn queue_by_id(&self, id: Owner) -> Option<&Arc<Queue>> {
+        self.queues_by_id.get(&id)
+    }
+
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &Arc<Queue>> {
+        self.queues.values()
+    }
+
+    pub(crate) fn insert_queue(&mut self, queue: Arc<Queue>) {
+        self.queues_by_id.insert(queue.id, Arc::clone(&queue));
+        self.queues.insert(Arc::clone(&queue.name), queue);
+    }
+
+    pub(crate) fn remove_queue(&mut self, queue: &Queue) {
+        self.queues_by_id.remove(&queue.id);
+        self.queues.remove(&queue.name);
+    }
+
+    pub(crate) fn exchange(&self, name: &str) -> Option<&Exchange> {
+        self.exchanges.get(name)
+    }
+
+    pub(crate) fn exchange_mut(&mut self, name: &str) -> Option<&mut Exchange> {
+        self.exchanges.get_mut(name)
+    }
+
+    pub(crate) fn exchange_by_id(&self, id: Owner) -> Option<&Exchange> {
+        self.exchanges.get(self.exchange_names.get(&id)?)
+    }
+
+    pub(crate) fn exchange_by_id_mut(&mut self, id: Owner) -> Option<&mut Exchange> {
+        self.exchanges.get_mut(self.exchange_names.get(&id)?)
+    }
+
+    pub(crate) fn insert_exchange(&mut self, exchange: Exchange) {
+        self.exchange_names.insert(exchange.id, Arc::clone(&exchange.name));
+        self.exchanges.insert(Arc::clone(&exchange.name), exchange);
+    }
+
+    pub(crate) fn remove_exchange(&mut self, name: &str) -> Option<Exchange> {
+        let exchange = self.exchanges.remove(name)?;
+        self.exchange_names.remove(&exchange.id);
+        Some(exchange)
+    }
+
+    /// Removes every binding to `destination` from the exchanges that have one. Returns the names of auto-delete
+    /// exchanges that have no binding left.
+    pub(crate) fn unbind_all(&mut self, destination: Destination) -> Vec<Arc<str>> {
+        let mut orphans = Vec::new();
+        for exchange in self.exchanges.values_mut() {
+            let removed = exchange.bindings.remove_destination(destination);
+            if !removed.is_empty() && exchange.auto_delete && exchange.bindings.is_empty() {
+                orphans.push(Arc::clone(&exchange.name));
+            }
+        }
+        orphans
+    }
+
+    /// Follows exchanges and their bindings to queues.
+    pub(crate) fn route(
+        &self,
+        exchange: &str,
+        key: &str,
+        headers: &mut dyn FnMut() -> Option<Table>,
+    ) -> Option<Routing> {
+        if exchange.is_empty() {
+            let queues = self.queues.get(key).cloned().into_iter().collect();
+            return Some(Routing { queues, cacheable: true });
+        }
+        let first = self.exchanges.get(exchange)?;
+        let mut routing = Routing { queues: Vec::new(), cacheable: true };
+        let mut seen_queues: HashSet<Owner> = HashSet::new();
+        let mut seen_exchanges: HashSet<Owner> = HashSet::new();
+        seen_exchanges.insert(first.id);
+        let mut waiting = vec![first];
+        let mut found = Vec::new();
+        while let Some(exchange) = waiting.pop() {
+            routing.cacheable &= exchange.kind != ExchangeKind::Headers;
+            exchange.bindings.route(key, headers, &mut found);
+            for destination in found.drain(..) {
+                match destination {
+                    Destination::Queue(id) if seen_queues.insert(id) => {
+                        routing.queues.extend(self.queues_by_id.get(&id).cloned());
+                    }
+                    Destination::Exchange(id) if seen_exchanges.insert(id) => {
+                        waiting.extend(self.exchange_by_id(id));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Some(routing)
+    }
+
+    fn count_bindings(&self) -> usize {
+        self.exchanges.values().map(|exchange| exchange.bindings.len()).sum()
+    }
+}
+
+/// A namespace of exchanges and queues.
+#[derive(Debug)]
+pub(crate) struct Vhost {
+    pub(crate) id: Owner,
+    pub(crate) name: Arc<str>,
+    pub(crate) tables: RwLock<Tables>,
+}
+
+/// What every vhost has from the start, besides the default exchange, which is not a table entry: it leads to the queue
+/// that the routing key names.
+const PREDECLARED: [(&str, ExchangeKind); 5] = [
+    ("amq.direct", ExchangeKind::Direct),
+    ("amq.fanout", ExchangeKind::Fanout),
+    ("amq.topic", ExchangeKind::Topic),
+    ("amq.headers", ExchangeKind::Headers),
+    ("amq.match", ExchangeKind::Headers),
+];
+
+/// Owners that a vhost takes: itself, and its predeclared exchanges behind it.
+pub(crate) const OWNERS_PER_VHOST: u64 = 1 + PREDECLARED.len() as u64;
+
+impl Vhost {
+    /// A vhost with the predeclared exchanges; it takes [`OWNERS_PER_VHOST`] owners from `id` on.
+    pub(crate) fn new(id: Owner, name: &str) -> Self {
+        let mut tables = Tables::default();
+        for (index, (name, kind)) in PREDECLARED.into_iter().enumerate() {
+            tables.insert_exchange(Exchange {
+                id: id + 1 + index as u64,
+                name: name.into(),
+                kind,
+                durable: true,
+                auto_delete: false,
+                internal: false,
+                arguments: Table::default(),
+                bindings: Bindings::new(kind),
+                bound: Vec::new(),
+                predeclared: true,
+            });
+        }
+        Self { id, name: name.into(), tables: RwLock::new(tables) }
+    }
+
+    pub(crate) fn queue(&self, name: &str) -> Option<Arc<Queue>> {
+        self.tables.read().queue(name).cloned()
+    }
+
+    /// Where a message goes; fails for an exchange that is not there or takes no messages from clients.
+    pub(crate) fn route(
+        &self,
+        exchange: &str,
+        key: &str,
+        headers: &mut dyn FnMut() -> Option<Table>,
+    ) -> Result<Routing, Error> {
+        let tables = self.tables.read();
+        let vhost = &self.name;
+        if tables.exchange(exchange).is_some_and(|exchange| exchange.internal) {
+            let text = format!("cannot publish to internal exchange '{exchange}' in vhost '{vhost}'");
+            return Err(Error::refused(text));
+        }
+        tables
+            .route(exchange, key, headers)
+            .ok_or_else(|| Error::not_found(format!("no exchange '{exchange}' in vhost '{vhost}'")))
+    }
+}
+
+/// Numbers of declared things.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Census {
+    pub(crate) queues: u64,
+    pub(crate) exchanges: u64,
+    pub(crate) bindings: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    vhosts: RwLock<HashMap<Arc<str>, Arc<Vhost>>>,
+    generation: AtomicU64,
+    queues: AtomicU64,
+    exchanges: AtomicU64,
+}
+
+impl Catalog {
+    /// Changes whenever a route may have changed.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn vhost(&self, name: &str) -> Option<Arc<Vhost>> {
+        self.vhosts.read().get(name).cloned()
+    }
+
+    pub(crate) fn vhosts(&self) -> Vec<Arc<Vhost>> {
+        self.vhosts.read().values().cloned().collect()
+    }
+
+    pub(crate) fn insert_vhost(&self, vhost: Arc<Vhost>) {
+        self.vhosts.write().insert(Arc::clone(&vhost.name), vhost);
+        self.changed();
+    }
+
+    /// Counts one queue, unless that is one too many.
+    pub(crate) fn admit_queue(&self, limit: u64) -> bool {
+        admit(&self.queues, limit)
+    }
+
+    pub(crate) fn admit_exchange(&self, limit: u64) -> bool {
+        admit(&self.exchanges, limit)
+    }
+
+    pub(crate) fn queue_left(&self) {
+        self.queues.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn exchange_left(&self) {
+        self.exchanges.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn census(&self) -> Census {
+        let mut census = Census::default();
+        for vhost in self.vhosts() {
+            let tables = vhost.tables.read();
+            census.queues += tables.queues.len() as u64;
+            census.exchanges += tables.exchanges.len() as u64;
+            census.bindings += tables.count_bindings() as u64;
+        }
+        census
+    }
+}
+
+fn admit(count: &AtomicU64, limit: u64) -> bool {
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < limit).then_some(count + 1)).is_ok()
+}
+
+/// The binding as the exchange keeps it.
+pub(crate) fn binding_of(destination: Destination, key: &str, arguments: &Table) -> Binding {
+    Binding { destination, key: key.to_owned(), arguments: arguments.clone() }
+}

@@ -1,0 +1,209 @@
+//! What every part of the broker shares: the journal, the catalog, the clock, the alarms, the totals.
+//!
+//! Lock order: catalog write → queue → journal buffer → mailbox. The small locks here (timers, waiting lists) are leaves:
+//! nothing else is locked while one is held.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+use auth::Authority;
+use hashbrown::HashMap;
+use journal::{Journal, Ticket};
+use parking_lot::Mutex;
+
+use crate::catalog::Catalog;
+use crate::clock::Clock;
+use crate::flow::Alarms;
+use crate::message::dialect::Dialects;
+use crate::queue::Queue;
+use crate::session::ClientShared;
+use crate::session::transaction::Sealed;
+use crate::session::turn::Work;
+use crate::settings::Settings;
+use crate::stats::Totals;
+
+/// Bytes of everything that is queued in memory.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    used: AtomicUsize,
+    limit: usize,
+    /// Woken when the use falls below the limit.
+    housekeeper: Arc<Housekeeper>,
+}
+
+impl Memory {
+    pub(crate) fn new(limit: u64, housekeeper: Arc<Housekeeper>) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Self { used: AtomicUsize::new(0), limit, housekeeper }
+    }
+
+    pub(crate) fn changed(&self, before: usize, after: usize) {
+        if after > before {
+            self.used.fetch_add(after - before, Ordering::Relaxed);
+        } else if after < before {
+            let used = self.used.fetch_sub(before - after, Ordering::Relaxed);
+            if used > self.limit && used - (before - after) <= self.limit {
+                self.housekeeper.wake();
+            }
+        }
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+}
+
+/// Wakes whoever runs the housekeeping.
+#[derive(Debug, Default)]
+pub(crate) struct Housekeeper(Mutex<Option<Waker>>);
+
+impl Housekeeper {
+    pub(crate) fn set(&self, waker: &Waker) {
+        *self.0.lock() = Some(waker.clone());
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &*self.0.lock() {
+            waker.wake_by_ref();
+        }
+    }
+
+    pub(crate) fn waker(&self) -> Option<Waker> {
+        self.0.lock().clone()
+    }
+}
+
+/// What waits for a time or a flush, to be taken up by the housekeeping.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// Due times in milliseconds since 1970, earliest first.
+    pub(crate) timers: BinaryHeap<Reverse<(u64, TimerQueue)>>,
+    pub(crate) marks: Vec<(Ticket, Arc<Queue>, u64)>,
+    pub(crate) sealed: Vec<Sealed>,
+    /// Dead letters that wait for room in the journal.
+    pub(crate) postponed: Vec<Work>,
+}
+
+/// A queue in the timer heap; only the times are compared.
+pub(crate) struct TimerQueue(pub(crate) Weak<Queue>);
+
+impl PartialEq for TimerQueue {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for TimerQueue {}
+
+impl PartialOrd for TimerQueue {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for TimerQueue {
+    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
+        std::cmp::Ordering::Equal
+    }
+}
+
+/// See the module.
+pub(crate) struct Core {
+    pub(crate) journal: Journal,
+    pub(crate) catalog: Catalog,
+    pub(crate) authority: Authority,
+    pub(crate) dialects: Dialects,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    pub(crate) totals: Totals,
+    pub(crate) memory: Memory,
+    pub(crate) alarms: Alarms,
+    pub(crate) housekeeper: Arc<Housekeeper>,
+    pub(crate) waiting: Mutex<Waiting>,
+    pub(crate) clients: Mutex<HashMap<u64, Arc<ClientShared>>>,
+    /// Owners of the users' records in the journal.
+    pub(crate) users: Mutex<HashMap<String, u64>>,
+    next_client: AtomicU64,
+    next_owner: AtomicU64,
+    /// State of the generator of names.
+    names: AtomicU64,
+}
+
+/// What a core is made of.
+pub(crate) struct CoreParts {
+    pub(crate) journal: Journal,
+    pub(crate) catalog: Catalog,
+    pub(crate) authority: Authority,
+    pub(crate) dialects: Dialects,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    pub(crate) users: HashMap<String, u64>,
+    pub(crate) next_owner: u64,
+    pub(crate) seed: u64,
+}
+
+impl Core {
+    pub(crate) fn new(parts: CoreParts) -> Self {
+        let housekeeper = Arc::new(Housekeeper::default());
+        Self {
+            memory: Memory::new(parts.settings.memory_limit, Arc::clone(&housekeeper)),
+            journal: parts.journal,
+            catalog: parts.catalog,
+            authority: parts.authority,
+            dialects: parts.dialects,
+            clock: parts.clock,
+            settings: parts.settings,
+            totals: Totals::default(),
+            alarms: Alarms::default(),
+            housekeeper,
+            waiting: Mutex::default(),
+            clients: Mutex::default(),
+            users: Mutex::new(parts.users),
+            next_client: AtomicU64::new(1),
+            next_owner: AtomicU64::new(parts.next_owner),
+            names: AtomicU64::new(parts.seed),
+        }
+    }
+
+    /// A number for a client, never used before in this run.
+    pub(crate) fn client_number(&self) -> u64 {
+        self.next_client.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// An owner, never used before in this data directory.
+    pub(crate) fn owner(&self) -> u64 {
+        self.next_owner.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A name that nobody guesses by accident: `prefix` and 22 characters of URL-safe base 64.
+    pub(crate) fn name(&self, prefix: &str) -> String {
+        const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let mut name = String::with_capacity(prefix.len() + 22);
+        name.push_str(prefix);
+        for word in 0..2 {
+            let mut bits = self.random();
+            for _ in 0..if word == 0 { 10 } else { 12 } {
+                name.push(ALPHABET[(bits % 64) as usize] as char);
+                bits /= 64;
+            }
+            // The last characters of the second word have few bits left; they only pad to the usual length.
+        }
+        name
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood 2014): every seed gives a full-period sequence, so simulations replay.
+    fn random(&self) -> u64 {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut z = self.names.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,72 @@
+//! What a client can do wrong, or the broker can't do: a kind, which decides the consequence in each protocol, and a
+//! text that says what, where and what to do. The texts are the ones that clients of AMQP 0-9-1 brokers match on.
+
+/// The kind of an error; each protocol maps it to its own code and scope in one place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// No such vhost, exchange, queue or binding target.
+    NotFound,
+    /// The user lacks the right, or the object is reserved.
+    AccessRefused,
+    /// The object exists with other properties, is in use, is not empty, or an argument is invalid.
+    Precondition,
+    /// Another connection holds it exclusively.
+    Locked,
+    /// The operation is not allowed in this state, or a limit of the connection is reached.
+    NotAllowed,
+    /// Understood, and not built.
+    NotImplemented,
+    /// A limit on resources is reached.
+    ResourceLimit,
+    /// The broker's own failure.
+    Internal,
+}
+
+/// An error that goes back to a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// What kind of error.
+    pub kind: ErrorKind,
+    /// One line for the peer.
+    pub text: String,
+}
+
+impl Error {
+    /// An error of `kind`.
+    pub fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
+    /// [`ErrorKind::NotFound`].
+    pub fn not_found(text: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, text)
+    }
+
+    /// [`ErrorKind::AccessRefused`].
+    pub fn refused(text: impl Into<String>) -> Self {
+        Self::new(ErrorKind::AccessRefused, text)
+    }
+
+    /// [`ErrorKind::Precondition`].
+    pub fn precondition(text: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Precondition, text)
+    }
+
+    /// [`ErrorKind::NotAllowed`].
+    pub fn not_allowed(text: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotAllowed, text)
+    }
+
+    /// [`ErrorKind::Internal`].
+    pub fn internal(text: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, text)
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,322 @@
+//! The broker's own marks on a dead-lettered message: where it died, why and how often.
+//!
+//! They are kept beside the publisher's properties, which stay as they were; a dialect's writer merges
+//! [`Marks::headers`] into what it delivers. Names and types of the headers, and what a cycle is, are those of RabbitMQ.
+
+use std::fmt;
+
+use crate::encoding::{Malformed, Reader, write_optional_varint, write_text, write_varint};
+use crate::error::Error;
+use crate::message::value::{Table, Value};
+
+const X_DEATH: &str = "x-death";
+const X_FIRST: [&str; 3] = ["x-first-death-queue", "x-first-death-reason", "x-first-death-exchange"];
+const X_LAST: [&str; 3] = ["x-last-death-queue", "x-last-death-reason", "x-last-death-exchange"];
+
+/// Why a message died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// A consumer rejected it without requeue.
+    Rejected,
+    /// Its time to live was over.
+    Expired,
+    /// The queue was over its length limit.
+    MaxLength,
+    /// It was delivered, and came back, as often as the queue allows.
+    DeliveryLimit,
+}
+
+impl Reason {
+    const ALL: [Self; 4] = [Self::Rejected, Self::Expired, Self::MaxLength, Self::DeliveryLimit];
+
+    /// Its name in headers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rejected => "rejected",
+            Self::Expired => "expired",
+            Self::MaxLength => "maxlen",
+            Self::DeliveryLimit => "delivery_limit",
+        }
+    }
+
+    /// The reason of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+
+    /// Its number in the journal; never reused or renumbered.
+    fn id(self) -> u8 {
+        match self {
+            Self::Rejected => 1,
+            Self::Expired => 2,
+            Self::MaxLength => 3,
+            Self::DeliveryLimit => 4,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// All deaths of a message in one queue for one reason. All but the count tells of the first of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Death {
+    /// Name of the queue it died in.
+    pub queue: String,
+    /// Why.
+    pub reason: Reason,
+    /// Name of the exchange it came to the queue by.
+    pub exchange: String,
+    /// The keys it was routed by; those of `CC` included, those of `BCC` not.
+    pub routing_keys: Vec<String>,
+    /// How often it died there for this reason, at least 1.
+    pub count: u64,
+    /// When, in seconds since 1970-01-01T00:00:00Z.
+    pub time: u64,
+    /// The time to live, in milliseconds, that was taken off it so that it does not expire again.
+    pub original_expiration: Option<u64>,
+}
+
+/// The queue, reason and exchange of one death.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Name of the queue it died in.
+    pub queue: String,
+    /// Why.
+    pub reason: Reason,
+    /// Name of the exchange it came to the queue by.
+    pub exchange: String,
+}
+
+impl From<&Death> for Place {
+    fn from(death: &Death) -> Self {
+        Self { queue: death.queue.clone(), reason: death.reason, exchange: death.exchange.clone() }
+    }
+}
+
+/// The deaths of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// Newest first, one for each queue and reason.
+    pub deaths: Vec<Death>,
+    /// The first death of all; none only where there are no deaths.
+    pub first: Option<Place>,
+    /// The newest death; none only where there are no deaths.
+    pub last: Option<Place>,
+    /// How many at the end of `deaths` a client brought along when it published the message again, and that have
+    /// not happened again since.
+    carried: usize,
+}
+
+impl Marks {
+    /// Adds a death, which happened just now. If the message died in this queue for this reason before, that is
+    /// counted once more and becomes the newest.
+    pub fn record(&mut self, death: Death) {
+        let place = Place::from(&death);
+        let before = self.deaths.iter().position(|known| known.queue == death.queue && known.reason == death.reason);
+        let newest = match before {
+            Some(at) => {
+                if at >= self.deaths.len() - self.carried {
+                    self.carried -= 1;
+                }
+                let mut known = self.deaths.remove(at);
+                known.count = known.count.saturating_add(1);
+                known
+            }
+            None => Death { count: 1, ..death },
+        };
+        self.deaths.insert(0, newest);
+        if self.first.is_none() {
+            self.first = Some(place.clone());
+        }
+        self.last = Some(place);
+    }
+
+    /// Whether the message, on its way to `target_queue`, goes round without anyone's doing: it died there before,
+    /// and neither then nor since by a consumer's rejection. Such a message is dropped.
+    ///
+    /// Deaths that a client brought along don't count here: publishing the message was somebody's doing.
+    pub fn is_cycle(&self, target_queue: &str) -> bool {
+        let own = &self.deaths[..self.deaths.len().saturating_sub(self.carried)];
+        match own.iter().position(|death| death.queue == target_queue) {
+            Some(at) => own[..=at].iter().all(|death| death.reason != Reason::Rejected),
+            None => false,
+        }
+    }
+
+    /// The headers that a consumer sees: `x-death` (newest first), `x-first-death-*` and `x-last-death-*`. They
+    /// replace headers of the same name. Empty without deaths.
+    pub fn headers(&self) -> Vec<(String, Value)> {
+        let mut headers = Vec::new();
+        if !self.deaths.is_empty() {
+            let deaths = self.deaths.iter().map(|death| Value::Table(death_table(death))).collect();
+            headers.push((X_DEATH.to_owned(), Value::Array(deaths)));
+        }
+        for (names, place) in [(X_FIRST, &self.first), (X_LAST, &self.last)] {
+            if let Some(place) = place {
+                let values = [place.queue.as_str(), place.reason.name(), place.exchange.as_str()];
+                headers.extend(names.into_iter().zip(values).map(|(name, value)| (name.to_owned(), text(value))));
+            }
+        }
+        headers
+    }
+
+    /// The marks of a message that a client consumed and published again with its `x-death` header, so that counts
+    /// go on. None without a death that can be understood; entries that can't be are left out.
+    pub fn from_headers(headers: &Table) -> Option<Self> {
+        let Some(Value::Array(entries)) = headers.get(X_DEATH) else { return None };
+        let mut deaths: Vec<Death> = Vec::new();
+        for entry in entries {
+            let Some(death) = death_of(entry) else { continue };
+            // A broker writes each queue and reason once; of a client's repetitions the newest counts.
+            if !deaths.iter().any(|known| known.queue == death.queue && known.reason == death.reason) {
+                deaths.push(death);
+            }
+        }
+        let first = place_of(headers, X_FIRST).or_else(|| deaths.last().map(Place::from))?;
+        let last = place_of(headers, X_LAST).or_else(|| deaths.first().map(Place::from))?;
+        let carried = deaths.len();
+        (carried > 0).then_some(Self { deaths, first: Some(first), last: Some(last), carried })
+    }
+
+    /// Appends the durable encoding.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        write_varint(into, self.deaths.len() as u64);
+        for death in &self.deaths {
+            encode_place(into, &death.queue, death.reason, &death.exchange);
+            write_varint(into, death.routing_keys.len() as u64);
+            for key in &death.routing_keys {
+                write_text(into, key);
+            }
+            write_varint(into, death.count);
+            write_varint(into, death.time);
+            write_optional_varint(into, death.original_expiration);
+        }
+        write_varint(into, self.carried as u64);
+        for place in [&self.first, &self.last] {
+            into.push(u8::from(place.is_some()));
+            if let Some(place) = place {
+                encode_place(into, &place.queue, place.reason, &place.exchange);
+            }
+        }
+    }
+
+    /// Reads what [`Marks::encode`] wrote. An error of kind `Internal` says where the bytes can't be right.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes);
+        let marks = decode_marks(&mut reader)?;
+        reader.end()?;
+        Ok(marks)
+    }
+}
+
+fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+/// AMQP's long is signed; no message dies that often.
+fn long(number: u64) -> Value {
+    Value::I64(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn death_table(death: &Death) -> Table {
+    let keys = death.routing_keys.iter().map(|key| text(key)).collect();
+    let mut fields = vec![
+        ("count".to_owned(), long(death.count)),
+        ("reason".to_owned(), text(death.reason.name())),
+        ("queue".to_owned(), text(&death.queue)),
+        ("time".to_owned(), Value::Timestamp(death.time)),
+        ("exchange".to_owned(), text(&death.exchange)),
+        ("routing-keys".to_owned(), Value::Array(keys)),
+    ];
+    if let Some(expiration) = death.original_expiration {
+        fields.push(("original-expiration".to_owned(), text(&expiration.to_string())));
+    }
+    Table(fields)
+}
+
+/// One entry of an `x-death` header, if it names a queue and a reason; whatever else it lacks is empty.
+fn death_of(entry: &Value) -> Option<Death> {
+    let Value::Table(entry) = entry else { return None };
+    let field = |name| entry.get(name).and_then(Value::as_text);
+    let routing_keys = match entry.get("routing-keys") {
+        Some(Value::Array(keys)) => keys.iter().filter_map(Value::as_text).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    Some(Death {
+        queue: field("queue")?.to_owned(),
+        reason: Reason::parse(field("reason")?)?,
+        exchange: field("exchange").unwrap_or_default().to_owned(),
+        routing_keys,
+        count: entry.get("count").and_then(unsigned).unwrap_or(1).max(1),
+        time: entry.get("time").and_then(unsigned).unwrap_or(0),
+        original_expiration: field("original-expiration").and_then(|digits| digits.parse().ok()),
+    })
+}
+
+fn unsigned(value: &Value) -> Option<u64> {
+    match value {
+        Value::Timestamp(seconds) => Some(*seconds),
+        other => other.as_integer().and_then(|number| u64::try_from(number).ok()),
+    }
+}
+
+fn place_of(headers: &Table, [queue, reason, exchange]: [&str; 3]) -> Option<Place> {
+    let field = |name| headers.get(name).and_then(Value::as_text);
+    Some(Place {
+        queue: field(queue)?.to_owned(),
+        reason: Reason::parse(field(reason)?)?,
+        exchange: field(exchange)?.to_owned(),
+    })
+}
+
+fn encode_place(into: &mut Vec<u8>, queue: &str, reason: Reason, exchange: &str) {
+    write_text(into, queue);
+    into.push(reason.id());
+    write_text(into, exchange);
+}
+
+fn decode_place(reader: &mut Reader<'_>) -> Result<Place, Malformed> {
+    let queue = reader.text()?.to_owned();
+    let id = reader.byte()?;
+    let Some(reason) = Reason::ALL.into_iter().find(|reason| reason.id() == id) else {
+        return Err(reader.malformed("an unknown reason of death before this"));
+    };
+    Ok(Place { queue, reason, exchange: reader.text()?.to_owned() })
+}
+
+fn decode_death(reader: &mut Reader<'_>) -> Result<Death, Malformed> {
+    let Place { queue, reason, exchange } = decode_place(reader)?;
+    let mut routing_keys = Vec::new();
+    for _ in 0..reader.varint()? {
+        routing_keys.push(reader.text()?.to_owned());
+    }
+    Ok(Death {
+        queue,
+        reason,
+        exchange,
+        routing_keys,
+        count: reader.varint()?,
+        time: reader.varint()?,
+        original_expiration: reader.optional_varint()?,
+    })
+}
+
+fn decode_marks(reader: &mut Reader<'_>) -> Result<Marks, Malformed> {
+    let mut deaths = Vec::new();
+    for _ in 0..reader.varint()? {
+        deaths.push(decode_death(reader)?);
+    }
+    let carried = match usize::try_from(reader.varint()?) {
+        Ok(carried) if carried <= deaths.len() => carried,
+        _ => return Err(reader.malformed("more deaths carried along than there are before this")),
+    };
+    let mut place = || if reader.bool()? { decode_place(reader).map(Some) } else { Ok(None) };
+    Ok(Marks { deaths, carried, first: place()?, last: place()? })
+}
+
+#[cfg(test)]
+mod tests;

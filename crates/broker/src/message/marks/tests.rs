@@ -1,0 +1,269 @@
+//! Deaths as they are counted, shown, read back from clients and kept.
+
+use proptest::prelude::*;
+
+use super::Reason::{DeliveryLimit, Expired, MaxLength, Rejected};
+use super::*;
+
+/// Deaths in the order in which they happened.
+type Steps<'a> = &'a [(&'a str, Reason)];
+
+/// Queue, reason and count of each death, as they stand in the marks.
+type Counts<'a> = &'a [(&'a str, Reason, u64)];
+
+fn death(queue: &str, reason: Reason) -> Death {
+    Death {
+        queue: queue.to_owned(),
+        reason,
+        exchange: "x".to_owned(),
+        routing_keys: vec!["k".to_owned()],
+        count: 1,
+        time: 1_700_000_000,
+        original_expiration: None,
+    }
+}
+
+fn place(queue: &str, reason: Reason) -> Option<Place> {
+    Some(Place { queue: queue.to_owned(), reason, exchange: "x".to_owned() })
+}
+
+fn marks(deaths: Steps<'_>) -> Marks {
+    let mut marks = Marks::default();
+    for (queue, reason) in deaths {
+        marks.record(death(queue, *reason));
+    }
+    marks
+}
+
+/// As a client sees the headers and publishes them again.
+fn republished(marks: &Marks) -> Option<Marks> {
+    Marks::from_headers(&Table(marks.headers()))
+}
+
+#[test]
+fn deaths_are_counted_by_queue_and_reason_newest_first() {
+    let cases: &[(Steps<'_>, Counts<'_>)] = &[
+        (&[("a", Expired)], &[("a", Expired, 1)]),
+        (&[("a", Expired), ("a", Expired)], &[("a", Expired, 2)]),
+        (&[("a", Expired), ("b", MaxLength)], &[("b", MaxLength, 1), ("a", Expired, 1)]),
+        (&[("a", Expired), ("a", Rejected)], &[("a", Rejected, 1), ("a", Expired, 1)]),
+        (&[("a", Rejected), ("b", Expired), ("a", Rejected)], &[("a", Rejected, 2), ("b", Expired, 1)]),
+        (
+            &[("a", DeliveryLimit), ("b", Expired), ("c", Expired), ("b", Expired)],
+            &[("b", Expired, 2), ("c", Expired, 1), ("a", DeliveryLimit, 1)],
+        ),
+    ];
+    for (steps, expected) in cases {
+        let marks = marks(steps);
+        let found: Vec<_> =
+            marks.deaths.iter().map(|death| (death.queue.as_str(), death.reason, death.count)).collect();
+        assert_eq!(found, *expected);
+        assert_eq!(marks.first, place(steps[0].0, steps[0].1));
+        assert_eq!(marks.last, steps.last().and_then(|(queue, reason)| place(queue, *reason)));
+    }
+}
+
+#[test]
+fn a_repeated_death_tells_of_the_first_but_the_last_place_of_the_last() {
+    let mut marks = Marks::default();
+    marks.record(Death { original_expiration: Some(500), ..death("q", Expired) });
+    marks.record(Death { exchange: "other".into(), routing_keys: vec![], time: 1_800_000_000, ..death("q", Expired) });
+    assert_eq!(marks.deaths, [Death { count: 2, original_expiration: Some(500), ..death("q", Expired) }]);
+    assert_eq!(marks.first, place("q", Expired));
+    assert_eq!(marks.last.map(|place| place.exchange), Some("other".to_owned()));
+}
+
+#[test]
+fn cycles_are_automatic_or_none() {
+    let cases: &[(Steps<'_>, &str, bool)] = &[
+        (&[], "a", false),
+        (&[("a", Expired)], "b", false),
+        (&[("a", Expired)], "a", true),
+        (&[("a", MaxLength)], "a", true),
+        (&[("a", DeliveryLimit)], "a", true),
+        (&[("a", Rejected)], "a", false),
+        (&[("a", Expired), ("b", Expired)], "a", true),
+        (&[("a", Expired), ("b", Rejected)], "a", false),
+        (&[("a", Rejected), ("b", Expired)], "a", false),
+        // Work is rejected, waits in a retry queue and expires back: that may go on for ever.
+        (&[("work", Rejected), ("retry", Expired), ("work", Rejected), ("retry", Expired)], "work", false),
+        // The rejection came before the death in the target, so that it is not part of the cycle.
+        (&[("b", Rejected), ("a", Expired)], "a", true),
+        (&[("a", Rejected), ("a", Expired)], "a", true),
+    ];
+    for (deaths, target, expected) in cases {
+        assert_eq!(marks(deaths).is_cycle(target), *expected, "{deaths:?} to {target}");
+    }
+}
+
+#[test]
+fn what_a_client_brought_along_counts_but_makes_no_cycle() {
+    let original = marks(&[("a", Expired), ("b", Expired)]);
+    assert!(original.is_cycle("a"));
+    let mut again = republished(&original).expect("it has deaths");
+    assert_eq!((&again.deaths, &again.first, &again.last), (&original.deaths, &original.first, &original.last));
+    assert!(!again.is_cycle("a") && !again.is_cycle("b"));
+
+    again.record(death("b", Expired));
+    assert_eq!(again.deaths[0].count, 2, "the count goes on");
+    assert!(again.is_cycle("b"), "it died in b since it was published");
+    assert!(!again.is_cycle("a"));
+    again.record(death("c", MaxLength));
+    again.record(death("a", Expired));
+    assert!(again.is_cycle("a") && again.is_cycle("b") && again.is_cycle("c"));
+    assert_eq!(again.first, place("a", Expired), "the first death of all stays the first");
+}
+
+#[test]
+fn headers_have_known_names_and_types() {
+    let mut marks = marks(&[("q1", Rejected)]);
+    marks.record(Death { original_expiration: Some(2500), exchange: String::new(), ..death("q2", Expired) });
+    let entry = |count, reason: &str, queue: &str, exchange: &str| {
+        vec![
+            ("count".to_owned(), Value::I64(count)),
+            ("reason".to_owned(), text(reason)),
+            ("queue".to_owned(), text(queue)),
+            ("time".to_owned(), Value::Timestamp(1_700_000_000)),
+            ("exchange".to_owned(), text(exchange)),
+            ("routing-keys".to_owned(), Value::Array(vec![text("k")])),
+        ]
+    };
+    let mut newest = entry(1, "expired", "q2", "");
+    newest.push(("original-expiration".to_owned(), text("2500")));
+    let deaths = vec![Value::Table(Table(newest)), Value::Table(Table(entry(1, "rejected", "q1", "x")))];
+    let expected = [
+        ("x-death", Value::Array(deaths)),
+        ("x-first-death-queue", text("q1")),
+        ("x-first-death-reason", text("rejected")),
+        ("x-first-death-exchange", text("x")),
+        ("x-last-death-queue", text("q2")),
+        ("x-last-death-reason", text("expired")),
+        ("x-last-death-exchange", text("")),
+    ];
+    assert_eq!(marks.headers(), expected.map(|(name, value)| (name.to_owned(), value)));
+    assert_eq!(Marks::default().headers(), []);
+}
+
+#[test]
+fn headers_of_clients_are_read_as_far_as_they_make_sense() {
+    let entry = |fields: &[(&str, Value)]| {
+        Value::Table(Table(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()))
+    };
+    let queue = ("queue", text("q"));
+    let reason = ("reason", text("rejected"));
+    let bare = Death { exchange: String::new(), routing_keys: vec![], time: 0, ..death("q", Rejected) };
+    let cases: &[(&str, Value, Option<Death>)] = &[
+        ("not a list", text("q"), None),
+        ("an empty list", Value::Array(vec![]), None),
+        ("a list of texts", Value::Array(vec![text("q")]), None),
+        ("no queue", Value::Array(vec![entry(std::slice::from_ref(&reason))]), None),
+        ("no reason", Value::Array(vec![entry(std::slice::from_ref(&queue))]), None),
+        ("an unknown reason", Value::Array(vec![entry(&[queue.clone(), ("reason", text("bored"))])]), None),
+        ("the least", Value::Array(vec![entry(&[queue.clone(), reason.clone()])]), Some(bare.clone())),
+        (
+            "a count of another width",
+            Value::Array(vec![entry(&[queue.clone(), reason.clone(), ("count", Value::U8(7))])]),
+            Some(Death { count: 7, ..bare.clone() }),
+        ),
+        (
+            "a count below one, an expiration that is no number",
+            Value::Array(vec![entry(&[
+                queue.clone(),
+                reason.clone(),
+                ("count", Value::I64(-3)),
+                ("original-expiration", text("soon")),
+            ])]),
+            Some(bare.clone()),
+        ),
+        (
+            "twice the same",
+            Value::Array(vec![
+                entry(&[queue.clone(), reason.clone(), ("count", Value::I64(4))]),
+                entry(&[queue, reason, ("count", Value::I64(2))]),
+            ]),
+            Some(Death { count: 4, ..bare }),
+        ),
+    ];
+    for (what, x_death, expected) in cases {
+        let found = Marks::from_headers(&Table(vec![("x-death".to_owned(), x_death.clone())]));
+        assert_eq!(
+            found.as_ref().map(|marks| marks.deaths.as_slice()),
+            expected.as_ref().map(std::slice::from_ref),
+            "{what}"
+        );
+        if let Some(marks) = found {
+            assert_eq!(marks.first, marks.deaths.last().map(Place::from), "{what}");
+            assert_eq!(marks.last, marks.deaths.first().map(Place::from), "{what}");
+        }
+    }
+    assert_eq!(Marks::from_headers(&Table::default()), None);
+    let places_alone = marks(&[("q", Rejected)]).headers().split_off(1);
+    assert_eq!(Marks::from_headers(&Table(places_alone)), None, "places without deaths");
+}
+
+#[test]
+fn the_durable_form_has_known_bytes() {
+    let mut marks = marks(&[("q", Expired)]);
+    marks.deaths[0].time = 300;
+    marks.deaths[0].original_expiration = Some(5);
+    let mut bytes = Vec::new();
+    marks.encode(&mut bytes);
+    let place = [1, b'q', 2, 1, b'x'];
+    let expected =
+        [&[1][..], &place, &[1, 1, b'k'], &[1], &[0xac, 2], &[1, 5], &[0], &[1], &place, &[1], &place].concat();
+    assert_eq!(bytes, expected);
+    assert_eq!(Marks::decode(&bytes), Ok(marks));
+
+    let mut unknown_reason = bytes.clone();
+    unknown_reason[3] = 5;
+    let mut carries_too_many = bytes.clone();
+    carries_too_many[14] = 2;
+    let mut longer = bytes.clone();
+    longer.push(0);
+    for (what, bad) in [("reason", unknown_reason), ("carried", carries_too_many), ("longer", longer)] {
+        assert!(Marks::decode(&bad).is_err(), "{what}");
+    }
+}
+
+fn any_death() -> impl Strategy<Value = Death> {
+    let names = ("[a-c]", "[x-z]?", prop::collection::vec("[k-m.]{0,3}", 0..3));
+    (names, 0..4usize, any::<u64>(), any::<u64>(), any::<Option<u64>>()).prop_map(
+        |((queue, exchange, routing_keys), reason, count, time, original_expiration)| Death {
+            queue,
+            reason: Reason::ALL[reason],
+            exchange,
+            routing_keys,
+            count,
+            time,
+            original_expiration,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn marks_round_trip(
+        before in prop::collection::vec(any_death(), 0..6),
+        after in prop::collection::vec(any_death(), 0..6),
+    ) {
+        let mut marks = Marks::default();
+        before.into_iter().for_each(|death| marks.record(death));
+        marks = republished(&marks).unwrap_or_default();
+        after.into_iter().for_each(|death| marks.record(death));
+
+        let mut bytes = Vec::new();
+        marks.encode(&mut bytes);
+        prop_assert_eq!(Marks::decode(&bytes), Ok(marks.clone()));
+        for cut in 0..bytes.len() {
+            prop_assert!(Marks::decode(&bytes[..cut]).is_err(), "cut at {}", cut);
+        }
+        // What a client sees and sends back says the same.
+        let seen = republished(&marks).unwrap_or_default();
+        prop_assert_eq!((seen.deaths, seen.first, seen.last), (marks.deaths, marks.first, marks.last));
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        let _ = Marks::decode(&bytes);
+    }
+}

@@ -1,0 +1,284 @@
+//! A message: one block of bytes that is the same in memory, in the journal and on its way to a consumer.
+//!
+//! The block is written once, at publish, and never edited; what the broker itself adds later (deaths) makes a new block.
+//! `docs/formats/message.md` draws it. Properties stay in the publisher's encoding, named by its dialect.
+
+pub(crate) mod dialect;
+pub(crate) mod marks;
+pub(crate) mod properties;
+pub(crate) mod value;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::error::Error;
+use crate::message::dialect::DialectId;
+use crate::message::marks::Marks;
+
+/// Version of the block; the first byte of every message on disk.
+const VERSION: u8 = 1;
+/// Bytes in front of the address.
+const HEAD: usize = 28;
+const PERSISTENT: u8 = 1;
+const NO_EXPIRATION: u32 = u32::MAX;
+/// Small messages of a connection share blocks of this size: one live message pins at most this much.
+const BLOCK: usize = 32 * 1024;
+/// The longest exchange name or routing key, in bytes.
+pub(crate) const NAME_MAX: usize = 255;
+
+/// What the broker reads of a message that is being made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head<'a> {
+    pub(crate) dialect: DialectId,
+    pub(crate) persistent: bool,
+    pub(crate) priority: u8,
+    /// Milliseconds since 1970.
+    pub(crate) published_at: u64,
+    /// Time to live in milliseconds.
+    pub(crate) expiration: Option<u64>,
+    pub(crate) exchange: &'a str,
+    pub(crate) routing_key: &'a str,
+    pub(crate) properties: &'a [u8],
+    /// Encoded [`Marks`], empty for none.
+    pub(crate) marks: &'a [u8],
+}
+
+/// An immutable message. Cloning counts a reference.
+#[derive(Debug, Clone)]
+pub struct Message(Bytes);
+
+impl Message {
+    /// Stands where a message has been moved out.
+    pub(crate) fn moved() -> Self {
+        Self(Bytes::new())
+    }
+
+    /// Takes a block that was stored, after checking that its parts lie within it.
+    pub(crate) fn from_stored(block: Bytes) -> Result<Self, Error> {
+        let damaged = |what: &str| Err(Error::internal(format!("a stored message is damaged: {what}")));
+        if block.len() < HEAD {
+            return damaged("it is shorter than its head");
+        }
+        if block[0] != VERSION {
+            return damaged(&format!("its format is {}, this build reads {VERSION}", block[0]));
+        }
+        let message = Self(block);
+        let parts = message.address_len() + message.word(20) + message.word(24);
+        if HEAD + parts > message.0.len() {
+            return damaged("its parts are longer than itself");
+        }
+        let address = message.address_bytes();
+        let exchange = address.first().map_or(0, |length| *length as usize);
+        let key = address.get(1 + exchange).map(|length| *length as usize);
+        let whole = key.is_some_and(|key| address.len() == exchange + key + 2);
+        if !whole || std::str::from_utf8(address).is_err() {
+            return damaged("its exchange and routing key make no sense");
+        }
+        Ok(message)
+    }
+
+    fn word(&self, at: usize) -> usize {
+        u32::from_le_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]]) as usize
+    }
+
+    fn address_len(&self) -> usize {
+        u16::from_le_bytes([self.0[4], self.0[5]]) as usize
+    }
+
+    /// The whole block, as it is journaled.
+    #[inline]
+    pub(crate) fn block(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// What the message costs in memory, in bytes.
+    #[inline]
+    pub(crate) fn cost(&self) -> usize {
+        self.0.len() + crate::queue::ENTRY_COST
+    }
+
+    /// The encoding of its properties.
+    #[inline]
+    pub fn dialect(&self) -> DialectId {
+        DialectId(self.0[1])
+    }
+
+    /// True when it must survive a restart.
+    #[inline]
+    pub fn persistent(&self) -> bool {
+        self.0[2] & PERSISTENT != 0
+    }
+
+    /// Its priority; 0 where none was given.
+    pub fn priority(&self) -> u8 {
+        self.0[3]
+    }
+
+    /// When the broker took it, in milliseconds since 1970.
+    pub fn published_at(&self) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&self.0[8..16]);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Its own time to live in milliseconds.
+    #[inline]
+    pub(crate) fn expiration(&self) -> Option<u64> {
+        let stored = self.word(16) as u32;
+        (stored != NO_EXPIRATION).then_some(stored.into())
+    }
+
+    /// Exchange and routing key, each as a length byte and that many bytes.
+    #[inline]
+    pub fn address_bytes(&self) -> &[u8] {
+        &self.0[HEAD..HEAD + self.address_len()]
+    }
+
+    /// The exchange it was published to.
+    pub fn exchange(&self) -> &str {
+        let address = self.address_bytes();
+        std::str::from_utf8(&address[1..1 + address[0] as usize]).unwrap_or_default()
+    }
+
+    /// The routing key it was published with.
+    pub fn routing_key(&self) -> &str {
+        let address = self.address_bytes();
+        std::str::from_utf8(&address[2 + address[0] as usize..]).unwrap_or_default()
+    }
+
+    /// Its properties, in the encoding of its dialect, exactly as published.
+    #[inline]
+    pub fn properties(&self) -> &[u8] {
+        let start = HEAD + self.address_len();
+        &self.0[start..start + self.word(20)]
+    }
+
+    /// What happened to it in this broker, if anything.
+    pub fn marks(&self) -> Option<Marks> {
+        let length = self.word(24);
+        if length == 0 {
+            return None;
+        }
+        let start = HEAD + self.address_len() + self.word(20);
+        Marks::decode(&self.0[start..start + length]).ok()
+    }
+
+    /// True when it carries marks.
+    #[inline]
+    pub fn is_marked(&self) -> bool {
+        self.word(24) != 0
+    }
+
+    #[inline]
+    fn body_at(&self) -> usize {
+        HEAD + self.address_len() + self.word(20) + self.word(24)
+    }
+
+    /// Its body.
+    #[inline]
+    pub fn body(&self) -> &[u8] {
+        &self.0[self.body_at()..]
+    }
+
+    /// Its body by reference.
+    pub fn body_shared(&self) -> Bytes {
+        self.0.slice(self.body_at()..)
+    }
+}
+
+/// Where the messages of one connection are written, several to a block of memory.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    block: BytesMut,
+}
+
+impl Arena {
+    /// Writes a message.
+    ///
+    /// The exchange and the key must be at most [`NAME_MAX`] bytes long and the rest under 4 GiB.
+    pub(crate) fn add(&mut self, head: &Head<'_>, body: &[u8]) -> Message {
+        debug_assert!(head.exchange.len() <= NAME_MAX && head.routing_key.len() <= NAME_MAX);
+        let address_len = head.exchange.len() + head.routing_key.len() + 2;
+        let need = HEAD + address_len + head.properties.len() + head.marks.len() + body.len();
+        if self.block.capacity() - self.block.len() < need {
+            self.block = BytesMut::with_capacity(if need > BLOCK / 2 { need } else { BLOCK });
+        }
+        let expiration = match head.expiration {
+            Some(ms) => u32::try_from(ms).unwrap_or(NO_EXPIRATION - 1).min(NO_EXPIRATION - 1),
+            None => NO_EXPIRATION,
+        };
+        let mut fixed = [0u8; HEAD];
+        fixed[0] = VERSION;
+        fixed[1] = head.dialect.0;
+        fixed[2] = if head.persistent { PERSISTENT } else { 0 };
+        fixed[3] = head.priority;
+        fixed[4..6].copy_from_slice(&(address_len as u16).to_le_bytes());
+        fixed[8..16].copy_from_slice(&head.published_at.to_le_bytes());
+        fixed[16..20].copy_from_slice(&expiration.to_le_bytes());
+        fixed[20..24].copy_from_slice(&(head.properties.len() as u32).to_le_bytes());
+        fixed[24..28].copy_from_slice(&(head.marks.len() as u32).to_le_bytes());
+        self.block.put_slice(&fixed);
+        self.block.put_u8(head.exchange.len() as u8);
+        self.block.put_slice(head.exchange.as_bytes());
+        self.block.put_u8(head.routing_key.len() as u8);
+        self.block.put_slice(head.routing_key.as_bytes());
+        self.block.put_slice(head.properties);
+        self.block.put_slice(head.marks);
+        self.block.put_slice(body);
+        Message(self.block.split().freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head() -> Head<'static> {
+        Head {
+            dialect: DialectId::AMQP_091,
+            persistent: true,
+            priority: 7,
+            published_at: 1_700_000_000_123,
+            expiration: Some(60_000),
+            exchange: "orders",
+            routing_key: "eu.de",
+            properties: b"\x10\x00\x02",
+            marks: b"",
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let message = Arena::default().add(&head(), b"body");
+        assert_eq!(message.dialect(), DialectId::AMQP_091);
+        assert!(message.persistent());
+        assert_eq!(message.priority(), 7);
+        assert_eq!(message.published_at(), 1_700_000_000_123);
+        assert_eq!(message.expiration(), Some(60_000));
+        assert_eq!(message.exchange(), "orders");
+        assert_eq!(message.routing_key(), "eu.de");
+        assert_eq!(message.properties(), b"\x10\x00\x02");
+        assert!(!message.is_marked());
+        assert_eq!(message.body(), b"body");
+        assert_eq!(message.address_bytes(), b"\x06orders\x05eu.de");
+    }
+
+    #[test]
+    fn a_stored_block_cut_anywhere_before_its_body_is_refused() {
+        let message = Arena::default().add(&head(), b"body");
+        let whole = Bytes::copy_from_slice(message.block());
+        assert!(Message::from_stored(whole.clone()).is_ok());
+        for length in 0..whole.len() - 4 {
+            assert!(Message::from_stored(whole.slice(..length)).is_err(), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn messages_of_any_size_share_an_arena() {
+        let mut arena = Arena::default();
+        let sizes = [0, 1, 100, 20_000, 40_000, 3, 15_000, 15_000, 15_000];
+        let messages: Vec<_> = sizes.iter().map(|size| arena.add(&head(), &vec![*size as u8; *size])).collect();
+        for (message, size) in messages.iter().zip(sizes) {
+            assert_eq!(message.body(), vec![size as u8; size]);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The field types that all protocols can express: header values, declaration arguments.
+//!
+//! A [`Table`] keeps the order in which its fields came. Nesting is bounded by the decoders that build it.
+
+/// One field.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// No value.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// Signed 8-bit integer.
+    I8(i8),
+    /// Unsigned 8-bit integer.
+    U8(u8),
+    /// Signed 16-bit integer.
+    I16(i16),
+    /// Unsigned 16-bit integer.
+    U16(u16),
+    /// Signed 32-bit integer.
+    I32(i32),
+    /// Unsigned 32-bit integer.
+    U32(u32),
+    /// Signed 64-bit integer.
+    I64(i64),
+    /// 32-bit floating point.
+    F32(f32),
+    /// 64-bit floating point.
+    F64(f64),
+    /// `value` divided by ten to the power of `scale`.
+    Decimal {
+        /// Decimal places.
+        scale: u8,
+        /// Unscaled number.
+        value: u32,
+    },
+    /// Text.
+    Text(String),
+    /// Bytes without a known meaning, and text that is not valid UTF-8.
+    Bytes(Vec<u8>),
+    /// Seconds since 1970-01-01T00:00:00Z.
+    Timestamp(u64),
+    /// A list.
+    Array(Vec<Value>),
+    /// Named fields.
+    Table(Table),
+}
+
+impl Value {
+    /// The number, if this is an integer of any width.
+    pub fn as_integer(&self) -> Option<i64> {
+        match *self {
+            Self::I8(n) => Some(n.into()),
+            Self::U8(n) => Some(n.into()),
+            Self::I16(n) => Some(n.into()),
+            Self::U16(n) => Some(n.into()),
+            Self::I32(n) => Some(n.into()),
+            Self::U32(n) => Some(n.into()),
+            Self::I64(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// The text, if this is text.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Named fields, in the order in which they came. Names may repeat; the first one counts.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Table(pub Vec<(String, Value)>);
+
+impl Table {
+    /// The first field of this name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    /// Replaces all fields of this name, or appends one.
+    pub fn set(&mut self, name: &str, value: Value) {
+        self.0.retain(|(key, _)| key != name);
+        self.0.push((name.to_owned(), value));
+    }
+
+    /// Number of fields.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True without fields.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

@@ -1,0 +1,319 @@
+//! Who gets the next message of a queue: consumers with credit and room, highest priority first, in turn.
+//!
+//! A consumer that lacks credit or room leaves the ring and comes back when [`Consumers::resume`] is called for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::session::mailbox::{Lent, Mailbox};
+
+/// Names a consumer in the whole broker: its client, and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ConsumerKey {
+    pub(crate) client: u64,
+    pub(crate) consumer: u32,
+}
+
+/// A limit on unsettled deliveries that several consumers of a session share.
+#[derive(Debug, Default)]
+pub(crate) struct SharedCredit {
+    /// 0 for none.
+    limit: AtomicU32,
+    out: AtomicU32,
+}
+
+impl SharedCredit {
+    pub(crate) fn set_limit(&self, limit: u32) {
+        self.limit.store(limit, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit.load(Ordering::Relaxed) != 0
+    }
+
+    fn has_room(&self) -> bool {
+        let limit = self.limit.load(Ordering::SeqCst);
+        limit == 0 || self.out.load(Ordering::SeqCst) < limit
+    }
+
+    /// Counts one delivery, whether or not there is room: `basic.get` is not bounded by it, but counts.
+    pub(crate) fn take(&self) {
+        self.out.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn try_take(&self) -> bool {
+        let limit = self.limit.load(Ordering::SeqCst);
+        if limit == 0 {
+            self.take();
+            return true;
+        }
+        self.out.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |out| (out < limit).then_some(out + 1)).is_ok()
+    }
+
+    pub(crate) fn give_back(&self, count: u32) {
+        self.out.fetch_sub(count, Ordering::SeqCst);
+    }
+}
+
+/// A receiver attached to a queue.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    pub(crate) key: ConsumerKey,
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// Deliveries are settled as they are sent.
+    pub(crate) no_ack: bool,
+    pub(crate) exclusive: bool,
+    pub(crate) priority: i32,
+    /// Most unsettled deliveries; 0 for no limit.
+    pub(crate) prefetch: u32,
+    pub(crate) out: u32,
+    pub(crate) shared: Arc<SharedCredit>,
+    /// What this visit to the queue hands over at its end.
+    pub(crate) pending: Vec<Lent>,
+    pub(crate) pending_bytes: usize,
+    in_ring: bool,
+}
+
+impl Consumer {
+    pub(crate) fn new(key: ConsumerKey, mailbox: Arc<Mailbox>, shared: Arc<SharedCredit>) -> Self {
+        Self {
+            key,
+            mailbox,
+            no_ack: false,
+            exclusive: false,
+            priority: 0,
+            prefetch: 0,
+            out: 0,
+            shared,
+            pending: Vec::new(),
+            pending_bytes: 0,
+            in_ring: false,
+        }
+    }
+
+    fn has_credit(&self) -> bool {
+        self.no_ack || ((self.prefetch == 0 || self.out < self.prefetch) && self.shared.has_room())
+    }
+
+    /// An empty mailbox takes one delivery of any size, so a full one is one without a byte of room.
+    fn has_room(&self) -> bool {
+        if self.mailbox.room() > self.pending_bytes {
+            return true;
+        }
+        // Told first and asked again, so that a mailbox which empties in between is not missed.
+        self.mailbox.pass_by();
+        self.mailbox.room() > self.pending_bytes
+    }
+}
+
+#[derive(Debug)]
+struct Level {
+    priority: i32,
+    ring: VecDeque<u32>,
+}
+
+/// The consumers of one queue.
+#[derive(Debug, Default)]
+pub(crate) struct Consumers {
+    slots: Vec<Option<Consumer>>,
+    free: Vec<u32>,
+    count: usize,
+    /// Highest priority first; each holds consumers that may be ready.
+    levels: Vec<Level>,
+    /// Slots with something pending in this visit.
+    touched: Vec<u32>,
+}
+
+impl Consumers {
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Consumer> {
+        self.slots.iter().flatten()
+    }
+
+    pub(crate) fn add(&mut self, consumer: Consumer) {
+        let priority = consumer.priority;
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(None);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.slots[slot as usize] = Some(consumer);
+        self.count += 1;
+        if !self.levels.iter().any(|level| level.priority == priority) {
+            let at = self.levels.partition_point(|level| level.priority > priority);
+            self.levels.insert(at, Level { priority, ring: VecDeque::new() });
+        }
+        self.enter_ring(slot);
+    }
+
+    fn enter_ring(&mut self, slot: u32) {
+        let Some(consumer) = self.slots[slot as usize].as_mut() else { return };
+        if !consumer.in_ring {
+            consumer.in_ring = true;
+            if let Some(level) = self.levels.iter_mut().find(|level| level.priority == consumer.priority) {
+                level.ring.push_back(slot);
+            }
+        }
+    }
+
+    fn slot_of(&self, key: ConsumerKey) -> Option<u32> {
+        self.slots
+            .iter()
+            .position(|slot| slot.as_ref().is_some_and(|consumer| consumer.key == key))
+            .map(|slot| slot as u32)
+    }
+
+    pub(crate) fn remove(&mut self, key: ConsumerKey) -> Option<Consumer> {
+        let slot = self.slot_of(key)?;
+        let consumer = self.slots[slot as usize].take()?;
+        for level in &mut self.levels {
+            level.ring.retain(|other| *other != slot);
+        }
+        self.levels.retain(|level| {
+            level.priority != consumer.priority
+                || self.slots.iter().flatten().any(|other| other.priority == level.priority)
+        });
+        self.free.push(slot);
+        self.count -= 1;
+        Some(consumer)
+    }
+
+    pub(crate) fn clear(&mut self) -> Vec<Consumer> {
+        self.free.clear();
+        self.levels.clear();
+        self.count = 0;
+        std::mem::take(&mut self.slots).into_iter().flatten().collect()
+    }
+
+    /// `count` deliveries of this consumer were settled.
+    pub(crate) fn settled(&mut self, key: ConsumerKey, count: u32) {
+        let Some(slot) = self.slot_of(key) else { return };
+        if let Some(consumer) = self.slots[slot as usize].as_mut() {
+            consumer.out = consumer.out.saturating_sub(count);
+        }
+        self.enter_ring(slot);
+    }
+
+    /// This consumer may be ready again, and gets this prefetch if one is given.
+    pub(crate) fn resume(&mut self, key: ConsumerKey, prefetch: Option<u32>) {
+        let Some(slot) = self.slot_of(key) else { return };
+        if let (Some(consumer), Some(prefetch)) = (self.slots[slot as usize].as_mut(), prefetch) {
+            consumer.prefetch = prefetch;
+        }
+        self.enter_ring(slot);
+    }
+
+    /// Takes credit from the consumer whose turn it is. None when nobody is ready.
+    pub(crate) fn next(&mut self) -> Option<&mut Consumer> {
+        let slot = self.next_slot()?;
+        let consumer = self.slots[slot as usize].as_mut()?;
+        if !consumer.no_ack {
+            consumer.out += 1;
+        }
+        if consumer.pending.is_empty() {
+            self.touched.push(slot);
+        }
+        Some(consumer)
+    }
+
+    fn next_slot(&mut self) -> Option<u32> {
+        for level in &mut self.levels {
+            while let Some(slot) = level.ring.front().copied() {
+                let Some(consumer) = self.slots[slot as usize].as_mut() else {
+                    level.ring.pop_front();
+                    continue;
+                };
+                let ready =
+                    consumer.has_credit() && consumer.has_room() && (consumer.no_ack || consumer.shared.try_take());
+                if ready {
+                    if level.ring.len() > 1 {
+                        level.ring.rotate_left(1);
+                    }
+                    return Some(slot);
+                }
+                consumer.in_ring = false;
+                level.ring.pop_front();
+            }
+        }
+        None
+    }
+
+    /// Hands what this visit gathered to the mailboxes, one lock and one wake-up for each consumer.
+    pub(crate) fn hand_over(&mut self) {
+        for slot in self.touched.drain(..) {
+            if let Some(consumer) = self.slots[slot as usize].as_mut() {
+                let bytes = std::mem::take(&mut consumer.pending_bytes);
+                let mailbox = Arc::clone(&consumer.mailbox);
+                mailbox.deliver(&mut consumer.pending, bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn consumer(number: u32, priority: i32, prefetch: u32) -> Consumer {
+        let mailbox = Arc::new(Mailbox::new(1 << 20, Waker::noop().clone()));
+        let mut consumer = Consumer::new(ConsumerKey { client: 1, consumer: number }, mailbox, Arc::default());
+        consumer.priority = priority;
+        consumer.prefetch = prefetch;
+        consumer
+    }
+
+    fn turns(consumers: &mut Consumers, count: usize) -> Vec<u32> {
+        (0..count).map_while(|_| consumers.next().map(|consumer| consumer.key.consumer)).collect()
+    }
+
+    #[test]
+    fn equals_take_turns_and_stop_without_credit() {
+        let mut consumers = Consumers::default();
+        for number in 1..=3 {
+            consumers.add(consumer(number, 0, 2));
+        }
+        assert_eq!(turns(&mut consumers, 10), [1, 2, 3, 1, 2, 3]);
+        consumers.settled(ConsumerKey { client: 1, consumer: 2 }, 1);
+        assert_eq!(turns(&mut consumers, 10), [2]);
+    }
+
+    #[test]
+    fn the_higher_priority_goes_first_while_it_has_credit() {
+        let mut consumers = Consumers::default();
+        consumers.add(consumer(1, 0, 0));
+        consumers.add(consumer(2, 5, 2));
+        assert_eq!(turns(&mut consumers, 4), [2, 2, 1, 1]);
+        consumers.settled(ConsumerKey { client: 1, consumer: 2 }, 2);
+        assert_eq!(turns(&mut consumers, 3), [2, 2, 1]);
+        consumers.remove(ConsumerKey { client: 1, consumer: 1 });
+        assert_eq!(turns(&mut consumers, 3), [] as [u32; 0]);
+    }
+
+    #[test]
+    fn a_shared_limit_bounds_all_consumers_of_the_session() {
+        let shared = Arc::new(SharedCredit::default());
+        shared.set_limit(3);
+        let mut consumers = Consumers::default();
+        for number in 1..=2 {
+            let mut consumer = consumer(number, 0, 0);
+            consumer.shared = Arc::clone(&shared);
+            consumers.add(consumer);
+        }
+        assert_eq!(turns(&mut consumers, 10), [1, 2, 1]);
+        shared.give_back(1);
+        consumers.resume(ConsumerKey { client: 1, consumer: 2 }, None);
+        assert_eq!(turns(&mut consumers, 10), [2]);
+    }
+}

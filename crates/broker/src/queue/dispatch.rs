@@ -1,0 +1,220 @@
+//! Handing ready entries to consumers, under the queue's lock.
+//!
+//! Before a durable entry is delivered, the delivery mark past it is on disk (or rides on its own reference record): after
+//! a crash, everything below the mark counts as delivered before.
+
+use std::sync::Arc;
+
+use journal::Ticket;
+
+use crate::message::Message;
+use crate::queue::{Consumer, ConsumerKey, Gone, Inner, Queue, Reason, State, Visit, settle};
+use crate::session::mailbox::Lent;
+use crate::session::turn::Work;
+use crate::store::facts;
+
+/// How far ahead of the deliveries the mark is logged, in entries.
+const STRIDE: u64 = 4096;
+
+/// What `get` found.
+#[derive(Debug)]
+pub(crate) enum Fetched {
+    Empty,
+    /// The delivery mark must be on disk first; ask again then.
+    Wait(Ticket),
+    Entry {
+        seq: u64,
+        message: Message,
+        redelivered: bool,
+        returns: u32,
+        remaining: u64,
+    },
+}
+
+impl Queue {
+    /// Delivers what can be delivered.
+    pub(super) fn dispatch(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
+        while let Some(seq) = inner.lane.first_ready() {
+            let Some(entry) = inner.lane.get_mut(seq) else { break };
+            if entry.expires_at < visit.now {
+                self.die(inner, seq, Reason::Expired);
+                continue;
+            }
+            let durable = entry.address.is_some();
+            if inner.consumers.is_empty() || (durable && !self.mark_covers(inner, seq, visit)) {
+                break;
+            }
+            if !self.deliver(inner, seq) {
+                break;
+            }
+        }
+        inner.consumers.hand_over();
+        self.expire(inner, visit.now);
+    }
+
+    /// Lets the head die while it is too old.
+    fn expire(&self, inner: &mut Inner, now: u64) {
+        while let Some(seq) = inner.lane.first_ready() {
+            match inner.lane.get_mut(seq) {
+                Some(entry) if entry.expires_at <= now => self.die(inner, seq, Reason::Expired),
+                _ => break,
+            }
+        }
+    }
+
+    /// Delivers one entry to the consumer whose turn it is; false when nobody is ready.
+    fn deliver(&self, inner: &mut Inner, seq: u64) -> bool {
+        let Some(consumer) = inner.consumers.next() else { return false };
+        let no_ack = consumer.no_ack;
+        let Some(entry) = inner.lane.get_mut(seq) else { return false };
+        let Some(message) = entry.message.as_ref() else { return false };
+        let length = message.body().len();
+        let cost = message.cost();
+        let message = if no_ack { entry.message.take() } else { entry.message.clone() };
+        let Some(message) = message else { return false };
+        inner.ready_bytes -= length as u64;
+        consumer.pending_bytes += cost;
+        consumer.pending.push(Lent {
+            consumer: consumer.key.consumer,
+            redelivered: entry.redelivered,
+            returns: entry.returns,
+            seq,
+            message,
+        });
+        inner.totals.delivered += 1;
+        inner.delivered_to = inner.delivered_to.max(seq + 1);
+        if no_ack {
+            inner.bytes -= cost;
+            if let Some(address) = entry.address {
+                inner.settled.push(settle::Settled { seq, address, reason: settle::ACKNOWLEDGED });
+            }
+            inner.lane.set(seq, State::Done);
+        } else {
+            inner.unsettled += 1;
+            inner.lane.set(seq, State::Out);
+        }
+        true
+    }
+
+    /// Whether `seq` may be delivered as far as the mark is concerned. Raises the mark ahead of need.
+    fn mark_covers(self: &Arc<Self>, inner: &mut Inner, seq: u64, visit: &mut Visit<'_>) -> bool {
+        let near = seq + STRIDE / 2 >= inner.mark && inner.mark < inner.lane.next();
+        if near && !inner.mark_rising {
+            let mark = inner.lane.next().min(seq + STRIDE);
+            let mut appender = visit.core.journal.appender();
+            facts::log_position(&mut appender, self.id, inner.lane.next(), mark);
+            let ticket = appender.ticket();
+            drop(appender);
+            if visit.core.journal.durable() >= ticket {
+                inner.mark = mark;
+            } else {
+                inner.mark_rising = true;
+                visit.work.push(Work::Raise { queue: Arc::clone(self), mark, ticket });
+            }
+        }
+        seq < inner.mark
+    }
+
+    /// The higher mark is on disk: go on.
+    pub(crate) fn mark_raised(self: &Arc<Self>, mark: u64, visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.core);
+        inner.mark = inner.mark.max(mark);
+        inner.mark_rising = false;
+        self.dispatch(&mut inner, visit);
+        self.finish(inner, visit);
+    }
+
+    /// Attaches a consumer and dispatches to it.
+    pub(crate) fn attach(self: &Arc<Self>, consumer: Consumer, visit: &mut Visit<'_>) -> Result<(), Gone> {
+        let mut inner = self.lock(visit.core);
+        if inner.deleted {
+            return Err(Gone);
+        }
+        inner.consumers.add(consumer);
+        inner.had_consumer = true;
+        inner.used_at = visit.now;
+        self.dispatch(&mut inner, visit);
+        self.finish(inner, visit);
+        Ok(())
+    }
+
+    /// Detaches a consumer. An auto-delete queue goes with its last one.
+    pub(crate) fn detach(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.core);
+        if inner.consumers.remove(key).is_none() {
+            return;
+        }
+        inner.used_at = visit.now;
+        if inner.consumers.is_empty() {
+            if self.auto_delete {
+                visit.work.push(Work::Vanish { queue: Arc::clone(self) });
+            } else if let Some(ttl) = self.arguments.expires {
+                visit.work.push(Work::Arm { queue: Arc::clone(self), at: visit.now + ttl });
+            }
+        }
+        self.dispatch(&mut inner, visit);
+        self.finish(inner, visit);
+    }
+
+    /// True when an auto-delete queue has lost its last consumer.
+    pub(crate) fn is_abandoned(&self, inner: &Inner) -> bool {
+        self.auto_delete && inner.had_consumer && inner.consumers.is_empty()
+    }
+
+    /// A consumer has room or credit again, or another prefetch.
+    pub(crate) fn resume(self: &Arc<Self>, key: ConsumerKey, prefetch: Option<u32>, visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.core);
+        inner.consumers.resume(key, prefetch);
+        self.dispatch(&mut inner, visit);
+        self.finish(inner, visit);
+    }
+
+    /// Time has passed: whatever is too old dies.
+    pub(crate) fn grow_old(self: &Arc<Self>, visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.core);
+        inner.timer_at = u64::MAX;
+        self.expire(&mut inner, visit.now);
+        self.finish(inner, visit);
+    }
+
+    /// Takes the first message for `basic.get`; it stays out until it is settled, unless `no_ack`.
+    pub(crate) fn fetch(self: &Arc<Self>, no_ack: bool, visit: &mut Visit<'_>) -> Result<Fetched, Gone> {
+        let mut inner = self.lock(visit.core);
+        if inner.deleted {
+            return Err(Gone);
+        }
+        inner.used_at = visit.now;
+        self.expire(&mut inner, visit.now);
+        let Some(seq) = inner.lane.first_ready() else {
+            self.finish(inner, visit);
+            return Ok(Fetched::Empty);
+        };
+        let durable = inner.lane.get_mut(seq).is_some_and(|entry| entry.address.is_some());
+        if durable && !self.mark_covers(&mut inner, seq, visit) {
+            let ticket = visit.core.journal.appender().ticket();
+            self.finish(inner, visit);
+            return Ok(Fetched::Wait(ticket));
+        }
+        let fetched = Self::take_first(&mut inner, seq, no_ack);
+        self.finish(inner, visit);
+        Ok(fetched)
+    }
+
+    fn take_first(inner: &mut Inner, seq: u64, no_ack: bool) -> Fetched {
+        let Some(entry) = inner.lane.get_mut(seq) else { return Fetched::Empty };
+        let Some(message) = entry.message.clone() else { return Fetched::Empty };
+        let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
+        inner.totals.delivered += 1;
+        inner.delivered_to = inner.delivered_to.max(seq + 1);
+        if no_ack {
+            if let Some(address) = address {
+                inner.settled.push(settle::Settled { seq, address, reason: settle::ACKNOWLEDGED });
+            }
+            inner.leave_ready(seq, State::Done);
+        } else {
+            inner.unsettled += 1;
+            inner.leave_ready(seq, State::Out);
+        }
+        Fetched::Entry { seq, message, redelivered, returns, remaining: inner.lane.ready() as u64 }
+    }
+}

@@ -1,0 +1,80 @@
+//! How entries leave a queue without having been accepted, and why.
+//!
+//! An entry that has somewhere to go (a dead-letter exchange) turns *dying*: it is never delivered again, and the work
+//! list moves it as a group. One that has nowhere to go is settled at once, with its reason.
+
+use std::sync::Arc;
+
+use journal::{Address, Group, Ticket};
+
+use crate::core::Core;
+use crate::message::Message;
+use crate::queue::{Inner, Queue, State, Visit, settle};
+
+pub(crate) use crate::message::marks::Reason;
+
+/// An entry on its way to the dead-letter exchange.
+#[derive(Debug, Clone)]
+pub(crate) struct Dying {
+    pub(crate) seq: u64,
+    pub(crate) message: Message,
+    pub(crate) address: Option<Address>,
+    pub(crate) reason: Reason,
+}
+
+/// The reason as the journal stores it.
+pub(crate) fn reason_code(reason: Reason) -> u8 {
+    match reason {
+        Reason::Rejected => settle::REJECTED,
+        Reason::Expired => settle::EXPIRED,
+        Reason::MaxLength => settle::MAX_LENGTH,
+        Reason::DeliveryLimit => settle::DELIVERY_LIMIT,
+    }
+}
+
+impl Queue {
+    /// Takes an entry out of the queue for `reason`.
+    pub(super) fn die(&self, inner: &mut Inner, seq: u64, reason: Reason) {
+        let Some(entry) = inner.lane.get_mut(seq) else { return };
+        let address = entry.address;
+        if self.arguments.dead_letter_exchange.is_some() {
+            if let Some(message) = entry.message.clone() {
+                inner.dying.push(Dying { seq, message, address, reason });
+            }
+            inner.leave_ready(seq, State::Dying);
+        } else {
+            if let Some(address) = address {
+                inner.settled.push(settle::Settled { seq, address, reason: reason_code(reason) });
+            }
+            inner.leave_ready(seq, State::Done);
+        }
+        inner.died[reason as usize] += 1;
+    }
+
+    /// Logs that these entries have left, as part of `group`, and forgets them.
+    pub(crate) fn bury(&self, dying: &[Dying], group: Option<Group>, core: &Core) -> Ticket {
+        let mut inner = self.lock(core);
+        if inner.deleted {
+            return Ticket::NONE;
+        }
+        for dead in dying {
+            if let Some(address) = dead.address {
+                let reason = reason_code(dead.reason);
+                inner.settled.push(settle::Settled { seq: dead.seq, address, reason });
+            }
+            inner.remove_or_set(dead.seq, State::Done);
+        }
+        self.log_settled_in(&mut inner, group, core)
+    }
+
+    /// After a restart: entries whose death was decided go on dying.
+    pub(crate) fn resume_dying(self: &Arc<Self>, decided: &[(u64, Reason)], visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.core);
+        for (seq, reason) in decided {
+            if inner.lane.get_mut(*seq).is_some_and(|entry| entry.state == State::Ready) {
+                self.die(&mut inner, *seq, *reason);
+            }
+        }
+        self.finish(inner, visit);
+    }
+}

@@ -1,0 +1,453 @@
+//! A queue: entries in order, consumers in turn, and one lock around both.
+//!
+//! Every visit takes the lock once for a whole batch. A visit logs first and shows afterwards: the reference of an entry
+//! is in the journal's buffer before any consumer can see it. Whoever makes the queue deliverable dispatches, in the same
+//! visit. Effects on anything else (dead letters, deletion, timers) leave as [`Work`] for after the lock.
+
+mod consumers;
+mod dispatch;
+mod dying;
+mod lane;
+mod settle;
+
+use std::sync::Arc;
+
+use journal::{Address, Group, Owner, Ticket};
+use parking_lot::{Mutex, MutexGuard};
+
+pub(crate) use consumers::{Consumer, ConsumerKey, SharedCredit};
+pub(crate) use dispatch::Fetched;
+pub(crate) use dying::{Dying, Reason, reason_code};
+pub(crate) use lane::{Entry, Lane, State};
+pub(crate) use settle::{Settlement, Verdict};
+
+use crate::catalog::arguments::{Overflow, QueueArguments};
+use crate::core::Core;
+use crate::message::Message;
+use crate::message::value::Table;
+use crate::session::turn::{Arrival, Work};
+
+use consumers::Consumers;
+
+/// What an entry costs in memory besides its message's block, in bytes.
+pub(crate) const ENTRY_COST: usize = 96;
+
+/// What stays the same while a queue lives.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) id: Owner,
+    pub(crate) vhost: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) durable: bool,
+    /// The client that it belongs to, if it is exclusive.
+    pub(crate) exclusive_to: Option<u64>,
+    pub(crate) auto_delete: bool,
+    pub(crate) arguments: QueueArguments,
+    /// The arguments as declared.
+    pub(crate) declared: Table,
+    inner: Mutex<Inner>,
+}
+
+/// A durable binding to this queue, kept here so that the queue can be restated and deleted without a search.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Bound {
+    pub(crate) exchange: Owner,
+    pub(crate) key: String,
+    pub(crate) arguments: Table,
+}
+
+/// Totals since start.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct QueueTotals {
+    pub(crate) published: u64,
+    pub(crate) delivered: u64,
+    pub(crate) acknowledged: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    lane: Lane,
+    consumers: Consumers,
+    pub(crate) bindings: Vec<Bound>,
+    deleted: bool,
+    had_consumer: bool,
+    /// Logged: every durable entry below it may have been delivered.
+    mark: u64,
+    /// The entry behind the last one that was delivered.
+    delivered_to: u64,
+    /// A higher mark is on its way to the disk.
+    mark_rising: bool,
+    /// Bytes of everything held, bytes of the bodies that are ready.
+    bytes: usize,
+    ready_bytes: u64,
+    unsettled: usize,
+    /// When the timer for this queue will fire, in milliseconds since 1970.
+    pub(crate) timer_at: u64,
+    /// When it was last used, for its own expiry.
+    pub(crate) used_at: u64,
+    /// Entries that this visit settled by itself or for a client, to be logged at its end.
+    settled: Vec<settle::Settled>,
+    dying: Vec<Dying>,
+    addresses: Vec<Address>,
+    /// Deaths since start, by reason.
+    pub(crate) died: [u64; 4],
+    pub(crate) totals: QueueTotals,
+}
+
+/// The locked queue. Ends the process when a panic unwinds through it: its state could not be trusted any more.
+pub(crate) struct Guard<'a> {
+    inner: MutexGuard<'a, Inner>,
+    core: &'a Core,
+    bytes_before: usize,
+}
+
+impl std::ops::Deref for Guard<'_> {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl std::ops::DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+        self.core.memory.changed(self.bytes_before, self.inner.bytes);
+    }
+}
+
+/// The circumstances of one visit, and what it leaves to be done.
+pub(crate) struct Visit<'a> {
+    pub(crate) core: &'a Core,
+    /// Milliseconds since 1970.
+    pub(crate) now: u64,
+    pub(crate) work: &'a mut Vec<Work>,
+}
+
+/// The queue was deleted before it could be visited.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+/// What a new queue is.
+pub(crate) struct QueueParts {
+    pub(crate) id: Owner,
+    pub(crate) vhost: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) durable: bool,
+    pub(crate) exclusive_to: Option<u64>,
+    pub(crate) auto_delete: bool,
+    pub(crate) arguments: QueueArguments,
+    pub(crate) declared: Table,
+    pub(crate) next_seq: u64,
+    pub(crate) mark: u64,
+    /// Milliseconds since 1970.
+    pub(crate) now: u64,
+}
+
+impl Queue {
+    pub(crate) fn new(parts: QueueParts) -> Arc<Self> {
+        let inner = Inner {
+            lane: Lane::starting_at(parts.next_seq),
+            consumers: Consumers::default(),
+            bindings: Vec::new(),
+            deleted: false,
+            had_consumer: false,
+            mark: parts.mark,
+            delivered_to: 0,
+            mark_rising: false,
+            bytes: 0,
+            ready_bytes: 0,
+            unsettled: 0,
+            timer_at: u64::MAX,
+            used_at: parts.now,
+            settled: Vec::new(),
+            dying: Vec::new(),
+            addresses: Vec::new(),
+            died: [0; 4],
+            totals: QueueTotals::default(),
+        };
+        Arc::new(Self {
+            id: parts.id,
+            vhost: parts.vhost,
+            name: parts.name,
+            durable: parts.durable,
+            exclusive_to: parts.exclusive_to,
+            auto_delete: parts.auto_delete,
+            arguments: parts.arguments,
+            declared: parts.declared,
+            inner: Mutex::new(inner),
+        })
+    }
+
+    /// True when its entries and its declaration are journaled.
+    pub(crate) fn logged(&self) -> bool {
+        self.durable && self.exclusive_to.is_none()
+    }
+
+    pub(crate) fn lock<'a>(&'a self, core: &'a Core) -> Guard<'a> {
+        let inner = self.inner.lock();
+        let bytes_before = inner.bytes;
+        Guard { inner, core, bytes_before }
+    }
+
+    /// Takes the picked arrivals at its end and dispatches. The returned ticket covers their references.
+    ///
+    /// With a group, the entries are hidden until [`Queue::reveal`]; `first` of the result is the first of them.
+    pub(crate) fn publish(
+        self: &Arc<Self>,
+        arrivals: &mut [Arrival],
+        picks: &[u32],
+        visit: &mut Visit<'_>,
+    ) -> Result<Ticket, Gone> {
+        let mut inner = self.lock(visit.core);
+        if inner.deleted {
+            return Err(Gone);
+        }
+        let mut ticket = Ticket::NONE;
+        // Whether the next message is refused depends on what consumers take of this one.
+        let step = if self.arguments.overflow == Overflow::RejectPublish { 1 } else { picks.len().max(1) };
+        for picks in picks.chunks(step) {
+            if step == 1 && self.is_full(&inner) {
+                for pick in picks {
+                    arrivals[*pick as usize].refuse();
+                }
+                continue;
+            }
+            let first = inner.lane.next();
+            for pick in picks {
+                let arrival = &mut arrivals[*pick as usize];
+                let address = arrival.address;
+                let entry = self.entry(arrival.take_share(), address, State::Ready, visit.now);
+                inner.insert(entry);
+            }
+            ticket = ticket.max(self.log_references(&mut inner, first, None, visit));
+            self.dispatch(&mut inner, visit);
+            self.enforce_length(&mut inner);
+        }
+        inner.totals.published += picks.len() as u64;
+        self.finish(inner, visit);
+        Ok(ticket)
+    }
+
+    /// Takes messages into a group: they have their places, and nobody sees them before [`Queue::reveal`].
+    /// Returns the first sequence number.
+    pub(crate) fn publish_hidden(
+        self: &Arc<Self>,
+        arrivals: &mut [Arrival],
+        picks: &[u32],
+        group: Option<Group>,
+        visit: &mut Visit<'_>,
+    ) -> Result<u64, Gone> {
+        let mut inner = self.lock(visit.core);
+        if inner.deleted {
+            return Err(Gone);
+        }
+        let first = inner.lane.next();
+        for pick in picks {
+            let arrival = &mut arrivals[*pick as usize];
+            let address = arrival.address;
+            let entry = self.entry(arrival.take_share(), address, State::Hidden, visit.now);
+            inner.insert(entry);
+        }
+        self.log_references(&mut inner, first, group, visit);
+        inner.totals.published += picks.len() as u64;
+        Ok(first)
+    }
+
+    /// The group that brought these entries has ended: they are ready.
+    pub(crate) fn reveal(self: &Arc<Self>, first: u64, count: u64, visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.core);
+        for seq in first..first + count {
+            let hidden = inner.lane.get_mut(seq).is_some_and(|entry| entry.state == State::Hidden);
+            if hidden {
+                inner.make_ready(seq);
+            }
+        }
+        self.dispatch(&mut inner, visit);
+        self.enforce_length(&mut inner);
+        self.finish(inner, visit);
+    }
+
+    fn entry(&self, message: Message, address: Option<Address>, state: State, now: u64) -> Entry {
+        let own = message.expiration();
+        let ttl = match (own, self.arguments.message_ttl) {
+            (Some(own), Some(queue)) => Some(own.min(queue)),
+            (own, queue) => own.or(queue),
+        };
+        Entry {
+            address: if self.logged() { address } else { None },
+            expires_at: ttl.map_or(u64::MAX, |ttl| now.saturating_add(ttl)),
+            message: Some(message),
+            returns: 0,
+            redelivered: false,
+            state,
+        }
+    }
+
+    /// Logs the references of all durable entries from `first` on, in runs. While there is a consumer they carry the
+    /// delivery mark past themselves, so that none has to wait for a mark of its own.
+    fn log_references(&self, inner: &mut Inner, first: u64, group: Option<Group>, visit: &Visit<'_>) -> Ticket {
+        if !self.logged() {
+            return Ticket::NONE;
+        }
+        if !inner.consumers.is_empty() {
+            inner.mark = inner.mark.max(inner.lane.next());
+        }
+        let mut addresses = std::mem::take(&mut inner.addresses);
+        let mut appender = None;
+        let end = inner.lane.next();
+        let mut run = first;
+        for seq in first..=end {
+            let address = if seq < end { inner.lane.get_mut(seq).and_then(|entry| entry.address) } else { None };
+            if let Some(address) = address {
+                addresses.push(address);
+                continue;
+            }
+            if !addresses.is_empty() {
+                let appender = appender.get_or_insert_with(|| visit.core.journal.appender());
+                appender.reference(group, self.id, run, inner.mark, &addresses);
+                addresses.clear();
+            }
+            run = seq + 1;
+        }
+        inner.addresses = addresses;
+        appender.map_or(Ticket::NONE, |appender| appender.ticket())
+    }
+
+    fn is_full(&self, inner: &Inner) -> bool {
+        let full = |limit: Option<u64>, held: u64| limit.is_some_and(|limit| held >= limit);
+        full(self.arguments.max_length, inner.lane.ready() as u64)
+            || full(self.arguments.max_length_bytes, inner.ready_bytes)
+    }
+
+    /// True when taking one more message would be refused: asked before a transaction is committed.
+    pub(crate) fn would_refuse(&self, core: &Core) -> bool {
+        self.arguments.overflow == Overflow::RejectPublish && self.is_full(&self.lock(core))
+    }
+
+    fn enforce_length(&self, inner: &mut Inner) {
+        if self.arguments.overflow != Overflow::DropHead {
+            return;
+        }
+        let over = |limit: Option<u64>, held: u64| limit.is_some_and(|limit| held > limit);
+        while over(self.arguments.max_length, inner.lane.ready() as u64)
+            || over(self.arguments.max_length_bytes, inner.ready_bytes)
+        {
+            let Some(seq) = inner.lane.first_ready() else { return };
+            self.die(inner, seq, Reason::MaxLength);
+        }
+    }
+
+    /// Ends a visit: logs what was settled, hands dead letters to the work list, sets the timer.
+    fn finish(self: &Arc<Self>, mut inner: Guard<'_>, visit: &mut Visit<'_>) -> Ticket {
+        let ticket = self.log_settled(&mut inner, visit.core);
+        if !inner.dying.is_empty() {
+            let dying = std::mem::take(&mut inner.dying);
+            visit.work.push(Work::DeadLetter { queue: Arc::clone(self), dying });
+        }
+        if let Some(at) = self.next_expiry(&mut inner).filter(|at| *at < inner.timer_at) {
+            inner.timer_at = at;
+            visit.work.push(Work::Arm { queue: Arc::clone(self), at });
+        }
+        ticket
+    }
+
+    /// When the entry at the head dies of age.
+    fn next_expiry(&self, inner: &mut Inner) -> Option<u64> {
+        let head = inner.lane.first_ready()?;
+        inner.lane.get_mut(head).map(|entry| entry.expires_at).filter(|at| *at != u64::MAX)
+    }
+}
+
+impl Inner {
+    fn insert(&mut self, entry: Entry) -> u64 {
+        if let Some(message) = &entry.message {
+            self.bytes += message.cost();
+            if entry.state == State::Ready {
+                self.ready_bytes += message.body().len() as u64;
+            }
+        }
+        self.lane.push(entry)
+    }
+
+    /// Puts an entry back among the ready ones, at its place.
+    fn make_ready(&mut self, seq: u64) {
+        if let Some(entry) = self.lane.get_mut(seq) {
+            self.ready_bytes += entry.message.as_ref().map_or(0, |message| message.body().len() as u64);
+            self.lane.set(seq, State::Ready);
+        }
+    }
+
+    /// Takes an entry out of the ready ones.
+    fn leave_ready(&mut self, seq: u64, state: State) {
+        if let Some(entry) = self.lane.get_mut(seq) {
+            if entry.state == State::Ready {
+                let length = entry.message.as_ref().map_or(0, |message| message.body().len() as u64);
+                self.ready_bytes -= length;
+            }
+            self.remove_or_set(seq, state);
+        }
+    }
+
+    fn remove_or_set(&mut self, seq: u64, state: State) {
+        if let Some(message) = self.lane.set(seq, state) {
+            self.bytes -= message.cost();
+        }
+    }
+
+    pub(crate) fn ready(&self) -> usize {
+        self.lane.ready()
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.lane.live()
+    }
+
+    pub(crate) fn unsettled(&self) -> usize {
+        self.unsettled
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn consumer_count(&self) -> usize {
+        self.consumers.len()
+    }
+
+    pub(crate) fn has_exclusive_consumer(&self) -> bool {
+        self.consumers.iter().any(|consumer| consumer.exclusive)
+    }
+
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+
+    /// Puts a recovered entry at its place.
+    pub(crate) fn restore(&mut self, seq: u64, entry: Entry) {
+        self.lane.skip_to(seq);
+        self.insert(entry);
+    }
+
+    /// Does not give out sequence numbers below `next`.
+    pub(crate) fn reserve(&mut self, next: u64) {
+        self.lane.skip_to(next);
+    }
+
+    /// The next sequence number, and up to where entries really were delivered: what a good stop says.
+    pub(crate) fn last_position(&self) -> (u64, u64) {
+        (self.lane.next(), self.delivered_to)
+    }
+
+    /// The next sequence number and the mark: what a restatement says.
+    pub(crate) fn position(&self) -> (u64, u64) {
+        (self.lane.next(), self.mark)
+    }
+}

@@ -1,0 +1,205 @@
+//! Settling deliveries: accepted entries go, released ones return to their places, rejected ones die.
+
+use std::sync::Arc;
+
+use journal::{Address, Group, Ticket};
+
+use crate::core::Core;
+use crate::queue::{ConsumerKey, Guard, Inner, Queue, Reason, State, Visit};
+use crate::store::facts;
+
+/// Reasons of settlements as the journal stores them; never renumbered.
+pub(crate) const ACKNOWLEDGED: u8 = 0;
+pub(crate) const REJECTED: u8 = 1;
+pub(crate) const EXPIRED: u8 = 2;
+pub(crate) const MAX_LENGTH: u8 = 3;
+pub(crate) const DELIVERY_LIMIT: u8 = 4;
+pub(crate) const PURGED: u8 = 5;
+
+/// An entry whose settlement is still to be logged in this visit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settled {
+    pub(crate) seq: u64,
+    pub(crate) address: Address,
+    pub(crate) reason: u8,
+}
+
+/// What becomes of a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Accepted,
+    /// Came back from a consumer: to its place, marked as delivered before.
+    Released,
+    /// Never left the broker: to its place as if nothing had happened.
+    Unsent,
+    Rejected,
+}
+
+/// One delivery to settle.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settlement {
+    pub(crate) seq: u64,
+    /// The number of its consumer within the client; `u32::MAX` for one that was fetched.
+    pub(crate) consumer: u32,
+    pub(crate) verdict: Verdict,
+}
+
+impl Queue {
+    /// Settles deliveries of one client, in order, and dispatches. The ticket covers the settlements.
+    pub(crate) fn settle(self: &Arc<Self>, settlements: &[Settlement], client: u64, visit: &mut Visit<'_>) -> Ticket {
+        let mut inner = self.lock(visit.core);
+        if inner.deleted {
+            return Ticket::NONE;
+        }
+        for settlement in settlements {
+            self.settle_one(&mut inner, *settlement, visit.core);
+        }
+        Self::return_credit(&mut inner, settlements, client);
+        let ticket = self.log_settled(&mut inner, visit.core);
+        self.dispatch(&mut inner, visit);
+        self.enforce_length(&mut inner);
+        ticket.max(self.finish(inner, visit))
+    }
+
+    /// Settles accepted deliveries as part of a group. They are gone at once: a session that dies can't bring them back.
+    pub(crate) fn settle_in(&self, settlements: &[Settlement], client: u64, group: Group, core: &Core) -> Ticket {
+        let mut inner = self.lock(core);
+        if inner.deleted {
+            return Ticket::NONE;
+        }
+        for settlement in settlements {
+            self.settle_one(&mut inner, *settlement, core);
+        }
+        Self::return_credit(&mut inner, settlements, client);
+        self.log_settled_in(&mut inner, Some(group), core)
+    }
+
+    fn settle_one(&self, inner: &mut Inner, settlement: Settlement, core: &Core) {
+        let seq = settlement.seq;
+        let Some(entry) = inner.lane.get_mut(seq) else { return };
+        if entry.state != State::Out {
+            return;
+        }
+        inner.unsettled -= 1;
+        match settlement.verdict {
+            Verdict::Accepted => {
+                if let Some(address) = entry.address {
+                    inner.settled.push(Settled { seq, address, reason: ACKNOWLEDGED });
+                }
+                inner.remove_or_set(seq, State::Done);
+                inner.totals.acknowledged += 1;
+            }
+            Verdict::Unsent => inner.make_ready(seq),
+            Verdict::Released => self.come_back(inner, seq, core),
+            Verdict::Rejected => self.die(inner, seq, Reason::Rejected),
+        }
+    }
+
+    fn come_back(&self, inner: &mut Inner, seq: u64, core: &Core) {
+        let Some(entry) = inner.lane.get_mut(seq) else { return };
+        entry.redelivered = true;
+        entry.returns = entry.returns.saturating_add(1);
+        let (returns, durable) = (entry.returns, entry.address.is_some());
+        if let Some(limit) = self.arguments.delivery_limit {
+            if u64::from(returns) > limit {
+                self.die(inner, seq, Reason::DeliveryLimit);
+                return;
+            }
+            if durable {
+                facts::log_returns(&mut core.journal.appender(), self.id, seq, returns);
+            }
+        }
+        inner.make_ready(seq);
+    }
+
+    fn return_credit(inner: &mut Inner, settlements: &[Settlement], client: u64) {
+        let mut index = 0;
+        while let Some(first) = settlements.get(index) {
+            let same = settlements[index..].iter().take_while(|other| other.consumer == first.consumer).count();
+            if first.consumer != u32::MAX {
+                inner.consumers.settled(ConsumerKey { client, consumer: first.consumer }, same as u32);
+            }
+            index += same;
+        }
+    }
+
+    pub(super) fn log_settled(&self, inner: &mut Inner, core: &Core) -> Ticket {
+        self.log_settled_in(inner, None, core)
+    }
+
+    /// Logs what this visit settled, in runs of consecutive entries, one record for each reason in a row.
+    pub(super) fn log_settled_in(&self, inner: &mut Inner, group: Option<Group>, core: &Core) -> Ticket {
+        if inner.settled.is_empty() {
+            return Ticket::NONE;
+        }
+        let mut settled = std::mem::take(&mut inner.settled);
+        let mut addresses = std::mem::take(&mut inner.addresses);
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        let mut appender = core.journal.appender();
+        for (index, one) in settled.iter().enumerate() {
+            match runs.last_mut() {
+                Some((first, count)) if *first + *count == one.seq => *count += 1,
+                _ => runs.push((one.seq, 1)),
+            }
+            addresses.push(one.address);
+            let ends = settled.get(index + 1).is_none_or(|next| next.reason != one.reason);
+            if ends {
+                appender.settle(group, self.id, one.reason, &runs, &addresses);
+                runs.clear();
+                addresses.clear();
+            }
+        }
+        let ticket = appender.ticket();
+        drop(appender);
+        settled.clear();
+        inner.settled = settled;
+        inner.addresses = addresses;
+        ticket
+    }
+
+    /// Drops every ready entry. Returns how many, and what its reply waits for.
+    pub(crate) fn purge(self: &Arc<Self>, core: &Core) -> (u64, Ticket) {
+        let mut inner = self.lock(core);
+        inner.used_at = core.clock.unix_ms();
+        let ready: Vec<_> = inner
+            .lane
+            .iter()
+            .filter(|(_, entry)| entry.state == State::Ready)
+            .map(|(seq, entry)| (seq, entry.address))
+            .collect();
+        for (seq, address) in &ready {
+            if let Some(address) = address {
+                inner.settled.push(Settled { seq: *seq, address: *address, reason: PURGED });
+            }
+            inner.leave_ready(*seq, State::Done);
+        }
+        inner.lane.shrink();
+        let ticket = self.log_settled(&mut inner, core);
+        (ready.len() as u64, ticket)
+    }
+
+    /// Ends the queue under its lock: nothing enters or leaves any more. Returns its consumers and the ready count.
+    /// The caller holds the catalog's write lock and has checked what must be checked, on `inner`.
+    pub(crate) fn end(&self, inner: &mut Guard<'_>, core: &Core) -> (Vec<super::Consumer>, u64, Ticket) {
+        let ready = inner.lane.ready() as u64;
+        inner.deleted = true;
+        let mut ticket = Ticket::NONE;
+        if self.logged() {
+            let mut freed: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
+            for (_, entry) in inner.lane.iter() {
+                if let Some(address) = entry.address {
+                    *freed.entry(address.file).or_default() += 1;
+                }
+            }
+            let mut appender = core.journal.appender();
+            appender.drop_owner(None, self.id, &mut freed.into_iter());
+            ticket = appender.ticket();
+        }
+        inner.lane = super::Lane::starting_at(inner.lane.next());
+        inner.bytes = 0;
+        inner.ready_bytes = 0;
+        inner.unsettled = 0;
+        inner.bindings = Vec::new();
+        (inner.consumers.clear(), ready, ticket)
+    }
+}

@@ -1,0 +1,263 @@
+//! What management shows: counts, queues, clients. Read from the same state that serves clients, with short locks.
+
+use std::sync::atomic::Ordering;
+
+use crate::broker::Broker;
+use crate::message::value::Table;
+use crate::stats::Counter;
+
+/// Numbers about the whole broker; totals count since start.
+#[derive(Debug, Clone)]
+pub struct Overview {
+    /// Attached clients.
+    pub connections: u64,
+    /// Their sessions.
+    pub sessions: u64,
+    /// Their consumers.
+    pub consumers: u64,
+    /// Declared queues.
+    pub queues: u64,
+    /// Declared exchanges, with the predeclared ones.
+    pub exchanges: u64,
+    /// Declared bindings.
+    pub bindings: u64,
+    /// Entries that are ready.
+    pub ready: u64,
+    /// Entries that are out with consumers.
+    pub unacked: u64,
+    /// Bytes of queued messages in memory.
+    pub memory_used: u64,
+    /// Bytes at which the memory alarm rises.
+    pub memory_limit: u64,
+    /// The memory alarm is up.
+    pub memory_alarm: bool,
+    /// The disk alarm is up.
+    pub disk_alarm: bool,
+    /// Connections attached since start.
+    pub connections_opened: u64,
+    /// Connections that have gone since start.
+    pub connections_closed: u64,
+    /// Sessions started since start.
+    pub sessions_opened: u64,
+    /// Sessions ended since start.
+    pub sessions_closed: u64,
+    /// Queue declarations since start.
+    pub queues_declared: u64,
+    /// Queues made since start.
+    pub queues_created: u64,
+    /// Queues deleted since start.
+    pub queues_deleted: u64,
+    /// Messages published.
+    pub received: u64,
+    /// Bytes of their bodies.
+    pub received_bytes: u64,
+    /// Messages published in confirming sessions.
+    pub received_confirm: u64,
+    /// Messages that reached a queue.
+    pub routed: u64,
+    /// Publishes confirmed.
+    pub confirmed: u64,
+    /// Publishes refused by a full queue or an alarm.
+    pub refused: u64,
+    /// Unroutable messages that were returned.
+    pub unroutable_returned: u64,
+    /// Unroutable messages that were dropped.
+    pub unroutable_dropped: u64,
+    /// Deliveries to consumers that settle.
+    pub delivered_manual: u64,
+    /// Deliveries to consumers that do not.
+    pub delivered_auto: u64,
+    /// Fetches to be settled.
+    pub fetched_manual: u64,
+    /// Fetches that need no settling.
+    pub fetched_auto: u64,
+    /// Fetches that found nothing.
+    pub fetched_empty: u64,
+    /// Deliveries marked as redelivered.
+    pub redelivered: u64,
+    /// Deliveries accepted.
+    pub acknowledged: u64,
+    /// Deaths of messages that had a dead-letter exchange: rejected, expired, maxlen, delivery limit.
+    pub dead_lettered: [u64; 4],
+    /// Dead letters that no queue took.
+    pub dead_letters_dropped: u64,
+    /// Publishes that waited behind an alarm and were given up without anybody to tell.
+    pub parked_dropped: u64,
+    /// The journal.
+    pub journal: journal::Stats,
+}
+
+/// One queue.
+#[derive(Debug, Clone)]
+pub struct QueueReport {
+    /// Its vhost.
+    pub vhost: String,
+    /// Its name.
+    pub name: String,
+    /// It survives a restart.
+    pub durable: bool,
+    /// It belongs to one connection.
+    pub exclusive: bool,
+    /// It goes with its last consumer.
+    pub auto_delete: bool,
+    /// `classic` or `quorum`.
+    pub kind: &'static str,
+    /// As declared.
+    pub arguments: Table,
+    /// Entries that are ready.
+    pub ready: u64,
+    /// Entries that are out with consumers.
+    pub unacked: u64,
+    /// Bytes in memory.
+    pub bytes: u64,
+    /// Its consumers.
+    pub consumers: u64,
+    /// Messages taken since start.
+    pub published: u64,
+    /// Deliveries since start.
+    pub delivered: u64,
+    /// Deliveries accepted since start.
+    pub acknowledged: u64,
+    /// Deaths since start: rejected, expired, maxlen, delivery limit.
+    pub died: [u64; 4],
+}
+
+/// One attached client.
+#[derive(Debug, Clone)]
+pub struct ClientReport {
+    /// Its number, for [`Broker::kick`].
+    pub number: u64,
+    /// Its user.
+    pub user: String,
+    /// Its vhost.
+    pub vhost: String,
+    /// Its protocol.
+    pub protocol: &'static str,
+    /// Both ends of its connection.
+    pub peer: String,
+    /// What it calls its connection.
+    pub name: Option<String>,
+    /// Its sessions.
+    pub sessions: u64,
+    /// Its consumers.
+    pub consumers: u64,
+    /// Bytes of deliveries that wait for it.
+    pub waiting_bytes: u64,
+    /// `running`, or `blocked` by an alarm.
+    pub state: &'static str,
+    /// When it attached, in milliseconds since 1970.
+    pub connected_at: u64,
+}
+
+impl Broker {
+    /// Numbers about the whole broker.
+    pub fn overview(&self) -> Overview {
+        let core = &self.core;
+        let totals = &core.totals;
+        let census = core.catalog.census();
+        let (memory_alarm, disk_alarm) = core.alarms_up();
+        let mut overview = Overview {
+            queues: census.queues,
+            exchanges: census.exchanges,
+            bindings: census.bindings,
+            memory_used: core.memory.used() as u64,
+            memory_limit: core.memory.limit() as u64,
+            memory_alarm,
+            disk_alarm,
+            connections_opened: totals.connections_opened.get(),
+            connections_closed: totals.connections_closed.get(),
+            sessions_opened: totals.sessions_opened.get(),
+            sessions_closed: totals.sessions_closed.get(),
+            queues_declared: totals.queues_declared.get(),
+            queues_created: totals.queues_created.get(),
+            queues_deleted: totals.queues_deleted.get(),
+            received: totals.received.get(),
+            received_bytes: totals.received_bytes.get(),
+            received_confirm: totals.received_confirm.get(),
+            routed: totals.routed.get(),
+            confirmed: totals.confirmed.get(),
+            refused: totals.refused.get(),
+            unroutable_returned: totals.unroutable_returned.get(),
+            unroutable_dropped: totals.unroutable_dropped.get(),
+            delivered_manual: totals.delivered_manual.get(),
+            delivered_auto: totals.delivered_auto.get(),
+            fetched_manual: totals.fetched_manual.get(),
+            fetched_auto: totals.fetched_auto.get(),
+            fetched_empty: totals.fetched_empty.get(),
+            redelivered: totals.redelivered.get(),
+            acknowledged: totals.acknowledged.get(),
+            dead_lettered: totals.dead_lettered.each_ref().map(Counter::get),
+            dead_letters_dropped: totals.dead_letters_dropped.get(),
+            parked_dropped: totals.parked_dropped.get(),
+            journal: core.journal.stats(),
+            connections: 0,
+            sessions: 0,
+            consumers: 0,
+            ready: 0,
+            unacked: 0,
+        };
+        for client in core.clients.lock().values() {
+            overview.connections += 1;
+            overview.sessions += u64::from(client.sessions.load(Ordering::Relaxed));
+            overview.consumers += u64::from(client.consumers.load(Ordering::Relaxed));
+        }
+        for queue in self.queues() {
+            overview.ready += queue.ready;
+            overview.unacked += queue.unacked;
+        }
+        overview
+    }
+
+    /// Every queue, by vhost and name.
+    pub fn queues(&self) -> Vec<QueueReport> {
+        let mut reports = Vec::new();
+        for vhost in self.core.catalog.vhosts() {
+            let tables = vhost.tables.read();
+            for queue in tables.queues() {
+                let inner = queue.lock(&self.core);
+                reports.push(QueueReport {
+                    vhost: queue.vhost.to_string(),
+                    name: queue.name.to_string(),
+                    durable: queue.durable,
+                    exclusive: queue.exclusive_to.is_some(),
+                    auto_delete: queue.auto_delete,
+                    kind: queue.arguments.queue_type.name(),
+                    arguments: queue.declared.clone(),
+                    ready: inner.ready() as u64,
+                    unacked: inner.unsettled() as u64,
+                    bytes: inner.bytes() as u64,
+                    consumers: inner.consumer_count() as u64,
+                    published: inner.totals.published,
+                    delivered: inner.totals.delivered,
+                    acknowledged: inner.totals.acknowledged,
+                    died: inner.died,
+                });
+            }
+        }
+        reports.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        reports
+    }
+
+    /// Every attached client, by number.
+    pub fn clients(&self) -> Vec<ClientReport> {
+        let clients = self.core.clients.lock();
+        let mut reports: Vec<_> = clients
+            .values()
+            .map(|client| ClientReport {
+                number: client.number,
+                user: client.user.clone(),
+                vhost: client.vhost.clone(),
+                protocol: client.protocol,
+                peer: client.peer.clone(),
+                name: client.name.clone(),
+                sessions: client.sessions.load(Ordering::Relaxed).into(),
+                consumers: client.consumers.load(Ordering::Relaxed).into(),
+                waiting_bytes: client.mailbox.bytes() as u64,
+                state: if client.is_blocked() { "blocked" } else { "running" },
+                connected_at: client.since,
+            })
+            .collect();
+        reports.sort_by_key(|report| report.number);
+        reports
+    }
+}

@@ -1,0 +1,47 @@
+//! One binding, and what makes two of them the same one: destination, key and arguments, whatever the order of the
+//! arguments.
+
+use crate::encoding::{write_table, write_text};
+use crate::error::Error;
+use crate::message::value::Table;
+
+/// Where a binding leads.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Destination {
+    /// The queue of this id.
+    Queue(u64),
+    /// The exchange of this id, which routes the message further.
+    Exchange(u64),
+}
+
+/// What leads from one exchange to a destination.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Binding {
+    /// Where it leads.
+    pub(crate) destination: Destination,
+    /// The binding key; a headers or fanout exchange keeps it but does not look at it.
+    pub(crate) key: String,
+    /// What a headers exchange matches; other kinds keep it but do not look at it.
+    pub(crate) arguments: Table,
+}
+
+/// Key and arguments of a binding in one comparable form. Bytes, because field values have neither order nor, with
+/// floating point, an equality to rely on.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Identity(Box<[u8]>);
+
+impl Identity {
+    /// An error when the arguments are nested too deep to be kept.
+    pub(super) fn of(binding: &Binding) -> Result<Self, Error> {
+        let mut bytes = Vec::new();
+        write_text(&mut bytes, &binding.key);
+        if binding.arguments.len() < 2 {
+            write_table(&mut bytes, &binding.arguments)?;
+        } else {
+            let mut sorted = binding.arguments.clone();
+            sorted.0.sort_by(|(one, _), (other, _)| one.cmp(other));
+            write_table(&mut bytes, &sorted)?;
+        }
+        Ok(Self(bytes.into_boxed_slice()))
+    }
+}

@@ -1,0 +1,32 @@
+//! Direct exchanges: a message goes where its routing key is the binding key, byte for byte.
+
+use hashbrown::HashMap;
+
+use super::binding::Destination;
+use super::targets::Targets;
+
+/// The destinations of each key. A key without destinations is not kept.
+#[derive(Default, Debug)]
+pub(super) struct Direct {
+    keys: HashMap<String, Targets>,
+}
+
+impl Direct {
+    pub(super) fn add(&mut self, key: &str, destination: Destination) {
+        self.keys.entry_ref(key).or_default().add(destination);
+    }
+
+    pub(super) fn remove(&mut self, key: &str, destination: Destination) {
+        let Some(targets) = self.keys.get_mut(key) else { return };
+        targets.remove(destination);
+        if targets.is_empty() {
+            self.keys.remove(key);
+        }
+    }
+
+    pub(super) fn route(&self, key: &str, into: &mut Vec<Destination>) {
+        if let Some(targets) = self.keys.get(key) {
+            targets.append_to(into);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A set of destinations in which each counts how many bindings brought it, since several bindings of one
+//! destination may differ in arguments alone. Adding and removing take constant time at any size.
+
+use hashbrown::HashMap;
+
+use super::binding::Destination;
+
+/// Up to here a scan of the list beats an index, and most keys have one destination.
+const SCANNED: usize = 16;
+
+/// Destinations, each once.
+#[derive(Default, Debug)]
+pub(super) struct Targets {
+    list: Vec<Target>,
+    /// Place of each destination in `list`; empty until the list outgrows [`SCANNED`], and then complete until the
+    /// list is empty again.
+    places: HashMap<Destination, usize>,
+}
+
+#[derive(Debug)]
+struct Target {
+    destination: Destination,
+    bindings: usize,
+}
+
+impl Targets {
+    /// Counts one more binding to `destination`.
+    pub(super) fn add(&mut self, destination: Destination) {
+        if let Some(place) = self.place(destination) {
+            self.list[place].bindings += 1;
+            return;
+        }
+        self.list.push(Target { destination, bindings: 1 });
+        if !self.places.is_empty() {
+            self.places.insert(destination, self.list.len() - 1);
+        } else if self.list.len() > SCANNED {
+            self.places = self.list.iter().enumerate().map(|(place, target)| (target.destination, place)).collect();
+        }
+    }
+
+    /// Counts one binding to `destination` less.
+    pub(super) fn remove(&mut self, destination: Destination) {
+        let Some(place) = self.place(destination) else { return };
+        self.list[place].bindings -= 1;
+        if self.list[place].bindings > 0 {
+            return;
+        }
+        self.list.swap_remove(place);
+        if self.places.is_empty() {
+            return;
+        }
+        self.places.remove(&destination);
+        if let Some(moved) = self.list.get(place) {
+            self.places.insert(moved.destination, place);
+        }
+    }
+
+    /// True without destinations.
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Appends each destination once.
+    pub(super) fn append_to(&self, into: &mut Vec<Destination>) {
+        into.extend(self.list.iter().map(|target| target.destination));
+    }
+
+    fn place(&self, destination: Destination) -> Option<usize> {
+        if self.places.is_empty() {
+            self.list.iter().position(|target| target.destination == destination)
+        } else {
+            self.places.get(&destination).copied()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Against a plain map of counts, over sizes on both sides of the index.
+        #[test]
+        fn counts_like_a_map(steps in prop::collection::vec((any::<bool>(), 0..40u64), 0..300)) {
+            let mut targets = Targets::default();
+            let mut model: BTreeMap<Destination, usize> = BTreeMap::new();
+            for (add, id) in steps {
+                let destination = if id % 2 == 0 { Destination::Queue(id) } else { Destination::Exchange(id) };
+                if add {
+                    targets.add(destination);
+                    *model.entry(destination).or_default() += 1;
+                } else {
+                    targets.remove(destination);
+                    if let Some(count) = model.get_mut(&destination) {
+                        *count -= 1;
+                        if *count == 0 {
+                            model.remove(&destination);
+                        }
+                    }
+                }
+                let mut reached = Vec::new();
+                targets.append_to(&mut reached);
+                reached.sort();
+                prop_assert_eq!(reached, model.keys().copied().collect::<Vec<_>>());
+                prop_assert_eq!(targets.is_empty(), model.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Consuming and fetching.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use auth::{Resource, Right};
+use journal::Ticket;
+
+use crate::error::{Error, ErrorKind};
+use crate::message::value::Table;
+use crate::queue::{Consumer, Fetched, Queue, Visit};
+use crate::session::drain::{Delivery, Event};
+use crate::session::settle::Lien;
+use crate::session::{Client, ConsumerRecord, SessionId};
+
+/// What a new consumer wants.
+#[derive(Debug, Clone, Default)]
+pub struct Consume {
+    /// The queue.
+    pub queue: String,
+    /// Its tag; empty to be given one.
+    pub tag: String,
+    /// Deliveries are settled as they are sent.
+    pub no_ack: bool,
+    /// Nobody else may consume.
+    pub exclusive: bool,
+    /// `x-priority`.
+    pub arguments: Table,
+}
+
+/// Which consumers a prefetch is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefetch {
+    /// Each consumer that the session starts from here on.
+    NewConsumers,
+    /// Each consumer of the session, present ones included.
+    ExistingToo,
+    /// All of the session's consumers together.
+    Shared,
+}
+
+/// What a fetch came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fetch {
+    /// A message was reported.
+    Message,
+    /// The queue has none that is ready.
+    Empty,
+    /// Ask again when this ticket is durable.
+    Wait(Ticket),
+}
+
+impl Client {
+    /// Bounds the unsettled deliveries of consumers; 0 lifts the bound.
+    pub fn set_prefetch(&mut self, session: SessionId, count: u32, scope: Prefetch, now: Instant) {
+        self.flush(now);
+        let Ok(entry) = self.session_mut(session) else { return };
+        if scope == Prefetch::Shared {
+            entry.shared.set_limit(count);
+            self.shares_limits |= count != 0;
+            self.resume_session(session, None);
+            return;
+        }
+        entry.prefetch = count;
+        if scope == Prefetch::ExistingToo {
+            self.resume_session(session, Some(count));
+        }
+    }
+
+    fn resume_session(&mut self, session: SessionId, prefetch: Option<u32>) {
+        let consumers = self.sessions.get(&session.0).map(|session| session.consumers.clone()).unwrap_or_default();
+        for consumer in consumers {
+            if let Some(slot) = self.consumers.get(&consumer).map(|record| record.slot) {
+                self.resume_consumer(consumer, slot, prefetch);
+            }
+        }
+    }
+
+    /// Lets every consumer try again: the mailbox has room.
+    pub(super) fn resume_all(&mut self) {
+        let all: Vec<_> = self.consumers.iter().map(|(consumer, record)| (*consumer, record.slot)).collect();
+        for (consumer, slot) in all {
+            self.resume_consumer(consumer, slot, None);
+        }
+    }
+
+    pub(super) fn resume_consumer(&mut self, consumer: u32, slot: u32, prefetch: Option<u32>) {
+        let Some(queue) = self.slot_mut(slot).map(|slot| Arc::clone(&slot.queue)) else { return };
+        let key = self.key(consumer);
+        self.visit(|visit| queue.resume(key, prefetch, visit));
+    }
+
+    /// Starts a consumer and returns its tag. Its deliveries are reported by `drain`.
+    ///
+    /// # Errors
+    /// `NotFound`, `Locked`, `AccessRefused` (also for a queue in exclusive use), `NotAllowed` for a tag in use.
+    pub fn consume(&mut self, session: SessionId, consume: Consume, now: Instant) -> Result<String, Error> {
+        self.flush(now);
+        let queue = self.queue_to(&consume.queue, Right::Read)?;
+        let priority = consumer_priority(&consume, &queue)?;
+        let tag = self.consumer_tag(session, &consume.tag)?;
+        self.check_exclusive_use(&queue, consume.exclusive)?;
+        let slot = self.slot(&queue);
+        let number = self.next_consumer;
+        self.next_consumer += 1;
+        let core = Arc::clone(&self.core);
+        let entry = self.session_mut(session)?;
+        let limit = core.settings.limits.consumers_per_session;
+        if entry.consumers.len() as u64 >= u64::from(limit) {
+            return Err(Error::not_allowed(format!("reached maximum ({limit}) of consumers per channel")));
+        }
+        entry.consumers.push(number);
+        let (prefetch, shared) = (entry.prefetch, Arc::clone(&entry.shared));
+        let mut consumer = Consumer::new(self.key(number), Arc::clone(&self.shared.mailbox), shared);
+        consumer.no_ack = consume.no_ack;
+        consumer.exclusive = consume.exclusive;
+        consumer.priority = priority;
+        consumer.prefetch = prefetch;
+        let record = ConsumerRecord { session, tag: tag.as_str().into(), slot, no_ack: consume.no_ack };
+        self.consumers.insert(number, record);
+        if let Some(slot) = self.slot_mut(slot) {
+            slot.uses += 1;
+        }
+        self.consumes = true;
+        self.shared.consumers.fetch_add(1, Ordering::Relaxed);
+        if self.visit(|visit| queue.attach(consumer, visit)).is_err() {
+            self.forget_consumer(number);
+            return Err(no_queue(&consume.queue, &self.shared.vhost));
+        }
+        Ok(tag)
+    }
+
+    fn consumer_tag(&self, session: SessionId, wanted: &str) -> Result<String, Error> {
+        if wanted.is_empty() {
+            return Ok(self.core.name("amq.ctag-"));
+        }
+        if self.find_consumer(session, wanted).is_some() {
+            return Err(Error::not_allowed(format!("attempt to reuse consumer tag '{wanted}'")));
+        }
+        Ok(wanted.to_owned())
+    }
+
+    fn check_exclusive_use(&self, queue: &Queue, exclusive: bool) -> Result<(), Error> {
+        let inner = queue.lock(&self.core);
+        if inner.has_exclusive_consumer() || (exclusive && inner.consumer_count() > 0) {
+            let (name, vhost) = (&queue.name, &queue.vhost);
+            return Err(Error::refused(format!("queue '{name}' in vhost '{vhost}' in exclusive use")));
+        }
+        Ok(())
+    }
+
+    fn find_consumer(&self, session: SessionId, tag: &str) -> Option<u32> {
+        let consumers = &self.sessions.get(&session.0)?.consumers;
+        consumers.iter().copied().find(|number| self.consumers.get(number).is_some_and(|record| *record.tag == *tag))
+    }
+
+    /// Stops a consumer. What was already on its way is reported first; nothing of it comes after. Its unsettled
+    /// deliveries stay with the session. Returns what the reply waits for. An unknown tag is no error.
+    pub fn cancel(&mut self, session: SessionId, tag: &str, now: Instant, report: &mut dyn FnMut(Event<'_>)) -> Ticket {
+        self.flush(now);
+        let Some(number) = self.find_consumer(session, tag) else { return self.settled_ticket };
+        let Some(record) = self.consumers.get(&number) else { return self.settled_ticket };
+        let key = self.key(number);
+        if let Some(queue) = self.slots[record.slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)) {
+            self.visit(|visit| queue.detach(key, visit));
+        }
+        while self.drain(now, usize::MAX, report) {}
+        self.forget_consumer(number);
+        self.settled_ticket
+    }
+
+    /// Stops a consumer of a session that ends.
+    pub(super) fn detach_consumer(&mut self, number: u32) {
+        let Some(record) = self.consumers.get(&number) else { return };
+        let key = self.key(number);
+        if let Some(queue) = self.slots[record.slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)) {
+            self.visit(|visit| queue.detach(key, visit));
+        }
+    }
+
+    pub(super) fn forget_consumer(&mut self, number: u32) -> Option<ConsumerRecord> {
+        let record = self.consumers.remove(&number)?;
+        if let Some(session) = self.sessions.get_mut(&record.session.0) {
+            session.consumers.retain(|other| *other != number);
+        }
+        if let Some(slot) = self.slot_mut(record.slot) {
+            slot.uses -= 1;
+        }
+        self.shared.consumers.fetch_sub(1, Ordering::Relaxed);
+        Some(record)
+    }
+
+    /// Takes what lies in the mailbox for consumers whose session has ended back to its queues, and forgets them.
+    pub(super) fn give_back_inbox(&mut self) {
+        let mut fresh = Vec::new();
+        self.shared.mailbox.take(&mut fresh, &mut self.notices);
+        let mut kept = Vec::new();
+        for lent in std::mem::take(&mut self.inbox).into_iter().chain(fresh) {
+            let record = self.consumers.get(&lent.consumer);
+            let Some((slot, session, no_ack)) = record.map(|record| (record.slot, record.session, record.no_ack))
+            else {
+                self.shared.mailbox.handed_on(lent.message.cost());
+                continue;
+            };
+            if self.sessions.contains_key(&session.0) {
+                kept.push(lent);
+                continue;
+            }
+            self.shared.mailbox.handed_on(lent.message.cost());
+            if !no_ack {
+                self.unsend(slot, lent.consumer, lent.seq);
+            }
+        }
+        self.inbox = kept;
+        let ended: Vec<u32> = self
+            .consumers
+            .iter()
+            .filter(|(_, record)| !self.sessions.contains_key(&record.session.0))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in ended {
+            self.forget_consumer(number);
+        }
+    }
+
+    /// Fetches one message and reports it with how many stay ready.
+    ///
+    /// # Errors
+    /// `NotFound`, `Locked`, `AccessRefused`.
+    pub fn get(
+        &mut self,
+        session: SessionId,
+        queue: &str,
+        no_ack: bool,
+        now: Instant,
+        report: &mut dyn FnMut(&Delivery<'_>, u64),
+    ) -> Result<Fetch, Error> {
+        self.flush(now);
+        let queue = self.queue_to(queue, Right::Read)?;
+        if queue.lock(&self.core).has_exclusive_consumer() {
+            self.check_exclusive_use(&queue, false)?;
+        }
+        self.consumes = true;
+        let slot = self.slot(&queue);
+        let fetched = self
+            .visit(|visit: &mut Visit<'_>| queue.fetch(no_ack, visit))
+            .map_err(|_| no_queue(&queue.name, &queue.vhost))?;
+        let (seq, message, redelivered, returns, remaining) = match fetched {
+            Fetched::Empty => {
+                self.core.totals.fetched_empty.add(1);
+                return Ok(Fetch::Empty);
+            }
+            Fetched::Wait(ticket) => return Ok(Fetch::Wait(ticket)),
+            Fetched::Entry { seq, message, redelivered, returns, remaining } => {
+                (seq, message, redelivered, returns, remaining)
+            }
+        };
+        if let Some(slot) = self.slot_mut(slot) {
+            slot.uses += u32::from(!no_ack);
+        }
+        let totals = &self.core.totals;
+        if no_ack { &totals.fetched_auto } else { &totals.fetched_manual }.add(1);
+        totals.redelivered.add(u64::from(redelivered));
+        let entry = self.session_mut(session)?;
+        let lien = Lien { slot, consumer: u32::MAX, seq };
+        let tag = entry.unsettled.add((!no_ack).then_some(lien));
+        if !no_ack {
+            entry.shared.take();
+        }
+        let counts = queue.arguments.delivery_limit.is_some();
+        let delivery_count = (counts && returns > 0).then_some(returns);
+        let delivery = Delivery { session, consumer_tag: "", tag, redelivered, delivery_count, message: &message };
+        report(&delivery, remaining);
+        Ok(Fetch::Message)
+    }
+
+    /// A queue that this client may use with `right`.
+    pub(super) fn queue_to(&self, name: &str, right: Right) -> Result<Arc<Queue>, Error> {
+        self.core
+            .authority
+            .authorize(&self.identity, &self.shared.vhost, Resource::queue(name), right)
+            .map_err(|denied| Error::refused(denied.to_string()))?;
+        let queue = self.vhost.queue(name).ok_or_else(|| no_queue(name, &self.shared.vhost))?;
+        self.check_owner(&queue)?;
+        Ok(queue)
+    }
+
+    /// Exclusive queues are for the client that declared them.
+    pub(super) fn check_owner(&self, queue: &Queue) -> Result<(), Error> {
+        match queue.exclusive_to {
+            Some(owner) if owner != self.shared.number => Err(locked(&queue.name, &queue.vhost)),
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) fn no_queue(name: &str, vhost: &str) -> Error {
+    Error::not_found(format!("no queue '{name}' in vhost '{vhost}'"))
+}
+
+pub(super) fn locked(name: &str, vhost: &str) -> Error {
+    Error::new(
+        ErrorKind::Locked,
+        format!(
+            "cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'. It could be originally declared \
+             on another connection or the exclusive property value does not match that of the original declaration."
+        ),
+    )
+}
+
+fn consumer_priority(consume: &Consume, queue: &Queue) -> Result<i32, Error> {
+    let mut priority = 0;
+    for (name, value) in &consume.arguments.0 {
+        let invalid = |why: &str| {
+            let (queue, vhost) = (&queue.name, &queue.vhost);
+            Error::precondition(format!("invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {why}"))
+        };
+        if name == "x-priority" {
+            let number = value.as_integer().and_then(|number| i32::try_from(number).ok());
+            priority = number.ok_or_else(|| invalid("expected an integer of 32 bits"))?;
+        } else if name.starts_with("x-") {
+            return Err(invalid("not implemented yet"));
+        }
+    }
+    Ok(priority)
+}

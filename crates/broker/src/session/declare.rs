@@ -1,0 +1,508 @@
+//! Declaring, binding, deleting and purging: changes of the catalog on behalf of a client.
+//!
+//! Each change is logged under the vhost's write lock before it is visible, and its reply waits until that is durable.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use auth::{Resource, Right};
+use journal::Ticket;
+
+use crate::catalog::arguments::{self, QueueArguments, check_exchange_arguments};
+use crate::catalog::{Exchange, Tables, binding_of};
+use crate::error::Error;
+use crate::message::NAME_MAX;
+use crate::message::value::Table;
+use crate::queue::{Bound, Queue, QueueParts};
+use crate::routing::{Bindings, Destination, ExchangeKind};
+use crate::session::Client;
+use crate::session::consume::{locked, no_queue};
+use crate::store::facts;
+
+/// A queue to declare.
+#[derive(Debug, Clone, Default)]
+pub struct QueueSpec {
+    /// Its name; empty to be given one.
+    pub name: String,
+    /// It survives a restart.
+    pub durable: bool,
+    /// It belongs to this connection and goes with it.
+    pub exclusive: bool,
+    /// It goes with its last consumer.
+    pub auto_delete: bool,
+    /// `x-…` arguments.
+    pub arguments: Table,
+}
+
+/// A queue as declared.
+#[derive(Debug, Clone)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// Entries that are ready.
+    pub ready: u64,
+    /// Its consumers.
+    pub consumers: u64,
+    /// What the reply waits for.
+    pub ticket: Ticket,
+}
+
+/// An exchange to declare.
+#[derive(Debug, Clone, Default)]
+pub struct ExchangeSpec {
+    /// Its name.
+    pub name: String,
+    /// `direct`, `fanout`, `topic` or `headers`.
+    pub kind: String,
+    /// It survives a restart.
+    pub durable: bool,
+    /// It goes with its last binding.
+    pub auto_delete: bool,
+    /// It takes no messages from clients.
+    pub internal: bool,
+    /// Arguments.
+    pub arguments: Table,
+}
+
+/// Where a binding leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DestinationName {
+    /// A queue.
+    Queue(String),
+    /// An exchange.
+    Exchange(String),
+}
+
+/// A binding to make or to undo.
+#[derive(Debug, Clone)]
+pub struct BindingSpec {
+    /// The exchange that messages come from.
+    pub source: String,
+    /// Where they go.
+    pub destination: DestinationName,
+    /// The routing key or pattern.
+    pub key: String,
+    /// Arguments, for headers exchanges.
+    pub arguments: Table,
+}
+
+impl Client {
+    fn authorize(&self, resource: Resource<'_>, right: Right) -> Result<(), Error> {
+        self.core
+            .authority
+            .authorize(&self.identity, &self.shared.vhost, resource, right)
+            .map_err(|denied| Error::refused(denied.to_string()))
+    }
+
+    fn no_exchange(&self, name: &str) -> Error {
+        Error::not_found(format!("no exchange '{name}' in vhost '{}'", self.shared.vhost))
+    }
+
+    /// Declares an exchange, or checks that it is what exists.
+    ///
+    /// # Errors
+    /// `Precondition` for another kind or other properties, `AccessRefused` for a reserved name or a missing right.
+    pub fn declare_exchange(&mut self, spec: &ExchangeSpec, now: Instant) -> Result<Ticket, Error> {
+        self.flush(now);
+        let (name, vhost) = (spec.name.as_str(), Arc::clone(&self.vhost));
+        refuse_default_exchange(name)?;
+        check_name(name)?;
+        self.authorize(Resource::exchange(name), Right::Configure)?;
+        let Some(kind) = ExchangeKind::parse(&spec.kind) else {
+            return Err(Error::precondition(format!("unknown exchange type '{}'", spec.kind)));
+        };
+        let mut tables = vhost.tables.write();
+        if let Some(existing) = tables.exchange(name) {
+            return same_exchange(existing, spec, kind, &vhost.name).map(|()| self.settled_ticket);
+        }
+        refuse_reserved("exchange", name)?;
+        check_exchange_arguments(name, &vhost.name, &spec.arguments)?;
+        let limit = self.core.settings.limits.exchanges;
+        if !self.core.catalog.admit_exchange(limit) {
+            return Err(Self::over_limit("exchanges", limit));
+        }
+        let exchange = Exchange {
+            id: self.core.owner(),
+            name: name.into(),
+            kind,
+            durable: spec.durable,
+            auto_delete: spec.auto_delete,
+            internal: spec.internal,
+            arguments: spec.arguments.clone(),
+            bindings: Bindings::new(kind),
+            bound: Vec::new(),
+            predeclared: false,
+        };
+        let mut ticket = self.settled_ticket;
+        if exchange.durable {
+            let mut appender = self.core.journal.appender();
+            facts::log_exchange(&mut appender, vhost.id, &exchange);
+            ticket = appender.ticket();
+        }
+        tables.insert_exchange(exchange);
+        self.core.catalog.changed();
+        Ok(ticket)
+    }
+
+    /// Checks that an exchange exists.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn check_exchange(&mut self, name: &str, now: Instant) -> Result<(), Error> {
+        self.flush(now);
+        if name.is_empty() || self.vhost.tables.read().exchange(name).is_some() {
+            return Ok(());
+        }
+        Err(self.no_exchange(name))
+    }
+
+    /// Deletes an exchange with its bindings. One that does not exist is no error.
+    ///
+    /// # Errors
+    /// `AccessRefused` for a predeclared one, `Precondition` if it is in use and must not be.
+    pub fn delete_exchange(&mut self, name: &str, if_unused: bool, now: Instant) -> Result<Ticket, Error> {
+        self.flush(now);
+        refuse_default_exchange(name)?;
+        let vhost = Arc::clone(&self.vhost);
+        if name.starts_with("amq.") {
+            let text = format!("deletion of system exchange '{name}' in vhost '{}' not allowed", vhost.name);
+            return Err(Error::refused(text));
+        }
+        self.authorize(Resource::exchange(name), Right::Configure)?;
+        let mut tables = vhost.tables.write();
+        match tables.exchange(name) {
+            None => return Ok(self.settled_ticket),
+            Some(exchange) if if_unused && !exchange.bindings.is_empty() => {
+                return Err(Error::precondition(format!("exchange '{name}' in vhost '{}' in use", vhost.name)));
+            }
+            Some(_) => {}
+        }
+        let ticket = self.core.end_exchange(&mut tables, name);
+        Ok(ticket.max(self.settled_ticket))
+    }
+
+    /// Binds a queue or an exchange to an exchange. The same binding twice is one.
+    ///
+    /// # Errors
+    /// `NotFound`, `Locked`, `AccessRefused`, `Precondition` for bad arguments.
+    pub fn bind(&mut self, spec: &BindingSpec, now: Instant) -> Result<Ticket, Error> {
+        self.flush(now);
+        let vhost = Arc::clone(&self.vhost);
+        self.authorize_binding(spec)?;
+        let mut tables = vhost.tables.write();
+        let (destination, queue) = self.resolve(&tables, spec)?;
+        let limit = self.core.settings.limits.bindings;
+        let Some(source) = tables.exchange_mut(&spec.source) else { return Err(self.no_exchange(&spec.source)) };
+        let binding = binding_of(destination, &spec.key, &spec.arguments);
+        if source.bindings.contains(&binding) {
+            return Ok(self.settled_ticket);
+        }
+        if source.bindings.len() as u64 >= limit {
+            return Err(Self::over_limit("bindings", limit));
+        }
+        source.bindings.insert(binding)?;
+        let bound = Bound { exchange: source.id, key: spec.key.clone(), arguments: spec.arguments.clone() };
+        let source_durable = source.durable;
+        let ticket = self.log_binding(&mut tables, destination, queue.as_ref(), source_durable, facts::BIND, bound);
+        self.core.catalog.changed();
+        Ok(ticket)
+    }
+
+    /// Undoes a binding. One that does not exist is no error.
+    ///
+    /// # Errors
+    /// As [`Client::bind`].
+    pub fn unbind(&mut self, spec: &BindingSpec, now: Instant) -> Result<Ticket, Error> {
+        self.flush(now);
+        let vhost = Arc::clone(&self.vhost);
+        self.authorize_binding(spec)?;
+        let mut tables = vhost.tables.write();
+        let Ok((destination, queue)) = self.resolve(&tables, spec) else { return Ok(self.settled_ticket) };
+        let Some(source) = tables.exchange_mut(&spec.source) else { return Ok(self.settled_ticket) };
+        if !source.bindings.remove(&binding_of(destination, &spec.key, &spec.arguments)) {
+            return Ok(self.settled_ticket);
+        }
+        let bound = Bound { exchange: source.id, key: spec.key.clone(), arguments: spec.arguments.clone() };
+        let source_durable = source.durable;
+        let orphaned = source.auto_delete && source.bindings.is_empty();
+        let mut ticket =
+            self.log_binding(&mut tables, destination, queue.as_ref(), source_durable, facts::UNBIND, bound);
+        if orphaned {
+            ticket = ticket.max(self.core.end_exchange(&mut tables, &spec.source));
+        }
+        self.core.catalog.changed();
+        Ok(ticket)
+    }
+
+    fn authorize_binding(&self, spec: &BindingSpec) -> Result<(), Error> {
+        refuse_default_exchange(&spec.source)?;
+        if spec.key.len() > NAME_MAX {
+            return Err(Error::precondition(format!("routing key is longer than {NAME_MAX} bytes")));
+        }
+        match &spec.destination {
+            DestinationName::Queue(name) => self.authorize(Resource::queue(name), Right::Write)?,
+            DestinationName::Exchange(name) => {
+                refuse_default_exchange(name)?;
+                self.authorize(Resource::exchange(name), Right::Write)?;
+            }
+        }
+        self.authorize(Resource::exchange(&spec.source), Right::Read)
+    }
+
+    fn resolve(&self, tables: &Tables, spec: &BindingSpec) -> Result<(Destination, Option<Arc<Queue>>), Error> {
+        match &spec.destination {
+            DestinationName::Queue(name) => {
+                let queue = tables.queue(name).ok_or_else(|| no_queue(name, &self.shared.vhost))?;
+                self.check_owner(queue)?;
+                Ok((Destination::Queue(queue.id), Some(Arc::clone(queue))))
+            }
+            DestinationName::Exchange(name) => {
+                let exchange = tables.exchange(name).ok_or_else(|| self.no_exchange(name))?;
+                Ok((Destination::Exchange(exchange.id), None))
+            }
+        }
+    }
+
+    /// Logs a binding between durable ends and keeps it with its destination.
+    fn log_binding(
+        &self,
+        tables: &mut Tables,
+        destination: Destination,
+        queue: Option<&Arc<Queue>>,
+        source_durable: bool,
+        kind: u8,
+        bound: Bound,
+    ) -> Ticket {
+        let keep = |list: &mut Vec<Bound>| {
+            if kind == facts::BIND { list.push(bound.clone()) } else { list.retain(|other| *other != bound) }
+        };
+        let owner = match (queue, destination) {
+            (Some(queue), _) if source_durable && queue.logged() => {
+                keep(&mut queue.lock(&self.core).bindings);
+                queue.id
+            }
+            (None, Destination::Exchange(id)) if source_durable => match tables.exchange_by_id_mut(id) {
+                Some(exchange) if exchange.durable => {
+                    keep(&mut exchange.bound);
+                    id
+                }
+                _ => return self.settled_ticket,
+            },
+            _ => return self.settled_ticket,
+        };
+        let mut appender = self.core.journal.appender();
+        facts::log_binding(&mut appender, owner, kind, &bound);
+        appender.ticket()
+    }
+
+    /// Declares a queue, or checks that it is what exists.
+    ///
+    /// # Errors
+    /// `Precondition` for other properties or bad arguments, `Locked` for somebody else's exclusive queue,
+    /// `AccessRefused` for a reserved name or a missing right.
+    pub fn declare_queue(&mut self, spec: &QueueSpec, now: Instant) -> Result<Declared, Error> {
+        self.flush(now);
+        let vhost = Arc::clone(&self.vhost);
+        let named = !spec.name.is_empty();
+        let name = if named { spec.name.clone() } else { self.core.name("amq.gen-") };
+        check_name(&name)?;
+        self.authorize(Resource::queue(&name), Right::Configure)?;
+        let mut tables = vhost.tables.write();
+        if let Some(existing) = tables.queue(&name) {
+            let existing = Arc::clone(existing);
+            self.same_queue(&existing, spec)?;
+            existing.lock(&self.core).used_at = self.core.clock.unix_ms();
+            self.core.totals.queues_declared.add(1);
+            return Ok(self.declared(&existing, self.settled_ticket));
+        }
+        if named {
+            refuse_reserved("queue", &name)?;
+        }
+        let parsed = QueueArguments::parse(&name, &vhost.name, &spec.arguments)?;
+        parsed.check_properties(&name, &vhost.name, spec.durable, spec.exclusive, spec.auto_delete)?;
+        if !named {
+            parsed.check_server_named()?;
+        }
+        self.authorize_dead_letters(&name, &parsed)?;
+        let limit = self.core.settings.limits.queues;
+        if !self.core.catalog.admit_queue(limit) {
+            return Err(Self::over_limit("queues", limit));
+        }
+        let queue = Queue::new(QueueParts {
+            id: self.core.owner(),
+            vhost: Arc::clone(&vhost.name),
+            name: name.as_str().into(),
+            durable: spec.durable,
+            exclusive_to: spec.exclusive.then_some(self.shared.number),
+            auto_delete: spec.auto_delete,
+            arguments: parsed,
+            declared: spec.arguments.clone(),
+            next_seq: 1,
+            mark: 0,
+            now: self.core.clock.unix_ms(),
+        });
+        let mut ticket = self.settled_ticket;
+        if queue.logged() {
+            let mut appender = self.core.journal.appender();
+            facts::log_queue(&mut appender, vhost.id, &queue);
+            ticket = appender.ticket();
+        }
+        tables.insert_queue(Arc::clone(&queue));
+        drop(tables);
+        if spec.exclusive {
+            self.exclusive.push(Arc::clone(&queue));
+        }
+        self.core.catalog.changed();
+        self.core.watch_expiry(&queue);
+        self.core.totals.queues_declared.add(1);
+        self.core.totals.queues_created.add(1);
+        Ok(self.declared(&queue, ticket))
+    }
+
+    fn declared(&self, queue: &Queue, ticket: Ticket) -> Declared {
+        let inner = queue.lock(&self.core);
+        Declared {
+            name: queue.name.to_string(),
+            ready: inner.ready() as u64,
+            consumers: inner.consumer_count() as u64,
+            ticket,
+        }
+    }
+
+    fn same_queue(&self, existing: &Queue, spec: &QueueSpec) -> Result<(), Error> {
+        self.check_owner(existing)?;
+        if existing.exclusive_to.is_some() != spec.exclusive {
+            return Err(locked(&existing.name, &existing.vhost));
+        }
+        let was = arguments::Declared {
+            durable: existing.logged(),
+            auto_delete: existing.auto_delete,
+            arguments: &existing.declared,
+        };
+        let wanted = arguments::Declared {
+            durable: spec.durable && !spec.exclusive,
+            auto_delete: spec.auto_delete,
+            arguments: &spec.arguments,
+        };
+        match arguments::inequivalence(&existing.name, &existing.vhost, &was, &wanted) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Dead letters move with the rights of whoever declared the queue: read on it, write on their exchange.
+    fn authorize_dead_letters(&self, name: &str, parsed: &QueueArguments) -> Result<(), Error> {
+        let Some(exchange) = &parsed.dead_letter_exchange else { return Ok(()) };
+        self.authorize(Resource::queue(name), Right::Read)?;
+        self.authorize(Resource::exchange(exchange), Right::Write)
+    }
+
+    /// Checks that a queue exists.
+    ///
+    /// # Errors
+    /// `NotFound`, `Locked`.
+    pub fn check_queue(&mut self, name: &str, now: Instant) -> Result<Declared, Error> {
+        self.flush(now);
+        let queue = self.vhost.queue(name).ok_or_else(|| no_queue(name, &self.shared.vhost))?;
+        self.check_owner(&queue)?;
+        Ok(self.declared(&queue, self.settled_ticket))
+    }
+
+    /// Deletes a queue. Returns how many entries were ready; one that does not exist had none.
+    ///
+    /// # Errors
+    /// `Precondition` if it is in use or not empty and must not be, `Locked`, `AccessRefused`.
+    pub fn delete_queue(
+        &mut self,
+        name: &str,
+        if_unused: bool,
+        if_empty: bool,
+        now: Instant,
+    ) -> Result<(u64, Ticket), Error> {
+        self.flush(now);
+        let vhost = Arc::clone(&self.vhost);
+        self.authorize(Resource::queue(name), Right::Configure)?;
+        let mut tables = vhost.tables.write();
+        let Some(queue) = tables.queue(name).cloned() else { return Ok((0, self.settled_ticket)) };
+        self.check_owner(&queue)?;
+        {
+            let inner = queue.lock(&self.core);
+            let state = match () {
+                () if if_unused && inner.consumer_count() > 0 => Some("in use"),
+                () if if_empty && inner.ready() > 0 => Some("not empty"),
+                () => None,
+            };
+            if let Some(state) = state {
+                return Err(Error::precondition(format!("queue '{name}' in vhost '{}' {state}", vhost.name)));
+            }
+        }
+        let (ready, ticket) = self.core.end_queue(&mut tables, &queue, None);
+        Ok((ready, ticket.max(self.settled_ticket)))
+    }
+
+    /// Drops what is ready in a queue. Returns how many entries that were.
+    ///
+    /// # Errors
+    /// `NotFound`, `Locked`, `AccessRefused`.
+    pub fn purge_queue(&mut self, name: &str, now: Instant) -> Result<(u64, Ticket), Error> {
+        self.flush(now);
+        let queue = self.queue_to(name, Right::Read)?;
+        let (purged, ticket) = queue.purge(&self.core);
+        Ok((purged, ticket.max(self.settled_ticket)))
+    }
+
+    /// The connection ends, and its exclusive queues with it.
+    pub(super) fn delete_exclusive_queues(&mut self) {
+        let vhost = Arc::clone(&self.vhost);
+        if self.exclusive.is_empty() {
+            return;
+        }
+        let mut tables = vhost.tables.write();
+        for queue in std::mem::take(&mut self.exclusive) {
+            self.core.end_queue(&mut tables, &queue, None);
+        }
+    }
+}
+
+fn same_exchange(existing: &Exchange, spec: &ExchangeSpec, kind: ExchangeKind, vhost: &str) -> Result<(), Error> {
+    let was = arguments::DeclaredExchange {
+        kind: existing.kind,
+        durable: existing.durable,
+        auto_delete: existing.auto_delete,
+        internal: existing.internal,
+        arguments: &existing.arguments,
+    };
+    let wanted = arguments::DeclaredExchange {
+        kind,
+        durable: spec.durable,
+        auto_delete: spec.auto_delete,
+        internal: spec.internal,
+        arguments: &spec.arguments,
+    };
+    match arguments::exchange_inequivalence(&existing.name, vhost, &was, &wanted) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+fn refuse_default_exchange(name: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        return Err(Error::refused("operation not permitted on the default exchange"));
+    }
+    Ok(())
+}
+
+fn refuse_reserved(what: &str, name: &str) -> Result<(), Error> {
+    if name.starts_with("amq.") {
+        let text = format!("{what} name '{name}' contains reserved prefix 'amq.*'");
+        return Err(Error::refused(text));
+    }
+    Ok(())
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    if name.len() > NAME_MAX {
+        return Err(Error::precondition(format!("a name of {} bytes is longer than {NAME_MAX}", name.len())));
+    }
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! Reporting: what waits for a client, in order, as far as its output has room.
+
+use std::time::Instant;
+
+use journal::Ticket;
+
+use crate::error::Error;
+use crate::message::Message;
+use crate::session::mailbox::{Lent, Notice};
+use crate::session::settle::Lien;
+use crate::session::transaction::TransactionId;
+use crate::session::{Answer, Client, SessionId};
+
+/// A message lent to a consumer.
+#[derive(Debug, Clone, Copy)]
+pub struct Delivery<'a> {
+    /// The consumer's session.
+    pub session: SessionId,
+    /// The consumer's tag; empty for a fetched message.
+    pub consumer_tag: &'a str,
+    /// What the client settles it by.
+    pub tag: u64,
+    /// It may have been delivered before.
+    pub redelivered: bool,
+    /// How often it came back, where the queue counts that and it did.
+    pub delivery_count: Option<u32>,
+    /// The message.
+    pub message: &'a Message,
+}
+
+/// What a client has to be told.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A message for a consumer.
+    Deliver(Delivery<'a>),
+    /// Every publish up to this number that was not answered yet is as safe as the durability class promises.
+    Confirmed {
+        /// The publisher's session.
+        session: SessionId,
+        /// The number.
+        up_to: u64,
+    },
+    /// This publish was not taken.
+    Refused {
+        /// The publisher's session.
+        session: SessionId,
+        /// The number.
+        number: u64,
+    },
+    /// A mandatory message that reached no queue.
+    Returned {
+        /// The publisher's session.
+        session: SessionId,
+        /// The message.
+        message: &'a Message,
+    },
+    /// The queue under this consumer is gone.
+    Cancelled {
+        /// The consumer's session.
+        session: SessionId,
+        /// Its tag.
+        consumer_tag: &'a str,
+    },
+    /// A transaction is durable and visible.
+    Committed {
+        /// Which one.
+        transaction: TransactionId,
+    },
+    /// A commit was refused; nothing of the transaction happened.
+    RolledBack {
+        /// Which one.
+        transaction: TransactionId,
+        /// Why.
+        error: Error,
+    },
+    /// The session must be closed with this error.
+    SessionFailed {
+        /// The session.
+        session: SessionId,
+        /// Why.
+        error: Error,
+    },
+    /// An alarm stops publishers.
+    Blocked {
+        /// Which alarm.
+        reason: &'a str,
+    },
+    /// The alarm has passed.
+    Unblocked,
+    /// An operator closes the connection.
+    Kicked {
+        /// The operator's words.
+        reason: String,
+    },
+}
+
+impl Client {
+    /// Reports what waits, in order, until nothing does or about `budget` bytes of messages were reported. True when more
+    /// waits. Call it only while the output is short: what is not drained stays in the queues.
+    pub fn drain(&mut self, now: Instant, budget: usize, report: &mut dyn FnMut(Event<'_>)) -> bool {
+        let was_blocked = self.blocked;
+        self.retry_parked(now);
+        self.retry_commits(now);
+        if let Some(reason) = self.tell_blocked.take() {
+            report(Event::Blocked { reason });
+        }
+        if was_blocked && !self.blocked {
+            report(Event::Unblocked);
+        }
+        self.report_answers(report);
+        let more = self.report_deliveries(budget, report);
+        if self.shared.mailbox.take_passed_by() {
+            self.resume_all();
+        }
+        more
+    }
+
+    fn report_answers(&mut self, report: &mut dyn FnMut(Event<'_>)) {
+        if self.answering.is_empty() {
+            return;
+        }
+        let durable = self.core.journal.durable();
+        let mut waits = Ticket::NONE;
+        let mut confirmed = 0;
+        let sessions = &mut self.sessions;
+        self.answering.retain(|number| {
+            let Some(entry) = sessions.get_mut(number) else { return false };
+            let session = SessionId(*number);
+            while let Some(answer) = entry.answers.pop_front() {
+                match answer {
+                    Answer::UpTo { ticket, .. } if ticket > durable => {
+                        waits = waits.max(ticket);
+                        entry.answers.push_front(answer);
+                        return true;
+                    }
+                    Answer::UpTo { number, .. } => {
+                        confirmed += number - entry.answered;
+                        entry.answered = number;
+                        report(Event::Confirmed { session, up_to: number });
+                    }
+                    Answer::Refused { number } => {
+                        entry.answered = number;
+                        report(Event::Refused { session, number });
+                    }
+                    Answer::Returned { message } => report(Event::Returned { session, message: &message }),
+                    Answer::Failed { error } => report(Event::SessionFailed { session, error }),
+                }
+            }
+            false
+        });
+        self.core.totals.confirmed.add(confirmed);
+        if waits > Ticket::NONE {
+            self.core.journal.when_durable(waits, self.shared.mailbox.waker());
+        }
+    }
+
+    fn report_deliveries(&mut self, budget: usize, report: &mut dyn FnMut(Event<'_>)) -> bool {
+        let mut reported = 0;
+        loop {
+            if self.inbox.is_empty() {
+                self.shared.mailbox.take(&mut self.inbox, &mut self.notices);
+            }
+            self.report_notices(report);
+            if self.inbox.is_empty() {
+                return false;
+            }
+            if reported >= budget {
+                return true;
+            }
+            reported += self.report_inbox(budget - reported, report);
+        }
+    }
+
+    /// Reports from the inbox until `budget` is used up; returns the bytes reported.
+    fn report_inbox(&mut self, budget: usize, report: &mut dyn FnMut(Event<'_>)) -> usize {
+        let mut bytes = 0;
+        let mut inbox = std::mem::take(&mut self.inbox);
+        let count = inbox
+            .iter()
+            .take_while(|lent| {
+                let fits = bytes < budget;
+                if fits {
+                    bytes += lent.message.cost();
+                }
+                fits
+            })
+            .count();
+        let (mut auto, mut redelivered) = (0, 0);
+        for lent in inbox.drain(..count) {
+            redelivered += u64::from(lent.redelivered);
+            auto += u64::from(self.report_one(lent, report));
+        }
+        self.inbox = inbox;
+        self.shared.mailbox.handed_on(bytes);
+        let totals = &self.core.totals;
+        totals.delivered_auto.add(auto);
+        totals.delivered_manual.add(count as u64 - auto);
+        totals.redelivered.add(redelivered);
+        bytes
+    }
+
+    /// True for a delivery that needs no settling.
+    fn report_one(&mut self, lent: Lent, report: &mut dyn FnMut(Event<'_>)) -> bool {
+        let Some(consumer) = self.consumers.get(&lent.consumer) else { return false };
+        let Some(session) = self.sessions.get_mut(&consumer.session.0) else { return false };
+        let lien = Lien { slot: consumer.slot, consumer: lent.consumer, seq: lent.seq };
+        let tag = session.unsettled.add((!consumer.no_ack).then_some(lien));
+        let mut counts = false;
+        if let Some(Some(slot)) = self.slots.get_mut(consumer.slot as usize) {
+            slot.uses += u32::from(!consumer.no_ack);
+            counts = slot.queue.arguments.delivery_limit.is_some();
+        }
+        report(Event::Deliver(Delivery {
+            session: consumer.session,
+            consumer_tag: &consumer.tag,
+            tag,
+            redelivered: lent.redelivered,
+            delivery_count: (counts && lent.returns > 0).then_some(lent.returns),
+            message: &lent.message,
+        }));
+        consumer.no_ack
+    }
+
+    fn report_notices(&mut self, report: &mut dyn FnMut(Event<'_>)) {
+        for notice in std::mem::take(&mut self.notices) {
+            match notice {
+                Notice::Cancelled { consumer } => {
+                    if let Some(record) = self.forget_consumer(consumer) {
+                        report(Event::Cancelled { session: record.session, consumer_tag: &record.tag });
+                    }
+                }
+                Notice::Committed { transaction, result } => {
+                    self.committing = self.committing.saturating_sub(1);
+                    match result {
+                        Ok(()) => report(Event::Committed { transaction }),
+                        Err(error) => report(Event::RolledBack { transaction, error }),
+                    }
+                }
+                Notice::Kicked { reason } => report(Event::Kicked { reason }),
+            }
+        }
+    }
+}

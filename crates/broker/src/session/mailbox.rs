@@ -1,0 +1,113 @@
+//! The mailbox of a connection: what queues and the broker hand to it, bounded in bytes.
+//!
+//! A full mailbox makes its consumers not ready; entries then stay in their queues, and the mailbox remembers that some
+//! queue passed it by. Locked last: under a queue's lock, never the other way round.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+use crate::error::Error;
+use crate::message::Message;
+use crate::session::TransactionId;
+
+/// A message lent to a consumer.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    /// The consumer, by its number within the client.
+    pub(crate) consumer: u32,
+    pub(crate) redelivered: bool,
+    pub(crate) returns: u32,
+    pub(crate) seq: u64,
+    pub(crate) message: Message,
+}
+
+/// Everything else that reaches a client unasked.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// The queue under this consumer is gone.
+    Cancelled { consumer: u32 },
+    /// A transaction is durable and visible, or could not be made so.
+    Committed { transaction: TransactionId, result: Result<(), Error> },
+    /// An operator closes the connection.
+    Kicked { reason: String },
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    pub(crate) lent: Vec<Lent>,
+    pub(crate) notices: Vec<Notice>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    inbox: Mutex<Inbox>,
+    bytes: AtomicUsize,
+    limit: usize,
+    passed_by: AtomicBool,
+    waker: Waker,
+}
+
+impl Mailbox {
+    pub(crate) fn new(limit: usize, waker: Waker) -> Self {
+        Self { inbox: Mutex::default(), bytes: AtomicUsize::new(0), limit, passed_by: AtomicBool::new(false), waker }
+    }
+
+    /// How many bytes may still be put in; at least one delivery always fits into an empty one.
+    pub(crate) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// A queue had something and found no room.
+    pub(crate) fn pass_by(&self) {
+        self.passed_by.store(true, Ordering::SeqCst);
+    }
+
+    /// True once after a queue passed by, when there is room again.
+    pub(crate) fn take_passed_by(&self) -> bool {
+        self.room() > self.limit / 2
+            && self.passed_by.load(Ordering::SeqCst)
+            && self.passed_by.swap(false, Ordering::SeqCst)
+    }
+
+    /// Moves `lent` in and wakes the connection.
+    pub(crate) fn deliver(&self, lent: &mut Vec<Lent>, bytes: usize) {
+        {
+            let mut inbox = self.inbox.lock();
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            if inbox.lent.is_empty() {
+                std::mem::swap(&mut inbox.lent, lent);
+            } else {
+                inbox.lent.append(lent);
+            }
+        }
+        self.waker.wake_by_ref();
+    }
+
+    pub(crate) fn notify(&self, notice: Notice) {
+        self.inbox.lock().notices.push(notice);
+        self.waker.wake_by_ref();
+    }
+
+    /// Takes everything; `lent` and `notices` must be empty and become the mailbox's next buffers.
+    pub(crate) fn take(&self, lent: &mut Vec<Lent>, notices: &mut Vec<Notice>) {
+        let mut inbox = self.inbox.lock();
+        std::mem::swap(&mut inbox.lent, lent);
+        std::mem::swap(&mut inbox.notices, notices);
+    }
+
+    /// `bytes` of what was taken has been handed on.
+    pub(crate) fn handed_on(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,425 @@
+//! A client of the broker: one authenticated connection with its sessions, its mailbox and the turn it gathers.
+//!
+//! A protocol calls publish and settle as it parses, then `flush` at the end of the turn, and `drain` to write what
+//! waits. Everything else flushes first, so a session's effects happen in the order in which it asked for them.
+
+mod consume;
+mod declare;
+mod drain;
+pub(crate) mod mailbox;
+mod park;
+pub(crate) mod publish;
+mod settle;
+pub(crate) mod transaction;
+pub(crate) mod turn;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::task::Waker;
+use std::time::Instant;
+
+use auth::Identity;
+use hashbrown::HashMap;
+use journal::Ticket;
+
+use crate::core::Core;
+use crate::error::{Error, ErrorKind};
+use crate::flow::Flow;
+use crate::message::{Arena, Message};
+use crate::queue::{ConsumerKey, Queue, SharedCredit, Visit};
+use mailbox::{Lent, Mailbox, Notice};
+use park::Parking;
+use publish::Routes;
+use settle::Unsettled;
+use transaction::Open;
+use turn::{Arrival, QueueSlot, Work};
+
+pub use consume::{Consume, Fetch, Prefetch};
+pub use declare::{BindingSpec, Declared, DestinationName, ExchangeSpec, QueueSpec};
+pub use drain::{Delivery, Event};
+pub use publish::Publish;
+pub use settle::Outcome;
+pub use transaction::TransactionId;
+
+/// A session of a client; never reused within the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionId(pub u32);
+
+/// Who attaches, and where.
+#[derive(Debug)]
+pub struct Login {
+    /// The authenticated user.
+    pub identity: Identity,
+    /// The vhost it wants.
+    pub vhost: String,
+    /// The protocol's short name.
+    pub protocol: &'static str,
+    /// Both ends of the connection, for people.
+    pub peer: String,
+    /// What the client calls its connection.
+    pub name: Option<String>,
+}
+
+const RUNNING: u8 = 0;
+const BLOCKED: u8 = 1;
+
+/// What the rest of the broker knows of a client.
+#[derive(Debug)]
+pub(crate) struct ClientShared {
+    pub(crate) number: u64,
+    pub(crate) user: String,
+    pub(crate) vhost: String,
+    pub(crate) protocol: &'static str,
+    pub(crate) peer: String,
+    pub(crate) name: Option<String>,
+    /// Milliseconds since 1970.
+    pub(crate) since: u64,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) sessions: AtomicU32,
+    pub(crate) consumers: AtomicU32,
+    state: AtomicU8,
+}
+
+impl ClientShared {
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == BLOCKED
+    }
+}
+
+/// What a publisher is still to be told, in order.
+#[derive(Debug)]
+enum Answer {
+    /// Everything up to this number is safe when the ticket is durable.
+    UpTo {
+        number: u64,
+        ticket: Ticket,
+        turn: u64,
+    },
+    Refused {
+        number: u64,
+    },
+    Returned {
+        message: Message,
+    },
+    Failed {
+        error: Error,
+    },
+}
+
+#[derive(Debug)]
+struct ConsumerRecord {
+    session: SessionId,
+    tag: Arc<str>,
+    slot: u32,
+    no_ack: bool,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    confirming: bool,
+    /// Publish numbers given out.
+    published: u64,
+    /// The highest number answered.
+    answered: u64,
+    answers: VecDeque<Answer>,
+    unsettled: Unsettled,
+    shared: Arc<SharedCredit>,
+    /// For consumers to come.
+    prefetch: u32,
+    consumers: Vec<u32>,
+    parking: Parking,
+    published_ticket: Ticket,
+    failed: bool,
+}
+
+/// See the module. Dropping it closes it.
+pub struct Client {
+    core: Arc<Core>,
+    shared: Arc<ClientShared>,
+    identity: Identity,
+    vhost: Arc<crate::catalog::Vhost>,
+    sessions: HashMap<u32, Session>,
+    next_session: u32,
+    consumers: HashMap<u32, ConsumerRecord>,
+    next_consumer: u32,
+    /// Sessions with answers waiting.
+    answering: Vec<u32>,
+    arena: Arena,
+    arrivals: Vec<Arrival>,
+    slots: Vec<Option<QueueSlot>>,
+    free_slots: Vec<u32>,
+    slot_of: HashMap<u64, u32>,
+    /// Its exclusive queues.
+    exclusive: Vec<Arc<Queue>>,
+    touched: Vec<u32>,
+    routes: Routes,
+    work: Vec<Work>,
+    /// Number of the turn that is being gathered.
+    turn: u64,
+    /// Its calendar time in milliseconds since 1970, once somebody asked.
+    turn_ms: u64,
+    inbox: Vec<Lent>,
+    notices: Vec<Notice>,
+    settled_ticket: Ticket,
+    open: HashMap<u64, Open>,
+    next_transaction: u64,
+    /// Commits that are not durable yet.
+    committing: usize,
+    /// It has consumed or fetched: it is never stopped by an alarm before the headroom is used up.
+    consumes: bool,
+    /// Some session limits its consumers together.
+    shares_limits: bool,
+    blocked: bool,
+    /// An alarm to tell the peer about.
+    tell_blocked: Option<&'static str>,
+    lag_ticket: Ticket,
+    closed: bool,
+}
+
+impl Client {
+    pub(crate) fn attach(core: &Arc<Core>, login: Login, waker: Waker) -> Result<Self, Error> {
+        let connections = core.clients.lock().len() as u64;
+        let limit = core.settings.limits.connections;
+        if connections >= limit {
+            return Err(Error::not_allowed(format!("connection refused: node connection limit ({limit}) is reached")));
+        }
+        let Some(vhost) = core.catalog.vhost(&login.vhost) else {
+            return Err(Error::not_allowed(format!("vhost {} not found", login.vhost)));
+        };
+        core.authority.enter(&login.identity, &login.vhost).map_err(|denied| Error::not_allowed(denied.to_string()))?;
+        let number = core.client_number();
+        let shared = Arc::new(ClientShared {
+            number,
+            user: login.identity.user().to_owned(),
+            vhost: login.vhost,
+            protocol: login.protocol,
+            peer: login.peer,
+            name: login.name,
+            since: core.clock.unix_ms(),
+            mailbox: Arc::new(Mailbox::new(core.settings.mailbox_bytes, waker)),
+            sessions: AtomicU32::new(0),
+            consumers: AtomicU32::new(0),
+            state: AtomicU8::new(RUNNING),
+        });
+        core.clients.lock().insert(number, Arc::clone(&shared));
+        core.totals.connections_opened.add(1);
+        Ok(Self::new(Arc::clone(core), shared, login.identity, vhost))
+    }
+
+    fn new(core: Arc<Core>, shared: Arc<ClientShared>, identity: Identity, vhost: Arc<crate::catalog::Vhost>) -> Self {
+        Self {
+            core,
+            shared,
+            identity,
+            vhost,
+            sessions: HashMap::new(),
+            next_session: 1,
+            consumers: HashMap::new(),
+            next_consumer: 1,
+            answering: Vec::new(),
+            arena: Arena::default(),
+            arrivals: Vec::new(),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            slot_of: HashMap::new(),
+            exclusive: Vec::new(),
+            touched: Vec::new(),
+            routes: Routes::default(),
+            work: Vec::new(),
+            turn: 0,
+            turn_ms: 0,
+            inbox: Vec::new(),
+            notices: Vec::new(),
+            settled_ticket: Ticket::NONE,
+            open: HashMap::new(),
+            next_transaction: 1,
+            committing: 0,
+            consumes: false,
+            shares_limits: false,
+            blocked: false,
+            tell_blocked: None,
+            lag_ticket: Ticket::NONE,
+            closed: false,
+        }
+    }
+
+    /// The vhost it is attached to.
+    pub fn vhost(&self) -> &str {
+        &self.shared.vhost
+    }
+
+    /// The user it acts for.
+    pub fn user(&self) -> &str {
+        &self.shared.user
+    }
+
+    /// Its number in this run of the broker, as reports show it.
+    pub fn number(&self) -> u64 {
+        self.shared.number
+    }
+
+    /// Starts a session.
+    pub fn open_session(&mut self) -> SessionId {
+        let number = self.next_session;
+        self.next_session += 1;
+        self.sessions.insert(number, Session::default());
+        self.shared.sessions.fetch_add(1, Ordering::Relaxed);
+        self.core.totals.sessions_opened.add(1);
+        SessionId(number)
+    }
+
+    /// Ends a session: its consumers go, its unsettled deliveries return to their places, its parked publishes are
+    /// refused. Returns what the reply must wait for.
+    pub fn close_session(&mut self, session: SessionId, now: Instant) -> Ticket {
+        self.flush(now);
+        let Some(mut ended) = self.sessions.remove(&session.0) else { return Ticket::NONE };
+        self.refuse_parked_of_closed(&mut ended);
+        self.rollback_all(Some(session));
+        for consumer in std::mem::take(&mut ended.consumers) {
+            self.detach_consumer(consumer);
+        }
+        self.give_back_inbox();
+        for lien in ended.unsettled.take_all() {
+            self.release_lien(lien, &ended.shared);
+        }
+        self.settle_touched();
+        self.run_work();
+        self.shared.sessions.fetch_sub(1, Ordering::Relaxed);
+        self.core.totals.sessions_closed.add(1);
+        self.settled_ticket
+    }
+
+    /// Ends everything: sessions, exclusive queues, the connection's place in the reports.
+    pub fn close(&mut self, now: Instant) -> Ticket {
+        if self.closed {
+            return self.settled_ticket;
+        }
+        self.closed = true;
+        let sessions: Vec<_> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            self.close_session(SessionId(session), now);
+        }
+        self.delete_exclusive_queues();
+        self.core.clients.lock().remove(&self.shared.number);
+        self.core.totals.connections_closed.add(1);
+        self.settled_ticket
+    }
+
+    /// True when `ticket` is durable; if it is not, the waker is woken when it is.
+    pub fn durable(&mut self, ticket: Ticket) -> bool {
+        if self.core.journal.durable() >= ticket {
+            return true;
+        }
+        self.core.journal.when_durable(ticket, self.shared.mailbox.waker());
+        false
+    }
+
+    /// What everything settled so far waits for.
+    pub fn settled_ticket(&self, _session: SessionId) -> Ticket {
+        self.settled_ticket
+    }
+
+    /// What everything that this session has published so far waits for.
+    pub fn published_ticket(&self, session: SessionId) -> Ticket {
+        self.sessions.get(&session.0).map_or(Ticket::NONE, |session| session.published_ticket)
+    }
+
+    /// Whether to read on.
+    pub fn flow(&self) -> Flow {
+        let alarmed = self.blocked && !self.consumes;
+        let lagging = self.core.journal.durable() < self.lag_ticket;
+        let full = self.sessions.values().any(|session| session.parking.is_over(self.core.settings.park_bytes));
+        if alarmed || lagging || full || self.committing > 0 { Flow::Pause } else { Flow::Run }
+    }
+
+    fn session_mut(&mut self, session: SessionId) -> Result<&mut Session, Error> {
+        self.sessions.get_mut(&session.0).ok_or_else(|| Error::internal(format!("session {} is not open", session.0)))
+    }
+
+    /// The slot of a queue in this client's table, made if need be.
+    fn slot(&mut self, queue: &Arc<Queue>) -> u32 {
+        if let Some(slot) = self.slot_of.get(&queue.id) {
+            return *slot;
+        }
+        let fresh =
+            QueueSlot { queue: Arc::clone(queue), picks: Vec::new(), settlements: Vec::new(), touched: false, uses: 0 };
+        let slot = match self.free_slots.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(fresh);
+                slot
+            }
+            None => {
+                self.slots.push(Some(fresh));
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.slot_of.insert(queue.id, slot);
+        slot
+    }
+
+    fn slot_mut(&mut self, slot: u32) -> Option<&mut QueueSlot> {
+        self.slots.get_mut(slot as usize).and_then(Option::as_mut)
+    }
+
+    /// Forgets slots that nothing points to, together with the routes.
+    fn forget_routes(&mut self) {
+        self.routes.clear();
+        for index in 0..self.slots.len() {
+            let idle = self.slots[index].as_ref().is_some_and(|slot| slot.uses == 0 && !slot.touched);
+            if let Some(slot) = self.slots[index].take_if(|_| idle) {
+                self.slot_of.remove(&slot.queue.id);
+                self.free_slots.push(index as u32);
+            }
+        }
+    }
+
+    fn touch(&mut self, slot: u32) -> Option<&mut QueueSlot> {
+        let entry = self.slots.get_mut(slot as usize).and_then(Option::as_mut)?;
+        if !entry.touched {
+            entry.touched = true;
+            self.touched.push(slot);
+        }
+        Some(entry)
+    }
+
+    fn key(&self, consumer: u32) -> ConsumerKey {
+        ConsumerKey { client: self.shared.number, consumer }
+    }
+
+    /// Runs what visits left behind.
+    fn run_work(&mut self) {
+        if !self.work.is_empty() {
+            let mut work = std::mem::take(&mut self.work);
+            self.core.run_work(&mut work);
+            self.work = work;
+        }
+    }
+
+    fn visit<R>(&mut self, act: impl FnOnce(&mut Visit<'_>) -> R) -> R {
+        let now = self.core.clock.unix_ms();
+        let core = Arc::clone(&self.core);
+        let mut visit = Visit { core: &core, now, work: &mut self.work };
+        let result = act(&mut visit);
+        self.run_work();
+        result
+    }
+
+    fn answer(&mut self, session: u32, answer: Answer) {
+        let Some(entry) = self.sessions.get_mut(&session) else { return };
+        if entry.answers.is_empty() {
+            self.answering.push(session);
+        }
+        entry.answers.push_back(answer);
+    }
+
+    fn over_limit(what: &str, limit: u64) -> Error {
+        Error::new(ErrorKind::Precondition, format!("limit of {limit} {what} is reached"))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.close(Instant::now());
+    }
+}

@@ -1,0 +1,149 @@
+//! Publishes that wait behind an alarm, in order; settlements and fetches overtake them.
+//!
+//! They are taken as soon as the alarm allows. After the park timeout, or when the connection's byte budget is full, they
+//! are refused: nacked where the session confirms, else the session fails. Nothing is dropped in silence.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::error::Error;
+use crate::flow::Allowance;
+use crate::session::turn::Arrival;
+use crate::session::{Answer, Client, RUNNING, Session, SessionId};
+
+/// What one session has waiting.
+#[derive(Debug, Default)]
+pub(super) struct Parking {
+    parked: VecDeque<Arrival>,
+    bytes: usize,
+    since: Option<Instant>,
+}
+
+impl Parking {
+    pub(super) fn is_empty(&self) -> bool {
+        self.parked.is_empty()
+    }
+
+    pub(super) fn is_over(&self, limit: usize) -> bool {
+        self.bytes > limit
+    }
+
+    fn push(&mut self, arrival: Arrival) {
+        self.bytes += arrival.message().cost();
+        self.parked.push_back(arrival);
+    }
+
+    fn take(&mut self) -> VecDeque<Arrival> {
+        self.bytes = 0;
+        self.since = None;
+        std::mem::take(&mut self.parked)
+    }
+}
+
+impl Client {
+    /// True while publishes or a commit of this session wait behind an alarm.
+    pub fn parked(&self, session: SessionId) -> bool {
+        let publishes = self.sessions.get(&session.0).is_some_and(|session| !session.parking.is_empty());
+        publishes || self.open.values().any(|open| open.session == session && open.waiting_since.is_some())
+    }
+
+    /// When `drain` must be called though nothing woke the connection.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let timeout = self.core.settings.park_timeout;
+        let parked = self.sessions.values().filter_map(|session| session.parking.since).min();
+        let commits = self.open.values().filter_map(|open| open.waiting_since).min();
+        [parked, commits].into_iter().flatten().min().map(|since| since + timeout)
+    }
+
+    pub(super) fn park(&mut self, session: u32, arrival: Arrival) {
+        let limit = self.core.settings.park_bytes;
+        let Some(entry) = self.sessions.get_mut(&session) else { return };
+        if entry.parking.is_over(limit) {
+            self.refuse(session, vec![arrival].into(), "the alarm has used up what may wait for it");
+            return;
+        }
+        entry.parking.push(arrival);
+    }
+
+    /// Parks the whole turn. Nothing of it has been logged.
+    pub(super) fn park_arrivals(&mut self) {
+        for arrival in std::mem::take(&mut self.arrivals) {
+            self.park(arrival.session, arrival);
+        }
+    }
+
+    /// Takes parked publishes if the alarm allows it by now, or refuses those that waited too long.
+    pub(super) fn retry_parked(&mut self, now: Instant) {
+        let waiting: Vec<u32> =
+            self.sessions.iter().filter(|(_, session)| !session.parking.is_empty()).map(|(id, _)| *id).collect();
+        if !waiting.is_empty() {
+            let allowed = self.core.allowance() != Allowance::None;
+            for session in waiting {
+                self.retry_session(session, allowed, now);
+            }
+            if allowed {
+                self.flush(now);
+            } else {
+                self.core.alarms.when_changed(self.shared.mailbox.waker());
+            }
+        }
+        self.lift_alarm();
+    }
+
+    fn retry_session(&mut self, session: u32, allowed: bool, now: Instant) {
+        let timeout = self.core.settings.park_timeout;
+        let Some(entry) = self.sessions.get_mut(&session) else { return };
+        let since = *entry.parking.since.get_or_insert(now);
+        if allowed {
+            for arrival in entry.parking.take() {
+                match self.route(arrival.message()) {
+                    Ok(route) => self.gather(arrival, &route),
+                    Err(error) => self.fail(session, error),
+                }
+            }
+        } else if now >= since + timeout {
+            let parked = entry.parking.take();
+            self.refuse(session, parked, "the alarm did not pass in time");
+        }
+    }
+
+    fn lift_alarm(&mut self) {
+        if self.blocked {
+            if self.core.allowance() == Allowance::All {
+                self.blocked = false;
+                self.shared.state.store(RUNNING, Ordering::Relaxed);
+            } else {
+                self.core.alarms.when_changed(self.shared.mailbox.waker());
+            }
+        }
+    }
+
+    fn refuse(&mut self, session: u32, parked: VecDeque<Arrival>, why: &str) {
+        let alarm = self.core.alarm_text().unwrap_or("an alarm");
+        for arrival in parked {
+            if arrival.number > 0 {
+                self.core.totals.refused.add(1);
+                self.answer(session, Answer::Refused { number: arrival.number });
+            } else {
+                self.core.totals.parked_dropped.add(1);
+                self.fail(session, Error::precondition(format!("publish refused: broker is {alarm}: {why}")));
+            }
+        }
+        self.shared.mailbox.waker().wake_by_ref();
+    }
+
+    pub(super) fn fail(&mut self, session: u32, error: Error) {
+        if let Some(entry) = self.sessions.get_mut(&session)
+            && !entry.failed
+        {
+            entry.failed = true;
+            self.answer(session, Answer::Failed { error });
+        }
+    }
+
+    /// The session ends before the alarm: nobody can be told any more, so they are counted.
+    pub(super) fn refuse_parked_of_closed(&mut self, session: &mut Session) {
+        self.core.totals.parked_dropped.add(session.parking.take().len() as u64);
+    }
+}

@@ -1,0 +1,399 @@
+//! Publishing: route and gather, then log and enqueue a whole turn at once.
+//!
+//! A body is logged before any queue is locked, each queue's references under its lock, and a confirm waits for the last
+//! reference. Each touched queue is visited once, with its messages in the order in which they were published.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use auth::{Resource, Right};
+use hashbrown::HashMap;
+use journal::Ticket;
+
+use crate::catalog::Routing;
+use crate::core::Core;
+use crate::error::Error;
+use crate::flow::Allowance;
+use crate::message::dialect::DialectId;
+use crate::message::value::Table;
+use crate::message::{Head, Message, NAME_MAX};
+use crate::queue::{Queue, Visit};
+use crate::session::turn::Arrival;
+use crate::session::{Answer, BLOCKED, Client, SessionId};
+
+/// A message as a protocol hands it over. Everything is borrowed; the broker copies it once.
+#[derive(Debug, Clone, Copy)]
+pub struct Publish<'a> {
+    /// The exchange; empty for the default one.
+    pub exchange: &'a str,
+    /// The routing key.
+    pub routing_key: &'a str,
+    /// The encoding of `properties`.
+    pub dialect: DialectId,
+    /// Properties in that encoding, validated by it.
+    pub properties: &'a [u8],
+    /// It must survive a restart.
+    pub persistent: bool,
+    /// Its priority.
+    pub priority: u8,
+    /// Its time to live in milliseconds.
+    pub expiration: Option<u64>,
+    /// Its body.
+    pub body: &'a [u8],
+    /// It must come back when it reaches no queue.
+    pub mandatory: bool,
+}
+
+/// Routes kept at most; beyond it all are forgotten.
+const ROUTES_MAX: usize = 1024;
+
+/// Where each exchange and routing key led, valid for one generation of the catalog and of the permissions.
+#[derive(Debug, Default)]
+pub(super) struct Routes {
+    known: HashMap<Box<[u8]>, Arc<[u32]>>,
+    /// The one used last, looked at before the map.
+    last: Option<(Box<[u8]>, Arc<[u32]>)>,
+    generation: u64,
+    wanted: Vec<u8>,
+}
+
+impl Routes {
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+        self.last = None;
+    }
+
+    fn find(&mut self, exchange: &str, key: &str) -> Option<Arc<[u32]>> {
+        self.wanted.clear();
+        self.wanted.push(exchange.len() as u8);
+        self.wanted.extend_from_slice(exchange.as_bytes());
+        self.wanted.extend_from_slice(key.as_bytes());
+        if let Some((name, route)) = &self.last
+            && **name == *self.wanted
+        {
+            return Some(Arc::clone(route));
+        }
+        let (name, route) = self.known.get_key_value(self.wanted.as_slice())?;
+        self.last = Some((name.clone(), Arc::clone(route)));
+        Some(Arc::clone(route))
+    }
+
+    /// Remembers the route that was looked for last.
+    fn remember(&mut self, route: &Arc<[u32]>) {
+        if self.known.len() >= ROUTES_MAX {
+            self.clear();
+        }
+        self.known.insert(self.wanted.as_slice().into(), Arc::clone(route));
+    }
+}
+
+impl Client {
+    /// Checks, routes and gathers a message. In a confirming session it takes the next publish number.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown exchange, `AccessRefused`, `Precondition` for a message that is too large. Nothing was
+    /// taken then.
+    pub fn publish(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
+        self.check_publish(&publish)?;
+        let message = self.write_message(&publish);
+        let route = self.route(&message)?;
+        let entry = self.session_mut(session)?;
+        let number = if entry.confirming {
+            entry.published += 1;
+            entry.published
+        } else {
+            0
+        };
+        let arrival = Arrival::new(message, publish.mandatory, session.0, number);
+        if !entry.parking.is_empty() {
+            self.park(session.0, arrival);
+            return Ok(());
+        }
+        self.gather(arrival, &route);
+        Ok(())
+    }
+
+    pub(super) fn check_publish(&self, publish: &Publish<'_>) -> Result<(), Error> {
+        let (size, limit) = (publish.body.len() as u64, self.core.settings.limits.max_message_bytes);
+        if size > limit {
+            return Err(Error::precondition(format!("message size {size} is larger than configured max size {limit}")));
+        }
+        if publish.exchange.len() > NAME_MAX || publish.routing_key.len() > NAME_MAX {
+            return Err(Error::precondition(format!("exchange name or routing key is longer than {NAME_MAX} bytes")));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn write_message(&mut self, publish: &Publish<'_>) -> Message {
+        let head = Head {
+            dialect: publish.dialect,
+            persistent: publish.persistent,
+            priority: publish.priority,
+            published_at: self.turn_time(),
+            expiration: publish.expiration,
+            exchange: publish.exchange,
+            routing_key: publish.routing_key,
+            properties: publish.properties,
+            marks: &[],
+        };
+        self.arena.add(&head, publish.body)
+    }
+
+    /// The calendar time of this turn, read once.
+    fn turn_time(&mut self) -> u64 {
+        if self.turn_ms == 0 {
+            self.turn_ms = self.core.clock.unix_ms();
+        }
+        self.turn_ms
+    }
+
+    /// Where a message goes, by the client's queue slots. Checks the right to write to the exchange.
+    pub(super) fn route(&mut self, message: &Message) -> Result<Arc<[u32]>, Error> {
+        let generation = self.core.catalog.generation();
+        if self.routes.generation != generation {
+            self.forget_routes();
+            self.routes.generation = generation;
+        }
+        if let Some(route) = self.routes.find(message.exchange(), message.routing_key()) {
+            return Ok(route);
+        }
+        let exchange = message.exchange();
+        self.core
+            .authority
+            .authorize(&self.identity, &self.shared.vhost, Resource::exchange(exchange), Right::Write)
+            .map_err(|denied| Error::refused(denied.to_string()))?;
+        let vhost = Arc::clone(&self.vhost);
+        let dialects = self.core.dialects.clone();
+        let mut headers = || -> Option<Table> {
+            dialects.read(message.dialect(), message.properties()).ok().map(|properties| properties.headers)
+        };
+        let Routing { queues, cacheable } = vhost.route(exchange, message.routing_key(), &mut headers)?;
+        let route: Arc<[u32]> = queues.iter().map(|queue| self.slot(queue)).collect();
+        if cacheable {
+            self.routes.remember(&route);
+        }
+        Ok(route)
+    }
+
+    /// Puts an arrival on the lists of its queues.
+    #[inline]
+    pub(super) fn gather(&mut self, mut arrival: Arrival, route: &[u32]) {
+        let index = self.arrivals.len() as u32;
+        arrival.shares = route.len() as u32;
+        self.arrivals.push(arrival);
+        for slot in route {
+            if let Some(entry) = self.touch(*slot) {
+                entry.picks.push(index);
+            }
+        }
+    }
+
+    /// Ends the turn: settles, logs and enqueues all that it gathered.
+    pub fn flush(&mut self, _now: Instant) {
+        if self.touched.is_empty() && self.arrivals.is_empty() {
+            return;
+        }
+        self.turn += 1;
+        self.settle_touched();
+        if !self.arrivals.is_empty() {
+            self.flush_arrivals();
+        }
+        for slot in std::mem::take(&mut self.touched) {
+            if let Some(entry) = self.slot_mut(slot) {
+                entry.touched = false;
+                entry.picks.clear();
+            }
+        }
+        self.turn_ms = 0;
+        self.run_work();
+    }
+
+    fn flush_arrivals(&mut self) {
+        let allowance = self.core.allowance();
+        if allowance != Allowance::All {
+            self.meet_alarm();
+            if allowance == Allowance::None {
+                self.park_arrivals();
+                return;
+            }
+        }
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        self.count_received(&arrivals);
+        let ticket = self.enqueue(&mut arrivals);
+        self.answer_all(&mut arrivals, ticket);
+        arrivals.clear();
+        self.arrivals = arrivals;
+        if ticket > Ticket::NONE {
+            self.watch(ticket);
+        }
+    }
+
+    /// Logs bodies, then visits each queue that something was picked for. The ticket covers everything logged.
+    fn enqueue(&mut self, arrivals: &mut [Arrival]) -> Ticket {
+        let now = self.turn_time();
+        let core = Arc::clone(&self.core);
+        let logged = self.log_bodies(arrivals, &core);
+        let mut ticket = Ticket::NONE;
+        for index in 0..self.touched.len() {
+            let slot = self.touched[index];
+            let Some(entry) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else { continue };
+            if entry.picks.is_empty() {
+                continue;
+            }
+            let picks = std::mem::take(&mut entry.picks);
+            let queue = Arc::clone(&entry.queue);
+            let mut visit = Visit { core: &core, now, work: &mut self.work };
+            match queue.publish(arrivals, &picks, &mut visit) {
+                Ok(reached) => ticket = ticket.max(reached),
+                Err(_) => picks.iter().for_each(|pick| arrivals[*pick as usize].miss()),
+            }
+            if let Some(entry) = self.slot_mut(slot) {
+                entry.picks = picks;
+            }
+        }
+        if logged {
+            release_holds(arrivals, &core);
+        }
+        ticket
+    }
+
+    /// Logs the body of each message that a durable queue will refer to. True when there was one.
+    pub(super) fn log_bodies(&self, arrivals: &mut [Arrival], core: &Core) -> bool {
+        let mut durable = vec![];
+        for slot in &self.touched {
+            let Some(entry) = self.slots.get(*slot as usize).and_then(Option::as_ref) else { continue };
+            if entry.queue.logged() && !entry.picks.is_empty() {
+                durable.push(&entry.picks);
+            }
+        }
+        if durable.is_empty() || !arrivals.iter().any(|arrival| arrival.message().persistent()) {
+            return false;
+        }
+        let mut appender = core.journal.appender();
+        for picks in durable {
+            for pick in picks {
+                let arrival = &mut arrivals[*pick as usize];
+                if arrival.address.is_none() && arrival.message().persistent() {
+                    arrival.address = Some(appender.body(&[arrival.message().block()]));
+                }
+            }
+        }
+        true
+    }
+
+    fn count_received(&self, arrivals: &[Arrival]) {
+        let totals = &self.core.totals;
+        totals.received.add(arrivals.len() as u64);
+        totals.received_bytes.add(arrivals.iter().map(|arrival| arrival.message().body().len() as u64).sum());
+        totals.received_confirm.add(arrivals.iter().filter(|arrival| arrival.number > 0).count() as u64);
+    }
+
+    /// Queues what each publisher is to be told.
+    fn answer_all(&mut self, arrivals: &mut Vec<Arrival>, ticket: Ticket) {
+        let (mut routed, mut refused, mut returned, mut dropped) = (0, 0, 0, 0);
+        let turn = self.turn;
+        for arrival in arrivals.drain(..) {
+            let (session, number) = (arrival.session, arrival.number);
+            let durable = arrival.address.is_some();
+            if arrival.taken > 0 {
+                routed += 1;
+            }
+            if arrival.refused {
+                refused += 1;
+                if number > 0 {
+                    self.answer(session, Answer::Refused { number });
+                }
+                continue;
+            }
+            if arrival.taken == 0 {
+                if arrival.mandatory {
+                    returned += 1;
+                    self.answer(session, Answer::Returned { message: arrival.into_message() });
+                } else {
+                    dropped += 1;
+                }
+            }
+            if number > 0 || durable {
+                let ticket = if durable { ticket } else { Ticket::NONE };
+                self.answer_taken(session, number, ticket, turn);
+            }
+        }
+        let totals = &self.core.totals;
+        totals.routed.add(routed);
+        totals.refused.add(refused);
+        totals.unroutable_returned.add(returned);
+        totals.unroutable_dropped.add(dropped);
+        if !self.answering.is_empty() {
+            self.shared.mailbox.waker().wake_by_ref();
+        }
+    }
+
+    fn answer_taken(&mut self, session: u32, number: u64, ticket: Ticket, turn: u64) {
+        let Some(entry) = self.sessions.get_mut(&session) else { return };
+        entry.published_ticket = entry.published_ticket.max(ticket);
+        if number == 0 {
+            return;
+        }
+        if let Some(Answer::UpTo { number: last, ticket: reached, turn: of }) = entry.answers.back_mut()
+            && (*of == turn || ticket <= *reached)
+        {
+            *last = number;
+            *reached = (*reached).max(ticket);
+            return;
+        }
+        self.answer(session, Answer::UpTo { number, ticket, turn });
+    }
+
+    /// Asks to be woken when `ticket` is durable, if somebody waits for it, and paces a connection whose records pile up.
+    fn watch(&mut self, ticket: Ticket) {
+        if self.core.journal.lag() > self.core.settings.lag_bytes {
+            self.lag_ticket = ticket;
+        }
+        if !self.answering.is_empty() || self.lag_ticket == ticket {
+            self.core.journal.when_durable(ticket, self.shared.mailbox.waker());
+        }
+    }
+
+    /// An alarm is up: say so once, and wait for it to pass.
+    pub(super) fn meet_alarm(&mut self) {
+        self.core.alarms.when_changed(self.shared.mailbox.waker());
+        if !self.blocked {
+            self.blocked = true;
+            self.shared.state.store(BLOCKED, std::sync::atomic::Ordering::Relaxed);
+            self.tell_blocked = self.core.alarm_text();
+            self.shared.mailbox.waker().wake_by_ref();
+            self.core.housekeeper.wake();
+        }
+    }
+
+    /// Publishes of this session are answered with numbers from here on.
+    pub fn enable_confirms(&mut self, session: SessionId) {
+        if let Ok(entry) = self.session_mut(session) {
+            entry.confirming = true;
+        }
+    }
+}
+
+/// The publisher has brought its messages to all queues: only their references keep the bodies now.
+pub(crate) fn release_holds(arrivals: &[Arrival], core: &Core) {
+    let mut appender = core.journal.appender();
+    for address in arrivals.iter().filter_map(|arrival| arrival.address) {
+        appender.release_hold(address);
+    }
+}
+
+/// Enqueues what the broker itself sends, outside any client's turn; groups are the caller's affair.
+pub(crate) fn picks_of(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>]) -> Vec<(Arc<Queue>, Vec<u32>)> {
+    let mut queues: Vec<(Arc<Queue>, Vec<u32>)> = Vec::new();
+    for (index, targets) in targets.iter().enumerate() {
+        arrivals[index].shares = targets.len() as u32;
+        for queue in targets {
+            match queues.iter_mut().find(|(known, _)| known.id == queue.id) {
+                Some((_, picks)) => picks.push(index as u32),
+                None => queues.push((Arc::clone(queue), vec![index as u32])),
+            }
+        }
+    }
+    queues
+}

@@ -1,0 +1,331 @@
+//! Transactions: publishes and settlements that happen together or not at all, across queues and crashes.
+//!
+//! A commit writes one group: bodies, hidden references, settlements, end. When the group is durable the messages become
+//! visible and the client is told; until then its connection is not read. What the group settles is gone from its
+//! end record on, whatever happens to the session.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use journal::{Group, Ticket};
+
+use crate::core::Core;
+use crate::error::Error;
+use crate::flow::Allowance;
+use crate::queue::{Queue, Settlement, Verdict, Visit};
+use crate::session::mailbox::{Mailbox, Notice};
+use crate::session::publish::{Publish, picks_of, release_holds};
+use crate::session::settle::{Lien, Outcome};
+use crate::session::turn::Arrival;
+use crate::session::{Client, SessionId};
+
+/// A transaction of a client; never reused within the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TransactionId(pub u64);
+
+/// A transaction that is being gathered, or waits behind an alarm.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) session: SessionId,
+    arrivals: Vec<Arrival>,
+    liens: Vec<(Lien, Outcome)>,
+    bytes: u64,
+    /// It was committed and waits for an alarm to pass, since then.
+    pub(super) waiting_since: Option<Instant>,
+}
+
+/// A committed transaction on its way to the disk.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub(crate) ticket: Ticket,
+    transaction: TransactionId,
+    /// Queue, first hidden entry, number of them.
+    hidden: Vec<(Arc<Queue>, u64, u64)>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Sealed {
+    /// Shows the messages and tells the client.
+    pub(crate) fn reveal(self, visit: &mut Visit<'_>) {
+        for (queue, first, count) in &self.hidden {
+            queue.reveal(*first, *count, visit);
+        }
+        self.mailbox.notify(Notice::Committed { transaction: self.transaction, result: Ok(()) });
+    }
+}
+
+impl Client {
+    /// Starts a transaction.
+    pub fn begin(&mut self, session: SessionId) -> TransactionId {
+        let number = self.next_transaction;
+        self.next_transaction += 1;
+        let open = Open { session, arrivals: Vec::new(), liens: Vec::new(), bytes: 0, waiting_since: None };
+        self.open.insert(number, open);
+        TransactionId(number)
+    }
+
+    fn open_mut(&mut self, transaction: TransactionId) -> Result<&mut Open, Error> {
+        self.open
+            .get_mut(&transaction.0)
+            .ok_or_else(|| Error::precondition(format!("transaction {} is not open", transaction.0)))
+    }
+
+    /// Gathers a publish. It is checked and routed once now, for errors, and again at commit.
+    ///
+    /// # Errors
+    /// As [`Client::publish`]; `Precondition` when the transaction holds too much.
+    pub fn publish_in(
+        &mut self,
+        transaction: TransactionId,
+        session: SessionId,
+        publish: Publish<'_>,
+    ) -> Result<(), Error> {
+        self.check_publish(&publish)?;
+        let limit = self.core.settings.limits.transaction_bytes;
+        let message = self.write_message(&publish);
+        self.route(&message)?;
+        let cost = message.cost() as u64;
+        let open = self.open_mut(transaction)?;
+        if open.bytes + cost > limit {
+            return Err(Error::precondition(format!(
+                "transaction holds more than {limit} bytes; commit in smaller pieces"
+            )));
+        }
+        open.bytes += cost;
+        open.arrivals.push(Arrival::new(message, publish.mandatory, session.0, 0));
+        Ok(())
+    }
+
+    /// Gathers a settlement. The delivery is no longer unsettled, but nothing happens to it before the commit.
+    ///
+    /// # Errors
+    /// As [`Client::settle`].
+    pub fn settle_in(
+        &mut self,
+        transaction: TransactionId,
+        session: SessionId,
+        tag: u64,
+        multiple: bool,
+        outcome: Outcome,
+    ) -> Result<(), Error> {
+        self.open_mut(transaction)?;
+        let mut liens = Vec::new();
+        self.take_liens(session, tag, multiple, &mut |_, lien, shared| {
+            shared.give_back(1);
+            liens.push((lien, outcome));
+        })?;
+        self.open_mut(transaction)?.liens.extend(liens);
+        Ok(())
+    }
+
+    /// Commits: `Event::Committed` follows when everything is durable and visible.
+    ///
+    /// # Errors
+    /// When a target queue is full and refuses, or an exchange is gone: the transaction is rolled back.
+    pub fn commit(&mut self, transaction: TransactionId, now: Instant) -> Result<(), Error> {
+        self.flush(now);
+        let core = Arc::clone(&self.core);
+        let publishes = !self.open_mut(transaction)?.arrivals.is_empty();
+        if publishes && core.allowance() == Allowance::None {
+            self.meet_alarm();
+            self.open_mut(transaction)?.waiting_since = Some(now);
+            return Ok(());
+        }
+        self.commit_now(transaction)
+    }
+
+    fn commit_now(&mut self, transaction: TransactionId) -> Result<(), Error> {
+        let Some(mut open) = self.open.remove(&transaction.0) else { return Ok(()) };
+        let targets = match self.targets(&open.arrivals) {
+            Ok(targets) => targets,
+            Err(error) => {
+                self.undo(open);
+                return Err(error);
+            }
+        };
+        let core = Arc::clone(&self.core);
+        let group = core.journal.appender().begin_group();
+        let (hidden, now) = (self.hide(&mut open.arrivals, &targets, group), core.clock.unix_ms());
+        self.settle_group(&open.liens, group);
+        let mut appender = core.journal.appender();
+        appender.end_group(group);
+        let ticket = appender.ticket();
+        drop(appender);
+        release_holds(&open.arrivals, &core);
+        self.settled_ticket = self.settled_ticket.max(ticket);
+        self.settle_rest(&open.liens);
+        let mailbox = Arc::clone(&self.shared.mailbox);
+        let sealed = Sealed { ticket, transaction, hidden, mailbox };
+        self.committing += 1;
+        core.totals.received.add(open.arrivals.len() as u64);
+        if core.journal.durable() >= ticket {
+            sealed.reveal(&mut Visit { core: &core, now, work: &mut self.work });
+        } else {
+            core.wait_for_sealed(sealed);
+        }
+        self.run_work();
+        Ok(())
+    }
+
+    /// The queues of each arrival, or why the transaction can't be committed.
+    fn targets(&mut self, arrivals: &[Arrival]) -> Result<Vec<Vec<Arc<Queue>>>, Error> {
+        let mut targets = Vec::with_capacity(arrivals.len());
+        for arrival in arrivals {
+            let route = self.route(arrival.message())?;
+            let queues: Vec<_> = route
+                .iter()
+                .filter_map(|slot| self.slots[*slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)))
+                .collect();
+            if let Some(full) = queues.iter().find(|queue| queue.would_refuse(&self.core)) {
+                let (name, vhost) = (&full.name, &full.vhost);
+                return Err(Error::precondition(format!(
+                    "queue '{name}' in vhost '{vhost}' is full and refuses publishes"
+                )));
+            }
+            targets.push(queues);
+        }
+        Ok(targets)
+    }
+
+    /// Logs bodies and hidden references as part of the group.
+    fn hide(
+        &mut self,
+        arrivals: &mut [Arrival],
+        targets: &[Vec<Arc<Queue>>],
+        group: Group,
+    ) -> Vec<(Arc<Queue>, u64, u64)> {
+        let core = Arc::clone(&self.core);
+        let mut visit = Visit { core: &core, now: core.clock.unix_ms(), work: &mut self.work };
+        hide_arrivals(arrivals, targets, Some(group), &mut visit)
+    }
+
+    /// Accepted deliveries are settled in the group.
+    fn settle_group(&mut self, liens: &[(Lien, Outcome)], group: Group) {
+        let client = self.shared.number;
+        for (queue, settlements) in self.by_queue(liens, |outcome| outcome == Outcome::Accepted) {
+            queue.settle_in(&settlements, client, group, &self.core);
+        }
+    }
+
+    /// Released and rejected deliveries have effects of their own; they take place when the group is in the log.
+    fn settle_rest(&mut self, liens: &[(Lien, Outcome)]) {
+        let (client, now) = (self.shared.number, self.core.clock.unix_ms());
+        let core = Arc::clone(&self.core);
+        let rest = self.by_queue(liens, |outcome| outcome != Outcome::Accepted);
+        for (queue, settlements) in rest {
+            queue.settle(&settlements, client, &mut Visit { core: &core, now, work: &mut self.work });
+        }
+        for (queue, _) in self.by_queue(liens, |outcome| outcome == Outcome::Accepted) {
+            // Credit came back inside the group; whoever has it now may be served.
+            queue.settle(&[], client, &mut Visit { core: &core, now, work: &mut self.work });
+        }
+        for (lien, _) in liens {
+            if let Some(slot) = self.slot_mut(lien.slot) {
+                slot.uses -= 1;
+            }
+        }
+    }
+
+    fn by_queue(
+        &self,
+        liens: &[(Lien, Outcome)],
+        pick: impl Fn(Outcome) -> bool,
+    ) -> Vec<(Arc<Queue>, Vec<Settlement>)> {
+        let mut queues: Vec<(Arc<Queue>, Vec<Settlement>)> = Vec::new();
+        for (lien, outcome) in liens.iter().filter(|(_, outcome)| pick(*outcome)) {
+            let Some(slot) = self.slots[lien.slot as usize].as_ref() else { continue };
+            let verdict = match outcome {
+                Outcome::Accepted => Verdict::Accepted,
+                Outcome::Released => Verdict::Released,
+                Outcome::Rejected => Verdict::Rejected,
+            };
+            let settlement = Settlement { seq: lien.seq, consumer: lien.consumer, verdict };
+            match queues.iter_mut().find(|(queue, _)| queue.id == slot.queue.id) {
+                Some((_, settlements)) => settlements.push(settlement),
+                None => queues.push((Arc::clone(&slot.queue), vec![settlement])),
+            }
+        }
+        queues
+    }
+
+    /// Drops a transaction: its publishes are forgotten, its deliveries return to their places.
+    pub fn rollback(&mut self, transaction: TransactionId) {
+        if let Some(open) = self.open.remove(&transaction.0) {
+            self.undo(open);
+        }
+    }
+
+    fn undo(&mut self, open: Open) {
+        let released: Vec<_> = open.liens.iter().map(|(lien, _)| (*lien, Outcome::Released)).collect();
+        self.settle_rest(&released);
+        self.run_work();
+    }
+
+    /// Drops every transaction of a session.
+    pub(super) fn rollback_all(&mut self, session: Option<SessionId>) {
+        let open: Vec<_> = self
+            .open
+            .iter()
+            .filter(|(_, open)| session.is_none_or(|session| open.session == session))
+            .map(|(number, _)| TransactionId(*number))
+            .collect();
+        for transaction in open {
+            self.rollback(transaction);
+        }
+    }
+
+    /// Commits what waited for an alarm, or rolls back what waited too long.
+    pub(super) fn retry_commits(&mut self, now: Instant) {
+        if self.open.values().all(|open| open.waiting_since.is_none()) {
+            return;
+        }
+        let timeout = self.core.settings.park_timeout;
+        let allowed = self.core.allowance() != Allowance::None;
+        let waiting: Vec<_> =
+            self.open.iter().filter_map(|(number, open)| open.waiting_since.map(|since| (*number, since))).collect();
+        for (number, since) in waiting {
+            let transaction = TransactionId(number);
+            let result = if allowed {
+                self.commit_now(transaction)
+            } else if now >= since + timeout {
+                self.rollback(transaction);
+                let alarm = self.core.alarm_text().unwrap_or("in alarm");
+                Err(Error::precondition(format!("commit refused: broker is {alarm}")))
+            } else {
+                self.core.alarms.when_changed(self.shared.mailbox.waker());
+                Ok(())
+            };
+            if let Err(error) = result {
+                self.committing += 1;
+                self.shared.mailbox.notify(Notice::Committed { transaction, result: Err(error) });
+            }
+        }
+    }
+}
+
+/// Logs the bodies of arrivals that a durable target will refer to, and gives each its hidden place in each target.
+pub(crate) fn hide_arrivals(
+    arrivals: &mut [Arrival],
+    targets: &[Vec<Arc<Queue>>],
+    group: Option<Group>,
+    visit: &mut Visit<'_>,
+) -> Vec<(Arc<Queue>, u64, u64)> {
+    log_bodies(arrivals, targets, visit.core);
+    let mut hidden = Vec::new();
+    for (queue, picks) in picks_of(arrivals, targets) {
+        match queue.publish_hidden(arrivals, &picks, group, visit) {
+            Ok(first) => hidden.push((queue, first, picks.len() as u64)),
+            Err(_) => picks.iter().for_each(|pick| arrivals[*pick as usize].miss()),
+        }
+    }
+    hidden
+}
+
+fn log_bodies(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], core: &Core) {
+    let mut appender = core.journal.appender();
+    for (arrival, targets) in arrivals.iter_mut().zip(targets) {
+        if arrival.message().persistent() && targets.iter().any(|queue| queue.logged()) {
+            arrival.address = Some(appender.body(&[arrival.message().block()]));
+        }
+    }
+}

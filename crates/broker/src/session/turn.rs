@@ -1,0 +1,87 @@
+//! A turn: what one read of a socket asked for, gathered so that each queue is visited once; and the work that visits
+//! leave behind.
+
+use std::sync::Arc;
+
+use journal::{Address, Ticket};
+
+use crate::message::Message;
+use crate::queue::{Dying, Queue, Settlement};
+
+/// A message on its way into queues.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    message: Message,
+    /// Where its body lies in the journal, once it does.
+    pub(crate) address: Option<Address>,
+    /// Queues that have not taken it yet.
+    pub(crate) shares: u32,
+    /// Queues that took it.
+    pub(crate) taken: u32,
+    /// Some queue was full and refuses it.
+    pub(crate) refused: bool,
+    pub(crate) mandatory: bool,
+    /// Its session, and its publish number there; 0 where nobody waits for a confirm.
+    pub(crate) session: u32,
+    pub(crate) number: u64,
+}
+
+impl Arrival {
+    pub(crate) fn new(message: Message, mandatory: bool, session: u32, number: u64) -> Self {
+        Self { message, address: None, shares: 0, taken: 0, refused: false, mandatory, session, number }
+    }
+
+    /// One queue's share. The last one takes the message itself, unless it may have to be returned.
+    pub(crate) fn take_share(&mut self) -> Message {
+        self.shares = self.shares.saturating_sub(1);
+        self.taken += 1;
+        if self.shares == 0 && !self.mandatory {
+            std::mem::replace(&mut self.message, Message::moved())
+        } else {
+            self.message.clone()
+        }
+    }
+
+    /// A full queue does not take its share.
+    pub(crate) fn refuse(&mut self) {
+        self.shares = self.shares.saturating_sub(1);
+        self.refused = true;
+    }
+
+    /// A queue that was deleted meanwhile does not take its share.
+    pub(crate) fn miss(&mut self) {
+        self.shares = self.shares.saturating_sub(1);
+    }
+
+    pub(crate) fn message(&self) -> &Message {
+        &self.message
+    }
+
+    pub(crate) fn into_message(self) -> Message {
+        self.message
+    }
+}
+
+/// A queue that a client has to do with, and what this turn brings it.
+#[derive(Debug)]
+pub(crate) struct QueueSlot {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) picks: Vec<u32>,
+    pub(crate) settlements: Vec<Settlement>,
+    pub(crate) touched: bool,
+    /// Unsettled deliveries and consumers that point here; the slot stays as long.
+    pub(crate) uses: u32,
+}
+
+/// Effects on other queues than the one visited; done after its lock is released.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Move these to the queue's dead-letter exchange.
+    DeadLetter { queue: Arc<Queue>, dying: Vec<Dying> },
+    /// The auto-delete queue lost its last consumer: check again, delete.
+    Vanish { queue: Arc<Queue> },
+    /// Look at the queue again at this time (milliseconds since 1970).
+    Arm { queue: Arc<Queue>, at: u64 },
+    /// When the ticket is durable the queue's delivery mark is this.
+    Raise { queue: Arc<Queue>, mark: u64, ticket: Ticket },
+}

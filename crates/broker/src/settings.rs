@@ -1,0 +1,69 @@
+//! What an operator can set about the broker itself.
+
+use std::time::Duration;
+
+/// Limits on what clients may ask for. Each is refused by name when it is reached.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Largest body of a message, in bytes.
+    pub max_message_bytes: u64,
+    /// Sessions (AMQP 0-9-1: channels) of one connection.
+    pub sessions_per_connection: u32,
+    /// Consumers of one session.
+    pub consumers_per_session: u32,
+    /// Queues in all.
+    pub queues: u64,
+    /// Exchanges in all.
+    pub exchanges: u64,
+    /// Bindings in all.
+    pub bindings: u64,
+    /// Authenticated connections in all.
+    pub connections: u64,
+    /// Bytes that one open transaction may hold.
+    pub transaction_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_message_bytes: 16 << 20,
+            sessions_per_connection: 2047,
+            consumers_per_session: 10_000,
+            queues: 100_000,
+            exchanges: 10_000,
+            bindings: 1_000_000,
+            connections: 10_000,
+            transaction_bytes: 64 << 20,
+        }
+    }
+}
+
+/// Everything that can be set about the broker.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// See [`Limits`].
+    pub limits: Limits,
+    /// Bytes of queued messages in memory at which the memory alarm rises.
+    pub memory_limit: u64,
+    /// Bytes of deliveries that wait for one connection at most (but one delivery always fits).
+    pub mailbox_bytes: usize,
+    /// How long a publish waits behind an alarm before it is refused.
+    pub park_timeout: Duration,
+    /// Bytes of publishes of one connection that may wait behind an alarm.
+    pub park_bytes: usize,
+    /// A connection is not read while this many bytes wait for the journal's flush.
+    pub lag_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            memory_limit: 4 << 30,
+            mailbox_bytes: 1 << 20,
+            park_timeout: Duration::from_secs(30),
+            park_bytes: 4 << 20,
+            lag_bytes: 16 << 20,
+        }
+    }
+}

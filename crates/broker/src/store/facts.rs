@@ -1,0 +1,179 @@
+//! The facts that the broker journals: their kinds, and their bytes both ways. `docs/formats/facts.md` draws them.
+//!
+//! Kinds are never renumbered. Each fact is complete in itself and says the same when it is replayed twice.
+
+use std::sync::Arc;
+
+use journal::{Appender, Owner};
+
+use crate::catalog::Exchange;
+use crate::encoding::{Malformed, Reader, write_bool, write_table, write_text, write_varint};
+use crate::message::value::Table;
+use crate::queue::{Bound, Queue, Reason, reason_code};
+use crate::routing::ExchangeKind;
+
+/// A vhost: its name.
+pub(crate) const VHOST: u8 = 1;
+/// An exchange: vhost, name, kind, durable is implied, flags, arguments.
+pub(crate) const EXCHANGE: u8 = 2;
+/// A queue: vhost, name, flags, arguments.
+pub(crate) const QUEUE: u8 = 3;
+/// A binding to this owner: source exchange, key, arguments.
+pub(crate) const BIND: u8 = 4;
+/// The end of such a binding.
+pub(crate) const UNBIND: u8 = 5;
+/// A queue's next sequence number and delivery mark.
+pub(crate) const POSITION: u8 = 6;
+/// How often an entry came back.
+pub(crate) const RETURNS: u8 = 7;
+/// A user, as the authority encodes it; empty when it was removed.
+pub(crate) const USER: u8 = 8;
+/// An entry whose death is decided and whose move is still to come.
+pub(crate) const DYING: u8 = 9;
+
+/// A declared exchange, as it is replayed.
+#[derive(Debug)]
+pub(crate) struct ExchangeFact {
+    pub(crate) vhost: Owner,
+    pub(crate) name: String,
+    pub(crate) kind: ExchangeKind,
+    pub(crate) auto_delete: bool,
+    pub(crate) internal: bool,
+    pub(crate) arguments: Table,
+}
+
+/// A declared queue, as it is replayed.
+#[derive(Debug)]
+pub(crate) struct QueueFact {
+    pub(crate) vhost: Owner,
+    pub(crate) name: String,
+    pub(crate) auto_delete: bool,
+    pub(crate) arguments: Table,
+}
+
+fn table_bytes(into: &mut Vec<u8>, table: &Table) {
+    // A table that was decoded under the depth limit is encoded under it; one that was not says nothing.
+    if write_table(into, table).is_err() {
+        write_varint(into, 0);
+    }
+}
+
+pub(crate) fn log_vhost(appender: &mut Appender<'_>, id: Owner, name: &str) {
+    let mut bytes = Vec::new();
+    write_text(&mut bytes, name);
+    appender.fact(None, id, VHOST, &[&bytes]);
+}
+
+pub(crate) fn log_exchange(appender: &mut Appender<'_>, vhost: Owner, exchange: &Exchange) {
+    let mut bytes = Vec::new();
+    write_varint(&mut bytes, vhost);
+    write_text(&mut bytes, &exchange.name);
+    write_text(&mut bytes, exchange.kind.name());
+    write_bool(&mut bytes, exchange.auto_delete);
+    write_bool(&mut bytes, exchange.internal);
+    table_bytes(&mut bytes, &exchange.arguments);
+    appender.fact(None, exchange.id, EXCHANGE, &[&bytes]);
+}
+
+pub(crate) fn read_exchange(bytes: &[u8]) -> Result<ExchangeFact, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let vhost = reader.varint()?;
+    let name = reader.text()?.to_owned();
+    let kind = ExchangeKind::parse(reader.text()?).ok_or_else(|| reader.malformed("unknown kind of exchange"))?;
+    let fact = ExchangeFact {
+        vhost,
+        name,
+        kind,
+        auto_delete: reader.bool()?,
+        internal: reader.bool()?,
+        arguments: reader.table()?,
+    };
+    reader.end()?;
+    Ok(fact)
+}
+
+pub(crate) fn log_queue(appender: &mut Appender<'_>, vhost: Owner, queue: &Queue) {
+    let mut bytes = Vec::new();
+    write_varint(&mut bytes, vhost);
+    write_text(&mut bytes, &queue.name);
+    write_bool(&mut bytes, queue.auto_delete);
+    table_bytes(&mut bytes, &queue.declared);
+    appender.fact(None, queue.id, QUEUE, &[&bytes]);
+}
+
+pub(crate) fn read_queue(bytes: &[u8]) -> Result<QueueFact, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let fact = QueueFact {
+        vhost: reader.varint()?,
+        name: reader.text()?.to_owned(),
+        auto_delete: reader.bool()?,
+        arguments: reader.table()?,
+    };
+    reader.end()?;
+    Ok(fact)
+}
+
+/// Logs a binding to `destination`, or its end.
+pub(crate) fn log_binding(appender: &mut Appender<'_>, destination: Owner, kind: u8, bound: &Bound) {
+    let mut bytes = Vec::new();
+    write_varint(&mut bytes, bound.exchange);
+    write_text(&mut bytes, &bound.key);
+    table_bytes(&mut bytes, &bound.arguments);
+    appender.fact(None, destination, kind, &[&bytes]);
+}
+
+pub(crate) fn read_binding(bytes: &[u8]) -> Result<Bound, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let bound = Bound { exchange: reader.varint()?, key: reader.text()?.to_owned(), arguments: reader.table()? };
+    reader.end()?;
+    Ok(bound)
+}
+
+fn log_pair(appender: &mut Appender<'_>, owner: Owner, kind: u8, first: u64, second: u64) {
+    let mut bytes = Vec::with_capacity(20);
+    write_varint(&mut bytes, first);
+    write_varint(&mut bytes, second);
+    appender.fact(None, owner, kind, &[&bytes]);
+}
+
+pub(crate) fn log_position(appender: &mut Appender<'_>, queue: Owner, next_seq: u64, mark: u64) {
+    log_pair(appender, queue, POSITION, next_seq, mark);
+}
+
+pub(crate) fn log_returns(appender: &mut Appender<'_>, queue: Owner, seq: u64, returns: u32) {
+    log_pair(appender, queue, RETURNS, seq, returns.into());
+}
+
+pub(crate) fn log_dying(appender: &mut Appender<'_>, queue: Owner, seq: u64, reason: Reason) {
+    log_pair(appender, queue, DYING, seq, reason_code(reason).into());
+}
+
+/// Reads a position, returns or dying fact.
+pub(crate) fn read_pair(bytes: &[u8]) -> Result<(u64, u64), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let pair = (reader.varint()?, reader.varint()?);
+    reader.end()?;
+    Ok(pair)
+}
+
+pub(crate) fn read_name(bytes: &[u8]) -> Result<String, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let name = reader.text()?.to_owned();
+    reader.end()?;
+    Ok(name)
+}
+
+/// Logs everything about a queue but its entries.
+pub(crate) fn log_whole_queue(
+    appender: &mut Appender<'_>,
+    vhost: Owner,
+    queue: &Arc<Queue>,
+    bound: &[Bound],
+    position: (u64, u64),
+) {
+    log_queue(appender, vhost, queue);
+    log_position(appender, queue.id, position.0, position.1);
+    for bound in bound {
+        log_binding(appender, queue.id, BIND, bound);
+    }
+}

@@ -1,0 +1,5 @@
+//! What is durable: facts about owners as the journal keeps them, and the world rebuilt from them at start.
+
+pub(crate) mod facts;
+pub(crate) mod recovery;
+pub(crate) mod restate;

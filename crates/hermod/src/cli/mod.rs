@@ -1,0 +1,168 @@
+//! The command line: verbs and flags. Flags of settings are made from their declarations.
+
+mod ask;
+mod config;
+mod connections;
+mod queues;
+mod status;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::config::{Config, describe_all};
+use crate::exit::{Exit, Failure};
+
+/// Settings whose flags `-h` shows; `--help` shows all.
+const PROMINENT: [&str; 6] = ["bind", "data_dir", "durability", "io_threads", "port_offset", "log.level"];
+
+/// Reads the command line and does what it says.
+pub(crate) fn run() -> Result<(), Failure> {
+    let matches = match command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(message) => return explain(&message),
+    };
+    let Some((verb, arguments)) = matches.subcommand() else {
+        return Err(Exit::Usage.because("no command; hermod --help lists them"));
+    };
+    let config = load(arguments)?;
+    match verb {
+        "serve" => crate::serve::run(config),
+        "config" => config::run(&config, arguments.get_flag("manual"), arguments.get_flag("json")),
+        "status" => status::run(&config.settings, arguments.get_flag("json")),
+        "queues" => queues::run(&config.settings, arguments.get_flag("json")),
+        "connections" => {
+            let close = arguments.get_one::<u64>("close").copied();
+            let reason = arguments.get_one::<String>("reason").map_or("", String::as_str);
+            connections::run(&config.settings, close, reason, arguments.get_flag("json"))
+        }
+        other => Err(Exit::Bug.because(format!("no code for the command {other}"))),
+    }
+}
+
+/// Help and version are no errors; anything else is one line and exit code 64.
+fn explain(message: &clap::Error) -> Result<(), Failure> {
+    if message.use_stderr() {
+        let text = message.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        return Err(Exit::Usage.because(line.trim_start_matches("error: ")));
+    }
+    // Nobody is left to be told when the terminal is gone.
+    let _ = message.print();
+    Ok(())
+}
+
+fn load(arguments: &ArgMatches) -> Result<Config, Failure> {
+    let mut flags = BTreeMap::new();
+    for setting in describe_all() {
+        if let Ok(Some(values)) = arguments.try_get_many::<String>(setting.name) {
+            let values: Vec<_> = values.map(String::as_str).collect();
+            flags.insert(setting.name.to_owned(), values.join(","));
+        }
+    }
+    let file = arguments.get_one::<PathBuf>("config");
+    let environment: BTreeMap<_, _> =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
+    Ok(Config::load(&flags, file.map(PathBuf::as_path), &environment)?)
+}
+
+fn command() -> Command {
+    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON instead of a table");
+    let asking = |name: &'static str, about: &'static str| {
+        with_settings(Command::new(name).about(about).arg(json()), &["data_dir"])
+    };
+    let names: Vec<_> = describe_all().iter().map(|setting| setting.name).collect();
+    Command::new("hermod")
+        .about("A message broker that speaks the protocols its users already speak")
+        .version(env!("CARGO_PKG_VERSION"))
+        .arg_required_else_help(true)
+        .subcommand(with_settings(Command::new("serve").about("Run the broker"), &names))
+        .subcommand(asking("status", "Show how a running broker does"))
+        .subcommand(asking("queues", "List the queues of a running broker"))
+        .subcommand(
+            asking("connections", "List the connections of a running broker, or close one")
+                .arg(
+                    Arg::new("close")
+                        .long("close")
+                        .value_name("ID")
+                        .value_parser(clap::value_parser!(u64))
+                        .help("Close the connection with this number"),
+                )
+                .arg(
+                    Arg::new("reason")
+                        .long("reason")
+                        .value_name("TEXT")
+                        .default_value("closed by an operator")
+                        .help("What its client is told"),
+                ),
+        )
+        .subcommand(
+            with_settings(Command::new("config").about("Show the effective settings and where each came from"), &names)
+                .arg(json())
+                .arg(
+                    Arg::new("manual")
+                        .long("manual")
+                        .action(ArgAction::SetTrue)
+                        .help("Print the manual's page of settings instead"),
+                ),
+        )
+}
+
+fn with_settings(command: Command, names: &[&str]) -> Command {
+    let command = command.arg(
+        Arg::new("config")
+            .long("config")
+            .short('c')
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help("Configuration file [default: $HERMOD_CONFIG, else /etc/hermod/hermod.toml if it exists]"),
+    );
+    describe_all().into_iter().filter(|setting| names.contains(&setting.name)).fold(command, |command, setting| {
+        let shown = if setting.secret { String::new() } else { format!(" [default: {}]", setting.default) };
+        command.arg(
+            Arg::new(setting.name)
+                .long(setting.flag())
+                .value_name(setting.kind.to_uppercase())
+                .action(ArgAction::Append)
+                .allow_hyphen_values(true)
+                .hide_short_help(!PROMINENT.contains(&setting.name))
+                .help(format!("{}{shown}", setting.doc.replace('`', ""))),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn flags_become_settings_and_repeated_ones_lists() {
+        let matches = command()
+            .try_get_matches_from(["hermod", "serve", "--bind", "127.0.0.1", "--bind", "::1", "--limits-frame-max", "8KiB"])
+            .unwrap();
+        let config = load(matches.subcommand().unwrap().1).unwrap();
+        assert_eq!(config.settings.bind.len(), 2);
+        assert_eq!(config.settings.limits.frame_max, 8192);
+    }
+
+    #[test]
+    fn the_manual_names_every_verb_and_every_exit_code() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual/command-line.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        for verb in command().get_subcommands() {
+            let name = verb.get_name();
+            assert!(page.contains(&format!("`hermod {name}")), "command-line.md does not tell of hermod {name}");
+        }
+        for exit in Exit::ALL {
+            let row = format!("| {} |", exit.code());
+            assert!(page.contains(&row), "command-line.md does not tell of exit code {}", exit.code());
+        }
+    }
+}

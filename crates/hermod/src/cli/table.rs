@@ -1,0 +1,53 @@
+//! Tables for people: aligned columns on a terminal, tab-separated lines elsewhere.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+/// Prints `rows` under `head`.
+pub(crate) fn print(head: &[&str], rows: &[Vec<String>]) {
+    print!("{}", layout(head, rows, std::io::stdout().is_terminal()));
+}
+
+fn layout(head: &[&str], rows: &[Vec<String>], aligned: bool) -> String {
+    let mut widths: Vec<usize> = head.iter().map(|title| title.chars().count()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut line = String::new();
+        for (cell, width) in cells.zip(&widths) {
+            // Writing into a String cannot fail.
+            let _ = match (aligned, is_number(cell)) {
+                (false, _) => write!(line, "{}\t", cell.replace(['\t', '\n'], " ")),
+                (true, true) => write!(line, "{cell:>width$}  "),
+                (true, false) => write!(line, "{cell:<width$}  "),
+            };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    };
+    line(&mut head.iter().copied());
+    for row in rows {
+        line(&mut row.iter().map(String::as_str));
+    }
+    text
+}
+
+fn is_number(cell: &str) -> bool {
+    !cell.is_empty() && cell.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_for_people_and_tabbed_for_programs() {
+        let rows = [vec!["orders".to_owned(), "12".to_owned()], vec!["a\tb".to_owned(), "1234".to_owned()]];
+        assert_eq!(layout(&["name", "ready"], &rows, true), "name    ready\norders     12\na\tb      1234\n");
+        assert_eq!(layout(&["name", "ready"], &rows, false), "name\tready\norders\t12\na b\t1234\n");
+    }
+}

@@ -1,0 +1,243 @@
+//! The effective configuration: defaults, then the file, then the environment, then flags, the last one winning.
+//!
+//! A key that no setting has is an error that names the nearest one: a misspelt limit must not go unnoticed. Variables
+//! are only warned about, since others may write into the environment (Kubernetes does, for a service named `hermod`).
+
+mod file;
+mod manual;
+mod nearest;
+mod reader;
+mod settings;
+mod value;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub(crate) use manual::settings_page;
+pub(crate) use reader::{Described, Origin};
+pub(crate) use settings::{Durability, LogFormat, Settings};
+
+use reader::{Layer, Reader};
+
+/// Where the file is looked for when nobody names one.
+const SYSTEM_FILE: &str = "/etc/hermod/hermod.toml";
+/// Variable that names the file.
+const FILE_VARIABLE: &str = "HERMOD_CONFIG";
+
+/// Why the configuration cannot be used, in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ConfigError(String);
+
+impl ConfigError {
+    fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    fn value(name: &str, origin: &Origin, what: &str) -> Self {
+        match origin {
+            Origin::Default => Self(format!("{name}: {what}")),
+            Origin::Flag(flag) => Self(format!("{flag}: {what}")),
+            place => Self(format!("{place}: {name}: {what}")),
+        }
+    }
+}
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Settings, and where each came from.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) settings: Settings,
+    pub(crate) described: Vec<Described>,
+    /// The file that was read.
+    pub(crate) file: Option<PathBuf>,
+    /// Variables that look like settings and are none, with what they probably were to be.
+    pub(crate) suspects: Vec<(String, String)>,
+}
+
+impl Config {
+    /// Reads everything. `flags` holds values by setting name, `file` the file that was named on the command line.
+    pub(crate) fn load(
+        flags: &BTreeMap<String, String>,
+        file: Option<&Path>,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, ConfigError> {
+        let known = describe_all();
+        let file = match (file, environment.get(FILE_VARIABLE)) {
+            (Some(file), _) => Some(file.to_owned()),
+            (None, Some(file)) => Some(PathBuf::from(file)),
+            (None, None) => Some(PathBuf::from(SYSTEM_FILE)).filter(|file| file.exists()),
+        };
+        let from_file = match &file {
+            Some(file) => file::read(file)?,
+            None => Layer::new(),
+        };
+        refuse_unknown(&from_file, &known)?;
+        let (from_environment, suspects) = read_environment(environment, &known);
+        let flag_names: BTreeMap<_, _> = known.iter().map(|setting| (setting.name, setting.flag())).collect();
+        let from_flags = flags
+            .iter()
+            .map(|(name, value)| {
+                let flag = flag_names.get(name.as_str()).unwrap_or(name);
+                (name.clone(), (value.clone(), Origin::Flag(format!("--{flag}"))))
+            })
+            .collect();
+        let mut reader = Reader::new(vec![from_flags, from_environment, from_file]);
+        let settings = Settings::read(&mut reader)?;
+        check_together(&settings)?;
+        Ok(Self { settings, described: reader.into_described(), file, suspects })
+    }
+}
+
+/// Every setting with its default.
+pub(crate) fn describe_all() -> Vec<Described> {
+    let mut reader = Reader::default();
+    // The defaults are right, which a test sees to; a wrong one would end the list early.
+    let _ = Settings::read(&mut reader);
+    reader.into_described()
+}
+
+fn refuse_unknown(layer: &Layer, known: &[Described]) -> Result<(), ConfigError> {
+    for (name, (_, origin)) in layer {
+        if known.iter().any(|setting| setting.name == name) {
+            continue;
+        }
+        let hint = match nearest::nearest(name, known.iter().map(|setting| setting.name)) {
+            Some(nearest) => format!("did you mean {nearest}?"),
+            None => "hermod config lists all settings".to_owned(),
+        };
+        return Err(ConfigError::new(format!("{origin}: there is no setting {name}; {hint}")));
+    }
+    Ok(())
+}
+
+fn read_environment(environment: &BTreeMap<String, String>, known: &[Described]) -> (Layer, Vec<(String, String)>) {
+    let by_variable: BTreeMap<String, &Described> =
+        known.iter().map(|setting| (setting.variable(), setting)).collect();
+    let mut layer = Layer::new();
+    let mut suspects = Vec::new();
+    for (variable, value) in environment.iter().filter(|(name, _)| name.starts_with("HERMOD_")) {
+        if let Some(setting) = by_variable.get(variable) {
+            layer.insert(setting.name.to_owned(), (value.clone(), Origin::Environment(variable.clone())));
+        } else if variable != FILE_VARIABLE
+            && let Some(nearest) = nearest::nearest(variable, by_variable.keys().map(String::as_str))
+        {
+            suspects.push((variable.clone(), nearest.to_owned()));
+        }
+    }
+    (layer, suspects)
+}
+
+/// What no setting can check alone.
+fn check_together(settings: &Settings) -> Result<(), ConfigError> {
+    let Settings { ports, port_offset, .. } = settings;
+    let mut taken = BTreeMap::new();
+    for (name, port) in [("ports.amqp", ports.amqp), ("ports.stomp", ports.stomp), ("ports.http", ports.http)] {
+        if port == 0 {
+            continue;
+        }
+        let Some(shifted) = port.checked_add(*port_offset) else {
+            return Err(ConfigError::new(format!("port_offset: {name} {port} + {port_offset} is above 65535")));
+        };
+        if let Some(other) = taken.insert(shifted, name) {
+            return Err(ConfigError::new(format!("{name}: port {port} is that of {other} already")));
+        }
+    }
+    if settings.bind.is_empty() {
+        return Err(ConfigError::new("bind: there is no address to listen on; write at least one".to_owned()));
+    }
+    if settings.durability != Durability::Memory
+        && settings.limits.max_message_size > settings.journal.max_bytes / 8 / 4 * 3
+    {
+        return Err(ConfigError::new(format!(
+            "limits.max_message_size: a body of {} bytes does not fit into a journal of {}; \
+             journal.max_bytes must be at least eleven times as large",
+            settings.limits.max_message_size, settings.journal.max_bytes
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn load_text(text: &str) -> Result<Config, ConfigError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hermod.toml");
+        std::fs::write(&path, text).unwrap();
+        Config::load(&BTreeMap::new(), Some(&path), &BTreeMap::new())
+            .map_err(|ConfigError(text)| ConfigError(text.replace(&path.display().to_string(), "hermod.toml")))
+    }
+
+    #[test]
+    fn defaults_are_valid_and_complete() {
+        let config = Config::load(&BTreeMap::new(), None, &BTreeMap::new()).unwrap();
+        assert_eq!(config.described.len(), describe_all().len());
+        assert!(config.described.iter().all(|setting| setting.origin == Origin::Default && !setting.doc.is_empty()));
+        let variables: std::collections::BTreeSet<_> = config.described.iter().map(Described::variable).collect();
+        let flags: std::collections::BTreeSet<_> = config.described.iter().map(Described::flag).collect();
+        assert_eq!((variables.len(), flags.len()), (config.described.len(), config.described.len()));
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_that_over_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hermod.toml");
+        std::fs::write(&path, "port_offset = 1\ndurability = 'os'\n[compat]\nproduct = 'A'\n").unwrap();
+        let environment =
+            map(&[("HERMOD_CONFIG", path.to_str().unwrap()), ("HERMOD_COMPAT_PRODUCT", "B"), ("HERMOD_DURABILITY", "memory")]);
+        let config = Config::load(&map(&[("durability", "fsync")]), None, &environment).unwrap();
+        let settings = &config.settings;
+        assert_eq!((settings.port_offset, settings.compat.product.as_str()), (1, "B"));
+        assert_eq!(settings.durability, Durability::Fsync);
+        let origin = |name| config.described.iter().find(|setting| setting.name == name).unwrap().origin.to_string();
+        assert_eq!(origin("durability"), "--durability");
+        assert_eq!(origin("compat.product"), "HERMOD_COMPAT_PRODUCT");
+        assert_eq!(origin("port_offset"), format!("{}:1", path.display()));
+    }
+
+    #[test]
+    fn mistakes_in_the_file_name_line_and_remedy() {
+        for (text, expected) in [
+            ("\ndatadir = 'x'\n", "hermod.toml:2: there is no setting datadir; did you mean data_dir?"),
+            ("[limits]\nframe_maxx = 1\n", "hermod.toml:2: there is no setting limits.frame_maxx; did you mean limits.frame_max?"),
+            ("colour = 'red'\n", "hermod.toml:1: there is no setting colour; hermod config lists all settings"),
+            ("durability = 'ssd'\n", "hermod.toml:1: durability: 'ssd' is none of fsync, os, memory"),
+            ("io_threads = 0\n", "hermod.toml:1: io_threads: 0 is too little; the least is 1, or auto"),
+            ("limits.frame_max = 100\n", "hermod.toml:1: limits.frame_max: 100 is too little; the least is 4096"),
+            ("port_offset = 60000\n", "port_offset: ports.amqp 5672 + 60000 is above 65535"),
+            ("ports.stomp = 5672\n", "ports.stomp: port 5672 is that of ports.amqp already"),
+            ("bind = []\n", "bind: there is no address to listen on; write at least one"),
+            (
+                "limits.max_message_size = '1 GiB'\n",
+                "limits.max_message_size: a body of 1073741824 bytes does not fit into a journal of 1073741824; \
+                 journal.max_bytes must be at least eleven times as large",
+            ),
+        ] {
+            assert_eq!(load_text(text).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_suspicious_variable_is_reported_and_those_of_kubernetes_are_not() {
+        let environment = map(&[
+            ("HERMOD_DATADIR", "/x"),
+            ("HERMOD_SERVICE_HOST", "10.0.0.1"),
+            ("HERMOD_PORT_5672_TCP_ADDR", "10.0.0.1"),
+            ("HOME", "/root"),
+        ]);
+        let config = Config::load(&BTreeMap::new(), None, &environment).unwrap();
+        assert_eq!(config.suspects, [("HERMOD_DATADIR".to_owned(), "HERMOD_DATA_DIR".to_owned())]);
+    }
+}

@@ -1,0 +1,475 @@
+//! Every setting, declared once: name, kind, default and meaning. File keys, variables, flags, listings and the manual
+//! page are made from what is declared here.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::ConfigError;
+use super::reader::{Declaration, Reader};
+use super::value;
+
+/// The effective settings.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) bind: Vec<IpAddr>,
+    pub(crate) port_offset: u16,
+    pub(crate) ports: Ports,
+    /// `None`: the default place for this user.
+    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) durability: Durability,
+    /// `None`: chosen by the number of cores.
+    pub(crate) io_threads: Option<u64>,
+    pub(crate) shutdown_timeout: Duration,
+    pub(crate) users: Users,
+    pub(crate) compat: Compat,
+    pub(crate) limits: Limits,
+    pub(crate) memory: Memory,
+    pub(crate) journal: JournalSizes,
+    pub(crate) flow: Flow,
+    pub(crate) tcp: Tcp,
+    pub(crate) log: Log,
+}
+
+/// When a message counts as stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    Fsync,
+    Os,
+    Memory,
+}
+
+impl Durability {
+    /// The three classes and how they are written.
+    pub(crate) const CHOICES: [(&'static str, Self); 3] =
+        [("fsync", Self::Fsync), ("os", Self::Os), ("memory", Self::Memory)];
+
+    /// How the class is written.
+    pub(crate) fn name(self) -> &'static str {
+        Self::CHOICES.iter().find(|(_, class)| *class == self).map_or("", |(name, _)| name)
+    }
+
+    /// What the class promises, for people.
+    pub(crate) fn promise(self) -> &'static str {
+        match self {
+            Self::Fsync => "confirmed messages are flushed to disk and survive a power cut",
+            Self::Os => "confirmed messages survive a crash of the broker, not of the machine",
+            Self::Memory => "nothing is written to disk; a restart loses everything",
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Ports {
+    pub(crate) amqp: u16,
+    pub(crate) stomp: u16,
+    pub(crate) http: u16,
+}
+
+#[derive(Clone)]
+pub(crate) struct Users {
+    pub(crate) name: String,
+    pub(crate) password: String,
+    pub(crate) name_file: Option<PathBuf>,
+    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) loopback: Vec<String>,
+    pub(crate) login_threads: u64,
+}
+
+impl std::fmt::Debug for Users {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Users").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Compat {
+    pub(crate) product: String,
+    pub(crate) version: String,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    pub(crate) frame_max: u64,
+    pub(crate) channel_max: u64,
+    pub(crate) consumers_per_channel: u64,
+    pub(crate) max_message_size: u64,
+    pub(crate) transaction_bytes: u64,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) heartbeat: Duration,
+    pub(crate) connections: u64,
+    pub(crate) pending_per_address: u64,
+    pub(crate) queues: u64,
+    pub(crate) exchanges: u64,
+    pub(crate) bindings: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Memory {
+    /// Bytes; `None`: a share of what the machine or the container has.
+    pub(crate) limit: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct JournalSizes {
+    pub(crate) max_bytes: u64,
+    pub(crate) file_bytes: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Flow {
+    pub(crate) park_timeout: Duration,
+    pub(crate) park_bytes: u64,
+    pub(crate) mailbox_bytes: u64,
+    pub(crate) lag_bytes: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Tcp {
+    pub(crate) nodelay: bool,
+    pub(crate) write_timeout: Duration,
+    /// Zero: off.
+    pub(crate) keepalive: Duration,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    pub(crate) level: String,
+    pub(crate) format: LogFormat,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Settings {
+    /// Asks `reader` for every setting, in the order in which listings show them.
+    pub(crate) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let (bind, port_offset, ports) = listeners(reader)?;
+        let data_dir = reader.get(declare("data_dir", "path", "auto", DATA_DIR), |text| value::or_auto(text, path))?;
+        let durability = reader.get(declare("durability", "fsync, os, memory", "fsync", DURABILITY), |text| {
+            value::choice(text, &Durability::CHOICES)
+        })?;
+        let io_threads = reader.get(declare("io_threads", "number", "auto", IO_THREADS), threads)?;
+        let shutdown_timeout =
+            reader.get(declare("shutdown_timeout", "time", "10 s", SHUTDOWN_TIMEOUT), value::duration)?;
+        Ok(Self {
+            bind,
+            port_offset,
+            ports,
+            data_dir,
+            durability,
+            io_threads,
+            shutdown_timeout,
+            users: Users::read(reader)?,
+            compat: Compat::read(reader)?,
+            limits: Limits::read(reader)?,
+            memory: Memory::read(reader)?,
+            journal: JournalSizes::read(reader)?,
+            flow: Flow::read(reader)?,
+            tcp: Tcp::read(reader)?,
+            log: Log::read(reader)?,
+        })
+    }
+}
+
+const DATA_DIR: &str = "Where everything that must survive is kept, and the control socket. `auto` is `$STATE_DIRECTORY` under systemd, \
+    else `$XDG_STATE_HOME/hermod`, else `~/.local/state/hermod` (Windows: `%LOCALAPPDATA%\\hermod`).";
+const DURABILITY: &str = "When a message is confirmed. `fsync`: once it is flushed to disk. `os`: once the operating system has it; a power cut \
+    may lose it. `memory`: at once; nothing is written and a restart loses everything.";
+const IO_THREADS: &str = "Threads that serve connections. `auto` is one per core, but one on two cores, where a second one mostly moves \
+    bodies between caches.";
+const SHUTDOWN_TIMEOUT: &str = "How long connections may take to say goodbye when the server stops; then they are cut off.";
+
+fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigError> {
+    let bind = reader.get(
+        declare(
+            "bind",
+            "addresses",
+            "127.0.0.1, [::1]",
+            "IP addresses to listen on, with commas between them. The default serves this machine only; `0.0.0.0, [::]` serves \
+             every network.",
+        ),
+        value::addresses,
+    )?;
+    let port_offset =
+        reader.get(declare("port_offset", "number", "0", "Added to every port under `ports`."), |text| {
+            value::count(text).and_then(|offset| u16::try_from(offset).map_err(|_| format!("{text} is above 65535")))
+        })?;
+    let amqp = reader.get(declare("ports.amqp", "port", "5672", "Port of AMQP; 0 turns it off."), value::port)?;
+    let stomp = reader.get(declare("ports.stomp", "port", "61613", "Port of STOMP; 0 turns it off."), value::port)?;
+    let http = reader.get(
+        declare("ports.http", "port", "15672", "Port of HTTP: metrics and health; 0 turns it off."),
+        value::port,
+    )?;
+    Ok((bind, port_offset, Ports { amqp, stomp, http }))
+}
+
+impl Users {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let name = reader.get(
+            declare(
+                "default_user",
+                "text",
+                "guest",
+                "Name of the administrator that an empty data directory starts with. Later changes have no effect.",
+            ),
+            value::text,
+        )?;
+        let password = reader.secret(declare("default_pass", "text", "guest", "Password of `default_user`."))?;
+        let name_file = reader.get(
+            declare("default_user_file", "path", "", "File whose first line is `default_user`, for mounted secrets."),
+            optional_path,
+        )?;
+        let password_file = reader.get(
+            declare("default_pass_file", "path", "", "File whose first line is `default_pass`, for mounted secrets."),
+            optional_path,
+        )?;
+        let loopback = reader.get(
+            declare(
+                "loopback_users",
+                "names",
+                "guest",
+                "Users that may only log in from this machine, whatever the server listens on.",
+            ),
+            value::names,
+        )?;
+        let login_threads = reader.get(
+            declare(
+                "login_threads",
+                "number",
+                "1",
+                "Passwords checked at the same time; each takes some 20 ms of a core and 19 MiB.",
+            ),
+            |text| at_least(text, value::count, 1),
+        )?;
+        Ok(Self { name, password, name_file, password_file, loopback, login_threads })
+    }
+}
+
+impl Compat {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let product = reader.get(
+            declare(
+                "compat.product",
+                "text",
+                "Hermod",
+                "The product that the server announces to clients. Some insist on `RabbitMQ`.",
+            ),
+            value::text,
+        )?;
+        let version = reader.get(
+            declare("compat.version", "text", env!("CARGO_PKG_VERSION"), "The version that the server announces."),
+            value::text,
+        )?;
+        Ok(Self { product, version })
+    }
+}
+
+impl Limits {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let mut size = |name, default, least, doc| {
+            reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, least))
+        };
+        let frame_max =
+            size("limits.frame_max", "128 KiB", 4096, "Largest AMQP 0-9-1 frame that the server agrees to.")?;
+        let max_message_size =
+            size("limits.max_message_size", "16 MiB", 1, "Largest body of a message; a larger one is refused.")?;
+        let transaction_bytes =
+            size("limits.transaction_bytes", "64 MiB", 1, "Bytes that one open transaction may hold.")?;
+        let mut count = |name, default, doc| {
+            reader.get(declare(name, "number", default, doc), |text| at_least(text, value::count, 1))
+        };
+        let channel_max = count("limits.channel_max", "2047", "Channels (sessions) of one connection.")?;
+        let consumers_per_channel = count("limits.consumers_per_channel", "10000", "Consumers of one channel.")?;
+        let connections = count("limits.connections", "10000", "Connections at one time, over all protocols.")?;
+        let pending_per_address = count(
+            "limits.pending_per_address",
+            "64",
+            "Connections from one address that have not authenticated yet; more are refused.",
+        )?;
+        let queues = count("limits.queues", "100000", "Queues in all.")?;
+        let exchanges = count("limits.exchanges", "10000", "Exchanges in all.")?;
+        let bindings = count("limits.bindings", "1000000", "Bindings in all.")?;
+        let handshake_timeout = reader.get(
+            declare(
+                "limits.handshake_timeout",
+                "time",
+                "10 s",
+                "How long a peer may take until it has authenticated; then its connection is closed.",
+            ),
+            value::duration,
+        )?;
+        let heartbeat = reader.get(
+            declare(
+                "limits.heartbeat",
+                "time",
+                "60 s",
+                "Heartbeat interval that the server proposes; 0 proposes none. A peer that is silent for two is gone.",
+            ),
+            value::duration,
+        )?;
+        Ok(Self {
+            frame_max,
+            channel_max,
+            consumers_per_channel,
+            max_message_size,
+            transaction_bytes,
+            handshake_timeout,
+            heartbeat,
+            connections,
+            pending_per_address,
+            queues,
+            exchanges,
+            bindings,
+        })
+    }
+}
+
+impl Memory {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let limit = reader.get(
+            declare(
+                "memory.limit",
+                "size",
+                "auto",
+                "Bytes of queued messages in memory at which publishers are stopped. `auto` is 40 % of what the machine has, \
+                 or of the container's limit where that is less.",
+            ),
+            |text| value::or_auto(text, value::bytes),
+        )?;
+        Ok(Self { limit })
+    }
+}
+
+impl JournalSizes {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let mut size = |name, default, least, doc| {
+            reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, least))
+        };
+        let max_bytes = size(
+            "journal.max_bytes",
+            "1 GiB",
+            1 << 20,
+            "Bytes the journal may take on disk. Near it publishers are stopped, so that consumers can still make room.",
+        )?;
+        let file_bytes = size(
+            "journal.file_bytes",
+            "64 MiB",
+            1 << 16,
+            "Size of one journal file; at most an eighth of `journal.max_bytes` is used, and at most 2 GiB.",
+        )?;
+        Ok(Self { max_bytes, file_bytes })
+    }
+}
+
+impl Flow {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let park_timeout = reader.get(
+            declare(
+                "flow.park_timeout",
+                "time",
+                "30 s",
+                "How long a publish waits while memory or disk is short before it is refused.",
+            ),
+            value::duration,
+        )?;
+        let mut size = |name, default, doc| {
+            reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, 1))
+        };
+        let park_bytes =
+            size("flow.park_bytes", "4 MiB", "Bytes of publishes of one connection that may wait that way.")?;
+        let mailbox_bytes = size(
+            "flow.mailbox_bytes",
+            "1 MiB",
+            "Bytes of deliveries that wait for one connection; the rest stays in its queues.",
+        )?;
+        let lag_bytes = size(
+            "flow.lag_bytes",
+            "16 MiB",
+            "Bytes that may wait for a flush of the journal before publishers are read no further.",
+        )?;
+        Ok(Self { park_timeout, park_bytes, mailbox_bytes, lag_bytes })
+    }
+}
+
+impl Tcp {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let nodelay = reader.get(
+            declare(
+                "tcp.nodelay",
+                "true, false",
+                "true",
+                "Sends small segments at once (`TCP_NODELAY`). The server batches its own writes, so `false` rarely helps.",
+            ),
+            value::flag,
+        )?;
+        let write_timeout = reader.get(
+            declare(
+                "tcp.write_timeout",
+                "time",
+                "30 s",
+                "How long a peer may read nothing of what waits for it before its connection is closed.",
+            ),
+            value::duration,
+        )?;
+        let keepalive = reader.get(
+            declare(
+                "tcp.keepalive",
+                "time",
+                "60 s",
+                "Idle time after which the kernel probes whether a peer is still there; 0 leaves it off.",
+            ),
+            value::duration,
+        )?;
+        Ok(Self { nodelay, write_timeout, keepalive })
+    }
+}
+
+impl Log {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let level = reader.get(
+            declare(
+                "log.level",
+                "text",
+                "info",
+                "Least level that is logged: `error`, `warn`, `info`, `debug` or `trace`; by part: `info,net=debug`.",
+            ),
+            value::text,
+        )?;
+        let format =
+            reader.get(declare("log.format", "text, json", "text", "How log lines are written."), |text| {
+                value::choice(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])
+            })?;
+        Ok(Self { level, format })
+    }
+}
+
+fn declare<'a>(name: &'static str, kind: &'static str, default: &'a str, doc: &'static str) -> Declaration<'a> {
+    Declaration { name, kind, default, doc }
+}
+
+fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("an empty path".to_owned()) } else { Ok(PathBuf::from(text)) }
+}
+
+fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
+    Ok((!text.is_empty()).then(|| PathBuf::from(text)))
+}
+
+fn threads(text: &str) -> Result<Option<u64>, String> {
+    value::or_auto(text, |text| match at_least(text, value::count, 1)? {
+        count if count <= 1024 => Ok(count),
+        _ => Err(format!("{text} is more than 1024")),
+    })
+}
+
+fn at_least(text: &str, parse: fn(&str) -> Result<u64, String>, least: u64) -> Result<u64, String> {
+    match parse(text)? {
+        number if number >= least => Ok(number),
+        _ => Err(format!("{text} is too little; the least is {least}")),
+    }
+}

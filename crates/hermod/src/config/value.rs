@@ -1,0 +1,184 @@
+//! How values are written: the same in the file, the environment and on the command line.
+//!
+//! Every kind has one function from text to value, whose error says what would have been right.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// A size in bytes: `131072`, `128 KiB`, `16MiB`, `1 GB`.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 9] = [
+        ("b", 1),
+        ("kib", 1 << 10),
+        ("mib", 1 << 20),
+        ("gib", 1 << 30),
+        ("tib", 1 << 40),
+        ("kb", 1_000),
+        ("mb", 1_000_000),
+        ("gb", 1_000_000_000),
+        ("tb", 1_000_000_000_000),
+    ];
+    let wrong = || format!("'{text}' is no size; write bytes as 131072, 128 KiB, 16 MiB or 1 GiB");
+    let (digits, unit) = split_unit(text);
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let unit = unit.to_ascii_lowercase();
+    let scale = if unit.is_empty() { Some(1) } else { UNITS.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale) };
+    scale.and_then(|scale| number.checked_mul(scale)).ok_or_else(wrong)
+}
+
+/// A time span: `30 s`, `500 ms`, `5 min`, `1 h`; a bare number is seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' is no time span; write it as 500 ms, 30 s, 5 min or 1 h");
+    let (digits, unit) = split_unit(text);
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let scale_ms: u64 = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "min" | "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    // A year is more than any timeout means, and far below where adding it to a point in time could overflow.
+    const YEAR_MS: u64 = 366 * 24 * 3_600_000;
+    match number.checked_mul(scale_ms) {
+        Some(ms) if ms <= YEAR_MS => Ok(Duration::from_millis(ms)),
+        _ => Err(format!("'{text}' is longer than a year")),
+    }
+}
+
+/// A whole number.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("'{text}' is no whole number"))
+}
+
+/// A TCP port; 0 is none.
+pub(crate) fn port(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| format!("'{text}' is no port; write a number from 1 to 65535, or 0 for none"))
+}
+
+/// `true` or `false`.
+pub(crate) fn flag(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "on" | "yes" | "1" => Ok(true),
+        "false" | "off" | "no" | "0" => Ok(false),
+        _ => Err(format!("'{text}' is neither true nor false")),
+    }
+}
+
+/// Any text.
+pub(crate) fn text(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+/// Names with commas between them.
+pub(crate) fn names(text: &str) -> Result<Vec<String>, String> {
+    Ok(text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())
+}
+
+/// IP addresses with commas between them: `127.0.0.1, [::1]`.
+pub(crate) fn addresses(text: &str) -> Result<Vec<IpAddr>, String> {
+    let address = |name: String| {
+        let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);
+        match bare {
+            "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
+            "*" => Ok(IpAddr::from([0u16; 8])),
+            _ => bare.parse().map_err(|_| {
+                format!("'{name}' is no IP address; write addresses as 127.0.0.1, [::1] or 0.0.0.0, ports under ports.*")
+            }),
+        }
+    };
+    names(text)?.into_iter().map(address).collect()
+}
+
+/// `auto`, or what `parse` takes.
+pub(crate) fn or_auto<T>(text: &str, parse: fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    if text.eq_ignore_ascii_case("auto") { Ok(None) } else { parse(text).map(Some).map_err(|error| error + ", or auto") }
+}
+
+/// One of `choices`.
+pub(crate) fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<_> = choices.iter().map(|(name, _)| *name).collect();
+        format!("'{text}' is none of {}", names.join(", "))
+    })
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    (&text[..end], text[end..].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("131072", Some(131_072)),
+            ("128 KiB", Some(131_072)),
+            ("16MiB", Some(16 << 20)),
+            ("1 gib", Some(1 << 30)),
+            ("2 TiB", Some(2 << 40)),
+            ("1 kB", Some(1000)),
+            ("3 GB", Some(3_000_000_000)),
+            ("12 b", Some(12)),
+            ("", None),
+            ("MiB", None),
+            ("1.5 MiB", None),
+            ("-1", None),
+            ("1 MiBB", None),
+            ("99999999999 TiB", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(bytes(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn time_spans() {
+        for (text, expected) in [
+            ("30 s", Some(30_000)),
+            ("30", Some(30_000)),
+            ("500ms", Some(500)),
+            ("5 min", Some(300_000)),
+            ("1h", Some(3_600_000)),
+            ("0", Some(0)),
+            ("1 day", None),
+            ("s", None),
+            ("9000 h", None),
+            ("18446744073709551615 h", None),
+        ] {
+            assert_eq!(duration(text).ok(), expected.map(Duration::from_millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn address_lists() {
+        for (text, expected) in [
+            ("127.0.0.1,[::1]", Some("127.0.0.1 ::1")),
+            (" ::1 , 10.0.0.1 ", Some("::1 10.0.0.1")),
+            ("localhost", Some("127.0.0.1")),
+            ("*", Some("::")),
+            ("", Some("")),
+            ("127.0.0.1:5672", None),
+            ("broker.example", None),
+        ] {
+            let shown = addresses(text).ok().map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+            assert_eq!(shown.as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_rest() {
+        assert_eq!((flag("Yes"), flag("off"), flag("maybe").is_err()), (Ok(true), Ok(false), true));
+        assert_eq!((port("5672"), port("0"), port("65536").is_err()), (Ok(5672), Ok(0), true));
+        assert_eq!(or_auto("auto", count), Ok(None));
+        assert_eq!(or_auto("2", count), Ok(Some(2)));
+        assert_eq!(or_auto("two", count).unwrap_err(), "'two' is no whole number, or auto");
+        assert_eq!(choice("OS", &[("fsync", 1), ("os", 2)]), Ok(2));
+        assert_eq!(choice("ssd", &[("fsync", 1), ("os", 2)]).unwrap_err(), "'ssd' is none of fsync, os");
+    }
+}

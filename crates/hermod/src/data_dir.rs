@@ -1,0 +1,59 @@
+//! Where the data directory lies when nobody says: one place per user that does not depend on the working directory,
+//! so that `hermod status` finds what `hermod serve` opened.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::config::Settings;
+use crate::exit::{Exit, Failure};
+
+/// Name of the control socket in the data directory.
+const CONTROL: &str = "control.sock";
+
+/// The effective data directory.
+pub(crate) fn data_dir(settings: &Settings) -> Result<PathBuf, Failure> {
+    match &settings.data_dir {
+        Some(path) => Ok(path.clone()),
+        None => choose(|name| std::env::var_os(name).filter(|value| !value.is_empty())).ok_or_else(|| {
+            Exit::Config.because("data_dir: there is no home directory to keep data in; name one with --data-dir")
+        }),
+    }
+}
+
+/// Where the control socket of a server with these settings lies.
+pub(crate) fn control_socket(settings: &Settings) -> Result<PathBuf, Failure> {
+    Ok(data_dir(settings)?.join(CONTROL))
+}
+
+fn choose(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    // systemd sets it for units with StateDirectory=; several directories are joined by colons.
+    if let Some(state) = variable("STATE_DIRECTORY") {
+        return state.into_string().ok()?.split(':').next().map(PathBuf::from);
+    }
+    if let Some(state) = variable("XDG_STATE_HOME") {
+        return Some(PathBuf::from(state).join("hermod"));
+    }
+    if cfg!(windows) {
+        return Some(PathBuf::from(variable("LOCALAPPDATA")?).join("hermod"));
+    }
+    Some(PathBuf::from(variable("HOME")?).join(".local/state/hermod"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_follows_the_conventions() {
+        for (variables, expected) in [
+            (&[("STATE_DIRECTORY", "/var/lib/hermod:/x"), ("HOME", "/root")][..], Some("/var/lib/hermod")),
+            (&[("XDG_STATE_HOME", "/s"), ("HOME", "/root")], Some("/s/hermod")),
+            #[cfg(not(windows))]
+            (&[("HOME", "/home/u")], Some("/home/u/.local/state/hermod")),
+            (&[], None),
+        ] {
+            let look = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
+            assert_eq!(choose(look), expected.map(PathBuf::from), "{variables:?}");
+        }
+    }
+}

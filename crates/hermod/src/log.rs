@@ -1,0 +1,41 @@
+//! Log lines on stderr: one event, one line, as text or JSON.
+//!
+//! What announces the start is always logged, whatever the level: scripts wait for it.
+
+use std::panic::PanicHookInfo;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Directive;
+
+use crate::config::{LogFormat, Settings};
+use crate::exit::{Exit, Failure};
+
+/// Target of the events that are never filtered.
+pub(crate) const START: &str = "hermod::start";
+
+/// Starts logging for the rest of the process.
+pub(crate) fn start(settings: &Settings) -> Result<(), Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Exit::Config.because(format!("log.level: {error}"));
+    let always: Directive = format!("{START}=info").parse().map_err(|error| wrong(&error))?;
+    let filter = EnvFilter::try_new(&settings.log.level).map_err(|error| wrong(&error))?.add_directive(always);
+    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter).with_ansi(false);
+    let started = match settings.log.format {
+        LogFormat::Text => builder.with_target(false).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| Exit::Bug.because(format!("logging cannot be started: {error}")))?;
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+/// A panic is one line like any other event, with its backtrace if `RUST_BACKTRACE` asks for one.
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let text = info.payload_as_str().unwrap_or("no text");
+    let at = info.location().map(ToString::to_string).unwrap_or_default();
+    let thread = std::thread::current().name().unwrap_or_default().to_owned();
+    let backtrace = std::backtrace::Backtrace::capture();
+    match backtrace.status() {
+        std::backtrace::BacktraceStatus::Captured => tracing::error!(text, at, thread, %backtrace, "panic"),
+        _ => tracing::error!(text, at, thread, "panic"),
+    }
+}

@@ -1,0 +1,199 @@
+//! Appending to the log. An [`Appender`] holds the buffer's lock: what one appends lies together, and its cost is a
+//! copy and a few additions per record.
+//!
+//! Invariant: nothing here allocates per record or calls the system; a sleeping writer is woken once, when the appender
+//! is dropped.
+
+use parking_lot::MutexGuard;
+
+use crate::engine::{Core, State, Target};
+use crate::group::Group;
+use crate::record::{Draft, LIST};
+use crate::{Address, Owner, Ticket};
+
+/// The right to append, until it is dropped. Dropping it wakes the writer if that sleeps.
+///
+/// After the journal has failed or was closed everything appended is swallowed, and its ticket never becomes durable.
+pub struct Appender<'a> {
+    core: &'a Core,
+    state: MutexGuard<'a, State>,
+    housekeeping: bool,
+    bytes: u64,
+}
+
+impl<'a> Appender<'a> {
+    pub(crate) fn new(core: &'a Core, housekeeping: bool) -> Self {
+        Self { core, state: core.state.lock(), housekeeping, bytes: 0 }
+    }
+
+    /// Appends a body, the parts one after the other, and takes a hold on it: it stays readable until the hold is
+    /// released and every reference to it is settled.
+    ///
+    /// # Panics
+    /// If the body is longer than [`Journal::max_body`](crate::Journal::max_body): callers bound what they take.
+    pub fn body(&mut self, parts: &[&[u8]]) -> Address {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        self.check(length);
+        if self.state.failed {
+            return Address { file: 0, offset: 0 };
+        }
+        if let Target::Memory(memory) = &mut self.state.target {
+            return memory.body(parts);
+        }
+        let address = self.append(None, None, &Draft::Body { parts });
+        if let Target::Log(buffer) = &mut self.state.target {
+            let head = buffer.table.head();
+            head.live += 1;
+            head.note_body(length as u64);
+        }
+        address
+    }
+
+    /// Releases the hold that [`Appender::body`] took, at once: whoever published has made all its references.
+    pub fn release_hold(&mut self, address: Address) {
+        match &mut self.state.target {
+            Target::Log(buffer) => buffer.table.free(address.file, 1),
+            Target::Memory(memory) => memory.free(address.file, 1),
+        }
+    }
+
+    /// `owner` references `bodies` with consecutive sequence numbers from `first_seq`; each stays readable until it is
+    /// settled. `mark` is the caller's and comes back at replay.
+    pub fn reference(&mut self, group: Option<Group>, owner: Owner, first_seq: u64, mark: u64, bodies: &[Address]) {
+        let mut first_seq = first_seq;
+        for bodies in bodies.chunks(LIST) {
+            self.append(group, Some(owner), &Draft::Reference { owner, first_seq, mark, bodies });
+            first_seq += bodies.len() as u64;
+        }
+        for run in bodies.chunk_by(|a, b| a.file == b.file) {
+            let count = run.len() as u64;
+            match &mut self.state.target {
+                Target::Log(buffer) => buffer.table.hold(run[0].file, count),
+                Target::Memory(memory) => memory.hold(run[0].file, count),
+            }
+        }
+    }
+
+    /// `owner` settles the references in `runs`, each (first sequence number, count); `freed` are their bodies, one
+    /// per reference. They count as freed when this is durable, in a group when the group's end is.
+    pub fn settle(&mut self, group: Option<Group>, owner: Owner, reason: u8, runs: &[(u64, u64)], freed: &[Address]) {
+        self.append_runs(group, owner, reason, runs);
+        for run in freed.chunk_by(|a, b| a.file == b.file) {
+            self.free_later(group, run[0].file, run.len() as u64);
+        }
+    }
+
+    /// As [`Appender::settle`], for many at once: `freed` are counts of bodies by file.
+    pub fn settle_counted(
+        &mut self,
+        group: Option<Group>,
+        owner: Owner,
+        reason: u8,
+        runs: &[(u64, u64)],
+        freed: &mut dyn Iterator<Item = (u32, u64)>,
+    ) {
+        self.append_runs(group, owner, reason, runs);
+        freed.for_each(|(file, count)| self.free_later(group, file, count));
+    }
+
+    /// Appends a fact of `owner`, the parts one after the other. Kind and bytes are the caller's.
+    ///
+    /// # Panics
+    /// If the bytes are longer than [`Journal::max_body`](crate::Journal::max_body).
+    pub fn fact(&mut self, group: Option<Group>, owner: Owner, kind: u8, parts: &[&[u8]]) {
+        self.check(parts.iter().map(|part| part.len()).sum());
+        self.append(group, Some(owner), &Draft::Fact { owner, kind, parts });
+    }
+
+    /// `owner` is gone with everything it had; `freed` are counts of its bodies by file.
+    pub fn drop_owner(&mut self, group: Option<Group>, owner: Owner, freed: &mut dyn Iterator<Item = (u32, u64)>) {
+        self.append(group, Some(owner), &Draft::Dropped { owner });
+        freed.for_each(|(file, count)| self.free_later(group, file, count));
+    }
+
+    /// Begins a group. It must be ended, soon: until then no file that holds its records is recycled.
+    pub fn begin_group(&mut self) -> Group {
+        match &mut self.state.target {
+            Target::Log(buffer) => {
+                let head = buffer.table.head_generation();
+                buffer.groups.begin(head)
+            }
+            Target::Memory(memory) => memory.groups.begin(0),
+        }
+    }
+
+    /// Ends a group: from here on its records stand, once this is durable.
+    pub fn end_group(&mut self, group: Group) {
+        self.append(None, None, &Draft::GroupEnd { group });
+        if !self.state.failed {
+            match &mut self.state.target {
+                Target::Log(buffer) => buffer.end_later(group),
+                Target::Memory(memory) => memory.end(group),
+            }
+        }
+    }
+
+    /// The end of everything appended so far, by anybody.
+    pub fn ticket(&self) -> Ticket {
+        self.state.ticket()
+    }
+
+    fn append_runs(&mut self, group: Option<Group>, owner: Owner, reason: u8, runs: &[(u64, u64)]) {
+        for runs in runs.chunks(LIST) {
+            self.append(group, Some(owner), &Draft::Settled { owner, reason, runs });
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, group: Option<Group>, owner: Option<Owner>, draft: &Draft<'_>) -> Address {
+        let state = &mut *self.state;
+        let Target::Log(buffer) = &mut state.target else { return Address { file: 0, offset: 0 } };
+        if state.failed {
+            return Address { file: 0, offset: 0 };
+        }
+        let (address, bytes) = buffer.append(group, draft, self.housekeeping);
+        self.bytes += bytes;
+        if let Some(owner) = owner {
+            buffer.table.head().touch(owner);
+        }
+        address
+    }
+
+    fn free_later(&mut self, group: Option<Group>, file: u32, count: u64) {
+        if self.state.failed {
+            return;
+        }
+        match (&mut self.state.target, group) {
+            (Target::Log(buffer), Some(group)) => match buffer.groups.freed(group) {
+                Some(freed) => freed.add(file, count),
+                None => debug_assert!(false, "{group:?} is not open"),
+            },
+            (Target::Log(buffer), None) => buffer.free_later(file, count),
+            (Target::Memory(memory), Some(group)) => {
+                if let Some(freed) = memory.groups.freed(group) {
+                    freed.add(file, count);
+                }
+            }
+            (Target::Memory(memory), None) => memory.free(file, count),
+        }
+    }
+
+    fn check(&self, length: usize) {
+        let limit = self.core.sizes.max_body();
+        assert!(length <= limit as usize, "a record of {length} bytes is over the journal's limit of {limit}");
+    }
+}
+
+impl Drop for Appender<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            // Counted before the lock is let go, so that the writer never takes off what was not yet added.
+            self.core.progress.appended(self.bytes);
+            self.core.wake_writer(&mut self.state);
+        }
+        let woken = self.core.look_at_room(&mut self.state);
+        if !woken.is_empty() {
+            MutexGuard::unlocked(&mut self.state, || woken.into_iter().for_each(std::task::Waker::wake));
+        }
+    }
+}

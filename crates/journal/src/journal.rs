@@ -1,0 +1,341 @@
+//! The handles of a journal: [`Journal`] for everybody, [`Opened`] between recovery and start, [`Stepper`] to drive
+//! the engine without threads.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::{Condvar, Mutex};
+
+use crate::admission::{Admission, Gate};
+use crate::disk::{Disk, DiskFile, Lock};
+use crate::engine::{Core, Log, OnFailure, State, Target};
+use crate::memory::Memory;
+use crate::options::{BLOCK, Durability, Options, Sizes};
+use crate::record::{BODY_HEAD, HEAD};
+use crate::recovery::{self, Recovered};
+use crate::recycle::Recycler;
+use crate::replay::{Owners, Replay};
+use crate::stats::{Held, Stats};
+use crate::ticket::{Address, Progress, Ticket};
+use crate::wal::batch::Checksums;
+use crate::wal::buffer::Buffer;
+use crate::wal::writer::{Flushed, Writer};
+use crate::{Appender, OpenError};
+
+/// A running journal. Clones are handles to the same one; [`Journal::close`] ends it.
+#[derive(Clone)]
+pub struct Journal(Arc<Core>);
+
+/// A journal whose records were replayed and whose writer has not started.
+pub struct Opened {
+    options: Options,
+    sizes: Sizes,
+    /// None for a journal in memory.
+    recovered: Option<(Recovered, Lock)>,
+}
+
+/// Drives the engine of a journal that has no threads, one step at a time.
+pub struct Stepper(Journal);
+
+impl Journal {
+    /// Opens the journal on `disk`, or makes one there, and replays every durable record into `replay` in log order.
+    ///
+    /// # Errors
+    /// If the directory is in use, is not a journal's, or can't be read; and if something that had been acknowledged
+    /// does not read back. Nothing is changed on disk then.
+    pub fn open(disk: Arc<dyn Disk>, options: Options, replay: &mut dyn Replay) -> Result<Opened, OpenError> {
+        if options.durability == Durability::Memory {
+            let sizes = Sizes::new(&options, u64::MAX);
+            return Ok(Opened { options, sizes, recovered: None });
+        }
+        let lock = disk.lock().map_err(OpenError::io("locking the data directory"))?.ok_or(OpenError::Locked)?;
+        let recovered = recovery::recover(disk, &options, replay)?;
+        Ok(Opened { options, sizes: recovered.sizes, recovered: Some((recovered, lock)) })
+    }
+
+    /// Takes the buffer's lock, to append.
+    pub fn appender(&self) -> Appender<'_> {
+        Appender::new(&self.0, false)
+    }
+
+    /// As [`Journal::appender`], for what [`Owners::restate`] appends.
+    pub fn housekeeping_appender(&self) -> Appender<'_> {
+        Appender::new(&self.0, true)
+    }
+
+    /// The ticket up to which everything is durable. One atomic load.
+    pub fn durable(&self) -> Ticket {
+        self.0.progress.durable()
+    }
+
+    /// Wakes `waker` once, when `ticket` is durable; at once if it is.
+    pub fn when_durable(&self, ticket: Ticket, waker: &Waker) {
+        self.0.progress.when_durable(ticket, waker);
+    }
+
+    /// Bytes appended and not yet durable. One atomic load.
+    pub fn lag(&self) -> u64 {
+        self.0.progress.lag()
+    }
+
+    /// The longest body or fact that may be appended, in bytes.
+    pub fn max_body(&self) -> u32 {
+        self.0.sizes.max_body()
+    }
+
+    /// Reads a body that is referenced or held, and checks it.
+    ///
+    /// # Errors
+    /// `InvalidData` if there is no such body or it is damaged; else what the disk said.
+    pub fn read(&self, address: Address) -> io::Result<Bytes> {
+        let pending = match &mut self.0.state.lock().target {
+            Target::Memory(memory) => return memory.read(address).ok_or_else(|| no_body(address)),
+            Target::Log(buffer) => buffer.find(address),
+        };
+        if let Some(pending) = pending {
+            return pending.read(address).ok_or_else(|| no_body(address));
+        }
+        let log = self.0.log.as_ref().ok_or_else(|| no_body(address))?;
+        let file = log.ring.handle(address.file).ok_or_else(|| no_body(address))?;
+        read_body(&*file, log.incarnation, address)
+    }
+
+    /// What there is room for. One atomic load.
+    pub fn admission(&self) -> Admission {
+        self.0.gate.get()
+    }
+
+    /// Wakes `waker` once, at the next change of [`Journal::admission`].
+    pub fn on_admission_change(&self, waker: Waker) {
+        self.0.gate.on_change(waker);
+    }
+
+    /// The journal's figures.
+    pub fn stats(&self) -> Stats {
+        let mut state = self.0.state.lock();
+        let mut stats = Stats {
+            files: 0,
+            used_bytes: 0,
+            max_bytes: self.0.sizes.ring,
+            free_bytes: 0,
+            written_bytes: 0,
+            flushes: 0,
+            live_bytes: 0,
+            oldest_file: 0,
+            oldest_held: Held::Nothing,
+            ready_failures: 0,
+        };
+        match &mut state.target {
+            Target::Memory(memory) => {
+                let (oldest, live) = memory.oldest();
+                stats.files = memory.segments() as u32;
+                stats.used_bytes = memory.used();
+                stats.live_bytes = memory.used();
+                stats.oldest_file = oldest;
+                stats.oldest_held = if live > 0 { Held::Live(live) } else { Held::Head };
+            }
+            Target::Log(buffer) => {
+                let oldest = buffer.table.oldest();
+                stats.oldest_file = oldest.generation;
+                stats.oldest_held = match oldest.live {
+                    _ if buffer.table.len() == 1 => Held::Head,
+                    0 if buffer.groups.hold(oldest.generation) => Held::Group,
+                    0 => Held::Nothing,
+                    live => Held::Live(live),
+                };
+                stats.files = buffer.table.len() as u32;
+                stats.used_bytes = buffer.table.closed_bytes() + u64::from(buffer.table.head_length());
+                stats.live_bytes = buffer.table.live_bytes();
+            }
+        }
+        if let Some(log) = &self.0.log {
+            stats.free_bytes = log.free.load(Ordering::Relaxed);
+            stats.written_bytes = log.written.load(Ordering::Relaxed);
+            stats.flushes = log.flushes.load(Ordering::Relaxed);
+            stats.ready_failures = log.ring.failures();
+        }
+        stats
+    }
+
+    /// Flushes everything, seals the log with an empty batch, ends the threads and lets go of the directory. What is
+    /// appended afterwards is swallowed. A second call does nothing.
+    ///
+    /// # Errors
+    /// If the log has failed, or could not take the last records.
+    pub fn close(&self) -> io::Result<()> {
+        self.0.stop_threads();
+        let Some(log) = &self.0.log else { return Ok(()) };
+        let Some(directory) = self.0.directory.lock().take() else { return Ok(()) };
+        let sealed = self.0.seal(log).and_then(|flushed| match flushed {
+            Flushed::Stalled => Err(io::Error::new(io::ErrorKind::StorageFull, "no room for the last records")),
+            Flushed::Idle | Flushed::Done => Ok(()),
+        });
+        self.0.state.lock().failed = true;
+        drop(directory);
+        sealed
+    }
+}
+
+impl Opened {
+    /// Starts the journal and its two threads. `live` gives the body of each reference that survived replay, once per
+    /// reference; `owners` restates owners before a file goes; `on_failure` is told, once, that the log has failed: the
+    /// process must end, since nothing will be durable any more.
+    pub fn start(
+        self,
+        live: &mut dyn Iterator<Item = Address>,
+        owners: Arc<dyn Owners>,
+        on_failure: Box<dyn Fn(&io::Error) + Send + Sync>,
+    ) -> Journal {
+        let journal = self.assemble(live, owners, on_failure);
+        if let (Some(log), Err(error)) = (&journal.0.log, journal.0.start_threads()) {
+            journal.0.fail(log, &error);
+        }
+        journal
+    }
+
+    /// As [`Opened::start`], without threads: the [`Stepper`] does their work when it is told to.
+    pub fn start_stepped(
+        self,
+        live: &mut dyn Iterator<Item = Address>,
+        owners: Arc<dyn Owners>,
+        on_failure: Box<dyn Fn(&io::Error) + Send + Sync>,
+    ) -> (Journal, Stepper) {
+        let journal = self.assemble(live, owners, on_failure);
+        (journal.clone(), Stepper(journal))
+    }
+
+    /// Reads a body. See [`Journal::read`].
+    ///
+    /// # Errors
+    /// `InvalidData` if there is no such body or it is damaged; else what the disk said.
+    pub fn read(&self, address: Address) -> io::Result<Bytes> {
+        let (recovered, _) = self.recovered.as_ref().ok_or_else(|| no_body(address))?;
+        let file = recovered.ring.handle(address.file).ok_or_else(|| no_body(address))?;
+        read_body(&*file, recovered.incarnation, address)
+    }
+
+    fn assemble(self, live: &mut dyn Iterator<Item = Address>, owners: Arc<dyn Owners>, on_failure: OnFailure) -> Journal {
+        let progress = Progress::default();
+        let (target, log, directory) = match self.recovered {
+            None => (Target::Memory(Memory::new()), None, None),
+            Some((mut recovered, lock)) => {
+                live.for_each(|address| recovered.table.hold(address.file, 1));
+                progress.resume(Ticket(recovered.next_sequence - 1));
+                let (buffer, log) = running(recovered, self.options.durability, owners, on_failure);
+                (Target::Log(Box::new(buffer)), Some(log), Some(lock))
+            }
+        };
+        let core = Core {
+            sizes: self.sizes,
+            state: Mutex::new(State::new(target)),
+            progress,
+            gate: Gate::new(),
+            writer_wakes: Condvar::new(),
+            background_wakes: Condvar::new(),
+            log,
+            threads: Mutex::new(Vec::new()),
+            directory: Mutex::new(directory),
+        };
+        core.look_at_room(&mut core.state.lock());
+        Journal(Arc::new(core))
+    }
+}
+
+/// The running parts of what was recovered.
+fn running(recovered: Recovered, durability: Durability, owners: Arc<dyn Owners>, on_failure: OnFailure) -> (Buffer, Log) {
+    let Recovered { sizes, incarnation, table, ring, offset, next_sequence, previous, groups } = recovered;
+    let free = ring.free_on_disk().unwrap_or(0);
+    let buffer = Buffer::new(sizes, table, groups, offset, next_sequence);
+    let last = next_sequence - 1;
+    let log = Log {
+        durability,
+        incarnation,
+        ring,
+        // Recovery has flushed what it kept.
+        writer: Mutex::new(Writer { previous, last, synced: last, dirty: Vec::new() }),
+        recycler: Mutex::new(Recycler::new()),
+        synced: AtomicU64::new(last),
+        awaited: AtomicU64::new(0),
+        written: AtomicU64::new(0),
+        flushes: AtomicU64::new(0),
+        free: AtomicU64::new(free),
+        restatement: AtomicU64::new(0),
+        owners,
+        on_failure,
+    };
+    (buffer, log)
+}
+
+impl Stepper {
+    /// Writes and flushes what was appended: the writer's work.
+    ///
+    /// # Errors
+    /// What the disk said. The journal has failed then.
+    pub fn flush(&self) -> io::Result<Flushed> {
+        self.0.0.log.as_ref().map_or(Ok(Flushed::Idle), |log| self.0.0.flush(log))
+    }
+
+    /// Seals the log with an empty batch, as the writer does when it has been idle for a moment.
+    ///
+    /// # Errors
+    /// What the disk said. The journal has failed then.
+    pub fn seal(&self) -> io::Result<Flushed> {
+        self.0.0.log.as_ref().map_or(Ok(Flushed::Idle), |log| self.0.0.seal(log))
+    }
+
+    /// One step of the background; true if there may be more to do at once.
+    pub fn background(&self, idle: bool) -> bool {
+        self.0.0.log.as_ref().is_some_and(|log| self.0.0.background(log, &self.0, idle))
+    }
+}
+
+impl Core {
+    /// A handle for the background thread, which gives it to the owners.
+    pub(crate) fn handle(self: &Arc<Self>) -> Journal {
+        Journal(Arc::clone(self))
+    }
+}
+
+impl Journal {
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.0
+    }
+}
+
+fn no_body(address: Address) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("no whole body at byte {} of log file generation {}", address.offset, address.file),
+    )
+}
+
+/// Reads the body at `address` of its file and checks it.
+fn read_body(file: &dyn DiskFile, incarnation: u64, address: Address) -> io::Result<Bytes> {
+    let mut block = [0; BLOCK as usize];
+    let mut have = 0;
+    while have < BODY_HEAD {
+        match file.read_at(&mut block[have..], u64::from(address.offset) + have as u64)? {
+            0 => return Err(no_body(address)),
+            count => have += count,
+        }
+    }
+    let length = u32::from_le_bytes([block[2], block[3], block[4], block[5]]) as usize;
+    let room = file.len()?.saturating_sub(u64::from(address.offset) + HEAD as u64);
+    // Checked before memory is taken for it: the length may be damaged.
+    if block[0] != 1 || length < 4 || length as u64 > room {
+        return Err(no_body(address));
+    }
+    let length = length - 4;
+    let mut body = BytesMut::zeroed(length);
+    let first = length.min(have - BODY_HEAD);
+    body[..first].copy_from_slice(&block[BODY_HEAD..BODY_HEAD + first]);
+    file.read_exact_at(&mut body[first..], u64::from(address.offset) + (BODY_HEAD + first) as u64)?;
+    let sum = u32::from_le_bytes([block[6], block[7], block[8], block[9]]);
+    if Checksums::new(incarnation, address.file).body(address.offset, &body) != sum {
+        return Err(no_body(address));
+    }
+    Ok(body.freeze())
+}

@@ -1,0 +1,336 @@
+//! The records of the log: their bytes, written and read back.
+//!
+//! A record is `kind u8, flags u8, length u32` and `length` bytes, all integers little-endian. Invariant: the decoder
+//! reads nothing outside the slice it is given and gives an error for every slice the encoder can't have written.
+
+use crate::group::Group;
+use crate::{Address, Owner};
+
+/// The bytes before a record's payload.
+pub(crate) const HEAD: usize = 6;
+/// The bytes of a body record before the body itself: the head and the body's checksum.
+pub(crate) const BODY_HEAD: usize = HEAD + 4;
+/// How many bodies or runs one record lists; longer lists take several records.
+pub(crate) const LIST: usize = 512;
+
+const BODY: u8 = 1;
+const REFERENCE: u8 = 2;
+const SETTLED: u8 = 3;
+const FACT: u8 = 4;
+const DROPPED: u8 = 5;
+const GROUP_END: u8 = 6;
+
+/// The flag of a record whose payload starts with the group it belongs to.
+const GROUPED: u8 = 1;
+
+/// A record as it is appended. Lists are at most [`LIST`] long.
+#[derive(Copy, Clone, Debug)]
+pub(crate) enum Draft<'a> {
+    Body { parts: &'a [&'a [u8]] },
+    Reference { owner: Owner, first_seq: u64, mark: u64, bodies: &'a [Address] },
+    Settled { owner: Owner, reason: u8, runs: &'a [(u64, u64)] },
+    Fact { owner: Owner, kind: u8, parts: &'a [&'a [u8]] },
+    Dropped { owner: Owner },
+    GroupEnd { group: Group },
+}
+
+impl Draft<'_> {
+    /// The bytes the record takes.
+    pub(crate) fn len(&self, group: Option<Group>) -> usize {
+        let parts_len = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
+        let payload = match self {
+            Self::Body { parts } => 4 + parts_len(parts),
+            Self::Reference { bodies, .. } => 24 + 8 * bodies.len(),
+            Self::Settled { runs, .. } => 9 + 16 * runs.len(),
+            Self::Fact { parts, .. } => 9 + parts_len(parts),
+            Self::Dropped { .. } | Self::GroupEnd { .. } => 8,
+        };
+        HEAD + if group.is_some() { 8 } else { 0 } + payload
+    }
+
+    /// Appends the record to `out`. The checksum of a body is left zero, for [`seal_bodies`].
+    pub(crate) fn write(&self, group: Option<Group>, out: &mut Vec<u8>) {
+        let kind = match self {
+            Self::Body { .. } => BODY,
+            Self::Reference { .. } => REFERENCE,
+            Self::Settled { .. } => SETTLED,
+            Self::Fact { .. } => FACT,
+            Self::Dropped { .. } => DROPPED,
+            Self::GroupEnd { .. } => GROUP_END,
+        };
+        let payload = (self.len(group) - HEAD) as u32;
+        out.extend_from_slice(&[kind, if group.is_some() { GROUPED } else { 0 }]);
+        out.extend_from_slice(&payload.to_le_bytes());
+        if let Some(group) = group {
+            out.extend_from_slice(&group.raw().to_le_bytes());
+        }
+        match self {
+            Self::Body { parts } => {
+                out.extend_from_slice(&[0; 4]);
+                parts.iter().for_each(|part| out.extend_from_slice(part));
+            }
+            Self::Reference { owner, first_seq, mark, bodies } => {
+                [owner, first_seq, mark].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+                for body in *bodies {
+                    let packed = u64::from(body.file) | u64::from(body.offset) << 32;
+                    out.extend_from_slice(&packed.to_le_bytes());
+                }
+            }
+            Self::Settled { owner, reason, runs } => {
+                out.extend_from_slice(&owner.to_le_bytes());
+                out.push(*reason);
+                for (first, count) in *runs {
+                    out.extend_from_slice(&first.to_le_bytes());
+                    out.extend_from_slice(&count.to_le_bytes());
+                }
+            }
+            Self::Fact { owner, kind, parts } => {
+                out.extend_from_slice(&owner.to_le_bytes());
+                out.push(*kind);
+                parts.iter().for_each(|part| out.extend_from_slice(part));
+            }
+            Self::Dropped { owner } => out.extend_from_slice(&owner.to_le_bytes()),
+            Self::GroupEnd { group } => out.extend_from_slice(&group.raw().to_le_bytes()),
+        }
+    }
+}
+
+/// A record as it is read back.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    pub(crate) group: Option<Group>,
+    pub(crate) kind: Kind<'a>,
+}
+
+/// What a record says. Lists are left packed: [`addresses`] and [`runs`] unpack them.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind<'a> {
+    Body { checksum: u32, bytes: &'a [u8] },
+    Reference { owner: Owner, first_seq: u64, mark: u64, bodies: &'a [u8] },
+    Settled { owner: Owner, reason: u8, runs: &'a [u8] },
+    Fact { owner: Owner, kind: u8, bytes: &'a [u8] },
+    Dropped { owner: Owner },
+    GroupEnd { group: Group },
+}
+
+impl Kind<'_> {
+    /// The owner the record touches.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        match *self {
+            Self::Body { .. } | Self::GroupEnd { .. } => None,
+            Self::Reference { owner, .. }
+            | Self::Settled { owner, .. }
+            | Self::Fact { owner, .. }
+            | Self::Dropped { owner } => Some(owner),
+        }
+    }
+}
+
+/// Takes the record at the front of `input` and gives it with what follows. The error says what is wrong.
+pub(crate) fn decode(input: &[u8]) -> Result<(Record<'_>, &[u8]), &'static str> {
+    const SHORT: &str = "a record goes on past the end of its batch";
+    let ([kind, flags, a, b, c, d], rest) = input.split_first_chunk::<HEAD>().ok_or(SHORT)?;
+    let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+    let (mut payload, rest) = rest.split_at_checked(length).ok_or(SHORT)?;
+    let group = match *flags {
+        0 => None,
+        GROUPED if *kind != BODY && *kind != GROUP_END => {
+            Some(Group::from_raw(take_u64(&mut payload)?).ok_or("a record is in group 0")?)
+        }
+        _ => return Err("a record has flags this version does not know"),
+    };
+    let kind = match *kind {
+        BODY => {
+            let (checksum, bytes) = payload.split_first_chunk::<4>().ok_or(INSIDE)?;
+            Kind::Body { checksum: u32::from_le_bytes(*checksum), bytes }
+        }
+        REFERENCE => Kind::Reference {
+            owner: take_u64(&mut payload)?,
+            first_seq: take_u64(&mut payload)?,
+            mark: take_u64(&mut payload)?,
+            bodies: whole(payload, 8)?,
+        },
+        SETTLED => {
+            Kind::Settled { owner: take_u64(&mut payload)?, reason: take_u8(&mut payload)?, runs: whole(payload, 16)? }
+        }
+        FACT => Kind::Fact { owner: take_u64(&mut payload)?, kind: take_u8(&mut payload)?, bytes: payload },
+        DROPPED => {
+            let owner = take_u64(&mut payload)?;
+            end(payload)?;
+            Kind::Dropped { owner }
+        }
+        GROUP_END => {
+            let group = Group::from_raw(take_u64(&mut payload)?).ok_or("a record ends group 0")?;
+            end(payload)?;
+            Kind::GroupEnd { group }
+        }
+        _ => return Err("a record is of a kind this version does not know"),
+    };
+    Ok((Record { group, kind }, rest))
+}
+
+const INSIDE: &str = "a record is shorter than its kind needs";
+
+fn take_u64(input: &mut &[u8]) -> Result<u64, &'static str> {
+    let (head, rest) = input.split_first_chunk::<8>().ok_or(INSIDE)?;
+    *input = rest;
+    Ok(u64::from_le_bytes(*head))
+}
+
+fn take_u8(input: &mut &[u8]) -> Result<u8, &'static str> {
+    let (head, rest) = input.split_first().ok_or(INSIDE)?;
+    *input = rest;
+    Ok(*head)
+}
+
+fn whole(list: &[u8], item: usize) -> Result<&[u8], &'static str> {
+    if list.len().is_multiple_of(item) { Ok(list) } else { Err("a record's list ends inside an item") }
+}
+
+fn end(rest: &[u8]) -> Result<(), &'static str> {
+    if rest.is_empty() { Ok(()) } else { Err("a record is longer than its kind allows") }
+}
+
+/// The addresses of a packed list.
+pub(crate) fn addresses(packed: &[u8]) -> impl ExactSizeIterator<Item = Address> + '_ {
+    packed.as_chunks::<8>().0.iter().map(|item| {
+        let packed = u64::from_le_bytes(*item);
+        Address { file: packed as u32, offset: (packed >> 32) as u32 }
+    })
+}
+
+/// The runs of a packed list.
+pub(crate) fn runs(packed: &[u8]) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
+    packed.as_chunks::<8>().0.as_chunks::<2>().0.iter().map(|[first, count]| (u64::from_le_bytes(*first), u64::from_le_bytes(*count)))
+}
+
+/// Fills in the checksum of every body among `records`, which start at `offset` of their file.
+pub(crate) fn seal_bodies(records: &mut [u8], offset: u32, checksum: impl Fn(u32, &[u8]) -> u32) {
+    let mut at = 0;
+    while let Some([kind, _, a, b, c, d]) = records.get(at..).and_then(|rest| rest.first_chunk::<HEAD>()) {
+        let end = at + HEAD + u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+        if *kind == BODY {
+            let sum = checksum(offset + at as u32, &records[at + BODY_HEAD..end]);
+            records[at + HEAD..at + BODY_HEAD].copy_from_slice(&sum.to_le_bytes());
+        }
+        at = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes(draft: Draft<'_>, group: Option<Group>) -> Vec<u8> {
+        let mut out = Vec::new();
+        draft.write(group, &mut out);
+        assert_eq!(out.len(), draft.len(group));
+        out
+    }
+
+    fn samples() -> Vec<Vec<u8>> {
+        let group = Group::from_raw(9);
+        let bodies = [Address { file: 3, offset: 4096 }, Address { file: 4, offset: 8192 }];
+        vec![
+            bytes(Draft::Body { parts: &[b"hello ", b"world"] }, None),
+            bytes(Draft::Body { parts: &[] }, None),
+            bytes(Draft::Reference { owner: 1, first_seq: 7, mark: 5, bodies: &bodies }, None),
+            bytes(Draft::Reference { owner: 1, first_seq: 7, mark: 5, bodies: &bodies }, group),
+            bytes(Draft::Settled { owner: 2, reason: 3, runs: &[(1, 2), (9, 1)] }, group),
+            bytes(Draft::Fact { owner: 2, kind: 4, parts: &[b"a", b"b"] }, None),
+            bytes(Draft::Dropped { owner: 2 }, group),
+            bytes(Draft::GroupEnd { group: group.unwrap() }, None),
+        ]
+    }
+
+    #[test]
+    fn a_record_has_the_bytes_the_format_page_draws() {
+        let settled = bytes(Draft::Settled { owner: 2, reason: 3, runs: &[(1, 2)] }, Group::from_raw(9));
+        let expected = [
+            &[3, 1][..],
+            &33u32.to_le_bytes(),
+            &9u64.to_le_bytes(),
+            &2u64.to_le_bytes(),
+            &[3],
+            &1u64.to_le_bytes(),
+            &2u64.to_le_bytes(),
+        ];
+        assert_eq!(settled, expected.concat());
+    }
+
+    #[test]
+    fn every_record_is_refused_when_cut_anywhere() {
+        for sample in samples() {
+            let (_, rest) = decode(&sample).unwrap();
+            assert!(rest.is_empty());
+            for cut in 0..sample.len() {
+                assert!(decode(&sample[..cut]).is_err(), "{sample:?} cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn malformed_records_are_refused() {
+        let table: [(&[u8], &str); 9] = [
+            (&[9, 0, 0, 0, 0, 0], "a record is of a kind this version does not know"),
+            (&[0; 6], "a record is of a kind this version does not know"),
+            (&[5, 2, 0, 0, 0, 0], "a record has flags this version does not know"),
+            (&[1, 1, 0, 0, 0, 0], "a record has flags this version does not know"),
+            (&[1, 0, 3, 0, 0, 0, 1, 1, 1], INSIDE),
+            (&[5, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1], "a record is longer than its kind allows"),
+            (&[6, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "a record ends group 0"),
+            (&[3, 0, 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1], "a record's list ends inside an item"),
+            (&[1, 0, 255, 255, 255, 255], "a record goes on past the end of its batch"),
+        ];
+        for (input, why) in table {
+            assert_eq!(decode(input), Err(why), "{input:?}");
+        }
+    }
+
+    #[test]
+    fn sealing_fills_in_each_body_and_nothing_else() {
+        let mut all = samples().concat();
+        let before = all.clone();
+        seal_bodies(&mut all, 4096, |offset, body| offset + body.len() as u32);
+        let second = samples()[0].len();
+        assert_eq!(all[HEAD..BODY_HEAD], (4096u32 + 11).to_le_bytes());
+        assert_eq!(all[second + HEAD..second + BODY_HEAD], (4096 + second as u32).to_le_bytes());
+        assert_eq!(all[second + BODY_HEAD..], before[second + BODY_HEAD..]);
+    }
+
+    proptest! {
+        #[test]
+        fn lists_come_back_as_they_went_in(
+            owner: Owner,
+            first_seq: u64,
+            mark: u64,
+            group in 0u64..3,
+            bodies in prop::collection::vec((any::<u32>(), any::<u32>()), 0..20),
+            settled in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20),
+        ) {
+            let group = Group::from_raw(group);
+            let bodies: Vec<_> = bodies.into_iter().map(|(file, offset)| Address { file, offset }).collect();
+            let reference = bytes(Draft::Reference { owner, first_seq, mark, bodies: &bodies }, group);
+            let (record, _) = decode(&reference).unwrap();
+            prop_assert_eq!(record.group, group);
+            let Kind::Reference { owner: o, first_seq: f, mark: m, bodies: packed } = record.kind else {
+                panic!("another kind");
+            };
+            prop_assert_eq!((o, f, m), (owner, first_seq, mark));
+            prop_assert_eq!(addresses(packed).collect::<Vec<_>>(), bodies);
+            let record = bytes(Draft::Settled { owner, reason: 1, runs: &settled }, group);
+            let Kind::Settled { runs: packed, .. } = decode(&record).unwrap().0.kind else { panic!("another kind") };
+            prop_assert_eq!(runs(packed).collect::<Vec<_>>(), settled);
+        }
+
+        #[test]
+        fn no_bytes_make_the_decoder_fall_over(input in prop::collection::vec(any::<u8>(), 0..64)) {
+            let mut rest = &input[..];
+            while let Ok((_, next)) = decode(rest) {
+                prop_assert!(next.len() < rest.len());
+                rest = next;
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Reading the log back: which batches are whole, where the log begins and ends, and whether what is missing after the
+//! end had ever been acknowledged.
+//!
+//! Invariant: batches are accepted only in their chain (sequence and previous checksum). Where the chain breaks, any
+//! later batch that says more was flushed than the chain holds is proof of damage; without such proof it is a torn
+//! tail, which no ticket ever covered.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::disk::DiskFile;
+use crate::error::OpenError;
+use crate::options::BLOCK;
+use crate::wal::batch::{Checksums, HEADER, Header, Link};
+use crate::wal::file::slot_name;
+
+/// A file with a good header.
+pub(super) struct ScanFile {
+    pub(super) number: u32,
+    pub(super) generation: u32,
+    pub(super) length: u32,
+    pub(super) handle: Arc<dyn DiskFile>,
+}
+
+impl ScanFile {
+    pub(super) fn name(&self) -> String {
+        slot_name(self.number)
+    }
+}
+
+/// A file whose header is not whole: one whose making or recycling was cut short, or a damaged one.
+pub(super) struct BrokenFile {
+    pub(super) number: u32,
+    pub(super) length: u64,
+    pub(super) handle: Arc<dyn DiskFile>,
+}
+
+/// All files, the good ones in order of generation.
+pub(super) struct Scan {
+    pub(super) incarnation: u64,
+    pub(super) files: Vec<ScanFile>,
+    pub(super) broken: Vec<BrokenFile>,
+}
+
+/// Where a walk has got to: the place of the next batch, and what it must say.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct End {
+    /// The index of the file.
+    pub(super) index: usize,
+    pub(super) offset: u32,
+    /// The next sequence; none before the first batch, which may have any.
+    pub(super) sequence: Option<u64>,
+    pub(super) previous: Link,
+    /// The oldest generation still needed, by the last batch that said so.
+    pub(super) oldest: u32,
+}
+
+/// Takes each batch of a walk: the index of its file, its header, its records.
+type Visit<'a> = dyn FnMut(usize, &Header, &[u8]) -> Result<(), OpenError> + 'a;
+
+impl Scan {
+    /// Finds the log among the files: the index of its oldest file, and its end.
+    pub(super) fn find_log(&self) -> Result<(usize, End), OpenError> {
+        let Some((first, needed)) = self.last_used()? else {
+            let end = End { index: 0, offset: BLOCK, sequence: None, previous: 0, oldest: 0 };
+            self.refuse_if_proven(&end)?;
+            return Ok((0, end));
+        };
+        let checked = |start| {
+            let end = self.walk(start, &mut |_, _, _| Ok(()))?;
+            self.refuse_if_proven(&end)?;
+            Ok(end)
+        };
+        // From the first file that connects, which may be older than the log: then the end is sure to be found even if
+        // the batch that says where the log begins is itself cut off.
+        let end = match checked(first) {
+            // Unless what is wrong lies in a file the log no longer needs.
+            Err(error) if needed > first => checked(needed).map_err(|_| error)?,
+            other => other?,
+        };
+        let missing = |generation: u32| {
+            OpenError::damaged("wal", 0, format!("the file of generation {generation} is missing or its header is damaged"))
+        };
+        let start = self.files.iter().position(|file| file.generation == end.oldest);
+        start.filter(|start| *start >= first && *start <= end.index).map(|start| (start, end)).ok_or_else(|| missing(end.oldest))
+    }
+
+    /// The index of the first file that connects without a gap to the last one with a batch, and that of the oldest
+    /// file this last one says is needed. `None` if no file has a batch.
+    fn last_used(&self) -> Result<Option<(usize, usize)>, OpenError> {
+        for at in (0..self.files.len()).rev() {
+            let Some(header) = self.batch(at, BLOCK, &mut Vec::new())?.map(|(header, _)| header) else { continue };
+            let mut first = at;
+            while first > 0 && self.files[first - 1].generation + 1 == self.files[first].generation {
+                first -= 1;
+            }
+            let needed = self.files[..=at].iter().rposition(|file| file.generation <= header.oldest).unwrap_or(first);
+            return Ok(Some((first, needed.max(first))));
+        }
+        Ok(None)
+    }
+
+    /// Walks the chain of whole batches from the start of file `start`.
+    pub(super) fn walk(&self, start: usize, visit: &mut Visit<'_>) -> Result<End, OpenError> {
+        let mut end = End { index: start, offset: BLOCK, sequence: None, previous: 0, oldest: 0 };
+        let mut records = Vec::new();
+        if self.files.is_empty() {
+            return Ok(end);
+        }
+        loop {
+            let mut place = (end.index, end.offset);
+            let mut found = self.linked(place, &end, &mut records)?;
+            let next = end.index + 1;
+            let follows = self.files.get(next).is_some_and(|file| file.generation == self.files[end.index].generation + 1);
+            if found.is_none() && end.sequence.is_some() && follows {
+                place = (next, BLOCK);
+                found = self.linked(place, &end, &mut records)?;
+            }
+            let Some((header, link)) = found else { return Ok(end) };
+            visit(place.0, &header, &records)?;
+            end = End {
+                index: place.0,
+                offset: place.1 + header.footprint(),
+                sequence: Some(header.sequence + 1),
+                previous: link,
+                oldest: header.oldest,
+            };
+        }
+    }
+
+    /// The batch at a place, if it is the next of the chain.
+    fn linked(&self, place: (usize, u32), end: &End, records: &mut Vec<u8>) -> Result<Option<(Header, Link)>, OpenError> {
+        let found = self.batch(place.0, place.1, records)?;
+        let links = |header: &Header| end.sequence.is_none_or(|next| header.sequence == next && header.previous == end.previous);
+        Ok(found.filter(|(header, _)| links(header)))
+    }
+
+    /// The batch at `offset` of file `at`, its records in `records`; `None` if there is no whole one.
+    fn batch(&self, at: usize, offset: u32, records: &mut Vec<u8>) -> Result<Option<(Header, Link)>, OpenError> {
+        let file = &self.files[at];
+        let mut header = [0; HEADER];
+        if offset >= file.length || !self.read(file, &mut header, offset)? {
+            return Ok(None);
+        }
+        let Some((header, link)) = Header::decode(&header, self.incarnation, file.generation, offset) else {
+            return Ok(None);
+        };
+        // The header is whole, so the length is one this journal wrote; bounded by the file all the same.
+        if u64::from(offset) + u64::from(header.length) + HEADER as u64 > u64::from(file.length) {
+            return Ok(None);
+        }
+        records.clear();
+        records.resize(header.length as usize, 0);
+        let whole = self.read(file, records, offset + HEADER as u32)?
+            && Checksums::new(self.incarnation, file.generation).of(records) == header.payload;
+        Ok(whole.then_some((header, link)))
+    }
+
+    /// Fills `bytes` from the file; false if the file ends before.
+    fn read(&self, file: &ScanFile, bytes: &mut [u8], offset: u32) -> Result<bool, OpenError> {
+        match file.handle.read_exact_at(bytes, u64::from(offset)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(OpenError::io(format!("reading {}", file.name()))(error)),
+        }
+    }
+
+    /// Looks at every block after `end` for a batch that proves that the one missing there had been flushed.
+    fn refuse_if_proven(&self, end: &End) -> Result<(), OpenError> {
+        let missing = end.sequence.unwrap_or(1);
+        let mut proven = false;
+        for (at, file) in self.files.iter().enumerate().skip(end.index) {
+            let from = if at == end.index { end.offset } else { BLOCK };
+            proven |= self.proof(&*file.handle, &file.name(), u64::from(from), u64::from(file.length), missing)?;
+        }
+        for file in &self.broken {
+            proven |= self.proof(&*file.handle, &slot_name(file.number), 0, file.length, missing)?;
+        }
+        if !proven {
+            return Ok(());
+        }
+        let name = self.files.get(end.index).map_or_else(|| "wal".to_owned(), ScanFile::name);
+        let what = format!("batch {missing} had been flushed to disk and does not read back");
+        Err(OpenError::damaged(&name, u64::from(end.offset), what))
+    }
+
+    /// Whether a block of the file from `from` on holds a header which says that `missing` had been flushed.
+    fn proof(&self, file: &dyn DiskFile, name: &str, from: u64, to: u64, missing: u64) -> Result<bool, OpenError> {
+        const CHUNK: usize = 256 << 10;
+        let mut chunk = vec![0; CHUNK];
+        let mut at = from;
+        while at < to {
+            let wanted = chunk.len().min((to - at) as usize);
+            let mut have = 0;
+            while have < wanted {
+                match file.read_at(&mut chunk[have..wanted], at + have as u64).map_err(OpenError::io(format!("reading {name}")))? {
+                    0 => break,
+                    count => have += count,
+                }
+            }
+            let proves = |block: &[u8]| {
+                let header = block.first_chunk::<HEADER>().and_then(|bytes| Header::decode_any(bytes, self.incarnation));
+                header.is_some_and(|(header, _)| header.durable >= missing)
+            };
+            if chunk[..have].chunks(BLOCK as usize).any(proves) {
+                return Ok(true);
+            }
+            if have < wanted {
+                return Ok(false);
+            }
+            at += wanted as u64;
+        }
+        Ok(false)
+    }
+}

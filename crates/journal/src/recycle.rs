@@ -1,0 +1,182 @@
+//! Recycling: what the background does. It readies the next file, has the owners touched in the oldest file restated,
+//! and takes that file out of the log.
+//!
+//! Invariant: a file's bytes are overwritten only after (1) no body in it is referenced or held, durably; (2) every
+//! owner with a record in it was restated, durably; (3) no open group has a record in it; (4) a batch which says that
+//! the log begins after it is durable, so that recovery never looks for it.
+
+use std::sync::atomic::Ordering;
+
+use crate::engine::{Core, Log, Target};
+use crate::wal::buffer::Buffer;
+use crate::{Journal, Owner, Ticket};
+
+/// How many owners are restated with one call.
+const RESTATED_AT_ONCE: usize = 256;
+/// An idle log keeps this many files, the head included.
+const IDLE_FILES: usize = 2;
+/// An idle log keeps this many recycled slots.
+const IDLE_SLOTS: usize = 1;
+
+/// How far the recycling of the oldest file is.
+enum Phase {
+    Resting,
+    /// These owners are still to be restated; `from` is how much had been restated before.
+    Restating { owners: Vec<Owner>, from: u64 },
+    /// All is restated, by the end of this ticket.
+    Restated { ticket: Ticket },
+    /// The file of `generation` is out of the log once the ticket is durable.
+    Retired { ticket: Ticket, generation: u32 },
+}
+
+/// The state of recycling between steps.
+pub(crate) struct Recycler {
+    phase: Phase,
+    /// How many files may still be recycled before something new has to be appended: where restating takes as much
+    /// room as it frees, an idle log must not turn for ever.
+    budget: usize,
+}
+
+impl Recycler {
+    pub(crate) fn new() -> Self {
+        Self { phase: Phase::Resting, budget: 0 }
+    }
+}
+
+impl Log {
+    /// Whether the background has something to do. Called after each flush.
+    pub(crate) fn background_due(&self, buffer: &mut Buffer) -> bool {
+        let awaited = self.awaited.load(Ordering::Relaxed);
+        if awaited != 0 {
+            return awaited <= self.synced.load(Ordering::Relaxed);
+        }
+        self.ring.ready() <= buffer.table.head_generation() || (is_dead(buffer) && self.wanted(buffer))
+    }
+
+    /// Whether the oldest file's room is wanted: a log that stays small is left alone.
+    fn wanted(&self, buffer: &mut Buffer) -> bool {
+        let sizes = buffer.sizes;
+        let large = buffer.used() > sizes.ring / 4 && buffer.fresh >= u64::from(sizes.file / 8);
+        large || self.pressed(buffer)
+    }
+
+    fn pressed(&self, buffer: &mut Buffer) -> bool {
+        let thresholds = self.thresholds(buffer.sizes);
+        self.room(buffer) <= thresholds.reserve + thresholds.headroom + 2 * thresholds.hysteresis
+    }
+}
+
+/// Whether nothing in the oldest file keeps it, but for its owners' facts.
+fn is_dead(buffer: &Buffer) -> bool {
+    let oldest = buffer.table.oldest();
+    buffer.table.len() > 1 && oldest.live == 0 && !buffer.groups.hold(oldest.generation)
+}
+
+impl Core {
+    /// One step of the background; true if there may be more to do at once. `idle` says that nothing has been appended
+    /// for a while: time to give back room.
+    pub(crate) fn background(&self, log: &Log, journal: &Journal, idle: bool) -> bool {
+        let mut recycler = log.recycler.lock();
+        if let Ok(free) = log.ring.free_on_disk() {
+            log.free.store(free, Ordering::Relaxed);
+        }
+        let progress = self.advance_recycling(log, journal, &mut recycler, idle);
+        let head = match &self.state.lock().target {
+            Target::Log(buffer) => buffer.table.head_generation(),
+            Target::Memory(_) => return false,
+        };
+        // After recycling, so that a slot that just became free is taken. A failure shows in the ring's figures and in
+        // the admission; the next step tries again.
+        let readied = log.ring.ready() <= head && log.ring.ensure(head + 1).is_ok();
+        if idle && !progress {
+            log.ring.trim(IDLE_SLOTS);
+        }
+        drop(recycler);
+        let woken = self.look_at_room(&mut self.state.lock());
+        woken.into_iter().for_each(std::task::Waker::wake);
+        progress || readied
+    }
+
+    fn advance_recycling(&self, log: &Log, journal: &Journal, recycler: &mut Recycler, idle: bool) -> bool {
+        let synced = Ticket(log.synced.load(Ordering::Acquire));
+        match &mut recycler.phase {
+            Phase::Resting => self.choose(log, recycler, idle),
+            Phase::Restating { owners, from } => {
+                let chunk = owners.split_off(owners.len().saturating_sub(RESTATED_AT_ONCE));
+                if chunk.is_empty() {
+                    let size = self.restated().saturating_sub(*from);
+                    log.restatement.fetch_max(size, Ordering::Relaxed);
+                    recycler.phase = Phase::Restated { ticket: self.await_flush(log, false) };
+                } else {
+                    log.owners.restate(&chunk, journal);
+                }
+                true
+            }
+            Phase::Restated { ticket } if *ticket <= synced => {
+                recycler.phase = self.retire(log);
+                true
+            }
+            Phase::Retired { ticket, generation } if *ticket <= synced => {
+                log.awaited.store(0, Ordering::Relaxed);
+                log.ring.recycle(*generation);
+                recycler.phase = Phase::Resting;
+                recycler.budget = recycler.budget.saturating_sub(1);
+                true
+            }
+            Phase::Restated { .. } | Phase::Retired { .. } => false,
+        }
+    }
+
+    /// Begins with the oldest file if it is dead and its room is wanted.
+    fn choose(&self, log: &Log, recycler: &mut Recycler, idle: bool) -> bool {
+        let mut state = self.state.lock();
+        let Target::Log(buffer) = &mut state.target else { return false };
+        let wanted = log.wanted(buffer) || (idle && buffer.table.len() > IDLE_FILES);
+        if !is_dead(buffer) || !wanted {
+            return false;
+        }
+        if std::mem::take(&mut buffer.fresh) > 0 {
+            recycler.budget = buffer.table.len();
+        }
+        if recycler.budget == 0 {
+            return false;
+        }
+        let owners = buffer.table.oldest().owners();
+        recycler.phase = Phase::Restating { owners, from: buffer.restated };
+        true
+    }
+
+    fn restated(&self) -> u64 {
+        match &self.state.lock().target {
+            Target::Log(buffer) => buffer.restated,
+            Target::Memory(_) => 0,
+        }
+    }
+
+    /// Takes the oldest file out of the table, and has a batch written that says so.
+    fn retire(&self, log: &Log) -> Phase {
+        let retired = match &mut self.state.lock().target {
+            Target::Log(buffer) if is_dead(buffer) => buffer.table.retire(),
+            _ => None,
+        };
+        log.awaited.store(0, Ordering::Relaxed);
+        match retired {
+            Some(file) => Phase::Retired { ticket: self.await_flush(log, true), generation: file.generation },
+            None => Phase::Resting,
+        }
+    }
+
+    /// Asks the writer to flush what has been appended so far, with an empty batch if `force`, and gives its ticket.
+    fn await_flush(&self, log: &Log, force: bool) -> Ticket {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        state.sync_wanted = true;
+        if let (Target::Log(buffer), true) = (&mut state.target, force) {
+            buffer.force();
+        }
+        let ticket = state.ticket();
+        log.awaited.store(ticket.0, Ordering::Relaxed);
+        self.wake_writer(state);
+        ticket
+    }
+}

@@ -1,0 +1,39 @@
+//! Figures about a journal for its operator.
+
+/// Why the oldest file is still there.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// It is the file being written.
+    Head,
+    /// This many references and holds keep bodies in it alive.
+    Live(u64),
+    /// A group with records in it has not ended.
+    Group,
+    /// Nothing: it goes when its room is needed.
+    Nothing,
+}
+
+/// A snapshot of a journal's figures. Sizes are in bytes.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// Log files from the oldest to the one being written.
+    pub files: u32,
+    /// What these files take.
+    pub used_bytes: u64,
+    /// The size the log may grow to.
+    pub max_bytes: u64,
+    /// What is still free on the disk, as of the last look.
+    pub free_bytes: u64,
+    /// Bytes written since the journal was opened, padding included.
+    pub written_bytes: u64,
+    /// Flushes since the journal was opened.
+    pub flushes: u64,
+    /// An estimate of the bytes of bodies that are still referenced.
+    pub live_bytes: u64,
+    /// The generation of the oldest file.
+    pub oldest_file: u32,
+    /// What keeps the oldest file.
+    pub oldest_held: Held,
+    /// How often a log file could not be readied (for want of space, say) and the journal tried again.
+    pub ready_failures: u64,
+}

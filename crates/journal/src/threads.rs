@@ -1,0 +1,120 @@
+//! The two threads of a journal: the writer and the background. Each is a loop around a step of the engine and a wait.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Core, Log, State, Target};
+use crate::journal::Journal;
+use crate::wal::writer::Flushed;
+
+/// How long the writer is idle before it seals the log: long enough that a lone publisher's pauses cost no flush.
+const SEAL_AFTER: Duration = Duration::from_millis(100);
+/// How long a writer without room waits before it tries again.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// How often the background looks at the disk's free space, and whether the log is idle.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+impl Core {
+    pub(crate) fn start_threads(self: &Arc<Self>) -> io::Result<()> {
+        let (writer, background) = (self.handle(), self.handle());
+        let mut threads = self.threads.lock();
+        threads.push(std::thread::Builder::new().name("journal-writer".into()).spawn(move || write(&writer))?);
+        threads.push(std::thread::Builder::new().name("journal-background".into()).spawn(move || tidy(&background))?);
+        Ok(())
+    }
+
+    /// Ends the threads, if there are any, once they have finished their step.
+    pub(crate) fn stop_threads(&self) {
+        {
+            let mut state = self.state.lock();
+            state.stopping = true;
+            self.writer_wakes.notify_all();
+            self.background_wakes.notify_all();
+        }
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            // A thread that panicked has already ended the process or reported itself.
+            drop(thread.join());
+        }
+    }
+
+    /// Waits until there is something to write. False when the journal stops.
+    fn wait_for_records(&self, log: &Log) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopping || state.failed {
+                return false;
+            }
+            if !nothing_to_write(&state) {
+                return true;
+            }
+            let proven = matches!(&state.target, Target::Log(buffer) if buffer.proven);
+            state.writer_sleeps = true;
+            if proven {
+                self.writer_wakes.wait(&mut state);
+            } else if self.writer_wakes.wait_for(&mut state, SEAL_AFTER).timed_out() && nothing_to_write(&state) {
+                state.writer_sleeps = false;
+                drop(state);
+                if self.seal(log).is_err() {
+                    return false;
+                }
+                state = self.state.lock();
+            }
+            state.writer_sleeps = false;
+        }
+    }
+}
+
+/// Reports the log as failed if its thread panics: without it nothing would ever be durable again.
+struct Watch<'a>(&'a Core, &'a Log);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(self.1, &io::Error::other("a thread of the journal has panicked"));
+        }
+    }
+}
+
+fn nothing_to_write(state: &State) -> bool {
+    !state.sync_wanted && matches!(&state.target, Target::Log(buffer) if buffer.is_idle())
+}
+
+/// The writer: no timer gathers a batch; the next one is what arrived during the last flush.
+fn write(journal: &Journal) {
+    let core = journal.core();
+    let Some(log) = &core.log else { return };
+    let _watch = Watch(core, log);
+    while core.wait_for_records(log) {
+        match core.flush(log) {
+            Ok(Flushed::Idle | Flushed::Done) => {}
+            Ok(Flushed::Stalled) => {
+                let mut state = core.state.lock();
+                core.writer_wakes.wait_for(&mut state, RETRY_AFTER);
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// The background: works while there is work, then waits to be needed.
+fn tidy(journal: &Journal) {
+    let core = journal.core();
+    let Some(log) = &core.log else { return };
+    let _watch = Watch(core, log);
+    let mut idle = false;
+    loop {
+        while core.background(log, journal, idle) && !core.state.lock().stopping {}
+        let mut state = core.state.lock();
+        let before = state.ticket();
+        if !state.background_due && !state.stopping {
+            core.background_wakes.wait_for(&mut state, LOOK_EVERY);
+        }
+        if state.stopping || state.failed {
+            return;
+        }
+        idle = !state.background_due && state.ticket() == before;
+        state.background_due = false;
+    }
+}

@@ -1,0 +1,243 @@
+//! A batch: the unit of writing and of integrity. This file has its header, its checksums and its bytes.
+//!
+//! Invariant: a batch that decodes was written by this journal, for this generation of its file, at this offset, and
+//! after exactly the batch before it. Every checksum is seeded with the incarnation and the generation, so neither
+//! what an earlier generation left in a recycled file nor another journal's bytes ever validate.
+
+use crc_fast::{CrcAlgorithm, Digest};
+use parking_lot::RwLock;
+
+use crate::group::{Freed, Group};
+
+/// The bytes before a batch's records.
+pub(crate) const HEADER: usize = 128;
+
+const MAGIC: [u8; 4] = *b"HJba";
+/// The flag of a batch of restated facts.
+const HOUSEKEEPING: u16 = 1;
+
+/// Checksums for one generation of a file of one journal: CRC-32C (Castagnoli) with a seeded start.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Checksums {
+    seed: u64,
+}
+
+impl Checksums {
+    pub(crate) fn new(incarnation: u64, generation: u32) -> Self {
+        let mut seed = [0; 12];
+        seed[..8].copy_from_slice(&incarnation.to_le_bytes());
+        seed[8..].copy_from_slice(&generation.to_le_bytes());
+        Self { seed: u64::from(crc_fast::crc32_iscsi(&seed)) }
+    }
+
+    pub(crate) fn of(self, bytes: &[u8]) -> u32 {
+        let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, self.seed);
+        digest.update(bytes);
+        digest.finalize() as u32
+    }
+
+    /// The checksum of a body whose record is at `offset` of the file.
+    pub(crate) fn body(self, offset: u32, bytes: &[u8]) -> u32 {
+        let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, self.seed);
+        digest.update(&offset.to_le_bytes());
+        digest.update(bytes);
+        digest.finalize() as u32
+    }
+}
+
+/// What the header of a batch says.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) incarnation: u64,
+    pub(crate) generation: u32,
+    /// Where in the file the batch starts.
+    pub(crate) offset: u32,
+    /// The oldest generation that was still needed when the batch was closed.
+    pub(crate) oldest: u32,
+    /// Ascends by one from batch to batch, across files.
+    pub(crate) sequence: u64,
+    /// The sequence up to which everything was flushed when this batch was written: the proof that it may have been
+    /// acknowledged.
+    pub(crate) durable: u64,
+    /// Bytes of records.
+    pub(crate) length: u32,
+    pub(crate) records: u32,
+    /// The header checksum of the batch before.
+    pub(crate) previous: u32,
+    /// The checksum of the records.
+    pub(crate) payload: u32,
+    pub(crate) housekeeping: bool,
+}
+
+/// The checksum of a header, which the next batch repeats.
+pub(crate) type Link = u32;
+
+impl Header {
+    /// The bytes the batch takes in its file, padding included.
+    pub(crate) fn footprint(&self) -> u32 {
+        footprint(HEADER + self.length as usize)
+    }
+
+    pub(crate) fn encode(&self, sums: Checksums, out: &mut [u8; HEADER]) -> Link {
+        out.fill(0);
+        out[0..4].copy_from_slice(&MAGIC);
+        out[4..6].copy_from_slice(&crate::FORMAT.to_le_bytes());
+        out[6..8].copy_from_slice(&(if self.housekeeping { HOUSEKEEPING } else { 0 }).to_le_bytes());
+        out[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
+        out[16..20].copy_from_slice(&self.generation.to_le_bytes());
+        out[20..24].copy_from_slice(&self.offset.to_le_bytes());
+        out[24..32].copy_from_slice(&self.sequence.to_le_bytes());
+        out[32..40].copy_from_slice(&self.durable.to_le_bytes());
+        out[40..44].copy_from_slice(&self.oldest.to_le_bytes());
+        out[44..48].copy_from_slice(&self.length.to_le_bytes());
+        out[48..52].copy_from_slice(&self.records.to_le_bytes());
+        out[52..56].copy_from_slice(&self.previous.to_le_bytes());
+        out[56..60].copy_from_slice(&self.payload.to_le_bytes());
+        // 60..124 stays zero: room for the (log, term, index) of a replicated log.
+        let link = sums.of(&out[..HEADER - 4]);
+        out[HEADER - 4..].copy_from_slice(&link.to_le_bytes());
+        link
+    }
+
+    /// Reads a header that claims to be of generation `generation` at `offset`; `None` if it is anything else.
+    pub(crate) fn decode(bytes: &[u8], incarnation: u64, generation: u32, offset: u32) -> Option<(Self, Link)> {
+        let bytes = bytes.first_chunk::<HEADER>()?;
+        let (header, link) = Self::decode_any(bytes, incarnation)?;
+        (header.generation == generation && header.offset == offset).then_some((header, link))
+    }
+
+    /// Reads a header of this journal, wherever it was meant to be.
+    pub(crate) fn decode_any(bytes: &[u8; HEADER], incarnation: u64) -> Option<(Self, Link)> {
+        if bytes[0..4] != MAGIC || bytes[4..6] != crate::FORMAT.to_le_bytes() {
+            return None;
+        }
+        let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        let header = Self {
+            housekeeping: u16::from_le_bytes([bytes[6], bytes[7]]) & HOUSEKEEPING != 0,
+            incarnation: u64_at(8),
+            generation: u32_at(16),
+            offset: u32_at(20),
+            sequence: u64_at(24),
+            durable: u64_at(32),
+            oldest: u32_at(40),
+            length: u32_at(44),
+            records: u32_at(48),
+            previous: u32_at(52),
+            payload: u32_at(56),
+        };
+        let link = u32_at(HEADER - 4);
+        let right = header.incarnation == incarnation
+            && Checksums::new(incarnation, header.generation).of(&bytes[..HEADER - 4]) == link;
+        right.then_some((header, link))
+    }
+}
+
+/// `length` rounded up to whole blocks.
+pub(crate) fn footprint(length: usize) -> u32 {
+    (length as u32).next_multiple_of(crate::options::BLOCK)
+}
+
+/// A batch in memory, from its first record until it is written.
+pub(crate) struct Batch {
+    pub(crate) file: u32,
+    pub(crate) offset: u32,
+    pub(crate) sequence: u64,
+    pub(crate) oldest: u32,
+    pub(crate) records: u32,
+    /// The bytes of its records; known when it is closed.
+    pub(crate) length: u32,
+    pub(crate) housekeeping: bool,
+    /// To be written even if it stays empty.
+    pub(crate) forced: bool,
+    /// What becomes free when this batch is durable.
+    pub(crate) freed: Freed,
+    /// The groups that end in this batch.
+    pub(crate) ended: Vec<Group>,
+    /// Room for the header, then the records. Locked because readers may want a body while the writer fills in
+    /// checksums; until the batch is closed it is only reached through `get_mut`.
+    pub(crate) bytes: RwLock<Vec<u8>>,
+}
+
+impl Batch {
+    /// An empty batch in `bytes`, which are reused.
+    pub(crate) fn new(file: u32, offset: u32, sequence: u64, mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        bytes.resize(HEADER, 0);
+        Self {
+            file,
+            offset,
+            sequence,
+            oldest: 0,
+            records: 0,
+            length: 0,
+            housekeeping: false,
+            forced: false,
+            freed: Freed::default(),
+            ended: Vec::new(),
+            bytes: RwLock::new(bytes),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Header and records, without padding.
+    pub(crate) fn len(&mut self) -> usize {
+        self.bytes.get_mut().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Header {
+        Header {
+            incarnation: 0x1122_3344_5566_7788,
+            generation: 7,
+            offset: 8192,
+            oldest: 3,
+            sequence: 99,
+            durable: 98,
+            length: 5000,
+            records: 12,
+            previous: 0xdead_beef,
+            payload: 0xfeed_face,
+            housekeeping: true,
+        }
+    }
+
+    #[test]
+    fn a_header_comes_back_and_only_where_it_belongs() {
+        let header = sample();
+        let mut bytes = [0; HEADER];
+        let link = header.encode(Checksums::new(header.incarnation, 7), &mut bytes);
+        assert_eq!(Header::decode(&bytes, header.incarnation, 7, 8192), Some((header, link)));
+        assert_eq!(Header::decode(&bytes, header.incarnation, 8, 8192), None);
+        assert_eq!(Header::decode(&bytes, header.incarnation, 7, 4096), None);
+        assert_eq!(Header::decode(&bytes, header.incarnation + 1, 7, 8192), None);
+        assert_eq!(header.footprint(), 8192);
+    }
+
+    #[test]
+    fn a_header_with_any_bit_flipped_is_no_header() {
+        let header = sample();
+        let mut bytes = [0; HEADER];
+        header.encode(Checksums::new(header.incarnation, 7), &mut bytes);
+        for bit in 0..HEADER * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Header::decode(&damaged, header.incarnation, 7, 8192), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn checksums_differ_by_incarnation_generation_and_place() {
+        let sums = Checksums::new(1, 1);
+        assert_ne!(sums.of(b"bytes"), Checksums::new(2, 1).of(b"bytes"));
+        assert_ne!(sums.of(b"bytes"), Checksums::new(1, 2).of(b"bytes"));
+        assert_ne!(sums.body(0, b"bytes"), sums.body(10, b"bytes"));
+    }
+}

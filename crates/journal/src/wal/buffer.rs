@@ -1,0 +1,202 @@
+//! The buffer that records are appended to: one open batch, and closed ones on their way to the disk.
+//!
+//! Invariant: a batch has its file and offset from the moment its first record is in it, so an address is known at
+//! once; batches are closed, written and made durable in the order of their sequence.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::batch::{Batch, HEADER, footprint};
+use super::table::Table;
+use crate::group::{Freed, Group, Groups};
+use crate::options::{BLOCK, Sizes};
+use crate::record::{self, Draft};
+use crate::{Address, Ticket};
+
+/// Buffers above this size go back to the allocator once they are written.
+const KEPT_BUFFER: usize = 8 << 20;
+/// How many buffers are kept for reuse: one being filled, one being written, one to spare.
+const KEPT_BUFFERS: usize = 2;
+
+pub(crate) struct Buffer {
+    pub(crate) sizes: Sizes,
+    pub(crate) table: Table,
+    pub(crate) groups: Groups,
+    open: Batch,
+    /// Closed batches, oldest first; they stay here, readable, until they are durable.
+    closed: VecDeque<Arc<Batch>>,
+    spare: Vec<Vec<u8>>,
+    /// Whether the last batch closed was an empty one, which proves all before it durable.
+    pub(crate) proven: bool,
+    /// Bytes appended that were not housekeeping, since the recycler last looked.
+    pub(crate) fresh: u64,
+    /// Bytes of housekeeping appended in all.
+    pub(crate) restated: u64,
+}
+
+impl Buffer {
+    /// A buffer whose next batch is `sequence` at `offset` of the table's head.
+    pub(crate) fn new(sizes: Sizes, table: Table, groups: Groups, offset: u32, sequence: u64) -> Self {
+        let open = Batch::new(table.head_generation(), offset, sequence, Vec::new());
+        // An empty log has nothing to prove.
+        let proven = sequence == 1;
+        Self { sizes, table, groups, open, closed: VecDeque::new(), spare: Vec::new(), proven, fresh: 0, restated: 0 }
+    }
+
+    /// Appends a record and says where it lies and how many bytes it took.
+    pub(crate) fn append(&mut self, group: Option<Group>, draft: &Draft<'_>, housekeeping: bool) -> (Address, u64) {
+        let need = draft.len(group);
+        let open_len = self.open.len();
+        let full = self.open.housekeeping != housekeeping
+            || open_len + need > self.sizes.batch as usize
+            || !self.fits(open_len + need);
+        if full && !self.open.is_empty() {
+            self.close();
+        }
+        if self.open.is_empty() && !self.fits(HEADER + need) {
+            self.advance();
+        }
+        self.open.housekeeping = housekeeping;
+        let counter = if housekeeping { &mut self.restated } else { &mut self.fresh };
+        *counter += need as u64;
+        let bytes = self.open.bytes.get_mut();
+        let address = Address { file: self.open.file, offset: self.open.offset + bytes.len() as u32 };
+        draft.write(group, bytes);
+        self.open.records += 1;
+        (address, need as u64)
+    }
+
+    /// `freed` becomes free when what was appended last is durable.
+    pub(crate) fn free_later(&mut self, file: u32, count: u64) {
+        self.open.freed.add(file, count);
+    }
+
+    /// `group` ends when what was appended last is durable.
+    pub(crate) fn end_later(&mut self, group: Group) {
+        self.open.ended.push(group);
+    }
+
+    /// Makes sure that the open batch is written even if nothing is appended to it.
+    pub(crate) fn force(&mut self) {
+        if self.open.is_empty() && !self.fits(HEADER) {
+            self.advance();
+        }
+        self.open.forced = true;
+    }
+
+    /// Whether there is anything to write.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.closed.is_empty() && self.open.is_empty() && !self.open.forced
+    }
+
+    /// The end of everything appended so far.
+    pub(crate) fn ticket(&self) -> Ticket {
+        let open = !self.open.is_empty() || self.open.forced;
+        Ticket(if open { self.open.sequence } else { self.open.sequence - 1 })
+    }
+
+    /// The bytes from the oldest file's start to the end of what was appended.
+    pub(crate) fn used(&mut self) -> u64 {
+        self.table.closed_bytes() + u64::from(self.open.offset) + self.open.len() as u64
+    }
+
+    /// Closes the open batch and gives everything that is to be written, oldest first.
+    pub(crate) fn run(&mut self) -> Vec<Arc<Batch>> {
+        if !self.open.is_empty() || self.open.forced {
+            self.close();
+        }
+        self.closed.iter().cloned().collect()
+    }
+
+    /// The batches up to `ticket` are durable: forgets them and frees what they freed. Gives their records' bytes.
+    pub(crate) fn durable(&mut self, ticket: Ticket) -> u64 {
+        let mut written = 0;
+        while self.closed.front().is_some_and(|batch| batch.sequence <= ticket.0) {
+            let Some(batch) = self.closed.pop_front() else { break };
+            self.free(&batch.freed);
+            for group in &batch.ended {
+                if let Some(freed) = self.groups.ended(*group) {
+                    self.free(&freed);
+                }
+            }
+            written += u64::from(batch.length);
+            self.keep(batch);
+        }
+        written
+    }
+
+    /// Where a body lies that may not be on disk yet.
+    pub(crate) fn find(&mut self, address: Address) -> Option<Pending> {
+        if self.open.file == address.file && self.open.offset < address.offset {
+            let at = (address.offset - self.open.offset) as usize;
+            return body_at(self.open.bytes.get_mut(), at).map(Pending::Open);
+        }
+        let inside = |batch: &&Arc<Batch>| batch.file == address.file && batch.offset < address.offset;
+        self.closed.iter().rev().find(inside).map(|batch| Pending::Closed(Arc::clone(batch)))
+    }
+
+    fn free(&mut self, freed: &Freed) {
+        for (file, count) in &freed.0 {
+            self.table.free(*file, *count);
+        }
+    }
+
+    /// Keeps the memory of a written batch for a later one.
+    fn keep(&mut self, batch: Arc<Batch>) {
+        if let Some(batch) = Arc::into_inner(batch) {
+            let bytes = batch.bytes.into_inner();
+            if self.spare.len() < KEPT_BUFFERS && bytes.capacity() <= KEPT_BUFFER {
+                self.spare.push(bytes);
+            }
+        }
+    }
+
+    fn fits(&self, length: usize) -> bool {
+        u64::from(self.open.offset) + length.next_multiple_of(BLOCK as usize) as u64 <= u64::from(self.table.head_length())
+    }
+
+    /// The open batch, still empty, moves to the start of the next file.
+    fn advance(&mut self) {
+        self.table.advance(self.sizes.file);
+        self.open.file = self.table.head_generation();
+        self.open.offset = BLOCK;
+    }
+
+    fn close(&mut self) {
+        let length = self.open.len();
+        let bytes = self.spare.pop().unwrap_or_default();
+        let next = Batch::new(self.open.file, self.open.offset + footprint(length), self.open.sequence + 1, bytes);
+        let mut batch = std::mem::replace(&mut self.open, next);
+        batch.oldest = self.table.oldest().generation;
+        batch.length = (length - HEADER) as u32;
+        self.proven = batch.is_empty();
+        self.closed.push_back(Arc::new(batch));
+    }
+}
+
+/// A body that is in the buffer.
+pub(crate) enum Pending {
+    /// It was in the open batch; copied.
+    Open(Bytes),
+    /// It is in this batch, to be copied without the buffer's lock: the writer may have the batch's.
+    Closed(Arc<Batch>),
+}
+
+impl Pending {
+    pub(crate) fn read(self, address: Address) -> Option<Bytes> {
+        match self {
+            Self::Open(body) => Some(body),
+            Self::Closed(batch) => body_at(&batch.bytes.read(), address.offset.checked_sub(batch.offset)? as usize),
+        }
+    }
+}
+
+/// The body whose record is at `at` of a batch.
+fn body_at(batch: &[u8], at: usize) -> Option<Bytes> {
+    match record::decode(batch.get(at..)?) {
+        Ok((record::Record { kind: record::Kind::Body { bytes, .. }, .. }, _)) => Some(Bytes::copy_from_slice(bytes)),
+        _ => None,
+    }
+}

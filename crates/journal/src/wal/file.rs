@@ -1,0 +1,296 @@
+//! The files of the log: their header blocks, their slots on disk, and readying the next one.
+//!
+//! Invariant: a generation is written to only after its file is complete on disk: zeroed or recycled, its header
+//! flushed, its name durable. A readying that fails is no failure of the log; it is tried again.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use super::batch::Checksums;
+use crate::disk::{Disk, DiskFile, WAL};
+use crate::options::BLOCK;
+
+const MAGIC: [u8; 6] = *b"HJfile";
+/// The bytes of a file's header; the rest of its first block is zero.
+pub(crate) const FILE_HEADER: usize = 32;
+/// How much is zeroed with one write.
+const ZEROS: usize = 1 << 20;
+
+/// What the first block of a log file says.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileHeader {
+    pub(crate) format: u16,
+    pub(crate) incarnation: u64,
+    pub(crate) generation: u32,
+    /// The file's length.
+    pub(crate) length: u32,
+}
+
+impl FileHeader {
+    pub(crate) fn encode(&self) -> [u8; FILE_HEADER] {
+        let mut out = [0; FILE_HEADER];
+        out[0..6].copy_from_slice(&MAGIC);
+        out[6..8].copy_from_slice(&self.format.to_le_bytes());
+        out[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
+        out[16..20].copy_from_slice(&self.generation.to_le_bytes());
+        out[20..24].copy_from_slice(&self.length.to_le_bytes());
+        let sum = Checksums::new(self.incarnation, self.generation).of(&out[..FILE_HEADER - 4]);
+        out[FILE_HEADER - 4..].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// `None` if the bytes are not the whole header of some log file.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.first_chunk::<FILE_HEADER>()?;
+        let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let header = Self {
+            format: u16::from_le_bytes([bytes[6], bytes[7]]),
+            incarnation: u64::from(u32_at(8)) | u64::from(u32_at(12)) << 32,
+            generation: u32_at(16),
+            length: u32_at(20),
+        };
+        let sum = Checksums::new(header.incarnation, header.generation).of(&bytes[..FILE_HEADER - 4]);
+        (bytes[0..6] == MAGIC && sum == u32_at(FILE_HEADER - 4)).then_some(header)
+    }
+}
+
+/// The name of the file in slot `number`.
+pub(crate) fn slot_name(number: u32) -> String {
+    format!("{WAL}/{number:04}.wal")
+}
+
+/// The slot of a file name, if it is that of a log file.
+pub(crate) fn slot_number(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix(WAL)?.strip_prefix('/')?.strip_suffix(".wal")?;
+    let number = digits.parse().ok()?;
+    (slot_name(number) == name).then_some(number)
+}
+
+/// A file on disk, whatever generation is in it.
+pub(crate) struct Slot {
+    pub(crate) number: u32,
+    pub(crate) length: u32,
+    pub(crate) handle: Arc<dyn DiskFile>,
+}
+
+/// Which slot has which generation.
+#[derive(Default)]
+pub(crate) struct Shelf {
+    pub(crate) used: HashMap<u32, Slot>,
+    /// Recycled slots, the longest unused first.
+    pub(crate) free: VecDeque<Slot>,
+    pub(crate) numbers: BTreeSet<u32>,
+}
+
+/// All files of the log on disk.
+pub(crate) struct Ring {
+    disk: Arc<dyn Disk>,
+    incarnation: u64,
+    file_bytes: u32,
+    shelf: Mutex<Shelf>,
+    /// Held while a file is readied, which takes long; the shelf is only locked for a look.
+    readying: Mutex<()>,
+    /// The highest generation that has a file.
+    ready: AtomicU32,
+    failures: AtomicU64,
+    failing: AtomicBool,
+}
+
+impl Ring {
+    pub(crate) fn new(disk: Arc<dyn Disk>, incarnation: u64, file_bytes: u32, shelf: Shelf, ready: u32) -> Self {
+        Self {
+            disk,
+            incarnation,
+            file_bytes,
+            shelf: Mutex::new(shelf),
+            readying: Mutex::new(()),
+            ready: AtomicU32::new(ready),
+            failures: AtomicU64::new(0),
+            failing: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn ready(&self) -> u32 {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last attempt to ready a file failed.
+    pub(crate) fn failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn free_on_disk(&self) -> io::Result<u64> {
+        self.disk.free()
+    }
+
+    pub(crate) fn handle(&self, generation: u32) -> Option<Arc<dyn DiskFile>> {
+        self.shelf.lock().used.get(&generation).map(|slot| Arc::clone(&slot.handle))
+    }
+
+    /// Readies every file up to `generation`.
+    pub(crate) fn ensure(&self, generation: u32) -> io::Result<()> {
+        while self.ready() < generation {
+            let _one_at_a_time = self.readying.lock();
+            let next = self.ready() + 1;
+            if next <= generation {
+                let outcome = self.ready_one(next);
+                self.failing.store(outcome.is_err(), Ordering::Relaxed);
+                match outcome {
+                    Ok(slot) => self.adopt(next, slot),
+                    Err(error) => {
+                        self.failures.fetch_add(1, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A file for `generation`: the longest unused slot, else a new one. What can't be readied is removed, since it
+    /// is not known what is in it.
+    fn ready_one(&self, generation: u32) -> io::Result<Slot> {
+        let recycled = self.shelf.lock().free.pop_front();
+        let slot = match recycled {
+            Some(slot) => slot,
+            None => self.create(self.file_bytes)?,
+        };
+        match write_header(&*slot.handle, self.incarnation, generation, slot.length) {
+            Ok(()) => Ok(slot),
+            Err(error) => {
+                self.discard(slot);
+                Err(error)
+            }
+        }
+    }
+
+    /// Creates a file of zeros in the lowest free slot.
+    pub(crate) fn create(&self, length: u32) -> io::Result<Slot> {
+        let number = {
+            let mut shelf = self.shelf.lock();
+            let number = (0..).find(|number| !shelf.numbers.contains(number)).unwrap_or(u32::MAX);
+            shelf.numbers.insert(number);
+            number
+        };
+        match self.create_in(number, length) {
+            Ok(handle) => Ok(Slot { number, length, handle }),
+            Err(error) => {
+                self.remove(number);
+                Err(error)
+            }
+        }
+    }
+
+    fn create_in(&self, number: u32, length: u32) -> io::Result<Arc<dyn DiskFile>> {
+        let handle = self.disk.create(&slot_name(number))?;
+        let zeros = vec![0; ZEROS.min(length as usize)];
+        let mut at = 0;
+        // Written out, not just set to a length: an overwrite later then needs no change of metadata to be durable.
+        while at < length {
+            let count = zeros.len().min((length - at) as usize);
+            handle.write_all_at(&zeros[..count], u64::from(at))?;
+            at += count as u32;
+        }
+        handle.sync_data()?;
+        self.disk.sync_directory()?;
+        Ok(handle)
+    }
+
+    /// Takes a slot that is ready for `generation`, the next.
+    pub(crate) fn adopt(&self, generation: u32, slot: Slot) {
+        self.shelf.lock().used.insert(generation, slot);
+        self.ready.store(generation, Ordering::Release);
+    }
+
+    /// The file of `generation` is needed no more: its slot may be used again.
+    pub(crate) fn recycle(&self, generation: u32) {
+        let Some(slot) = self.shelf.lock().used.remove(&generation) else { return };
+        if slot.length == self.file_bytes {
+            self.shelf.lock().free.push_back(slot);
+        } else {
+            self.discard(slot);
+        }
+    }
+
+    /// Removes unused slots but `keep`.
+    pub(crate) fn trim(&self, keep: usize) -> bool {
+        let mut trimmed = false;
+        loop {
+            let mut shelf = self.shelf.lock();
+            if shelf.free.len() <= keep {
+                return trimmed;
+            }
+            let slot = shelf.free.pop_front();
+            drop(shelf);
+            slot.into_iter().for_each(|slot| self.discard(slot));
+            trimmed = true;
+        }
+    }
+
+    fn discard(&self, slot: Slot) {
+        let number = slot.number;
+        // Closed first: Windows removes no open file.
+        drop(slot);
+        self.remove(number);
+    }
+
+    /// Removes the file in slot `number`. If that fails the slot is never used again by this process; recovery removes
+    /// a file that is not part of the log.
+    fn remove(&self, number: u32) {
+        let removed = match self.disk.remove(&slot_name(number)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => self.disk.sync_directory(),
+        };
+        if removed.is_ok() {
+            self.shelf.lock().numbers.remove(&number);
+        }
+    }
+}
+
+/// Writes and flushes the first block of a file.
+pub(crate) fn write_header(file: &dyn DiskFile, incarnation: u64, generation: u32, length: u32) -> io::Result<()> {
+    let header = FileHeader { format: crate::FORMAT, incarnation, generation, length };
+    let mut block = [0; BLOCK as usize];
+    block[..FILE_HEADER].copy_from_slice(&header.encode());
+    file.write_all_at(&block, 0)?;
+    file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_header_comes_back_and_no_flipped_bit_goes_unseen() {
+        let header = FileHeader { format: 1, incarnation: 42, generation: 7, length: 1 << 20 };
+        let bytes = header.encode();
+        assert_eq!(FileHeader::decode(&bytes), Some(header));
+        for bit in 0..FILE_HEADER * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(FileHeader::decode(&damaged), None, "bit {bit}");
+        }
+        for cut in 0..FILE_HEADER {
+            assert_eq!(FileHeader::decode(&bytes[..cut]), None);
+        }
+    }
+
+    #[test]
+    fn slots_have_one_name_each() {
+        for number in [0, 7, 9999, 12345] {
+            assert_eq!(slot_number(&slot_name(number)), Some(number));
+        }
+        for name in ["wal/1.wal", "wal/00001.wal", "wal/+001.wal", "0001.wal", "wal/0001.tmp", "LOCK"] {
+            assert_eq!(slot_number(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The table of log files from the oldest to the one being written, with what keeps each of them needed.
+//!
+//! Invariant: generations in the table are consecutive. A file's live count is the references and holds on bodies in
+//! it; its owners are all those with a record in it.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashSet;
+
+use crate::Owner;
+
+/// One file of the log.
+pub(crate) struct LogFile {
+    pub(crate) generation: u32,
+    /// Its length in bytes.
+    pub(crate) length: u32,
+    /// References and holds on bodies in it.
+    pub(crate) live: u64,
+    /// Bodies in it, and their bytes.
+    pub(crate) bodies: u64,
+    pub(crate) body_bytes: u64,
+    owners: HashSet<Owner>,
+    last_owner: Option<Owner>,
+}
+
+impl LogFile {
+    pub(crate) fn new(generation: u32, length: u32) -> Self {
+        Self { generation, length, live: 0, bodies: 0, body_bytes: 0, owners: HashSet::new(), last_owner: None }
+    }
+
+    /// Notes that a record of `owner` is in the file. Runs of one owner cost a comparison.
+    pub(crate) fn touch(&mut self, owner: Owner) {
+        if self.last_owner != Some(owner) {
+            self.last_owner = Some(owner);
+            self.owners.insert(owner);
+        }
+    }
+
+    pub(crate) fn note_body(&mut self, bytes: u64) {
+        self.bodies += 1;
+        self.body_bytes += bytes;
+    }
+
+    /// The owners with a record in the file, in ascending order.
+    pub(crate) fn owners(&self) -> Vec<Owner> {
+        let mut owners: Vec<_> = self.owners.iter().copied().collect();
+        owners.sort_unstable();
+        owners
+    }
+
+    /// A guess at the bytes of bodies still referenced: as if all bodies were of one size and referenced once.
+    fn live_bytes(&self) -> u64 {
+        match self.bodies {
+            0 => 0,
+            bodies => self.body_bytes / bodies * self.live.min(bodies),
+        }
+    }
+}
+
+/// All files of the log. There is always one: the head.
+pub(crate) struct Table {
+    files: VecDeque<LogFile>,
+    /// The head's generation, always in `files`.
+    head: LogFile,
+    closed_bytes: u64,
+}
+
+impl Table {
+    /// A table of files in ascending order before `head`.
+    pub(crate) fn new(older: Vec<LogFile>, head: LogFile) -> Self {
+        let closed_bytes = older.iter().map(|file| u64::from(file.length)).sum();
+        Self { files: older.into(), head, closed_bytes }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.files.len() + 1
+    }
+
+    pub(crate) fn head(&mut self) -> &mut LogFile {
+        &mut self.head
+    }
+
+    pub(crate) fn head_generation(&self) -> u32 {
+        self.head.generation
+    }
+
+    pub(crate) fn head_length(&self) -> u32 {
+        self.head.length
+    }
+
+    pub(crate) fn oldest(&self) -> &LogFile {
+        self.files.front().unwrap_or(&self.head)
+    }
+
+    /// The bytes of all files but the head.
+    pub(crate) fn closed_bytes(&self) -> u64 {
+        self.closed_bytes
+    }
+
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.files.iter().map(LogFile::live_bytes).sum::<u64>() + self.head.live_bytes()
+    }
+
+    /// Closes the head; the next generation, `length` bytes long, is the head now.
+    pub(crate) fn advance(&mut self, length: u32) {
+        let next = LogFile::new(self.head.generation + 1, length);
+        self.closed_bytes += u64::from(self.head.length);
+        self.files.push_back(std::mem::replace(&mut self.head, next));
+    }
+
+    /// Takes the oldest file out, if it is not the head.
+    pub(crate) fn retire(&mut self) -> Option<LogFile> {
+        let file = self.files.pop_front()?;
+        self.closed_bytes -= u64::from(file.length);
+        Some(file)
+    }
+
+    /// The file of `generation`, if it is still in the log.
+    pub(crate) fn file(&mut self, generation: u32) -> Option<&mut LogFile> {
+        if generation == self.head.generation {
+            return Some(&mut self.head);
+        }
+        let oldest = self.files.front()?.generation;
+        self.files.get_mut(generation.checked_sub(oldest)? as usize)
+    }
+
+    pub(crate) fn hold(&mut self, generation: u32, count: u64) {
+        if let Some(file) = self.file(generation) {
+            file.live += count;
+        }
+    }
+
+    pub(crate) fn free(&mut self, generation: u32, count: u64) {
+        if let Some(file) = self.file(generation) {
+            debug_assert!(file.live >= count, "more freed in file {generation} than was live");
+            file.live = file.live.saturating_sub(count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_found_by_generation_and_leave_oldest_first() {
+        let mut table = Table::new(vec![LogFile::new(4, 10)], LogFile::new(5, 20));
+        table.advance(30);
+        assert_eq!((table.len(), table.closed_bytes(), table.head_generation()), (3, 30, 6));
+        table.hold(4, 2);
+        table.hold(6, 1);
+        table.hold(3, 9);
+        table.hold(7, 9);
+        table.free(4, 1);
+        assert_eq!((table.oldest().live, table.head().live), (1, 1));
+        assert_eq!(table.retire().map(|file| file.generation), Some(4));
+        assert_eq!(table.file(4).map(|file| file.generation), None);
+        assert_eq!(table.file(5).map(|file| file.generation), Some(5));
+        assert_eq!(table.retire().map(|file| file.generation), Some(5));
+        assert!(table.retire().is_none());
+        assert_eq!(table.oldest().generation, 6);
+    }
+}

@@ -1,0 +1,176 @@
+//! The writer: takes what was appended, writes it in one run, flushes once, and only then calls it durable.
+//!
+//! Invariant: `durable` moves forward after the flush that covers it has returned without error, never before; after
+//! the first error it never moves again.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::RwLockWriteGuard;
+
+use super::batch::{Batch, Checksums, HEADER, Header, Link};
+use super::file::Ring;
+use crate::engine::{Core, Log, Target};
+use crate::options::{BLOCK, Durability};
+use crate::record;
+use crate::ticket::Ticket;
+
+/// What a step of the writer did.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Flushed {
+    /// There was nothing to write.
+    Idle,
+    /// What had been appended is durable.
+    Done,
+    /// The next log file could not be readied, for want of space, say. Nothing is lost; it is to be tried again.
+    Stalled,
+}
+
+/// What the writer remembers from batch to batch.
+pub(crate) struct Writer {
+    /// The header checksum of the last batch written.
+    pub(crate) previous: Link,
+    /// The last batch written.
+    pub(crate) last: u64,
+    /// The last batch known to be flushed.
+    pub(crate) synced: u64,
+    /// The generations written to since the last flush.
+    pub(crate) dirty: Vec<u32>,
+}
+
+impl Core {
+    /// Writes and flushes everything appended before the call. An error is final: the log has failed.
+    pub(crate) fn flush(&self, log: &Log) -> io::Result<Flushed> {
+        let mut writer = log.writer.lock();
+        let (mut run, sync) = {
+            let mut state = self.state.lock();
+            if state.failed {
+                return Err(io::Error::other("the journal has failed before"));
+            }
+            let sync = log.durability == Durability::Fsync || std::mem::take(&mut state.sync_wanted);
+            let Target::Log(buffer) = &mut state.target else { return Ok(Flushed::Idle) };
+            (buffer.run(), sync)
+        };
+        let all = run.len();
+        run.truncate(writable(&log.ring, &run));
+        if all > 0 && run.is_empty() {
+            self.wish_sync_again(sync);
+            return Ok(Flushed::Stalled);
+        }
+        if run.is_empty() && (!sync || writer.dirty.is_empty()) {
+            return Ok(Flushed::Idle);
+        }
+        let last = run.last().map_or(writer.last, |batch| batch.sequence);
+        let written = writer.write(log, &run).and_then(|()| if sync { writer.sync(log, last) } else { Ok(()) });
+        if let Err(error) = written {
+            drop(writer);
+            self.fail(log, &error);
+            return Err(error);
+        }
+        writer.last = last;
+        drop(run);
+        drop(writer);
+        self.settle(log, Ticket(last));
+        Ok(if all > 0 { Flushed::Done } else { Flushed::Idle })
+    }
+
+    /// A flush that was asked for but could not be done yet is asked for again.
+    fn wish_sync_again(&self, sync: bool) {
+        self.state.lock().sync_wanted |= sync;
+    }
+
+    /// Everything up to `ticket` is durable: frees what it freed, wakes who waited.
+    fn settle(&self, log: &Log, ticket: Ticket) {
+        let (bytes, background) = {
+            let mut state = self.state.lock();
+            let Target::Log(buffer) = &mut state.target else { return };
+            let bytes = buffer.durable(ticket);
+            (bytes, log.background_due(buffer))
+        };
+        self.progress.reach(ticket, bytes);
+        if background {
+            self.wake_background();
+        }
+    }
+
+    /// Writes an empty batch if the last one has records: the proof that what came before is flushed.
+    pub(crate) fn seal(&self, log: &Log) -> io::Result<Flushed> {
+        self.state.lock().sync_wanted = true;
+        if self.flush(log)? == Flushed::Stalled {
+            return Ok(Flushed::Stalled);
+        }
+        {
+            let mut state = self.state.lock();
+            let Target::Log(buffer) = &mut state.target else { return Ok(Flushed::Idle) };
+            if buffer.proven || !buffer.is_idle() {
+                return Ok(Flushed::Idle);
+            }
+            buffer.force();
+            state.sync_wanted = true;
+        }
+        self.flush(log)
+    }
+}
+
+/// How many batches at the front of `run` have their file ready.
+fn writable(ring: &Ring, run: &[Arc<Batch>]) -> usize {
+    run.iter().position(|batch| ring.ensure(batch.file).is_err()).unwrap_or(run.len())
+}
+
+impl Writer {
+    fn write(&mut self, log: &Log, run: &[Arc<Batch>]) -> io::Result<()> {
+        for batch in run {
+            let file = log.ring.handle(batch.file).ok_or_else(|| io::Error::other("a log file in use is not open"))?;
+            let mut bytes = batch.bytes.write();
+            self.finish(log, batch, &mut bytes)?;
+            // Readers of the batch need not wait for the disk.
+            let bytes = RwLockWriteGuard::downgrade(bytes);
+            file.write_all_at(&bytes, u64::from(batch.offset))?;
+            log.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            if self.dirty.last() != Some(&batch.file) {
+                self.dirty.push(batch.file);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills in checksums, header and padding.
+    fn finish(&mut self, log: &Log, batch: &Batch, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let sums = Checksums::new(log.incarnation, batch.file);
+        let (header, records) =
+            bytes.split_first_chunk_mut::<HEADER>().ok_or_else(|| io::Error::other("a batch without room for its header"))?;
+        record::seal_bodies(records, batch.offset + HEADER as u32, |offset, body| sums.body(offset, body));
+        let fields = Header {
+            incarnation: log.incarnation,
+            generation: batch.file,
+            offset: batch.offset,
+            oldest: batch.oldest,
+            sequence: batch.sequence,
+            durable: self.synced,
+            length: batch.length,
+            records: batch.records,
+            previous: self.previous,
+            payload: sums.of(records),
+            housekeeping: batch.housekeeping,
+        };
+        self.previous = fields.encode(sums, header);
+        bytes.resize(bytes.len().next_multiple_of(BLOCK as usize), 0);
+        Ok(())
+    }
+
+    /// Flushes every file written to; `last` is the last batch written.
+    fn sync(&mut self, log: &Log, last: u64) -> io::Result<()> {
+        for generation in &self.dirty {
+            // A file that is no longer open was recycled, and what was in it is dead.
+            if let Some(file) = log.ring.handle(*generation) {
+                file.sync_data()?;
+            }
+        }
+        log.flushes.fetch_add(1, Ordering::Relaxed);
+        self.dirty.clear();
+        self.synced = last;
+        log.synced.store(last, Ordering::Release);
+        Ok(())
+    }
+}

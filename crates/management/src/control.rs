@@ -1,0 +1,163 @@
+//! The control socket: how the command line talks to a running broker.
+//!
+//! A UNIX socket in the data directory, readable by its owner only, so whoever may read the data may ask. A request is
+//! one line of JSON, the answer another. Both ends are here. A request line has a limit and a time limit, and few
+//! connections are served at a time: a stuck script must not tie up the server.
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::{ConnectionRow, QueueRow, Status};
+
+/// Longest request line in bytes.
+#[cfg(unix)]
+const LONGEST_REQUEST: u64 = 64 * 1024;
+
+/// What can be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// One screen about the broker.
+    Status,
+    /// All queues.
+    Queues,
+    /// All connections.
+    Connections,
+    /// Closes a connection.
+    Close {
+        /// Its number, as listed.
+        id: u64,
+        /// What its client is told.
+        reason: String,
+    },
+}
+
+/// The answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// To [`Request::Status`].
+    Status(Box<Status>),
+    /// To [`Request::Queues`].
+    Queues(Vec<QueueRow>),
+    /// To [`Request::Connections`].
+    Connections(Vec<ConnectionRow>),
+    /// To [`Request::Close`]: whether there was such a connection.
+    Closed(bool),
+    /// The request was not understood; says why.
+    Error(String),
+}
+
+#[cfg(unix)]
+pub use unix::{AskError, ask};
+#[cfg(unix)]
+pub(crate) use unix::{bind, serve};
+
+#[cfg(unix)]
+mod unix {
+    use std::io::{self, BufRead, BufReader, Write};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{UnixListener, UnixStream};
+    use tokio::sync::Semaphore;
+
+    use super::{Answer, LONGEST_REQUEST, Request};
+    use crate::source::Source;
+
+    /// Connections served at a time.
+    const AT_A_TIME: usize = 8;
+    /// How long a peer may take to ask or to read its answer.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// Binds the socket at `path`. What a crashed server left there is replaced: the caller holds the directory's lock.
+    pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(listener)
+    }
+
+    /// Serves requests for as long as it is polled.
+    pub(crate) async fn serve(listener: UnixListener, source: Arc<Source>) {
+        let room = Arc::new(Semaphore::new(AT_A_TIME));
+        loop {
+            let Ok(permit) = room.clone().acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((socket, _)) => {
+                    let source = source.clone();
+                    tokio::spawn(async move {
+                        let _ = tokio::time::timeout(PATIENCE, converse(socket, &source)).await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the control socket accepts nothing for now");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+
+    async fn converse(mut socket: UnixStream, source: &Source) -> io::Result<()> {
+        let (reading, mut writing) = socket.split();
+        let mut line = Vec::new();
+        let mut reading = tokio::io::BufReader::new(reading).take(LONGEST_REQUEST);
+        reading.read_until(b'\n', &mut line).await?;
+        let answer = match serde_json::from_slice(&line) {
+            Ok(request) => source.answer(&request),
+            Err(error) => Answer::Error(format!("the request is not understood: {error}")),
+        };
+        let mut text = serde_json::to_vec(&answer)?;
+        text.push(b'\n');
+        writing.write_all(&text).await
+    }
+
+    /// Why a question got no answer.
+    #[derive(Debug)]
+    pub enum AskError {
+        /// No server listens there.
+        NoServer(io::Error),
+        /// There is one, but the conversation failed.
+        Failed(String),
+    }
+
+    /// Asks the server behind the socket at `path`. Blocks, for ten seconds at most.
+    pub fn ask(path: &Path, request: &Request) -> Result<Answer, AskError> {
+        let failed = |error: &dyn std::fmt::Display| AskError::Failed(error.to_string());
+        let mut socket = std::os::unix::net::UnixStream::connect(path).map_err(AskError::NoServer)?;
+        socket.set_read_timeout(Some(PATIENCE)).map_err(|error| failed(&error))?;
+        socket.set_write_timeout(Some(PATIENCE)).map_err(|error| failed(&error))?;
+        let mut text = serde_json::to_vec(request).map_err(|error| failed(&error))?;
+        text.push(b'\n');
+        socket.write_all(&text).map_err(|error| failed(&error))?;
+        let mut line = String::new();
+        BufReader::new(socket).read_line(&mut line).map_err(|error| failed(&error))?;
+        match serde_json::from_str(&line).map_err(|error| failed(&error))? {
+            Answer::Error(text) => Err(AskError::Failed(text)),
+            answer => Ok(answer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_one_line_of_json() {
+        for (request, line) in [
+            (Request::Status, r#""status""#),
+            (Request::Close { id: 7, reason: "a\nb".into() }, r#"{"close":{"id":7,"reason":"a\nb"}}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&request).unwrap(), line);
+            assert_eq!(serde_json::from_str::<Request>(line).unwrap(), request);
+        }
+        assert!(serde_json::from_str::<Request>(r#""format_disk""#).is_err());
+    }
+}

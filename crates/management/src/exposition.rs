@@ -1,0 +1,79 @@
+//! Writes metrics in Prometheus' text format (version 0.0.4).
+
+use std::fmt::Write;
+
+/// Collects the lines of one scrape.
+#[derive(Debug, Default)]
+pub(crate) struct Exposition {
+    text: String,
+}
+
+impl Exposition {
+    /// A number that only grows. `name` ends in `_total`.
+    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, "counter", help);
+        self.sample(name, &[], value);
+    }
+
+    /// A number that goes up and down.
+    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, "gauge", help);
+        self.sample(name, &[], value);
+    }
+
+    /// Starts a family whose samples carry labels; all of them follow at once.
+    pub(crate) fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing into a String cannot fail.
+        let _ = writeln!(self.text, "# TYPE {name} {kind}\n# HELP {name} {help}");
+    }
+
+    /// One sample of the family just started.
+    pub(crate) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        self.text.push_str(name);
+        for (index, (label, text)) in labels.iter().enumerate() {
+            self.text.push(if index == 0 { '{' } else { ',' });
+            self.text.push_str(label);
+            self.text.push_str("=\"");
+            self.escaped(text);
+            self.text.push('"');
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+
+    /// The whole scrape.
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+
+    fn escaped(&mut self, text: &str) {
+        for character in text.chars() {
+            match character {
+                '\\' => self.text.push_str("\\\\"),
+                '"' => self.text.push_str("\\\""),
+                '\n' => self.text.push_str("\\n"),
+                other => self.text.push(other),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_follow_their_family_and_labels_are_escaped() {
+        let mut exposition = Exposition::default();
+        exposition.gauge("a", "An a.", 1);
+        exposition.family("b_total", "counter", "Some b.");
+        exposition.sample("b_total", &[("queue", "x\"y\\z\n"), ("vhost", "/")], 2);
+        assert_eq!(
+            exposition.into_text(),
+            "# TYPE a gauge\n# HELP a An a.\na 1\n# TYPE b_total counter\n# HELP b_total Some b.\n\
+             b_total{queue=\"x\\\"y\\\\z\\n\",vhost=\"/\"} 2\n"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! What a running broker tells about itself: the shapes that travel over the control socket, the same on both ends and
+//! in the `--json` output.
+
+use serde::{Deserialize, Serialize};
+
+/// One screen about the broker.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the server.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Seconds since it started.
+    pub uptime_seconds: u64,
+    /// The data directory, as an absolute path.
+    pub data_dir: String,
+    /// The durability class: `fsync`, `os` or `memory`.
+    pub durability: String,
+    /// What is listened on: protocol and address.
+    pub listeners: Vec<ListenerRow>,
+    /// Why publishers are stopped; empty when they are not.
+    pub alarms: Vec<String>,
+    /// Open sockets, authenticated or not.
+    pub sockets: u64,
+    /// Authenticated connections.
+    pub connections: u64,
+    /// Their sessions (AMQP 0-9-1: channels).
+    pub sessions: u64,
+    /// Consumers in all.
+    pub consumers: u64,
+    /// Queues in all.
+    pub queues: u64,
+    /// Exchanges in all.
+    pub exchanges: u64,
+    /// Bindings in all.
+    pub bindings: u64,
+    /// Messages that wait in queues.
+    pub messages_ready: u64,
+    /// Messages that are with consumers.
+    pub messages_unacked: u64,
+    /// Messages received since the start.
+    pub published: u64,
+    /// Messages confirmed since the start.
+    pub confirmed: u64,
+    /// Messages handed to consumers since the start.
+    pub delivered: u64,
+    /// Messages acknowledged since the start.
+    pub acknowledged: u64,
+    /// Messages that no queue was bound for, dropped or returned, since the start.
+    pub unroutable: u64,
+    /// Bytes of queued messages in memory.
+    pub memory_used_bytes: u64,
+    /// Where the memory alarm rises.
+    pub memory_limit_bytes: u64,
+    /// Bytes of the journal's files.
+    pub journal_used_bytes: u64,
+    /// Most that they may take.
+    pub journal_max_bytes: u64,
+    /// Bytes free on the journal's disk.
+    pub disk_free_bytes: u64,
+}
+
+/// One listener.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerRow {
+    /// `amqp`, `stomp`, `http`; several with a slash between them.
+    pub protocol: String,
+    /// Address and port.
+    pub address: String,
+}
+
+/// One queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueRow {
+    /// Its virtual host.
+    pub vhost: String,
+    /// Its name there.
+    pub name: String,
+    /// `classic` or `quorum`.
+    pub kind: String,
+    /// Whether it survives a restart.
+    pub durable: bool,
+    /// Whether it belongs to one connection.
+    pub exclusive: bool,
+    /// Whether it goes with its last consumer.
+    pub auto_delete: bool,
+    /// Messages that wait.
+    pub ready: u64,
+    /// Messages that are with consumers.
+    pub unacked: u64,
+    /// Bytes of both.
+    pub bytes: u64,
+    /// Consumers.
+    pub consumers: u64,
+    /// Messages that ever entered it since the start.
+    pub published: u64,
+    /// Messages that it handed out since the start.
+    pub delivered: u64,
+    /// Messages that were acknowledged since the start.
+    pub acknowledged: u64,
+}
+
+/// One connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionRow {
+    /// Its number; `None` until it has authenticated.
+    pub id: Option<u64>,
+    /// Who logged in.
+    pub user: String,
+    /// The virtual host it works in.
+    pub vhost: String,
+    /// Its protocol.
+    pub protocol: String,
+    /// Peer and local address.
+    pub peer: String,
+    /// What the client calls itself.
+    pub name: String,
+    /// Its sessions.
+    pub sessions: u64,
+    /// Its consumers.
+    pub consumers: u64,
+    /// `running`, `blocked`, `paused`, or `handshake`.
+    pub state: String,
+    /// When it was accepted, in seconds since 1970.
+    pub connected_at: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+}

@@ -1,0 +1,123 @@
+//! The accept loop of one listener: admits within the limits and starts a task per connection.
+//!
+//! Running out of file descriptors makes it wait instead of spinning: the kernel would report the same connection again
+//! at once.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use wire::{Peer, Protocol};
+
+use crate::drive::drive;
+use crate::gate::LogGate;
+use crate::registry::Registry;
+use crate::settings::Settings;
+
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// A refused peer may come back at once; the log hears of it this often.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What the connections of one listener have in common.
+pub(crate) struct Acceptor {
+    pub(crate) protocols: Arc<[Arc<dyn Protocol>]>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) nodelay: bool,
+}
+
+impl Acceptor {
+    /// Accepts until `stop` changes.
+    pub(crate) async fn run(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+        let refused = LogGate::new(LOG_INTERVAL);
+        let failed = LogGate::new(LOG_INTERVAL);
+        let mut wait = SHORTEST_WAIT;
+        loop {
+            let accepted = tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((socket, remote)) => {
+                    wait = SHORTEST_WAIT;
+                    self.admit(socket, remote, &refused);
+                }
+                Err(error) if is_peers_doing(&error) => {}
+                Err(error) => {
+                    if let Some(held) = failed.pass(Instant::now()) {
+                        tracing::error!(%error, held, "no connection can be accepted; is the limit of open files too low?");
+                    }
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(LONGEST_WAIT);
+                }
+            }
+        }
+    }
+
+    fn admit(&self, socket: TcpStream, remote: SocketAddr, refused: &LogGate) {
+        let Ok(local) = socket.local_addr() else { return };
+        let peer = Peer { remote: canonical(remote), local: canonical(local), encrypted: false };
+        match self.registry.admit(peer) {
+            Ok(registration) => {
+                self.tune(&socket);
+                tracing::debug!(connection = registration.listed.id(), peer = %peer.remote, "connection accepted");
+                tokio::spawn(drive(socket, registration, self.protocols.clone(), self.settings.clone()));
+            }
+            Err(refusal) => {
+                if let Some(held) = refused.pass(Instant::now()) {
+                    tracing::warn!(peer = %peer.remote, held, "connection refused: {refusal}");
+                }
+            }
+        }
+    }
+
+    /// Socket options are wishes: a connection works without them, slower or noticed dead later.
+    fn tune(&self, socket: &TcpStream) {
+        let _ = socket.set_nodelay(self.nodelay);
+        if let Some(idle) = self.settings.keepalive {
+            let _ = SockRef::from(socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(idle));
+        }
+    }
+}
+
+/// Errors of the connection that was about to be accepted, not of the listener: the next one may be fine.
+fn is_peers_doing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::TimedOut
+    )
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mapped_addresses_become_ipv4_and_others_stay() {
+        for (given, expected) in
+            [("[::ffff:127.0.0.1]:5672", "127.0.0.1:5672"), ("[::1]:1", "[::1]:1"), ("10.0.0.1:2", "10.0.0.1:2")]
+        {
+            let given: SocketAddr = given.parse().unwrap();
+            assert_eq!(canonical(given).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn only_errors_of_the_listener_make_it_wait() {
+        assert!(is_peers_doing(&io::ErrorKind::ConnectionAborted.into()));
+        assert!(!is_peers_doing(&io::Error::from_raw_os_error(24)), "EMFILE");
+    }
+}

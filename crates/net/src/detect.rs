@@ -1,0 +1,120 @@
+//! Which protocol a connection speaks, told by its first bytes, so that one port can serve several.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::net::TcpStream;
+use wire::{Protocol, Recognition};
+
+use crate::input::Input;
+use crate::registry::Listed;
+
+/// More than any protocol needs to be told by; a peer that is still undecided then is nobody's.
+const ENOUGH: usize = 64;
+
+/// What the first bytes say.
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    /// The protocol at this place in the list.
+    Known(usize),
+    /// None of them.
+    Unknown,
+    /// More bytes are needed.
+    Undecided,
+}
+
+/// Reads until the protocol is known. A listener with one protocol asks nothing, so that the server may speak first.
+/// When nobody recognises the bytes, the first protocol gets them: it knows how to refuse a stranger in its own words.
+/// `None` when the peer left or the connection was ordered to end.
+pub(crate) async fn detect(
+    socket: &mut TcpStream,
+    input: &mut Input,
+    listed: &Listed,
+    protocols: &[Arc<dyn Protocol>],
+) -> Option<Arc<dyn Protocol>> {
+    if protocols.len() <= 1 {
+        return protocols.first().cloned();
+    }
+    poll_fn(|cx| {
+        loop {
+            let orders = listed.bell().take();
+            if orders.close() || orders.cut() {
+                return Poll::Ready(None);
+            }
+            match choose(protocols, input.bytes()) {
+                Choice::Known(index) => return Poll::Ready(Some(protocols[index].clone())),
+                Choice::Unknown => return Poll::Ready(Some(protocols[0].clone())),
+                Choice::Undecided => {}
+            }
+            match std::task::ready!(input.poll_read(socket, cx)) {
+                Ok(count) if count > 0 => listed.count_in(count),
+                _ => return Poll::Ready(None),
+            }
+        }
+    })
+    .await
+}
+
+fn choose(protocols: &[Arc<dyn Protocol>], first: &[u8]) -> Choice {
+    let mut undecided = first.is_empty();
+    for (index, protocol) in protocols.iter().enumerate() {
+        match protocol.recognise(first) {
+            Recognition::Yes => return Choice::Known(index),
+            Recognition::Incomplete => undecided = true,
+            Recognition::No => {}
+        }
+    }
+    if undecided && first.len() < ENOUGH { Choice::Undecided } else { Choice::Unknown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+    use std::time::Instant;
+    use wire::{Connection, Peer};
+
+    /// Recognised by its opening bytes; is never asked to accept.
+    struct Opening(&'static [u8]);
+
+    impl Protocol for Opening {
+        fn name(&self) -> &'static str {
+            "opening"
+        }
+
+        fn recognise(&self, first: &[u8]) -> Recognition {
+            let shared = first.len().min(self.0.len());
+            match (first[..shared] == self.0[..shared], first.len() >= self.0.len()) {
+                (false, _) => Recognition::No,
+                (true, true) => Recognition::Yes,
+                (true, false) => Recognition::Incomplete,
+            }
+        }
+
+        fn accept(&self, _: Peer, _: Waker, _: Instant) -> Box<dyn Connection> {
+            unreachable!("choosing does not accept")
+        }
+    }
+
+    #[test]
+    fn first_bytes_choose() {
+        let long: &'static [u8] = &[b'S'; 100];
+        let protocols: [Arc<dyn Protocol>; 3] =
+            [Arc::new(Opening(b"AMQP")), Arc::new(Opening(b"AMQX1")), Arc::new(Opening(long))];
+        for (first, expected) in [
+            (&b""[..], Choice::Undecided),
+            (b"AM", Choice::Undecided),
+            (b"AMQP", Choice::Known(0)),
+            (b"AMQP\0", Choice::Known(0)),
+            (b"AMQX", Choice::Undecided),
+            (b"AMQX1", Choice::Known(1)),
+            (b"AMQZ", Choice::Unknown),
+            (b"GET /", Choice::Unknown),
+            (&long[..63], Choice::Undecided),
+            (&long[..64], Choice::Unknown),
+        ] {
+            assert_eq!(choose(&protocols, first), expected, "{first:?}");
+        }
+    }
+}

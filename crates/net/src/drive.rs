@@ -1,0 +1,309 @@
+//! The life of one connection: the only async loop of the data path.
+//!
+//! A turn does what was ordered, what is due and what arrived, and writes the answer at once, in the same task. Turns
+//! follow each other while there is something to do; after a budget the task yields, so that the others run. Reading
+//! goes on while the kernel refuses output: how much may wait is the protocol's business, for how long is ours.
+
+use std::future::poll_fn;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use wire::{CloseReason, Connection, Protocol, ReadState};
+
+use crate::detect::detect;
+use crate::flush::{Flushed, poll_flush};
+use crate::input::{Input, TURN_BYTES};
+use crate::registry::{Listed, Registration};
+use crate::settings::Settings;
+use crate::timer::Timer;
+
+/// Turns in a row before other connections get theirs.
+const TURNS: usize = 16;
+/// After this long without traffic a connection gives its buffers back.
+const IDLE: Duration = Duration::from_secs(5);
+/// Output of this size is written before more input is taken.
+const ENOUGH_OUTPUT: usize = 256 * 1024;
+/// How long, and for how many bytes, a socket is read after the last output: closing it with bytes unread would make the
+/// kernel reset it, and the peer might never see why it was closed.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 4 * 1024 * 1024;
+
+/// How a connection ended.
+#[derive(Debug)]
+enum End {
+    /// As the protocol has it.
+    Finished,
+    /// The peer closed its side.
+    PeerClosed,
+    /// Ended without ceremony, on order.
+    Cut,
+    /// The socket failed.
+    Failed(io::Error),
+    /// The peer took nothing of what waited for it for too long.
+    SlowReader,
+    /// The protocol insists on more bytes than may wait.
+    TooLarge,
+    /// The protocol or the broker panicked.
+    Panicked,
+}
+
+/// Runs one accepted connection to its end.
+pub(crate) async fn drive(
+    mut socket: TcpStream,
+    registration: Registration,
+    protocols: Arc<[Arc<dyn Protocol>]>,
+    settings: Arc<Settings>,
+) {
+    let listed = registration.listed.clone();
+    poll_fn(|cx| {
+        listed.bell().answered_by(cx.waker());
+        Poll::Ready(())
+    })
+    .await;
+    let mut input = Input::new(settings.input_limit);
+    let detected = detect(&mut socket, &mut input, &listed, &protocols);
+    let Ok(Some(protocol)) = tokio::time::timeout(settings.detect_timeout, detected).await else { return };
+    registration.speaks(protocol.name());
+    registration.established();
+    let accept = || protocol.accept(listed.peer(), Waker::from(listed.bell().clone()), Instant::now());
+    let end = match catch_unwind(AssertUnwindSafe(accept)) {
+        Err(_) => End::Panicked,
+        Ok(connection) => {
+            let mut drive = Drive::new(&mut socket, &listed, &settings, connection, input);
+            let end = poll_fn(|cx| {
+                // What a panic leaves half-done is dropped with the connection right after.
+                catch_unwind(AssertUnwindSafe(|| drive.poll(cx))).unwrap_or(Poll::Ready(End::Panicked))
+            })
+            .await;
+            // The broker's side ends here, before the socket lingers.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(drive)));
+            end
+        }
+    };
+    log(&listed, &end);
+    if matches!(end, End::Finished) {
+        let _ = tokio::time::timeout(LINGER, linger(&mut socket)).await;
+    }
+}
+
+/// One connection and its socket.
+struct Drive<'a> {
+    socket: &'a mut TcpStream,
+    listed: &'a Listed,
+    settings: &'a Settings,
+    connection: Box<dyn Connection>,
+    input: Input,
+    /// The protocol has not yet refused what waits in `input`: offer it before reading more.
+    fresh: bool,
+    /// The last `wake` may have left something: call it again once its output is written.
+    woken: bool,
+    /// Since when the kernel has taken none of the output.
+    stalled: Option<Instant>,
+    /// When bytes last moved, while buffers are held.
+    busy: Option<Instant>,
+    timer: Timer,
+}
+
+impl<'a> Drive<'a> {
+    fn new(
+        socket: &'a mut TcpStream,
+        listed: &'a Listed,
+        settings: &'a Settings,
+        connection: Box<dyn Connection>,
+        input: Input,
+    ) -> Self {
+        let fresh = !input.is_empty();
+        let busy = Some(Instant::now());
+        let timer = Timer::default();
+        Self { socket, listed, settings, connection, input, fresh, woken: false, stalled: None, busy, timer }
+    }
+
+    /// Takes turns until there is nothing to do, the budget is used up, or the connection has ended.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let mut budget = TURN_BYTES;
+        for _ in 0..TURNS {
+            let now = Instant::now();
+            match self.turn(&mut budget, now, cx) {
+                Err(end) => return Poll::Ready(end),
+                Ok(true) if budget > 0 => {}
+                Ok(true) => break,
+                Ok(false) => {
+                    self.give_back(now);
+                    if self.timer.poll_until(self.next_deadline(), now, cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// One turn. True when there may be more to do at once.
+    fn turn(&mut self, budget: &mut usize, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
+        let acted = self.heed_orders(now)? | self.heed_time(now)?;
+        let took = self.take_input(budget, now, cx)?;
+        let wrote = self.write_output(budget, now, cx)?;
+        if self.connection.read_state() == ReadState::Closed && self.connection.output().is_empty() {
+            return Err(End::Finished);
+        }
+        Ok(acted | took | wrote)
+    }
+
+    fn heed_orders(&mut self, now: Instant) -> Result<bool, End> {
+        let orders = self.listed.bell().take();
+        if orders.cut() {
+            return Err(End::Cut);
+        }
+        if orders.close() {
+            self.connection.close(self.listed.reason(), now);
+        }
+        if orders.wake() || self.woken {
+            self.woken = true;
+            self.connection.wake(now);
+        }
+        let acted = orders.close() || self.woken;
+        self.fresh |= acted && !self.input.is_empty();
+        Ok(acted)
+    }
+
+    fn heed_time(&mut self, now: Instant) -> Result<bool, End> {
+        if self.stalled.is_some_and(|since| now >= since + self.settings.write_timeout) {
+            return Err(End::SlowReader);
+        }
+        if self.connection.deadline().is_none_or(|deadline| now < deadline) {
+            return Ok(false);
+        }
+        self.connection.tick(now);
+        self.fresh |= !self.input.is_empty();
+        Ok(true)
+    }
+
+    /// Offers the protocol what waits, after reading more if it has refused that already.
+    fn take_input(&mut self, budget: &mut usize, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
+        if self.connection.read_state() != ReadState::Read {
+            return Ok(false);
+        }
+        if !self.fresh {
+            if self.input.is_full() {
+                return Err(End::TooLarge);
+            }
+            match self.input.poll_read(self.socket, cx) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(Ok(0)) => return Err(End::PeerClosed),
+                Poll::Ready(Ok(count)) => self.arrived(count, budget, now),
+                Poll::Ready(Err(error)) => return Err(End::Failed(error)),
+            }
+        }
+        while self.fresh && self.connection.read_state() == ReadState::Read {
+            let taken = self.connection.receive(self.input.bytes(), now);
+            self.input.consume(taken);
+            self.fresh = taken > 0 && !self.input.is_empty();
+            if self.connection.output().len() >= ENOUGH_OUTPUT {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    fn arrived(&mut self, count: usize, budget: &mut usize, now: Instant) {
+        self.listed.count_in(count);
+        self.busy = Some(now);
+        self.fresh = true;
+        *budget = budget.saturating_sub(count);
+    }
+
+    /// Writes what waits. True when the connection has to be asked for more.
+    fn write_output(&mut self, budget: &mut usize, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
+        let output = self.connection.output();
+        let waiting = output.len();
+        if waiting == 0 {
+            self.woken = false;
+            return Ok(false);
+        }
+        let Flushed { written, outcome } = poll_flush(self.socket, output, cx);
+        if written > 0 {
+            self.listed.count_out(written);
+            self.busy = Some(now);
+            *budget = budget.saturating_sub(written);
+        }
+        match outcome {
+            Poll::Ready(Err(error)) => Err(End::Failed(error)),
+            Poll::Ready(Ok(())) => {
+                // Whoever held something back because the output was long is told that there is room.
+                self.woken |= self.stalled.take().is_some() || waiting >= ENOUGH_OUTPUT;
+                Ok(self.woken)
+            }
+            Poll::Pending => {
+                self.woken = false;
+                if written > 0 || self.stalled.is_none() {
+                    self.stalled = Some(now);
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Gives the buffers back when nothing has moved for a while.
+    fn give_back(&mut self, now: Instant) {
+        if self.busy.is_some_and(|busy| now >= busy + IDLE) {
+            self.busy = None;
+            self.input.shrink();
+            self.connection.output().shrink();
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let stalled = self.stalled.map(|since| since + self.settings.write_timeout);
+        let idle = self.busy.map(|busy| busy + IDLE);
+        [self.connection.deadline(), stalled, idle].into_iter().flatten().min()
+    }
+}
+
+impl Drop for Drive<'_> {
+    /// However the task ends, also when the runtime drops it, the protocol hears that nothing reaches the peer any more.
+    fn drop(&mut self) {
+        self.connection.close(CloseReason::Gone, Instant::now());
+    }
+}
+
+/// Ends the sending side and reads until the peer ends its own.
+async fn linger(socket: &mut TcpStream) -> io::Result<()> {
+    socket.shutdown().await?;
+    let mut discarded = [0; 4096];
+    let mut total = 0;
+    while total < LINGER_BYTES {
+        match socket.read(&mut discarded).await? {
+            0 => break,
+            count => total += count,
+        }
+    }
+    Ok(())
+}
+
+fn log(listed: &Listed, end: &End) {
+    let (connection, peer, protocol) = (listed.id(), listed.peer().remote, listed.protocol());
+    match end {
+        End::Finished | End::PeerClosed | End::Cut => {
+            tracing::debug!(connection, %peer, protocol, ?end, "connection closed");
+        }
+        End::Failed(error) => tracing::debug!(connection, %peer, protocol, %error, "connection lost"),
+        End::SlowReader => tracing::warn!(
+            connection, %peer, protocol,
+            "connection closed: the peer read nothing of what waited for it within tcp.write_timeout"
+        ),
+        End::TooLarge => tracing::warn!(
+            connection, %peer, protocol,
+            "connection closed: it sent a unit larger than any that is allowed"
+        ),
+        End::Panicked => tracing::error!(
+            connection, %peer, protocol,
+            "connection closed after a panic in its code; please report this with the lines before it"
+        ),
+    }
+}

@@ -1,0 +1,125 @@
+//! The I/O threads, what they listen on, and the way down: stop accepting, close politely, cut what is left.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::watch;
+use wire::Protocol;
+
+use crate::accept::Acceptor;
+use crate::listener::Listener;
+use crate::registry::Registry;
+use crate::settings::Settings;
+
+/// How long connections get to end after they were cut: they only have to notice.
+const CUT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The default number of I/O threads on a machine with `cores` cores: all of them, but one on two, where a second thread
+/// moves every body to the other core's cache.
+pub fn io_threads_for(cores: usize) -> usize {
+    if cores <= 2 { 1 } else { cores }
+}
+
+/// Sockets, the threads that serve them, and the connections on them.
+#[derive(Debug)]
+pub struct Net {
+    handle: Handle,
+    stop: watch::Sender<bool>,
+    finish: watch::Sender<bool>,
+    host: Option<JoinHandle<()>>,
+    registry: Arc<Registry>,
+    settings: Arc<Settings>,
+}
+
+impl Net {
+    /// Starts `io_threads` threads, at least one. Nothing is listened on yet.
+    pub fn start(io_threads: usize, settings: Settings) -> io::Result<Self> {
+        let runtime = build(io_threads.max(1))?;
+        let handle = runtime.handle().clone();
+        let (stop, _) = watch::channel(false);
+        let (finish, mut finished) = watch::channel(false);
+        let host = std::thread::Builder::new().name("hermod-io".to_owned()).spawn(move || {
+            // An error means that `Net` is gone, which ends the runtime just the same.
+            let _ = runtime.block_on(finished.wait_for(|finished| *finished));
+            runtime.shutdown_timeout(CUT_PATIENCE);
+        })?;
+        let registry = Arc::new(Registry::new(settings.connections, settings.pending_per_address));
+        Ok(Self { handle, stop, finish, host: Some(host), registry, settings: Arc::new(settings) })
+    }
+
+    /// Accepts connections on `listener` that speak one of `protocols`; the first is the one that answers strangers.
+    pub fn serve(&self, listener: Listener, protocols: &[Arc<dyn Protocol>]) -> io::Result<()> {
+        let (socket, nodelay) = listener.into_parts();
+        let _inside = self.handle.enter();
+        let socket = tokio::net::TcpListener::from_std(socket)?;
+        let acceptor = Acceptor {
+            protocols: protocols.into(),
+            registry: self.registry.clone(),
+            settings: self.settings.clone(),
+            nodelay,
+        };
+        self.handle.spawn(acceptor.run(socket, self.stop.subscribe()));
+        Ok(())
+    }
+
+    /// What is connected.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Stops accepting, lets every connection say goodbye for at most `patience`, then ends the threads. Blocks;
+    /// returns how many connections had to be cut off.
+    pub fn shutdown(mut self, patience: Duration) -> usize {
+        self.stop.send_replace(true);
+        self.registry.close_all();
+        let left = self.registry.wait_empty(patience);
+        if left > 0 {
+            self.registry.cut_all();
+            self.registry.wait_empty(CUT_PATIENCE);
+        }
+        self.finish();
+        left
+    }
+
+    fn finish(&mut self) {
+        self.finish.send_replace(true);
+        if let Some(host) = self.host.take()
+            && host.join().is_err()
+        {
+            tracing::error!("the thread of the sockets had panicked");
+        }
+    }
+}
+
+impl Drop for Net {
+    /// Without [`Net::shutdown`] before, connections are dropped where they are.
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// One thread needs no scheduler that shares work between threads, and is measurably faster without.
+fn build(io_threads: usize) -> io::Result<Runtime> {
+    if io_threads == 1 {
+        return Builder::new_current_thread().enable_io().enable_time().build();
+    }
+    Builder::new_multi_thread()
+        .worker_threads(io_threads)
+        .thread_name("hermod-io-worker")
+        .enable_io()
+        .enable_time()
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_cores_get_one_thread_and_more_get_all() {
+        assert_eq!([1, 2, 3, 4, 64].map(io_threads_for), [1, 1, 3, 4, 64]);
+    }
+}

@@ -1,0 +1,33 @@
+//! What an operator can set about sockets. The values arrive checked; this crate reads no configuration.
+
+use std::time::Duration;
+
+/// Limits and timeouts of every connection of a [`crate::Net`].
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long a peer may take none of the bytes that wait for it before its connection is closed.
+    pub write_timeout: Duration,
+    /// How long a peer may take to send the bytes that tell its protocol, on a listener that serves several.
+    pub detect_timeout: Duration,
+    /// Idle time after which the kernel probes a silent peer; `None` leaves probing off.
+    pub keepalive: Option<Duration>,
+    /// Most connections at one time, over all listeners.
+    pub connections: usize,
+    /// Most connections from one address that have not authenticated yet.
+    pub pending_per_address: usize,
+    /// Most bytes that may wait for a protocol that takes none of them: the largest unit it may insist on seeing whole.
+    pub input_limit: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            write_timeout: Duration::from_secs(30),
+            detect_timeout: Duration::from_secs(10),
+            keepalive: Some(Duration::from_secs(60)),
+            connections: 10_000,
+            pending_per_address: 64,
+            input_limit: 32 * 1024 * 1024,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! STOMP headers and the neutral properties of a message, in both directions.
+//!
+//! Stored are the header lines of the SEND that belong to the message, escaped as STOMP 1.2 writes them, in the order
+//! of arrival. What `check` has accepted, `read` can read. The names are those of RabbitMQ's STOMP plugin.
+
+use broker::{Dialect, DialectId, Error, Properties, Table, Value};
+use memchr::memchr;
+
+use crate::codec::unescape;
+
+/// The dialect of messages that were published over STOMP.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StompDialect;
+
+impl Dialect for StompDialect {
+    fn id(&self) -> DialectId {
+        DialectId::STOMP
+    }
+
+    fn read(&self, raw: &[u8]) -> Result<Properties, Error> {
+        let mut properties = Properties::default();
+        for (name, value) in lines(raw) {
+            let value = text(value);
+            match name {
+                b"content-type" => properties.content_type = Some(value),
+                b"content-encoding" => properties.content_encoding = Some(value),
+                b"persistent" => properties.persistent = value == "true",
+                b"priority" => properties.priority = value.trim().parse().ok(),
+                b"correlation-id" => properties.correlation_id = Some(value),
+                b"reply-to" => properties.reply_to = Some(value),
+                b"expiration" => properties.expiration = value.trim().parse().ok(),
+                b"amqp-message-id" => properties.message_id = Some(value),
+                b"timestamp" => properties.timestamp = value.trim().parse().ok(),
+                b"type" => properties.kind = Some(value),
+                b"user-id" => properties.user_id = Some(value),
+                b"app-id" => properties.app_id = Some(value),
+                _ => properties.headers.0.push((text(name), Value::Text(value))),
+            }
+        }
+        Ok(properties)
+    }
+}
+
+/// The stored header lines as written: names and values still escaped.
+pub(crate) fn lines(raw: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    raw.split(|byte| *byte == b'\n').filter_map(|line| {
+        let colon = memchr(b':', line)?;
+        Some((&line[..colon], &line[colon + 1..]))
+    })
+}
+
+/// A stored name or value, unescaped. Only UTF-8 is ever stored.
+pub(crate) fn text(raw: &[u8]) -> String {
+    unescape(&String::from_utf8_lossy(raw)).into_owned()
+}
+
+/// The numbers that a SEND gives the broker, checked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Marked {
+    pub(crate) persistent: bool,
+    pub(crate) priority: u8,
+    /// Milliseconds.
+    pub(crate) expiration: Option<u64>,
+}
+
+impl Marked {
+    /// Takes note of one header of a SEND and refuses a value that could not be read back. The error names the header.
+    pub(crate) fn note(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        let refuse = |what: &str| Err(Error::precondition(format!("header '{name}' must be {what}, not '{value}'")));
+        match name {
+            "persistent" => self.persistent = value == "true",
+            "priority" => match value.trim().parse() {
+                Ok(priority) => self.priority = priority,
+                Err(_) => return refuse("a number from 0 to 255"),
+            },
+            "expiration" => match value.trim().parse() {
+                Ok(expiration) => self.expiration = Some(expiration),
+                Err(_) => return refuse("a number of milliseconds"),
+            },
+            "timestamp" if value.trim().parse::<u64>().is_err() => {
+                return refuse("a number of seconds since 1970");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Hands the headers that a STOMP subscriber is shown for these properties to `add`, in a fixed order.
+pub(crate) fn write(properties: &Properties, add: &mut dyn FnMut(&str, &str)) {
+    let mut optional = |name: &str, value: &Option<String>| {
+        if let Some(value) = value {
+            add(name, value);
+        }
+    };
+    optional("content-type", &properties.content_type);
+    optional("content-encoding", &properties.content_encoding);
+    optional("correlation-id", &properties.correlation_id);
+    optional("reply-to", &properties.reply_to);
+    optional("amqp-message-id", &properties.message_id);
+    optional("type", &properties.kind);
+    optional("user-id", &properties.user_id);
+    optional("app-id", &properties.app_id);
+    optional("priority", &properties.priority.map(|number| number.to_string()));
+    optional("expiration", &properties.expiration.map(|number| number.to_string()));
+    optional("timestamp", &properties.timestamp.map(|number| number.to_string()));
+    if properties.persistent {
+        add("persistent", "true");
+    }
+    write_table(&properties.headers, add);
+}
+
+/// Hands each field that has a text form to `add`. Lists, tables and bytes have none in STOMP and are left out, as in
+/// RabbitMQ's plugin.
+pub(crate) fn write_table(table: &Table, add: &mut dyn FnMut(&str, &str)) {
+    for (name, value) in &table.0 {
+        if let Some(value) = as_text(value) {
+            add(name, &value);
+        }
+    }
+}
+
+fn as_text(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) => Some(text.clone()),
+        Value::Bool(yes) => Some(yes.to_string()),
+        Value::F32(number) => Some(number.to_string()),
+        Value::F64(number) => Some(number.to_string()),
+        Value::Timestamp(seconds) => Some(seconds.to_string()),
+        Value::Null | Value::Decimal { .. } | Value::Bytes(_) | Value::Array(_) | Value::Table(_) => None,
+        integer => integer.as_integer().map(|number| number.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: &[u8] = b"content-type:text/plain\ncontent-encoding:gzip\npersistent:true\npriority:7\n\
+        correlation-id:c\\c1\nreply-to:/queue/r\nexpiration:60000\namqp-message-id:m\ntimestamp:1700000000\n\
+        type:t\nuser-id:guest\napp-id:a\nx\\ny:\\\\z\n";
+
+    fn neutral() -> Properties {
+        Properties {
+            content_type: Some("text/plain".into()),
+            content_encoding: Some("gzip".into()),
+            headers: Table(vec![("x\ny".into(), Value::Text("\\z".into()))]),
+            persistent: true,
+            priority: Some(7),
+            correlation_id: Some("c:1".into()),
+            reply_to: Some("/queue/r".into()),
+            expiration: Some(60_000),
+            message_id: Some("m".into()),
+            timestamp: Some(1_700_000_000),
+            kind: Some("t".into()),
+            user_id: Some("guest".into()),
+            app_id: Some("a".into()),
+        }
+    }
+
+    #[test]
+    fn every_property_crosses_in_both_directions() {
+        assert_eq!(StompDialect.read(ALL).unwrap(), neutral());
+        let mut shown = Vec::new();
+        write(&neutral(), &mut |name, value| shown.push(format!("{name}:{value}")));
+        let mut stored: Vec<String> = lines(ALL).map(|(n, v)| format!("{}:{}", text(n), text(v))).collect();
+        shown.sort();
+        stored.sort();
+        assert_eq!(shown, stored);
+        assert_eq!(StompDialect.read(b"").unwrap(), Properties::default());
+    }
+
+    #[test]
+    fn fields_without_a_text_form_are_left_out() {
+        let table = Table(vec![
+            ("a".into(), Value::I8(-1)),
+            ("b".into(), Value::Bool(true)),
+            ("c".into(), Value::Null),
+            ("d".into(), Value::Array(vec![])),
+            ("e".into(), Value::Table(Table::default())),
+            ("f".into(), Value::F64(0.5)),
+            ("g".into(), Value::Bytes(vec![1])),
+            ("h".into(), Value::Timestamp(9)),
+        ]);
+        let mut shown = Vec::new();
+        write_table(&table, &mut |name, value| shown.push(format!("{name}:{value}")));
+        assert_eq!(shown, ["a:-1", "b:true", "f:0.5", "h:9"]);
+    }
+
+    #[test]
+    fn numbers_are_checked_when_they_are_published() {
+        for (name, value, expected) in [
+            ("persistent", "true", Some(Marked { persistent: true, ..Marked::default() })),
+            ("persistent", "yes", Some(Marked::default())),
+            ("priority", " 255 ", Some(Marked { priority: 255, ..Marked::default() })),
+            ("priority", "256", None),
+            ("priority", "high", None),
+            ("expiration", "0", Some(Marked { expiration: Some(0), ..Marked::default() })),
+            ("expiration", "-1", None),
+            ("timestamp", "1", Some(Marked::default())),
+            ("timestamp", "now", None),
+            ("other", "x", Some(Marked::default())),
+        ] {
+            let mut marked = Marked::default();
+            let noted = marked.note(name, value);
+            assert_eq!(noted.is_ok().then_some(marked), expected, "{name}:{value}");
+            assert!(noted.is_ok() || noted.unwrap_err().text.contains(name));
+        }
+    }
+}

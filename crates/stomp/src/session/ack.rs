@@ -1,0 +1,50 @@
+//! ACK and NACK: outcomes of deliveries.
+//!
+//! In mode `client` an ACK settles its delivery and every earlier unsettled one of the same subscription, as the
+//! specification words it, and none of another subscription. Each is settled by its own tag, so that nothing that the
+//! peer has not seen is ever settled.
+
+use broker::{Outcome, Ticket};
+
+use super::error::Failure;
+use super::open::Session;
+use crate::codec::{Command, Frame, Version};
+
+impl Session {
+    /// NACK: back to the queue, or with `requeue:false` to the dead letters.
+    pub(super) fn refuse(&mut self, frame: &Frame<'_>) -> Result<(), Failure> {
+        let outcome = match frame.headers.get("requeue").as_deref() {
+            None | Some("true") => Outcome::Released,
+            Some("false") => Outcome::Rejected,
+            Some(other) => return Err(Failure::invalid("requeue", "true or false", other)),
+        };
+        self.settle(frame, outcome)
+    }
+
+    pub(super) fn settle(&mut self, frame: &Frame<'_>, outcome: Outcome) -> Result<(), Failure> {
+        let header = if self.version == Version::V1_2 { "id" } else { "message-id" };
+        let id = frame.headers.get(header).ok_or_else(|| Failure::missing(frame.command, header))?;
+        let named = self.deliveries.parse_id(&id).ok_or_else(|| {
+            let wanted = match frame.command {
+                Command::Nack => "that of an unsettled MESSAGE of this connection to refuse",
+                _ => "that of an unsettled MESSAGE of this connection",
+            };
+            Failure::invalid(header, wanted, &id)
+        })?;
+        let tags = self.deliveries.settled_by(named).ok_or_else(|| {
+            Failure::new("Message not found", format!("unknown delivery '{id}': it is settled already"))
+        })?;
+        if let Some(name) = frame.headers.get("transaction") {
+            let transaction = self.transactions.id(&name)?;
+            for tag in tags {
+                self.client.settle_in(transaction, self.id, tag, false, outcome)?;
+            }
+        } else {
+            for tag in tags {
+                self.client.settle(self.id, tag, false, outcome)?;
+            }
+        }
+        self.fence(frame, Ticket::NONE);
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! CONNECT: version, virtual host, user and heart-beats, before anything else is reachable.
+//!
+//! Checking a password takes a while, so the connection waits for it without being read. A refused client learns that
+//! it was refused, and the log learns why.
+
+use std::borrow::Cow;
+use std::task::Waker;
+use std::time::Instant;
+
+use broker::Login;
+use wire::{Output, Peer};
+
+use super::error::{Failure, VERSIONS};
+use super::open::Session;
+use super::protocol::Shared;
+use super::pulse;
+use crate::codec::{Command, Frame, FrameWriter, HeartBeat, Version};
+
+/// A CONNECT whose password is being checked.
+pub(super) struct Connecting {
+    version: Version,
+    pub(super) heart_beat: HeartBeat,
+    user: String,
+    vhost: String,
+    /// The client's name for itself, if it has one.
+    name: Option<String>,
+    login: auth::Login,
+}
+
+/// The newest version that both sides speak.
+fn negotiate(accepted: Option<&str>) -> Result<Version, Failure> {
+    let Some(accepted) = accepted else {
+        return Ok(Version::V1_0);
+    };
+    accepted
+        .split(',')
+        .filter_map(Version::parse)
+        .max()
+        .ok_or_else(|| Failure::new("Version mismatch", format!("Supported versions are {VERSIONS}, not '{accepted}'")))
+}
+
+impl Connecting {
+    /// Reads the frame and starts checking the password.
+    pub(super) fn start(
+        frame: &Frame<'_>,
+        shared: &Shared,
+        peer: &Peer,
+        waker: &Waker,
+        now: Instant,
+    ) -> Result<Self, Failure> {
+        if !matches!(frame.command, Command::Connect | Command::Stomp) {
+            return Err(Failure::new("Illegal command", "You must log in using CONNECT first"));
+        }
+        let version = negotiate(frame.headers.get("accept-version").as_deref())?;
+        let header = |name: &str| {
+            let value = frame.headers.get(name)?;
+            // Clients of STOMP 1.0 put a blank after the colon.
+            Some(if version == Version::V1_0 { Cow::Owned(value.trim_start().to_owned()) } else { value })
+        };
+        let heart_beat = match header("heart-beat") {
+            None => HeartBeat::default(),
+            Some(text) => HeartBeat::parse(&text).ok_or_else(|| {
+                Failure::invalid("heart-beat", "two numbers of milliseconds as in 10000,10000", &text)
+            })?,
+        };
+        let default = shared.settings.default_login.as_ref();
+        let (user, passcode) = match (header("login"), default) {
+            (Some(user), _) => (user, header("passcode").unwrap_or_default()),
+            (None, Some((user, passcode))) => (Cow::Borrowed(&**user), Cow::Borrowed(&**passcode)),
+            (None, None) => return Err(Failure::missing(frame.command, "login")),
+        };
+        let login = shared.broker.authority().login(&user, passcode.as_bytes(), peer.is_loopback(), now, waker.clone());
+        Ok(Self {
+            version,
+            heart_beat,
+            user: user.into_owned(),
+            vhost: choose_vhost(header("host"), shared),
+            name: header("client-id").map(Cow::into_owned),
+            login,
+        })
+    }
+
+    /// The session, once the password has been checked; its CONNECTED frame is in `output`.
+    pub(super) fn finish(
+        &self,
+        shared: &Shared,
+        peer: &Peer,
+        waker: &Waker,
+        output: &mut Output,
+    ) -> Option<Result<Session, Failure>> {
+        let outcome = self.login.take()?;
+        Some(match outcome {
+            Ok(identity) => self.attach(identity, shared, peer, waker, output),
+            Err(refusal) => {
+                tracing::warn!(user = %self.user, peer = %peer.remote, reason = %refusal, "STOMP login refused");
+                Err(Failure::new("Bad CONNECT", format!("Access refused for user '{}'", self.user)))
+            }
+        })
+    }
+
+    fn attach(
+        &self,
+        identity: auth::Identity,
+        shared: &Shared,
+        peer: &Peer,
+        waker: &Waker,
+        output: &mut Output,
+    ) -> Result<Session, Failure> {
+        let login = Login {
+            identity,
+            vhost: self.vhost.clone(),
+            protocol: "stomp",
+            peer: format!("{} -> {}", peer.remote, peer.local),
+            name: self.name.clone(),
+        };
+        let client =
+            shared.broker.attach(login, waker.clone()).map_err(|error| Failure::new("Bad CONNECT", error.text))?;
+        let name = shared.name_session();
+        let mut frame = FrameWriter::new(output.tail(), Command::Connected, self.version);
+        frame
+            .header("version", self.version.as_str())
+            .header("session", &name)
+            .header("heart-beat", &pulse::answer(self.heart_beat).to_string())
+            .header("server", &shared.settings.server);
+        frame.finish();
+        tracing::info!(user = %self.user, vhost = %self.vhost, peer = %peer.remote, session = %name, "STOMP session opened");
+        Ok(Session::new(client, shared.broker.dialects().clone(), self.version, &name))
+    }
+}
+
+/// The virtual host that the client means. Many clients put the name of the machine into `host`, which the
+/// specification suggests: a name that is no virtual host means the default one.
+fn choose_vhost(host: Option<Cow<'_, str>>, shared: &Shared) -> String {
+    match host {
+        Some(host) if shared.settings.strict_host || shared.broker.has_vhost(&host) => host.into_owned(),
+        _ => shared.settings.default_vhost.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_common_version_is_spoken() {
+        for (accepted, expected) in [
+            (None, Some(Version::V1_0)),
+            (Some("1.0"), Some(Version::V1_0)),
+            (Some("1.2,1.1,1.0"), Some(Version::V1_2)),
+            (Some("1.0, 1.1"), Some(Version::V1_1)),
+            (Some("1.1,1.3"), Some(Version::V1_1)),
+            (Some("2.0"), None),
+            (Some(""), None),
+        ] {
+            assert_eq!(negotiate(accepted).ok(), expected, "{accepted:?}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! One server-side connection: its phases, from the first byte to the last.
+//!
+//! A failure in any phase writes one ERROR frame, gives up the session (which requeues what it holds) and closes.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
+
+use wire::{CloseReason, Connection, Output, Peer, ReadState};
+
+use super::connect::Connecting;
+use super::error::Failure;
+use super::open::Session;
+use super::protocol::Shared;
+use super::pulse::Pulse;
+use crate::codec::{Decoder, Frame, Version};
+use crate::limits;
+
+enum Phase {
+    /// Nothing but CONNECT is understood.
+    Greeting,
+    /// The password is being checked.
+    Connecting(Box<Connecting>),
+    Open(Box<Session>),
+    Closed,
+}
+
+/// The server side of one connection.
+pub(super) struct StompConnection {
+    shared: Arc<Shared>,
+    peer: Peer,
+    waker: Waker,
+    decoder: Decoder,
+    output: Output,
+    phase: Phase,
+    pulse: Pulse,
+    /// The session must be open by then.
+    handshake: Instant,
+}
+
+impl StompConnection {
+    pub(super) fn new(shared: Arc<Shared>, peer: Peer, waker: Waker, now: Instant) -> Self {
+        Self {
+            handshake: now + shared.settings.handshake,
+            shared,
+            peer,
+            waker,
+            decoder: Decoder::default(),
+            output: Output::default(),
+            phase: Phase::Greeting,
+            pulse: Pulse::none(now),
+        }
+    }
+
+    fn version(&self) -> Version {
+        match &self.phase {
+            Phase::Open(session) => session.version,
+            Phase::Greeting | Phase::Connecting(_) | Phase::Closed => Version::V1_0,
+        }
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        tracing::warn!(peer = %self.peer.remote, error = %failure.summary(), "STOMP connection closed with an error");
+        let version = self.version();
+        failure.write(self.output.tail(), version);
+        self.phase = Phase::Closed;
+    }
+
+    /// Decodes and handles frames until the input, the turn or the willingness to read ends.
+    fn read_frames(&mut self, decoder: &mut Decoder, input: &[u8], now: Instant) -> usize {
+        let mut consumed = 0;
+        while consumed < limits::TURN && matches!(self.read_state(), ReadState::Read | ReadState::Handshake) {
+            decoder.set_version(self.version());
+            decoder.set_limits(self.shared.limits(matches!(self.phase, Phase::Open(_))));
+            let decoded = match decoder.decode(&input[consumed..]) {
+                Ok(decoded) => decoded,
+                Err(error) => {
+                    self.fail(&error.into());
+                    break;
+                }
+            };
+            let Some(frame) = decoded.frame else {
+                consumed += decoded.consumed;
+                break;
+            };
+            if let Phase::Open(session) = &mut self.phase
+                && session.must_wait(&frame)
+            {
+                break;
+            }
+            consumed += decoded.consumed;
+            if let Err(failure) = self.handle(&frame, now) {
+                // What came before the faulty frame is valid.
+                if let Phase::Open(session) = &mut self.phase {
+                    session.client.flush(now);
+                }
+                self.fail(&failure.about(&frame));
+            }
+        }
+        consumed
+    }
+
+    fn handle(&mut self, frame: &Frame<'_>, now: Instant) -> Result<(), Failure> {
+        if let Phase::Open(session) = &mut self.phase {
+            return session.handle(frame, now);
+        }
+        let connecting = Connecting::start(frame, &self.shared, &self.peer, &self.waker, now)?;
+        self.phase = Phase::Connecting(Box::new(connecting));
+        self.finish_connect(now)
+    }
+
+    /// Opens the session if the password has been checked.
+    fn finish_connect(&mut self, now: Instant) -> Result<(), Failure> {
+        let Phase::Connecting(connecting) = &self.phase else {
+            return Ok(());
+        };
+        let Some(outcome) = connecting.finish(&self.shared, &self.peer, &self.waker, &mut self.output) else {
+            return Ok(());
+        };
+        self.pulse = Pulse::agreed(connecting.heart_beat, now);
+        self.phase = Phase::Open(Box::new(outcome?));
+        Ok(())
+    }
+
+    fn end_turn(&mut self, now: Instant) {
+        if let Phase::Open(session) = &mut self.phase {
+            let ended = session.end_turn(&mut self.output, now);
+            let is_over = session.is_over();
+            match ended {
+                Err(failure) => self.fail(&failure),
+                Ok(()) if is_over => self.phase = Phase::Closed,
+                Ok(()) => {}
+            }
+        }
+        if !self.output.is_empty() {
+            self.pulse.has_sent(now);
+        }
+    }
+}
+
+impl Connection for StompConnection {
+    fn receive(&mut self, input: &[u8], now: Instant) -> usize {
+        self.pulse.has_heard(now);
+        let mut decoder = std::mem::take(&mut self.decoder);
+        let consumed = self.read_frames(&mut decoder, input, now);
+        self.decoder = decoder;
+        self.end_turn(now);
+        consumed
+    }
+
+    fn wake(&mut self, now: Instant) {
+        if let Err(failure) = self.finish_connect(now) {
+            self.fail(&failure);
+        }
+        self.end_turn(now);
+    }
+
+    fn tick(&mut self, now: Instant) {
+        match &self.phase {
+            Phase::Greeting | Phase::Connecting(_) if now >= self.handshake => {
+                let limit = self.shared.settings.handshake.as_secs();
+                let detail = format!("the session was not open within {limit} seconds");
+                self.fail(&Failure::new("Bad CONNECT", detail));
+            }
+            Phase::Open(_) => {
+                if self.read_state() == ReadState::Pause {
+                    self.pulse.has_heard(now);
+                } else if self.pulse.is_silent(now) {
+                    let detail = "nothing was received for twice the agreed heart-beat interval";
+                    self.fail(&Failure::new("Heart-beat missed", detail));
+                }
+                if self.pulse.must_send(now) {
+                    // What still waits to be written says as much.
+                    if self.output.is_empty() {
+                        self.output.put(b"\n");
+                    }
+                    self.pulse.has_sent(now);
+                }
+                self.end_turn(now);
+            }
+            Phase::Greeting | Phase::Connecting(_) | Phase::Closed => {}
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Greeting | Phase::Connecting(_) => Some(self.handshake),
+            Phase::Open(session) => session.client.next_deadline().into_iter().chain(self.pulse.deadline()).min(),
+            Phase::Closed => None,
+        }
+    }
+
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    fn read_state(&self) -> ReadState {
+        match &self.phase {
+            Phase::Greeting => ReadState::Handshake,
+            Phase::Connecting(_) => ReadState::Pause,
+            Phase::Open(session) if session.reads() => ReadState::Read,
+            Phase::Open(_) => ReadState::Pause,
+            Phase::Closed => ReadState::Closed,
+        }
+    }
+
+    fn close(&mut self, reason: CloseReason, now: Instant) {
+        if matches!(self.phase, Phase::Closed) {
+            return;
+        }
+        match reason {
+            CloseReason::Gone => self.phase = Phase::Closed,
+            CloseReason::Shutdown => {
+                self.end_turn(now);
+                let detail = "the server is shutting down; connect again later";
+                self.fail(&Failure::new("Connection forced", detail));
+            }
+            CloseReason::Forced(reason) => {
+                self.end_turn(now);
+                self.fail(&Failure::new("Connection forced", reason));
+            }
+        }
+    }
+}

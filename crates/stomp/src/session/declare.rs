@@ -1,0 +1,145 @@
+//! Queues that a SEND or SUBSCRIBE brings into being, and the headers that say how.
+//!
+//! Names and defaults are those of RabbitMQ's STOMP plugin: a `/queue` is durable, the queue of a topic subscription
+//! lives as long as the subscription.
+
+use std::borrow::Cow;
+use std::time::Instant;
+
+use broker::{BindingSpec, DestinationName, QueueSpec, Table, Ticket, Value};
+
+use super::destination::{Destination, TOPIC_EXCHANGE};
+use super::error::Failure;
+use super::open::Session;
+use crate::codec::Headers;
+use crate::limits;
+
+/// Headers that are arguments of the queue with a text as value.
+const TEXTS: [&str; 3] = ["x-dead-letter-exchange", "x-dead-letter-routing-key", "x-queue-type"];
+/// Headers that are arguments of the queue with a number as value.
+const NUMBERS: [&str; 5] = ["x-expires", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-message-ttl"];
+/// Headers that say how long the queue lives and who may use it.
+const FLAGS: [&str; 3] = ["durable", "auto-delete", "exclusive"];
+
+/// True when a header asks for a queue of a certain kind.
+fn asks(headers: &Headers<'_>) -> bool {
+    headers.raw().any(|(name, _)| is_declaration(name))
+}
+
+fn is_declaration(name: &str) -> bool {
+    FLAGS.contains(&name) || (name.starts_with("x-") && (TEXTS.contains(&name) || NUMBERS.contains(&name)))
+}
+
+fn flag(headers: &Headers<'_>, name: &str, default: bool) -> Result<bool, Failure> {
+    match headers.get(name).as_deref() {
+        None => Ok(default),
+        Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(other) => Err(Failure::invalid(name, "true or false", other)),
+    }
+}
+
+fn arguments(headers: &Headers<'_>) -> Result<Table, Failure> {
+    let mut table = Table::default();
+    for (name, value) in headers.iter() {
+        if TEXTS.contains(&&*name) {
+            table.set(&name, Value::Text(value.into_owned()));
+        } else if NUMBERS.contains(&&*name) {
+            let number = value.trim().parse().map_err(|_| Failure::invalid(&name, "a number", &value))?;
+            table.set(&name, Value::I64(number));
+        }
+    }
+    Ok(table)
+}
+
+/// The queue of a `/queue` destination.
+fn lasting(name: &str, headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
+    Ok(QueueSpec {
+        name: name.to_owned(),
+        durable: flag(headers, "durable", true)?,
+        exclusive: flag(headers, "exclusive", false)?,
+        auto_delete: flag(headers, "auto-delete", false)?,
+        arguments: arguments(headers)?,
+    })
+}
+
+/// The queue behind a subscription to a topic or an exchange. One with a name of its own (`x-queue-name`) can be shared
+/// by several connections; another belongs to its connection.
+fn passing(headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
+    let name = headers.get("x-queue-name").unwrap_or_default();
+    Ok(QueueSpec {
+        durable: false,
+        exclusive: flag(headers, "exclusive", name.is_empty())?,
+        auto_delete: flag(headers, "auto-delete", true)?,
+        arguments: arguments(headers)?,
+        name: name.into_owned(),
+    })
+}
+
+impl Session {
+    /// Makes sure that what a SEND or SUBSCRIBE to `destination` needs is there. Remembers what it has found, since it
+    /// is asked for each SEND. Returns what a receipt has to wait for.
+    pub(super) fn ensure(
+        &mut self,
+        destination: &Destination<'_>,
+        headers: &Headers<'_>,
+        now: Instant,
+    ) -> Result<Ticket, Failure> {
+        let (name, lasts) = match destination {
+            Destination::Queue(name) => (name, true),
+            Destination::ExistingQueue(name) => (name, false),
+            // The broker refuses a publish to an exchange that is not there.
+            Destination::Topic(_) | Destination::Exchange(..) => return Ok(Ticket::NONE),
+        };
+        let mut key = Cow::Borrowed(&**name);
+        if lasts && asks(headers) {
+            for (name, value) in headers.raw().filter(|(name, _)| is_declaration(name)) {
+                key.to_mut().extend(["\n", name, ":", value]);
+            }
+        }
+        if self.known.contains(&*key) {
+            return Ok(Ticket::NONE);
+        }
+        let declared = if lasts {
+            self.client.declare_queue(&lasting(name, headers)?, now)?
+        } else {
+            self.client.check_queue(name, now)?
+        };
+        if self.known.len() >= limits::KNOWN_QUEUES {
+            self.known.clear();
+        }
+        self.known.insert(key.into_owned());
+        Ok(declared.ticket)
+    }
+
+    /// The queue that a subscription to `destination` consumes from, declared and bound, and what a receipt has to
+    /// wait for.
+    pub(super) fn source(
+        &mut self,
+        destination: &Destination<'_>,
+        headers: &Headers<'_>,
+        now: Instant,
+    ) -> Result<(String, Ticket), Failure> {
+        let (exchange, key) = match destination {
+            Destination::Queue(name) | Destination::ExistingQueue(name) => {
+                let name = name.clone().into_owned();
+                // What was there at an earlier SEND may be gone by now.
+                self.known.remove(&name);
+                let ticket = self.ensure(destination, headers, now)?;
+                return Ok((name, ticket));
+            }
+            Destination::Topic(key) => (TOPIC_EXCHANGE, key),
+            Destination::Exchange(exchange, key) => (&**exchange, key),
+        };
+        self.client.check_exchange(exchange, now)?;
+        let declared = self.client.declare_queue(&passing(headers)?, now)?;
+        let binding = BindingSpec {
+            source: exchange.to_owned(),
+            destination: DestinationName::Queue(declared.name.clone()),
+            key: key.clone().into_owned(),
+            arguments: Table::default(),
+        };
+        let bound = self.client.bind(&binding, now)?;
+        Ok((declared.name, declared.ticket.max(bound)))
+    }
+}

@@ -1,0 +1,292 @@
+//! Subscriptions and their MESSAGE frames.
+//!
+//! A delivery is named `SESSION-SUBSCRIPTION-TAG`, in `message-id` and in `ack`: one that another connection was given
+//! is recognised, and so is the subscription that a cumulative ACK is about, even after its end.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+
+use broker::{Delivery, DialectId, Dialects, Message};
+use memchr::memchr;
+use wire::Output;
+
+use super::destination;
+use super::error::Failure;
+use crate::client::AckMode;
+use crate::codec::{Command, FrameWriter, Version};
+use crate::{dialect, limits};
+
+/// What a subscription is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Tag<'a> {
+    /// By its `id`.
+    Id(Cow<'a, str>),
+    /// By its destination, where a client of STOMP 1.0 gives no id.
+    Destination(Cow<'a, str>),
+}
+
+impl Tag<'_> {
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::Id(text) | Self::Destination(text) => text,
+        }
+    }
+
+    /// The broker's consumer tag: the prefixes, which are RabbitMQ's, keep ids and destinations apart.
+    fn consumer(&self) -> String {
+        match self {
+            Self::Id(id) => format!("T_{id}"),
+            Self::Destination(destination) => format!("Q_{destination}"),
+        }
+    }
+}
+
+/// Names a delivery of this connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Named {
+    subscription: u32,
+    tag: u64,
+}
+
+#[derive(Debug)]
+struct Subscription {
+    number: u32,
+    mode: AckMode,
+    /// The lines that each of its MESSAGE frames begins with.
+    lines: Vec<u8>,
+}
+
+/// Deliveries that a cumulative ACK may settle.
+#[derive(Debug, Default)]
+struct Cumulative {
+    /// Unsettled, in order of delivery.
+    tags: VecDeque<u64>,
+    /// The subscription has ended; what it delivered can still be settled.
+    ended: bool,
+}
+
+/// The subscriptions of one session.
+#[derive(Debug)]
+pub(super) struct Deliveries {
+    session: String,
+    version: Version,
+    by_consumer: HashMap<String, Subscription>,
+    /// By number of the subscription: those of mode `client`.
+    cumulative: HashMap<u32, Cumulative>,
+    next: u32,
+    /// Reused for each delivery.
+    destination: String,
+}
+
+impl Deliveries {
+    pub(super) fn new(session: &str, version: Version) -> Self {
+        Self {
+            session: session.to_owned(),
+            version,
+            by_consumer: HashMap::new(),
+            cumulative: HashMap::new(),
+            next: 0,
+            destination: String::new(),
+        }
+    }
+
+    pub(super) fn contains(&self, tag: &Tag<'_>) -> bool {
+        self.by_consumer.contains_key(&tag.consumer())
+    }
+
+    /// Adds a subscription and returns its consumer tag.
+    pub(super) fn add(&mut self, tag: &Tag<'_>, mode: AckMode) -> String {
+        let number = self.next;
+        self.next += 1;
+        let mut lines = Vec::new();
+        let mut frame = FrameWriter::new(&mut lines, Command::Message, self.version);
+        if let Tag::Id(id) = tag {
+            frame.header("subscription", id);
+        }
+        let consumer = tag.consumer();
+        self.by_consumer.insert(consumer.clone(), Subscription { number, mode, lines });
+        if mode == AckMode::Client {
+            self.cumulative.insert(number, Cumulative::default());
+        }
+        consumer
+    }
+
+    /// Ends a subscription and returns its consumer tag.
+    pub(super) fn remove(&mut self, tag: &Tag<'_>) -> Option<String> {
+        let (consumer, subscription) = self.by_consumer.remove_entry(&tag.consumer())?;
+        if let Some(cumulative) = self.cumulative.get_mut(&subscription.number) {
+            cumulative.ended = true;
+            if cumulative.tags.is_empty() {
+                self.cumulative.remove(&subscription.number);
+            }
+        }
+        Some(consumer)
+    }
+
+    /// Ends all subscriptions and returns their consumer tags.
+    pub(super) fn take_tags(&mut self) -> Vec<String> {
+        self.by_consumer.drain().map(|(consumer, _)| consumer).collect()
+    }
+
+    /// The broker has ended a subscription because its queue is gone.
+    pub(super) fn cancelled(&mut self, consumer: &str) -> Failure {
+        let name = consumer.get(2..).unwrap_or_default();
+        Failure::new(
+            "Server cancelled subscription",
+            format!("The queue of subscription '{name}' was deleted. No more messages will be delivered for it."),
+        )
+        .with_subscription(Some(name))
+    }
+
+    /// Reads the name of a delivery of this connection.
+    pub(super) fn parse_id(&self, id: &str) -> Option<Named> {
+        let (subscription, tag) = id.strip_prefix(&*self.session)?.strip_prefix('-')?.split_once('-')?;
+        Some(Named { subscription: subscription.parse().ok()?, tag: tag.parse().ok()? })
+    }
+
+    /// The delivery tags that an ACK or NACK of `named` settles; they are forgotten. None when it is settled already,
+    /// as far as that is known here.
+    pub(super) fn settled_by(&mut self, named: Named) -> Option<Vec<u64>> {
+        let Some(cumulative) = self.cumulative.get_mut(&named.subscription) else {
+            return Some(vec![named.tag]);
+        };
+        let last = cumulative.tags.binary_search(&named.tag).ok()?;
+        let tags = cumulative.tags.drain(..=last).collect();
+        if cumulative.ended && cumulative.tags.is_empty() {
+            self.cumulative.remove(&named.subscription);
+        }
+        Some(tags)
+    }
+
+    /// Appends the MESSAGE frame of a delivery.
+    pub(super) fn write(
+        &mut self,
+        delivery: &Delivery<'_>,
+        dialects: &Dialects,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let Some(subscription) = self.by_consumer.get(delivery.consumer_tag) else {
+            // The broker reports nothing of a consumer after its end.
+            return Ok(());
+        };
+        let message = delivery.message;
+        let mut frame = FrameWriter::resume(output.tail(), &subscription.lines, self.version);
+        let id = |frame: &mut FrameWriter<'_>, name: &[u8]| {
+            frame.lines(name).lines(self.session.as_bytes());
+            frame.lines(b"-").decimal(subscription.number.into());
+            frame.lines(b"-").decimal(delivery.tag).lines(b"\n");
+        };
+        id(&mut frame, b"message-id:");
+        if subscription.mode != AckMode::Auto && self.version == Version::V1_2 {
+            id(&mut frame, b"ack:");
+        }
+        self.destination.clear();
+        destination::show(message.exchange(), message.routing_key(), &mut self.destination);
+        frame.header("destination", &self.destination);
+        frame.lines(if delivery.redelivered { b"redelivered:true\n" } else { b"redelivered:false\n" });
+        if let Some(count) = delivery.delivery_count {
+            frame.number("x-delivery-count", count.into());
+        }
+        write_properties(&mut frame, message, dialects, self.version)?;
+        let body = message.body();
+        if body.len() < limits::SHARED_BODY {
+            frame.finish_with(body);
+        } else {
+            frame.finish_head(body.len());
+            output.put_shared(&message.body_shared());
+            output.put(b"\0");
+        }
+        if subscription.mode == AckMode::Client
+            && let Some(cumulative) = self.cumulative.get_mut(&subscription.number)
+        {
+            cumulative.tags.push_back(delivery.tag);
+        }
+        Ok(())
+    }
+}
+
+/// Appends the headers of a message. Those of a STOMP publisher are copied; those of another protocol, of a message
+/// that has died, or with escapes that this version lacks are written anew.
+fn write_properties(
+    frame: &mut FrameWriter<'_>,
+    message: &Message,
+    dialects: &Dialects,
+    version: Version,
+) -> Result<(), Failure> {
+    let raw = message.properties();
+    let marks = message.marks();
+    if message.dialect() != DialectId::STOMP {
+        let mut properties = dialects.read(message.dialect(), raw)?;
+        if let Some(marks) = marks {
+            properties.expiration = None;
+            for (name, value) in marks.headers() {
+                properties.headers.set(&name, value);
+            }
+        }
+        dialect::write(&properties, &mut |name, value| {
+            frame.header(name, value);
+        });
+        return Ok(());
+    }
+    if marks.is_none() && (version == Version::V1_2 || memchr(b'\\', raw).is_none()) {
+        frame.lines(raw);
+        return Ok(());
+    }
+    // The broker's own headers come first, since the first of repeated ones counts.
+    if let Some(marks) = &marks {
+        let headers = broker::Table(marks.headers());
+        dialect::write_table(&headers, &mut |name, value| {
+            frame.header(name, value);
+        });
+    }
+    for (name, value) in dialect::lines(raw) {
+        if marks.is_none() || name != b"expiration" {
+            frame.header(&dialect::text(name), &dialect::text(value));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deliveries(mode: AckMode) -> (Deliveries, Tag<'static>) {
+        let mut deliveries = Deliveries::new("s", Version::V1_2);
+        let tag = Tag::Id("a".into());
+        assert_eq!(deliveries.add(&tag, mode), "T_a");
+        (deliveries, tag)
+    }
+
+    fn deliver(deliveries: &mut Deliveries, tags: impl IntoIterator<Item = u64>) {
+        deliveries.cumulative.get_mut(&0).unwrap().tags.extend(tags);
+    }
+
+    #[test]
+    fn only_names_that_this_connection_gave_are_read() {
+        let (deliveries, _) = deliveries(AckMode::Auto);
+        assert_eq!(deliveries.parse_id("s-0-7"), Some(Named { subscription: 0, tag: 7 }));
+        for other in ["", "s", "s-0", "t-0-7", "s-0-", "s--7", "s-0-7x", "s0-7", "s-0--7"] {
+            assert_eq!(deliveries.parse_id(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_cumulative_settlement_takes_all_before_it_once() {
+        let (mut deliveries, tag) = deliveries(AckMode::Client);
+        deliver(&mut deliveries, [2, 3, 5, 8]);
+        let named = |tag| Named { subscription: 0, tag };
+        assert_eq!(deliveries.settled_by(named(5)), Some(vec![2, 3, 5]));
+        assert_eq!(deliveries.settled_by(named(3)), None);
+        assert_eq!(deliveries.settled_by(named(4)), None);
+        assert_eq!(deliveries.remove(&tag).as_deref(), Some("T_a"));
+        assert_eq!(deliveries.settled_by(named(8)), Some(vec![8]));
+        assert!(deliveries.cumulative.is_empty());
+    }
+
+    #[test]
+    fn individual_settlements_are_left_to_the_broker() {
+        let (mut deliveries, _) = deliveries(AckMode::ClientIndividual);
+        assert_eq!(deliveries.settled_by(Named { subscription: 0, tag: 9 }), Some(vec![9]));
+    }
+}

@@ -1,0 +1,130 @@
+//! What ends a connection, and the ERROR frame that says so.
+//!
+//! The short texts are those of RabbitMQ's STOMP plugin, which clients match on.
+
+use broker::{Error, ErrorKind};
+
+use crate::codec::{Command, Frame, FrameError, FrameWriter, Version};
+
+/// The versions that this server speaks, as ERROR and version mismatches list them.
+pub(super) const VERSIONS: &str = "1.0,1.1,1.2";
+
+/// Why the connection ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// The `message` header: a few words.
+    message: String,
+    /// The body: what was wrong, where, and what to do.
+    detail: String,
+    /// The receipt that the failed frame asked for.
+    receipt: Option<String>,
+    /// The subscription that it is about.
+    subscription: Option<String>,
+}
+
+impl Failure {
+    pub(super) fn new(message: &str, detail: impl Into<String>) -> Self {
+        Self { message: message.to_owned(), detail: detail.into(), receipt: None, subscription: None }
+    }
+
+    /// A header that must be there is not.
+    pub(super) fn missing(command: Command, header: &str) -> Self {
+        let title = match header {
+            "destination" => "Missing destination",
+            "transaction" => "Missing transaction",
+            _ => "Missing header",
+        };
+        Self::new(title, format!("{} must include a '{header}' header", command.as_str()))
+    }
+
+    /// A header has a value that makes no sense.
+    pub(super) fn invalid(header: &str, wanted: &str, value: &str) -> Self {
+        Self::new("Invalid header", format!("header '{header}' must be {wanted}, not '{value}'"))
+    }
+
+    /// A header asks for something that is not there yet.
+    pub(super) fn not_built(command: Command, header: &str) -> Self {
+        Self::new(
+            "not_implemented",
+            format!("header '{header}' of {} is not supported yet; leave it out", command.as_str()),
+        )
+    }
+
+    pub(super) fn with_receipt(mut self, receipt: Option<String>) -> Self {
+        self.receipt = self.receipt.or(receipt);
+        self
+    }
+
+    /// Names the receipt that the failed frame asked for.
+    pub(super) fn about(self, frame: &Frame<'_>) -> Self {
+        self.with_receipt(frame.headers.get("receipt").map(|text| text.into_owned()))
+    }
+
+    pub(super) fn with_subscription(mut self, subscription: Option<&str>) -> Self {
+        self.subscription = subscription.map(str::to_owned);
+        self
+    }
+
+    /// For the log: one line.
+    pub(super) fn summary(&self) -> String {
+        format!("{}: {}", self.message, self.detail)
+    }
+
+    /// Appends the ERROR frame.
+    pub(super) fn write(&self, out: &mut Vec<u8>, version: Version) {
+        let mut frame = FrameWriter::new(out, Command::Error, version);
+        frame
+            .header("message", &self.message)
+            .optional("receipt-id", self.receipt.as_deref())
+            .optional("subscription", self.subscription.as_deref())
+            .header("content-type", "text/plain")
+            .header("version", VERSIONS);
+        frame.finish_with(self.detail.as_bytes());
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let message = match error.kind {
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::AccessRefused => "access_refused",
+            ErrorKind::Precondition => "precondition_failed",
+            ErrorKind::Locked => "resource_locked",
+            ErrorKind::NotAllowed => "not_allowed",
+            ErrorKind::NotImplemented => "not_implemented",
+            ErrorKind::ResourceLimit => "resource_error",
+            ErrorKind::Internal => "internal_error",
+        };
+        Self::new(message, error.text)
+    }
+}
+
+impl From<FrameError> for Failure {
+    fn from(error: FrameError) -> Self {
+        let message = match error {
+            FrameError::UnknownCommand(_) => "Bad command",
+            _ => "Invalid frame",
+        };
+        Self::new(message, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_and_for_which_receipt() {
+        let failure = Failure::from(Error::not_found("no queue 'q' in vhost '/'"))
+            .with_receipt(Some("r:1".into()))
+            .with_subscription(Some("s"));
+        let mut out = Vec::new();
+        failure.write(&mut out, Version::V1_2);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "ERROR\nmessage:not_found\nreceipt-id:r\\c1\nsubscription:s\ncontent-type:text/plain\n\
+             version:1.0,1.1,1.2\ncontent-length:25\n\nno queue 'q' in vhost '/'\0"
+        );
+        assert_eq!(failure.summary(), "not_found: no queue 'q' in vhost '/'");
+    }
+}

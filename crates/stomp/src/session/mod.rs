@@ -1,0 +1,21 @@
+//! The server side: from received frames to the broker, and from the broker's events to frames.
+//!
+//! One file per group of commands. A failure of any of them ends the connection with one ERROR frame, as the
+//! specification demands; a RECEIPT is written only when what it stands for is durable.
+
+mod ack;
+mod connect;
+mod connection;
+mod declare;
+mod deliver;
+mod destination;
+mod error;
+mod open;
+mod protocol;
+mod pulse;
+mod receipt;
+mod send;
+mod subscribe;
+mod transaction;
+
+pub use protocol::{Settings, Stomp};

@@ -1,0 +1,206 @@
+//! An open session: what it holds, which file handles which command, and what the broker's events become.
+//!
+//! A connection is one session of the broker. The order of events within a turn is the broker's: publishes are gathered,
+//! everything else runs what was gathered first.
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use broker::{Client, Dialects, Event, Flow, Outcome, SessionId, Ticket};
+use wire::Output;
+
+use super::deliver::Deliveries;
+use super::error::Failure;
+use super::receipt::Receipts;
+use super::transaction::Transactions;
+use crate::codec::{Command, Frame, Version};
+use crate::limits;
+
+/// A DISCONNECT under way.
+#[derive(Debug)]
+struct Leaving {
+    receipt: Option<String>,
+    /// The broker's session is closed, and the receipt waits with the fences.
+    closed: bool,
+}
+
+/// A client that has logged in.
+pub(super) struct Session {
+    pub(super) client: Client,
+    pub(super) id: SessionId,
+    /// The number that the broker gave the last SEND outside transactions; it gives numbers from the first receipt on.
+    pub(super) published: Option<u64>,
+    pub(super) version: Version,
+    dialects: Dialects,
+    pub(super) deliveries: Deliveries,
+    pub(super) receipts: Receipts,
+    pub(super) transactions: Transactions,
+    /// Destinations that were declared or found before.
+    pub(super) known: HashSet<String>,
+    /// Reused for the header lines of each SEND.
+    pub(super) lines: Vec<u8>,
+    leaving: Option<Leaving>,
+    /// A frame waits until no publish is parked behind an alarm.
+    waits: bool,
+}
+
+impl Session {
+    /// A session called `name`, in which nothing has happened yet.
+    pub(super) fn new(mut client: Client, dialects: Dialects, version: Version, name: &str) -> Self {
+        let id = client.open_session();
+        Self {
+            client,
+            id,
+            published: None,
+            version,
+            dialects,
+            deliveries: Deliveries::new(name, version),
+            receipts: Receipts::default(),
+            transactions: Transactions::default(),
+            known: HashSet::new(),
+            lines: Vec::new(),
+            leaving: None,
+            waits: false,
+        }
+    }
+
+    /// Whether frames are taken now.
+    pub(super) fn reads(&self) -> bool {
+        self.leaving.is_none() && !self.waits && !self.receipts.must_pause() && matches!(self.client.flow(), Flow::Run)
+    }
+
+    /// Whether `frame` has to wait because publishes before it are parked behind an alarm. Publishes, settlements and
+    /// the end of a subscription may overtake them.
+    pub(super) fn must_wait(&mut self, frame: &Frame<'_>) -> bool {
+        let overtakes = matches!(frame.command, Command::Send | Command::Ack | Command::Nack | Command::Unsubscribe);
+        self.waits = !overtakes && self.client.parked(self.id);
+        self.waits
+    }
+
+    /// True when DISCONNECT is done and the connection can close.
+    pub(super) fn is_over(&self) -> bool {
+        self.leaving.as_ref().is_some_and(|leaving| leaving.closed) && self.receipts.is_empty()
+    }
+
+    /// Does what a frame asks for.
+    pub(super) fn handle(&mut self, frame: &Frame<'_>, now: Instant) -> Result<(), Failure> {
+        match frame.command {
+            Command::Send => self.send(frame, now),
+            Command::Ack => self.settle(frame, Outcome::Accepted),
+            Command::Nack => self.refuse(frame),
+            Command::Subscribe => self.subscribe(frame, now),
+            Command::Unsubscribe => self.unsubscribe(frame, now),
+            Command::Begin => self.begin(frame),
+            Command::Commit => self.commit(frame, now),
+            Command::Abort => self.abort(frame),
+            Command::Disconnect => {
+                self.disconnect(frame, now);
+                Ok(())
+            }
+            Command::Connect | Command::Stomp => {
+                Err(Failure::new("Bad CONNECT", "this connection has opened its session already"))
+            }
+            Command::Connected | Command::Message | Command::Receipt | Command::Error => {
+                let detail = format!("only a server sends {}", frame.command.as_str());
+                Err(Failure::new("Bad command", detail))
+            }
+        }
+    }
+
+    /// Answers the receipt that `frame` asks for, if it does, when `ticket` and all earlier settlements are durable.
+    pub(super) fn fence(&mut self, frame: &Frame<'_>, ticket: Ticket) {
+        if let Some(receipt) = frame.headers.get("receipt") {
+            self.receipts.after_turn(ticket, receipt.into_owned());
+        }
+    }
+
+    /// Ends what a read or a wake-up has begun: runs what was gathered, writes what waits for the peer.
+    pub(super) fn end_turn(&mut self, output: &mut Output, now: Instant) -> Result<(), Failure> {
+        if output.is_empty() {
+            self.receipts.all_read();
+        }
+        self.client.flush(now);
+        self.receipts.end_turn(self.client.settled_ticket(self.id));
+        self.drain(output, now)?;
+        self.receipts.release(&mut self.client, output, self.version);
+        if self.leave(now) {
+            self.receipts.release(&mut self.client, output, self.version);
+        }
+        self.waits = self.waits && self.client.parked(self.id);
+        Ok(())
+    }
+
+    fn drain(&mut self, output: &mut Output, now: Instant) -> Result<(), Failure> {
+        while output.len() < limits::OUTPUT {
+            let Self { client, deliveries, receipts, dialects, version, .. } = self;
+            let mut result = Ok(());
+            let budget = limits::OUTPUT - output.len();
+            let more = client.drain(now, budget, &mut |event| {
+                if result.is_ok() {
+                    result = report(event, deliveries, receipts, dialects, *version, output);
+                }
+            });
+            result?;
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn disconnect(&mut self, frame: &Frame<'_>, now: Instant) {
+        // The peer reads no more deliveries: what an auto subscription still sent would be lost.
+        for tag in self.deliveries.take_tags() {
+            self.client.cancel(self.id, &tag, now);
+        }
+        let receipt = frame.headers.get("receipt").map(|text| text.into_owned());
+        self.leaving = Some(Leaving { receipt, closed: false });
+    }
+
+    /// Goes on with a DISCONNECT: the receipts before it, then the end of the session, then its own. True when the
+    /// session has ended just now.
+    fn leave(&mut self, now: Instant) {
+        let Some(leaving) = self.leaving.as_mut().filter(|leaving| !leaving.closed) else {
+            return;
+        };
+        if !self.receipts.is_empty() {
+            return;
+        }
+        leaving.closed = true;
+        let published = self.client.published_ticket(self.publisher.id);
+        let tickets =
+            vec![published, self.client.close_session(self.publisher.id, now), self.client.close_session(self.id, now)];
+        if let Some(receipt) = leaving.receipt.take() {
+            self.receipts.after_tickets(tickets, receipt);
+        }
+    }
+}
+
+/// Turns one event into frames.
+fn report(
+    event: Event<'_>,
+    deliveries: &mut Deliveries,
+    receipts: &mut Receipts,
+    dialects: &Dialects,
+    version: Version,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    match event {
+        Event::Deliver(delivery) => deliveries.write(&delivery, dialects, output),
+        Event::Confirmed { up_to, .. } => {
+            receipts.confirmed(up_to, output, version);
+            Ok(())
+        }
+        Event::Refused { number, .. } => receipts.refused(number),
+        Event::Committed { transaction } => {
+            receipts.committed(transaction, output, version);
+            Ok(())
+        }
+        Event::RolledBack { transaction, error } => Err(receipts.rolled_back(transaction, error.into())),
+        Event::Cancelled { consumer_tag, .. } => Err(deliveries.cancelled(consumer_tag)),
+        Event::SessionFailed { error, .. } => Err(error.into()),
+        Event::Kicked { reason } => Err(Failure::new("Connection forced", reason)),
+        // Nothing is published as mandatory, and STOMP has no word for an alarm.
+        Event::Returned { .. } | Event::Blocked { .. } | Event::Unblocked => Ok(()),
+    }
+}

@@ -1,0 +1,147 @@
+//! STOMP as a protocol that a listener serves: its settings, and how its first bytes look.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use broker::Broker;
+use wire::{Peer, Protocol, Recognition};
+
+use super::connection::StompConnection;
+use crate::limits::{self, Limits};
+
+/// What an operator can set.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Header lines in one frame.
+    pub headers: usize,
+    /// Bytes in one header line.
+    pub header_line: usize,
+    /// How long a peer may take to open its session.
+    pub handshake: Duration,
+    /// User and password of a CONNECT that names none; they are checked like any other.
+    pub default_login: Option<(String, String)>,
+    /// The virtual host of a CONNECT whose `host` is none.
+    pub default_vhost: String,
+    /// Refuses a `host` that is no virtual host. Off by default: many clients send the name of the machine.
+    pub strict_host: bool,
+    /// What the `server` header of CONNECTED says, such as `Hermod/0.1.0`.
+    pub server: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            headers: limits::HEADERS,
+            header_line: limits::HEADER_LINE,
+            handshake: Duration::from_secs(10),
+            default_login: Some(("guest".to_owned(), "guest".to_owned())),
+            default_vhost: "/".to_owned(),
+            strict_host: false,
+            server: concat!("Hermod/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+/// What all connections share.
+pub(super) struct Shared {
+    pub(super) broker: Broker,
+    pub(super) settings: Settings,
+    /// Where the names of sessions start, so that the message ids of two runs differ.
+    seed: u64,
+    sessions: AtomicU64,
+}
+
+impl Shared {
+    /// A name for a session that no other session of any run is likely to have.
+    pub(super) fn name_session(&self) -> String {
+        let number = self.sessions.fetch_add(1, Ordering::Relaxed);
+        format!("{:012x}{number:x}", self.seed & 0xffff_ffff_ffff)
+    }
+
+    /// What a peer may send; nothing but heads before it has logged in.
+    pub(super) fn limits(&self, logged_in: bool) -> Limits {
+        let body = if logged_in { self.broker.limits().max_message_bytes } else { 0 };
+        Limits {
+            headers: self.settings.headers,
+            header_line: self.settings.header_line,
+            body: usize::try_from(body).unwrap_or(usize::MAX / 2),
+        }
+    }
+}
+
+/// STOMP 1.0, 1.1 and 1.2.
+#[derive(Clone)]
+pub struct Stomp {
+    shared: Arc<Shared>,
+}
+
+impl Stomp {
+    /// Serves `broker`.
+    pub fn new(broker: Broker, settings: Settings) -> Self {
+        let seed = RandomState::new().build_hasher().finish();
+        Self { shared: Arc::new(Shared { broker, settings, seed, sessions: AtomicU64::new(0) }) }
+    }
+}
+
+impl Protocol for Stomp {
+    fn name(&self) -> &'static str {
+        "stomp"
+    }
+
+    fn recognise(&self, first: &[u8]) -> Recognition {
+        recognise(first)
+    }
+
+    fn accept(&self, peer: Peer, waker: Waker, now: Instant) -> Box<dyn wire::Connection> {
+        Box::new(StompConnection::new(self.shared.clone(), peer, waker, now))
+    }
+}
+
+/// A connection opens with CONNECT or STOMP on a line of its own, perhaps after end-of-lines. HTTP's CONNECT goes on
+/// behind the word.
+fn recognise(first: &[u8]) -> Recognition {
+    let blank = first.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+    let first = &first[blank..];
+    for word in ["CONNECT", "STOMP"] {
+        let word = word.as_bytes();
+        if first.len() <= word.len() {
+            if word.starts_with(first) {
+                return Recognition::Incomplete;
+            }
+        } else if first.starts_with(word) && matches!(first[word.len()], b'\n' | b'\r') {
+            return Recognition::Yes;
+        }
+    }
+    Recognition::No
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_tell() {
+        use Recognition::*;
+        for (bytes, expected) in [
+            ("", Incomplete),
+            ("\r\n\n", Incomplete),
+            ("C", Incomplete),
+            ("\nCONNECT", Incomplete),
+            ("STOMP", Incomplete),
+            ("CONNECT\n", Yes),
+            ("\n\nCONNECT\r\n", Yes),
+            ("STOMP\naccept-version:1.2\n", Yes),
+            ("CONNECT example.org:443 HTTP/1.1\r\n", No),
+            ("AMQP\0\0\u{9}\u{1}", No),
+            ("GET / HTTP/1.1\r\n", No),
+            ("SEND\n", No),
+            ("CONNECTED\n", No),
+        ] {
+            assert_eq!(recognise(bytes.as_bytes()), expected, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Receipts that wait: none is written before what it stands for is durable.
+//!
+//! A SEND's receipt waits for the confirm of its message. Any other receipt is a fence: it waits for its own change and
+//! for everything that the session has settled before. Fences leave in order; a SEND that is held back by an alarm
+//! does not hold back the fences of the consumers that would end the alarm.
+
+use std::collections::VecDeque;
+
+use broker::{Client, Ticket, TransactionId};
+use wire::Output;
+
+use super::error::Failure;
+use crate::codec::{Command, FrameWriter, Version};
+use crate::limits;
+
+/// A COMMIT under way.
+#[derive(Debug)]
+struct Commit {
+    transaction: TransactionId,
+    receipt: Option<String>,
+}
+
+/// The receipts of one session.
+#[derive(Debug, Default)]
+pub(super) struct Receipts {
+    /// By publish number, ascending.
+    sends: VecDeque<(u64, String)>,
+    /// In the order in which they were asked for.
+    fences: VecDeque<(Ticket, String)>,
+    /// Fences of the turn that is being gathered.
+    gathered: Vec<(Ticket, String)>,
+    commit: Option<Commit>,
+    /// Bytes of RECEIPT frames that the peer has not taken yet.
+    unread: usize,
+}
+
+impl Receipts {
+    /// True while the connection must not be read: a commit is under way, or the peer takes its receipts too slowly.
+    pub(super) fn must_pause(&self) -> bool {
+        self.commit.is_some()
+            || self.sends.len() + self.fences.len() + self.gathered.len() >= limits::RECEIPTS
+            || self.unread >= limits::UNREAD_RECEIPTS
+    }
+
+    /// True when nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sends.is_empty() && self.fences.is_empty() && self.gathered.is_empty() && self.commit.is_none()
+    }
+
+    /// The peer has taken all output.
+    pub(super) fn all_read(&mut self) {
+        self.unread = 0;
+    }
+
+    /// The SEND with this publish number asks for a receipt.
+    pub(super) fn after_send(&mut self, number: u64, receipt: String) {
+        self.sends.push_back((number, receipt));
+    }
+
+    /// The receipt may go when `ticket` is durable and so are all settlements up to the end of this turn.
+    pub(super) fn after_turn(&mut self, ticket: Ticket, receipt: String) {
+        self.gathered.push((ticket, receipt));
+    }
+
+    /// The turn has been run; `settled` is what its settlements wait for.
+    pub(super) fn end_turn(&mut self, settled: Ticket) {
+        self.fences.extend(self.gathered.drain(..).map(|(ticket, receipt)| (ticket.max(settled), receipt)));
+    }
+
+    /// The receipt may go when `ticket` is durable.
+    pub(super) fn after_ticket(&mut self, ticket: Ticket, receipt: String) {
+        self.fences.push_back((ticket, receipt));
+    }
+
+    /// A COMMIT has begun; its receipt goes when the transaction is durable.
+    pub(super) fn after_commit(&mut self, transaction: TransactionId, receipt: Option<String>) {
+        self.commit = Some(Commit { transaction, receipt });
+    }
+
+    /// Publishes up to this number are durable.
+    pub(super) fn confirmed(&mut self, up_to: u64, output: &mut Output, version: Version) {
+        while self.sends.front().is_some_and(|(number, _)| *number <= up_to) {
+            if let Some((_, receipt)) = self.sends.pop_front() {
+                self.write(&receipt, output, version);
+            }
+        }
+    }
+
+    /// A publish was refused. Without a receipt nobody asked, and the broker has counted it.
+    pub(super) fn refused(&mut self, number: u64) -> Result<(), Failure> {
+        let Some(at) = self.sends.iter().position(|(waiting, _)| *waiting == number) else {
+            return Ok(());
+        };
+        let receipt = self.sends.remove(at).map(|(_, receipt)| receipt);
+        let detail = "the message was not taken: a queue is full, or an alarm kept it waiting for too long";
+        Err(Failure::new("Message refused", detail).with_receipt(receipt))
+    }
+
+    /// A transaction is durable.
+    pub(super) fn committed(&mut self, transaction: TransactionId, output: &mut Output, version: Version) {
+        if let Some(commit) = self.commit.take_if(|commit| commit.transaction == transaction)
+            && let Some(receipt) = commit.receipt
+        {
+            self.write(&receipt, output, version);
+        }
+    }
+
+    /// A transaction has failed and was rolled back.
+    pub(super) fn rolled_back(&mut self, transaction: TransactionId, failure: Failure) -> Failure {
+        let commit = self.commit.take_if(|commit| commit.transaction == transaction);
+        failure.with_receipt(commit.and_then(|commit| commit.receipt))
+    }
+
+    /// Writes the fences that have become durable.
+    pub(super) fn release(&mut self, client: &mut Client, output: &mut Output, version: Version) {
+        while self.fences.front().is_some_and(|(ticket, _)| client.durable(*ticket)) {
+            if let Some((_, receipt)) = self.fences.pop_front() {
+                self.write(&receipt, output, version);
+            }
+        }
+    }
+
+    fn write(&mut self, receipt: &str, output: &mut Output, version: Version) {
+        let before = output.len();
+        let mut frame = FrameWriter::new(output.tail(), Command::Receipt, version);
+        frame.header("receipt-id", receipt);
+        frame.finish();
+        self.unread += output.len() - before;
+    }
+}

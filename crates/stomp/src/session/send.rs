@@ -1,0 +1,118 @@
+//! SEND: a message for the broker, at once or within a transaction.
+//!
+//! Its receipt waits for the confirm; within a transaction it says only that the message was taken, and COMMIT's says
+//! that it is durable.
+
+use std::time::Instant;
+
+use broker::{DialectId, Publish, Ticket};
+
+use super::destination::Destination;
+use super::error::Failure;
+use super::open::Session;
+use crate::codec::{Command, Frame, Version};
+use crate::dialect::Marked;
+
+/// Headers of a SEND that are not the message's: they address it, frame it, or are the server's to set on a MESSAGE.
+const NOT_KEPT: [&str; 7] =
+    ["destination", "content-length", "receipt", "transaction", "subscription", "ack", "redelivered"];
+
+impl Session {
+    pub(super) fn send(&mut self, frame: &Frame<'_>, now: Instant) -> Result<(), Failure> {
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.clear();
+        let sent = self.send_with(frame, &mut lines, now);
+        self.lines = lines;
+        sent
+    }
+
+    fn send_with(&mut self, frame: &Frame<'_>, lines: &mut Vec<u8>, now: Instant) -> Result<(), Failure> {
+        let headers = &frame.headers;
+        let destination = headers.get("destination").ok_or_else(|| Failure::missing(Command::Send, "destination"))?;
+        let destination = Destination::parse(&destination)?;
+        let marked = self.read_headers(frame, lines)?;
+        self.ensure(&destination, headers, now)?;
+        let (exchange, routing_key) = destination.address();
+        let publish = Publish {
+            exchange,
+            routing_key,
+            dialect: DialectId::STOMP,
+            properties: lines,
+            persistent: marked.persistent,
+            priority: marked.priority,
+            expiration: marked.expiration,
+            body: frame.body.as_slice(),
+            mandatory: false,
+        };
+        if let Some(transaction) = headers.get("transaction") {
+            let transaction = self.transactions.id(&transaction)?;
+            self.client.publish_in(transaction, self.id, publish)?;
+            self.fence(frame, Ticket::NONE);
+            return Ok(());
+        }
+        let receipt = headers.get("receipt");
+        if receipt.is_some() && self.published.is_none() {
+            self.client.enable_confirms(self.id);
+            self.published = Some(0);
+        }
+        self.client.publish(self.id, publish)?;
+        if let Some(published) = &mut self.published {
+            *published += 1;
+            if let Some(receipt) = receipt {
+                self.receipts.after_send(*published, receipt.into_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the headers and copies those that belong to the message into `lines`, as the dialect stores them.
+    fn read_headers(&self, frame: &Frame<'_>, lines: &mut Vec<u8>) -> Result<Marked, Failure> {
+        let mut marked = Marked::default();
+        for (name, value) in frame.headers.raw() {
+            if NOT_KEPT.contains(&name) {
+                continue;
+            }
+            self.check_header(name, value)?;
+            marked.note(name, value)?;
+            if self.version == Version::V1_0 {
+                store_escaped(name, value, lines);
+            } else {
+                // The escapes of 1.1 are among those of 1.2.
+                for part in [name, ":", value, "\n"] {
+                    lines.extend_from_slice(part.as_bytes());
+                }
+            }
+        }
+        Ok(marked)
+    }
+
+    fn check_header(&self, name: &str, value: &str) -> Result<(), Failure> {
+        match name {
+            "message-id" => Err(Failure::new("Invalid header", "'message-id' is not allowed on 'SEND'")),
+            "reply-to" if value.starts_with("/temp-queue/") => Err(Failure::new(
+                "not_implemented",
+                "replies to a temporary queue are not supported yet; subscribe to a queue and name it in reply-to",
+            )),
+            "user-id" if value != self.client.user() => Err(Failure::new(
+                "precondition_failed",
+                format!("user_id property set to '{value}' but authenticated user was '{}'", self.client.user()),
+            )),
+            scheduled if scheduled.starts_with("AMQ_SCHEDULED_") => Err(Failure::not_built(Command::Send, scheduled)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Appends a header of STOMP 1.0, which has no escapes, in those of 1.2.
+fn store_escaped(name: &str, value: &str, lines: &mut Vec<u8>) {
+    for (text, end) in [(name, b':'), (value, b'\n')] {
+        for &byte in text.as_bytes() {
+            // A line has no line feed, and no colon is in a name.
+            if byte == b'\\' {
+                lines.push(b'\\');
+            }
+            lines.push(byte);
+        }
+        lines.push(end);
+    }
+}

@@ -1,0 +1,121 @@
+//! Other people's clients against a fresh server: each runs its tutorial's patterns, then survives the server's death.
+//!
+//! For every client a server is started with an empty data directory on free ports. The client publishes with
+//! confirms, the server is killed, started again on the same data, and the client must get everything back.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+mod clients;
+mod server;
+
+use clients::{CLIENTS, Client};
+use server::{Address, Server};
+
+/// How long one phase of one client may take.
+const PHASE_LIMIT: Duration = Duration::from_secs(180);
+
+/// What to run, and against what.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Clients by the names of their folders in interop/; all of them if none is named.
+    names: Vec<String>,
+    /// Use a broker that listens here already instead of starting one (then nothing is killed).
+    #[arg(long)]
+    amqp_port: Option<u16>,
+    /// The STOMP port of that broker.
+    #[arg(long, default_value_t = 61613)]
+    stomp_port: u16,
+    /// The server to start; built if not given.
+    #[arg(long)]
+    server: Option<PathBuf>,
+}
+
+/// Runs the clients and prints a table of results.
+///
+/// # Errors
+/// When a client fails or cannot be prepared, or the server cannot be built.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
+    let chosen = choose(&options.names)?;
+    let scratch = server::target_folder(root).join("interop");
+    let program = match (&options.server, options.amqp_port) {
+        (Some(program), _) => Some(program.clone()),
+        (None, Some(_)) => None,
+        (None, None) => Some(server::build(root)?),
+    };
+    let mut results = Vec::new();
+    for client in chosen {
+        println!("== {}", client.name);
+        let start = Instant::now();
+        let verdict = client.prepare(root, &scratch).and_then(|()| match (&program, options.amqp_port) {
+            (Some(program), None) => against_a_fresh_server(client, root, &scratch, program),
+            (_, port) => {
+                let address = Address { amqp: port.unwrap_or(5672), stomp: options.stomp_port };
+                let phases = ["patterns", "store", "fetch"];
+                phases.iter().try_for_each(|phase| client.run(root, &scratch, phase, address, PHASE_LIMIT))
+            }
+        });
+        if let Err(error) = &verdict {
+            println!("{error}");
+        }
+        results.push((client.name, start.elapsed(), verdict.is_ok()));
+    }
+    summarise(&results)
+}
+
+fn choose(names: &[String]) -> Result<Vec<&'static Client>, String> {
+    if names.is_empty() {
+        return Ok(CLIENTS.iter().collect());
+    }
+    let find = |name: &String| {
+        CLIENTS.iter().find(|client| client.name == name).ok_or_else(|| {
+            let known: Vec<&str> = CLIENTS.iter().map(|client| client.name).collect();
+            format!("there is no client {name}; there are {}", known.join(", "))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+fn against_a_fresh_server(client: &Client, root: &Path, scratch: &Path, program: &Path) -> Result<(), String> {
+    let folder = scratch.join(format!("server-{}-{}", client.name, std::process::id()));
+    let mut server = Server::start(program, &folder)?;
+    let outcome = client
+        .run(root, scratch, "patterns", server.address(), PHASE_LIMIT)
+        .and_then(|()| client.run(root, scratch, "store", server.address(), PHASE_LIMIT))
+        .and_then(|()| server.kill_and_restart())
+        .and_then(|()| client.run(root, scratch, "fetch", server.address(), PHASE_LIMIT));
+    match outcome {
+        Ok(()) => server.stop(),
+        Err(error) => Err(format!("{error}\n{}", server.log_tail())),
+    }
+}
+
+fn summarise(results: &[(&str, Duration, bool)]) -> Result<(), String> {
+    println!("\n{:<14} {:>8}  result", "client", "seconds");
+    for (name, time, passed) in results {
+        println!("{name:<14} {:>8.1}  {}", time.as_secs_f64(), if *passed { "passed" } else { "FAILED" });
+    }
+    let failed: Vec<&str> = results.iter().filter(|(_, _, passed)| !passed).map(|(name, _, _)| *name).collect();
+    println!("interop: {} passed, {} failed", results.len() - failed.len(), failed.len());
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_chosen_by_name() {
+        assert_eq!(choose(&[]).unwrap().len(), CLIENTS.len());
+        assert_eq!(choose(&["pika".to_owned()]).unwrap()[0].name, "pika");
+        assert!(choose(&["pica".to_owned()]).err().unwrap().contains("amqp091-go, "));
+    }
+
+    #[test]
+    fn every_client_has_its_folder() {
+        let root = crate::root().unwrap();
+        for client in &CLIENTS {
+            assert!(root.join("interop").join(client.name).is_dir(), "{}", client.name);
+        }
+    }
+}

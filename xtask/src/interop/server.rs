@@ -1,0 +1,145 @@
+//! A server under test: started on free ports with its own data directory, killed, started again, stopped.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a start may take.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// The ports that `--port-offset` shifts.
+const PORTS: [u16; 4] = [AMQP, STOMP, 5671, 15672];
+const AMQP: u16 = 5672;
+const STOMP: u16 = 61613;
+/// The largest offset that keeps every port below 65 536.
+const MAX_OFFSET: u16 = 3900;
+
+/// Where a broker listens on loopback.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Address {
+    pub(super) amqp: u16,
+    pub(super) stomp: u16,
+}
+
+/// A running server. Dropping it ends the process.
+pub(super) struct Server {
+    program: PathBuf,
+    folder: PathBuf,
+    offset: u16,
+    child: Child,
+}
+
+/// The folder that cargo builds into.
+pub(super) fn target_folder(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// Builds the server in the profile that the tests use, and returns its path.
+pub(super) fn build(root: &Path) -> Result<PathBuf, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--profile", "ci", "--package", "hermod"])
+        .current_dir(root)
+        .status()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !status.success() {
+        return Err("the server does not build".to_owned());
+    }
+    Ok(target_folder(root).join("ci").join("hermod"))
+}
+
+impl Server {
+    /// Starts `program` with an empty data directory in `folder` and waits until it accepts connections.
+    pub(super) fn start(program: &Path, folder: &Path) -> Result<Self, String> {
+        if folder.exists() {
+            std::fs::remove_dir_all(folder).map_err(|error| format!("cannot clear {}: {error}", folder.display()))?;
+        }
+        std::fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
+        let offset = free_offset()?;
+        let child = spawn(program, folder, offset)?;
+        let mut server = Self { program: program.to_path_buf(), folder: folder.to_path_buf(), offset, child };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    pub(super) fn address(&self) -> Address {
+        Address { amqp: AMQP + self.offset, stomp: STOMP + self.offset }
+    }
+
+    /// Ends the process without warning, as a crash would, and starts it again on the same data.
+    pub(super) fn kill_and_restart(&mut self) -> Result<(), String> {
+        self.kill()?;
+        self.child = spawn(&self.program, &self.folder, self.offset)?;
+        self.wait_until_ready()
+    }
+
+    /// Ends the process and removes what it wrote.
+    pub(super) fn stop(mut self) -> Result<(), String> {
+        self.kill()?;
+        std::fs::remove_dir_all(&self.folder)
+            .map_err(|error| format!("cannot remove {}: {error}", self.folder.display()))
+    }
+
+    /// The end of what the server wrote, for a report of a failure.
+    pub(super) fn log_tail(&self) -> String {
+        let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let tail = lines[lines.len().saturating_sub(30)..].join("\n");
+        format!("-- the end of {}:\n{tail}", self.folder.join("log").display())
+    }
+
+    fn kill(&mut self) -> Result<(), String> {
+        let ended = self.child.kill().and_then(|()| self.child.wait());
+        ended.map(|_| ()).map_err(|error| format!("cannot end the server: {error}"))
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), String> {
+        let end = Instant::now() + START_LIMIT;
+        let Address { amqp, stomp } = self.address();
+        while Instant::now() < end {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("the server ended while starting ({status})\n{}", self.log_tail()));
+            }
+            if [amqp, stomp].iter().all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok()) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(format!("the server does not accept connections after {START_LIMIT:?}\n{}", self.log_tail()))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already; there is nobody to tell.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(program: &Path, folder: &Path, offset: u16) -> Result<Child, String> {
+    let log_path = folder.join("log");
+    let log = File::options().create(true).append(true).open(&log_path);
+    let log = log.map_err(|error| format!("cannot open {}: {error}", log_path.display()))?;
+    let second = log.try_clone().map_err(|error| format!("cannot open {}: {error}", log_path.display()))?;
+    Command::new(program)
+        .arg("serve")
+        .args(["--port-offset", &offset.to_string()])
+        .arg("--data-dir")
+        .arg(folder.join("store"))
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(second)
+        .spawn()
+        .map_err(|error| format!("cannot start {}: {error}", program.display()))
+}
+
+/// An offset at which all ports are free now. Somebody else may take one before the server does; then its start fails.
+fn free_offset() -> Result<u16, String> {
+    let first = 100 + (std::process::id() % 1000) as u16;
+    (first..MAX_OFFSET)
+        .step_by(7)
+        .find(|offset| PORTS.iter().all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port + offset)).is_ok()))
+        .ok_or_else(|| "no offset with free ports was found".to_owned())
+}

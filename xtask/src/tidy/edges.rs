@@ -1,0 +1,177 @@
+//! Which crate may depend on which, checked against every `Cargo.toml`. Dependencies only point down.
+//!
+//! A new edge, or a new place for a heavy dependency, is a decision: change the table together with a record in
+//! docs/decisions.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::Finding;
+
+/// One crate's wall.
+struct Wall {
+    name: &'static str,
+    /// Crates of this workspace that it may depend on.
+    allowed: &'static [&'static str],
+    /// Those that it may depend on in its `session` feature only, so that its codec stands without them.
+    behind_session: &'static [&'static str],
+}
+
+const fn wall(name: &'static str, allowed: &'static [&'static str]) -> Wall {
+    Wall { name, allowed, behind_session: &[] }
+}
+
+const fn protocol(name: &'static str) -> Wall {
+    Wall { name, allowed: &["wire"], behind_session: &["auth", "broker"] }
+}
+
+const ALL: &[&str] =
+    &["amqp091", "auth", "broker", "journal", "management", "net", "selector", "stomp", "testkit", "wire"];
+
+/// The walls, lowest level first.
+const WALLS: [Wall; 13] = [
+    wall("auth", &[]),
+    wall("journal", &[]),
+    wall("selector", &[]),
+    wall("wire", &[]),
+    wall("broker", &["auth", "journal", "selector"]),
+    protocol("amqp091"),
+    protocol("stomp"),
+    // Moves bytes and wakes connections: it must not know the broker.
+    wall("net", &["wire"]),
+    wall("management", &["auth", "broker"]),
+    // Takes any protocol as a boxed connection, so it names none.
+    wall("testkit", &["broker", "journal", "wire"]),
+    wall("hermod", ALL),
+    // As honest with a peer as with Hermod: codecs and clients, never the broker.
+    wall("bench", &["amqp091", "stomp", "wire"]),
+    // Drives the programs from outside.
+    wall("xtask", &["amqp091", "stomp", "wire"]),
+];
+
+/// Heavy dependencies and the crates that may have them.
+const HEAVY: [(&str, &[&str]); 6] = [
+    ("tokio", &["net", "management", "hermod"]),
+    ("axum", &["management"]),
+    ("clap", &["hermod", "bench", "xtask"]),
+    ("toml", &["hermod", "xtask"]),
+    ("serde_json", &["management", "hermod", "bench", "xtask"]),
+    ("argon2", &["auth"]),
+];
+
+/// Dependencies that tests may have anywhere.
+const TEST_ONLY: [&str; 3] = ["proptest", "tempfile", "testkit"];
+
+/// Checks every manifest of the workspace.
+pub(super) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
+    for path in manifests(root)? {
+        let shown = path.strip_prefix(root).unwrap_or(&path).to_path_buf();
+        let text =
+            std::fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", shown.display()))?;
+        let manifest: Table = text.parse().map_err(|error| format!("{} is not TOML: {error}", shown.display()))?;
+        for finding in check_manifest(&manifest) {
+            findings.push(Finding::new(&shown, 0, finding));
+        }
+    }
+    Ok(())
+}
+
+/// The manifests of the workspace's members.
+fn manifests(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let folder = root.join("crates");
+    let entries = std::fs::read_dir(&folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
+    let mut found = vec![root.join("xtask/Cargo.toml")];
+    for entry in entries {
+        let entry = entry.map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
+        let manifest = entry.path().join("Cargo.toml");
+        if manifest.is_file() {
+            found.push(manifest);
+        }
+    }
+    Ok(found)
+}
+
+fn check_manifest(manifest: &Table) -> Vec<String> {
+    let name = manifest.get("package").and_then(|package| package.get("name")).and_then(Value::as_str).unwrap_or("");
+    let Some(wall) = WALLS.iter().find(|wall| wall.name == name) else {
+        return vec![format!("the crate `{name}` has no entry in xtask/src/tidy/edges.rs")];
+    };
+    let mut found = Vec::new();
+    if manifest.get("lints").and_then(|lints| lints.get("workspace")).and_then(Value::as_bool) != Some(true) {
+        found.push("`[lints] workspace = true` is missing".to_owned());
+    }
+    for (section, dependency, value) in dependencies(manifest) {
+        let for_tests = section == "dev-dependencies";
+        if for_tests && TEST_ONLY.contains(&dependency) {
+            continue;
+        }
+        let optional = value.get("optional").and_then(Value::as_bool) == Some(true);
+        let is_ours = WALLS.iter().any(|wall| wall.name == dependency);
+        let allowed = wall.allowed.contains(&dependency)
+            || (wall.behind_session.contains(&dependency) && (optional || for_tests));
+        if is_ours && !allowed {
+            found.push(format!("`{name}` must not depend on `{dependency}`: dependencies only point down"));
+        }
+        let heavy = HEAVY.iter().find(|(heavy, _)| *heavy == dependency);
+        if !for_tests && heavy.is_some_and(|(_, places)| !places.contains(&name)) {
+            found.push(format!("`{name}` must not depend on `{dependency}`; a few crates at the edge do"));
+        }
+        if value.get("version").is_some() || value.is_str() {
+            found.push(format!("the version of `{dependency}` belongs into the workspace's Cargo.toml"));
+        }
+    }
+    found
+}
+
+/// All dependencies of a manifest with the name of their section.
+fn dependencies(manifest: &Table) -> Vec<(&'static str, &str, &Value)> {
+    let targets = manifest.get("target").and_then(Value::as_table);
+    let targets = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
+    let mut found = Vec::new();
+    for table in std::iter::once(manifest).chain(targets) {
+        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let entries = table.get(section).and_then(Value::as_table);
+            let entries = entries.into_iter().flatten();
+            found.extend(entries.map(|(name, value)| (section, name.as_str(), value)));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges() {
+        for (name, rest, expected) in [
+            ("broker", "[dependencies]\njournal.workspace = true", ""),
+            ("broker", "[dependencies]\nwire.workspace = true", "must not depend on `wire`"),
+            ("broker", "[dependencies]\ntokio.workspace = true", "must not depend on `tokio`"),
+            ("net", "[target.'cfg(unix)'.dependencies]\nbroker.workspace = true", "must not depend on `broker`"),
+            ("stomp", "[dependencies]\nbroker = { workspace = true, optional = true }", ""),
+            ("stomp", "[dependencies]\nbroker.workspace = true", "must not depend on `broker`"),
+            ("stomp", "[dev-dependencies]\nproptest.workspace = true", ""),
+            ("bench", "[dependencies]\nbytes = \"1\"", "belongs into the workspace"),
+            ("nova", "", "has no entry"),
+        ] {
+            let text = format!("[package]\nname = \"{name}\"\n[lints]\nworkspace = true\n{rest}");
+            let found = check_manifest(&text.parse().unwrap());
+            match expected {
+                "" => assert!(found.is_empty(), "{text}: {found:?}"),
+                _ => assert!(found.len() == 1 && found[0].contains(expected), "{text}: {found:?}"),
+            }
+        }
+        assert_eq!(check_manifest(&"[package]\nname = \"auth\"".parse().unwrap()).len(), 1);
+    }
+
+    #[test]
+    fn no_wall_has_an_edge_upwards() {
+        for (position, wall) in WALLS.iter().enumerate() {
+            for below in wall.allowed.iter().chain(wall.behind_session) {
+                assert!(WALLS[..position].iter().any(|other| other.name == *below), "{} -> {below}", wall.name);
+            }
+        }
+    }
+}

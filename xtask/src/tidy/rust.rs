@@ -1,0 +1,213 @@
+//! The rules for one Rust file: its header, its sizes, what it may not contain, and how things may not be called.
+
+use std::path::{Path, PathBuf};
+
+use super::Finding;
+use super::files::File;
+use super::source::{self, Line};
+
+const MAX_FILE_LINES: usize = 800;
+const MAX_FUNCTION_LINES: usize = 70;
+
+/// Files that may contain `unsafe`, each with what it needs it for. Everything else is safe Rust.
+const UNSAFE_ALLOWED: [(&str, &str); 0] = [];
+
+/// Code that ends the process on input; the second column says what to write instead.
+const FORBIDDEN_CODE: [(&str, &str); 5] = [
+    (".unwrap()", "return the error, or use expect with the reason why it cannot happen"),
+    ("panic!(", "return an error, or assert an invariant"),
+    ("todo!(", "finish it, or refuse the request by name"),
+    ("unimplemented!(", "refuse the request by name"),
+    ("dbg!(", "remove it"),
+];
+
+/// Marks of unfinished work.
+const UNFINISHED: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: [&str; 9] =
+    ["common", "util", "utils", "utility", "utilities", "helper", "helpers", "manager", "misc"];
+
+/// Keywords in front of a name that somebody chose.
+const DECLARING: [&str; 7] = ["struct", "enum", "trait", "mod", "type", "fn", "union"];
+
+/// Words of one protocol that may not name anything in these crates, where they would mean something else.
+const FOREIGN_WORDS: [(&str, &[&str]); 3] = [
+    ("channel", &["broker", "journal", "selector", "wire", "net", "stomp"]),
+    ("packet", &["broker", "journal", "selector", "wire", "amqp091", "stomp"]),
+    ("vhost", &["journal", "selector", "wire", "net"]),
+];
+
+/// The modules that are declared under `#[cfg(test)]` and live in files of their own: paths without extension.
+pub(super) fn test_modules(file: &File) -> Vec<PathBuf> {
+    let is_root = ["mod.rs", "lib.rs", "main.rs"].iter().any(|name| file.path.ends_with(name));
+    let folder = if is_root { file.path.with_file_name("") } else { file.path.with_extension("") };
+    let lines = source::lines(&file.text);
+    let declared = lines.iter().filter(|line| line.test && line.code.trim_end().ends_with(';'));
+    declared
+        .filter_map(|line| match source::identifiers(&line.code).as_slice() {
+            [.., "mod", name] => Some(folder.join(name)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Applies all rules to one file. `test_modules` are those of the whole tree.
+pub(super) fn check(file: &File, test_modules: &[PathBuf], findings: &mut Vec<Finding>) {
+    let lines = source::lines(&file.text);
+    let mut find = |line: usize, text: String| findings.push(Finding::new(&file.path, line, text));
+    if !file.text.starts_with("//! ") {
+        find(1, "the file does not open with a //! header: say what lives here and what it keeps true".into());
+    }
+    let count = file.text.lines().count();
+    if count > MAX_FILE_LINES {
+        find(0, format!("{count} lines; at most {MAX_FILE_LINES}: divide it by subject"));
+    }
+    for function in source::functions(&lines) {
+        let length = function.last - function.first + 1;
+        if length > MAX_FUNCTION_LINES {
+            let name = &function.name;
+            find(function.first + 1, format!("`{name}` has {length} lines; at most {MAX_FUNCTION_LINES}"));
+        }
+    }
+    let whole_file_is_test =
+        is_test_file(&file.path) || test_modules.iter().any(|module| file.path.with_extension("").starts_with(module));
+    for (number, line) in lines.iter().enumerate() {
+        check_line(&file.path, line, line.test || whole_file_is_test, &mut |text| find(number + 1, text));
+    }
+    check_file_name(&file.path, &mut |text| find(0, text));
+}
+
+fn check_line(path: &Path, line: &Line, test: bool, find: &mut dyn FnMut(String)) {
+    for (code, instead) in FORBIDDEN_CODE {
+        if !test && contains_call(&line.code, code) {
+            find(format!("`{code}` outside a test: {instead}"));
+        }
+    }
+    for mark in UNFINISHED {
+        if source::identifiers(&line.comment).contains(&mark) {
+            find(format!("{mark}: do it now, or write it where plans are kept"));
+        }
+    }
+    let words = source::identifiers(&line.code);
+    if words.contains(&"unsafe") && !UNSAFE_ALLOWED.iter().any(|(allowed, _)| path == Path::new(allowed)) {
+        find("`unsafe` outside the files that are listed for it in xtask/src/tidy/rust.rs".into());
+    }
+    for pair in words.windows(2) {
+        if DECLARING.contains(&pair[0]) {
+            check_name(path, pair[0] == "fn", pair[1], find);
+        }
+    }
+}
+
+/// Whether `code` holds the call `wanted`, and not one whose name only ends like it.
+fn contains_call(code: &str, wanted: &str) -> bool {
+    code.match_indices(wanted).any(|(at, _)| {
+        wanted.starts_with('.') || !code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_')
+    })
+}
+
+/// Checks a declared name. In the name of a function such a word may be an adjective, so only the whole name counts.
+fn check_name(path: &Path, is_function: bool, name: &str, find: &mut dyn FnMut(String)) {
+    for word in name_words(name) {
+        if EMPTY_NAMES.contains(&word.as_str()) && (!is_function || word == name) {
+            find(format!("`{name}` says nothing about what is inside: name it after its noun"));
+        }
+        for (foreign, crates) in FOREIGN_WORDS {
+            if word == foreign && crate_of(path).is_some_and(|name| crates.contains(&name)) {
+                find(format!(
+                    "`{name}`: \"{foreign}\" is no word of this crate; see the vocabulary in ARCHITECTURE.md"
+                ));
+            }
+        }
+    }
+}
+
+fn check_file_name(path: &Path, find: &mut dyn FnMut(String)) {
+    for part in path.with_extension("").iter().filter_map(|part| part.to_str()) {
+        if EMPTY_NAMES.contains(&part) {
+            find(format!("the name `{part}` says nothing about what is inside"));
+        }
+    }
+}
+
+/// The lower-case words of a name in camel or snake case.
+fn name_words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut last_was_lower = false;
+    for character in name.chars() {
+        if character == '_' || (character.is_uppercase() && last_was_lower) {
+            words.push(String::new());
+        }
+        last_was_lower = character.is_lowercase() || character.is_numeric();
+        if let Some(word) = words.last_mut()
+            && character != '_'
+        {
+            word.extend(character.to_lowercase());
+        }
+    }
+    words
+}
+
+/// The crate a file belongs to.
+fn crate_of(path: &Path) -> Option<&str> {
+    path.strip_prefix("crates").ok()?.iter().next()?.to_str()
+}
+
+fn is_test_file(path: &Path) -> bool {
+    path.iter().any(|part| part == "tests" || part == "benches" || part == "tests.rs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(path: &str, text: &str) -> Vec<String> {
+        let mut findings = Vec::new();
+        let test_modules = [PathBuf::from("crates/broker/src/queue/only")];
+        check(&File { path: path.into(), text: text.into() }, &test_modules, &mut findings);
+        findings.into_iter().map(|finding| finding.text).collect()
+    }
+
+    #[test]
+    fn modules_for_tests_are_known() {
+        let text = "//! x\n#[cfg(test)]\nmod simulated;\nmod real;\n#[cfg(test)]\nmod tests {\n    use x::y;\n}\n";
+        let modules = |path: &str| test_modules(&File { path: path.into(), text: text.into() });
+        assert_eq!(modules("crates/a/src/load.rs"), [PathBuf::from("crates/a/src/load/simulated")]);
+        assert_eq!(modules("crates/a/src/lib.rs"), [PathBuf::from("crates/a/src/simulated")]);
+    }
+
+    #[test]
+    fn each_rule_finds_its_case() {
+        let path = "crates/broker/src/queue.rs";
+        let long_function = format!("//! x\nfn f() {{\n{}}}\n", "    x();\n".repeat(69));
+        let long_file = format!("//! x\n{}", "\n".repeat(800));
+        for (path, text, expected) in [
+            (path, "//! x\nfn f() { x.unwrap_or(1); }\n", ""),
+            (path, "//! x\n#[cfg(test)]\nmod tests {\n    fn f() { x.unwrap(); panic!(); }\n}\n", ""),
+            ("crates/broker/src/queue/tests.rs", "//! x\nfn f() { x.unwrap(); }\n", ""),
+            ("crates/broker/src/queue/only.rs", "//! x\nfn f() { x.unwrap(); }\n", ""),
+            ("crates/broker/src/queue/only/deep.rs", "//! x\nfn f() { x.unwrap(); }\n", ""),
+            ("crates/broker/src/queue/onlyx.rs", "//! x\nfn f() { x.unwrap(); }\n", "`.unwrap()`"),
+            (path, "//! x\nfn the_common_part() {}\n", ""),
+            (path, "fn f() {}\n", "//! header"),
+            (path, "//! x\nfn f() { x.unwrap(); }\n", "`.unwrap()`"),
+            (path, "//! x\nfn f() { panic!(\"x\"); }\n", "`panic!(`"),
+            (path, "//! x\n// TODO: more\n", "TODO"),
+            (path, "//! x\nunsafe fn f() {}\n", "`unsafe`"),
+            (path, "//! x\nstruct QueueManager;\n", "`QueueManager`"),
+            (path, "//! x\nmod utils;\n", "`utils`"),
+            (path, "//! x\nstruct ChannelState;\n", "\"channel\""),
+            ("crates/amqp091/src/x.rs", "//! x\nstruct ChannelState;\n", ""),
+            ("crates/broker/src/common.rs", "//! x\n", "`common`"),
+            (path, &long_function, "71 lines"),
+            (path, &long_file, "801 lines"),
+        ] {
+            let found = texts(path, text);
+            match expected {
+                "" => assert!(found.is_empty(), "{text}: {found:?}"),
+                _ => assert!(found.len() == 1 && found[0].contains(expected), "{text}: {found:?}"),
+            }
+        }
+    }
+}
