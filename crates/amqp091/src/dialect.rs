@@ -164,14 +164,15 @@ fn from_neutral(neutral: &Properties, message: &Message, delivery_count: Option<
 /// Encodes properties with what the broker adds: its marks, which replace headers of their names and take the
 /// expiration away, and the delivery count.
 fn rewritten(
-    mut basic: BasicProperties<'_>,
+    basic: BasicProperties<'_>,
     headers: Option<Vec<(String, Value)>>,
     message: &Message,
     delivery_count: Option<u32>,
 ) -> Vec<u8> {
     let mut fields = headers;
-    if let Some(marks) = message.marks() {
-        basic.expiration = None;
+    let marks = message.marks();
+    let expiration = if marks.is_some() { None } else { basic.expiration };
+    if let Some(marks) = marks {
         for (name, value) in marks.headers() {
             set(fields.get_or_insert_default(), &name, value_from_neutral(&value));
         }
@@ -181,8 +182,8 @@ fn rewritten(
     }
     let encoded = fields.map(|fields| table::encode_fields(&fields));
     // What was just encoded is a valid table; were it too large to be one, the message goes without headers.
-    basic.headers = encoded.as_deref().map(|bytes| Table::new(bytes).unwrap_or_default());
-    basic.to_bytes()
+    let headers = encoded.as_deref().map(|bytes| Table::new(bytes).unwrap_or_default());
+    BasicProperties { headers, expiration, ..basic }.to_bytes()
 }
 
 fn set(fields: &mut Vec<(String, Value)>, name: &str, value: Value) {

@@ -201,6 +201,11 @@ impl Broker {
         &self.core.authority
     }
 
+    /// True when there is a vhost of this name.
+    pub fn has_vhost(&self, name: &str) -> bool {
+        self.core.catalog.vhost(name).is_some()
+    }
+
     /// Reads the properties of messages from other protocols.
     pub fn dialects(&self) -> &Dialects {
         &self.core.dialects

@@ -14,9 +14,9 @@ use crate::disk::{Disk, LOCK};
 use crate::error::OpenError;
 use crate::group::{Group, Groups};
 use crate::options::{BLOCK, Options, Sizes};
-use crate::record::{self, Kind};
+use crate::record::{self, Kind, Record};
 use crate::replay::Replay;
-use crate::wal::batch::{Header, Link};
+use crate::wal::batch::{HEADER, Header, Link};
 use crate::wal::file::{Ring, Shelf, Slot, slot_name, write_header};
 use crate::wal::table::{LogFile, Table};
 use crate::{Address, FORMAT};
@@ -41,35 +41,49 @@ pub(crate) struct Recovered {
     pub(crate) groups: Groups,
 }
 
-/// What the first pass over the log has learnt, and what the second one gathers.
-struct Gathered {
+/// What the first pass over the log learns: which groups are whole.
+#[derive(Default)]
+struct GroupEnds {
     ended: HashSet<Group>,
-    highest_group: u64,
+    highest: u64,
+}
+
+/// What the second pass gathers besides replaying.
+#[derive(Default)]
+struct Gathered {
     files: Vec<LogFile>,
-    /// The batches at the end that no later one proves flushed: (index of the file, offset, footprint, sequence).
-    tail: VecDeque<(usize, u32, u32, u64)>,
+    /// The batches at the end that no later one proves flushed.
+    tail: VecDeque<Unproven>,
+}
+
+/// A batch that no later one proves flushed.
+struct Unproven {
+    /// The index of its file.
+    at: usize,
+    header: Header,
 }
 
 /// Opens or makes the journal on `disk`, whose lock is held.
 pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn Replay) -> Result<Recovered, OpenError> {
     let names = disk.list().map_err(OpenError::io("listing the data directory"))?;
     let marker = directory::read_marker(&*disk, &names)?;
-    let (mut files, broken, used) = directory::open_files(&*disk, &names, marker)?;
+    let (files, broken, used) = directory::open_files(&*disk, &names, marker)?;
     let free = disk.free().map_err(OpenError::io("asking for the free space of the data directory"))?;
     let sizes = Sizes::new(options, free.saturating_add(used));
     let incarnation = match marker {
         Marker::Found(incarnation) => incarnation,
         Marker::Missing => options.incarnation,
     };
-    files.sort_by_key(|file| file.generation);
-    let scan = Scan { incarnation, files, broken };
-    let (start, end) = scan.find_log()?;
-    let gathered = replay_all(&scan, start, replay)?;
+    let scan = Scan::new(incarnation, files, broken)?;
+    let mut groups = GroupEnds::default();
+    let (start, end) = scan.find_log(&mut |at, header, records| {
+        each_record(&scan.files[at], header, records, &mut |record| groups.note(&record))
+    })?;
+    let Gathered { files: log_files, tail } = replay_all(&scan, start, &groups.ended, replay)?;
     // The log is good; from here on the disk is changed.
     if marker == Marker::Missing {
         directory::write_marker(&*disk, incarnation)?;
     }
-    let Gathered { highest_group, files: log_files, tail, .. } = gathered;
     rewrite_tail(&scan, start, &tail)?;
     let numbers = scan.files.iter().map(|file| file.number).chain(scan.broken.iter().map(|file| file.number)).collect();
     let shelf = Shelf { numbers, ..Shelf::default() };
@@ -79,7 +93,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
         Some(table) => table,
         None => first_file(&ring, incarnation, sizes)?,
     };
-    let next_group = NonZeroU64::MIN.saturating_add(highest_group);
+    let next_group = NonZeroU64::MIN.saturating_add(groups.highest);
     Ok(Recovered {
         sizes,
         incarnation,
@@ -92,67 +106,73 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     })
 }
 
-/// Replays the log from file `start`, in two passes: which groups have ended, then the records.
-fn replay_all(scan: &Scan, start: usize, replay: &mut dyn Replay) -> Result<Gathered, OpenError> {
-    let mut ended = HashSet::new();
-    let mut highest_group = 0;
-    scan.walk(start, &mut |at, header, records| {
-        each_record(&scan.files[at], header, records, &mut |_, record| {
-            if let Kind::GroupEnd { group } = record.kind {
-                ended.insert(group);
-            }
-            let named = record.group.into_iter().chain(match record.kind {
-                Kind::GroupEnd { group } => Some(group),
-                _ => None,
-            });
-            highest_group = named.map(Group::raw).fold(highest_group, u64::max);
-        })
-    })?;
-    let mut gathered = Gathered { ended, highest_group, files: Vec::new(), tail: VecDeque::new() };
+/// Replays the log from file `start`, and gathers what its files hold.
+fn replay_all(
+    scan: &Scan,
+    start: usize,
+    ended: &HashSet<Group>,
+    replay: &mut dyn Replay,
+) -> Result<Gathered, OpenError> {
+    let mut gathered = Gathered::default();
     let end = scan.walk(start, &mut |at, header, records| {
-        gathered.note_batch(at, header, &scan.files[at]);
-        let Gathered { ended, files, .. } = &mut gathered;
-        let Some(log_file) = files.last_mut() else { return Ok(()) };
-        each_record(&scan.files[at], header, records, &mut |_, record| {
+        let log_file = gathered.enter(&scan.files[at]);
+        each_record(&scan.files[at], header, records, &mut |record| {
             note(log_file, &record);
             deliver(&record, ended, replay);
-        })
+        })?;
+        gathered.note_tail(at, header);
+        Ok(())
     })?;
-    if !scan.files.is_empty() {
+    if let Some(head) = scan.files.get(end.index) {
         // A head that is still empty is part of the log too.
-        gathered.enter(&scan.files[end.index]);
+        gathered.enter(head);
     }
     Ok(gathered)
 }
 
-impl Gathered {
-    fn enter(&mut self, file: &ScanFile) {
-        if self.files.last().is_none_or(|last| last.generation != file.generation) {
-            self.files.push(LogFile::new(file.generation, file.length));
-        }
-    }
-
-    fn note_batch(&mut self, at: usize, header: &Header, file: &ScanFile) {
-        self.enter(file);
-        while self.tail.front().is_some_and(|(.., sequence)| *sequence <= header.durable) {
-            self.tail.pop_front();
-        }
-        self.tail.push_back((at, header.offset, header.footprint(), header.sequence));
+impl GroupEnds {
+    fn note(&mut self, record: &Record<'_>) {
+        let ends = match record.kind {
+            Kind::GroupEnd { group } => Some(group),
+            _ => None,
+        };
+        self.ended.extend(ends);
+        let named = record.group.or(ends).map_or(0, Group::raw);
+        self.highest = self.highest.max(named);
     }
 }
 
-/// Gives each record of a batch to `visit`, with its offset in the batch.
+impl Gathered {
+    /// The table's entry for `file`, which is the last entered or the next.
+    fn enter(&mut self, file: &ScanFile) -> &mut LogFile {
+        if self.files.last().is_none_or(|last| last.generation != file.generation) {
+            self.files.push(LogFile::new(file.generation, file.length));
+        }
+        let last = self.files.len() - 1;
+        &mut self.files[last]
+    }
+
+    fn note_tail(&mut self, at: usize, header: &Header) {
+        while self.tail.front().is_some_and(|batch| batch.header.sequence <= header.durable) {
+            self.tail.pop_front();
+        }
+        self.tail.push_back(Unproven { at, header: *header });
+    }
+}
+
+/// Gives each record of a batch to `visit`.
 fn each_record(
     file: &ScanFile,
     header: &Header,
     records: &[u8],
-    visit: &mut dyn FnMut(usize, record::Record<'_>),
+    visit: &mut dyn FnMut(Record<'_>),
 ) -> Result<(), OpenError> {
     let mut rest = records;
     for _ in 0..header.records {
-        let at = records.len() - rest.len();
-        let (record, next) = record::decode(rest).map_err(|what| OpenError::damaged(&file.name(), u64::from(header.offset) + at as u64, what))?;
-        visit(at, record);
+        let at = HEADER + records.len() - rest.len();
+        let offset = u64::from(header.offset) + at as u64;
+        let (record, next) = record::decode(rest).map_err(|what| OpenError::damaged(&file.name(), offset, what))?;
+        visit(record);
         rest = next;
     }
     if rest.is_empty() {
@@ -162,7 +182,7 @@ fn each_record(
 }
 
 /// Notes in the table what a record means for its file.
-fn note(file: &mut LogFile, record: &record::Record<'_>) {
+fn note(file: &mut LogFile, record: &Record<'_>) {
     match record.kind.owner() {
         Some(owner) => file.touch(owner),
         None => {
@@ -174,7 +194,7 @@ fn note(file: &mut LogFile, record: &record::Record<'_>) {
 }
 
 /// Gives one record to `replay`, unless its group never ended.
-fn deliver(record: &record::Record<'_>, ended: &HashSet<Group>, replay: &mut dyn Replay) {
+fn deliver(record: &Record<'_>, ended: &HashSet<Group>, replay: &mut dyn Replay) {
     let stands = record.group.is_none_or(|group| ended.contains(&group));
     match record.kind {
         Kind::Reference { owner, first_seq, bodies, .. } if !stands => {
@@ -197,13 +217,15 @@ fn deliver(record: &record::Record<'_>, ended: &HashSet<Group>, replay: &mut dyn
 
 /// Writes the batches again that are not proven flushed, byte for byte, and flushes every file of the log: after a
 /// failed flush the system may show bytes that never reached the disk.
-fn rewrite_tail(scan: &Scan, start: usize, tail: &VecDeque<(usize, u32, u32, u64)>) -> Result<(), OpenError> {
-    for &(at, offset, footprint, _) in tail {
-        let file = &scan.files[at];
-        let mut bytes = vec![0; footprint as usize];
+fn rewrite_tail(scan: &Scan, start: usize, tail: &VecDeque<Unproven>) -> Result<(), OpenError> {
+    for Unproven { at, header } in tail {
+        let file = &scan.files[*at];
+        // The padding is made anew; it may be what the tail was torn in.
+        let mut bytes = vec![0; header.footprint() as usize];
+        let offset = u64::from(header.offset);
         file.handle
-            .read_exact_at(&mut bytes, u64::from(offset))
-            .and_then(|()| file.handle.write_all_at(&bytes, u64::from(offset)))
+            .read_exact_at(&mut bytes[..HEADER + header.length as usize], offset)
+            .and_then(|()| file.handle.write_all_at(&bytes, offset))
             .map_err(OpenError::io(format!("writing the end of {} again", file.name())))?;
     }
     for file in scan.files.iter().skip(start) {

@@ -1,1 +1,3 @@
-//! testkit
+//! What the tests of several crates share: simulated disks, clocks and peers. Nothing here is part of the product.
+
+pub mod sim_disk;

@@ -8,5 +8,5 @@ mod output;
 mod reader;
 
 pub use connection::{CloseReason, Connection, Peer, Protocol, ReadState, Recognition};
-pub use output::Output;
+pub use output::{Output, SHARE_FROM};
 pub use reader::{DecodeError, Reader};

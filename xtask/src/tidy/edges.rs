@@ -30,7 +30,7 @@ const ALL: &[&str] =
     &["amqp091", "auth", "broker", "journal", "management", "net", "selector", "stomp", "testkit", "wire"];
 
 /// The walls, lowest level first.
-const WALLS: [Wall; 13] = [
+const WALLS: [Wall; 14] = [
     wall("auth", &[]),
     wall("journal", &[]),
     wall("selector", &[]),
@@ -46,6 +46,8 @@ const WALLS: [Wall; 13] = [
     wall("hermod", ALL),
     // As honest with a peer as with Hermod: codecs and clients, never the broker.
     wall("bench", &["amqp091", "stomp", "wire"]),
+    // The entries of fuzzers: every decoder of bytes from outside.
+    wall("fuzzing", &["amqp091", "auth", "journal", "selector", "stomp", "wire"]),
     // Drives the programs from outside.
     wall("xtask", &["amqp091", "stomp", "wire"]),
 ];

@@ -220,7 +220,6 @@ impl Session {
     /// Reads until `pick` finds what was waited for; what comes behind it stays for later.
     fn answer(&mut self, what: &str, pick: impl Fn(&Said<'_>) -> Option<u64>) -> Result<u64, Failure> {
         loop {
-            self.link.write_all(&mut self.output)?;
             let mut rest = self.link.input();
             let before = rest.len();
             let mut found = None;
@@ -233,6 +232,8 @@ impl Session {
             }
             let used = before - rest.len();
             self.link.consume(used);
+            // The client may have answered what it read.
+            self.link.write_all(&mut self.output)?;
             if let Some(found) = found {
                 return Ok(found);
             }

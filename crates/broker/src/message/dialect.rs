@@ -14,7 +14,7 @@ pub struct DialectId(pub u8);
 impl DialectId {
     /// AMQP 0-9-1: property flags and values of the content header, as on the wire.
     pub const AMQP_091: Self = Self(1);
-    /// STOMP: the frame's header lines, unescaped, `name:value\n`.
+    /// STOMP: the frame's header lines `name:value\n`, escaped as STOMP 1.2 writes them.
     pub const STOMP: Self = Self(2);
 }
 

@@ -59,30 +59,54 @@ pub(super) struct End {
 type Visit<'a> = dyn FnMut(usize, &Header, &[u8]) -> Result<(), OpenError> + 'a;
 
 impl Scan {
-    /// Finds the log among the files: the index of its oldest file, and its end.
-    pub(super) fn find_log(&self) -> Result<(usize, End), OpenError> {
-        let Some((first, needed)) = self.last_used()? else {
-            let end = End { index: 0, offset: BLOCK, sequence: None, previous: 0, oldest: 0 };
-            self.refuse_if_proven(&end)?;
-            return Ok((0, end));
-        };
-        let checked = |start| {
-            let end = self.walk(start, &mut |_, _, _| Ok(()))?;
-            self.refuse_if_proven(&end)?;
-            Ok(end)
-        };
+    /// Sorts the good files by generation. Of two files of one generation, which a readying that failed may leave
+    /// behind, the one with a batch is kept.
+    pub(super) fn new(incarnation: u64, files: Vec<ScanFile>, broken: Vec<BrokenFile>) -> Result<Self, OpenError> {
+        let mut scan = Self { incarnation, files, broken };
+        scan.files.sort_by_key(|file| file.generation);
+        let mut at = 1;
+        while at < scan.files.len() {
+            if scan.files[at - 1].generation == scan.files[at].generation {
+                let used = scan.batch(at, BLOCK, &mut Vec::new())?.is_some();
+                let file = scan.files.remove(if used { at - 1 } else { at });
+                let length = u64::from(file.length);
+                scan.broken.push(BrokenFile { number: file.number, length, handle: file.handle });
+            } else {
+                at += 1;
+            }
+        }
+        Ok(scan)
+    }
+
+    /// Finds the log among the files: the index of its oldest file, and its end. `visit` takes each batch on the way,
+    /// and may be given some that are older than the log, or some twice.
+    pub(super) fn find_log(&self, visit: &mut Visit<'_>) -> Result<(usize, End), OpenError> {
+        let (first, needed) = self.last_used()?.unwrap_or((0, 0));
         // From the first file that connects, which may be older than the log: then the end is sure to be found even if
         // the batch that says where the log begins is itself cut off.
-        let end = match checked(first) {
-            // Unless what is wrong lies in a file the log no longer needs.
-            Err(error) if needed > first => checked(needed).map_err(|_| error)?,
-            other => other?,
+        let (from, end) = match self.walk_checked(first, visit) {
+            Ok(end) => (first, end),
+            // What is wrong may lie in a file the log no longer needs.
+            Err(error) if needed > first => (needed, self.walk_checked(needed, visit).map_err(|_| error)?),
+            Err(error) => return Err(error),
         };
-        let missing = |generation: u32| {
-            OpenError::damaged("wal", 0, format!("the file of generation {generation} is missing or its header is damaged"))
-        };
-        let start = self.files.iter().position(|file| file.generation == end.oldest);
-        start.filter(|start| *start >= first && *start <= end.index).map(|start| (start, end)).ok_or_else(|| missing(end.oldest))
+        if self.files.is_empty() {
+            return Ok((0, end));
+        }
+        // A log without a batch is a new one.
+        let oldest = if end.sequence.is_some() { end.oldest } else { 1 };
+        let start = (from..=end.index).find(|at| self.files[*at].generation == oldest);
+        start.map(|start| (start, end)).ok_or_else(|| {
+            let what = format!("the log file of generation {oldest} is missing or its header is damaged");
+            OpenError::damaged("wal", 0, what)
+        })
+    }
+
+    /// Walks from file `start`, and refuses the log if what is missing at the end had been flushed.
+    fn walk_checked(&self, start: usize, visit: &mut Visit<'_>) -> Result<End, OpenError> {
+        let end = self.walk(start, visit)?;
+        self.refuse_if_proven(&end)?;
+        Ok(end)
     }
 
     /// The index of the first file that connects without a gap to the last one with a batch, and that of the oldest

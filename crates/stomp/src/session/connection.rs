@@ -102,7 +102,7 @@ impl StompConnection {
 
     fn handle(&mut self, frame: &Frame<'_>, now: Instant) -> Result<(), Failure> {
         if let Phase::Open(session) = &mut self.phase {
-            return session.handle(frame, now);
+            return session.handle(frame, &mut self.output, now);
         }
         let connecting = Connecting::start(frame, &self.shared, &self.peer, &self.waker, now)?;
         self.phase = Phase::Connecting(Box::new(connecting));

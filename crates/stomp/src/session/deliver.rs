@@ -33,7 +33,7 @@ impl Tag<'_> {
     }
 
     /// The broker's consumer tag: the prefixes, which are RabbitMQ's, keep ids and destinations apart.
-    fn consumer(&self) -> String {
+    pub(super) fn consumer(&self) -> String {
         match self {
             Self::Id(id) => format!("T_{id}"),
             Self::Destination(destination) => format!("Q_{destination}"),
@@ -111,21 +111,22 @@ impl Deliveries {
         consumer
     }
 
-    /// Ends a subscription and returns its consumer tag.
-    pub(super) fn remove(&mut self, tag: &Tag<'_>) -> Option<String> {
-        let (consumer, subscription) = self.by_consumer.remove_entry(&tag.consumer())?;
+    /// Ends a subscription.
+    pub(super) fn remove(&mut self, tag: &Tag<'_>) {
+        let Some(subscription) = self.by_consumer.remove(&tag.consumer()) else {
+            return;
+        };
         if let Some(cumulative) = self.cumulative.get_mut(&subscription.number) {
             cumulative.ended = true;
             if cumulative.tags.is_empty() {
                 self.cumulative.remove(&subscription.number);
             }
         }
-        Some(consumer)
     }
 
-    /// Ends all subscriptions and returns their consumer tags.
-    pub(super) fn take_tags(&mut self) -> Vec<String> {
-        self.by_consumer.drain().map(|(consumer, _)| consumer).collect()
+    /// The consumer tags of all subscriptions.
+    pub(super) fn consumers(&self) -> Vec<String> {
+        self.by_consumer.keys().cloned().collect()
     }
 
     /// The broker has ended a subscription because its queue is gone.
@@ -279,7 +280,7 @@ mod tests {
         assert_eq!(deliveries.settled_by(named(5)), Some(vec![2, 3, 5]));
         assert_eq!(deliveries.settled_by(named(3)), None);
         assert_eq!(deliveries.settled_by(named(4)), None);
-        assert_eq!(deliveries.remove(&tag).as_deref(), Some("T_a"));
+        deliveries.remove(&tag);
         assert_eq!(deliveries.settled_by(named(8)), Some(vec![8]));
         assert!(deliveries.cumulative.is_empty());
     }

@@ -83,20 +83,17 @@ impl Session {
     }
 
     /// Does what a frame asks for.
-    pub(super) fn handle(&mut self, frame: &Frame<'_>, now: Instant) -> Result<(), Failure> {
+    pub(super) fn handle(&mut self, frame: &Frame<'_>, output: &mut Output, now: Instant) -> Result<(), Failure> {
         match frame.command {
             Command::Send => self.send(frame, now),
             Command::Ack => self.settle(frame, Outcome::Accepted),
             Command::Nack => self.refuse(frame),
             Command::Subscribe => self.subscribe(frame, now),
-            Command::Unsubscribe => self.unsubscribe(frame, now),
+            Command::Unsubscribe => self.unsubscribe(frame, output, now),
             Command::Begin => self.begin(frame),
             Command::Commit => self.commit(frame, now),
             Command::Abort => self.abort(frame),
-            Command::Disconnect => {
-                self.disconnect(frame, now);
-                Ok(())
-            }
+            Command::Disconnect => self.disconnect(frame, output, now),
             Command::Connect | Command::Stomp => {
                 Err(Failure::new("Bad CONNECT", "this connection has opened its session already"))
             }
@@ -148,31 +145,41 @@ impl Session {
         Ok(())
     }
 
-    fn disconnect(&mut self, frame: &Frame<'_>, now: Instant) {
-        // The peer reads no more deliveries: what an auto subscription still sent would be lost.
-        for tag in self.deliveries.take_tags() {
-            self.client.cancel(self.id, &tag, now);
+    /// Stops a consumer and writes what is on its way already. Returns what a receipt has to wait for.
+    pub(super) fn cancel(&mut self, consumer: &str, output: &mut Output, now: Instant) -> Result<Ticket, Failure> {
+        let Self { client, id, deliveries, receipts, dialects, version, .. } = self;
+        let mut result = Ok(());
+        let ticket = client.cancel(*id, consumer, now, &mut |event| {
+            if result.is_ok() {
+                result = report(event, deliveries, receipts, dialects, *version, output);
+            }
+        });
+        result.map(|()| ticket)
+    }
+
+    fn disconnect(&mut self, frame: &Frame<'_>, output: &mut Output, now: Instant) -> Result<(), Failure> {
+        // What an auto subscription would still be sent until the end might never be read.
+        for consumer in self.deliveries.consumers() {
+            self.cancel(&consumer, output, now)?;
         }
         let receipt = frame.headers.get("receipt").map(|text| text.into_owned());
         self.leaving = Some(Leaving { receipt, closed: false });
+        Ok(())
     }
 
     /// Goes on with a DISCONNECT: the receipts before it, then the end of the session, then its own. True when the
     /// session has ended just now.
-    fn leave(&mut self, now: Instant) {
-        let Some(leaving) = self.leaving.as_mut().filter(|leaving| !leaving.closed) else {
-            return;
+    fn leave(&mut self, now: Instant) -> bool {
+        let Some(leaving) = self.leaving.as_mut().filter(|leaving| !leaving.closed && self.receipts.is_empty()) else {
+            return false;
         };
-        if !self.receipts.is_empty() {
-            return;
-        }
         leaving.closed = true;
-        let published = self.client.published_ticket(self.publisher.id);
-        let tickets =
-            vec![published, self.client.close_session(self.publisher.id, now), self.client.close_session(self.id, now)];
+        let published = self.client.published_ticket(self.id);
+        let ended = self.client.close_session(self.id, now);
         if let Some(receipt) = leaving.receipt.take() {
-            self.receipts.after_tickets(tickets, receipt);
+            self.receipts.after_ticket(published.max(ended), receipt);
         }
+        true
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use broker::{Consume, Prefetch, Table, Value};
 
+use wire::Output;
+
 use super::deliver::Tag;
 use super::destination::Destination;
 use super::error::Failure;
@@ -126,9 +128,9 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn unsubscribe(&mut self, frame: &Frame<'_>, now: Instant) -> Result<(), Failure> {
+    pub(super) fn unsubscribe(&mut self, frame: &Frame<'_>, output: &mut Output, now: Instant) -> Result<(), Failure> {
         let tag = tag(frame)?;
-        let Some(consumer) = self.deliveries.remove(&tag) else {
+        if !self.deliveries.contains(&tag) {
             return Err(Failure::new(
                 "No subscription found",
                 format!(
@@ -136,8 +138,9 @@ impl Session {
                     tag.as_str()
                 ),
             ));
-        };
-        let ticket = self.client.cancel(self.id, &consumer, now);
+        }
+        let ticket = self.cancel(&tag.consumer(), output, now)?;
+        self.deliveries.remove(&tag);
         self.fence(frame, ticket);
         Ok(())
     }

@@ -1,0 +1,39 @@
+//! What fuzzers call: one function per decoder of bytes from outside, each with the properties that must hold for any
+//! input. The package in `fuzz/` drives them with libFuzzer; a test here replays the corpus and simple mutations of it.
+//!
+//! A target returns for every input. A broken property, like a panic in the code under test, panics.
+
+mod amqp;
+mod disk;
+mod login;
+mod recovery;
+mod stomp_frames;
+
+/// One entry.
+pub struct Target {
+    /// The name of its folder in `fuzz/corpus` and of its program in `fuzz/fuzz_targets`.
+    pub name: &'static str,
+    /// Feeds it one input.
+    pub run: fn(&[u8]),
+}
+
+/// All of them.
+pub const TARGETS: [Target; 8] = [
+    Target { name: "amqp_frame", run: amqp::frame },
+    Target { name: "amqp_method", run: amqp::method },
+    Target { name: "amqp_table", run: amqp::table },
+    Target { name: "amqp_properties", run: amqp::properties },
+    Target { name: "amqp_client", run: amqp::client },
+    Target { name: "stomp", run: stomp_frames::stomp },
+    Target { name: "login", run: login::login },
+    Target { name: "journal_recovery", run: recovery::recovery },
+];
+
+/// Runs the target called `name`.
+///
+/// # Panics
+/// When there is no such target, or the input breaks a property.
+pub fn run(name: &str, input: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name);
+    (target.expect("the name is written in a fuzz target, next to this list").run)(input);
+}

@@ -1,0 +1,214 @@
+//! The metrics of a scrape. Where RabbitMQ has the figure, it has RabbitMQ's name, so that dashboards made for it work;
+//! what only Hermod has starts with `hermod_`. No name is printed whose figure is not known.
+
+use broker::{Overview, QueueReport};
+
+use crate::exposition::Exposition;
+use crate::process::Process;
+use crate::source::{Facts, Socket, delivered};
+
+/// Queues shown one by one; past it a scrape would take too long, and says that it was cut.
+const MOST_QUEUES: usize = 10_000;
+
+/// The scrape that dashboards read: sums over all queues.
+pub(crate) fn aggregated(facts: &Facts, overview: &Overview, sockets: &[Socket], process: Process) -> String {
+    let mut out = Exposition::default();
+    identity(&mut out, facts);
+    objects(&mut out, overview);
+    messages(&mut out, overview);
+    resources(&mut out, overview, process);
+    journal(&mut out, overview);
+    traffic(&mut out, sockets);
+    out.into_text()
+}
+
+/// The queues one by one.
+pub(crate) fn per_queue(queues: &[QueueReport]) -> String {
+    type Figure = fn(&QueueReport) -> u64;
+    const FAMILIES: [(&str, &str, Figure); 5] = [
+        ("rabbitmq_queue_messages_ready", "Messages that wait in the queue", |queue| queue.ready),
+        ("rabbitmq_queue_messages_unacked", "Messages with consumers", |queue| queue.unacked),
+        ("rabbitmq_queue_messages", "Messages in the queue", |queue| queue.ready + queue.unacked),
+        ("rabbitmq_queue_messages_bytes", "Bytes of the messages in the queue", |queue| queue.bytes),
+        ("rabbitmq_queue_consumers", "Consumers of the queue", |queue| queue.consumers),
+    ];
+    let mut out = Exposition::default();
+    let shown = &queues[..queues.len().min(MOST_QUEUES)];
+    for (name, help, figure) in FAMILIES {
+        out.family(name, "gauge", help);
+        for queue in shown {
+            out.sample(name, &[("vhost", &queue.vhost), ("queue", &queue.name)], figure(queue));
+        }
+    }
+    out.gauge(
+        "hermod_metrics_truncated",
+        "1 when there are more queues than are shown",
+        u64::from(shown.len() < queues.len()),
+    );
+    out.into_text()
+}
+
+/// Dashboards join everything with these two on `instance` and `job`: there is one sample of each.
+fn identity(out: &mut Exposition, facts: &Facts) {
+    let Facts { product, version, .. } = facts;
+    out.family("rabbitmq_identity_info", "gauge", "Who serves these metrics");
+    let node = [("rabbitmq_node", "hermod"), ("rabbitmq_cluster", "hermod")];
+    out.sample("rabbitmq_identity_info", &node, 1);
+    out.family("rabbitmq_build_info", "gauge", "What serves these metrics");
+    let build = [("rabbitmq_version", version.as_str()), ("product_name", product), ("product_version", version)];
+    out.sample("rabbitmq_build_info", &build, 1);
+    out.family("hermod_build_info", "gauge", "The version of Hermod");
+    let build = [("version", version.as_str()), ("durability", &facts.durability)];
+    out.sample("hermod_build_info", &build, 1);
+    out.gauge("rabbitmq_erlang_uptime_seconds", "Seconds since the start", facts.started.elapsed().as_secs());
+}
+
+fn objects(out: &mut Exposition, overview: &Overview) {
+    out.gauge("rabbitmq_connections", "Authenticated connections", overview.connections);
+    out.gauge("rabbitmq_channels", "Sessions of all connections", overview.sessions);
+    out.gauge("rabbitmq_consumers", "Consumers", overview.consumers);
+    out.gauge("rabbitmq_queues", "Queues", overview.queues);
+    out.gauge("hermod_exchanges", "Exchanges", overview.exchanges);
+    out.gauge("hermod_bindings", "Bindings", overview.bindings);
+    let totals = [
+        ("rabbitmq_connections_opened_total", "Connections authenticated", overview.connections_opened),
+        ("rabbitmq_connections_closed_total", "Authenticated connections closed", overview.connections_closed),
+        ("rabbitmq_channels_opened_total", "Sessions opened", overview.sessions_opened),
+        ("rabbitmq_channels_closed_total", "Sessions closed", overview.sessions_closed),
+        ("rabbitmq_queues_declared_total", "Queue declarations", overview.queues_declared),
+        ("rabbitmq_queues_created_total", "Queues created", overview.queues_created),
+        ("rabbitmq_queues_deleted_total", "Queues deleted", overview.queues_deleted),
+    ];
+    for (name, help, value) in totals {
+        out.counter(name, help, value);
+    }
+}
+
+fn messages(out: &mut Exposition, overview: &Overview) {
+    out.gauge("rabbitmq_queue_messages_ready", "Messages that wait in queues", overview.ready);
+    out.gauge("rabbitmq_queue_messages_unacked", "Messages with consumers", overview.unacked);
+    out.gauge("rabbitmq_queue_messages", "Messages in queues", overview.ready + overview.unacked);
+    out.gauge("rabbitmq_global_consumers", "Consumers", overview.consumers);
+    let totals = [
+        ("received", "Messages received", overview.received),
+        ("received_confirm", "Messages received in confirming sessions", overview.received_confirm),
+        ("routed", "Messages that reached a queue", overview.routed),
+        ("confirmed", "Messages confirmed", overview.confirmed),
+        ("unroutable_dropped", "Messages no queue was bound for, dropped", overview.unroutable_dropped),
+        ("unroutable_returned", "Messages no queue was bound for, returned", overview.unroutable_returned),
+        ("delivered", "Messages delivered or fetched", delivered(overview)),
+        ("delivered_consume_manual_ack", "Deliveries that are to be settled", overview.delivered_manual),
+        ("delivered_consume_auto_ack", "Deliveries that need no settling", overview.delivered_auto),
+        ("delivered_get_manual_ack", "Fetches that are to be settled", overview.fetched_manual),
+        ("delivered_get_auto_ack", "Fetches that need no settling", overview.fetched_auto),
+        ("get_empty", "Fetches that found nothing", overview.fetched_empty),
+        ("redelivered", "Deliveries marked as redelivered", overview.redelivered),
+        ("acknowledged", "Deliveries accepted", overview.acknowledged),
+    ];
+    for (name, help, value) in totals {
+        out.counter(&format!("rabbitmq_global_messages_{name}_total"), help, value);
+    }
+    for (reason, value) in ["rejected", "expired", "maxlen", "delivery_limit"].iter().zip(overview.dead_lettered) {
+        let name = format!("rabbitmq_global_messages_dead_lettered_{reason}_total");
+        out.counter(&name, "Messages that died and went to a dead-letter exchange", value);
+    }
+    out.family("hermod_dropped_total", "counter", "Messages given up without a queue or a client to tell");
+    for (reason, value) in [
+        ("unroutable", overview.unroutable_dropped),
+        ("dead_letter_unroutable", overview.dead_letters_dropped),
+        ("alarm", overview.parked_dropped),
+    ] {
+        out.sample("hermod_dropped_total", &[("reason", reason)], value);
+    }
+    out.counter("hermod_refused_total", "Publishes refused by a full queue or an alarm", overview.refused);
+    out.counter("hermod_received_body_bytes_total", "Bytes of the bodies received", overview.received_bytes);
+}
+
+fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
+    let known = [
+        ("rabbitmq_process_open_fds", "Open files and sockets", process.open_files),
+        ("rabbitmq_process_max_fds", "Most open files and sockets", process.max_files),
+        ("rabbitmq_process_resident_memory_bytes", "Memory of the process", process.resident_bytes),
+    ];
+    for (name, help, value) in known {
+        if let Some(value) = value {
+            out.gauge(name, help, value);
+        }
+    }
+    out.gauge("hermod_queued_memory_bytes", "Bytes of queued messages in memory", overview.memory_used);
+    out.gauge("rabbitmq_resident_memory_limit_bytes", "Where the memory alarm rises", overview.memory_limit);
+    out.gauge("rabbitmq_disk_space_available_bytes", "Bytes free on the journal's disk", overview.journal.free_bytes);
+    let alarm = "1 while the alarm stops publishers";
+    out.gauge("rabbitmq_alarms_memory_used_watermark", alarm, overview.memory_alarm.into());
+    out.gauge("rabbitmq_alarms_free_disk_space_watermark", alarm, overview.disk_alarm.into());
+}
+
+fn journal(out: &mut Exposition, overview: &Overview) {
+    let journal = &overview.journal;
+    out.gauge("hermod_journal_files", "Files of the journal", journal.files.into());
+    out.gauge("hermod_journal_used_bytes", "Bytes of the journal's files", journal.used_bytes);
+    out.gauge("hermod_journal_max_bytes", "Most bytes the journal may take", journal.max_bytes);
+    out.gauge("hermod_journal_live_bytes", "Bytes of bodies that are still needed, estimated", journal.live_bytes);
+    out.counter("hermod_journal_written_bytes_total", "Bytes written to the journal", journal.written_bytes);
+    out.counter("hermod_journal_flushes_total", "Flushes of the journal", journal.flushes);
+    out.counter(
+        "hermod_journal_ready_failures_total",
+        "Journal files that could not be readied",
+        journal.ready_failures,
+    );
+}
+
+/// Per protocol, over the sockets that are open now: sums over closed ones too would need a memory of them.
+fn traffic(out: &mut Exposition, sockets: &[Socket]) {
+    let mut by_protocol = std::collections::BTreeMap::<&str, (u64, u64, u64)>::new();
+    for socket in sockets {
+        let name = if socket.protocol.is_empty() { "unknown" } else { socket.protocol };
+        let sums = by_protocol.entry(name).or_default();
+        *sums = (sums.0 + 1, sums.1 + socket.bytes_in, sums.2 + socket.bytes_out);
+    }
+    out.family("hermod_sockets", "gauge", "Open sockets");
+    for (protocol, (count, _, _)) in &by_protocol {
+        out.sample("hermod_sockets", &[("protocol", protocol)], *count);
+    }
+    out.family("hermod_sockets_incoming_bytes", "gauge", "Bytes received on the sockets open now");
+    for (protocol, (_, bytes, _)) in &by_protocol {
+        out.sample("hermod_sockets_incoming_bytes", &[("protocol", protocol)], *bytes);
+    }
+    out.family("hermod_sockets_outgoing_bytes", "gauge", "Bytes sent on the sockets open now");
+    for (protocol, (_, _, bytes)) in &by_protocol {
+        out.sample("hermod_sockets_outgoing_bytes", &[("protocol", protocol)], *bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_shown_one_by_one_up_to_a_limit_that_shows() {
+        let queue = |name: &str| QueueReport {
+            vhost: "/".to_owned(),
+            name: name.to_owned(),
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            kind: "classic",
+            arguments: broker::Table::default(),
+            ready: 3,
+            unacked: 2,
+            bytes: 50,
+            consumers: 1,
+            published: 0,
+            delivered: 0,
+            acknowledged: 0,
+            died: [0; 4],
+        };
+        let text = per_queue(&[queue("a\"b"), queue("c")]);
+        assert!(text.contains("rabbitmq_queue_messages{vhost=\"/\",queue=\"a\\\"b\"} 5\n"), "{text}");
+        assert!(text.ends_with("hermod_metrics_truncated 0\n"));
+        let many: Vec<_> = (0..=MOST_QUEUES).map(|_| queue("q")).collect();
+        let text = per_queue(&many);
+        assert_eq!(text.matches("rabbitmq_queue_consumers{").count(), MOST_QUEUES);
+        assert!(text.ends_with("hermod_metrics_truncated 1\n"));
+    }
+}

@@ -1,0 +1,89 @@
+//! The thread of management and what it listens on.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+
+use crate::http;
+use crate::source::Source;
+
+/// What management is reached by.
+#[derive(Debug, Default)]
+pub struct Endpoints {
+    /// Bound sockets for HTTP, non-blocking.
+    pub http: Vec<TcpListener>,
+    /// Where the control socket is to be, if anywhere. Ignored where there are no UNIX sockets.
+    pub control: Option<PathBuf>,
+}
+
+/// Management while it runs.
+#[derive(Debug)]
+pub struct Management {
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+    control: Option<PathBuf>,
+}
+
+impl Management {
+    /// Starts to serve `source` on a thread of its own.
+    ///
+    /// # Errors
+    /// When the control socket can't be bound or the thread can't be started.
+    pub fn start(source: &Arc<Source>, endpoints: Endpoints) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        let (stop, stopped) = watch::channel(false);
+        {
+            let _inside = runtime.enter();
+            for listener in endpoints.http {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                let router = http::router(source.clone());
+                runtime.spawn(async move {
+                    if let Err(error) = axum::serve(listener, router).await {
+                        tracing::error!(%error, "HTTP is not served any more");
+                    }
+                });
+            }
+            #[cfg(unix)]
+            if let Some(path) = &endpoints.control {
+                let listener = crate::control::bind(path)?;
+                runtime.spawn(crate::control::serve(listener, source.clone()));
+            }
+        }
+        let mut waiting = stopped;
+        let thread = std::thread::Builder::new().name("hermod-management".to_owned()).spawn(move || {
+            // An error means that `Management` is gone, which ends it just the same.
+            let _ = runtime.block_on(waiting.wait_for(|stop| *stop));
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { stop, thread: Some(thread), control: endpoints.control })
+    }
+
+    /// Stops serving and removes the control socket.
+    pub fn stop(mut self) {
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of management had panicked");
+        }
+        if let Some(path) = self.control.take() {
+            // It is replaced at the next start if it stays.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Drop for Management {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

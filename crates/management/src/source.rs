@@ -1,0 +1,190 @@
+//! What management reads: the broker's reports, the sockets, and what never changes while the server runs.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use broker::{Broker, Overview};
+
+use crate::control::{Answer, Request};
+use crate::report::{ConnectionRow, ListenerRow, QueueRow, Status};
+
+/// One open socket, as the part of the program that owns it sees it.
+#[derive(Debug, Clone)]
+pub struct Socket {
+    /// Peer and local address, in the words that protocols give to the broker: `1.2.3.4:5 -> 127.0.0.1:5672`.
+    pub peer: String,
+    /// Its protocol; empty while it is not known yet.
+    pub protocol: &'static str,
+    /// When it was accepted.
+    pub since: SystemTime,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+}
+
+/// What does not change while the server runs.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// The product that it announces.
+    pub product: String,
+    /// Version of the server.
+    pub version: String,
+    /// The data directory.
+    pub data_dir: String,
+    /// The durability class.
+    pub durability: String,
+    /// What is listened on.
+    pub listeners: Vec<ListenerRow>,
+    /// When the server started.
+    pub started: Instant,
+}
+
+/// Everything that management reads.
+pub struct Source {
+    pub(crate) broker: Broker,
+    pub(crate) facts: Facts,
+    sockets: Box<dyn Fn() -> Vec<Socket> + Send + Sync>,
+    ready: AtomicBool,
+}
+
+impl Source {
+    /// Reads `broker` and asks `sockets` for the open sockets.
+    pub fn new(broker: Broker, facts: Facts, sockets: impl Fn() -> Vec<Socket> + Send + Sync + 'static) -> Self {
+        Self { broker, facts, sockets: Box::new(sockets), ready: AtomicBool::new(false) }
+    }
+
+    /// Says whether clients are served: true once the server has started, false when it begins to stop.
+    pub fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Release);
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn sockets(&self) -> Vec<Socket> {
+        (self.sockets)()
+    }
+
+    pub(crate) fn answer(&self, request: &Request) -> Answer {
+        match request {
+            Request::Status => Answer::Status(Box::new(self.status())),
+            Request::Queues => Answer::Queues(self.queues()),
+            Request::Connections => Answer::Connections(self.connections()),
+            Request::Close { id, reason } => Answer::Closed(self.broker.kick(*id, reason)),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let overview = self.broker.overview();
+        let facts = &self.facts;
+        Status {
+            version: facts.version.clone(),
+            pid: std::process::id(),
+            uptime_seconds: facts.started.elapsed().as_secs(),
+            data_dir: facts.data_dir.clone(),
+            durability: facts.durability.clone(),
+            listeners: facts.listeners.clone(),
+            alarms: alarms(&overview),
+            sockets: self.sockets().len() as u64,
+            connections: overview.connections,
+            sessions: overview.sessions,
+            consumers: overview.consumers,
+            queues: overview.queues,
+            exchanges: overview.exchanges,
+            bindings: overview.bindings,
+            messages_ready: overview.ready,
+            messages_unacked: overview.unacked,
+            published: overview.received,
+            confirmed: overview.confirmed,
+            delivered: delivered(&overview),
+            acknowledged: overview.acknowledged,
+            unroutable: overview.unroutable_dropped + overview.unroutable_returned,
+            memory_used_bytes: overview.memory_used,
+            memory_limit_bytes: overview.memory_limit,
+            journal_used_bytes: overview.journal.used_bytes,
+            journal_max_bytes: overview.journal.max_bytes,
+            disk_free_bytes: overview.journal.free_bytes,
+        }
+    }
+
+    fn queues(&self) -> Vec<QueueRow> {
+        let row = |queue: broker::QueueReport| QueueRow {
+            vhost: queue.vhost,
+            name: queue.name,
+            kind: queue.kind.to_owned(),
+            durable: queue.durable,
+            exclusive: queue.exclusive,
+            auto_delete: queue.auto_delete,
+            ready: queue.ready,
+            unacked: queue.unacked,
+            bytes: queue.bytes,
+            consumers: queue.consumers,
+            published: queue.published,
+            delivered: queue.delivered,
+            acknowledged: queue.acknowledged,
+        };
+        self.broker.queues().into_iter().map(row).collect()
+    }
+
+    /// Authenticated connections by number, then the sockets that nobody has authenticated on.
+    fn connections(&self) -> Vec<ConnectionRow> {
+        let mut sockets: HashMap<String, Socket> =
+            self.sockets().into_iter().map(|socket| (socket.peer.clone(), socket)).collect();
+        let mut rows: Vec<_> = Vec::new();
+        for client in self.broker.clients() {
+            let socket = sockets.remove(&client.peer);
+            rows.push(ConnectionRow {
+                id: Some(client.number),
+                user: client.user,
+                vhost: client.vhost,
+                protocol: client.protocol.to_owned(),
+                name: client.name.unwrap_or_default(),
+                sessions: client.sessions,
+                consumers: client.consumers,
+                state: client.state.to_owned(),
+                connected_at: client.connected_at / 1000,
+                bytes_in: socket.as_ref().map_or(0, |socket| socket.bytes_in),
+                bytes_out: socket.as_ref().map_or(0, |socket| socket.bytes_out),
+                peer: client.peer,
+            });
+        }
+        let mut strangers: Vec<_> = sockets.into_values().collect();
+        strangers.sort_by_key(|socket| socket.since);
+        rows.extend(strangers.into_iter().map(stranger));
+        rows
+    }
+}
+
+fn stranger(socket: Socket) -> ConnectionRow {
+    ConnectionRow {
+        id: None,
+        user: String::new(),
+        vhost: String::new(),
+        protocol: socket.protocol.to_owned(),
+        peer: socket.peer,
+        name: String::new(),
+        sessions: 0,
+        consumers: 0,
+        state: "handshake".to_owned(),
+        connected_at: socket.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        bytes_in: socket.bytes_in,
+        bytes_out: socket.bytes_out,
+    }
+}
+
+/// Messages handed out, by any way.
+pub(crate) fn delivered(overview: &Overview) -> u64 {
+    overview.delivered_manual + overview.delivered_auto + overview.fetched_manual + overview.fetched_auto
+}
+
+/// The alarms that stop publishers.
+pub(crate) fn alarms(overview: &Overview) -> Vec<String> {
+    [(overview.memory_alarm, "memory"), (overview.disk_alarm, "disk")]
+        .iter()
+        .filter(|(up, _)| *up)
+        .map(|(_, name)| (*name).to_owned())
+        .collect()
+}
