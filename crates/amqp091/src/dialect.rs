@@ -5,11 +5,11 @@
 
 use std::borrow::Cow;
 
-use broker::{DialectId, Dialect, Dialects, Error, Message, Properties};
+use broker::{Dialect, DialectId, Dialects, Error, Message, Properties};
 
+use crate::codec::decode_properties;
 use crate::codec::properties::BasicProperties;
 use crate::codec::table::{self, Table, Value, ValueRef};
-use crate::codec::decode_properties;
 
 /// How often a quorum queue has seen a message come back.
 const DELIVERY_COUNT: &str = "x-delivery-count";

@@ -25,6 +25,23 @@ pub(crate) fn control_socket(settings: &Settings) -> Result<PathBuf, Failure> {
     Ok(data_dir(settings)?.join(CONTROL))
 }
 
+/// Removes a control socket that nobody listens on any more. A running server's is left alone.
+pub(crate) fn sweep(settings: &Settings) -> Result<(), Failure> {
+    #[cfg(unix)]
+    {
+        use std::io::ErrorKind;
+        use std::os::unix::net::UnixStream;
+        let path = control_socket(settings)?;
+        if UnixStream::connect(&path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
+            // If it stays, the new server says that it has no control socket.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = settings;
+    Ok(())
+}
+
 fn choose(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     // systemd sets it for units with StateDirectory=; several directories are joined by colons.
     if let Some(state) = variable("STATE_DIRECTORY") {
@@ -52,7 +69,8 @@ mod tests {
             (&[("HOME", "/home/u")], Some("/home/u/.local/state/hermod")),
             (&[], None),
         ] {
-            let look = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
+            let look =
+                |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value));
             assert_eq!(choose(look), expected.map(PathBuf::from), "{variables:?}");
         }
     }

@@ -9,6 +9,8 @@ pub(crate) enum Exit {
     Usage = 64,
     /// 65: the data directory holds something that must not be touched: foreign files, a damaged or newer journal.
     BadData = 65,
+    /// 66: what was named does not exist.
+    NotFound = 66,
     /// 69: no server answers at the control socket.
     Unavailable = 69,
     /// 70: the program is wrong; please report it.
@@ -26,9 +28,10 @@ pub(crate) enum Exit {
 impl Exit {
     /// All of them, for the manual's test.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Usage,
         Self::BadData,
+        Self::NotFound,
         Self::Unavailable,
         Self::Bug,
         Self::System,

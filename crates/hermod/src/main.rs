@@ -2,8 +2,15 @@
 
 mod cli;
 mod config;
+mod data_dir;
 mod exit;
+mod housekeeper;
 mod log;
+mod machine;
+mod protocols;
+mod secrets;
+mod serve;
+mod signals;
 
 use std::process::ExitCode;
 

@@ -38,9 +38,7 @@ pub trait DiskFile: Send + Sync {
     /// Makes everything written durable, the file's length included.
     fn sync_data(&self) -> io::Result<()>;
     /// The length in bytes.
-    fn len(&self) -> io::Result<u64>;
-    /// Cuts the file, or extends it with zeros.
-    fn set_len(&self, len: u64) -> io::Result<()>;
+    fn length(&self) -> io::Result<u64>;
 }
 
 impl dyn DiskFile + '_ {
@@ -203,11 +201,7 @@ impl DiskFile for RealFile {
         self.0.sync_data()
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
     }
 }

@@ -45,14 +45,7 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(target: Target) -> Self {
-        Self {
-            target,
-            failed: false,
-            stopping: false,
-            writer_sleeps: false,
-            background_due: false,
-            sync_wanted: false,
-        }
+        Self { target, failed: false, stopping: false, writer_sleeps: false, background_due: false, sync_wanted: false }
     }
 
     pub(crate) fn ticket(&self) -> Ticket {
@@ -116,7 +109,9 @@ impl Core {
     pub(crate) fn look_at_room(&self, state: &mut State) -> Vec<Waker> {
         let (room, thresholds) = match (&mut state.target, &self.log) {
             (Target::Log(buffer), Some(log)) => (log.room(buffer), log.thresholds(self.sizes)),
-            (Target::Memory(memory), _) => (self.sizes.ring.saturating_sub(memory.used()), Thresholds::of_memory(self.sizes)),
+            (Target::Memory(memory), _) => {
+                (self.sizes.ring.saturating_sub(memory.used()), Thresholds::of_memory(self.sizes))
+            }
             (Target::Log(_), None) => return Vec::new(),
         };
         self.gate.update(room, thresholds)
@@ -146,11 +141,7 @@ impl Log {
     pub(crate) fn thresholds(&self, sizes: Sizes) -> Thresholds {
         let file = u64::from(sizes.file);
         let restatement = self.restatement.load(Ordering::Relaxed).clamp(file / 4, sizes.ring / 4);
-        Thresholds {
-            reserve: file + restatement,
-            headroom: (4 * file).min(sizes.ring / 8),
-            hysteresis: file / 2,
-        }
+        Thresholds { reserve: file + restatement, headroom: (4 * file).min(sizes.ring / 8), hysteresis: file / 2 }
     }
 }
 

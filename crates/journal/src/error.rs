@@ -50,9 +50,15 @@ impl OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Locked => f.write_str("the data directory is in use by another process; stop it or choose another directory"),
+            Self::Locked => {
+                f.write_str("the data directory is in use by another process; stop it or choose another directory")
+            }
             Self::Foreign(names) => {
-                write!(f, "the data directory holds files that are not a journal ({}); choose an empty directory", listed(names))
+                write!(
+                    f,
+                    "the data directory holds files that are not a journal ({}); choose an empty directory",
+                    listed(names)
+                )
             }
             Self::Format { file, found } => write!(
                 f,

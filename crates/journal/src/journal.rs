@@ -217,7 +217,12 @@ impl Opened {
         read_body(&*file, recovered.incarnation, address)
     }
 
-    fn assemble(self, live: &mut dyn Iterator<Item = Address>, owners: Arc<dyn Owners>, on_failure: OnFailure) -> Journal {
+    fn assemble(
+        self,
+        live: &mut dyn Iterator<Item = Address>,
+        owners: Arc<dyn Owners>,
+        on_failure: OnFailure,
+    ) -> Journal {
         let progress = Progress::default();
         let (target, log, directory) = match self.recovered {
             None => (Target::Memory(Memory::new()), None, None),
@@ -245,7 +250,12 @@ impl Opened {
 }
 
 /// The running parts of what was recovered.
-fn running(recovered: Recovered, durability: Durability, owners: Arc<dyn Owners>, on_failure: OnFailure) -> (Buffer, Log) {
+fn running(
+    recovered: Recovered,
+    durability: Durability,
+    owners: Arc<dyn Owners>,
+    on_failure: OnFailure,
+) -> (Buffer, Log) {
     let Recovered { sizes, incarnation, table, ring, offset, next_sequence, previous, groups } = recovered;
     let free = ring.free_on_disk().unwrap_or(0);
     let buffer = Buffer::new(sizes, table, groups, offset, next_sequence);
@@ -323,7 +333,7 @@ fn read_body(file: &dyn DiskFile, incarnation: u64, address: Address) -> io::Res
         }
     }
     let length = u32::from_le_bytes([block[2], block[3], block[4], block[5]]) as usize;
-    let room = file.len()?.saturating_sub(u64::from(address.offset) + HEAD as u64);
+    let room = file.length()?.saturating_sub(u64::from(address.offset) + HEAD as u64);
     // Checked before memory is taken for it: the length may be damaged.
     if block[0] != 1 || length < 4 || length as u64 > room {
         return Err(no_body(address));

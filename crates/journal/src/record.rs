@@ -201,7 +201,13 @@ pub(crate) fn addresses(packed: &[u8]) -> impl ExactSizeIterator<Item = Address>
 
 /// The runs of a packed list.
 pub(crate) fn runs(packed: &[u8]) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
-    packed.as_chunks::<8>().0.as_chunks::<2>().0.iter().map(|[first, count]| (u64::from_le_bytes(*first), u64::from_le_bytes(*count)))
+    packed
+        .as_chunks::<8>()
+        .0
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .map(|[first, count]| (u64::from_le_bytes(*first), u64::from_le_bytes(*count)))
 }
 
 /// Fills in the checksum of every body among `records`, which start at `offset` of their file.

@@ -22,11 +22,19 @@ const IDLE_SLOTS: usize = 1;
 enum Phase {
     Resting,
     /// These owners are still to be restated; `from` is how much had been restated before.
-    Restating { owners: Vec<Owner>, from: u64 },
+    Restating {
+        owners: Vec<Owner>,
+        from: u64,
+    },
     /// All is restated, by the end of this ticket.
-    Restated { ticket: Ticket },
+    Restated {
+        ticket: Ticket,
+    },
     /// The file of `generation` is out of the log once the ticket is durable.
-    Retired { ticket: Ticket, generation: u32 },
+    Retired {
+        ticket: Ticket,
+        generation: u32,
+    },
 }
 
 /// The state of recycling between steps.

@@ -72,12 +72,8 @@ mod unix {
     /// How long a peer may take to ask or to read its answer.
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// Binds the socket at `path`. What a crashed server left there is replaced: the caller holds the directory's lock.
+    /// Binds the socket at `path`, where nothing is yet.
     pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         Ok(listener)

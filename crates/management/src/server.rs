@@ -30,13 +30,16 @@ pub struct Management {
 }
 
 impl Management {
-    /// Starts to serve `source` on a thread of its own.
+    /// Starts to serve `source` on a thread of its own. The second result says why there is no control socket, if so:
+    /// everything else works without.
     ///
     /// # Errors
-    /// When the control socket can't be bound or the thread can't be started.
-    pub fn start(source: &Arc<Source>, endpoints: Endpoints) -> io::Result<Self> {
+    /// When the thread can't be started.
+    pub fn start(source: &Arc<Source>, endpoints: Endpoints) -> io::Result<(Self, Option<io::Error>)> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let (stop, stopped) = watch::channel(false);
+        let mut control = endpoints.control;
+        let mut no_control = None;
         {
             let _inside = runtime.enter();
             for listener in endpoints.http {
@@ -49,10 +52,15 @@ impl Management {
                 });
             }
             #[cfg(unix)]
-            if let Some(path) = &endpoints.control {
-                let listener = crate::control::bind(path)?;
-                runtime.spawn(crate::control::serve(listener, source.clone()));
+            if let Some(path) = &control {
+                match crate::control::bind(path) {
+                    Ok(listener) => drop(runtime.spawn(crate::control::serve(listener, source.clone()))),
+                    Err(error) => no_control = Some(error),
+                }
             }
+        }
+        if no_control.is_some() || cfg!(not(unix)) {
+            control = None;
         }
         let mut waiting = stopped;
         let thread = std::thread::Builder::new().name("hermod-management".to_owned()).spawn(move || {
@@ -60,7 +68,7 @@ impl Management {
             let _ = runtime.block_on(waiting.wait_for(|stop| *stop));
             runtime.shutdown_background();
         })?;
-        Ok(Self { stop, thread: Some(thread), control: endpoints.control })
+        Ok((Self { stop, thread: Some(thread), control }, no_control))
     }
 
     /// Stops serving and removes the control socket.

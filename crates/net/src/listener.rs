@@ -81,8 +81,8 @@ impl Listener {
         #[cfg(unix)]
         socket.set_reuse_address(true)?;
         if address.is_ipv6() {
-            // `[::]` and `0.0.0.0` are bound side by side; one must not take the other's port.
-            socket.set_only_v6(true)?;
+            // `[::]` serves IPv4 as well, on every system alike, whatever its default is.
+            socket.set_only_v6(!address.ip().is_unspecified())?;
         }
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
@@ -93,6 +93,11 @@ impl Listener {
     /// The bound address, with the port that was chosen.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
+    }
+
+    /// The bound socket, non-blocking, for somebody else to accept from.
+    pub fn into_socket(self) -> TcpListener {
+        self.socket
     }
 
     pub(crate) fn into_parts(self) -> (TcpListener, bool) {

@@ -56,10 +56,10 @@ pub enum Fault {
     Short,
 }
 
-/// A change of a file that is not flushed.
-enum Change {
-    Write { offset: usize, bytes: Vec<u8> },
-    Length(usize),
+/// A write that is not flushed.
+struct Change {
+    offset: usize,
+    bytes: Vec<u8>,
 }
 
 /// One file: what a reader sees, what survives, and what lies between.
@@ -72,26 +72,16 @@ struct Content {
 
 impl Change {
     fn apply(&self, to: &mut Vec<u8>) {
-        match self {
-            Self::Write { offset, bytes } => {
-                let end = offset + bytes.len();
-                if to.len() < end {
-                    to.resize(end, 0);
-                }
-                to[*offset..end].copy_from_slice(bytes);
-            }
-            Self::Length(length) => to.resize(*length, 0),
+        let end = self.offset + self.bytes.len();
+        if to.len() < end {
+            to.resize(end, 0);
         }
+        to[self.offset..end].copy_from_slice(&self.bytes);
     }
 
     /// Applies what a power cut leaves of the change: all, nothing, a prefix, or any of its sectors.
     fn apply_torn(&self, to: &mut Vec<u8>, random: &mut Random) {
-        let Self::Write { offset, bytes } = self else {
-            if random.chance(50) {
-                self.apply(to);
-            }
-            return;
-        };
+        let Self { offset, bytes } = self;
         let fate = random.below(4);
         let sectors = (offset / SECTOR..(offset + bytes.len()).div_ceil(SECTOR)).enumerate();
         let count = ((offset + bytes.len()).div_ceil(SECTOR) - offset / SECTOR) as u64;
@@ -107,7 +97,7 @@ impl Change {
                 let from = (sector * SECTOR).max(*offset);
                 let until = ((sector + 1) * SECTOR).min(offset + bytes.len());
                 let piece = bytes[from - offset..until - offset].to_vec();
-                Self::Write { offset: from, bytes: piece }.apply(to);
+                Self { offset: from, bytes: piece }.apply(to);
             }
         }
     }
@@ -378,7 +368,7 @@ impl DiskFile for SimFile {
             Some(Fault::Short) => bytes.len().div_ceil(2),
             _ => bytes.len(),
         };
-        let change = Change::Write { offset, bytes: bytes[..count].to_vec() };
+        let change = Change { offset, bytes: bytes[..count].to_vec() };
         let content = &mut state.contents[self.id];
         change.apply(&mut content.seen);
         content.unflushed.push(change);
@@ -407,21 +397,10 @@ impl DiskFile for SimFile {
         hit(fault)
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         let state = self.disk.0.lock();
         state.look(self.life)?;
         Ok(state.contents[self.id].seen.len() as u64)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        let mut state = self.disk.0.lock();
-        let fault = state.operate(self.life)?;
-        hit(fault)?;
-        let content = &mut state.contents[self.id];
-        let change = Change::Length(len as usize);
-        change.apply(&mut content.seen);
-        content.unflushed.push(change);
-        Ok(())
     }
 }
 

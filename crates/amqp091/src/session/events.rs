@@ -4,9 +4,7 @@
 
 use broker::{Broker, Delivery, Event, Message};
 
-use crate::codec::methods::{
-    BasicAck, BasicCancel, BasicNack, ConnectionBlocked, ConnectionUnblocked, TxCommitOk,
-};
+use crate::codec::methods::{BasicAck, BasicCancel, BasicNack, ConnectionBlocked, ConnectionUnblocked, TxCommitOk};
 use crate::codec::{Body, Content, Deliver, GetOk, Return, encode_deliver, encode_get_ok, encode_return};
 use crate::dialect::delivered_properties;
 use crate::limits::SHARED_BODY;
@@ -93,11 +91,8 @@ fn with_content(
 #[inline]
 fn deliver(link: &mut Link, sessions: &mut Sessions, broker: &Broker, delivery: &Delivery<'_>) {
     let Some(channel) = sessions.channel_of(delivery.session) else { return };
-    let deliver = Deliver {
-        consumer_tag: delivery.consumer_tag,
-        delivery_tag: delivery.tag,
-        redelivered: delivery.redelivered,
-    };
+    let deliver =
+        Deliver { consumer_tag: delivery.consumer_tag, delivery_tag: delivery.tag, redelivered: delivery.redelivered };
     with_content(link, broker, delivery.message, delivery.delivery_count, |link, content| {
         encode_deliver(&mut link.out, channel, link.frame_max, &deliver, content);
     });

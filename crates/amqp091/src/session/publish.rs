@@ -129,7 +129,10 @@ mod tests {
             ("10ms", Err("{leftover_string,\"ms\"}")),
         ];
         for (text, expected) in table {
-            assert_eq!(parse_expiration(text.as_bytes()).as_ref().map_err(String::as_str), expected.as_ref().map_err(|e| *e));
+            assert_eq!(
+                parse_expiration(text.as_bytes()).as_ref().map_err(String::as_str),
+                expected.as_ref().map_err(|e| *e)
+            );
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use broker::{BindingSpec, DestinationName, QueueSpec};
 
+use crate::codec::Table;
 use crate::codec::methods::{
     QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk, QueuePurge, QueuePurgeOk,
     QueueUnbind, QueueUnbindOk,
 };
-use crate::codec::Table;
 use crate::dialect::table_to_neutral;
 use crate::session::channel::Channel;
 use crate::session::error::Failure;

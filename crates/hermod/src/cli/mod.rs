@@ -63,8 +63,9 @@ fn load(arguments: &ArgMatches) -> Result<Config, Failure> {
         }
     }
     let file = arguments.get_one::<PathBuf>("config");
-    let environment: BTreeMap<_, _> =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect();
+    let environment: BTreeMap<_, _> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
     Ok(Config::load(&flags, file.map(PathBuf::as_path), &environment)?)
 }
 
@@ -145,7 +146,16 @@ mod tests {
     #[test]
     fn flags_become_settings_and_repeated_ones_lists() {
         let matches = command()
-            .try_get_matches_from(["hermod", "serve", "--bind", "127.0.0.1", "--bind", "::1", "--limits-frame-max", "8KiB"])
+            .try_get_matches_from([
+                "hermod",
+                "serve",
+                "--bind",
+                "127.0.0.1",
+                "--bind",
+                "::1",
+                "--limits-frame-max",
+                "8KiB",
+            ])
             .unwrap();
         let config = load(matches.subcommand().unwrap().1).unwrap();
         assert_eq!(config.settings.bind.len(), 2);

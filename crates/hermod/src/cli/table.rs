@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
 
-/// Prints `rows` under `head`.
+/// Prints `rows` under `head`; a head of empty titles is left out.
 pub(crate) fn print(head: &[&str], rows: &[Vec<String>]) {
     print!("{}", layout(head, rows, std::io::stdout().is_terminal()));
 }
@@ -29,7 +29,9 @@ fn layout(head: &[&str], rows: &[Vec<String>], aligned: bool) -> String {
         text.push_str(line.trim_end());
         text.push('\n');
     };
-    line(&mut head.iter().copied());
+    if head.iter().any(|title| !title.is_empty()) {
+        line(&mut head.iter().copied());
+    }
     for row in rows {
         line(&mut row.iter().map(String::as_str));
     }

@@ -19,7 +19,8 @@ pub(crate) fn read(path: &Path) -> Result<Layer, ConfigError> {
 }
 
 fn parse(path: &str, text: &str) -> Result<Layer, ConfigError> {
-    let line_of = |offset: usize| text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line_of =
+        |offset: usize| text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1;
     let document = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(span.start));
         ConfigError::new(format!("{path}:{line}: {}", error.message().replace('\n', " ")))
@@ -89,8 +90,7 @@ mod tests {
         let text = "port_offset = 1_0\nbind = [\"127.0.0.1\", \"::1\"]\n\n[limits]\nframe_max = \"64 KiB\"\n\
                     [tcp]\nnodelay = false\n";
         let layer = parse("h.toml", text).unwrap();
-        let shown: Vec<_> =
-            layer.iter().map(|(name, (value, origin))| format!("{origin} {name}={value}")).collect();
+        let shown: Vec<_> = layer.iter().map(|(name, (value, origin))| format!("{origin} {name}={value}")).collect();
         assert_eq!(
             shown,
             [

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use manual::settings_page;
 pub(crate) use reader::{Described, Origin};
-pub(crate) use settings::{Durability, LogFormat, Settings};
+pub(crate) use settings::{Durability, LogFormat, Settings, Users};
 
 use reader::{Layer, Reader};
 
@@ -118,8 +118,7 @@ fn refuse_unknown(layer: &Layer, known: &[Described]) -> Result<(), ConfigError>
 }
 
 fn read_environment(environment: &BTreeMap<String, String>, known: &[Described]) -> (Layer, Vec<(String, String)>) {
-    let by_variable: BTreeMap<String, &Described> =
-        known.iter().map(|setting| (setting.variable(), setting)).collect();
+    let by_variable: BTreeMap<String, &Described> = known.iter().map(|setting| (setting.variable(), setting)).collect();
     let mut layer = Layer::new();
     let mut suspects = Vec::new();
     for (variable, value) in environment.iter().filter(|(name, _)| name.starts_with("HERMOD_")) {
@@ -195,8 +194,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hermod.toml");
         std::fs::write(&path, "port_offset = 1\ndurability = 'os'\n[compat]\nproduct = 'A'\n").unwrap();
-        let environment =
-            map(&[("HERMOD_CONFIG", path.to_str().unwrap()), ("HERMOD_COMPAT_PRODUCT", "B"), ("HERMOD_DURABILITY", "memory")]);
+        let environment = map(&[
+            ("HERMOD_CONFIG", path.to_str().unwrap()),
+            ("HERMOD_COMPAT_PRODUCT", "B"),
+            ("HERMOD_DURABILITY", "memory"),
+        ]);
         let config = Config::load(&map(&[("durability", "fsync")]), None, &environment).unwrap();
         let settings = &config.settings;
         assert_eq!((settings.port_offset, settings.compat.product.as_str()), (1, "B"));
@@ -211,7 +213,10 @@ mod tests {
     fn mistakes_in_the_file_name_line_and_remedy() {
         for (text, expected) in [
             ("\ndatadir = 'x'\n", "hermod.toml:2: there is no setting datadir; did you mean data_dir?"),
-            ("[limits]\nframe_maxx = 1\n", "hermod.toml:2: there is no setting limits.frame_maxx; did you mean limits.frame_max?"),
+            (
+                "[limits]\nframe_maxx = 1\n",
+                "hermod.toml:2: there is no setting limits.frame_maxx; did you mean limits.frame_max?",
+            ),
             ("colour = 'red'\n", "hermod.toml:1: there is no setting colour; hermod config lists all settings"),
             ("durability = 'ssd'\n", "hermod.toml:1: durability: 'ssd' is none of fsync, os, memory"),
             ("io_threads = 0\n", "hermod.toml:1: io_threads: 0 is too little; the least is 1, or auto"),

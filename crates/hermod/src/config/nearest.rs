@@ -54,7 +54,9 @@ mod tests {
 
     #[test]
     fn distances() {
-        for (left, right, expected) in [("", "", 0), ("a", "", 1), ("", "abc", 3), ("kitten", "sitting", 3), ("ab", "ba", 2)] {
+        for (left, right, expected) in
+            [("", "", 0), ("a", "", 1), ("", "abc", 3), ("kitten", "sitting", 3), ("ab", "ba", 2)]
+        {
             assert_eq!(distance(left, right), expected, "{left} {right}");
         }
     }

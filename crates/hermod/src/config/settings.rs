@@ -182,7 +182,8 @@ const DURABILITY: &str = "When a message is confirmed. `fsync`: once it is flush
     may lose it. `memory`: at once; nothing is written and a restart loses everything.";
 const IO_THREADS: &str = "Threads that serve connections. `auto` is one per core, but one on two cores, where a second one mostly moves \
     bodies between caches.";
-const SHUTDOWN_TIMEOUT: &str = "How long connections may take to say goodbye when the server stops; then they are cut off.";
+const SHUTDOWN_TIMEOUT: &str =
+    "How long connections may take to say goodbye when the server stops; then they are cut off.";
 
 fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigError> {
     let bind = reader.get(
@@ -190,8 +191,8 @@ fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigErr
             "bind",
             "addresses",
             "127.0.0.1, [::1]",
-            "IP addresses to listen on, with commas between them. The default serves this machine only; `0.0.0.0, [::]` serves \
-             every network.",
+            "IP addresses to listen on, with commas between them. The default serves this machine only; `*` serves every \
+             network.",
         ),
         value::addresses,
     )?;
@@ -271,19 +272,30 @@ impl Compat {
 
 impl Limits {
     fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
-        let mut size = |name, default, least, doc| {
-            reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, least))
+        let frame_max = reader.get(
+            declare(
+                "limits.frame_max",
+                "size",
+                "128 KiB",
+                "Largest AMQP 0-9-1 frame that the server agrees to, from 4 KiB to 16 MiB.",
+            ),
+            |text| between(text, value::bytes, 4096, 16 << 20),
+        )?;
+        let mut size = |name, default, doc| {
+            reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, 1))
         };
-        let frame_max =
-            size("limits.frame_max", "128 KiB", 4096, "Largest AMQP 0-9-1 frame that the server agrees to.")?;
         let max_message_size =
-            size("limits.max_message_size", "16 MiB", 1, "Largest body of a message; a larger one is refused.")?;
+            size("limits.max_message_size", "16 MiB", "Largest body of a message; a larger one is refused.")?;
         let transaction_bytes =
-            size("limits.transaction_bytes", "64 MiB", 1, "Bytes that one open transaction may hold.")?;
+            size("limits.transaction_bytes", "64 MiB", "Bytes that one open transaction may hold.")?;
+        let channel_max = reader.get(
+            declare("limits.channel_max", "number", "2047", "Channels (sessions) of one connection, up to 65535."),
+            |text| between(text, value::count, 1, u64::from(u16::MAX)),
+        )?;
         let mut count = |name, default, doc| {
-            reader.get(declare(name, "number", default, doc), |text| at_least(text, value::count, 1))
+            reader
+                .get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
         };
-        let channel_max = count("limits.channel_max", "2047", "Channels (sessions) of one connection.")?;
         let consumers_per_channel = count("limits.consumers_per_channel", "10000", "Consumers of one channel.")?;
         let connections = count("limits.connections", "10000", "Connections at one time, over all protocols.")?;
         let pending_per_address = count(
@@ -308,9 +320,10 @@ impl Limits {
                 "limits.heartbeat",
                 "time",
                 "60 s",
-                "Heartbeat interval that the server proposes; 0 proposes none. A peer that is silent for two is gone.",
+                "Heartbeat interval that the server proposes, in whole seconds up to 18 h; 0 proposes none. A peer that is \
+                 silent for two intervals is gone.",
             ),
-            value::duration,
+            heartbeat,
         )?;
         Ok(Self {
             frame_max,
@@ -347,20 +360,23 @@ impl Memory {
 
 impl JournalSizes {
     fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
-        let mut size = |name, default, least, doc| {
-            reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, least))
-        };
-        let max_bytes = size(
-            "journal.max_bytes",
-            "1 GiB",
-            1 << 20,
-            "Bytes the journal may take on disk. Near it publishers are stopped, so that consumers can still make room.",
+        let max_bytes = reader.get(
+            declare(
+                "journal.max_bytes",
+                "size",
+                "1 GiB",
+                "Bytes the journal may take on disk. Near it publishers are stopped, so that consumers can still make room.",
+            ),
+            |text| at_least(text, value::bytes, 1 << 20),
         )?;
-        let file_bytes = size(
-            "journal.file_bytes",
-            "64 MiB",
-            1 << 16,
-            "Size of one journal file; at most an eighth of `journal.max_bytes` is used, and at most 2 GiB.",
+        let file_bytes = reader.get(
+            declare(
+                "journal.file_bytes",
+                "size",
+                "64 MiB",
+                "Size of one journal file, from 64 KiB to 1 GiB; at most an eighth of `journal.max_bytes` is used.",
+            ),
+            |text| between(text, value::bytes, 1 << 16, 1 << 30),
         )?;
         Ok(Self { max_bytes, file_bytes })
     }
@@ -440,10 +456,9 @@ impl Log {
             ),
             value::text,
         )?;
-        let format =
-            reader.get(declare("log.format", "text, json", "text", "How log lines are written."), |text| {
-                value::choice(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])
-            })?;
+        let format = reader.get(declare("log.format", "text, json", "text", "How log lines are written."), |text| {
+            value::choice(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])
+        })?;
         Ok(Self { level, format })
     }
 }
@@ -461,15 +476,25 @@ fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
 }
 
 fn threads(text: &str) -> Result<Option<u64>, String> {
-    value::or_auto(text, |text| match at_least(text, value::count, 1)? {
-        count if count <= 1024 => Ok(count),
-        _ => Err(format!("{text} is more than 1024")),
-    })
+    value::or_auto(text, |text| between(text, value::count, 1, 1024))
+}
+
+fn heartbeat(text: &str) -> Result<Duration, String> {
+    match value::duration(text)? {
+        interval if interval.as_secs() > u64::from(u16::MAX) => Err(format!("{text} is longer than 18 h")),
+        interval if interval.subsec_millis() > 0 => Err(format!("{text} is no whole number of seconds")),
+        interval => Ok(interval),
+    }
 }
 
 fn at_least(text: &str, parse: fn(&str) -> Result<u64, String>, least: u64) -> Result<u64, String> {
+    between(text, parse, least, u64::MAX)
+}
+
+fn between(text: &str, parse: fn(&str) -> Result<u64, String>, least: u64, most: u64) -> Result<u64, String> {
     match parse(text)? {
-        number if number >= least => Ok(number),
-        _ => Err(format!("{text} is too little; the least is {least}")),
+        number if number < least => Err(format!("{text} is too little; the least is {least}")),
+        number if number > most => Err(format!("{text} is too much; the most is {most}")),
+        number => Ok(number),
     }
 }

@@ -22,7 +22,8 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let (digits, unit) = split_unit(text);
     let number: u64 = digits.parse().map_err(|_| wrong())?;
     let unit = unit.to_ascii_lowercase();
-    let scale = if unit.is_empty() { Some(1) } else { UNITS.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale) };
+    let scale =
+        if unit.is_empty() { Some(1) } else { UNITS.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale) };
     scale.and_then(|scale| number.checked_mul(scale)).ok_or_else(wrong)
 }
 
@@ -81,9 +82,12 @@ pub(crate) fn addresses(text: &str) -> Result<Vec<IpAddr>, String> {
         let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);
         match bare {
             "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
+            // IPv4 is served through it as well.
             "*" => Ok(IpAddr::from([0u16; 8])),
             _ => bare.parse().map_err(|_| {
-                format!("'{name}' is no IP address; write addresses as 127.0.0.1, [::1] or 0.0.0.0, ports under ports.*")
+                format!(
+                    "'{name}' is no IP address; write addresses as 127.0.0.1, [::1] or 0.0.0.0, ports under ports.*"
+                )
             }),
         }
     };
@@ -92,7 +96,11 @@ pub(crate) fn addresses(text: &str) -> Result<Vec<IpAddr>, String> {
 
 /// `auto`, or what `parse` takes.
 pub(crate) fn or_auto<T>(text: &str, parse: fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
-    if text.eq_ignore_ascii_case("auto") { Ok(None) } else { parse(text).map(Some).map_err(|error| error + ", or auto") }
+    if text.eq_ignore_ascii_case("auto") {
+        Ok(None)
+    } else {
+        parse(text).map(Some).map_err(|error| error + ", or auto")
+    }
 }
 
 /// One of `choices`.
@@ -166,7 +174,8 @@ mod tests {
             ("127.0.0.1:5672", None),
             ("broker.example", None),
         ] {
-            let shown = addresses(text).ok().map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+            let shown =
+                addresses(text).ok().map(|list| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
             assert_eq!(shown.as_deref(), expected, "{text}");
         }
     }

@@ -84,7 +84,7 @@ pub(super) fn open_files(
         let Some(number) = slot_number(name) else { continue };
         let handle = disk.open(name).map_err(OpenError::io(format!("opening {name}")))?;
         let mut block = [0; FILE_HEADER];
-        let length = handle.len().map_err(OpenError::io(format!("opening {name}")))?;
+        let length = handle.length().map_err(OpenError::io(format!("opening {name}")))?;
         used += length;
         if length >= u64::from(BLOCK) {
             handle.read_exact_at(&mut block, 0).map_err(OpenError::io(format!("reading {name}")))?;

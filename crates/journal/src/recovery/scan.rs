@@ -135,7 +135,8 @@ impl Scan {
             let mut place = (end.index, end.offset);
             let mut found = self.linked(place, &end, &mut records)?;
             let next = end.index + 1;
-            let follows = self.files.get(next).is_some_and(|file| file.generation == self.files[end.index].generation + 1);
+            let follows =
+                self.files.get(next).is_some_and(|file| file.generation == self.files[end.index].generation + 1);
             if found.is_none() && end.sequence.is_some() && follows {
                 place = (next, BLOCK);
                 found = self.linked(place, &end, &mut records)?;
@@ -153,9 +154,16 @@ impl Scan {
     }
 
     /// The batch at a place, if it is the next of the chain.
-    fn linked(&self, place: (usize, u32), end: &End, records: &mut Vec<u8>) -> Result<Option<(Header, Link)>, OpenError> {
+    fn linked(
+        &self,
+        place: (usize, u32),
+        end: &End,
+        records: &mut Vec<u8>,
+    ) -> Result<Option<(Header, Link)>, OpenError> {
         let found = self.batch(place.0, place.1, records)?;
-        let links = |header: &Header| end.sequence.is_none_or(|next| header.sequence == next && header.previous == end.previous);
+        let links = |header: &Header| {
+            end.sequence.is_none_or(|next| header.sequence == next && header.previous == end.previous)
+        };
         Ok(found.filter(|(header, _)| links(header)))
     }
 
@@ -217,13 +225,17 @@ impl Scan {
             let wanted = chunk.len().min((to - at) as usize);
             let mut have = 0;
             while have < wanted {
-                match file.read_at(&mut chunk[have..wanted], at + have as u64).map_err(OpenError::io(format!("reading {name}")))? {
+                match file
+                    .read_at(&mut chunk[have..wanted], at + have as u64)
+                    .map_err(OpenError::io(format!("reading {name}")))?
+                {
                     0 => break,
                     count => have += count,
                 }
             }
             let proves = |block: &[u8]| {
-                let header = block.first_chunk::<HEADER>().and_then(|bytes| Header::decode_any(bytes, self.incarnation));
+                let header =
+                    block.first_chunk::<HEADER>().and_then(|bytes| Header::decode_any(bytes, self.incarnation));
                 header.is_some_and(|(header, _)| header.durable >= missing)
             };
             if chunk[..have].chunks(BLOCK as usize).any(proves) {

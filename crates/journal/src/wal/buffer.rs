@@ -154,7 +154,8 @@ impl Buffer {
     }
 
     fn fits(&self, length: usize) -> bool {
-        u64::from(self.open.offset) + length.next_multiple_of(BLOCK as usize) as u64 <= u64::from(self.table.head_length())
+        u64::from(self.open.offset) + length.next_multiple_of(BLOCK as usize) as u64
+            <= u64::from(self.table.head_length())
     }
 
     /// The open batch, still empty, moves to the start of the next file.

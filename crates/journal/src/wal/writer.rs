@@ -138,8 +138,9 @@ impl Writer {
     /// Fills in checksums, header and padding.
     fn finish(&mut self, log: &Log, batch: &Batch, bytes: &mut Vec<u8>) -> io::Result<()> {
         let sums = Checksums::new(log.incarnation, batch.file);
-        let (header, records) =
-            bytes.split_first_chunk_mut::<HEADER>().ok_or_else(|| io::Error::other("a batch without room for its header"))?;
+        let (header, records) = bytes
+            .split_first_chunk_mut::<HEADER>()
+            .ok_or_else(|| io::Error::other("a batch without room for its header"))?;
         record::seal_bodies(records, batch.offset + HEADER as u32, |offset, body| sums.body(offset, body));
         let fields = Header {
             incarnation: log.incarnation,

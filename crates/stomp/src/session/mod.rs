@@ -19,3 +19,6 @@ mod subscribe;
 mod transaction;
 
 pub use protocol::{Settings, Stomp};
+
+#[cfg(test)]
+mod tests;

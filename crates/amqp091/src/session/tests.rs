@@ -1,1 +1,0 @@
-//! Whole conversations, bytes against bytes.

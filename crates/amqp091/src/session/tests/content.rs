@@ -1,0 +1,209 @@
+//! Messages in and out: whole and in pieces, small and large, returned, confirmed and refused.
+
+use super::*;
+use crate::codec::BasicProperties;
+
+fn topic(body: usize) -> (Vec<u8>, String) {
+    let body: Vec<u8> = (0..body).map(|i| i as u8).collect();
+    let line = format!("1 body of {}", body.len());
+    (body, line)
+}
+
+#[test]
+fn messages_come_out_as_they_went_in() {
+    let mut peer = server().channel();
+    peer.declare(1, "q");
+    peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", no_ack: true, ..Default::default() });
+    peer.expect(&["1 BasicConsumeOk { consumer_tag: \"c\" }"]);
+    let properties = BasicProperties { message_id: Some(b"m"), app_id: Some(b"\xff"), ..Default::default() }.to_bytes();
+    let header = format!("1 header {}", properties.escape_ascii());
+    for (tag, body) in [(1, "hello"), (2, "")] {
+        let publish = BasicPublish { routing_key: "q", ..Default::default() };
+        peer.publish(1, publish, &properties, body.as_bytes());
+        let mut expected = vec![delivered(1, "c", tag, false, "q"), header.clone()];
+        if !body.is_empty() {
+            expected.push(format!("1 body {body}"));
+        }
+        peer.expect(&expected.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    // A large body arrives in frames of 4096 bytes and leaves in frames of the negotiated size.
+    let (body, _) = topic(200_000);
+    peer.publish(1, BasicPublish { routing_key: "q", ..Default::default() }, &properties, &body);
+    peer.expect(&[&delivered(1, "c", 3, false, "q"), &header, "1 body of 131064", "1 body of 68936"]);
+}
+
+#[test]
+fn publishes_in_the_smallest_pieces_are_put_together() {
+    let mut peer = server().channel();
+    peer.open(2);
+    peer.declare(1, "q");
+    let mut bytes = Vec::new();
+    for channel in [1, 2] {
+        Method::from(BasicPublish { routing_key: "q", ..Default::default() }).encode(channel, &mut bytes);
+    }
+    // The content of two channels may be interleaved.
+    for channel in [1, 2] {
+        frame::encode_header(&mut bytes, channel, 6, &[0x10, 0, 1]);
+        frame::encode_body(&mut bytes, channel, 4096, b"abc");
+    }
+    for channel in [2, 1] {
+        frame::encode_body(&mut bytes, channel, 4096, b"def");
+    }
+    for byte in bytes {
+        peer.raw(&[byte]);
+    }
+    for (tag, left) in [(1, 1), (2, 0)] {
+        peer.send(1, BasicGet { queue: "q", no_ack: true, ..Default::default() });
+        let got = format!(
+            "1 BasicGetOk {{ delivery_tag: {tag}, redelivered: false, exchange: \"\", routing_key: \"q\", \
+             message_count: {left} }}"
+        );
+        peer.expect(&[&got, "1 header \\x10\\x00\\x01", "1 body abcdef"]);
+    }
+}
+
+#[test]
+fn confirms_follow_returns() {
+    let mut peer = server().channel();
+    peer.declare(1, "q");
+    peer.send(1, ConfirmSelect::default());
+    peer.expect(&["1 ConfirmSelectOk"]);
+    let publish = BasicPublish { routing_key: "none", mandatory: true, ..Default::default() };
+    peer.publish(1, publish, &[0, 0], b"x");
+    peer.expect(&[
+        "1 BasicReturn { reply_code: 312, reply_text: \"NO_ROUTE\", exchange: \"\", routing_key: \"none\" }",
+        "1 header \\x00\\x00",
+        "1 body x",
+        "1 BasicAck { delivery_tag: 1, multiple: false }",
+    ]);
+    peer.put(1, "none", "unroutable, and nobody asked");
+    peer.expect(&["1 BasicAck { delivery_tag: 2, multiple: false }"]);
+    peer.put(1, "q", "routed");
+    peer.expect(&["1 BasicAck { delivery_tag: 3, multiple: false }"]);
+}
+
+#[test]
+fn a_full_queue_that_rejects_is_a_nack() {
+    let mut peer = server().channel();
+    let arguments = encode_fields(&[
+        ("x-max-length".to_owned(), Value::I32(1)),
+        ("x-overflow".to_owned(), Value::from("reject-publish")),
+    ]);
+    let arguments = Table::new(&arguments).expect("a valid table");
+    peer.send(1, QueueDeclare { queue: "q", arguments, ..Default::default() });
+    peer.expect(&[&declared(1, "q", 0, 0)]);
+    peer.send(1, ConfirmSelect::default());
+    peer.expect(&["1 ConfirmSelectOk"]);
+    peer.put(1, "q", "a");
+    peer.expect(&["1 BasicAck { delivery_tag: 1, multiple: false }"]);
+    peer.put(1, "q", "b");
+    peer.expect(&["1 BasicNack { delivery_tag: 2, multiple: false, requeue: false }"]);
+}
+
+#[test]
+fn dead_letters_carry_their_story() {
+    let mut peer = server().channel();
+    let arguments = encode_fields(&[
+        ("x-dead-letter-exchange".to_owned(), Value::from("")),
+        ("x-dead-letter-routing-key".to_owned(), Value::from("dead")),
+    ]);
+    let arguments = Table::new(&arguments).expect("a valid table");
+    peer.declare(1, "dead");
+    peer.send(1, QueueDeclare { queue: "q", arguments, ..Default::default() });
+    peer.expect(&[&declared(1, "q", 0, 0)]);
+    let properties = BasicProperties { expiration: Some(b"100000"), ..Default::default() }.to_bytes();
+    peer.publish(1, BasicPublish { routing_key: "q", ..Default::default() }, &properties, b"x");
+    peer.send(1, BasicGet { queue: "q", ..Default::default() });
+    peer.wait_for(3);
+    peer.lines.clear();
+    peer.send(1, BasicReject { delivery_tag: 1, requeue: false });
+    peer.send(1, BasicGet { queue: "dead", ..Default::default() });
+    peer.wait_for(3);
+    let header = &peer.lines[1];
+    for part in ["x-death", "rejected", "original-expiration", "x-first-death-queue", "100000"] {
+        assert!(header.contains(part), "{part} in {header}");
+    }
+    // The flags name headers and nothing else: the expiration is gone.
+    assert!(header.starts_with("1 header  \\x00"), "{header}");
+}
+
+#[test]
+fn bad_messages_close_their_channel() {
+    let user = |name: &'static str| BasicProperties { user_id: Some(name.as_bytes()), ..Default::default() }.to_bytes();
+    let expires =
+        |text: &'static str| BasicProperties { expiration: Some(text.as_bytes()), ..Default::default() }.to_bytes();
+    let reply = BasicProperties { reply_to: Some(b"amq.rabbitmq.reply-to"), ..Default::default() }.to_bytes();
+    let cc = encode_fields(&[("CC".to_owned(), Value::from("x"))]);
+    let cc = BasicProperties { headers: Some(Table::new(&cc).expect("valid")), ..Default::default() }.to_bytes();
+    let table: Vec<(&str, Vec<u8>, u16, &str)> = vec![
+        ("none", vec![0, 0], 404, "NOT_FOUND - no exchange 'none' in vhost '/'"),
+        ("none", expires("x"), 404, "NOT_FOUND - no exchange 'none' in vhost '/'"),
+        ("", expires("x"), 406, "PRECONDITION_FAILED - invalid expiration 'x': no_integer"),
+        ("amq.topic", expires("-1"), 406, "PRECONDITION_FAILED - invalid expiration '-1': {value_negative,-1}"),
+        ("", reply, 406, "PRECONDITION_FAILED - fast reply consumer does not exist"),
+        ("", cc, 406, "PRECONDITION_FAILED - invalid message: {unacceptable_type_in_header,\"CC\"}"),
+        (
+            "",
+            user("other"),
+            406,
+            "PRECONDITION_FAILED - user_id property set to 'other' but authenticated user was 'guest'",
+        ),
+    ];
+    let server = server();
+    let mut peer = server.channel();
+    for (exchange, properties, code, text) in table {
+        peer.publish(1, BasicPublish { exchange, ..Default::default() }, &properties, b"body");
+        peer.expect(&[&channel_closed(1, code, text, (60, 40))]);
+        peer.send(1, ChannelCloseOk {});
+        peer.open(1);
+    }
+    peer.publish(1, BasicPublish::default(), &user("guest"), b"");
+    let mut boss = server.connect_as("boss", &[]);
+    boss.open(1);
+    boss.publish(1, BasicPublish::default(), &user("guest"), b"");
+    for peer in [&mut peer, &mut boss] {
+        peer.send(1, AccessRequest::default());
+        peer.expect(&["1 AccessRequestOk { ticket: 1 }"]);
+    }
+}
+
+#[test]
+fn sizes_are_judged_before_the_body_arrives() {
+    let limits = broker::Limits { max_message_bytes: 1000, ..Default::default() };
+    let server = server_with(Settings::default(), broker::Settings { limits, ..Default::default() });
+    for (size, whole) in [(1001, true), (1001, false), (600_000_000, false)] {
+        let mut peer = server.channel();
+        peer.declare(1, "q");
+        let mut bytes = Vec::new();
+        Method::from(BasicPublish { routing_key: "q", ..Default::default() }).encode(1, &mut bytes);
+        frame::encode_header(&mut bytes, 1, size, &[0, 0]);
+        if whole {
+            frame::encode_body(&mut bytes, 1, 4096, &vec![0; size as usize]);
+        }
+        peer.raw(&bytes);
+        if size > 512 << 20 {
+            let text = "FRAME_ERROR - content body size 600000000 exceeds maximum allowed size 536870912";
+            peer.expect(&[&connection_closed(501, text, (60, 40))]);
+        } else {
+            let text = "PRECONDITION_FAILED - message size 1001 is larger than configured max size 1000";
+            peer.expect(&[&channel_closed(1, 406, text, (60, 40))]);
+        }
+    }
+}
+
+#[test]
+fn unfinished_bodies_are_bounded_over_all_channels() {
+    let limits = broker::Limits { max_message_bytes: 1000, ..Default::default() };
+    let server = server_with(Settings::default(), broker::Settings { limits, ..Default::default() });
+    let mut peer = server.connect_as("guest", &[]);
+    for channel in 1..=5 {
+        peer.open(channel);
+        let mut bytes = Vec::new();
+        Method::from(BasicPublish::default()).encode(channel, &mut bytes);
+        frame::encode_header(&mut bytes, channel, 1000, &[0, 0]);
+        frame::encode_body(&mut bytes, channel, 4096, &[0; 999]);
+        peer.raw(&bytes);
+    }
+    let text = "RESOURCE_ERROR - unfinished messages on all channels together exceed 4000 bytes";
+    peer.expect(&[&connection_closed(506, text, (60, 40))]);
+}

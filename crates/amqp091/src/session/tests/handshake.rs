@@ -1,0 +1,192 @@
+//! Opening a connection, well and badly.
+
+use super::*;
+
+const REFUSED: &str =
+    "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.";
+
+/// A socket on which the server has said start.
+fn started(server: &Server) -> Peer {
+    let mut peer = server.socket();
+    peer.raw(&PROTOCOL_HEADER);
+    peer.wait_for(1);
+    peer.lines.clear();
+    peer
+}
+
+/// A socket on which the server has said tune.
+fn tuning(server: &Server) -> Peer {
+    let mut peer = started(server);
+    peer.start_ok("PLAIN", b"\0guest\0guest", &capabilities());
+    peer.expect(&["0 ConnectionTune { channel_max: 2047, frame_max: 131072, heartbeat: 60 }"]);
+    peer
+}
+
+#[test]
+fn start_names_the_server_and_what_it_can() {
+    let server = server();
+    let mut peer = server.socket();
+    peer.raw(b"AMQP");
+    assert_eq!(peer.lines.len(), 0);
+    let mut bytes = PROTOCOL_HEADER[4..].to_vec();
+    // 0-9 is served as 0-9-1.
+    peer.raw(&bytes);
+    peer.wait_for(1);
+    let start = peer.lines.remove(0);
+    assert!(start.starts_with("0 ConnectionStart { version_major: 0, version_minor: 9,"), "{start}");
+    let mut old = server.socket();
+    bytes = b"AMQP\x01\x01\x00\x09".to_vec();
+    old.raw(&bytes);
+    old.wait_for(1);
+    assert_eq!(old.lines.remove(0), start);
+}
+
+#[test]
+fn other_protocols_are_answered_with_the_right_header() {
+    for header in [b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00", b"AMQP\x00\x00\x09\x02", b"GET / HT"] {
+        let mut peer = server().socket();
+        peer.raw(header);
+        assert_eq!(peer.take_raw(), PROTOCOL_HEADER);
+        assert!(peer.is_closed());
+    }
+}
+
+#[test]
+fn both_mechanisms_let_the_right_password_in() {
+    let amqplain =
+        encode_fields(&[("LOGIN".to_owned(), Value::from("guest")), ("PASSWORD".to_owned(), Value::from("guest"))]);
+    for (mechanism, response) in [("PLAIN", b"\0guest\0guest".as_slice()), ("AMQPLAIN", &amqplain)] {
+        let mut peer = started(&server());
+        peer.start_ok(mechanism, response, &[]);
+        peer.expect(&["0 ConnectionTune { channel_max: 2047, frame_max: 131072, heartbeat: 60 }"]);
+        peer.send(0, ConnectionTuneOk { channel_max: 10, frame_max: 4096, heartbeat: 0 });
+        peer.send(0, ConnectionOpen { virtual_host: "", ..Default::default() });
+        peer.expect(&["0 ConnectionOpenOk { known_hosts: \"\" }"]);
+    }
+}
+
+#[test]
+fn wrong_passwords_unknown_users_and_far_guests_are_told_the_same() {
+    let server = server();
+    for (remote, response) in [
+        ("127.0.0.1:1", b"\0guest\0wrong".as_slice()),
+        ("127.0.0.1:1", b"\0nobody\0guest"),
+        ("127.0.0.1:1", b"\0guest\0"),
+        ("10.0.0.1:1", b"\0guest\0guest"),
+    ] {
+        for (fields, expected) in [(capabilities(), Some(connection_closed(403, REFUSED, (0, 0)))), (vec![], None)] {
+            let mut peer = server.socket_from(remote);
+            peer.raw(&PROTOCOL_HEADER);
+            peer.wait_for(1);
+            peer.lines.clear();
+            peer.start_ok("PLAIN", response, &fields);
+            match expected {
+                Some(close) => peer.expect(&[&close]),
+                None => {
+                    // Nothing is said; the socket closes after a pause. Until the login is decided nothing is read.
+                    for _ in 0..ROUNDS {
+                        peer.pump();
+                        if peer.connection.read_state() == ReadState::Read {
+                            break;
+                        }
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    peer.expect(&[]);
+                }
+            }
+            assert!(!peer.is_closed());
+            peer.advance(3);
+            assert!(peer.is_closed());
+        }
+    }
+}
+
+#[test]
+fn a_handshake_out_of_order_or_out_of_bounds_is_refused() {
+    let open = |virtual_host| Method::from(ConnectionOpen { virtual_host, ..Default::default() });
+    let tune = |channel_max, frame_max| Method::from(ConnectionTuneOk { channel_max, frame_max, heartbeat: 0 });
+    let start = |mechanism, response| Method::from(ConnectionStartOk { mechanism, response, ..Default::default() });
+    // How far the handshake has come (0: start, 1: tune, 2: tune-ok), what is said, code, text, method.
+    let table: Vec<(u8, Method<'_>, u16, &str, (u16, u16))> = vec![
+        (0, open("/"), 504, "CHANNEL_ERROR - unexpected method in connection state starting", (10, 40)),
+        (0, start("EXTERNAL", b""), 503, "COMMAND_INVALID - unknown authentication mechanism 'EXTERNAL'", (10, 11)),
+        (
+            1,
+            tune(10, 100),
+            530,
+            "NOT_ALLOWED - negotiated frame_max = 100 is lower than the minimum allowed value (4096)",
+            (10, 30),
+        ),
+        (
+            1,
+            tune(0, 8192),
+            530,
+            "NOT_ALLOWED - negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)",
+            (10, 30),
+        ),
+        (1, open("/"), 504, "CHANNEL_ERROR - unexpected method in connection state tuning", (10, 40)),
+        (2, open("none"), 530, "NOT_ALLOWED - vhost none not found", (10, 40)),
+        (2, tune(10, 8192), 504, "CHANNEL_ERROR - unexpected method in connection state opening", (10, 31)),
+    ];
+    let server = server();
+    for (stage, method, code, text, blamed) in table {
+        let mut peer = if stage == 0 { started(&server) } else { tuning(&server) };
+        if stage == 2 {
+            peer.send(0, ConnectionTuneOk { channel_max: 10, frame_max: 8192, heartbeat: 0 });
+        }
+        peer.send(0, method);
+        peer.expect(&[&connection_closed(code, text, blamed)]);
+        peer.send(0, ConnectionCloseOk {});
+        assert!(peer.is_closed());
+    }
+}
+
+#[test]
+fn frames_are_small_and_channels_closed_before_the_connection_is_open() {
+    let server = server();
+    let mut peer = started(&server);
+    peer.raw(&[1, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF]);
+    let text = "FRAME_ERROR - type 1, all octets = <<>>: {frame_too_large,2147483647,16376}";
+    peer.expect(&[&connection_closed(501, text, (0, 0))]);
+    peer.advance(3);
+    assert!(peer.is_closed());
+    let mut peer = started(&server);
+    peer.send(1, ChannelOpen::default());
+    assert!(peer.lines[0].contains("reply_code: 505"), "{:?}", peer.lines);
+}
+
+#[test]
+fn a_handshake_that_dawdles_is_cut_off() {
+    let mut peer = started(&server());
+    peer.advance(9);
+    assert!(!peer.is_closed());
+    peer.advance(1);
+    assert!(peer.is_closed());
+}
+
+#[test]
+fn heartbeats_go_both_ways() {
+    let mut peer = tuning(&server());
+    peer.send(0, ConnectionTuneOk { channel_max: 10, frame_max: 8192, heartbeat: 10 });
+    peer.send(0, ConnectionOpen { virtual_host: "/", ..Default::default() });
+    peer.expect(&["0 ConnectionOpenOk { known_hosts: \"\" }"]);
+    assert_eq!(peer.deadline(), Some(peer.now + Duration::from_secs(5)));
+    peer.advance(5);
+    peer.expect(&["0 heartbeat"]);
+    peer.advance(5);
+    peer.expect(&["0 heartbeat"]);
+    // Any byte proves that the peer lives.
+    peer.raw(&[8, 0, 0, 0, 0, 0, 0, 0xCE]);
+    peer.advance(15);
+    peer.expect(&["0 heartbeat"]);
+    assert!(!peer.is_closed());
+    peer.advance(5);
+    assert!(peer.is_closed());
+}
+
+#[test]
+fn secrets_can_be_updated() {
+    let mut peer = server().connect_as("guest", &[]);
+    peer.send(0, ConnectionUpdateSecret { new_secret: b"token", reason: "renewed" });
+    peer.expect(&["0 ConnectionUpdateSecretOk"]);
+}

@@ -1,0 +1,309 @@
+//! Whole conversations with a real broker: methods in, the server's frames out as lines of text.
+//!
+//! [`Peer::expect`] compares everything that the server says, in order, so an extra frame fails a test as well as a
+//! missing one. Waiting is bounded in rounds, never asserted in time.
+
+mod closing;
+mod content;
+mod errors;
+mod handshake;
+mod objects;
+mod settling;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+use auth::{AuthoritySettings, Cost, PasswordHash, Permission, Tags, User};
+use broker::{Broker, Dialects, Parts, SystemClock};
+use wire::{CloseReason, Connection, Peer as WirePeer, Protocol, ReadState};
+
+use crate::codec::methods::*;
+use crate::codec::table::{Value, encode_fields};
+use crate::codec::{FrameKind, Method, Table, decode_frame, decode_method, frame};
+use crate::limits::PROTOCOL_HEADER;
+use crate::session::{Amqp091, Settings};
+
+/// How often a test looks for an answer, a millisecond apart, before it says that there is none.
+const ROUNDS: usize = 10_000;
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn cheap_user(name: &str, tags: &[&str], permission: Permission) -> User {
+    let cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
+    let hash = PasswordHash::create(name.as_bytes(), [7; 16], cost).expect("a valid cost");
+    let mut user = User::new(name, Some(hash));
+    user.tags = Tags::new(tags.iter().copied());
+    user.permissions.insert("/".into(), permission);
+    user
+}
+
+/// A broker on a directory of its own, with the users guest, boss (an impersonator) and weak (who may do nothing).
+pub(super) struct Server {
+    pub(super) protocol: Amqp091,
+    broker: Broker,
+    _dir: tempfile::TempDir,
+}
+
+pub(super) fn server() -> Server {
+    server_with(Settings::default(), broker::Settings::default())
+}
+
+pub(super) fn server_with(settings: Settings, broker_settings: broker::Settings) -> Server {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let disk = journal::RealDisk::open(dir.path()).expect("the directory opens");
+    let broker = Broker::open(Parts {
+        disk: Arc::new(disk),
+        journal: journal::Options { durability: journal::Durability::Os, ..Default::default() },
+        on_journal_failure: Box::new(|error| panic!("the journal failed: {error}")),
+        settings: broker_settings,
+        authority: AuthoritySettings::new([3; 32]),
+        dialects: Dialects::new(vec![Arc::new(crate::Amqp091Dialect)]),
+        clock: Arc::new(SystemClock),
+        seed: 1,
+        default_user: None,
+        salt: [0; 16],
+    })
+    .expect("an empty directory opens");
+    let nothing = Permission::new("", "", "").expect("valid patterns");
+    for user in [
+        cheap_user("guest", &["administrator"], Permission::full()),
+        cheap_user("boss", &["impersonator"], Permission::full()),
+        cheap_user("weak", &[], nothing),
+    ] {
+        broker.authority().put(user).expect("a valid user");
+    }
+    Server { protocol: Amqp091::new(broker.clone(), settings), broker, _dir: dir }
+}
+
+/// The client's end of a connection.
+pub(super) struct Peer {
+    broker: Broker,
+    connection: Box<dyn Connection>,
+    woken: Arc<Flag>,
+    /// Bytes that the server has not taken yet.
+    to_server: Vec<u8>,
+    from_server: Vec<u8>,
+    pub(super) lines: Vec<String>,
+    pub(super) now: Instant,
+}
+
+impl Server {
+    /// A socket that has said nothing yet.
+    pub(super) fn socket(&self) -> Peer {
+        self.socket_from("127.0.0.1:40000")
+    }
+
+    pub(super) fn socket_from(&self, remote: &str) -> Peer {
+        let woken = Arc::new(Flag::default());
+        let now = Instant::now();
+        let peer = WirePeer {
+            remote: remote.parse().expect("an address"),
+            local: "127.0.0.1:5672".parse().expect("an address"),
+            encrypted: false,
+        };
+        let connection = self.protocol.accept(peer, Waker::from(Arc::clone(&woken)), now);
+        Peer {
+            broker: self.broker.clone(),
+            connection,
+            woken,
+            to_server: Vec::new(),
+            from_server: Vec::new(),
+            lines: Vec::new(),
+            now,
+        }
+    }
+
+    /// An open connection of this user, with these capabilities of the client.
+    pub(super) fn connect_as(&self, user: &str, fields: &[(String, Value)]) -> Peer {
+        let mut peer = self.socket();
+        peer.raw(&PROTOCOL_HEADER);
+        peer.wait_for(1);
+        peer.start_ok("PLAIN", format!("\0{user}\0{user}").as_bytes(), fields);
+        peer.wait_for(2);
+        peer.send(0, ConnectionTuneOk { channel_max: 2047, frame_max: 131_072, heartbeat: 0 });
+        peer.send(0, ConnectionOpen { virtual_host: "/", ..Default::default() });
+        peer.wait_for(3);
+        assert!(peer.lines[2].starts_with("0 ConnectionOpenOk"), "{:?}", peer.lines);
+        peer.lines.clear();
+        peer
+    }
+
+    /// An open connection of guest with channel 1 open.
+    pub(super) fn channel(&self) -> Peer {
+        let mut peer = self.connect_as("guest", &capabilities());
+        peer.open(1);
+        peer
+    }
+}
+
+/// What every client library of today can do.
+pub(super) fn capabilities() -> Vec<(String, Value)> {
+    let able = |name: &str| (name.to_owned(), Value::Bool(true));
+    let able = vec![able("consumer_cancel_notify"), able("authentication_failure_close"), able("connection.blocked")];
+    vec![("capabilities".to_owned(), Value::Table(able))]
+}
+
+impl Peer {
+    pub(super) fn raw(&mut self, bytes: &[u8]) {
+        self.to_server.extend_from_slice(bytes);
+        self.pump();
+    }
+
+    pub(super) fn send<'m>(&mut self, channel: u16, method: impl Into<Method<'m>>) {
+        let mut bytes = Vec::new();
+        method.into().encode(channel, &mut bytes);
+        self.raw(&bytes);
+    }
+
+    pub(super) fn start_ok(&mut self, mechanism: &str, response: &[u8], fields: &[(String, Value)]) {
+        let fields = encode_fields(fields);
+        let client_properties = Table::new(&fields).expect("a valid table");
+        self.send(0, ConnectionStartOk { client_properties, mechanism, response, locale: "en_US" });
+    }
+
+    pub(super) fn open(&mut self, channel: u16) {
+        self.send(channel, ChannelOpen::default());
+        self.expect(&[&format!("{channel} ChannelOpenOk {{ channel_id: [] }}")]);
+    }
+
+    /// The frames of a publish.
+    pub(super) fn publish(&mut self, channel: u16, publish: BasicPublish<'_>, properties: &[u8], body: &[u8]) {
+        let mut bytes = Vec::new();
+        Method::from(publish).encode(channel, &mut bytes);
+        frame::encode_header(&mut bytes, channel, body.len() as u64, properties);
+        frame::encode_body(&mut bytes, channel, 4096, body);
+        self.raw(&bytes);
+    }
+
+    /// Publishes text to a queue by the default exchange.
+    pub(super) fn put(&mut self, channel: u16, queue: &str, body: &str) {
+        let publish = BasicPublish { routing_key: queue, ..Default::default() };
+        self.publish(channel, publish, &[0, 0], body.as_bytes());
+    }
+
+    pub(super) fn declare(&mut self, channel: u16, queue: &str) {
+        self.send(channel, QueueDeclare { queue, ..Default::default() });
+        self.expect(&[&declared(channel, queue, 0, 0)]);
+    }
+
+    /// Does what the driver does, until nothing happens any more.
+    pub(super) fn pump(&mut self) {
+        loop {
+            self.broker.housekeep(self.now, Waker::noop());
+            let mut progress = false;
+            if self.woken.0.swap(false, Ordering::SeqCst) {
+                self.connection.wake(self.now);
+                progress = true;
+            }
+            if !self.to_server.is_empty() && self.connection.read_state() == ReadState::Read {
+                let taken = self.connection.receive(&self.to_server, self.now);
+                self.to_server.drain(..taken);
+                progress |= taken > 0;
+            }
+            let written = self.connection.output().take();
+            if !written.is_empty() {
+                self.from_server.extend_from_slice(&written);
+                self.connection.wake(self.now);
+                progress = true;
+            }
+            self.read_lines();
+            if !progress {
+                return;
+            }
+        }
+    }
+
+    fn read_lines(&mut self) {
+        while let Ok(Some(frame)) = decode_frame(&self.from_server, 0) {
+            let line = match frame.kind {
+                FrameKind::Method => {
+                    let method = decode_method(frame.payload).expect("the server's methods decode");
+                    let shown = format!("{method:?}");
+                    let inner = shown.split_once('(').map_or(shown.as_str(), |(_, rest)| rest);
+                    format!("{} {}", frame.channel, &inner[..inner.len() - 1])
+                }
+                FrameKind::Header => format!("{} header {}", frame.channel, frame.payload[12..].escape_ascii()),
+                FrameKind::Body if frame.payload.len() > 100 => {
+                    format!("{} body of {}", frame.channel, frame.payload.len())
+                }
+                FrameKind::Body => format!("{} body {}", frame.channel, frame.payload.escape_ascii()),
+                FrameKind::Heartbeat => format!("{} heartbeat", frame.channel),
+            };
+            self.lines.push(line);
+            let length = frame.wire_len();
+            self.from_server.drain(..length);
+        }
+    }
+
+    /// Waits until the server has said at least so many lines, or has closed.
+    pub(super) fn wait_for(&mut self, count: usize) {
+        for _ in 0..ROUNDS {
+            self.pump();
+            if self.lines.len() >= count || self.is_closed() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits for these lines, and that nothing else has come.
+    #[track_caller]
+    pub(super) fn expect(&mut self, lines: &[&str]) {
+        self.wait_for(lines.len());
+        self.pump();
+        assert_eq!(std::mem::take(&mut self.lines), lines);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.connection.read_state() == ReadState::Closed
+    }
+
+    /// Bytes that are no frames.
+    pub(super) fn take_raw(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.from_server)
+    }
+
+    pub(super) fn advance(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+        self.connection.tick(self.now);
+        self.pump();
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.connection.deadline()
+    }
+
+    pub(super) fn close(&mut self, reason: CloseReason) {
+        self.connection.close(reason, self.now);
+        self.pump();
+    }
+}
+
+pub(super) fn declared(channel: u16, queue: &str, messages: u32, consumers: u32) -> String {
+    format!("{channel} QueueDeclareOk {{ queue: \"{queue}\", message_count: {messages}, consumer_count: {consumers} }}")
+}
+
+pub(super) fn channel_closed(channel: u16, code: u16, text: &str, method: (u16, u16)) -> String {
+    let (class, id) = method;
+    format!("{channel} ChannelClose {{ reply_code: {code}, reply_text: {text:?}, class_id: {class}, method_id: {id} }}")
+}
+
+pub(super) fn connection_closed(code: u16, text: &str, method: (u16, u16)) -> String {
+    channel_closed(0, code, text, method).replace("ChannelClose", "ConnectionClose")
+}
+
+pub(super) fn delivered(channel: u16, consumer: &str, tag: u64, redelivered: bool, queue: &str) -> String {
+    format!(
+        "{channel} BasicDeliver {{ consumer_tag: \"{consumer}\", delivery_tag: {tag}, redelivered: {redelivered}, \
+         exchange: \"\", routing_key: \"{queue}\" }}"
+    )
+}

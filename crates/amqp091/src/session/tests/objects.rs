@@ -1,0 +1,176 @@
+//! Declaring, binding, deleting; the shortcuts for the queue declared last; access.
+
+use super::*;
+
+#[test]
+fn queues_are_declared_bound_purged_and_deleted() {
+    let mut peer = server().channel();
+    peer.send(1, QueueDeclare { queue: "q\r\n", durable: true, ..Default::default() });
+    peer.expect(&[&declared(1, "q", 0, 0)]);
+    peer.send(1, QueueBind { exchange: "amq.topic", routing_key: "a.*", ..Default::default() });
+    peer.expect(&["1 QueueBindOk"]);
+    peer.publish(1, BasicPublish { exchange: "amq.topic", routing_key: "a.b", ..Default::default() }, &[0, 0], b"x");
+    // With queue and key left out, the name of the queue is the key.
+    peer.send(1, QueueBind { exchange: "amq.direct", ..Default::default() });
+    peer.expect(&["1 QueueBindOk"]);
+    peer.publish(1, BasicPublish { exchange: "amq.direct", routing_key: "q", ..Default::default() }, &[0, 0], b"y");
+    peer.send(1, QueueDeclare { queue: "", passive: true, ..Default::default() });
+    peer.expect(&[&declared(1, "q", 2, 0)]);
+    peer.send(1, QueueUnbind { exchange: "amq.direct", ..Default::default() });
+    peer.expect(&["1 QueueUnbindOk"]);
+    peer.send(1, QueuePurge::default());
+    peer.expect(&["1 QueuePurgeOk { message_count: 2 }"]);
+    peer.put(1, "q", "z");
+    peer.send(1, QueueDelete { queue: "q", ..Default::default() });
+    peer.expect(&["1 QueueDeleteOk { message_count: 1 }"]);
+    // What is gone can be deleted again.
+    peer.send(1, QueueDelete { queue: "q", ..Default::default() });
+    peer.expect(&["1 QueueDeleteOk { message_count: 0 }"]);
+}
+
+#[test]
+fn a_queue_without_a_name_gets_one() {
+    let mut peer = server().channel();
+    peer.send(1, QueueDeclare { exclusive: true, ..Default::default() });
+    peer.wait_for(1);
+    let line = peer.lines.remove(0);
+    assert!(line.starts_with("1 QueueDeclareOk { queue: \"amq.gen-"), "{line}");
+    peer.send(1, BasicGet::default());
+    peer.expect(&["1 BasicGetEmpty { cluster_id: \"\" }"]);
+}
+
+#[test]
+fn exchanges_are_declared_bound_and_deleted() {
+    let mut peer = server().channel();
+    peer.declare(1, "q");
+    for exchange in ["a", "b"] {
+        peer.send(1, ExchangeDeclare { exchange, kind: "fanout", ..Default::default() });
+        peer.expect(&["1 ExchangeDeclareOk"]);
+    }
+    peer.send(1, ExchangeDeclare { exchange: "a", passive: true, ..Default::default() });
+    peer.expect(&["1 ExchangeDeclareOk"]);
+    peer.send(1, ExchangeBind { source: "a", destination: "b", ..Default::default() });
+    peer.expect(&["1 ExchangeBindOk"]);
+    peer.send(1, QueueBind { queue: "q", exchange: "b", ..Default::default() });
+    peer.expect(&["1 QueueBindOk"]);
+    peer.publish(1, BasicPublish { exchange: "a", ..Default::default() }, &[0, 0], b"x");
+    peer.send(1, QueueDeclare { queue: "q", passive: true, ..Default::default() });
+    peer.expect(&[&declared(1, "q", 1, 0)]);
+    peer.send(1, ExchangeUnbind { source: "a", destination: "b", ..Default::default() });
+    peer.expect(&["1 ExchangeUnbindOk"]);
+    peer.send(1, ExchangeDelete { exchange: "a", ..Default::default() });
+    peer.expect(&["1 ExchangeDeleteOk"]);
+}
+
+#[test]
+fn with_nowait_nothing_is_answered() {
+    let mut peer = server().channel();
+    peer.send(1, ExchangeDeclare { exchange: "e", kind: "direct", nowait: true, ..Default::default() });
+    peer.send(1, QueueDeclare { queue: "q", nowait: true, ..Default::default() });
+    peer.send(1, QueueBind { queue: "q", exchange: "e", nowait: true, ..Default::default() });
+    peer.send(1, ExchangeBind { source: "e", destination: "amq.topic", nowait: true, ..Default::default() });
+    peer.send(1, ExchangeUnbind { source: "e", destination: "amq.topic", nowait: true, ..Default::default() });
+    peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", nowait: true, ..Default::default() });
+    peer.send(1, BasicCancel { consumer_tag: "c", nowait: true });
+    peer.send(1, ConfirmSelect { nowait: true });
+    peer.send(1, QueuePurge { queue: "q", nowait: true, ..Default::default() });
+    peer.send(1, QueueDelete { queue: "q", nowait: true, ..Default::default() });
+    peer.send(1, ExchangeDelete { exchange: "e", nowait: true, ..Default::default() });
+    peer.send(1, AccessRequest::default());
+    peer.expect(&["1 AccessRequestOk { ticket: 1 }"]);
+}
+
+/// What a session is refused, with code, text and method.
+fn refused<'m>(peer: &mut Peer, method: impl Into<Method<'m>>, code: u16, text: &str) {
+    let method = method.into();
+    peer.send(1, method);
+    peer.expect(&[&channel_closed(1, code, text, method.id())]);
+    peer.send(1, ChannelCloseOk {});
+    peer.open(1);
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_the_usual_words() {
+    let server = server();
+    let mut peer = server.channel();
+    peer.declare(1, "q");
+    let declare = |queue| QueueDeclare { queue, ..Default::default() };
+    refused(&mut peer, QueueBind::default(), 404, "NOT_FOUND - no previously declared queue");
+    refused(&mut peer, BasicGet::default(), 404, "NOT_FOUND - no previously declared queue");
+    refused(
+        &mut peer,
+        QueueDeclare { passive: true, ..declare("none") },
+        404,
+        "NOT_FOUND - no queue 'none' in vhost '/'",
+    );
+    refused(
+        &mut peer,
+        QueueDeclare { durable: true, ..declare("q") },
+        406,
+        "PRECONDITION_FAILED - inequivalent arg 'durable' for queue 'q' in vhost '/': received 'true' but current is \
+         'false'",
+    );
+    refused(
+        &mut peer,
+        declare("amq.mine"),
+        403,
+        "ACCESS_REFUSED - queue name 'amq.mine' contains reserved prefix 'amq.*'",
+    );
+    refused(
+        &mut peer,
+        ExchangeDeclare { exchange: "x", kind: "odd", ..Default::default() },
+        406,
+        "PRECONDITION_FAILED - unknown exchange type 'odd'",
+    );
+    refused(
+        &mut peer,
+        ExchangeDelete { exchange: "", ..Default::default() },
+        403,
+        "ACCESS_REFUSED - operation not permitted on the default exchange",
+    );
+    refused(
+        &mut peer,
+        QueueBind { queue: "q", exchange: "none", ..Default::default() },
+        404,
+        "NOT_FOUND - no exchange 'none' in vhost '/'",
+    );
+    refused(
+        &mut peer,
+        BasicConsume { queue: "none", ..Default::default() },
+        404,
+        "NOT_FOUND - no queue 'none' in vhost '/'",
+    );
+}
+
+#[test]
+fn exclusive_queues_are_locked_and_go_with_their_connection() {
+    let server = server();
+    let mut owner = server.channel();
+    owner.send(1, QueueDeclare { queue: "mine", exclusive: true, ..Default::default() });
+    owner.expect(&[&declared(1, "mine", 0, 0)]);
+    let mut other = server.channel();
+    let text = "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'mine' in vhost '/'. It could be \
+                originally declared on another connection or the exclusive property value does not match that of the \
+                original declaration.";
+    refused(&mut other, QueueDeclare { queue: "mine", passive: true, ..Default::default() }, 405, text);
+    owner.send(0, ConnectionClose::default());
+    owner.expect(&["0 ConnectionCloseOk"]);
+    assert!(owner.is_closed());
+    let text = "NOT_FOUND - no queue 'mine' in vhost '/'";
+    refused(&mut other, QueueDeclare { queue: "mine", passive: true, ..Default::default() }, 404, text);
+}
+
+#[test]
+fn without_the_right_nothing_is_done() {
+    let mut peer = server().connect_as("weak", &[]);
+    peer.open(1);
+    let declare = QueueDeclare { queue: "q", ..Default::default() };
+    let text = "ACCESS_REFUSED - configure access to queue 'q' in vhost '/' refused for user 'weak'";
+    refused(&mut peer, declare, 403, text);
+    let consume = BasicConsume { queue: "q", ..Default::default() };
+    let text = "ACCESS_REFUSED - read access to queue 'q' in vhost '/' refused for user 'weak'";
+    refused(&mut peer, consume, 403, text);
+    let text = "ACCESS_REFUSED - write access to exchange 'amq.topic' in vhost '/' refused for user 'weak'";
+    peer.publish(1, BasicPublish { exchange: "amq.topic", ..Default::default() }, &[0, 0], b"x");
+    peer.expect(&[&channel_closed(1, 403, text, (60, 40))]);
+}

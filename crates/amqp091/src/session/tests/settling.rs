@@ -1,0 +1,184 @@
+//! Consumers, prefetch, acknowledgements, requeueing, transactions.
+
+use super::*;
+
+/// A channel whose consumer `c` of queue `q` has messages 1 to `count` in hand.
+fn consuming(server: &Server, count: u64) -> Peer {
+    let mut peer = server.channel();
+    peer.declare(1, "q");
+    peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", ..Default::default() });
+    peer.expect(&["1 BasicConsumeOk { consumer_tag: \"c\" }"]);
+    for tag in 1..=count {
+        peer.put(1, "q", &format!("m{tag}"));
+    }
+    peer.wait_for(3 * count as usize);
+    assert_eq!(peer.lines.len(), 3 * count as usize);
+    peer.lines.clear();
+    peer
+}
+
+fn ready(peer: &mut Peer, messages: u32, consumers: u32) {
+    peer.send(1, QueueDeclare { queue: "q", passive: true, ..Default::default() });
+    peer.expect(&[&declared(1, "q", messages, consumers)]);
+}
+
+#[test]
+fn acknowledged_messages_are_gone_and_the_others_return_in_place() {
+    let mut peer = consuming(&server(), 4);
+    peer.send(1, BasicAck { delivery_tag: 2, multiple: false });
+    peer.send(1, BasicNack { delivery_tag: 3, multiple: false, requeue: false });
+    peer.send(1, BasicCancel { consumer_tag: "c", nowait: false });
+    peer.expect(&["1 BasicCancelOk { consumer_tag: \"c\" }"]);
+    peer.send(1, BasicReject { delivery_tag: 4, requeue: true });
+    peer.send(1, BasicRecover { requeue: true });
+    peer.expect(&["1 BasicRecoverOk"]);
+    ready(&mut peer, 2, 0);
+    for (tag, left, body) in [(5, 1, "m1"), (6, 0, "m4")] {
+        peer.send(1, BasicGet { queue: "q", ..Default::default() });
+        let got = format!(
+            "1 BasicGetOk {{ delivery_tag: {tag}, redelivered: true, exchange: \"\", routing_key: \"q\", \
+             message_count: {left} }}"
+        );
+        peer.expect(&[&got, "1 header \\x00\\x00", &format!("1 body {body}")]);
+    }
+    peer.send(1, BasicAck { delivery_tag: 0, multiple: true });
+    peer.send(1, ChannelClose::default());
+    peer.expect(&["1 ChannelCloseOk"]);
+    peer.open(1);
+    ready(&mut peer, 0, 0);
+}
+
+#[test]
+fn unknown_tags_close_the_channel() {
+    let text = |tag: u64| format!("PRECONDITION_FAILED - unknown delivery tag {tag}");
+    let table: [(&[Method<'_>], u64, (u16, u16)); 4] = [
+        (&[Method::BasicAck(BasicAck { delivery_tag: 9, multiple: false })], 9, (60, 80)),
+        (&[Method::BasicAck(BasicAck { delivery_tag: 0, multiple: false })], 0, (60, 80)),
+        (
+            &[
+                Method::BasicAck(BasicAck { delivery_tag: 1, multiple: false }),
+                Method::BasicAck(BasicAck { delivery_tag: 1, multiple: true }),
+            ],
+            1,
+            (60, 80),
+        ),
+        (&[Method::BasicReject(BasicReject { delivery_tag: 7, requeue: true })], 7, (60, 90)),
+    ];
+    for (methods, tag, blamed) in table {
+        let mut peer = consuming(&server(), 2);
+        for method in methods {
+            peer.send(1, *method);
+        }
+        peer.expect(&[&channel_closed(1, 406, &text(tag), blamed)]);
+    }
+}
+
+#[test]
+fn prefetch_bounds_what_a_consumer_holds() {
+    let mut peer = server().channel();
+    peer.declare(1, "q");
+    peer.send(1, BasicQos { prefetch_size: 0, prefetch_count: 1, global: false });
+    peer.expect(&["1 BasicQosOk"]);
+    peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", ..Default::default() });
+    peer.expect(&["1 BasicConsumeOk { consumer_tag: \"c\" }"]);
+    peer.put(1, "q", "a");
+    peer.put(1, "q", "b");
+    peer.expect(&[&delivered(1, "c", 1, false, "q"), "1 header \\x00\\x00", "1 body a"]);
+    // To RabbitMQ's clients this is for consumers to come.
+    peer.send(1, BasicQos { prefetch_size: 0, prefetch_count: 2, global: false });
+    peer.expect(&["1 BasicQosOk"]);
+    peer.send(1, BasicAck { delivery_tag: 1, multiple: false });
+    peer.expect(&[&delivered(1, "c", 2, false, "q"), "1 header \\x00\\x00", "1 body b"]);
+}
+
+#[test]
+fn py_amqp_changes_the_prefetch_of_present_consumers() {
+    let product = ("product".to_owned(), Value::from("py-amqp"));
+    let mut peer = server().connect_as("guest", &[product]);
+    peer.open(1);
+    peer.declare(1, "q");
+    peer.send(1, BasicQos { prefetch_size: 0, prefetch_count: 1, global: false });
+    peer.expect(&["1 BasicQosOk"]);
+    peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", ..Default::default() });
+    peer.expect(&["1 BasicConsumeOk { consumer_tag: \"c\" }"]);
+    peer.put(1, "q", "a");
+    peer.put(1, "q", "b");
+    peer.expect(&[&delivered(1, "c", 1, false, "q"), "1 header \\x00\\x00", "1 body a"]);
+    peer.send(1, BasicQos { prefetch_size: 0, prefetch_count: 2, global: false });
+    peer.expect(&["1 BasicQosOk", &delivered(1, "c", 2, false, "q"), "1 header \\x00\\x00", "1 body b"]);
+}
+
+#[test]
+fn a_consumer_hears_that_its_queue_is_gone_if_it_can() {
+    let server = server();
+    for (fields, told) in [(capabilities(), true), (vec![], false)] {
+        let mut peer = server.connect_as("guest", &fields);
+        peer.open(1);
+        peer.declare(1, "q");
+        peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", ..Default::default() });
+        peer.expect(&["1 BasicConsumeOk { consumer_tag: \"c\" }"]);
+        let mut other = server.channel();
+        other.send(1, QueueDelete { queue: "q", ..Default::default() });
+        other.expect(&["1 QueueDeleteOk { message_count: 0 }"]);
+        if told {
+            peer.expect(&["1 BasicCancel { consumer_tag: \"c\", nowait: true }"]);
+            peer.send(1, BasicCancelOk { consumer_tag: "c" });
+        }
+        peer.send(1, BasicCancel { consumer_tag: "c", nowait: false });
+        peer.expect(&["1 BasicCancelOk { consumer_tag: \"c\" }"]);
+    }
+}
+
+#[test]
+fn transactions_happen_at_their_commit_or_not_at_all() {
+    let mut peer = server().channel();
+    peer.declare(1, "q");
+    peer.send(1, TxSelect {});
+    peer.expect(&["1 TxSelectOk"]);
+    peer.put(1, "q", "a");
+    ready(&mut peer, 0, 0);
+    peer.send(1, TxCommit {});
+    peer.expect(&["1 TxCommitOk"]);
+    ready(&mut peer, 1, 0);
+    peer.put(1, "q", "b");
+    peer.send(1, TxRollback {});
+    peer.expect(&["1 TxRollbackOk"]);
+    ready(&mut peer, 1, 0);
+    peer.send(1, BasicGet { queue: "q", ..Default::default() });
+    peer.wait_for(3);
+    peer.lines.clear();
+    peer.send(1, BasicAck { delivery_tag: 1, multiple: false });
+    peer.send(1, TxRollback {});
+    peer.expect(&["1 TxRollbackOk"]);
+    peer.send(1, BasicAck { delivery_tag: 1, multiple: false });
+    peer.send(1, TxCommit {});
+    peer.expect(&["1 TxCommitOk"]);
+    peer.send(1, ChannelClose::default());
+    peer.expect(&["1 ChannelCloseOk"]);
+    peer.open(1);
+    ready(&mut peer, 0, 0);
+}
+
+#[test]
+fn confirms_and_transactions_exclude_each_other() {
+    let refusals: [(&[Method<'_>], &str); 3] = [
+        (
+            &[Method::TxSelect(TxSelect {}), Method::ConfirmSelect(ConfirmSelect { nowait: false })],
+            "PRECONDITION_FAILED - cannot switch from tx to confirm mode",
+        ),
+        (
+            &[Method::ConfirmSelect(ConfirmSelect { nowait: false }), Method::TxSelect(TxSelect {})],
+            "PRECONDITION_FAILED - cannot switch from confirm to tx mode",
+        ),
+        (&[Method::TxCommit(TxCommit {})], "PRECONDITION_FAILED - channel is not transactional"),
+    ];
+    for (methods, text) in refusals {
+        let mut peer = server().channel();
+        for method in methods {
+            peer.send(1, *method);
+        }
+        peer.wait_for(methods.len());
+        let blamed = methods[methods.len() - 1].id();
+        assert_eq!(peer.lines.last(), Some(&channel_closed(1, 406, text, blamed)));
+    }
+}

@@ -1,0 +1,47 @@
+//! `hermod queues`: the queues of a running broker.
+
+use management::QueueRow;
+use management::control::{Answer, Request};
+
+use crate::cli::ask::{ask, print_json, strange};
+use crate::cli::status::size;
+use crate::cli::table;
+use crate::config::Settings;
+use crate::exit::Failure;
+
+/// Asks and prints.
+pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
+    let queues = match ask(settings, &Request::Queues)? {
+        Answer::Queues(queues) => queues,
+        other => return Err(strange(&other)),
+    };
+    if json {
+        return print_json(&queues);
+    }
+    let rows: Vec<_> = queues.iter().map(row).collect();
+    let head = ["vhost", "name", "type", "features", "ready", "unacked", "consumers", "memory", "in", "out", "acked"];
+    table::print(&head, &rows);
+    Ok(())
+}
+
+fn row(queue: &QueueRow) -> Vec<String> {
+    let features: Vec<_> =
+        [(queue.durable, "durable"), (queue.exclusive, "exclusive"), (queue.auto_delete, "auto-delete")]
+            .iter()
+            .filter(|(set, _)| *set)
+            .map(|(_, name)| *name)
+            .collect();
+    vec![
+        queue.vhost.clone(),
+        queue.name.clone(),
+        queue.kind.clone(),
+        features.join(","),
+        queue.ready.to_string(),
+        queue.unacked.to_string(),
+        queue.consumers.to_string(),
+        size(queue.bytes),
+        queue.published.to_string(),
+        queue.delivered.to_string(),
+        queue.acknowledged.to_string(),
+    ]
+}

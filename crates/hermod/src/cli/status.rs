@@ -1,0 +1,122 @@
+//! `hermod status`: one screen about a running broker.
+
+use management::Status;
+use management::control::{Answer, Request};
+
+use crate::cli::ask::{ask, print_json, strange};
+use crate::cli::table;
+use crate::config::Settings;
+use crate::exit::Failure;
+
+/// Asks and prints.
+pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
+    let status = match ask(settings, &Request::Status)? {
+        Answer::Status(status) => status,
+        other => return Err(strange(&other)),
+    };
+    if json {
+        return print_json(&status);
+    }
+    let rows: Vec<_> = lines(&status).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    table::print(&["", ""], &rows);
+    Ok(())
+}
+
+fn lines(status: &Status) -> Vec<(&'static str, String)> {
+    let alarms = if status.alarms.is_empty() {
+        "none".to_owned()
+    } else {
+        format!("low on {}; publishers are stopped", status.alarms.join(" and "))
+    };
+    let listeners: Vec<_> =
+        status.listeners.iter().map(|listener| format!("{} {}", listener.protocol, listener.address)).collect();
+    vec![
+        ("version", format!("{}, process {}", status.version, status.pid)),
+        ("up for", uptime(status.uptime_seconds)),
+        ("data directory", status.data_dir.clone()),
+        ("durability", status.durability.clone()),
+        ("listeners", listeners.join(", ")),
+        ("alarms", alarms),
+        ("connections", format!("{} of {} sockets, {} sessions", status.connections, status.sockets, status.sessions)),
+        (
+            "objects",
+            format!(
+                "{} queues, {} exchanges, {} bindings, {} consumers",
+                status.queues, status.exchanges, status.bindings, status.consumers
+            ),
+        ),
+        ("messages", format!("{} ready, {} with consumers", status.messages_ready, status.messages_unacked)),
+        (
+            "since the start",
+            format!(
+                "{} published, {} confirmed, {} delivered, {} acknowledged, {} unroutable",
+                status.published, status.confirmed, status.delivered, status.acknowledged, status.unroutable
+            ),
+        ),
+        ("memory", format!("{} of {}", size(status.memory_used_bytes), size(status.memory_limit_bytes))),
+        (
+            "journal",
+            format!(
+                "{} of {}, {} free on its disk",
+                size(status.journal_used_bytes),
+                size(status.journal_max_bytes),
+                size(status.disk_free_bytes)
+            ),
+        ),
+    ]
+}
+
+fn uptime(seconds: u64) -> String {
+    match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, seconds) => format!("{seconds} s"),
+        (0, 0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (0, hours, minutes, _) => format!("{hours} h {minutes} min"),
+        (days, hours, _, _) => format!("{days} d {hours} h"),
+    }
+}
+
+/// Bytes for people: three digits at most, in the unit that fits.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut whole = bytes;
+    let mut unit = 0;
+    while whole >= 1024 && unit + 1 < UNITS.len() {
+        whole /= 1024;
+        unit += 1;
+    }
+    if unit == 0 {
+        return format!("{bytes} B");
+    }
+    // At most 1024 times 10, so that nothing overflows.
+    let tenths = (bytes >> (10 * (unit - 1))) % 1024 * 10 / 1024;
+    if whole < 10 && tenths > 0 {
+        format!("{whole}.{tenths} {}", UNITS[unit])
+    } else {
+        format!("{whole} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_for_people() {
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.5 KiB"),
+            (20 << 20, "20 MiB"),
+            ((1 << 30) + (512 << 20), "1.5 GiB"),
+            (u64::MAX, "16777215 TiB"),
+        ] {
+            assert_eq!(size(bytes), expected);
+        }
+        for (seconds, expected) in
+            [(5, "5 s"), (65, "1 min 5 s"), (3_700, "1 h 1 min"), (90_061, "1 d 1 h"), (0, "0 s")]
+        {
+            assert_eq!(uptime(seconds), expected);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The table of protocols: what each is called, where it listens and how it is made. One entry per protocol.
+
+use std::sync::Arc;
+
+use amqp091::{Amqp091, Amqp091Dialect};
+use broker::{Broker, Dialects};
+use stomp::{Stomp, StompDialect};
+use wire::Protocol;
+
+use crate::config::Settings;
+
+/// A protocol that can be served.
+pub(crate) struct Served {
+    /// Its port before `port_offset`; 0 turns it off.
+    pub(crate) port: fn(&Settings) -> u16,
+    /// Makes its server side.
+    pub(crate) make: fn(&Broker, &Settings) -> Arc<dyn Protocol>,
+}
+
+/// All of them.
+pub(crate) const SERVED: [Served; 2] = [
+    Served { port: |settings| settings.ports.amqp, make: amqp091 },
+    Served { port: |settings| settings.ports.stomp, make: stomp },
+];
+
+/// The encodings of every protocol, served or not: stored messages may be in any.
+pub(crate) fn dialects() -> Dialects {
+    Dialects::new(vec![Arc::new(Amqp091Dialect), Arc::new(StompDialect)])
+}
+
+fn amqp091(broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
+    let defaults = amqp091::Settings::default();
+    let settings = amqp091::Settings {
+        // The ranges are checked where the settings are declared.
+        frame_max: u32::try_from(settings.limits.frame_max).unwrap_or(defaults.frame_max),
+        channel_max: u16::try_from(settings.limits.channel_max).unwrap_or(defaults.channel_max),
+        heartbeat: u16::try_from(settings.limits.heartbeat.as_secs()).unwrap_or(defaults.heartbeat),
+        handshake_timeout: settings.limits.handshake_timeout,
+        product: settings.compat.product.clone(),
+        version: settings.compat.version.clone(),
+        ..defaults
+    };
+    Arc::new(Amqp091::new(broker.clone(), settings))
+}
+
+fn stomp(broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
+    let settings = stomp::Settings {
+        handshake: settings.limits.handshake_timeout,
+        // Nobody is let in who does not say who he is.
+        default_login: None,
+        server: format!("{}/{}", settings.compat.product, settings.compat.version),
+        ..stomp::Settings::default()
+    };
+    Arc::new(Stomp::new(broker.clone(), settings))
+}

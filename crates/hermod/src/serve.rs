@@ -1,0 +1,283 @@
+//! `hermod serve`: journal and broker, protocols, listeners, management; closed in reverse.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use auth::AuthoritySettings;
+use broker::{Broker, OpenError, Parts, SystemClock};
+use journal::{Disk, Lock, RealDisk};
+use management::{Endpoints, Facts, ListenerRow, Management, Socket, Source};
+use net::{Listener, Net};
+
+use crate::config::{Config, Durability, Origin, Settings};
+use crate::exit::{Exit, Failure};
+use crate::housekeeper::Housekeeper;
+use crate::log::START;
+use crate::protocols::{self, SERVED};
+use crate::{data_dir, log, machine, secrets, signals};
+
+/// Bytes that may be received behind an unfinished frame.
+const INPUT_SLACK: usize = 64 * 1024;
+
+/// Runs the broker until it is told to stop.
+pub(crate) fn run(config: Config) -> Result<(), Failure> {
+    let started = Instant::now();
+    let settings = &config.settings;
+    log::start(settings)?;
+    for (variable, nearest) in &config.suspects {
+        tracing::warn!("{variable} is no setting and has no effect; did you mean {nearest}?");
+    }
+    let signals = signals::Signals::catch()?;
+    let directory = data_dir::data_dir(settings)?;
+    let listeners = bind(&config)?;
+    let (broker, _lock) = open(settings, &directory)?;
+    let housekeeper = Housekeeper::start(broker.clone()).map_err(|error| thread_failure(&error))?;
+    let (net, rows, http) = listen(settings, &broker, listeners)?;
+    let facts = Facts {
+        product: settings.compat.product.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        data_dir: directory.display().to_string(),
+        durability: settings.durability.name().to_owned(),
+        listeners: rows,
+        started,
+    };
+    let source = Arc::new(Source::new(broker.clone(), facts.clone(), sockets_of(&net)));
+    let control = data_dir::control_socket(settings)?;
+    let management = manage(&source, http, &control)?;
+    source.set_ready(true);
+    announce(settings, &facts);
+
+    let signal = signals.wait();
+    tracing::info!(target: START, "{signal}: stopping; connections have {:?}", settings.shutdown_timeout);
+    source.set_ready(false);
+    let cut = net.shutdown(settings.shutdown_timeout);
+    if cut > 0 {
+        tracing::warn!(connections = cut, "cut off: they did not end within shutdown_timeout");
+    }
+    management.stop();
+    housekeeper.stop();
+    broker
+        .close()
+        .map_err(|error| Exit::Io.because(format!("the journal cannot be closed: {error}; what was confirmed is stored")))?;
+    tracing::info!(target: START, "Server stopped");
+    Ok(())
+}
+
+/// Sockets are bound before anything is opened: a taken port is told at once, and early clients wait instead of failing.
+struct Bound {
+    /// In the order of [`SERVED`].
+    protocols: Vec<Vec<Listener>>,
+    http: Vec<Listener>,
+}
+
+fn bind(config: &Config) -> Result<Bound, Failure> {
+    let settings = &config.settings;
+    // What nobody asked for may be missing: a machine without IPv6 is no error.
+    let lenient = config.described.iter().any(|setting| setting.name == "bind" && setting.origin == Origin::Default);
+    let on = |port: u16| bind_port(&settings.bind, port, settings.port_offset, settings.tcp.nodelay, lenient);
+    let protocols = SERVED.iter().map(|served| on((served.port)(settings))).collect::<Result<_, _>>()?;
+    Ok(Bound { protocols, http: on(settings.ports.http)? })
+}
+
+fn bind_port(
+    addresses: &[IpAddr],
+    port: u16,
+    offset: u16,
+    nodelay: bool,
+    lenient: bool,
+) -> Result<Vec<Listener>, Failure> {
+    if port == 0 {
+        return Ok(Vec::new());
+    }
+    let every = addresses.iter().any(|address| address.is_ipv6() && address.is_unspecified());
+    let mut bound = Vec::new();
+    for address in addresses {
+        if every && address.is_ipv4() {
+            // `[::]` serves IPv4 as well.
+            continue;
+        }
+        match Listener::bind(SocketAddr::new(*address, port + offset), nodelay) {
+            Ok(listener) => bound.push(listener),
+            Err(error) if lenient && error.is_unavailable() => tracing::debug!("{error}"),
+            Err(error) => return Err(Exit::System.because(error)),
+        }
+    }
+    Ok(bound)
+}
+
+/// Opens the broker. A journal that writes nothing takes no lock of the directory; the second result is then held instead.
+fn open(settings: &Settings, directory: &Path) -> Result<(Broker, Option<Lock>), Failure> {
+    let path = directory.display();
+    let unusable = |error| Exit::Io.because(format!("{path}: the data directory cannot be used: {error}"));
+    let disk = RealDisk::open(directory).map_err(unusable)?;
+    data_dir::sweep(settings)?;
+    let mut lock = None;
+    if settings.durability == Durability::Memory {
+        lock = disk.lock().map_err(unusable)?;
+        if lock.is_none() {
+            return Err(Exit::TryAgain.because(format!("{path}: {}", journal::OpenError::Locked)));
+        }
+    }
+    let parts = parts(settings, disk)?;
+    let broker = Broker::open(parts).map_err(|error| {
+        let exit = match &error {
+            OpenError::Journal(journal::OpenError::Locked) => Exit::TryAgain,
+            OpenError::Journal(journal::OpenError::Io { .. }) => Exit::Io,
+            OpenError::Journal(_) | OpenError::Damaged(_) => Exit::BadData,
+            OpenError::DefaultUser(_) => Exit::Config,
+        };
+        exit.because(format!("{path}: {error}"))
+    })?;
+    Ok((broker, lock))
+}
+
+fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
+    Ok(Parts {
+        disk: Arc::new(disk),
+        journal: journal::Options {
+            durability: journal_class(settings.durability),
+            // The ranges are checked where the settings are declared.
+            file_bytes: u32::try_from(settings.journal.file_bytes).unwrap_or(u32::MAX),
+            max_bytes: settings.journal.max_bytes,
+            incarnation: u64::from_ne_bytes(secrets::random()?),
+            ..journal::Options::default()
+        },
+        on_journal_failure: Box::new(end_without_journal),
+        settings: broker_settings(settings),
+        authority: AuthoritySettings {
+            loopback_users: settings.users.loopback.iter().cloned().collect::<BTreeSet<_>>(),
+            login_threads: usize::try_from(settings.users.login_threads).unwrap_or(1),
+            boot_key: secrets::random()?,
+        },
+        dialects: protocols::dialects(),
+        clock: Arc::new(SystemClock),
+        seed: u64::from_ne_bytes(secrets::random()?),
+        default_user: Some(secrets::default_user(&settings.users)?),
+        salt: secrets::random()?,
+    })
+}
+
+/// Nothing may be confirmed any more, and what a flush has lost no second try brings back: only a restart helps.
+fn end_without_journal(error: &std::io::Error) {
+    tracing::error!(%error, "the journal cannot be written any more; the server ends so that it confirms nothing it has lost");
+    std::process::exit(Exit::Io.code().into());
+}
+
+fn journal_class(class: Durability) -> journal::Durability {
+    match class {
+        Durability::Fsync => journal::Durability::Fsync,
+        Durability::Os => journal::Durability::Os,
+        Durability::Memory => journal::Durability::Memory,
+    }
+}
+
+fn broker_settings(settings: &Settings) -> broker::Settings {
+    let (limits, flow) = (&settings.limits, &settings.flow);
+    let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let narrow = |count| u32::try_from(count).unwrap_or(u32::MAX);
+    broker::Settings {
+        limits: broker::Limits {
+            max_message_bytes: limits.max_message_size,
+            sessions_per_connection: narrow(limits.channel_max),
+            consumers_per_session: narrow(limits.consumers_per_channel),
+            queues: limits.queues,
+            exchanges: limits.exchanges,
+            bindings: limits.bindings,
+            connections: limits.connections,
+            transaction_bytes: limits.transaction_bytes,
+        },
+        memory_limit: settings.memory.limit.unwrap_or_else(|| machine::memory() / 5 * 2),
+        mailbox_bytes: size(flow.mailbox_bytes),
+        park_timeout: flow.park_timeout,
+        park_bytes: size(flow.park_bytes),
+        lag_bytes: flow.lag_bytes,
+    }
+}
+
+fn net_settings(settings: &Settings) -> net::Settings {
+    let limits = &settings.limits;
+    let size = |count| usize::try_from(count).unwrap_or(usize::MAX);
+    net::Settings {
+        write_timeout: settings.tcp.write_timeout,
+        detect_timeout: limits.handshake_timeout,
+        keepalive: Some(settings.tcp.keepalive).filter(|idle| !idle.is_zero()),
+        connections: size(limits.connections),
+        pending_per_address: size(limits.pending_per_address),
+        // A frame is the largest unit that a protocol insists on seeing whole; bodies it gathers itself.
+        input_limit: size(limits.frame_max) + INPUT_SLACK,
+    }
+}
+
+/// Starts the I/O threads and accepts.
+fn listen(
+    settings: &Settings,
+    broker: &Broker,
+    bound: Bound,
+) -> Result<(Net, Vec<ListenerRow>, Vec<Listener>), Failure> {
+    let threads = match settings.io_threads {
+        Some(threads) => usize::try_from(threads).unwrap_or(1),
+        None => net::io_threads_for(machine::cores()),
+    };
+    let net = Net::start(threads, net_settings(settings)).map_err(|error| thread_failure(&error))?;
+    let mut rows = Vec::new();
+    let on: Vec<_> = SERVED.iter().filter(|served| (served.port)(settings) != 0).collect();
+    let mut protocols: Vec<_> = on.iter().map(|served| (served.make)(broker, settings)).collect();
+    for listeners in bound.protocols.into_iter().filter(|listeners| !listeners.is_empty()) {
+        for listener in listeners {
+            rows.push(row(protocols[0].name(), &listener));
+            net.serve(listener, &protocols).map_err(|error| thread_failure(&error))?;
+        }
+        // Every port speaks every protocol; its own comes first, since that one answers strangers.
+        protocols.rotate_left(1);
+    }
+    rows.extend(bound.http.iter().map(|listener| row("http", listener)));
+    Ok((net, rows, bound.http))
+}
+
+fn row(protocol: &str, listener: &Listener) -> ListenerRow {
+    let address = listener.address().map_or_else(|error| error.to_string(), |address| address.to_string());
+    ListenerRow { protocol: protocol.to_owned(), address }
+}
+
+fn sockets_of(net: &Net) -> impl Fn() -> Vec<Socket> + Send + Sync + 'static {
+    let registry = net.registry().clone();
+    move || {
+        let socket = |connection: net::ConnectionInfo| Socket {
+            peer: format!("{} -> {}", connection.remote, connection.local),
+            protocol: connection.protocol,
+            since: connection.since,
+            bytes_in: connection.bytes_in,
+            bytes_out: connection.bytes_out,
+        };
+        registry.list().into_iter().map(socket).collect()
+    }
+}
+
+/// Without its control socket a server works as well, only `hermod status` does not: worth a warning, not an end.
+fn manage(source: &Arc<Source>, http: Vec<Listener>, control: &Path) -> Result<Management, Failure> {
+    let http: Vec<_> = http.into_iter().map(Listener::into_socket).collect();
+    let (management, no_control) = Management::start(source, Endpoints { http, control: Some(control.to_owned()) })
+        .map_err(|error| thread_failure(&error))?;
+    if let Some(error) = no_control {
+        let path = control.display();
+        tracing::warn!("{path}: no control socket: {error}; hermod status and its like cannot ask this server");
+    }
+    Ok(management)
+}
+
+fn announce(settings: &Settings, facts: &Facts) {
+    tracing::info!(target: START, "Hermod {}, process {}", facts.version, std::process::id());
+    tracing::info!(target: START, "data directory {}", facts.data_dir);
+    tracing::info!(target: START, "durability {}: {}", facts.durability, settings.durability.promise());
+    for listener in &facts.listeners {
+        tracing::info!(target: START, "listening for {} on {}", listener.protocol, listener.address);
+    }
+    tracing::info!(target: START, "Server startup complete");
+}
+
+fn thread_failure(error: &std::io::Error) -> Failure {
+    Exit::System.because(format!("the operating system refuses a thread or a socket: {error}"))
+}

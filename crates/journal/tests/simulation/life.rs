@@ -1,0 +1,504 @@
+//! The lives of one simulated journal: open, compare, work, come to an end, again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use journal::{
+    Address, Admission, Durability, Flushed, Group, Journal, OpenError, Opened, Options, Owner, Owners, Stepper, Ticket,
+};
+use parking_lot::Mutex;
+use testkit::sim_disk::{Fault, Random, SimDisk};
+
+use crate::model::{self, Change, Entry, OwnerState, Replayed, World};
+
+const FILE: u32 = 64 << 10;
+const CAPACITY: u64 = 2 << 20;
+
+/// How often everything happened, over all seeds.
+#[derive(Default, Debug)]
+pub(crate) struct Totals {
+    pub(crate) lives: u64,
+    pub(crate) recycled: u64,
+    pub(crate) power_cuts: u64,
+    pub(crate) restarts: u64,
+    pub(crate) failures: u64,
+    pub(crate) stalls: u64,
+    pub(crate) closed_gates: u64,
+    pub(crate) groups_cut: u64,
+    pub(crate) tails_cut: u64,
+    pub(crate) flips: u64,
+    pub(crate) flips_refused: u64,
+    pub(crate) references_compared: u64,
+}
+
+impl Totals {
+    pub(crate) fn assert_everything_was_tried(&self) {
+        let all = [
+            self.lives,
+            self.recycled,
+            self.power_cuts,
+            self.restarts,
+            self.failures,
+            self.stalls,
+            self.closed_gates,
+            self.groups_cut,
+            self.tails_cut,
+            self.flips,
+            self.flips_refused,
+            self.references_compared,
+        ];
+        assert!(all.iter().all(|count| *count > 20), "something was hardly tried: {self:?}");
+    }
+}
+
+/// What the world looks like to the one who appends: shared with the restater.
+#[derive(Default)]
+struct Memory {
+    /// What recovery found, and what was appended since.
+    base: World,
+    entries: Vec<Entry>,
+    /// The present state: as if every ended group and everything ungrouped were durable.
+    world: World,
+    /// Groups begun and not ended, with what they will do.
+    open: Vec<(Group, Vec<Change>)>,
+}
+
+struct Restater(Arc<Mutex<Memory>>);
+
+impl Owners for Restater {
+    fn restate(&self, owners: &[Owner], journal: &Journal) {
+        let memory = self.0.lock();
+        let mut appender = journal.housekeeping_appender();
+        for owner in owners {
+            if let Some(state) = memory.world.get(owner) {
+                appender.fact(None, *owner, model::STATE, &[&model::encode_state(state)]);
+            }
+        }
+    }
+}
+
+/// One seed's journal.
+pub(crate) struct Run {
+    random: Random,
+    disk: SimDisk,
+    options: Options,
+    memory: Arc<Mutex<Memory>>,
+    /// What each body holds.
+    bodies: BTreeMap<Address, Vec<u8>>,
+    next_owner: Owner,
+    lying: bool,
+}
+
+/// How a life ended.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Ending {
+    Closed,
+    Restart,
+    PowerCut,
+}
+
+impl Run {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let durability = if random.chance(20) { Durability::Os } else { Durability::Fsync };
+        let options = Options {
+            durability,
+            file_bytes: FILE,
+            first_file_bytes: FILE,
+            max_bytes: 8 * u64::from(FILE),
+            max_batch_bytes: 4096 << random.below(4),
+            incarnation: random.next(),
+        };
+        let disk = SimDisk::new(random.next(), CAPACITY);
+        let (memory, bodies) = (Arc::default(), BTreeMap::new());
+        Self { random, disk, options, memory, bodies, next_owner: 5, lying: false }
+    }
+
+    pub(crate) fn lie_about_flushes(&mut self) {
+        self.lying = true;
+        self.options.durability = Durability::Fsync;
+        self.disk.lie_about_flushes();
+    }
+
+    pub(crate) fn run(&mut self, totals: &mut Totals) {
+        let mut durable = 0;
+        for _ in 0..2 + self.random.below(4) {
+            if self.random.chance(15) {
+                // A fault while recovering: it must fail cleanly, and work the next time.
+                self.disk.fault(1 + self.random.below(6), Fault::Crash);
+                if self.options.durability == Durability::Os {
+                    // The power may go before recovery has flushed what only the operating system had.
+                    durable = 0;
+                }
+            }
+            let (opened, replayed) = self.open();
+            self.compare(&opened, replayed.world, durable, totals);
+            let ending;
+            (durable, ending) = self.live(opened, totals);
+            if std::env::var("JOURNAL_SEED").is_ok() {
+                println!(
+                    "{ending:?} with {durable} durable under {:?}; {:?}",
+                    self.options.durability,
+                    self.disk.names()
+                );
+            }
+            if ending == Ending::Closed && !self.lying && self.random.chance(50) {
+                self.flip_bits(totals);
+            }
+        }
+        let (opened, replayed) = self.open();
+        self.compare(&opened, replayed.world, durable, totals);
+    }
+
+    /// Opens the journal. It may be refused only while a fault is at work.
+    fn open(&mut self) -> (Opened, Replayed) {
+        for _ in 0..2 {
+            let mut replayed = Replayed::default();
+            match Journal::open(Arc::new(self.disk.clone()), self.options.clone(), &mut replayed) {
+                Ok(opened) => return (opened, replayed),
+                Err(error @ OpenError::Io { .. }) => {
+                    assert!(error.to_string().contains("the machine has stopped"), "{error}");
+                    self.disk.power_cut();
+                }
+                Err(error) => panic!("a false refusal: {error}"),
+            }
+        }
+        panic!("the second attempt failed without a fault");
+    }
+
+    /// The world must be what some prefix of the entries leaves that has all the first `durable` of them.
+    fn compare(&mut self, opened: &Opened, found: World, durable: usize, totals: &mut Totals) {
+        totals.lives += 1;
+        let mut memory = self.memory.lock();
+        let found = model::pruned(&found);
+        let prefixes = (durable..=memory.entries.len()).rev();
+        let matching =
+            prefixes.clone().find(|end| model::pruned(&model::fold(&memory.base, &memory.entries[..*end])) == found);
+        let Some(end) = matching else {
+            let expected = model::pruned(&model::fold(&memory.base, &memory.entries[..durable]));
+            let (of, operations) = (memory.entries.len(), self.disk.operations());
+            panic!(
+                "no prefix matches after {operations} operations; {durable} of {of} entries are durable\n{}",
+                model::difference(&expected, &found)
+            );
+        };
+        totals.tails_cut += u64::from(end < memory.entries.len());
+        for (address, state) in
+            found.values().flat_map(|state| state.references.values()).map(|at| (at, &self.bodies[at]))
+        {
+            assert_eq!(&opened.read(*address).unwrap()[..], &state[..]);
+            totals.references_compared += 1;
+        }
+        let ended = |group: Group| {
+            memory.entries[..end]
+                .iter()
+                .any(|entry| matches!(entry.change, Change::End { group: ended } if ended == group))
+        };
+        totals.groups_cut +=
+            u64::from(memory.entries[..end].iter().any(|entry| entry.group.is_some_and(|group| !ended(group))));
+        *memory = Memory { base: found.clone(), entries: Vec::new(), world: found, open: Vec::new() };
+    }
+
+    /// Works until a fault or the end of the script. Gives how many entries are durable.
+    fn live(&mut self, opened: Opened, totals: &mut Totals) -> (usize, Ending) {
+        let failures = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&failures);
+        let live: Vec<Address> = {
+            let memory = self.memory.lock();
+            memory.world.values().flat_map(|state| state.references.values().copied()).collect()
+        };
+        let on_failure = Box::new(move |_: &std::io::Error| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let owners = Arc::new(Restater(Arc::clone(&self.memory)));
+        let (journal, stepper) = opened.start_stepped(&mut live.into_iter(), owners, on_failure);
+        let first = journal.stats().oldest_file;
+        self.plan_faults();
+        let steps = 40 + self.random.below(400);
+        let mut ending = None;
+        for _ in 0..steps {
+            if !self.step(&journal, &stepper, totals) {
+                ending = Some(if self.random.chance(70) { Ending::PowerCut } else { Ending::Restart });
+                break;
+            }
+        }
+        let durable = journal.durable();
+        totals.recycled += u64::from(journal.stats().oldest_file - first);
+        totals.failures += failures.load(Ordering::Relaxed);
+        assert!(failures.load(Ordering::Relaxed) <= 1, "a failure is told once");
+        let ending = ending.unwrap_or_else(|| match self.random.below(3) {
+            0 => Ending::PowerCut,
+            1 => Ending::Restart,
+            _ => Ending::Closed,
+        });
+        self.end(&journal, ending, durable, totals)
+    }
+
+    /// Ends a life. Gives how many entries must be there afterwards, and how it ended after all.
+    fn end(
+        &mut self,
+        journal: &Journal,
+        mut ending: Ending,
+        mut durable: Ticket,
+        totals: &mut Totals,
+    ) -> (usize, Ending) {
+        if ending == Ending::Closed {
+            self.disk.set_capacity(4 * CAPACITY);
+            match journal.close() {
+                Ok(()) => durable = journal.durable(),
+                Err(_) => ending = Ending::Restart,
+            }
+        }
+        let kept = match ending {
+            // What the operating system has is kept as long as it runs, and lost with the power.
+            Ending::PowerCut if self.options.durability == Durability::Os => Ticket::NONE,
+            _ => durable,
+        };
+        match ending {
+            Ending::PowerCut => self.disk.power_cut(),
+            Ending::Restart | Ending::Closed => self.disk.restart(),
+        }
+        totals.power_cuts += u64::from(ending == Ending::PowerCut);
+        totals.restarts += u64::from(ending == Ending::Restart);
+        self.disk.set_capacity(CAPACITY);
+        if ending == Ending::Restart && self.random.chance(50) {
+            // Recover once, then lose the power: what recovery kept must be on the disk.
+            let opened = self.open().0;
+            drop(opened);
+            self.disk.power_cut();
+        }
+        (self.memory.lock().entries.iter().take_while(|entry| entry.ticket <= kept).count(), ending)
+    }
+
+    fn plan_faults(&mut self) {
+        let after = 1 + self.random.below(300);
+        match self.random.below(10) {
+            0..4 => self.disk.fault(after, Fault::Crash),
+            4 => self.disk.fault(after, Fault::Error),
+            5 => (0..10).for_each(|at| self.disk.fault(after + 7 * at, Fault::Short)),
+            6 => self.disk.set_capacity(u64::from(FILE) * (3 + self.random.below(4))),
+            _ => {}
+        }
+    }
+
+    /// One thing happens. False if the journal has failed.
+    fn step(&mut self, journal: &Journal, stepper: &Stepper, totals: &mut Totals) -> bool {
+        match self.random.below(100) {
+            0..30 => self.publish(journal, totals),
+            30..55 => self.settle(journal),
+            55..60 => self.fact(journal),
+            60..62 => self.drop_owner(journal),
+            62..70 => self.group(journal),
+            70..72 => return stepper.seal().is_ok(),
+            72..80 => {
+                stepper.background(self.random.chance(20));
+            }
+            80..84 => self.read_back(journal),
+            _ => match stepper.flush() {
+                Ok(Flushed::Stalled) => {
+                    totals.stalls += 1;
+                    if self.random.chance(30) {
+                        self.disk.set_capacity(CAPACITY);
+                    }
+                }
+                Ok(_) => {}
+                Err(_) => return false,
+            },
+        }
+        true
+    }
+
+    fn owner(&mut self) -> Owner {
+        // Owners are never reused: after a drop a new number takes the place.
+        self.next_owner.saturating_sub(self.random.below(5))
+    }
+
+    fn publish(&mut self, journal: &Journal, totals: &mut Totals) {
+        if journal.admission() == Admission::Closed {
+            totals.closed_gates += 1;
+            return self.settle(journal);
+        }
+        let mut bodies = Vec::new();
+        for _ in 0..1 + self.random.below(4) {
+            let size = if self.random.chance(5) { self.random.below(20_000) } else { self.random.below(1500) };
+            let fill = self.random.next().to_le_bytes();
+            let body: Vec<u8> = fill.iter().copied().cycle().take(size as usize).collect();
+            let (front, back) = body.split_at(body.len() / 3);
+            let address = journal.appender().body(&[front, back]);
+            // An address may come again after a crash has cut off what had it.
+            self.bodies.insert(address, body);
+            bodies.push(address);
+        }
+        for _ in 0..1 + self.random.below(3) {
+            let owner = self.owner();
+            let mut memory = self.memory.lock();
+            let group = match memory.open.last() {
+                Some((group, _)) if self.random.chance(50) => Some(*group),
+                _ => None,
+            };
+            let state = memory.world.entry(owner).or_default();
+            let first_seq = state.next_seq;
+            state.next_seq += bodies.len() as u64;
+            let mut appender = journal.appender();
+            appender.reference(group, owner, first_seq, first_seq ^ owner, &bodies);
+            memory.log(Change::Reference { owner, first_seq, bodies: bodies.clone() }, group, appender.ticket());
+        }
+        let mut appender = journal.appender();
+        bodies.iter().for_each(|address| appender.release_hold(*address));
+    }
+
+    fn settle(&mut self, journal: &Journal) {
+        let owner = self.owner();
+        let mut memory = self.memory.lock();
+        let group = match memory.open.last() {
+            Some((group, _)) if self.random.chance(30) => Some(*group),
+            _ => None,
+        };
+        let taken = memory.settled_in_groups(owner);
+        let Some(state) = memory.world.get(&owner) else { return };
+        let limit = if self.random.chance(30) { 40 } else { 3 };
+        let chosen: Vec<(u64, Address)> = state
+            .references
+            .iter()
+            .filter(|(seq, _)| !taken.contains(seq))
+            .take(limit)
+            .filter(|_| self.random.chance(90))
+            .map(|(seq, address)| (*seq, *address))
+            .collect();
+        if chosen.is_empty() {
+            return;
+        }
+        let runs: Vec<(u64, u64)> = chosen.iter().map(|(seq, _)| (*seq, 1)).collect();
+        let freed: Vec<Address> = chosen.iter().map(|(_, address)| *address).collect();
+        let mut appender = journal.appender();
+        if self.random.chance(50) {
+            appender.settle(group, owner, 7, &runs, &freed);
+        } else {
+            appender.settle_counted(group, owner, 7, &runs, &mut freed.iter().map(|address| (address.file, 1)));
+        }
+        memory.log(Change::Settle { owner, runs }, group, appender.ticket());
+    }
+
+    fn fact(&mut self, journal: &Journal) {
+        let (owner, value) = (self.owner(), self.random.next());
+        let mut memory = self.memory.lock();
+        let mut appender = journal.appender();
+        appender.fact(None, owner, model::VALUE, &[&value.to_le_bytes()[..4], &value.to_le_bytes()[4..]]);
+        memory.log(Change::Value { owner, value }, None, appender.ticket());
+    }
+
+    fn drop_owner(&mut self, journal: &Journal) {
+        let mut memory = self.memory.lock();
+        // An owner with business in an open group is left alone.
+        if !memory.open.is_empty() {
+            return;
+        }
+        let owner = self.next_owner.saturating_sub(4);
+        self.next_owner += 1;
+        let freed: Vec<_> =
+            memory.world.get(&owner).into_iter().flat_map(|state| state.references.values()).copied().collect();
+        let mut appender = journal.appender();
+        appender.drop_owner(None, owner, &mut freed.iter().map(|address| (address.file, 1)));
+        memory.log(Change::Drop { owner }, None, appender.ticket());
+    }
+
+    /// Begins a group, adds to one, or ends one.
+    fn group(&mut self, journal: &Journal) {
+        let (owner, member, dice) = (self.owner(), self.random.next(), self.random.below(4));
+        let mut memory = self.memory.lock();
+        let mut appender = journal.appender();
+        let Some((group, _)) = memory.open.last() else {
+            let group = appender.begin_group();
+            memory.open.push((group, Vec::new()));
+            return;
+        };
+        let group = *group;
+        if dice < 2 {
+            appender.fact(Some(group), owner, model::MEMBER, &[&member.to_le_bytes()]);
+            memory.log(Change::Member { owner, member }, Some(group), appender.ticket());
+        } else {
+            appender.end_group(group);
+            memory.log(Change::End { group }, None, appender.ticket());
+        }
+    }
+
+    fn read_back(&mut self, journal: &Journal) {
+        let addresses: Vec<Address> = {
+            let memory = self.memory.lock();
+            memory.world.values().flat_map(|state: &OwnerState| state.references.values().copied()).collect()
+        };
+        if let Some(address) = addresses.get(self.random.below(addresses.len() as u64) as usize)
+            && let Ok(body) = journal.read(*address)
+        {
+            assert_eq!(body[..], self.bodies[address][..]);
+        }
+    }
+
+    /// A bit of a sealed log flips: the log is refused, or nothing is missing.
+    fn flip_bits(&mut self, totals: &mut Totals) {
+        for _ in 0..3 {
+            let names = self.disk.names();
+            let name = &names[self.random.below(names.len() as u64) as usize];
+            // Most of a file is stale or zero; its start is not.
+            let bits = 8 * self.disk.bytes(name).len() as u64;
+            let bit =
+                if self.random.chance(50) { self.random.below(bits) } else { self.random.below(bits.min(8 * 20_000)) };
+            self.disk.flip_bit(name, bit);
+            totals.flips += 1;
+            let before: Vec<_> = names.iter().map(|name| self.disk.bytes(name)).collect();
+            let mut replayed = Replayed::default();
+            match Journal::open(Arc::new(self.disk.clone()), self.options.clone(), &mut replayed) {
+                Err(_) => {
+                    totals.flips_refused += 1;
+                    let after: Vec<_> = names.iter().map(|name| self.disk.bytes(name)).collect();
+                    assert_eq!(before, after, "a refused start changes nothing");
+                }
+                Ok(_) => {
+                    let memory = self.memory.lock();
+                    let expected = model::pruned(&model::fold(&memory.base, &memory.entries));
+                    assert_eq!(
+                        model::pruned(&replayed.world),
+                        expected,
+                        "a flipped bit of {name} was taken for a torn tail"
+                    );
+                }
+            }
+            // A log that was opened has been tidied; it is whole without the flip, or does not have the file any more.
+            self.disk.flip_bit(name, bit);
+        }
+    }
+}
+
+impl Memory {
+    /// Notes what was appended, and does it: at once, or when its group ends.
+    fn log(&mut self, change: Change, group: Option<Group>, ticket: Ticket) {
+        self.entries.push(Entry { change: change.clone(), group, ticket });
+        if let Some(changes) = group.and_then(|group| self.open.iter_mut().find(|open| open.0 == group)) {
+            changes.1.push(change);
+            return;
+        }
+        if let Change::End { group } = change {
+            let at = self.open.iter().position(|open| open.0 == group).unwrap();
+            let (_, changes) = self.open.remove(at);
+            changes.into_iter().for_each(|change| self.apply(change));
+        } else {
+            self.apply(change);
+        }
+    }
+
+    fn apply(&mut self, change: Change) {
+        let entry = Entry { change, group: None, ticket: Ticket::NONE };
+        self.world = model::fold(&self.world, std::slice::from_ref(&entry));
+    }
+
+    /// What open groups have settled already.
+    fn settled_in_groups(&self, owner: Owner) -> Vec<u64> {
+        let changes = self.open.iter().flat_map(|(_, changes)| changes);
+        let runs = changes.filter_map(|change| match change {
+            Change::Settle { owner: settled, runs } if *settled == owner => Some(runs),
+            _ => None,
+        });
+        runs.flatten().map(|(first, _)| *first).collect()
+    }
+}

@@ -1,0 +1,159 @@
+//! CONNECT, heart-beats, DISCONNECT and the ends that a connection can come to.
+
+use std::time::Duration;
+
+use wire::{CloseReason, ReadState};
+
+use super::{Scene, talk};
+use crate::Settings;
+
+#[test]
+fn connect_negotiates_and_answers() {
+    let scene = Scene::new();
+    for (headers, version, heart_beat) in [
+        ("", "1.0", "0,0"),
+        ("accept-version:1.0,1.1,1.2\nhost:/\nheart-beat:5000,100\n", "1.2", "1000,5000"),
+        ("accept-version:1.1\nhost:broker.example.org\nheart-beat:0,0\n", "1.1", "0,0"),
+    ] {
+        for command in ["CONNECT", "STOMP"] {
+            let mut peer = scene.accept();
+            assert_eq!(peer.state(), ReadState::Handshake);
+            peer.say(&format!("{command}\n{headers}login:guest\npasscode:guest\n\n\0"));
+            let heard = peer.wait_for_frames().remove(0);
+            assert!(heard.starts_with(&format!("CONNECTED\nversion:{version}\nsession:")), "{heard}");
+            assert!(heard.contains(&format!("\nheart-beat:{heart_beat}\nserver:Hermod/")), "{heard}");
+            assert_eq!(peer.state(), ReadState::Read);
+        }
+    }
+}
+
+#[test]
+fn a_connect_without_login_is_tried_as_guest() {
+    let mut peer = Scene::new().accept();
+    peer.say("CONNECT\n\n\0");
+    assert!(peer.wait_for_frames()[0].starts_with("CONNECTED"));
+    let mut peer = Scene::new().with_settings(Settings { default_login: None, ..Settings::default() }).accept();
+    peer.say("CONNECT\n\n\0");
+    assert_eq!(peer.heard()[0].lines().nth(1), Some("message:Missing header"));
+}
+
+#[test]
+fn a_refused_connect_says_no_more_than_it_must() {
+    let scene = Scene::new().with_settings(Settings { strict_host: true, ..Settings::default() });
+    for (frame, message, detail) in [
+        ("CONNECT\nlogin:guest\npasscode:no\n\n\0", "Bad CONNECT", "Access refused for user 'guest'"),
+        ("CONNECT\nlogin:nobody\npasscode:no\n\n\0", "Bad CONNECT", "Access refused for user 'nobody'"),
+        ("CONNECT\nlogin:guest\n\n\0", "Bad CONNECT", "Access refused for user 'guest'"),
+        ("CONNECT\nlogin:guest\npasscode:guest\nhost:x\n\n\0", "Bad CONNECT", "vhost x not found"),
+        ("CONNECT\naccept-version:2.0\n\n\0", "Version mismatch", "Supported versions are 1.0,1.1,1.2, not '2.0'"),
+        ("CONNECT\nheart-beat:x\n\n\0", "Invalid header", "header 'heart-beat' must be"),
+        ("SEND\ndestination:/queue/a\n\n\0", "Illegal command", "You must log in using CONNECT first"),
+        ("SUBSCRIBE\ndestination:/queue/a\n\n\0", "Illegal command", "You must log in"),
+        ("SEND\n\nx", "Invalid frame", "the body is longer than 0 bytes"),
+        ("NONSENSE\n\n\0", "Bad command", "\"NONSENSE\" is no STOMP command"),
+    ] {
+        let mut peer = scene.accept();
+        peer.say(frame);
+        let heard = peer.wait_for_frames().remove(0);
+        let expected = format!("ERROR\nmessage:{message}\ncontent-type:text/plain\nversion:1.0,1.1,1.2\n\n{detail}");
+        assert!(heard.starts_with(&expected), "{frame:?}: {heard}");
+        assert_eq!(peer.state(), ReadState::Closed);
+    }
+    assert!(scene.broker.clients().is_empty());
+}
+
+#[test]
+fn frames_right_behind_connect_are_understood_in_its_version() {
+    let mut peer = Scene::new().accept();
+    peer.say("CONNECT\naccept-version:1.2\n\n\0\n\nSEND\ndestination:/queue/a\nreceipt:r\\c1\n\nx\0");
+    let mut heard = peer.wait_for_frames();
+    if heard.len() == 1 {
+        heard.extend(peer.wait_for_frames());
+    }
+    assert_eq!(heard[1], "RECEIPT\nreceipt-id:r\\c1");
+}
+
+#[test]
+fn a_peer_that_does_not_connect_is_let_go() {
+    let mut peer = Scene::new().accept();
+    peer.say("\n\n");
+    peer.pass(Duration::from_secs(9));
+    assert_eq!(peer.state(), ReadState::Handshake);
+    peer.pass(Duration::from_secs(1));
+    assert!(peer.heard()[0].contains("not open within 10 seconds"));
+    assert_eq!(peer.state(), ReadState::Closed);
+}
+
+#[test]
+fn heart_beats_go_out_and_silence_ends_the_connection() {
+    let mut peer = Scene::new().accept();
+    peer.say("CONNECT\naccept-version:1.2\nheart-beat:2000,4000\n\n\0");
+    peer.wait_for_frames();
+    peer.pass(Duration::from_secs(3));
+    assert_eq!(peer.raw(), "\n");
+    peer.say("\n");
+    peer.pass(Duration::from_secs(3));
+    assert_eq!(peer.raw(), "\n");
+    assert_eq!(peer.state(), ReadState::Read);
+    peer.pass(Duration::from_secs(1));
+    assert!(peer.raw().starts_with("ERROR\nmessage:Heart-beat missed\n"));
+    assert_eq!(peer.state(), ReadState::Closed);
+}
+
+#[test]
+fn disconnect_answers_last_and_closes() {
+    let scene = Scene::new();
+    let mut peer = scene.connect("1.2");
+    talk(
+        &mut peer,
+        &[
+            ("SEND\ndestination:/queue/a\nreceipt:1\n\nx\0", &["RECEIPT\nreceipt-id:1"]),
+            (
+                "SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client\nreceipt:2\n\n\0",
+                &[
+                    "MESSAGE\nsubscription:s\nmessage-id:S-0-1\nack:S-0-1\ndestination:/queue/a\nredelivered:false\n\nx",
+                    "RECEIPT\nreceipt-id:2",
+                ],
+            ),
+            ("DISCONNECT\nreceipt:3\n\n\0SEND\ndestination:/queue/a\n\nlate\0", &["RECEIPT\nreceipt-id:3"]),
+        ],
+    );
+    assert_eq!(peer.state(), ReadState::Closed);
+    drop(peer);
+    let mut other = scene.connect("1.2");
+    talk(
+        &mut other,
+        &[(
+            "SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0",
+            &["MESSAGE\nsubscription:s\nmessage-id:S-0-1\ndestination:/queue/a\nredelivered:true\n\nx"],
+        )],
+    );
+    let mut silent = scene.connect("1.2");
+    talk(&mut silent, &[("DISCONNECT\n\n\0", &[])]);
+    assert_eq!(silent.state(), ReadState::Closed);
+}
+
+#[test]
+fn the_server_says_why_it_closes() {
+    for (reason, detail) in [
+        (CloseReason::Shutdown, "the server is shutting down; connect again later"),
+        (CloseReason::Forced("maintenance".into()), "maintenance"),
+    ] {
+        let mut peer = Scene::new().connect("1.2");
+        peer.connection.close(reason, peer.now);
+        peer.run();
+        let heard = peer.heard();
+        assert!(heard[0].starts_with("ERROR\nmessage:Connection forced\n") && heard[0].ends_with(detail), "{heard:?}");
+        assert_eq!(peer.state(), ReadState::Closed);
+    }
+    let scene = Scene::new();
+    let mut peer = scene.connect("1.2");
+    assert!(scene.broker.kick(scene.broker.clients()[0].number, "go away"));
+    peer.run();
+    assert!(peer.heard()[0].ends_with("go away"));
+    let mut peer = scene.connect("1.2");
+    peer.connection.close(CloseReason::Gone, peer.now);
+    peer.connection.close(CloseReason::Gone, peer.now);
+    assert_eq!(peer.state(), ReadState::Closed);
+    assert!(scene.broker.clients().is_empty());
+}

@@ -1,0 +1,84 @@
+//! What is refused, by name, and what a refusal leaves behind.
+
+use wire::ReadState;
+
+use super::{Scene, talk};
+
+#[test]
+fn every_refusal_names_what_it_refuses() {
+    for (frame, words) in [
+        ("SEND\n\nx\0", "SEND must include a 'destination' header"),
+        ("SEND\ndestination:/temp-queue/a\n\nx\0", "temporary queues are not supported yet"),
+        ("SEND\ndestination:/amq/queue/none\n\nx\0", "no queue 'none' in vhost '/'"),
+        ("SEND\ndestination:/exchange/none/k\n\nx\0", "no exchange 'none' in vhost '/'"),
+        ("SEND\ndestination:/queue/a\nmessage-id:1\n\nx\0", "'message-id' is not allowed on 'SEND'"),
+        ("SEND\ndestination:/queue/a\nreply-to:/temp-queue/r\n\nx\0", "replies to a temporary queue"),
+        ("SEND\ndestination:/queue/a\nAMQ_SCHEDULED_DELAY:1\n\nx\0", "AMQ_SCHEDULED_DELAY"),
+        ("SEND\ndestination:/queue/a\npriority:high\n\nx\0", "header 'priority' must be"),
+        ("SEND\ndestination:/queue/a\nuser-id:other\n\nx\0", "authenticated user was 'guest'"),
+        ("SEND\ndestination:/queue/a\ntransaction:t\n\nx\0", "Invalid transaction identifier: 't'"),
+        ("SEND\ndestination:/queue/a\ndurable:maybe\n\nx\0", "header 'durable' must be true or false"),
+        ("SEND\ndestination:/queue/a\nx-message-ttl:soon\n\nx\0", "header 'x-message-ttl' must be a number"),
+        ("SEND\ndestination:/queue/a\nx-max-priority:9\n\nx\0", "x-max-priority"),
+        ("SUBSCRIBE\nid:s\n\n\0", "SUBSCRIBE must include a 'destination' header"),
+        ("SUBSCRIBE\nid:s\ndestination:/amq/queue/none\n\n\0", "no queue 'none' in vhost '/'"),
+        ("SUBSCRIBE\nid:s\ndestination:/exchange/none\n\n\0", "no exchange 'none' in vhost '/'"),
+        ("SUBSCRIBE\nid:s\ndestination:/queue/a\nselector:x > 1\n\n\0", "header 'selector' of SUBSCRIBE"),
+        ("SUBSCRIBE\nid:s\ndestination:/topic/a\ndurable:true\n\n\0", "asks for a durable subscription"),
+        ("SUBSCRIBE\nid:s\ndestination:/queue/a\nack:sometimes\n\n\0", "auto, client or client-individual"),
+        ("SUBSCRIBE\nid:s\ndestination:/queue/a\nprefetch-count:-1\n\n\0", "header 'prefetch-count'"),
+        ("UNSUBSCRIBE\n\n\0", "UNSUBSCRIBE must include a 'destination' or 'id' header"),
+        ("BEGIN\n\n\0", "BEGIN must include a 'transaction' header"),
+        ("COMMIT\ntransaction:t\n\n\0", "Invalid transaction identifier: 't'"),
+        ("ABORT\ntransaction:t\n\n\0", "Invalid transaction identifier: 't'"),
+        ("CONNECT\n\n\0", "has opened its session already"),
+        ("MESSAGE\n\n\0", "only a server sends MESSAGE"),
+        ("SEND\nnocolon\n\n\0", "has no colon"),
+    ] {
+        let mut peer = Scene::new().connect("1.2");
+        peer.say(frame);
+        let heard = peer.heard();
+        assert!(heard.len() == 1 && heard[0].starts_with("ERROR\n"), "{frame:?}: {heard:?}");
+        assert!(heard[0].contains(words), "{frame:?}: {heard:?}");
+        assert_eq!(peer.state(), ReadState::Closed);
+    }
+}
+
+#[test]
+fn a_subscription_id_is_used_once() {
+    let mut peer = Scene::new().connect("1.2");
+    peer.say("SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0SUBSCRIBE\nid:s\ndestination:/queue/b\nreceipt:1\n\n\0");
+    let heard = peer.heard();
+    assert!(heard[0].starts_with("ERROR\nmessage:Duplicated subscription identifier\nreceipt-id:1\n"), "{heard:?}");
+}
+
+#[test]
+fn what_came_before_a_refused_frame_has_happened() {
+    let scene = Scene::new();
+    let mut peer = scene.connect("1.2");
+    peer.say("SEND\ndestination:/queue/a\n\nx\0SEND\n\ny\0SEND\ndestination:/queue/a\n\nz\0");
+    assert_eq!(peer.state(), ReadState::Closed);
+    assert_eq!(scene.broker.queues()[0].ready, 1);
+}
+
+#[test]
+fn permissions_are_the_brokers() {
+    let scene = Scene::new();
+    talk(&mut scene.connect("1.2"), &[("SEND\ndestination:/queue/a\n\nx\0", &[])]);
+    let mut reader = scene.connect_as("reader", "1.2");
+    reader.say("SUBSCRIBE\nid:s\ndestination:/amq/queue/a\n\n\0");
+    assert_eq!(reader.heard().len(), 1);
+    reader.say("SEND\ndestination:/queue/a\nreceipt:1\n\nx\0");
+    let heard = reader.heard();
+    assert!(heard[0].starts_with("ERROR\nmessage:access_refused\nreceipt-id:1\n"), "{heard:?}");
+}
+
+#[test]
+fn a_queue_with_other_properties_is_refused() {
+    let scene = Scene::new();
+    talk(&mut scene.connect("1.2"), &[("SEND\ndestination:/queue/a\nx-message-ttl:60000\n\nx\0", &[])]);
+    let mut peer = scene.connect("1.2");
+    peer.say("SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0");
+    let heard = peer.heard();
+    assert!(heard[0].contains("message:precondition_failed") && heard[0].contains("x-message-ttl"), "{heard:?}");
+}

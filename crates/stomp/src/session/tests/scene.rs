@@ -1,0 +1,268 @@
+//! A broker in memory and peers of it: the driver's part, played without sockets.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+use auth::{AuthoritySettings, Cost, PasswordHash, Permission, User};
+use broker::{Broker, Dialect, DialectId, Dialects, Error, Parts, Properties, SystemClock};
+use journal::{Durability, Opened, Options, RealDisk, Stepper};
+use wire::{Connection, Protocol, ReadState};
+
+use crate::codec::{Decoder, Version};
+use crate::{Settings, Stomp, StompDialect};
+
+/// How long a test waits for another thread before it fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Properties of another protocol: one header, whose value is all the bytes.
+struct Foreign;
+
+pub(super) const FOREIGN: DialectId = DialectId(200);
+
+impl Dialect for Foreign {
+    fn id(&self) -> DialectId {
+        FOREIGN
+    }
+
+    fn read(&self, raw: &[u8]) -> Result<Properties, Error> {
+        let mut properties = Properties { priority: Some(3), ..Properties::default() };
+        properties.headers.set("foreign", broker::Value::Text(String::from_utf8_lossy(raw).into_owned()));
+        Ok(properties)
+    }
+}
+
+/// A waker that remembers, and lets a thread wait.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn take(&self) -> bool {
+        std::mem::take(&mut *self.rung.lock().unwrap())
+    }
+
+    fn wait(&self) {
+        let rung = self.rung.lock().unwrap();
+        let waited = self.changed.wait_timeout_while(rung, PATIENCE, |rung| !*rung).unwrap();
+        assert!(!waited.1.timed_out(), "nothing woke the connection");
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+}
+
+/// A broker and where it lies.
+pub(super) struct Scene {
+    pub(super) broker: Broker,
+    stomp: Stomp,
+    pub(super) start: Instant,
+    /// With it nothing is durable before it is told to flush.
+    pub(super) stepper: Option<Stepper>,
+    _directory: tempfile::TempDir,
+}
+
+impl Scene {
+    /// A broker in memory: everything is durable at once.
+    pub(super) fn new() -> Self {
+        Self::open(Durability::Memory)
+    }
+
+    /// A broker on disk that flushes when it is told to.
+    pub(super) fn stepped() -> Self {
+        Self::open(Durability::Os)
+    }
+
+    fn open(durability: Durability) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let parts = Parts {
+            disk: Arc::new(RealDisk::open(directory.path()).unwrap()),
+            journal: Options { durability, max_bytes: 16 << 20, ..Options::default() },
+            on_journal_failure: Box::new(|error| panic!("the journal failed: {error}")),
+            settings: broker::Settings::default(),
+            authority: AuthoritySettings::new([7; 32]),
+            dialects: Dialects::new(vec![Arc::new(StompDialect), Arc::new(Foreign)]),
+            clock: Arc::new(SystemClock),
+            seed: 1,
+            default_user: None,
+            salt: [0; 16],
+        };
+        let mut stepper = None;
+        let broker = Broker::open_with(parts, |opened: Opened, live, owners, on_failure| {
+            let (journal, steps) = opened.start_stepped(live, owners, on_failure);
+            stepper = Some(steps);
+            journal
+        });
+        let broker = broker.unwrap();
+        let cheap = Cost { memory_kib: 8, passes: 1, lanes: 1 };
+        for (name, write) in [("guest", ".*"), ("reader", "^amq[.]gen.*")] {
+            let mut user = User::new(name, Some(PasswordHash::create(name.as_bytes(), [1; 16], cheap).unwrap()));
+            user.permissions.insert("/".into(), Permission::new(".*", write, ".*").unwrap());
+            broker.authority().put(user).unwrap();
+        }
+        let stomp = Stomp::new(broker.clone(), Settings::default());
+        Self { broker, stomp, start: Instant::now(), stepper, _directory: directory }
+    }
+
+    /// Another protocol's settings over the same broker.
+    pub(super) fn with_settings(mut self, settings: Settings) -> Self {
+        self.stomp = Stomp::new(self.broker.clone(), settings);
+        self
+    }
+
+    pub(super) fn flush(&self) {
+        self.stepper.as_ref().unwrap().flush().unwrap();
+    }
+
+    /// A connection that has said nothing.
+    pub(super) fn accept(&self) -> Peer {
+        let bell = Arc::new(Bell::default());
+        let address = "127.0.0.1:61613".parse().unwrap();
+        let peer = wire::Peer { remote: address, local: address, encrypted: false };
+        let connection = self.stomp.accept(peer, Waker::from(bell.clone()), self.start);
+        Peer {
+            connection,
+            bell,
+            now: self.start,
+            input: Vec::new(),
+            output: Vec::new(),
+            decoder: Decoder::default(),
+            session: String::new(),
+            reads_output: true,
+        }
+    }
+
+    /// A connection of `guest` that speaks this version.
+    pub(super) fn connect(&self, version: &str) -> Peer {
+        self.connect_as("guest", version)
+    }
+
+    pub(super) fn connect_as(&self, user: &str, version: &str) -> Peer {
+        let mut peer = self.accept();
+        let accept = if version == "1.0" { String::new() } else { format!("accept-version:{version}\n") };
+        peer.say(&format!("CONNECT\n{accept}host:/\nlogin:{user}\npasscode:{user}\n\n\0"));
+        let heard = peer.wait_for_frames();
+        assert!(heard[0].starts_with("CONNECTED"), "{heard:?}");
+        let session = heard[0].lines().find_map(|line| line.strip_prefix("session:"));
+        peer.session = session.unwrap().to_owned();
+        peer.decoder.set_version(Version::parse(version).unwrap());
+        peer
+    }
+}
+
+/// The other end of a connection.
+pub(super) struct Peer {
+    pub(super) connection: Box<dyn Connection>,
+    bell: Arc<Bell>,
+    pub(super) now: Instant,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    decoder: Decoder,
+    session: String,
+    /// False for a peer that takes nothing from its socket.
+    pub(super) reads_output: bool,
+}
+
+impl Peer {
+    /// Sends text; `S-` in it stands for the name of the session.
+    pub(super) fn say(&mut self, text: &str) {
+        let text = text.replace("S-", &format!("{}-", self.session));
+        self.input.extend_from_slice(text.as_bytes());
+        self.run();
+    }
+
+    /// Plays the driver until nothing moves.
+    pub(super) fn run(&mut self) {
+        let mut offered = false;
+        loop {
+            let woken = self.bell.take();
+            if woken {
+                self.connection.wake(self.now);
+                offered = false;
+            }
+            let mut taken = 0;
+            let reads = matches!(self.connection.read_state(), ReadState::Read | ReadState::Handshake);
+            if reads && !self.input.is_empty() && !offered {
+                taken = self.connection.receive(&self.input, self.now);
+                self.input.drain(..taken);
+                offered = taken == 0;
+            }
+            let mut written = Vec::new();
+            if self.reads_output {
+                written = self.connection.output().take();
+                self.output.extend_from_slice(&written);
+            }
+            if written.len() >= 256 * 1024 {
+                self.bell.clone().wake();
+            }
+            if !woken && taken == 0 && written.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// The frames that have arrived since the last call, as text: the name of the session is `S`.
+    pub(super) fn heard(&mut self) -> Vec<String> {
+        let mut frames = Vec::new();
+        let bytes = std::mem::take(&mut self.output);
+        let mut at = 0;
+        loop {
+            let decoded = self.decoder.decode(&bytes[at..]).unwrap();
+            at += decoded.consumed;
+            let Some(frame) = decoded.frame else { break };
+            let mut text = frame.command.as_str().to_owned();
+            for (name, value) in frame.headers.iter().filter(|(name, _)| name != "content-length") {
+                text.push_str(&format!("\n{name}:{value}"));
+            }
+            let body = frame.body.as_slice();
+            if body.len() > 200 {
+                text.push_str(&format!("\n\n{} bytes", body.len()));
+            } else if !body.is_empty() {
+                text.push_str(&format!("\n\n{}", String::from_utf8_lossy(body)));
+            }
+            frames.push(if self.session.is_empty() { text } else { text.replace(&self.session, "S") });
+        }
+        self.output = bytes[at..].to_vec();
+        frames
+    }
+
+    /// Waits for another thread until a frame arrives.
+    pub(super) fn wait_for_frames(&mut self) -> Vec<String> {
+        loop {
+            self.run();
+            let heard = self.heard();
+            if !heard.is_empty() {
+                return heard;
+            }
+            self.bell.wait();
+        }
+    }
+
+    /// Lets time pass and calls `tick` as a driver would.
+    pub(super) fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(deadline) = self.connection.deadline().filter(|deadline| *deadline <= end) {
+            self.now = self.now.max(deadline);
+            self.connection.tick(self.now);
+            self.run();
+            if self.connection.deadline().is_some_and(|next| next <= self.now) {
+                break;
+            }
+        }
+        self.now = end;
+    }
+
+    pub(super) fn raw(&mut self) -> String {
+        String::from_utf8(std::mem::take(&mut self.output)).unwrap()
+    }
+
+    pub(super) fn state(&self) -> ReadState {
+        self.connection.read_state()
+    }
+}

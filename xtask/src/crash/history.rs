@@ -1,0 +1,77 @@
+//! What happened, in the words of the checker: one event for each thing that a client did or heard.
+//!
+//! An event that the client causes is told before its bytes are written; an event that it hears is told after they were
+//! read. So the order in which events are told is one that really can have been.
+
+use super::stamp::{Damage, Id, Stamp};
+
+/// One thing that a client of the broker did or heard, or the broker's death.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Event {
+    /// A message is about to be published.
+    Attempt {
+        /// Its name, its transaction and the queues that it goes to.
+        stamp: Stamp,
+        /// Whether it should survive the broker's death.
+        persistent: bool,
+    },
+    /// The broker confirmed it.
+    Confirm(Id),
+    /// A consumer received something.
+    Deliver {
+        /// The consumer, which is one subscription's connection.
+        consumer: u32,
+        /// The queue that the consumer's subscription names.
+        queue: usize,
+        /// Whether the broker says that it may have been delivered before.
+        redelivered: bool,
+        /// What the body says.
+        content: Result<Stamp, Damage>,
+    },
+    /// A delivery is about to be settled.
+    Settle {
+        /// Who settles.
+        consumer: u32,
+        /// Where it came from.
+        queue: usize,
+        /// Which message.
+        id: Id,
+        /// How.
+        outcome: Outcome,
+        /// In which transaction.
+        transaction: Option<u64>,
+    },
+    /// A question is about to be asked whose answer means that the consumer's settlements so far are on disk.
+    FenceAsked {
+        /// Who asks.
+        consumer: u32,
+        /// The question's number.
+        fence: u64,
+    },
+    /// It was answered.
+    FenceReplied {
+        /// Who had asked.
+        consumer: u32,
+        /// The question's number.
+        fence: u64,
+    },
+    /// A commit is about to be asked for.
+    CommitAsked(u64),
+    /// The transaction is committed.
+    Committed(u64),
+    /// The transaction is about to be rolled back.
+    Aborted(u64),
+    /// The broker was killed: no connection of before exists any more.
+    Killed,
+}
+
+/// How a delivery is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Never to be delivered again.
+    Accepted,
+    /// Back to its place in the queue.
+    Released,
+    /// On to the queue's dead-letter queue.
+    Rejected,
+}

@@ -1,0 +1,112 @@
+//! The queues and exchanges of the load, as data: what each queue is for decides what the checker demands of it.
+//!
+//! A queue is named by its place in [`QUEUES`], so that a set of queues is a word of bits.
+
+/// One queue of the load.
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// Its name at the broker.
+    pub(super) name: &'static str,
+    /// Whether it survives a restart.
+    pub(super) durable: bool,
+    /// Where a message goes that it rejects or has no room for.
+    pub(super) dead_letter: Option<usize>,
+    /// The most messages it holds; the oldest make room.
+    pub(super) max_length: Option<i64>,
+    /// Whether first deliveries come in the order of publishing. Dead letters come in the order of their rejection.
+    pub(super) ordered: bool,
+}
+
+pub(super) const PLAIN: usize = 0;
+pub(super) const FAN_A: usize = 1;
+pub(super) const FAN_B: usize = 2;
+pub(super) const TOPIC_A: usize = 3;
+pub(super) const TOPIC_ALL: usize = 4;
+pub(super) const WORK: usize = 5;
+pub(super) const DEAD: usize = 6;
+pub(super) const SHORT: usize = 7;
+pub(super) const SPILL: usize = 8;
+pub(super) const LEFT: usize = 9;
+pub(super) const RIGHT: usize = 10;
+pub(super) const DONE: usize = 11;
+pub(super) const TRANSIENT: usize = 12;
+
+/// All queues.
+pub(super) const QUEUES: [Queue; 13] = [
+    durable("crash.plain"),
+    durable("crash.fan.a"),
+    durable("crash.fan.b"),
+    durable("crash.topic.a"),
+    durable("crash.topic.all"),
+    Queue { dead_letter: Some(DEAD), ..durable("crash.work") },
+    Queue { ordered: false, ..durable("crash.dead") },
+    Queue { dead_letter: Some(SPILL), max_length: Some(100), ..durable("crash.short") },
+    Queue { ordered: false, ..durable("crash.spill") },
+    durable("crash.left"),
+    durable("crash.right"),
+    durable("crash.done"),
+    Queue { durable: false, ..durable("crash.transient") },
+];
+
+const fn durable(name: &'static str) -> Queue {
+    Queue { name, durable: true, dead_letter: None, max_length: None, ordered: true }
+}
+
+/// The exchanges besides the default one: name and type.
+pub(super) const EXCHANGES: [(&str, &str); 2] = [("crash.fan", "fanout"), ("crash.topic", "topic")];
+
+/// The bindings: exchange, key, queue.
+pub(super) const BINDINGS: [(&str, &str, usize); 4] = [
+    ("crash.fan", "", FAN_A),
+    ("crash.fan", "", FAN_B),
+    ("crash.topic", "a.#", TOPIC_A),
+    ("crash.topic", "#", TOPIC_ALL),
+];
+
+/// Where a message is published, and the queues that must get it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) exchange: &'static str,
+    pub(super) key: &'static str,
+    /// A bit for each queue.
+    pub(super) queues: u32,
+}
+
+/// One copy for each of two queues.
+pub(super) const FAN: Route = Route { exchange: "crash.fan", key: "", queues: bit(FAN_A) | bit(FAN_B) };
+/// A topic that both patterns match.
+pub(super) const TOPIC_BOTH: Route =
+    Route { exchange: "crash.topic", key: "a.b.c", queues: bit(TOPIC_A) | bit(TOPIC_ALL) };
+/// A topic that one pattern matches.
+pub(super) const TOPIC_ONE: Route = Route { exchange: "crash.topic", key: "b.a", queues: bit(TOPIC_ALL) };
+
+/// Through the default exchange to one queue.
+pub(super) const fn straight(queue: usize) -> Route {
+    Route { exchange: "", key: QUEUES[queue].name, queues: bit(queue) }
+}
+
+/// The set of one queue.
+pub(super) const fn bit(queue: usize) -> u32 {
+    1 << queue
+}
+
+/// The queues in a set.
+pub(super) fn members(queues: u32) -> impl Iterator<Item = usize> {
+    (0..QUEUES.len()).filter(move |queue| queues & bit(*queue) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dead_letter_queue_has_one_source_and_no_order() {
+        for (number, queue) in QUEUES.iter().enumerate() {
+            if let Some(target) = queue.dead_letter {
+                assert!(target != number && !QUEUES[target].ordered && QUEUES[target].dead_letter.is_none());
+                assert_eq!(QUEUES.iter().filter(|other| other.dead_letter == Some(target)).count(), 1);
+            }
+        }
+        assert_eq!(members(FAN.queues).collect::<Vec<_>>(), [FAN_A, FAN_B]);
+    }
+}
