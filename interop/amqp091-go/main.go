@@ -31,8 +31,9 @@ var phases = map[string][]step{
 		{"workQueue", workQueue}, {"publishSubscribe", publishSubscribe}, {"routing", routing}, {"topics", topics},
 		{"rpc", rpc}, {"confirms", confirms}, {"refusals", refusals},
 	},
-	"store": {{"store", store}},
-	"fetch": {{"fetch", fetch}},
+	"extensions": {{"directReplyTo", directReplyTo}},
+	"store":      {{"store", store}},
+	"fetch":      {{"fetch", fetch}},
 }
 
 func main() {
@@ -277,8 +278,17 @@ func topics(connection *amqp.Connection) error {
 	})
 }
 
-// rpc: request and reply with reply-to and correlation id, over a queue and over direct reply-to.
+// rpc: request and reply with reply-to and correlation id, over a queue of the client's own.
 func rpc(connection *amqp.Connection) error {
+	return askAndAnswer(connection, func(client *amqp.Channel) (string, error) { return own(client) })
+}
+
+// directReplyTo: request and reply without a queue for the replies.
+func directReplyTo(connection *amqp.Connection) error {
+	return askAndAnswer(connection, func(*amqp.Channel) (string, error) { return "amq.rabbitmq.reply-to", nil })
+}
+
+func askAndAnswer(connection *amqp.Connection, choose func(*amqp.Channel) (string, error)) error {
 	server, err := connection.Channel()
 	if err != nil {
 		return err
@@ -299,36 +309,29 @@ func rpc(connection *amqp.Connection) error {
 				CorrelationId: request.CorrelationId, Body: []byte(strconv.Itoa(number * number))})
 		}
 	}()
-	for _, direct := range []bool{false, true} {
-		client, err := connection.Channel()
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		replyTo := "amq.rabbitmq.reply-to"
-		if !direct {
-			if replyTo, err = own(client); err != nil {
-				return err
-			}
-		}
-		replies, err := client.Consume(replyTo, "", true, false, false, false, nil)
-		if err != nil {
-			return err
-		}
-		request := amqp.Publishing{ReplyTo: replyTo, CorrelationId: "n12", Body: []byte("12")}
-		if err := client.PublishWithContext(context.Background(), "", requests, false, false, request); err != nil {
-			return err
-		}
-		select {
-		case reply := <-replies:
-			if err := expect(string(reply.Body)+reply.CorrelationId, "144n12", "reply through "+replyTo); err != nil {
-				return err
-			}
-		case <-time.After(wait):
-			return fmt.Errorf("no reply through %s", replyTo)
-		}
+	client, err := connection.Channel()
+	if err != nil {
+		return err
 	}
-	return nil
+	defer client.Close()
+	replyTo, err := choose(client)
+	if err != nil {
+		return err
+	}
+	replies, err := client.Consume(replyTo, "", true, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	request := amqp.Publishing{ReplyTo: replyTo, CorrelationId: "n12", Body: []byte("12")}
+	if err := client.PublishWithContext(context.Background(), "", requests, false, false, request); err != nil {
+		return err
+	}
+	select {
+	case reply := <-replies:
+		return expect(string(reply.Body)+reply.CorrelationId, "144n12", "reply through "+replyTo)
+	case <-time.After(wait):
+		return fmt.Errorf("no reply through %s", replyTo)
+	}
 }
 
 // confirms: a hundred deferred confirms, a returned message, and properties that survive the way.

@@ -117,6 +117,7 @@ sub fetch {
 my %phases = (
     patterns => [[work_queue => \&work_queue], [publish_subscribe => \&publish_subscribe],
                  [transactions => \&transactions], [bodies => \&bodies]],
+    extensions => [],
     store => [[store => \&store]],
     fetch => [[fetch => \&fetch]],
 );

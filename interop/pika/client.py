@@ -159,7 +159,16 @@ def topics(connection):
 
 
 def rpc(connection):
-    """Request and reply with reply_to and correlation_id over an exclusive queue, then over direct reply-to."""
+    """Request and reply with reply_to and correlation_id over a queue of the client's own."""
+    ask_and_answer(connection, connection.channel().queue_declare("", exclusive=True).method.queue)
+
+
+def direct_reply_to(connection):
+    """Request and reply without a queue for the replies."""
+    ask_and_answer(connection, "amq.rabbitmq.reply-to")
+
+
+def ask_and_answer(connection, reply_to):
     requests = unique("rpc")
     server = connection.channel()
     server.queue_declare(requests, exclusive=True)
@@ -171,19 +180,15 @@ def rpc(connection):
 
     server.basic_consume(requests, answer)
     client = connection.channel()
-    own = client.queue_declare("", exclusive=True).method.queue
-    for reply_to in (own, "amq.rabbitmq.reply-to"):
-        replies = {}
-        tag = client.basic_consume(
-            reply_to, lambda _c, _m, p, body: replies.update({p.correlation_id: body.decode()}), auto_ack=True)
-        for number in (3, 12):
-            properties = pika.BasicProperties(reply_to=reply_to, correlation_id=f"n{number}")
-            client.basic_publish("", requests, str(number), properties)
-        deadline = time.monotonic() + WAIT
-        while len(replies) < 2 and time.monotonic() < deadline:
-            connection.process_data_events(time_limit=0.1)
-        expect(replies, {"n3": "9", "n12": "144"}, f"replies through {reply_to}")
-        client.basic_cancel(tag)
+    replies = {}
+    client.basic_consume(reply_to, lambda _c, _m, p, body: replies.update({p.correlation_id: body.decode()}), auto_ack=True)
+    for number in (3, 12):
+        properties = pika.BasicProperties(reply_to=reply_to, correlation_id=f"n{number}")
+        client.basic_publish("", requests, str(number), properties)
+    deadline = time.monotonic() + WAIT
+    while len(replies) < 2 and time.monotonic() < deadline:
+        connection.process_data_events(time_limit=0.1)
+    expect(replies, {"n3": "9", "n12": "144"}, f"replies through {reply_to}")
     client.close()
     server.close()
 
@@ -270,6 +275,7 @@ def fetch(connection):
 
 PHASES = {
     "patterns": [work_queue, publish_subscribe, routing, topics, rpc, confirms, refusals],
+    "extensions": [direct_reply_to],
     "store": [store],
     "fetch": [fetch],
 }

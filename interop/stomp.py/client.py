@@ -191,6 +191,22 @@ def rpc():
     client.close()
 
 
+def temporary_queues():
+    """Request and reply over a temporary queue, which the server makes when the request names it."""
+    destination = "/queue/" + unique("rpc")
+    server, client = Peer(), Peer()
+    server.subscribe(destination)
+    client.connection.send(destination, "12", headers={"reply-to": "/temp-queue/answers", "correlation-id": "n12"})
+    request = server.next()
+    assert request is not None, "the request did not arrive"
+    server.connection.send(request.headers["reply-to"], "144", headers={"correlation-id": "n12"})
+    reply = client.next()
+    assert reply is not None, "the reply did not arrive"
+    expect((reply.body, reply.headers["correlation-id"]), ("144", "n12"), "reply")
+    server.close()
+    client.close()
+
+
 def confirms():
     """Receipts; headers of the sender and bodies with any byte survive the way."""
     destination = "/queue/" + unique("confirms")
@@ -267,6 +283,7 @@ def fetch():
 
 PHASES = {
     "patterns": [work_queue, publish_subscribe, topics, routing, rpc, confirms, versions, refusals],
+    "extensions": [temporary_queues],
     "store": [store],
     "fetch": [fetch],
 }

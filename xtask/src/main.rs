@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod crash;
 mod interop;
 mod tidy;
 
@@ -21,6 +22,8 @@ struct Arguments {
 enum Chore {
     /// Check the rules of the house: crate edges, sizes, names, headers, links, words.
     Tidy,
+    /// Kill a loaded broker again and again and check what it promised.
+    Crash(crash::Options),
     /// Run other people's clients against a fresh server.
     Interop(interop::Options),
 }
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
     let outcome = match (root(), Arguments::parse().chore) {
         (Err(error), _) => Err(error),
         (Ok(root), Chore::Tidy) => tidy::report(&root),
+        (Ok(root), Chore::Crash(options)) => crash::run(&root, &options),
         (Ok(root), Chore::Interop(options)) => interop::run(&root, &options),
     };
     match outcome {

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::load::slice;
 use crate::machine::disk::{Forced, forced_writes};
 use crate::machine::freeze::Frozen;
+use crate::machine::quiet::wait_until_quiet;
 use crate::measure::random::Random;
 use crate::measure::statistics::Spread;
 use crate::report::progress::Progress;
@@ -33,6 +34,10 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// Stop the processes of the targets that are not measured.
     pub(crate) freeze: bool,
+    /// How long to wait for a quiet machine before each slice.
+    pub(crate) wait_quiet: Duration,
+    /// How often a disturbed slice is measured again.
+    pub(crate) retries: usize,
     /// Where forced writes are timed; none: not at all.
     pub(crate) forced_dir: Option<PathBuf>,
 }
@@ -60,20 +65,40 @@ pub(crate) fn run(plan: &Plan, progress: &mut Progress) -> Result<Results, Failu
         for index in order {
             let target = &plan.targets[index];
             progress.step(format!("[{block}/{}] ", plan.blocks));
-            let measured = match &scenarios[index] {
-                Ok(scenario) => one(plan, target, scenario, random.next() as u32, progress),
-                Err(failure) => Err(failure.clone()),
-            };
-            progress.done(&headline(target, &measured));
-            let (measured, error) = match measured {
-                Ok(measured) => (Some(measured), None),
-                Err(failure) => (None, Some(failure.to_string())),
-            };
-            slices.push(SliceRecord { target: target.name.clone(), block, error, measured });
+            for attempt in 0..=plan.retries {
+                let slice = attempt_slice(plan, target, block, &scenarios[index], random.next() as u32, progress);
+                let disturbed = slice.measured.as_ref().is_some_and(|measured| measured.verdict.disturbed());
+                let again = disturbed && attempt < plan.retries;
+                slices.push(SliceRecord { superseded: again, ..slice });
+                if !again {
+                    break;
+                }
+            }
         }
     }
     let summary = plan.targets.iter().map(|target| summarise(plan, target, &slices)).collect();
     Ok(Results { forced, slices, summary })
+}
+
+/// Measures one slice and shows what came of it.
+fn attempt_slice(
+    plan: &Plan,
+    target: &Target,
+    block: usize,
+    scenario: &Result<Scenario, Failure>,
+    number: u32,
+    progress: &mut Progress,
+) -> SliceRecord {
+    let measured = match scenario {
+        Ok(scenario) => one(plan, target, scenario, number, progress),
+        Err(failure) => Err(failure.clone()),
+    };
+    progress.done(&headline(target, &measured));
+    let (measured, error) = match measured {
+        Ok(measured) => (Some(measured), None),
+        Err(failure) => (None, Some(failure.to_string())),
+    };
+    SliceRecord { target: target.name.clone(), block, superseded: false, error, measured }
 }
 
 /// The scenario that a target gets: its relay form, and half of its own saturation where that is asked for.
@@ -101,6 +126,9 @@ fn one(
     let others = plan.targets.iter().filter(|other| other.pids != target.pids);
     let idle: Vec<u32> = others.flat_map(|other| other.pids.iter().copied()).collect();
     let frozen = if plan.freeze { Frozen::stop(&idle, &target.pids)? } else { None };
+    if plan.wait_quiet > Duration::ZERO && !wait_until_quiet(plan.wait_quiet) {
+        progress.done("the machine did not become quiet");
+    }
     let outcome = slice::run(target, scenario, number, progress);
     drop(frozen);
     judge(scenario, &outcome?, target.is_relay())
@@ -140,7 +168,7 @@ fn summarise(plan: &Plan, target: &Target, slices: &[SliceRecord]) -> TargetSumm
     };
     let rate = |measured: &Measured| Some(measured.messages_per_s);
     let cpu = |measured: &Measured| measured.broker.map(|cost| cost.cpu_us_per_message);
-    let all = slices.iter().filter(|slice| slice.target == target.name);
+    let all = of_target(&target.name, slices);
     TargetSummary {
         target: target.name.clone(),
         slices: all.clone().count(),
@@ -163,9 +191,14 @@ fn summarise(plan: &Plan, target: &Target, slices: &[SliceRecord]) -> TargetSumm
     }
 }
 
+/// The slices of a target that count.
+fn of_target<'a>(name: &str, slices: &'a [SliceRecord]) -> impl Iterator<Item = &'a SliceRecord> + Clone {
+    slices.iter().filter(move |slice| slice.target == name && !slice.superseded)
+}
+
 /// The measured slices of a target by block: the valid ones, or all where none is valid.
 fn usable<'a>(name: &str, slices: &'a [SliceRecord]) -> Vec<(usize, &'a Measured)> {
-    let mine = slices.iter().filter(|slice| slice.target == name);
+    let mine = of_target(name, slices);
     let all: Vec<(usize, &Measured)> = mine.filter_map(|slice| Some((slice.block, slice.measured.as_ref()?))).collect();
     let valid: Vec<(usize, &Measured)> = all.iter().copied().filter(|(_, measured)| measured.verdict.valid).collect();
     if valid.is_empty() { all } else { valid }
@@ -174,7 +207,7 @@ fn usable<'a>(name: &str, slices: &'a [SliceRecord]) -> Vec<(usize, &'a Measured
 /// What was remarked about a target's slices, each text once.
 fn remarks(name: &str, slices: &[SliceRecord]) -> Vec<(String, usize)> {
     let mut counts: Vec<(String, usize)> = Vec::new();
-    for slice in slices.iter().filter(|slice| slice.target == name) {
+    for slice in of_target(name, slices) {
         let texts: Vec<String> = match (&slice.measured, &slice.error) {
             (Some(measured), _) => {
                 let broken = measured.verdict.violations.iter().map(|text| format!("INVALID: {text}"));

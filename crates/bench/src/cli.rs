@@ -58,7 +58,7 @@ pub(crate) struct FloorArgs {
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// A broker: [NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]][,type=QUEUE_TYPE], where SCHEME is amqp,
+    /// A broker: [NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]][,type=QUEUE_TYPE][,metrics=HOST:PORT/PATH], where SCHEME is amqp,
     /// stomp or relay. Repeat it to compare
     #[arg(long = "target", value_name = "TARGET", required_unless_present = "relay")]
     pub(crate) targets: Vec<Target>,
@@ -77,6 +77,12 @@ pub(crate) struct RunArgs {
     /// Stop the processes of the targets that are not being measured (SIGSTOP), as far as their pids are known
     #[arg(long)]
     pub(crate) freeze: bool,
+    /// Wait up to this many seconds before each slice until the machine is quiet
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) wait_quiet: f64,
+    /// Measure a slice that other processes disturbed this often again; all attempts are in the record
+    #[arg(long, default_value_t = 0)]
+    pub(crate) retries: usize,
     /// Repeats the random order and the arrivals of an earlier run
     #[arg(long)]
     pub(crate) seed: Option<u64>,

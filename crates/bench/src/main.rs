@@ -80,7 +80,9 @@ fn measure(run: &RunArgs) -> Result<u8, Failure> {
     let seed = run.seed.unwrap_or_else(|| measure::random::mix(unix_time() ^ u64::from(std::process::id())));
     let forced_dir = scenario.persistent.then(|| run.dir.clone().unwrap_or_else(std::env::temp_dir));
     let blocks = run.blocks.max(1);
-    let plan = Plan { targets, scenario, blocks, seed, freeze: run.freeze, forced_dir };
+    let wait_quiet = Duration::try_from_secs_f64(run.wait_quiet).context("--wait-quiet")?;
+    let (freeze, retries) = (run.freeze, run.retries);
+    let plan = Plan { targets, scenario, blocks, seed, freeze, wait_quiet, retries, forced_dir };
     let results = blocks::run(&plan, &mut Progress::new(run.quiet))?;
     let record = Record {
         version: VERSION,

@@ -244,11 +244,14 @@ mod tests {
         }
     }
 
+    /// What the refusal says, and what leads to it.
+    type Case = (&'static str, fn(&mut Scenario));
+
     #[test]
     fn what_can_not_be_done_is_refused() {
         let base = Preset::Transient64.scenario();
         assert!(base.check().is_ok());
-        let cases: &[(&str, fn(&mut Scenario))] = &[
+        let cases: &[Case] = &[
             ("at least one producer", |s| s.producers = 0),
             ("exactly one consumer", |s| s.consumers = 2),
             ("never be emptied", |s| (s.queue, s.producers, s.queues) = (QueueKind::Durable, 2, 2)),

@@ -20,6 +20,8 @@ pub(crate) struct Target {
     pub(crate) vhost: String,
     /// Processes whose trees are the broker; empty: its CPU is not measured.
     pub(crate) pids: Vec<u32>,
+    /// Where it shows its counters: `HOST:PORT/PATH` of a Prometheus page.
+    pub(crate) metrics: Option<String>,
     /// Type of its queues (`x-queue-type`), when not the broker's default.
     pub(crate) queue_type: Option<String>,
 }
@@ -48,7 +50,7 @@ impl std::str::FromStr for Target {
         let (host, vhost) = place.split_once('/').unwrap_or((place, ""));
         let address = with_port(host, scheme)?;
         let vhost = if vhost.is_empty() { "/".to_owned() } else { decode(vhost)? };
-        let (mut pids, mut queue_type) = (Vec::new(), None);
+        let (mut pids, mut queue_type, mut metrics) = (Vec::new(), None, None);
         for option in parts {
             match option.split_once('=') {
                 Some(("pid", list)) => {
@@ -57,16 +59,17 @@ impl std::str::FromStr for Target {
                     }
                 }
                 Some(("type", kind)) => queue_type = Some(kind.to_owned()),
+                Some(("metrics", place)) => metrics = Some(place.trim_start_matches("http://").to_owned()),
                 _ => {
                     return Err(Failure::new(format!(
-                        "{text}: unknown option {option}; there are pid=PID[+PID] and type=QUEUE_TYPE"
+                        "{text}: unknown option {option}; there are pid=PID[+PID], type=QUEUE_TYPE and metrics=HOST:PORT/PATH"
                     )));
                 }
             }
         }
         let own = str::to_owned;
         let (user, password) = (decode(user)?, decode(password)?);
-        Ok(Self { name: own(name), scheme: own(scheme), address, user, password, vhost, pids, queue_type })
+        Ok(Self { name: own(name), scheme: own(scheme), address, user, password, vhost, pids, metrics, queue_type })
     }
 }
 

@@ -155,22 +155,16 @@ impl Broker {
             let mut visit = Visit { core: &self.core, now, work: &mut work };
             decided.queue.resume_dying(&decided.dying, &mut visit);
         }
-        for vhost in self.core.catalog.vhosts() {
-            for queue in vhost.tables.read().queues() {
-                self.core.watch_expiry(queue);
-            }
-        }
         self.core.run_work(&mut work);
+        for vhost in self.core.catalog.vhosts() {
+            let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
+            queues.iter().for_each(|queue| self.core.watch(queue));
+        }
         Ok(())
     }
 
     fn create_defaults(&self, user: Option<(String, String)>, salt: [u8; 16]) -> Result<(), OpenError> {
-        let id = self.core.owner();
-        for _ in 1..OWNERS_PER_VHOST {
-            self.core.owner();
-        }
-        facts::log_vhost(&mut self.core.journal.appender(), id, "/");
-        self.core.catalog.insert_vhost(Arc::new(Vhost::new(id, "/")));
+        // The user first: a directory without a vhost counts as empty, and gets both again.
         if let Some((name, password)) = user {
             let failed = |what: &dyn std::fmt::Display| OpenError::DefaultUser(what.to_string());
             let hash =
@@ -180,6 +174,12 @@ impl Broker {
             user.permissions.insert("/".into(), Permission::full());
             self.put_user(user).map_err(|error| failed(&error))?;
         }
+        let id = self.core.owner();
+        for _ in 1..OWNERS_PER_VHOST {
+            self.core.owner();
+        }
+        facts::log_vhost(&mut self.core.journal.appender(), id, "/");
+        self.core.catalog.insert_vhost(Arc::new(Vhost::new(id, "/")));
         Ok(())
     }
 

@@ -85,7 +85,7 @@ impl Housekeeper {
 pub(crate) struct Waiting {
     /// Due times in milliseconds since 1970, earliest first.
     pub(crate) timers: BinaryHeap<Reverse<(u64, TimerQueue)>>,
-    pub(crate) marks: Vec<(Ticket, Arc<Queue>, u64)>,
+    pub(crate) marks: Vec<(Ticket, Arc<Queue>)>,
     pub(crate) sealed: Vec<Sealed>,
     /// Dead letters that wait for room in the journal.
     pub(crate) postponed: Vec<Work>,

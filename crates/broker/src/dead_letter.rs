@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use journal::Admission;
+
 use crate::core::Core;
-use crate::flow::Allowance;
 use crate::message::marks::{Death, Marks};
 use crate::message::{Arena, Head, Message};
 use crate::queue::{Dying, Queue, Visit};
@@ -21,7 +22,8 @@ const CHUNK: usize = 64;
 impl Core {
     /// Moves dead messages on, or notes why they must wait.
     pub(crate) fn dead_letter(&self, queue: &Arc<Queue>, dying: Vec<Dying>, work: &mut Vec<Work>) {
-        if self.allowance() == Allowance::None && queue.logged() {
+        // Not held back by the memory alarm: a move takes no more memory than it gives.
+        if self.journal.admission() == Admission::Closed {
             self.postpone(queue, dying);
             return;
         }

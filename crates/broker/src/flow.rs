@@ -35,27 +35,13 @@ pub(crate) enum Allowance {
 
 /// Who wants to know when the alarms change.
 #[derive(Debug, Default)]
-pub(crate) struct Alarms {
-    waiting: Mutex<Vec<Waker>>,
-}
+pub(crate) struct Alarms(Mutex<Watch>);
 
-impl Alarms {
-    /// Wakes `waker` at the next change.
-    pub(crate) fn when_changed(&self, waker: &Waker) {
-        let mut waiting = self.waiting.lock();
-        if !waiting.iter().any(|other| other.will_wake(waker)) {
-            waiting.push(waker.clone());
-        }
-    }
-
-    fn wake_all(&self) -> bool {
-        let waiting = std::mem::take(&mut *self.waiting.lock());
-        let any = !waiting.is_empty();
-        for waker in waiting {
-            waker.wake();
-        }
-        any
-    }
+#[derive(Debug, Default)]
+struct Watch {
+    waiting: Vec<Waker>,
+    /// The housekeeping will look at the alarms again by itself.
+    polled: bool,
 }
 
 impl Core {
@@ -100,8 +86,30 @@ impl Core {
         (now & MEMORY != 0, now & DISK != 0)
     }
 
-    /// Tells everybody who waits to look again, and whether somebody does.
+    /// Wakes `waker` at the next look at the alarms, and sees to it that there is one.
+    pub(crate) fn when_alarms_change(&self, waker: &Waker) {
+        let polled = {
+            let mut watch = self.alarms.0.lock();
+            if !watch.waiting.iter().any(|other| other.will_wake(waker)) {
+                watch.waiting.push(waker.clone());
+            }
+            std::mem::replace(&mut watch.polled, true)
+        };
+        if !polled {
+            self.housekeeper.wake();
+        }
+    }
+
+    /// Tells everybody who waits to look again. True when the housekeeping must look again too: somebody was told, who
+    /// may go on waiting.
     pub(crate) fn announce_alarms(&self) -> bool {
-        self.alarms.wake_all()
+        let waiting = {
+            let mut watch = self.alarms.0.lock();
+            watch.polled = !watch.waiting.is_empty();
+            std::mem::take(&mut watch.waiting)
+        };
+        let told = !waiting.is_empty();
+        waiting.into_iter().for_each(Waker::wake);
+        told
     }
 }

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use journal::Ticket;
+use journal::{Admission, Ticket};
 
 use crate::catalog::Tables;
 use crate::core::{Core, TimerQueue};
-use crate::flow::Allowance;
 use crate::queue::{Guard, Queue, Visit};
 use crate::routing::Destination;
 use crate::session::mailbox::Notice;
@@ -28,14 +27,14 @@ impl Core {
             for item in std::mem::take(work) {
                 match item {
                     Work::DeadLetter { queue, dying } => self.dead_letter(&queue, dying, work),
-                    Work::Vanish { queue } => self.vanish(&queue, |queue, inner| queue.is_abandoned(inner)),
+                    Work::Vanish { queue } => self.vanish(&queue),
                     Work::Arm { queue, at } => {
                         let timer = Reverse((at, TimerQueue(Arc::downgrade(&queue))));
                         self.waiting.lock().timers.push(timer);
                         self.housekeeper.wake();
                     }
-                    Work::Raise { queue, mark, ticket } => {
-                        self.waiting.lock().marks.push((ticket, queue, mark));
+                    Work::Raise { queue, ticket } => {
+                        self.waiting.lock().marks.push((ticket, queue));
                         self.wait_for(ticket);
                     }
                 }
@@ -57,12 +56,11 @@ impl Core {
         self.wait_for(ticket);
     }
 
-    /// Looks after a new queue that goes when it is not used.
-    pub(crate) fn watch_expiry(&self, queue: &Arc<Queue>) {
-        if let Some(ttl) = queue.arguments.expires {
-            let at = self.clock.unix_ms() + ttl;
-            self.run_work(&mut vec![Work::Arm { queue: Arc::clone(queue), at }]);
-        }
+    /// Sets the timer of a queue that is new here.
+    pub(crate) fn watch(&self, queue: &Arc<Queue>) {
+        let mut work = Vec::new();
+        queue.watch(&mut Visit { core: self, now: self.clock.unix_ms(), work: &mut work });
+        self.run_work(&mut work);
     }
 
     /// Runs what is due. Returns when to come again if nobody wakes the housekeeper before.
@@ -74,10 +72,10 @@ impl Core {
         self.run_timers(ms, &mut work);
         let postponed = self.retry_postponed(&mut work);
         self.run_work(&mut work);
-        let waited = self.announce_alarms();
+        let alarmed = self.announce_alarms();
         let next = self.waiting.lock().timers.peek().map(|Reverse((at, _))| *at);
         let timer = next.map(|at| now + Duration::from_millis(at.saturating_sub(self.clock.unix_ms())));
-        let alarm = (waited || postponed || flushed).then(|| now + ALARM_PERIOD);
+        let alarm = (alarmed || postponed || flushed).then(|| now + ALARM_PERIOD);
         [timer, alarm].into_iter().flatten().min()
     }
 
@@ -86,15 +84,15 @@ impl Core {
         let durable = self.journal.durable();
         let (marks, sealed, waits) = {
             let mut waiting = self.waiting.lock();
-            let marks: Vec<_> = waiting.marks.extract_if(.., |(ticket, ..)| *ticket <= durable).collect();
+            let marks: Vec<_> = waiting.marks.extract_if(.., |(ticket, _)| *ticket <= durable).collect();
             let sealed: Vec<_> = waiting.sealed.extract_if(.., |sealed| sealed.ticket <= durable).collect();
-            let rest = waiting.marks.iter().map(|(ticket, ..)| *ticket);
-            let rest = rest.chain(waiting.sealed.iter().map(|sealed| sealed.ticket)).max();
+            let rest = waiting.marks.iter().map(|(ticket, _)| *ticket);
+            let rest = rest.chain(waiting.sealed.iter().map(|sealed| sealed.ticket)).min();
             (marks, sealed, rest)
         };
         let mut visit = Visit { core: self, now, work };
-        for (_, queue, mark) in marks {
-            queue.mark_raised(mark, &mut visit);
+        for (_, queue) in marks {
+            queue.mark_raised(&mut visit);
         }
         for sealed in sealed {
             sealed.reveal(&mut visit);
@@ -114,25 +112,10 @@ impl Core {
                     _ => None,
                 }
             };
-            let Some(Reverse((_, TimerQueue(queue)))) = due else { return };
-            let Some(queue) = queue.upgrade() else { continue };
-            queue.grow_old(&mut Visit { core: self, now, work });
-            if let Some(ttl) = queue.arguments.expires {
-                self.expire_queue(&queue, ttl, now, work);
+            let Some(Reverse((at, TimerQueue(queue)))) = due else { return };
+            if let Some(queue) = queue.upgrade() {
+                queue.grow_old(at, &mut Visit { core: self, now, work });
             }
-        }
-    }
-
-    /// Deletes a queue that nobody used for its time, or looks again later.
-    fn expire_queue(&self, queue: &Arc<Queue>, ttl: u64, now: u64, work: &mut Vec<Work>) {
-        let (idle, due) = {
-            let inner = queue.lock(self);
-            (inner.consumer_count() == 0, inner.used_at + ttl)
-        };
-        if idle && due <= now {
-            self.vanish(queue, |_, inner| inner.consumer_count() == 0 && inner.used_at + ttl <= now);
-        } else if idle {
-            work.push(Work::Arm { queue: Arc::clone(queue), at: due });
         }
     }
 
@@ -140,32 +123,37 @@ impl Core {
         if self.waiting.lock().postponed.is_empty() {
             return false;
         }
-        if self.allowance() == Allowance::None {
+        if self.journal.admission() == Admission::Closed {
             return true;
         }
         work.append(&mut self.waiting.lock().postponed);
         false
     }
 
-    /// Deletes a queue if `still` holds under its locks.
-    fn vanish(&self, queue: &Arc<Queue>, still: impl Fn(&Queue, &Guard<'_>) -> bool) {
+    /// Deletes a queue if it still should go.
+    fn vanish(&self, queue: &Arc<Queue>) {
         let Some(vhost) = self.catalog.vhost(&queue.vhost) else { return };
         let mut tables = vhost.tables.write();
-        self.end_queue(&mut tables, queue, Some(&still));
+        // A refusal says that somebody came to need it meanwhile.
+        let _ = self.end_queue(&mut tables, queue, &|inner| {
+            if queue.should_go(inner, self.clock.unix_ms()) { Ok(()) } else { Err("in use") }
+        });
     }
 
-    /// Deletes a queue with its bindings; `still` is asked under its lock. Returns the entries that were ready.
+    /// Deletes a queue with its bindings, unless `check`, which is asked under its lock, says what keeps it. Returns the
+    /// number of entries that were ready, and what the reply waits for.
     pub(crate) fn end_queue(
         &self,
         tables: &mut Tables,
         queue: &Arc<Queue>,
-        still: Option<&dyn Fn(&Queue, &Guard<'_>) -> bool>,
-    ) -> (u64, Ticket) {
+        check: &dyn Fn(&Guard<'_>) -> Result<(), &'static str>,
+    ) -> Result<(u64, Ticket), &'static str> {
         let (consumers, ready, mut ticket) = {
             let mut inner = queue.lock(self);
-            if inner.is_deleted() || still.is_some_and(|still| !still(queue, &inner)) {
-                return (0, Ticket::NONE);
+            if inner.is_deleted() {
+                return Ok((0, Ticket::NONE));
             }
+            check(&inner)?;
             queue.end(&mut inner, self)
         };
         tables.remove_queue(queue);
@@ -178,7 +166,7 @@ impl Core {
         for consumer in consumers {
             consumer.mailbox.notify(Notice::Cancelled { consumer: consumer.key.consumer });
         }
-        (ready, ticket)
+        Ok((ready, ticket))
     }
 
     /// Deletes an exchange with the bindings to it and from it, and auto-delete exchanges that this leaves unbound.

@@ -59,9 +59,9 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     }
     management.stop();
     housekeeper.stop();
-    broker
-        .close()
-        .map_err(|error| Exit::Io.because(format!("the journal cannot be closed: {error}; what was confirmed is stored")))?;
+    broker.close().map_err(|error| {
+        Exit::Io.because(format!("the journal cannot be closed: {error}; what was confirmed is stored"))
+    })?;
     tracing::info!(target: START, "Server stopped");
     Ok(())
 }

@@ -51,10 +51,7 @@ impl<'a> Appender<'a> {
 
     /// Releases the hold that [`Appender::body`] took, at once: whoever published has made all its references.
     pub fn release_hold(&mut self, address: Address) {
-        match &mut self.state.target {
-            Target::Log(buffer) => buffer.table.free(address.file, 1),
-            Target::Memory(memory) => memory.free(address.file, 1),
-        }
+        self.free(None, address.file, 1);
     }
 
     /// `owner` references `bodies` with consecutive sequence numbers from `first_seq`; each stays readable until it is
@@ -75,11 +72,11 @@ impl<'a> Appender<'a> {
     }
 
     /// `owner` settles the references in `runs`, each (first sequence number, count); `freed` are their bodies, one
-    /// per reference. They count as freed when this is durable, in a group when the group's end is.
+    /// per reference. In a group they are freed when it ends.
     pub fn settle(&mut self, group: Option<Group>, owner: Owner, reason: u8, runs: &[(u64, u64)], freed: &[Address]) {
         self.append_runs(group, owner, reason, runs);
         for run in freed.chunk_by(|a, b| a.file == b.file) {
-            self.free_later(group, run[0].file, run.len() as u64);
+            self.free(group, run[0].file, run.len() as u64);
         }
     }
 
@@ -93,7 +90,7 @@ impl<'a> Appender<'a> {
         freed: &mut dyn Iterator<Item = (u32, u64)>,
     ) {
         self.append_runs(group, owner, reason, runs);
-        freed.for_each(|(file, count)| self.free_later(group, file, count));
+        freed.for_each(|(file, count)| self.free(group, file, count));
     }
 
     /// Appends a fact of `owner`, the parts one after the other. Kind and bytes are the caller's.
@@ -108,7 +105,7 @@ impl<'a> Appender<'a> {
     /// `owner` is gone with everything it had; `freed` are counts of its bodies by file.
     pub fn drop_owner(&mut self, group: Option<Group>, owner: Owner, freed: &mut dyn Iterator<Item = (u32, u64)>) {
         self.append(group, Some(owner), &Draft::Dropped { owner });
-        freed.for_each(|(file, count)| self.free_later(group, file, count));
+        freed.for_each(|(file, count)| self.free(group, file, count));
     }
 
     /// Begins a group. It must be ended, soon: until then no file that holds its records is recycled.
@@ -125,11 +122,11 @@ impl<'a> Appender<'a> {
     /// Ends a group: from here on its records stand, once this is durable.
     pub fn end_group(&mut self, group: Group) {
         self.append(None, None, &Draft::GroupEnd { group });
-        if !self.state.failed {
-            match &mut self.state.target {
-                Target::Log(buffer) => buffer.end_later(group),
-                Target::Memory(memory) => memory.end(group),
+        match &mut self.state.target {
+            Target::Log(buffer) => {
+                buffer.groups.end(group).into_iter().for_each(|(file, count)| buffer.table.free(file, count));
             }
+            Target::Memory(memory) => memory.end(group),
         }
     }
 
@@ -159,22 +156,23 @@ impl<'a> Appender<'a> {
         address
     }
 
-    fn free_later(&mut self, group: Option<Group>, file: u32, count: u64) {
-        if self.state.failed {
-            return;
-        }
-        match (&mut self.state.target, group) {
-            (Target::Log(buffer), Some(group)) => match buffer.groups.freed(group) {
+    /// Takes `count` off the live count of a file: at once, or when the group ends. That this is not yet durable does no
+    /// harm: the file is overwritten only after a later batch is, which says that the file is out of the log.
+    fn free(&mut self, group: Option<Group>, file: u32, count: u64) {
+        let groups = match &mut self.state.target {
+            Target::Log(buffer) => &mut buffer.groups,
+            Target::Memory(memory) => &mut memory.groups,
+        };
+        if let Some(group) = group {
+            match groups.freed(group) {
                 Some(freed) => freed.add(file, count),
                 None => debug_assert!(false, "{group:?} is not open"),
-            },
-            (Target::Log(buffer), None) => buffer.free_later(file, count),
-            (Target::Memory(memory), Some(group)) => {
-                if let Some(freed) = memory.groups.freed(group) {
-                    freed.add(file, count);
-                }
             }
-            (Target::Memory(memory), None) => memory.free(file, count),
+            return;
+        }
+        match &mut self.state.target {
+            Target::Log(buffer) => buffer.table.free(file, count),
+            Target::Memory(memory) => memory.free(file, count),
         }
     }
 

@@ -131,10 +131,15 @@ impl Log {
     pub(crate) fn room(&self, buffer: &mut Buffer) -> u64 {
         let used = buffer.used();
         let in_ring = buffer.sizes.ring.saturating_sub(used);
-        let end_of_head = buffer.table.closed_bytes() + u64::from(buffer.table.head_length());
-        let readied = u64::from(self.ring.ready().saturating_sub(buffer.table.head_generation()));
         let on_disk = if self.ring.failing() { 0 } else { self.free.load(Ordering::Relaxed) };
-        let claimed = end_of_head.saturating_sub(used) + readied * u64::from(buffer.sizes.file);
+        // The head may be ahead of what has a file.
+        let claimed = match self.ring.ready().checked_sub(buffer.table.head_generation()) {
+            Some(ahead) => {
+                let end_of_head = buffer.table.closed_bytes() + u64::from(buffer.table.head_length());
+                end_of_head.saturating_sub(used) + u64::from(ahead) * u64::from(buffer.sizes.file)
+            }
+            None => 0,
+        };
         in_ring.min(claimed.saturating_add(on_disk))
     }
 

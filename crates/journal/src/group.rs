@@ -1,7 +1,7 @@
 //! Groups: records that stand or fall together.
 //!
-//! Invariant: what a grouped settlement frees is freed only when the record that ends its group is durable, and a
-//! file that holds part of a group is not recycled before that.
+//! Invariant: what a grouped settlement frees is freed when its group ends, not before, and a file that holds part of an
+//! open group is not recycled.
 
 use std::num::NonZeroU64;
 
@@ -23,7 +23,7 @@ impl Group {
 
 /// Counts of bodies freed, by file; neighbours of one file are added up.
 #[derive(Default, Debug)]
-pub(crate) struct Freed(pub(crate) Vec<(u32, u64)>);
+pub(crate) struct Freed(Vec<(u32, u64)>);
 
 impl Freed {
     pub(crate) fn add(&mut self, file: u32, count: u64) {
@@ -34,7 +34,7 @@ impl Freed {
     }
 }
 
-/// One group whose end is not yet durable.
+/// One group that has not ended.
 struct Entry {
     group: Group,
     /// The file that holds its first record; every later file may hold more of it.
@@ -42,7 +42,7 @@ struct Entry {
     freed: Freed,
 }
 
-/// The groups whose end is not yet durable. There are few: a group is written in one bounded run.
+/// The groups that have not ended. There are few: a group is written in one bounded run.
 pub(crate) struct Groups {
     next: NonZeroU64,
     entries: Vec<Entry>,
@@ -66,10 +66,11 @@ impl Groups {
         self.entries.iter_mut().find(|entry| entry.group == group).map(|entry| &mut entry.freed)
     }
 
-    /// Forgets `group`, whose end is durable, and gives what it freed.
-    pub(crate) fn ended(&mut self, group: Group) -> Option<Freed> {
-        let at = self.entries.iter().position(|entry| entry.group == group)?;
-        Some(self.entries.swap_remove(at).freed)
+    /// Ends `group`, and gives the counts that it frees, by file.
+    pub(crate) fn end(&mut self, group: Group) -> Vec<(u32, u64)> {
+        let at = self.entries.iter().position(|entry| entry.group == group);
+        debug_assert!(at.is_some(), "{group:?} is not open");
+        at.map(|at| self.entries.swap_remove(at).freed.0).unwrap_or_default()
     }
 
     /// Whether a group may have records in `file` or an older one.

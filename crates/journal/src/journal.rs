@@ -56,7 +56,7 @@ impl Journal {
         Ok(Opened { options, sizes: recovered.sizes, recovered: Some((recovered, lock)) })
     }
 
-    /// Takes the buffer's lock, to append.
+    /// Takes the buffer's lock, to append. Everybody else waits until the appender is dropped.
     pub fn appender(&self) -> Appender<'_> {
         Appender::new(&self.0, false)
     }
@@ -225,7 +225,7 @@ impl Opened {
     ) -> Journal {
         let progress = Progress::default();
         let (target, log, directory) = match self.recovered {
-            None => (Target::Memory(Memory::new()), None, None),
+            None => (Target::Memory(Memory::new(self.sizes.ring)), None, None),
             Some((mut recovered, lock)) => {
                 live.for_each(|address| recovered.table.hold(address.file, 1));
                 progress.resume(Ticket(recovered.next_sequence - 1));

@@ -1,7 +1,6 @@
 //! The journal that writes nothing: bodies lie in memory until nobody references them, facts are dropped.
 //!
-//! Invariant: a segment goes when its live count falls to zero and it is not the one being filled; what a group frees
-//! is freed when the group ends.
+//! Invariant: a segment goes when its live count falls to zero; what a group frees is freed when the group ends.
 
 use bytes::Bytes;
 
@@ -9,7 +8,7 @@ use crate::Address;
 use crate::group::{Group, Groups};
 
 /// How large a segment grows before the next one is begun; bodies of one age lie, and go, together.
-const SEGMENT: usize = 1 << 20;
+const SEGMENT: u64 = 1 << 20;
 
 /// Some bodies, one after the other: a four-byte length before each.
 struct Segment {
@@ -21,14 +20,18 @@ struct Segment {
 /// All bodies, in segments of ascending number.
 pub(crate) struct Memory {
     segments: Vec<Segment>,
+    /// How large a segment grows.
+    segment_bytes: usize,
     next: u32,
     used: u64,
     pub(crate) groups: Groups,
 }
 
 impl Memory {
-    pub(crate) fn new() -> Self {
-        Self { segments: Vec::new(), next: 1, used: 0, groups: Groups::new(std::num::NonZeroU64::MIN) }
+    /// No bodies; they may take `limit` bytes in all.
+    pub(crate) fn new(limit: u64) -> Self {
+        let segment_bytes = SEGMENT.min(limit / 8) as usize;
+        Self { segments: Vec::new(), segment_bytes, next: 1, used: 0, groups: Groups::new(std::num::NonZeroU64::MIN) }
     }
 
     /// Bytes held.
@@ -47,11 +50,10 @@ impl Memory {
 
     pub(crate) fn body(&mut self, parts: &[&[u8]]) -> Address {
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        let full = self.segments.last().is_none_or(|last| last.bytes.len() + len > SEGMENT && !last.bytes.is_empty());
+        let full = self.segments.last().is_none_or(|last| last.bytes.len() + len > self.segment_bytes);
         if full {
             self.segments.push(Segment { file: self.next, bytes: Vec::new(), live: 0 });
             self.next += 1;
-            self.drop_dead();
         }
         let Some(segment) = self.segments.last_mut() else {
             return Address { file: 0, offset: 0 };
@@ -81,9 +83,7 @@ impl Memory {
     }
 
     pub(crate) fn end(&mut self, group: Group) {
-        if let Some(freed) = self.groups.ended(group) {
-            freed.0.into_iter().for_each(|(file, count)| self.free(file, count));
-        }
+        self.groups.end(group).into_iter().for_each(|(file, count)| self.free(file, count));
     }
 
     pub(crate) fn read(&self, address: Address) -> Option<Bytes> {
@@ -97,10 +97,8 @@ impl Memory {
         self.segments.get_mut(at)
     }
 
-    /// Drops every dead segment but the one being filled.
     fn drop_dead(&mut self) {
-        let last = self.next - 1;
-        self.segments.retain(|segment| segment.live > 0 || segment.file == last);
+        self.segments.retain(|segment| segment.live > 0);
         self.used = self.segments.iter().map(|segment| segment.bytes.len() as u64).sum();
     }
 }
@@ -111,26 +109,27 @@ mod tests {
 
     #[test]
     fn bodies_are_there_while_they_are_held_and_their_memory_goes_with_them() {
-        let mut memory = Memory::new();
-        let big = vec![7; SEGMENT / 2];
+        let mut memory = Memory::new(1 << 30);
+        let big = vec![7; SEGMENT as usize / 2];
         let addresses: Vec<_> = (0..10).map(|_| memory.body(&[&big, b"!"])).collect();
         assert!(memory.segments() >= 5);
         assert_eq!(memory.read(addresses[3]).unwrap().len(), big.len() + 1);
         for address in &addresses {
             memory.free(address.file, 1);
         }
-        assert_eq!(memory.segments(), 1);
+        assert_eq!((memory.segments(), memory.used()), (0, 0));
         assert!(memory.read(addresses[3]).is_none());
+        assert_ne!(memory.body(&[b"again"]), addresses[0], "an address is given once");
     }
 
     #[test]
     fn a_group_frees_when_it_ends() {
-        let mut memory = Memory::new();
+        let mut memory = Memory::new(1 << 30);
         let address = memory.body(&[b"x"]);
         let group = memory.groups.begin(1);
         memory.groups.freed(group).unwrap().add(address.file, 1);
         assert_eq!(memory.oldest().1, 1);
         memory.end(group);
-        assert_eq!(memory.oldest().1, 0);
+        assert_eq!(memory.segments(), 0);
     }
 }

@@ -36,7 +36,7 @@ impl Default for Options {
             file_bytes: 64 << 20,
             first_file_bytes: 1 << 20,
             max_bytes: 1 << 30,
-            max_batch_bytes: 4 << 20,
+            max_batch_bytes: 1 << 20,
             incarnation: 0,
         }
     }

@@ -246,7 +246,8 @@ fn shelve(
 ) -> Result<(Shelf, u32), OpenError> {
     let head_generation = scan.files.get(head).map_or(0, |file| file.generation);
     let mut ready = head_generation;
-    let mut unfit: Vec<u32> = scan.broken.iter().map(|file| file.number).collect();
+    // Into numbers, so that all are closed before they are removed: Windows removes no open file.
+    let mut unfit: Vec<u32> = scan.broken.into_iter().map(|file| file.number).collect();
     for (at, file) in scan.files.into_iter().enumerate() {
         let slot = Slot { number: file.number, length: file.length, handle: file.handle };
         let fits = slot.length == sizes.file;

@@ -1,9 +1,10 @@
 //! Recycling: what the background does. It readies the next file, has the owners touched in the oldest file restated,
 //! and takes that file out of the log.
 //!
-//! Invariant: a file's bytes are overwritten only after (1) no body in it is referenced or held, durably; (2) every
-//! owner with a record in it was restated, durably; (3) no open group has a record in it; (4) a batch which says that
-//! the log begins after it is durable, so that recovery never looks for it.
+//! Invariant: a file leaves the table only when no body in it is referenced or held, no open group has a record in it,
+//! and every owner with a record in it has been restated. Its bytes are overwritten only after a batch is flushed that
+//! says the log begins behind it. That batch comes after everything the decision rested on, so whenever recovery
+//! believes it, recovery has all of that too; before, recovery still has the file.
 
 use std::sync::atomic::Ordering;
 
@@ -25,10 +26,6 @@ enum Phase {
     Restating {
         owners: Vec<Owner>,
         from: u64,
-    },
-    /// All is restated, by the end of this ticket.
-    Restated {
-        ticket: Ticket,
     },
     /// The file of `generation` is out of the log once the ticket is durable.
     Retired {
@@ -114,14 +111,10 @@ impl Core {
                 if chunk.is_empty() {
                     let size = self.restated().saturating_sub(*from);
                     log.restatement.fetch_max(size, Ordering::Relaxed);
-                    recycler.phase = Phase::Restated { ticket: self.await_flush(log, false) };
+                    recycler.phase = self.retire(log);
                 } else {
                     log.owners.restate(&chunk, journal);
                 }
-                true
-            }
-            Phase::Restated { ticket } if *ticket <= synced => {
-                recycler.phase = self.retire(log);
                 true
             }
             Phase::Retired { ticket, generation } if *ticket <= synced => {
@@ -131,7 +124,7 @@ impl Core {
                 recycler.budget = recycler.budget.saturating_sub(1);
                 true
             }
-            Phase::Restated { .. } | Phase::Retired { .. } => false,
+            Phase::Retired { .. } => false,
         }
     }
 
@@ -161,30 +154,20 @@ impl Core {
         }
     }
 
-    /// Takes the oldest file out of the table, and has a batch written that says so.
+    /// Takes the oldest file out of the table, and has a batch flushed that says so.
     fn retire(&self, log: &Log) -> Phase {
-        let retired = match &mut self.state.lock().target {
-            Target::Log(buffer) if is_dead(buffer) => buffer.table.retire(),
-            _ => None,
-        };
-        log.awaited.store(0, Ordering::Relaxed);
-        match retired {
-            Some(file) => Phase::Retired { ticket: self.await_flush(log, true), generation: file.generation },
-            None => Phase::Resting,
-        }
-    }
-
-    /// Asks the writer to flush what has been appended so far, with an empty batch if `force`, and gives its ticket.
-    fn await_flush(&self, log: &Log, force: bool) -> Ticket {
         let mut state = self.state.lock();
         let state = &mut *state;
-        state.sync_wanted = true;
-        if let (Target::Log(buffer), true) = (&mut state.target, force) {
-            buffer.force();
+        let Target::Log(buffer) = &mut state.target else { return Phase::Resting };
+        if !is_dead(buffer) {
+            return Phase::Resting;
         }
+        let Some(file) = buffer.table.retire() else { return Phase::Resting };
+        buffer.force();
+        state.sync_wanted = true;
         let ticket = state.ticket();
         log.awaited.store(ticket.0, Ordering::Relaxed);
         self.wake_writer(state);
-        ticket
+        Phase::Retired { ticket, generation: file.generation }
     }
 }

@@ -4,8 +4,9 @@ use crate::{Address, Journal, Owner};
 
 /// Takes the durable records in log order while a journal opens.
 ///
-/// Records of a group are delivered only if the record that ends the group is in the log. References and settlements
-/// may be delivered that an earlier file already made obsolete; replay is idempotent by (owner, sequence number).
+/// Records of a group are delivered only if the record that ends the group is in the log, each at its own place, not
+/// at the place of that end: what is restated between the two must not contradict them. References and settlements may
+/// be delivered whose counterpart has been recycled; replay is idempotent by (owner, sequence number).
 pub trait Replay {
     /// A fact of `owner`, as it was appended.
     fn fact(&mut self, owner: Owner, kind: u8, bytes: &[u8]);

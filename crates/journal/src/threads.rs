@@ -118,3 +118,47 @@ fn tidy(journal: &Journal) {
         state.background_due = false;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Address, Durability, Options, Owner, Owners, RealDisk, Replay};
+
+    struct Nothing;
+
+    impl Replay for Nothing {
+        fn fact(&mut self, _: Owner, _: u8, _: &[u8]) {}
+        fn reference(&mut self, _: Owner, _: u64, _: u64, _: &[Address]) {}
+        fn settled(&mut self, _: Owner, _: u8, _: &[(u64, u64)]) {}
+        fn dropped(&mut self, _: Owner) {}
+        fn burnt(&mut self, _: Owner, _: u64, _: u64) {}
+    }
+
+    impl Owners for Nothing {
+        fn restate(&self, _: &[Owner], _: &Journal) {}
+    }
+
+    #[test]
+    fn a_writer_with_nothing_to_do_seals_the_log_and_sleeps() {
+        for durability in [Durability::Fsync, Durability::Os] {
+            let folder = tempfile::tempdir().unwrap();
+            let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
+            let options = Options { durability, max_bytes: 1 << 20, ..Options::default() };
+            let opened = Journal::open(disk, options, &mut Nothing).unwrap();
+            let failed = Box::new(|error: &io::Error| panic!("{error}"));
+            let journal = opened.start(&mut std::iter::empty(), Arc::new(Nothing), failed);
+            journal.appender().fact(None, 1, 1, &[b"something"]);
+            let asleep = || {
+                let state = journal.core().state.lock();
+                state.writer_sleeps && matches!(&state.target, Target::Log(buffer) if buffer.proven)
+            };
+            // A minute is for a machine that is very busy; a writer that spins never gets there.
+            let tries = 6000;
+            assert!((0..tries).any(|_| asleep() || {
+                std::thread::sleep(Duration::from_millis(10));
+                false
+            }));
+            journal.close().unwrap();
+        }
+    }
+}

@@ -69,12 +69,11 @@ pub(crate) async fn drive(
     let detected = detect(&mut socket, &mut input, &listed, &protocols);
     let Ok(Some(protocol)) = tokio::time::timeout(settings.detect_timeout, detected).await else { return };
     registration.speaks(protocol.name());
-    registration.established();
     let accept = || protocol.accept(listed.peer(), Waker::from(listed.bell().clone()), Instant::now());
     let end = match catch_unwind(AssertUnwindSafe(accept)) {
         Err(_) => End::Panicked,
         Ok(connection) => {
-            let mut drive = Drive::new(&mut socket, &listed, &settings, connection, input);
+            let mut drive = Drive::new(&mut socket, &registration, &settings, connection, input);
             let end = poll_fn(|cx| {
                 // What a panic leaves half-done is dropped with the connection right after.
                 catch_unwind(AssertUnwindSafe(|| drive.poll(cx))).unwrap_or(Poll::Ready(End::Panicked))
@@ -94,10 +93,13 @@ pub(crate) async fn drive(
 /// One connection and its socket.
 struct Drive<'a> {
     socket: &'a mut TcpStream,
+    registration: &'a Registration,
     listed: &'a Listed,
     settings: &'a Settings,
     connection: Box<dyn Connection>,
     input: Input,
+    /// The peer has authenticated.
+    established: bool,
     /// The protocol has not yet refused what waits in `input`: offer it before reading more.
     fresh: bool,
     /// The last `wake` may have left something: call it again once its output is written.
@@ -112,15 +114,26 @@ struct Drive<'a> {
 impl<'a> Drive<'a> {
     fn new(
         socket: &'a mut TcpStream,
-        listed: &'a Listed,
+        registration: &'a Registration,
         settings: &'a Settings,
         connection: Box<dyn Connection>,
         input: Input,
     ) -> Self {
         let fresh = !input.is_empty();
-        let busy = Some(Instant::now());
-        let timer = Timer::default();
-        Self { socket, listed, settings, connection, input, fresh, woken: false, stalled: None, busy, timer }
+        Self {
+            socket,
+            registration,
+            listed: &registration.listed,
+            settings,
+            connection,
+            input,
+            established: false,
+            fresh,
+            woken: false,
+            stalled: None,
+            busy: Some(Instant::now()),
+            timer: Timer::default(),
+        }
     }
 
     /// Takes turns until there is nothing to do, the budget is used up, or the connection has ended.
@@ -149,8 +162,13 @@ impl<'a> Drive<'a> {
         let acted = self.heed_orders(now)? | self.heed_time(now)?;
         let took = self.take_input(budget, now, cx)?;
         let wrote = self.write_output(budget, now, cx)?;
-        if self.connection.read_state() == ReadState::Closed && self.connection.output().is_empty() {
-            return Err(End::Finished);
+        match self.connection.read_state() {
+            ReadState::Closed if self.connection.output().is_empty() => return Err(End::Finished),
+            ReadState::Read if !self.established => {
+                self.established = true;
+                self.registration.established();
+            }
+            _ => {}
         }
         Ok(acted | took | wrote)
     }
@@ -186,7 +204,7 @@ impl<'a> Drive<'a> {
 
     /// Offers the protocol what waits, after reading more if it has refused that already.
     fn take_input(&mut self, budget: &mut usize, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
-        if self.connection.read_state() != ReadState::Read {
+        if !self.reads() {
             return Ok(false);
         }
         if !self.fresh {
@@ -200,7 +218,7 @@ impl<'a> Drive<'a> {
                 Poll::Ready(Err(error)) => return Err(End::Failed(error)),
             }
         }
-        while self.fresh && self.connection.read_state() == ReadState::Read {
+        while self.fresh && self.reads() {
             let taken = self.connection.receive(self.input.bytes(), now);
             self.input.consume(taken);
             self.fresh = taken > 0 && !self.input.is_empty();
@@ -209,6 +227,10 @@ impl<'a> Drive<'a> {
             }
         }
         Ok(true)
+    }
+
+    fn reads(&self) -> bool {
+        matches!(self.connection.read_state(), ReadState::Read | ReadState::Handshake)
     }
 
     fn arrived(&mut self, count: usize, budget: &mut usize, now: Instant) {

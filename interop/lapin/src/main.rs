@@ -33,6 +33,7 @@ async fn run(phase: &str) -> Result<(), Failure> {
             step("confirms", confirms(&connection)).await?;
             step("refusals", refusals(&connection)).await?;
         }
+        "extensions" => step("direct_reply_to", direct_reply_to(&connection)).await?,
         "store" => step("store", store(&connection)).await?,
         "fetch" => step("fetch", fetch(&connection)).await?,
         other => return Err(format!("no such phase: {other:?}").into()),
@@ -170,28 +171,36 @@ async fn topics(connection: &Connection) -> Result<(), Failure> {
     routed(connection, ExchangeKind::Topic, &cases, &keys).await
 }
 
-/// Request and reply over a queue of the client's own, then over direct reply-to.
+/// Request and reply over a queue of the client's own.
 async fn rpc(connection: &Connection) -> Result<(), Failure> {
+    let client = connection.create_channel().await?;
+    let reply_to = own(&client).await?;
+    ask_and_answer(connection, &client, reply_to).await
+}
+
+/// Request and reply without a queue for the replies.
+async fn direct_reply_to(connection: &Connection) -> Result<(), Failure> {
+    let client = connection.create_channel().await?;
+    ask_and_answer(connection, &client, "amq.rabbitmq.reply-to".into()).await
+}
+
+async fn ask_and_answer(connection: &Connection, client: &Channel, reply_to: ShortString) -> Result<(), Failure> {
     let server = connection.create_channel().await?;
     let requests = own(&server).await?;
     let mut arriving = consume(&server, requests.as_str(), true).await?;
-    for direct in [false, true] {
-        let client = connection.create_channel().await?;
-        let reply_to = if direct { "amq.rabbitmq.reply-to".into() } else { own(&client).await? };
-        let mut replies = consume(&client, reply_to.as_str(), true).await?;
-        let asked = BasicProperties::default().with_reply_to(reply_to).with_correlation_id("n12".into());
-        client.basic_publish("".into(), requests.clone(), BasicPublishOptions::default(), b"12", asked).await?;
-        let request = arriving.next().await.ok_or("no request")??;
-        let (Some(to), Some(id)) = (request.properties.reply_to(), request.properties.correlation_id()) else {
-            return Err("the request lost its properties".into());
-        };
-        let answer = BasicProperties::default().with_correlation_id(id.clone());
-        server.basic_publish("".into(), to.clone(), BasicPublishOptions::default(), b"144", answer).await?;
-        let reply = tokio::time::timeout(WAIT, replies.next()).await?.ok_or("no reply")??;
-        assert_eq!(reply.data, b"144");
-        assert_eq!(reply.properties.correlation_id().as_ref().map(ShortString::as_str), Some("n12"));
-        client.close(200, "done".into()).await?;
-    }
+    let mut replies = consume(client, reply_to.as_str(), true).await?;
+    let asked = BasicProperties::default().with_reply_to(reply_to).with_correlation_id("n12".into());
+    client.basic_publish("".into(), requests, BasicPublishOptions::default(), b"12", asked).await?;
+    let request = arriving.next().await.ok_or("no request")??;
+    let (Some(to), Some(id)) = (request.properties.reply_to(), request.properties.correlation_id()) else {
+        return Err("the request lost its properties".into());
+    };
+    let answer = BasicProperties::default().with_correlation_id(id.clone());
+    server.basic_publish("".into(), to.clone(), BasicPublishOptions::default(), b"144", answer).await?;
+    let reply = tokio::time::timeout(WAIT, replies.next()).await?.ok_or("no reply")??;
+    assert_eq!(reply.data, b"144");
+    assert_eq!(reply.properties.correlation_id().as_ref().map(ShortString::as_str), Some("n12"));
+    client.close(200, "done".into()).await?;
     Ok(server.close(200, "done".into()).await?)
 }
 

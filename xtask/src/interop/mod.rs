@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// The STOMP port of that broker.
     #[arg(long, default_value_t = 61613)]
     stomp_port: u16,
+    /// Also run what RabbitMQ has beyond the protocols.
+    #[arg(long)]
+    extensions: bool,
     /// The server to start; built if not given.
     #[arg(long)]
     server: Option<PathBuf>,
@@ -43,16 +46,17 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         (None, Some(_)) => None,
         (None, None) => Some(server::build(root)?),
     };
+    let live: &[&str] = if options.extensions { &["patterns", "extensions"] } else { &["patterns"] };
     let mut results = Vec::new();
     for client in chosen {
         println!("== {}", client.name);
         let start = Instant::now();
         let verdict = client.prepare(root, &scratch).and_then(|()| match (&program, options.amqp_port) {
-            (Some(program), None) => against_a_fresh_server(client, root, &scratch, program),
+            (Some(program), None) => against_a_fresh_server(client, root, &scratch, program, live),
             (_, port) => {
                 let address = Address { amqp: port.unwrap_or(5672), stomp: options.stomp_port };
-                let phases = ["patterns", "store", "fetch"];
-                phases.iter().try_for_each(|phase| client.run(root, &scratch, phase, address, PHASE_LIMIT))
+                let phases = live.iter().chain(&["store", "fetch"]);
+                phases.into_iter().try_for_each(|phase| client.run(root, &scratch, phase, address, PHASE_LIMIT))
             }
         });
         if let Err(error) = &verdict {
@@ -76,14 +80,23 @@ fn choose(names: &[String]) -> Result<Vec<&'static Client>, String> {
     names.iter().map(find).collect()
 }
 
-fn against_a_fresh_server(client: &Client, root: &Path, scratch: &Path, program: &Path) -> Result<(), String> {
+/// Runs the phases `live`, then lets the client's stored messages survive the death of the server.
+fn against_a_fresh_server(
+    client: &Client,
+    root: &Path,
+    scratch: &Path,
+    program: &Path,
+    live: &[&str],
+) -> Result<(), String> {
     let folder = scratch.join(format!("server-{}-{}", client.name, std::process::id()));
     let mut server = Server::start(program, &folder)?;
-    let outcome = client
-        .run(root, scratch, "patterns", server.address(), PHASE_LIMIT)
-        .and_then(|()| client.run(root, scratch, "store", server.address(), PHASE_LIMIT))
+    let run = |phase: &str, address| client.run(root, scratch, phase, address, PHASE_LIMIT);
+    let outcome = live
+        .iter()
+        .try_for_each(|phase| run(phase, server.address()))
+        .and_then(|()| run("store", server.address()))
         .and_then(|()| server.kill_and_restart())
-        .and_then(|()| client.run(root, scratch, "fetch", server.address(), PHASE_LIMIT));
+        .and_then(|()| run("fetch", server.address()));
     match outcome {
         Ok(()) => server.stop(),
         Err(error) => Err(format!("{error}\n{}", server.log_tail())),

@@ -4,7 +4,7 @@ use broker::{Consume, Fetch, Outcome, Prefetch};
 
 use crate::codec::methods::{
     BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicGet, BasicGetEmpty, BasicNack, BasicQos,
-    BasicQosOk, BasicRecoverOk, BasicReject,
+    BasicQosOk, BasicRecover, BasicRecoverAsync, BasicRecoverOk, BasicReject,
 };
 use crate::dialect::table_to_neutral;
 use crate::session::channel::{Channel, Mode, Step};
@@ -65,9 +65,9 @@ impl Channel {
     pub(super) fn get(&mut self, cx: &mut Context<'_>, get: &BasicGet<'_>) -> Result<Step, Failure> {
         let queue = self.queue_name(get.queue)?;
         let (number, now) = (cx.number, cx.now);
-        let Context { client, link, broker, .. } = cx;
+        let Context { client, link, sessions, broker, .. } = cx;
         let fetched = client.get(self.session, &queue, get.no_ack, now, &mut |delivery, remaining| {
-            events::got(link, broker, number, delivery, remaining);
+            events::got(link, sessions, broker, delivery, remaining);
         })?;
         match fetched {
             Fetch::Message => {}
@@ -98,23 +98,22 @@ impl Channel {
     #[inline]
     fn settle(&mut self, cx: &mut Context<'_>, tag: u64, multiple: bool, outcome: Outcome) -> Result<(), Failure> {
         match self.mode {
-            Mode::Transactional(transaction) => {
-                cx.client.settle_in(transaction, self.session, tag, multiple, outcome)?;
-            }
-            Mode::Plain | Mode::Confirming => cx.client.settle(self.session, tag, multiple, outcome)?,
+            Mode::Transactional(_) => self.settle_at_commit(cx, tag, multiple, outcome),
+            Mode::Plain | Mode::Confirming => Ok(cx.client.settle(self.session, tag, multiple, outcome)?),
         }
+    }
+
+    pub(super) fn recover(&mut self, cx: &mut Context<'_>, recover: &BasicRecover) -> Result<(), Failure> {
+        check_requeue(recover.requeue)?;
+        let ticket = cx.client.recover(self.session, cx.now);
+        cx.link.send_when_durable(cx.client, ticket, cx.number, BasicRecoverOk {});
         Ok(())
     }
 
-    /// `answer` is false for the old form without a reply.
-    pub(super) fn recover(&mut self, cx: &mut Context<'_>, requeue: bool, answer: bool) -> Result<(), Failure> {
-        if !requeue {
-            return Err(Failure::new(ReplyCode::NotImplemented, "requeue=false"));
-        }
-        let ticket = cx.client.recover(self.session, cx.now);
-        if answer {
-            cx.link.send_when_durable(cx.client, ticket, cx.number, BasicRecoverOk {});
-        }
+    /// The old form, which has no reply.
+    pub(super) fn recover_async(&mut self, cx: &mut Context<'_>, recover: &BasicRecoverAsync) -> Result<(), Failure> {
+        check_requeue(recover.requeue)?;
+        cx.client.recover(self.session, cx.now);
         Ok(())
     }
 
@@ -128,6 +127,11 @@ impl Channel {
         }
         Ok(self.last_queue.clone())
     }
+}
+
+/// Redelivery to the same consumer, which the specification has for `requeue=false`, was never built by RabbitMQ either.
+fn check_requeue(requeue: bool) -> Result<(), Failure> {
+    if requeue { Ok(()) } else { Err(Failure::new(ReplyCode::NotImplemented, "requeue=false")) }
 }
 
 fn refused(requeue: bool) -> Outcome {

@@ -2,7 +2,7 @@
 //!
 //! A method that cannot be dealt with yet leaves no trace: its frame is looked at again later.
 
-use broker::{SessionId, TransactionId};
+use broker::{Outcome, SessionId, TransactionId};
 
 use crate::codec::methods::{AccessRequestOk, ChannelCloseOk, ChannelFlowOk};
 use crate::codec::{Frame, FrameKind, Method, decode_method};
@@ -30,11 +30,21 @@ pub(super) enum Mode {
     Transactional(TransactionId),
 }
 
+/// An acknowledgement or a refusal that waits for a commit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settlement {
+    pub(super) tag: u64,
+    pub(super) multiple: bool,
+    pub(super) outcome: Outcome,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) session: SessionId,
     pub(super) mode: Mode,
+    /// What the next commit settles, in order.
+    pub(super) settlements: Vec<Settlement>,
     /// The queue declared last: what an empty name stands for.
     pub(super) last_queue: String,
     pub(super) incoming: Incoming,
@@ -44,7 +54,14 @@ pub(super) struct Channel {
 
 impl Channel {
     pub(super) fn new(session: SessionId) -> Self {
-        Self { session, mode: Mode::Plain, last_queue: String::new(), incoming: Incoming::Method, closing: false }
+        Self {
+            session,
+            mode: Mode::Plain,
+            settlements: Vec::new(),
+            last_queue: String::new(),
+            incoming: Incoming::Method,
+            closing: false,
+        }
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -105,8 +122,8 @@ impl Channel {
             Method::BasicCancel(m) => self.cancel(cx, &m),
             // The answer to our own cancel.
             Method::BasicCancelOk(_) => {}
-            Method::BasicRecover(m) => self.recover(cx, m.requeue, true)?,
-            Method::BasicRecoverAsync(m) => self.recover(cx, m.requeue, false)?,
+            Method::BasicRecover(m) => self.recover(cx, &m)?,
+            Method::BasicRecoverAsync(m) => self.recover_async(cx, &m)?,
             Method::QueueDeclare(m) => self.declare_queue(cx, &m)?,
             Method::QueueBind(m) => self.bind_queue(cx, &m)?,
             Method::QueueUnbind(m) => self.unbind_queue(cx, &m)?,
@@ -116,7 +133,7 @@ impl Channel {
             Method::ExchangeDelete(m) => self.delete_exchange(cx, &m)?,
             Method::ExchangeBind(m) => self.bind_exchange(cx, &m)?,
             Method::ExchangeUnbind(m) => self.unbind_exchange(cx, &m)?,
-            Method::ConfirmSelect(m) => self.select_confirms(cx, m.nowait)?,
+            Method::ConfirmSelect(m) => self.select_confirms(cx, &m)?,
             Method::TxSelect(_) => self.select_transactions(cx)?,
             Method::TxCommit(_) => self.commit(cx)?,
             Method::TxRollback(_) => self.roll_back(cx)?,

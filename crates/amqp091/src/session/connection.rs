@@ -297,8 +297,10 @@ impl Connection for AmqpConnection {
     fn read_state(&self) -> ReadState {
         match self.phase {
             Phase::Closed => ReadState::Closed,
-            _ if self.may_read() => ReadState::Read,
-            _ => ReadState::Pause,
+            _ if !self.may_read() => ReadState::Pause,
+            Phase::Running => ReadState::Read,
+            // Closing, too: a peer that was put out is not to be trusted with more than one that never got in.
+            _ => ReadState::Handshake,
         }
     }
 

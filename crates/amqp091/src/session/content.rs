@@ -84,8 +84,7 @@ impl Channel {
         let Method::BasicPublish(publish) = decode_method(frame.payload)? else { return Ok(0) };
         check_immediate(&publish)?;
         // When this fails the channel closes, and passes over the content frames, which are still to come.
-        self.publish(cx, publish.exchange, publish.routing_key, publish.mandatory, properties, body)
-            .map_err(|failure| failure.of(PUBLISH))?;
+        self.publish(cx, &publish, properties, body).map_err(|failure| failure.of(PUBLISH))?;
         Ok(length)
     }
 
@@ -150,7 +149,9 @@ impl Channel {
             return Ok(());
         };
         *cx.unfinished -= body.len() as u64;
-        self.publish(cx, &address.exchange, &address.routing_key, address.mandatory, &properties, &body)
+        let Address { exchange, routing_key, mandatory } = &address;
+        let publish = BasicPublish { exchange, routing_key, mandatory: *mandatory, ..Default::default() };
+        self.publish(cx, &publish, &properties, &body)
     }
 }
 

@@ -90,7 +90,7 @@ fn with_content(
 
 #[inline]
 fn deliver(link: &mut Link, sessions: &mut Sessions, broker: &Broker, delivery: &Delivery<'_>) {
-    let Some(channel) = sessions.channel_of(delivery.session) else { return };
+    let Some(channel) = sessions.receiver(delivery.session, delivery.tag) else { return };
     let deliver =
         Deliver { consumer_tag: delivery.consumer_tag, delivery_tag: delivery.tag, redelivered: delivery.redelivered };
     with_content(link, broker, delivery.message, delivery.delivery_count, |link, content| {
@@ -99,7 +99,8 @@ fn deliver(link: &mut Link, sessions: &mut Sessions, broker: &Broker, delivery: 
 }
 
 /// Writes the message that `basic.get` asked for.
-pub(super) fn got(link: &mut Link, broker: &Broker, channel: u16, delivery: &Delivery<'_>, remaining: u64) {
+pub(super) fn got(link: &mut Link, sessions: &mut Sessions, broker: &Broker, delivery: &Delivery<'_>, remaining: u64) {
+    let Some(channel) = sessions.receiver(delivery.session, delivery.tag) else { return };
     let got = GetOk {
         delivery_tag: delivery.tag,
         redelivered: delivery.redelivered,

@@ -5,6 +5,7 @@
 
 use broker::{DialectId, Publish};
 
+use crate::codec::methods::BasicPublish;
 use crate::codec::{PropertyScan, scan_properties};
 use crate::session::channel::{Channel, Mode};
 use crate::session::error::{Failure, ReplyCode};
@@ -21,9 +22,7 @@ impl Channel {
     pub(super) fn publish(
         &mut self,
         cx: &mut Context<'_>,
-        exchange: &str,
-        routing_key: &str,
-        mandatory: bool,
+        to: &BasicPublish<'_>,
         properties: &[u8],
         body: &[u8],
     ) -> Result<(), Failure> {
@@ -31,22 +30,22 @@ impl Channel {
         let expiration = match check_properties(&scan, cx) {
             Ok(expiration) => expiration,
             Err(failure) => {
-                if !exchange.is_empty() {
-                    cx.client.check_exchange(exchange, cx.now)?;
+                if !to.exchange.is_empty() {
+                    cx.client.check_exchange(to.exchange, cx.now)?;
                 }
                 return Err(failure);
             }
         };
         let publish = Publish {
-            exchange,
-            routing_key,
+            exchange: to.exchange,
+            routing_key: to.routing_key,
             dialect: DialectId::AMQP_091,
             properties,
             persistent: scan.is_persistent(),
             priority: scan.priority.unwrap_or(0),
             expiration,
             body,
-            mandatory,
+            mandatory: to.mandatory,
         };
         match self.mode {
             Mode::Transactional(transaction) => cx.client.publish_in(transaction, self.session, publish)?,

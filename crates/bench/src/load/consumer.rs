@@ -60,7 +60,7 @@ pub(crate) struct Consumed {
     pub(crate) redelivered: u64,
     /// Receipt minus intended time.
     pub(crate) total: Latency,
-    /// Receipt minus send time: without the generator's own lateness.
+    /// Receipt minus send time: without the generator's own lateness. Open loop only.
     pub(crate) transit: Latency,
 }
 
@@ -94,7 +94,7 @@ impl Consumed {
         }
         if stamp.intended != 0 && run.measures(stamp.intended) {
             self.total.record(at.saturating_sub(stamp.intended));
-            if stamp.sent != 0 {
+            if run.open_loop && stamp.sent != 0 {
                 self.transit.record(at.saturating_sub(stamp.sent));
             }
         }

@@ -15,6 +15,9 @@ use crate::scenario::{Rate, Scenario};
 /// A running thread and what it will return.
 pub(crate) type Worker<'scope, T> = ScopedJoinHandle<'scope, Result<T, Failure>>;
 
+/// Everybody at work: the producers and the consumers.
+pub(crate) type AtWork<'scope> = (Vec<Worker<'scope, Produced>>, Vec<Worker<'scope, Consumed>>);
+
 /// Connections that are open and not yet used.
 pub(crate) struct Crew {
     producers: Vec<Line>,
@@ -41,7 +44,7 @@ impl Crew {
         scenario: &Scenario,
         run: &'env Run,
         seed: u64,
-    ) -> Result<(Vec<Worker<'scope, Produced>>, Vec<Worker<'scope, Consumed>>), Failure> {
+    ) -> Result<AtWork<'scope>, Failure> {
         let (mut producers, mut consumers) = (Vec::new(), Vec::new());
         for (id, line) in self.consumers.into_iter().enumerate() {
             let job = Consumer { queue: id % scenario.queues, producers: scenario.producers, line };

@@ -57,6 +57,8 @@ pub(crate) struct Run {
     in_flight: u64,
     /// How often each message is received.
     copies: u64,
+    /// Messages have a schedule, so that the time of sending is not the intended one.
+    pub(crate) open_loop: bool,
     pub(crate) bodies: Bodies,
 }
 
@@ -70,6 +72,7 @@ impl Run {
             tallies: (0..threads).map(|_| Tally::default()).collect(),
             in_flight: if copies == 0 { 0 } else { in_flight },
             copies,
+            open_loop: false,
             bodies,
         }
     }

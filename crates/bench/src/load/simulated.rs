@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     Refuse,
     /// It is delivered and confirmed twice.
     ConfirmTwice,
+    /// The broker dies instead of taking it.
+    Die,
 }
 
 /// Starts a broker for one pair of connections; message numbers count from 1.
@@ -73,6 +75,10 @@ fn deliver(mut producer: TcpStream, mut consumer: TcpStream, faults: &HashMap<u6
                 Some(Fault::Stall(ms)) => {
                     let _ = consumer.write_all(&std::mem::take(&mut out));
                     sleep(Duration::from_millis(ms));
+                }
+                Some(Fault::Die) => {
+                    let _ = consumer.shutdown(std::net::Shutdown::Both);
+                    return;
                 }
                 Some(Fault::Flip) => message[length - 2] ^= 1,
                 Some(Fault::Refuse) => {

@@ -12,6 +12,7 @@ use super::{Phase, Run, Totals, pingpong};
 use crate::audit::{Integrity, audit, audit_round_trips};
 use crate::driver::{self, Driver, Part};
 use crate::failure::{Context, Failure};
+use crate::machine::metrics::{self, Counters, growth};
 use crate::measure::latency::Latency;
 use crate::measure::stamp::Bodies;
 use crate::report::progress::Progress;
@@ -37,9 +38,11 @@ pub(crate) struct Outcome {
     /// Messages a second that were meant to be sent; none in a closed loop.
     pub(crate) offered: Option<f64>,
     pub(crate) integrity: Integrity,
+    /// By how much the broker's own counters grew, where it shows them.
+    pub(crate) metrics: Option<Counters>,
     /// Receipt minus intended time (closed loop: send time); in ping-pong the round trip.
     pub(crate) total: Latency,
-    /// Receipt minus send time.
+    /// Receipt minus send time; empty in a closed loop.
     pub(crate) transit: Latency,
     /// Confirm minus intended time.
     pub(crate) confirm: Latency,
@@ -57,8 +60,10 @@ pub(crate) fn run(
     scenario.check()?;
     let mut driver = driver::open(target, scenario, number)?;
     let bodies = Bodies::new(number, scenario.size);
-    let run = Run::new(scenario.producers + scenario.consumers, scenario.in_flight, scenario.copies(), bodies);
-    let mut slice = Slice { target, scenario, run: &run, progress, number };
+    let mut run = Run::new(scenario.producers + scenario.consumers, scenario.in_flight, scenario.copies(), bodies);
+    run.open_loop = matches!(scenario.rate, Rate::Fixed(_));
+    let (metrics_before, metrics_after) = (None, None);
+    let mut slice = Slice { target, scenario, run: &run, progress, number, metrics_before, metrics_after };
     let outcome = driver.prepare().and_then(|()| match scenario.mode {
         Mode::Throughput => slice.throughput(driver.as_mut()),
         Mode::Pingpong => slice.round_trips(driver.as_mut()),
@@ -74,6 +79,8 @@ struct Slice<'a> {
     run: &'a Run,
     progress: &'a mut Progress,
     number: u32,
+    metrics_before: Option<Counters>,
+    metrics_after: Option<Counters>,
 }
 
 impl Slice<'_> {
@@ -118,9 +125,10 @@ impl Slice<'_> {
     }
 
     /// A fixed number of messages is measured from before the first: nobody has been started yet.
-    fn before(&self) -> Option<Sample> {
+    fn before(&mut self) -> Option<Sample> {
         self.scenario.messages?;
         self.run.measure_from(1);
+        self.metrics_before = self.read_metrics();
         Some(Sample::take(self.run, &self.target.pids))
     }
 
@@ -135,6 +143,7 @@ impl Slice<'_> {
             }
             None => {
                 self.pass(self.scenario.warmup, "warming up", None);
+                self.metrics_before = self.read_metrics();
                 let first = Sample::take(self.run, &self.target.pids);
                 self.run.measure_from(first.at);
                 self.pass(self.scenario.duration, "measuring", Some(&first));
@@ -143,8 +152,20 @@ impl Slice<'_> {
                 (first, last)
             }
         };
+        self.metrics_after = self.read_metrics();
         self.drain(senders_done);
         (first, last)
+    }
+
+    /// Counters are an extra: without them there is still a measurement, and the reason is shown.
+    fn read_metrics(&self) -> Option<Counters> {
+        match metrics::read(self.target.metrics.as_deref()?) {
+            Ok(counters) => Some(counters),
+            Err(failure) => {
+                self.progress.done(&format!("no counters: {failure}"));
+                None
+            }
+        }
     }
 
     fn drain(&mut self, senders_done: &dyn Fn() -> bool) {
@@ -224,6 +245,7 @@ impl Slice<'_> {
             totals: self.run.totals(),
             offered,
             integrity,
+            metrics: self.metrics_before.as_ref().zip(self.metrics_after.as_ref()).map(|(b, a)| growth(b, a)),
             total: joined(consumed.iter().map(|one| &one.total))?,
             transit: joined(consumed.iter().map(|one| &one.transit))?,
             confirm: joined(produced.iter().map(|one| &one.confirm))?,

@@ -78,7 +78,8 @@ pub(crate) const fn supported() -> bool {
     cfg!(unix)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
     use std::fs;

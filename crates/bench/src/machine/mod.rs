@@ -3,5 +3,7 @@
 
 pub(crate) mod disk;
 pub(crate) mod freeze;
+pub(crate) mod metrics;
 pub(crate) mod process;
+pub(crate) mod quiet;
 pub(crate) mod wait;

@@ -44,6 +44,7 @@ impl OwnRelay {
             password: String::new(),
             vhost: String::new(),
             pids: vec![self.child.id()],
+            metrics: None,
             queue_type: None,
         }
     }

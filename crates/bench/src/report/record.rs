@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::verdict::Verdict;
 use crate::audit::Integrity;
 use crate::machine::disk::Forced;
+use crate::machine::metrics::Counters;
 use crate::measure::latency::Summary;
 use crate::measure::statistics::Spread;
 use crate::scenario::Scenario;
@@ -92,6 +93,8 @@ pub(crate) struct SliceRecord {
     pub(crate) target: String,
     /// Counts from 1.
     pub(crate) block: usize,
+    /// Disturbed, and measured again: not in the summary.
+    pub(crate) superseded: bool,
     /// What went wrong before there was anything to measure; everything else is absent then.
     pub(crate) error: Option<String>,
     pub(crate) measured: Option<Measured>,
@@ -134,6 +137,8 @@ pub(crate) struct Measured {
     /// Cache flushes of all disks of the machine.
     pub(crate) flushes_per_s: Option<f64>,
     pub(crate) flushes_per_message: Option<f64>,
+    /// By how much the broker's own counters grew, where the target names its page.
+    pub(crate) metrics: Option<Counters>,
     pub(crate) integrity: Integrity,
     pub(crate) verdict: Verdict,
 }

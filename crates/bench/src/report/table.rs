@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::record::{Record, TargetSummary};
 use crate::measure::statistics::Spread;
 use crate::scenario::{Mode, Rate, Scenario};
+use crate::target::Target;
 
 /// A column: its title and its cell.
 type Column = (&'static str, fn(&TargetSummary) -> String);
@@ -12,7 +13,7 @@ type Column = (&'static str, fn(&TargetSummary) -> String);
 /// The table of a whole run as text.
 pub(crate) fn render(record: &Record) -> String {
     let mut text = format!("{}\n\n", describe(&record.scenario));
-    let columns = columns(&record.scenario);
+    let columns = columns(record);
     let mut rows: Vec<Vec<String>> = vec![columns.iter().map(|(title, _)| (*title).to_owned()).collect()];
     rows.extend(record.summary.iter().map(|summary| columns.iter().map(|(_, cell)| cell(summary)).collect()));
     text.push_str(&aligned(&rows));
@@ -57,38 +58,51 @@ fn describe(scenario: &Scenario) -> String {
     text
 }
 
-fn columns(scenario: &Scenario) -> Vec<Column> {
-    let mut columns: Vec<Column> = vec![
-        ("target", |s| s.target.clone()),
-        ("msg/s", |s| cell(s.messages_per_s.as_ref(), 0)),
-        ("(min-max)", |s| range(s.messages_per_s.as_ref())),
-        ("/relay", |s| cell(s.rate_to_relay.as_ref(), 2)),
-        ("/first", |s| cell(s.rate_to_first.as_ref(), 2)),
-        ("µs CPU/msg", |s| cell(s.cpu_us_per_message.as_ref(), 3)),
-        ("/relay", |s| cell(s.cpu_to_relay.as_ref(), 2)),
-        ("/first", |s| cell(s.cpu_to_first.as_ref(), 2)),
-        ("switches/msg", |s| cell(s.switches_per_message.as_ref(), 4)),
-        ("RSS MiB", |s| {
-            s.resident_bytes.as_ref().map_or("-".to_owned(), |spread| number(spread.median / 1_048_576.0, 0))
-        }),
-    ];
-    if scenario.consumers > 0 {
-        columns.push(("p50 µs", |s| cell(s.latency_p50_us.as_ref(), 1)));
-        columns.push(("p99 µs", |s| cell(s.latency_p99_us.as_ref(), 1)));
-    }
-    if scenario.window > 0 {
-        columns.push(("confirm p50 µs", |s| cell(s.confirm_p50_us.as_ref(), 1)));
-        columns.push(("p99 µs", |s| cell(s.confirm_p99_us.as_ref(), 1)));
-    }
-    if scenario.persistent {
-        columns.push(("flushes/s", |s| cell(s.flushes_per_s.as_ref(), 0)));
-    }
+fn columns(record: &Record) -> Vec<Column> {
+    let scenario = &record.scenario;
+    let relay = record.targets.iter().any(Target::is_relay) && record.targets.len() > 1;
+    let several = record.targets.iter().filter(|target| !target.is_relay()).count() > 1;
+    let repeated = record.summary.iter().any(|summary| summary.slices > 1);
+    let mut columns: Vec<Column> =
+        vec![("target", |s| s.target.clone()), ("msg/s", |s| cell(s.messages_per_s.as_ref(), 0))];
+    let mut add = |wanted: bool, column: Column| columns.extend(wanted.then_some(column));
+    add(repeated, ("(min-max)", |s| range(s.messages_per_s.as_ref())));
+    add(relay, ("of relay", |s| ratio(s.rate_to_relay.as_ref())));
+    add(several, ("of first", |s| ratio(s.rate_to_first.as_ref())));
+    add(true, ("µs CPU/msg", |s| cell(s.cpu_us_per_message.as_ref(), 3)));
+    add(relay, ("of relay", |s| ratio(s.cpu_to_relay.as_ref())));
+    add(several, ("of first", |s| ratio(s.cpu_to_first.as_ref())));
+    add(true, ("switches/msg", |s| cell(s.switches_per_message.as_ref(), 4)));
+    add(true, ("RSS MiB", |s| mebibytes(s.resident_bytes.as_ref())));
+    let (receives, confirms) = (scenario.consumers > 0, scenario.window > 0);
+    add(receives, ("p50 µs", |s| cell(s.latency_p50_us.as_ref(), 1)));
+    add(receives, ("p99 µs", |s| cell(s.latency_p99_us.as_ref(), 1)));
+    add(confirms, ("confirm p50 µs", |s| cell(s.confirm_p50_us.as_ref(), 1)));
+    add(confirms, ("p99 µs", |s| cell(s.confirm_p99_us.as_ref(), 1)));
+    add(scenario.persistent, ("flushes/s", |s| cell(s.flushes_per_s.as_ref(), 0)));
     columns.push(("valid", |s| format!("{}/{}", s.valid, s.slices)));
     columns
 }
 
 fn cell(spread: Option<&Spread>, digits: usize) -> String {
     spread.map_or("-".to_owned(), |spread| number(spread.median, digits))
+}
+
+fn mebibytes(spread: Option<&Spread>) -> String {
+    spread.map_or("-".to_owned(), |spread| number(spread.median / 1_048_576.0, 0))
+}
+
+/// A ratio with three significant digits.
+fn ratio(spread: Option<&Spread>) -> String {
+    let Some(value) = spread.map(|spread| spread.median) else { return "-".to_owned() };
+    let digits = match value {
+        100.0.. => 0,
+        10.0.. => 1,
+        1.0.. => 2,
+        0.1.. => 3,
+        _ => 4,
+    };
+    number(value, digits)
 }
 
 fn range(spread: Option<&Spread>) -> String {

@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::record::{Cost, Measured};
 use crate::failure::Failure;
-use crate::load::sample::Sample;
 use crate::load::slice::Outcome;
 use crate::machine::process::Usage;
+use crate::machine::quiet::QUIET_CORES;
 use crate::scenario::{Mode, Scenario};
 
 /// Open loop: less than this share of the offered rate and the broker did not keep up.
@@ -17,8 +17,6 @@ const ACHIEVED: f64 = 0.99;
 const LATENESS: f64 = 0.5;
 /// A load thread that uses more than this share of a core is itself the limit.
 const FULL_THREAD: f64 = 0.95;
-/// More than this many cores used by other processes disturb a measurement.
-const OTHER_CORES: f64 = 0.25;
 /// More than this share of all cores taken by a hypervisor disturbs it too.
 const STOLEN: f64 = 0.02;
 /// Persistent confirms without at least this share of the flushes that full windows need were not forced to disk.
@@ -33,6 +31,16 @@ pub(crate) struct Verdict {
     /// What a reader must know, though it breaks no rule.
     pub(crate) notes: Vec<String>,
 }
+
+impl Verdict {
+    /// True when the machine, not the target, is to blame.
+    pub(crate) fn disturbed(&self) -> bool {
+        self.violations.iter().any(|text| text.starts_with(DISTURBED))
+    }
+}
+
+/// How violations begin that are the machine's fault.
+const DISTURBED: &str = "disturbed: ";
 
 /// Works out the figures of a slice. `is_relay` says that no broker was measured, only the floor.
 pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> Result<Measured, Failure> {
@@ -74,21 +82,18 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> R
         lateness_us: outcome.lateness.summary(),
         broker,
         client,
-        busiest_thread: busiest(first, last),
+        busiest_thread: last.busiest(first),
         // Without the broker's processes its CPU can't be told from that of others.
         other_cores: others.filter(|_| broker.is_some()).map(|cores| cores.max(0.0)),
         stolen_cores: machine.map(|(after, before)| moved(after.steal_ns, before.steal_ns) / 1e9 / seconds),
         flushes_per_s: flushes.map(|count| count / seconds),
         flushes_per_message: flushes.filter(|_| messages > 0.0).map(|count| count / messages),
+        metrics: outcome.metrics.clone(),
         integrity: outcome.integrity,
         verdict: Verdict::default(),
     };
     measured.verdict = verdict(scenario, &measured, is_relay);
     Ok(measured)
-}
-
-fn busiest(first: &Sample, last: &Sample) -> Option<(String, f64)> {
-    last.busiest(first)
 }
 
 fn cost(before: Usage, after: Usage, messages: f64, seconds: f64) -> Option<Cost> {
@@ -130,12 +135,12 @@ fn verdict(scenario: &Scenario, measured: &Measured, is_relay: bool) -> Verdict 
         let list = if is_relay { &mut notes } else { &mut violations };
         list.push(format!("{text} ({})", name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')));
     }
-    if measured.other_cores.is_some_and(|cores| cores > OTHER_CORES) {
-        violations.push("disturbed: other processes used more than a quarter of a core".to_owned());
+    if measured.other_cores.is_some_and(|cores| cores > QUIET_CORES) {
+        violations.push(format!("{DISTURBED}other processes used more than a quarter of a core"));
     }
     let cores = std::thread::available_parallelism().map_or(1.0, |count| usize::from(count) as f64);
     if measured.stolen_cores.is_some_and(|stolen| stolen > STOLEN * cores) {
-        violations.push("disturbed: the hypervisor took more than 2 % of the machine away".to_owned());
+        violations.push(format!("{DISTURBED}the hypervisor took more than 2 % of the machine away"));
     }
     if measured.integrity.redelivered > 0 {
         notes.push("the broker marked messages as redelivered".to_owned());

@@ -1,10 +1,13 @@
 //! Who gets the next message of a queue: consumers with credit and room, highest priority first, in turn.
 //!
-//! A consumer that lacks credit or room leaves the ring and comes back when [`Consumers::resume`] is called for it.
+//! A consumer that lacks credit or room leaves the ring and comes back when [`Consumers::resume`] is called for it. What
+//! one visit lends to the consumers of one connection goes to its mailbox together, in the order of the queue.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use hashbrown::HashMap;
 
 use crate::session::mailbox::{Lent, Mailbox};
 
@@ -69,10 +72,40 @@ pub(crate) struct Consumer {
     pub(crate) prefetch: u32,
     pub(crate) out: u32,
     pub(crate) shared: Arc<SharedCredit>,
-    /// What this visit to the queue hands over at its end.
-    pub(crate) pending: Vec<Lent>,
-    pub(crate) pending_bytes: usize,
+    /// The outbox of its connection.
+    outbox: u32,
     in_ring: bool,
+}
+
+/// What this visit to the queue hands to one connection at its end.
+#[derive(Debug)]
+struct Outbox {
+    mailbox: Arc<Mailbox>,
+    /// Consumers of that connection.
+    users: u32,
+    pending: Vec<Lent>,
+    bytes: usize,
+}
+
+impl Outbox {
+    /// An empty mailbox takes one delivery of any size, so a full one is one without a byte of room.
+    fn has_room(&self) -> bool {
+        if self.mailbox.room() > self.bytes {
+            return true;
+        }
+        // Told first and asked again, so that a mailbox which empties in between is not missed.
+        self.mailbox.pass_by();
+        self.mailbox.room() > self.bytes
+    }
+}
+
+/// Whose turn it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) slot: u32,
+    /// Its number within its client.
+    pub(crate) consumer: u32,
+    pub(crate) no_ack: bool,
 }
 
 impl Consumer {
@@ -86,24 +119,13 @@ impl Consumer {
             prefetch: 0,
             out: 0,
             shared,
-            pending: Vec::new(),
-            pending_bytes: 0,
+            outbox: 0,
             in_ring: false,
         }
     }
 
     fn has_credit(&self) -> bool {
         self.no_ack || ((self.prefetch == 0 || self.out < self.prefetch) && self.shared.has_room())
-    }
-
-    /// An empty mailbox takes one delivery of any size, so a full one is one without a byte of room.
-    fn has_room(&self) -> bool {
-        if self.mailbox.room() > self.pending_bytes {
-            return true;
-        }
-        // Told first and asked again, so that a mailbox which empties in between is not missed.
-        self.mailbox.pass_by();
-        self.mailbox.room() > self.pending_bytes
     }
 }
 
@@ -121,7 +143,10 @@ pub(crate) struct Consumers {
     count: usize,
     /// Highest priority first; each holds consumers that may be ready.
     levels: Vec<Level>,
-    /// Slots with something pending in this visit.
+    /// One for each connection that consumes here, by the client's number.
+    outboxes: Vec<Option<Outbox>>,
+    outbox_of: HashMap<u64, u32>,
+    /// Outboxes with something pending in this visit.
     touched: Vec<u32>,
 }
 
@@ -138,7 +163,8 @@ impl Consumers {
         self.slots.iter().flatten()
     }
 
-    pub(crate) fn add(&mut self, consumer: Consumer) {
+    pub(crate) fn add(&mut self, mut consumer: Consumer) {
+        consumer.outbox = self.join_outbox(&consumer);
         let priority = consumer.priority;
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -154,6 +180,38 @@ impl Consumers {
             self.levels.insert(at, Level { priority, ring: VecDeque::new() });
         }
         self.enter_ring(slot);
+    }
+
+    fn join_outbox(&mut self, consumer: &Consumer) -> u32 {
+        if let Some(known) = self.outbox_of.get(&consumer.key.client).copied() {
+            if let Some(outbox) = self.outboxes[known as usize].as_mut() {
+                outbox.users += 1;
+            }
+            return known;
+        }
+        let mailbox = Arc::clone(&consumer.mailbox);
+        let outbox = Some(Outbox { mailbox, users: 1, pending: Vec::new(), bytes: 0 });
+        let number = match self.outboxes.iter().position(Option::is_none) {
+            Some(free) => {
+                self.outboxes[free] = outbox;
+                free as u32
+            }
+            None => {
+                self.outboxes.push(outbox);
+                (self.outboxes.len() - 1) as u32
+            }
+        };
+        self.outbox_of.insert(consumer.key.client, number);
+        number
+    }
+
+    fn leave_outbox(&mut self, consumer: &Consumer) {
+        let Some(outbox) = self.outboxes[consumer.outbox as usize].as_mut() else { return };
+        outbox.users -= 1;
+        if outbox.users == 0 {
+            self.outboxes[consumer.outbox as usize] = None;
+            self.outbox_of.remove(&consumer.key.client);
+        }
     }
 
     fn enter_ring(&mut self, slot: u32) {
@@ -176,6 +234,7 @@ impl Consumers {
     pub(crate) fn remove(&mut self, key: ConsumerKey) -> Option<Consumer> {
         let slot = self.slot_of(key)?;
         let consumer = self.slots[slot as usize].take()?;
+        self.leave_outbox(&consumer);
         for level in &mut self.levels {
             level.ring.retain(|other| *other != slot);
         }
@@ -191,6 +250,8 @@ impl Consumers {
     pub(crate) fn clear(&mut self) -> Vec<Consumer> {
         self.free.clear();
         self.levels.clear();
+        self.outboxes.clear();
+        self.outbox_of.clear();
         self.count = 0;
         std::mem::take(&mut self.slots).into_iter().flatten().collect()
     }
@@ -214,16 +275,24 @@ impl Consumers {
     }
 
     /// Takes credit from the consumer whose turn it is. None when nobody is ready.
-    pub(crate) fn next(&mut self) -> Option<&mut Consumer> {
+    pub(crate) fn next(&mut self) -> Option<Turn> {
         let slot = self.next_slot()?;
         let consumer = self.slots[slot as usize].as_mut()?;
         if !consumer.no_ack {
             consumer.out += 1;
         }
-        if consumer.pending.is_empty() {
-            self.touched.push(slot);
+        Some(Turn { slot, consumer: consumer.key.consumer, no_ack: consumer.no_ack })
+    }
+
+    /// Puts a delivery of `cost` bytes into the outbox of the consumer at `slot`.
+    pub(crate) fn lend(&mut self, slot: u32, lent: Lent, cost: usize) {
+        let Some(number) = self.slots[slot as usize].as_ref().map(|consumer| consumer.outbox) else { return };
+        let Some(outbox) = self.outboxes[number as usize].as_mut() else { return };
+        if outbox.pending.is_empty() {
+            self.touched.push(number);
         }
-        Some(consumer)
+        outbox.bytes += cost;
+        outbox.pending.push(lent);
     }
 
     fn next_slot(&mut self) -> Option<u32> {
@@ -233,8 +302,8 @@ impl Consumers {
                     level.ring.pop_front();
                     continue;
                 };
-                let ready =
-                    consumer.has_credit() && consumer.has_room() && (consumer.no_ack || consumer.shared.try_take());
+                let room = || self.outboxes[consumer.outbox as usize].as_ref().is_some_and(Outbox::has_room);
+                let ready = consumer.has_credit() && room() && (consumer.no_ack || consumer.shared.try_take());
                 if ready {
                     if level.ring.len() > 1 {
                         level.ring.rotate_left(1);
@@ -248,13 +317,12 @@ impl Consumers {
         None
     }
 
-    /// Hands what this visit gathered to the mailboxes, one lock and one wake-up for each consumer.
+    /// Hands what this visit gathered to the mailboxes, one lock and one wake-up for each connection.
     pub(crate) fn hand_over(&mut self) {
-        for slot in self.touched.drain(..) {
-            if let Some(consumer) = self.slots[slot as usize].as_mut() {
-                let bytes = std::mem::take(&mut consumer.pending_bytes);
-                let mailbox = Arc::clone(&consumer.mailbox);
-                mailbox.deliver(&mut consumer.pending, bytes);
+        for number in self.touched.drain(..) {
+            if let Some(outbox) = self.outboxes[number as usize].as_mut() {
+                let bytes = std::mem::take(&mut outbox.bytes);
+                outbox.mailbox.deliver(&mut outbox.pending, bytes);
             }
         }
     }
@@ -275,7 +343,7 @@ mod tests {
     }
 
     fn turns(consumers: &mut Consumers, count: usize) -> Vec<u32> {
-        (0..count).map_while(|_| consumers.next().map(|consumer| consumer.key.consumer)).collect()
+        (0..count).map_while(|_| consumers.next().map(|turn| turn.consumer)).collect()
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use journal::Ticket;
 
 use crate::message::Message;
+use crate::queue::consumers::Turn;
 use crate::queue::{Consumer, ConsumerKey, Gone, Inner, Queue, Reason, State, Visit, settle};
 use crate::session::mailbox::Lent;
 use crate::session::turn::Work;
@@ -15,6 +16,15 @@ use crate::store::facts;
 
 /// How far ahead of the deliveries the mark is logged, in entries.
 const STRIDE: u64 = 4096;
+
+/// Why a consumer could not be attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unattached {
+    /// The queue was deleted.
+    Gone,
+    /// It, or the one that is there, wants to be alone.
+    InUse,
+}
 
 /// What `get` found.
 #[derive(Debug)]
@@ -64,8 +74,7 @@ impl Queue {
 
     /// Delivers one entry to the consumer whose turn it is; false when nobody is ready.
     fn deliver(&self, inner: &mut Inner, seq: u64) -> bool {
-        let Some(consumer) = inner.consumers.next() else { return false };
-        let no_ack = consumer.no_ack;
+        let Some(Turn { slot, consumer, no_ack }) = inner.consumers.next() else { return false };
         let Some(entry) = inner.lane.get_mut(seq) else { return false };
         let Some(message) = entry.message.as_ref() else { return false };
         let length = message.body().len();
@@ -73,14 +82,8 @@ impl Queue {
         let message = if no_ack { entry.message.take() } else { entry.message.clone() };
         let Some(message) = message else { return false };
         inner.ready_bytes -= length as u64;
-        consumer.pending_bytes += cost;
-        consumer.pending.push(Lent {
-            consumer: consumer.key.consumer,
-            redelivered: entry.redelivered,
-            returns: entry.returns,
-            seq,
-            message,
-        });
+        let lent = Lent { consumer, redelivered: entry.redelivered, returns: entry.returns, seq, message };
+        inner.consumers.lend(slot, lent, cost);
         inner.totals.delivered += 1;
         inner.delivered_to = inner.delivered_to.max(seq + 1);
         if no_ack {
@@ -98,8 +101,12 @@ impl Queue {
 
     /// Whether `seq` may be delivered as far as the mark is concerned. Raises the mark ahead of need.
     fn mark_covers(self: &Arc<Self>, inner: &mut Inner, seq: u64, visit: &mut Visit<'_>) -> bool {
+        let durable = visit.core.journal.durable();
+        if let Some((mark, _)) = inner.mark_rising.take_if(|(_, ticket)| *ticket <= durable) {
+            inner.mark = inner.mark.max(mark);
+        }
         let near = seq + STRIDE / 2 >= inner.mark && inner.mark < inner.lane.next();
-        if near && !inner.mark_rising {
+        if near && inner.mark_rising.is_none() {
             let mark = inner.lane.next().min(seq + STRIDE);
             let mut appender = visit.core.journal.appender();
             facts::log_position(&mut appender, self.id, inner.lane.next(), mark);
@@ -108,27 +115,28 @@ impl Queue {
             if visit.core.journal.durable() >= ticket {
                 inner.mark = mark;
             } else {
-                inner.mark_rising = true;
-                visit.work.push(Work::Raise { queue: Arc::clone(self), mark, ticket });
+                inner.mark_rising = Some((mark, ticket));
+                visit.work.push(Work::Raise { queue: Arc::clone(self), ticket });
             }
         }
         seq < inner.mark
     }
 
-    /// The higher mark is on disk: go on.
-    pub(crate) fn mark_raised(self: &Arc<Self>, mark: u64, visit: &mut Visit<'_>) {
+    /// A higher mark is on disk: go on.
+    pub(crate) fn mark_raised(self: &Arc<Self>, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
-        inner.mark = inner.mark.max(mark);
-        inner.mark_rising = false;
         self.dispatch(&mut inner, visit);
         self.finish(inner, visit);
     }
 
     /// Attaches a consumer and dispatches to it.
-    pub(crate) fn attach(self: &Arc<Self>, consumer: Consumer, visit: &mut Visit<'_>) -> Result<(), Gone> {
+    pub(crate) fn attach(self: &Arc<Self>, consumer: Consumer, visit: &mut Visit<'_>) -> Result<(), Unattached> {
         let mut inner = self.lock(visit.core);
         if inner.deleted {
-            return Err(Gone);
+            return Err(Unattached::Gone);
+        }
+        if inner.has_exclusive_consumer() || (consumer.exclusive && !inner.consumers.is_empty()) {
+            return Err(Unattached::InUse);
         }
         inner.consumers.add(consumer);
         inner.had_consumer = true;
@@ -145,20 +153,11 @@ impl Queue {
             return;
         }
         inner.used_at = visit.now;
-        if inner.consumers.is_empty() {
-            if self.auto_delete {
-                visit.work.push(Work::Vanish { queue: Arc::clone(self) });
-            } else if let Some(ttl) = self.arguments.expires {
-                visit.work.push(Work::Arm { queue: Arc::clone(self), at: visit.now + ttl });
-            }
+        if self.should_go(&inner, visit.now) {
+            visit.work.push(Work::Vanish { queue: Arc::clone(self) });
         }
         self.dispatch(&mut inner, visit);
         self.finish(inner, visit);
-    }
-
-    /// True when an auto-delete queue has lost its last consumer.
-    pub(crate) fn is_abandoned(&self, inner: &Inner) -> bool {
-        self.auto_delete && inner.had_consumer && inner.consumers.is_empty()
     }
 
     /// A consumer has room or credit again, or another prefetch.
@@ -169,11 +168,18 @@ impl Queue {
         self.finish(inner, visit);
     }
 
-    /// Time has passed: whatever is too old dies.
-    pub(crate) fn grow_old(self: &Arc<Self>, visit: &mut Visit<'_>) {
+    /// The timer that was set for `at` has fired: whatever is too old dies. A timer that was set for later, and then
+    /// overtaken, is not heeded.
+    pub(crate) fn grow_old(self: &Arc<Self>, at: u64, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
+        if inner.timer_at != at || inner.deleted {
+            return;
+        }
         inner.timer_at = u64::MAX;
         self.expire(&mut inner, visit.now);
+        if self.should_go(&inner, visit.now) {
+            visit.work.push(Work::Vanish { queue: Arc::clone(self) });
+        }
         self.finish(inner, visit);
     }
 
@@ -191,7 +197,7 @@ impl Queue {
         };
         let durable = inner.lane.get_mut(seq).is_some_and(|entry| entry.address.is_some());
         if durable && !self.mark_covers(&mut inner, seq, visit) {
-            let ticket = visit.core.journal.appender().ticket();
+            let ticket = inner.mark_rising.map_or(Ticket::NONE, |(_, ticket)| ticket);
             self.finish(inner, visit);
             return Ok(Fetched::Wait(ticket));
         }

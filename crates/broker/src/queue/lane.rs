@@ -101,13 +101,14 @@ pub(crate) struct Lane {
     /// No entry before this one is ready.
     cursor: u64,
     ready: usize,
+    hidden: usize,
     live: usize,
 }
 
 impl Lane {
     /// An empty lane whose first entry will get sequence number `next`.
     pub(crate) fn starting_at(next: u64) -> Self {
-        Self { pages: VecDeque::new(), spare: None, next, cursor: next, ready: 0, live: 0 }
+        Self { pages: VecDeque::new(), spare: None, next, cursor: next, ready: 0, hidden: 0, live: 0 }
     }
 
     /// The sequence number of the next entry.
@@ -159,6 +160,7 @@ impl Lane {
             self.pages.push_back(page);
         }
         let ready = entry.state == State::Ready;
+        self.hidden += usize::from(entry.state == State::Hidden);
         if let Some(page) = self.pages.back_mut() {
             let index = page.len;
             page.entries.push(entry);
@@ -226,6 +228,8 @@ impl Lane {
             return None;
         }
         entry.state = state;
+        self.hidden -= usize::from(before == State::Hidden);
+        self.hidden += usize::from(state == State::Hidden);
         let mut message = None;
         if state == State::Done {
             message = entry.message.take();
@@ -267,6 +271,11 @@ impl Lane {
         if self.live == 0 {
             self.pages = VecDeque::new();
         }
+    }
+
+    /// True when an entry waits to be delivered, now or when its group ends.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.ready > 0 || self.hidden > 0
     }
 
     /// All entries that are not done, in order.

@@ -16,7 +16,7 @@ use journal::{Address, Group, Owner, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use consumers::{Consumer, ConsumerKey, SharedCredit};
-pub(crate) use dispatch::Fetched;
+pub(crate) use dispatch::{Fetched, Unattached};
 pub(crate) use dying::{Dying, Reason, reason_code};
 pub(crate) use lane::{Entry, Lane, State};
 pub(crate) use settle::{Settlement, Verdict};
@@ -53,7 +53,16 @@ pub(crate) struct Queue {
 pub(crate) struct Bound {
     pub(crate) exchange: Owner,
     pub(crate) key: String,
+    /// By name: their order makes no other binding.
     pub(crate) arguments: Table,
+}
+
+impl Bound {
+    pub(crate) fn new(exchange: Owner, key: &str, arguments: &Table) -> Self {
+        let mut arguments = arguments.clone();
+        arguments.0.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Self { exchange, key: key.to_owned(), arguments }
+    }
 }
 
 /// Totals since start.
@@ -75,8 +84,8 @@ pub(crate) struct Inner {
     mark: u64,
     /// The entry behind the last one that was delivered.
     delivered_to: u64,
-    /// A higher mark is on its way to the disk.
-    mark_rising: bool,
+    /// A higher mark is on its way to the disk: it counts once the ticket is durable.
+    mark_rising: Option<(u64, Ticket)>,
     /// Bytes of everything held, bytes of the bodies that are ready.
     bytes: usize,
     ready_bytes: u64,
@@ -94,11 +103,13 @@ pub(crate) struct Inner {
     pub(crate) totals: QueueTotals,
 }
 
-/// The locked queue. Ends the process when a panic unwinds through it: its state could not be trusted any more.
+/// The locked queue. Ends the process when a panic begins under it: its state could not be trusted any more.
 pub(crate) struct Guard<'a> {
     inner: MutexGuard<'a, Inner>,
     core: &'a Core,
     bytes_before: usize,
+    /// The thread was unwinding before: a connection whose protocol panicked is being closed.
+    unwinding: bool,
 }
 
 impl std::ops::Deref for Guard<'_> {
@@ -116,7 +127,7 @@ impl std::ops::DerefMut for Guard<'_> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && !self.unwinding {
             std::process::abort();
         }
         self.core.memory.changed(self.bytes_before, self.inner.bytes);
@@ -160,8 +171,9 @@ impl Queue {
             deleted: false,
             had_consumer: false,
             mark: parts.mark,
-            delivered_to: 0,
-            mark_rising: false,
+            // What a run before this one delivered stays delivered.
+            delivered_to: parts.mark,
+            mark_rising: None,
             bytes: 0,
             ready_bytes: 0,
             unsettled: 0,
@@ -194,7 +206,7 @@ impl Queue {
     pub(crate) fn lock<'a>(&'a self, core: &'a Core) -> Guard<'a> {
         let inner = self.inner.lock();
         let bytes_before = inner.bytes;
-        Guard { inner, core, bytes_before }
+        Guard { inner, core, bytes_before, unwinding: std::thread::panicking() }
     }
 
     /// Takes the picked arrivals at its end and dispatches. The returned ticket covers their references.
@@ -212,26 +224,27 @@ impl Queue {
         }
         let mut ticket = Ticket::NONE;
         // Whether the next message is refused depends on what consumers take of this one.
-        let step = if self.arguments.overflow == Overflow::RejectPublish { 1 } else { picks.len().max(1) };
+        let refuses = self.arguments.overflow == Overflow::RejectPublish;
+        let step = if refuses { 1 } else { picks.len().max(1) };
         for picks in picks.chunks(step) {
-            if step == 1 && self.is_full(&inner) {
+            if refuses && self.is_full(&inner) {
                 for pick in picks {
                     arrivals[*pick as usize].refuse();
                 }
                 continue;
             }
-            let first = inner.lane.next();
+            let (first, rides) = (inner.lane.next(), inner.mark_can_ride());
             for pick in picks {
                 let arrival = &mut arrivals[*pick as usize];
                 let address = arrival.address;
                 let entry = self.entry(arrival.take_share(), address, State::Ready, visit.now);
                 inner.insert(entry);
             }
-            ticket = ticket.max(self.log_references(&mut inner, first, None, visit));
+            inner.totals.published += picks.len() as u64;
+            ticket = ticket.max(self.log_references(&mut inner, first, rides, None, visit));
             self.dispatch(&mut inner, visit);
             self.enforce_length(&mut inner);
         }
-        inner.totals.published += picks.len() as u64;
         self.finish(inner, visit);
         Ok(ticket)
     }
@@ -249,14 +262,14 @@ impl Queue {
         if inner.deleted {
             return Err(Gone);
         }
-        let first = inner.lane.next();
+        let (first, rides) = (inner.lane.next(), inner.mark_can_ride());
         for pick in picks {
             let arrival = &mut arrivals[*pick as usize];
             let address = arrival.address;
             let entry = self.entry(arrival.take_share(), address, State::Hidden, visit.now);
             inner.insert(entry);
         }
-        self.log_references(&mut inner, first, group, visit);
+        self.log_references(&mut inner, first, rides, group, visit);
         inner.totals.published += picks.len() as u64;
         Ok(first)
     }
@@ -291,13 +304,20 @@ impl Queue {
         }
     }
 
-    /// Logs the references of all durable entries from `first` on, in runs. While there is a consumer they carry the
-    /// delivery mark past themselves, so that none has to wait for a mark of its own.
-    fn log_references(&self, inner: &mut Inner, first: u64, group: Option<Group>, visit: &Visit<'_>) -> Ticket {
+    /// Logs the references of all durable entries from `first` on, in runs. If the mark `rides`, they carry it past
+    /// themselves, so that none has to wait for a mark of its own.
+    fn log_references(
+        &self,
+        inner: &mut Inner,
+        first: u64,
+        rides: bool,
+        group: Option<Group>,
+        visit: &Visit<'_>,
+    ) -> Ticket {
         if !self.logged() {
             return Ticket::NONE;
         }
-        if !inner.consumers.is_empty() {
+        if rides {
             inner.mark = inner.mark.max(inner.lane.next());
         }
         let mut addresses = std::mem::take(&mut inner.addresses);
@@ -352,21 +372,47 @@ impl Queue {
             let dying = std::mem::take(&mut inner.dying);
             visit.work.push(Work::DeadLetter { queue: Arc::clone(self), dying });
         }
-        if let Some(at) = self.next_expiry(&mut inner).filter(|at| *at < inner.timer_at) {
+        if let Some(at) = self.next_timer(&mut inner).filter(|at| *at < inner.timer_at) {
             inner.timer_at = at;
             visit.work.push(Work::Arm { queue: Arc::clone(self), at });
         }
         ticket
     }
 
-    /// When the entry at the head dies of age.
-    fn next_expiry(&self, inner: &mut Inner) -> Option<u64> {
-        let head = inner.lane.first_ready()?;
-        inner.lane.get_mut(head).map(|entry| entry.expires_at).filter(|at| *at != u64::MAX)
+    /// When the entry at the head dies of age, or the queue itself goes for want of use.
+    fn next_timer(&self, inner: &mut Inner) -> Option<u64> {
+        let head = inner.lane.first_ready().and_then(|head| inner.lane.get_mut(head));
+        let head = head.map(|entry| entry.expires_at).filter(|at| *at != u64::MAX);
+        [head, self.idle_until(inner)].into_iter().flatten().min()
+    }
+
+    /// When a queue that nobody consumes goes for want of use.
+    fn idle_until(&self, inner: &Inner) -> Option<u64> {
+        let ttl = self.arguments.expires.filter(|_| inner.consumers.is_empty() && !inner.deleted)?;
+        Some(inner.used_at.saturating_add(ttl))
+    }
+
+    /// True for a queue that should be deleted by now: its last consumer has left, or nobody used it for its time.
+    pub(crate) fn should_go(&self, inner: &Inner, now: u64) -> bool {
+        let abandoned = self.auto_delete && inner.had_consumer && inner.consumers.is_empty();
+        abandoned || self.idle_until(inner).is_some_and(|due| due <= now)
+    }
+
+    /// Sets the timer of a queue that is new here.
+    pub(crate) fn watch(self: &Arc<Self>, visit: &mut Visit<'_>) {
+        let inner = self.lock(visit.core);
+        self.finish(inner, visit);
     }
 }
 
 impl Inner {
+    /// Whether the reference of the next entry may carry the delivery mark past itself: there is somebody to deliver
+    /// to, and nothing older waits above the mark, which would then be delivered on the strength of a record that may
+    /// still be lost.
+    fn mark_can_ride(&self) -> bool {
+        !self.consumers.is_empty() && (self.mark >= self.lane.next() || !self.lane.has_waiting())
+    }
+
     fn insert(&mut self, entry: Entry) -> u64 {
         if let Some(message) = &entry.message {
             self.bytes += message.cost();

@@ -9,7 +9,7 @@ use journal::Ticket;
 
 use crate::error::{Error, ErrorKind};
 use crate::message::value::Table;
-use crate::queue::{Consumer, Fetched, Queue, Visit};
+use crate::queue::{Consumer, Fetched, Queue, Unattached, Visit};
 use crate::session::drain::{Delivery, Event};
 use crate::session::settle::Lien;
 use crate::session::{Client, ConsumerRecord, SessionId};
@@ -100,7 +100,6 @@ impl Client {
         let queue = self.queue_to(&consume.queue, Right::Read)?;
         let priority = consumer_priority(&consume, &queue)?;
         let tag = self.consumer_tag(session, &consume.tag)?;
-        self.check_exclusive_use(&queue, consume.exclusive)?;
         let slot = self.slot(&queue);
         let number = self.next_consumer;
         self.next_consumer += 1;
@@ -124,9 +123,12 @@ impl Client {
         }
         self.consumes = true;
         self.shared.consumers.fetch_add(1, Ordering::Relaxed);
-        if self.visit(|visit| queue.attach(consumer, visit)).is_err() {
+        if let Err(why) = self.visit(|visit| queue.attach(consumer, visit)) {
             self.forget_consumer(number);
-            return Err(no_queue(&consume.queue, &self.shared.vhost));
+            return Err(match why {
+                Unattached::Gone => no_queue(&consume.queue, &self.shared.vhost),
+                Unattached::InUse => in_use(&queue),
+            });
         }
         Ok(tag)
     }
@@ -139,15 +141,6 @@ impl Client {
             return Err(Error::not_allowed(format!("attempt to reuse consumer tag '{wanted}'")));
         }
         Ok(wanted.to_owned())
-    }
-
-    fn check_exclusive_use(&self, queue: &Queue, exclusive: bool) -> Result<(), Error> {
-        let inner = queue.lock(&self.core);
-        if inner.has_exclusive_consumer() || (exclusive && inner.consumer_count() > 0) {
-            let (name, vhost) = (&queue.name, &queue.vhost);
-            return Err(Error::refused(format!("queue '{name}' in vhost '{vhost}' in exclusive use")));
-        }
-        Ok(())
     }
 
     fn find_consumer(&self, session: SessionId, tag: &str) -> Option<u32> {
@@ -239,7 +232,7 @@ impl Client {
         self.flush(now);
         let queue = self.queue_to(queue, Right::Read)?;
         if queue.lock(&self.core).has_exclusive_consumer() {
-            self.check_exclusive_use(&queue, false)?;
+            return Err(in_use(&queue));
         }
         self.consumes = true;
         let slot = self.slot(&queue);
@@ -297,6 +290,10 @@ impl Client {
 
 pub(super) fn no_queue(name: &str, vhost: &str) -> Error {
     Error::not_found(format!("no queue '{name}' in vhost '{vhost}'"))
+}
+
+fn in_use(queue: &Queue) -> Error {
+    Error::refused(format!("queue '{}' in vhost '{}' in exclusive use", queue.name, queue.vhost))
 }
 
 pub(super) fn locked(name: &str, vhost: &str) -> Error {

@@ -201,7 +201,7 @@ impl Client {
             return Err(Self::over_limit("bindings", limit));
         }
         source.bindings.insert(binding)?;
-        let bound = Bound { exchange: source.id, key: spec.key.clone(), arguments: spec.arguments.clone() };
+        let bound = Bound::new(source.id, &spec.key, &spec.arguments);
         let source_durable = source.durable;
         let ticket = self.log_binding(&mut tables, destination, queue.as_ref(), source_durable, facts::BIND, bound);
         self.core.catalog.changed();
@@ -222,7 +222,7 @@ impl Client {
         if !source.bindings.remove(&binding_of(destination, &spec.key, &spec.arguments)) {
             return Ok(self.settled_ticket);
         }
-        let bound = Bound { exchange: source.id, key: spec.key.clone(), arguments: spec.arguments.clone() };
+        let bound = Bound::new(source.id, &spec.key, &spec.arguments);
         let source_durable = source.durable;
         let orphaned = source.auto_delete && source.bindings.is_empty();
         let mut ticket =
@@ -350,10 +350,10 @@ impl Client {
         tables.insert_queue(Arc::clone(&queue));
         drop(tables);
         if spec.exclusive {
-            self.exclusive.push(Arc::clone(&queue));
+            self.keep_exclusive(&queue);
         }
         self.core.catalog.changed();
-        self.core.watch_expiry(&queue);
+        self.core.watch(&queue);
         self.core.totals.queues_declared.add(1);
         self.core.totals.queues_created.add(1);
         Ok(self.declared(&queue, ticket))
@@ -425,18 +425,13 @@ impl Client {
         let mut tables = vhost.tables.write();
         let Some(queue) = tables.queue(name).cloned() else { return Ok((0, self.settled_ticket)) };
         self.check_owner(&queue)?;
-        {
-            let inner = queue.lock(&self.core);
-            let state = match () {
-                () if if_unused && inner.consumer_count() > 0 => Some("in use"),
-                () if if_empty && inner.ready() > 0 => Some("not empty"),
-                () => None,
-            };
-            if let Some(state) = state {
-                return Err(Error::precondition(format!("queue '{name}' in vhost '{}' {state}", vhost.name)));
-            }
-        }
-        let (ready, ticket) = self.core.end_queue(&mut tables, &queue, None);
+        let ended = self.core.end_queue(&mut tables, &queue, &|inner| match () {
+            () if if_unused && inner.consumer_count() > 0 => Err("in use"),
+            () if if_empty && inner.ready() > 0 => Err("not empty"),
+            () => Ok(()),
+        });
+        let (ready, ticket) = ended
+            .map_err(|state| Error::precondition(format!("queue '{name}' in vhost '{}' {state}", vhost.name)))?;
         Ok((ready, ticket.max(self.settled_ticket)))
     }
 
@@ -459,8 +454,18 @@ impl Client {
         }
         let mut tables = vhost.tables.write();
         for queue in std::mem::take(&mut self.exclusive) {
-            self.core.end_queue(&mut tables, &queue, None);
+            // Nothing is asked, so nothing can refuse.
+            let _ = self.core.end_queue(&mut tables, &queue, &|_| Ok(()));
         }
+    }
+
+    /// Remembers an exclusive queue, and forgets those that are gone whenever their number has doubled.
+    fn keep_exclusive(&mut self, queue: &Arc<Queue>) {
+        if self.exclusive.len() >= 16 && self.exclusive.len().is_power_of_two() {
+            let core = &self.core;
+            self.exclusive.retain(|queue| !queue.lock(core).is_deleted());
+        }
+        self.exclusive.push(Arc::clone(queue));
     }
 }
 

@@ -158,17 +158,31 @@ impl Client {
         let mut reported = 0;
         loop {
             if self.inbox.is_empty() {
+                // Now the deliveries that came with these, or before them, have been reported.
+                self.report_notices(report);
                 self.shared.mailbox.take(&mut self.inbox, &mut self.notices);
+                self.report_urgent(report);
             }
-            self.report_notices(report);
             if self.inbox.is_empty() {
-                return false;
+                if self.notices.is_empty() {
+                    return false;
+                }
+                continue;
             }
             if reported >= budget {
                 return true;
             }
             reported += self.report_inbox(budget - reported, report);
         }
+    }
+
+    /// Reports at once what does not speak of deliveries.
+    fn report_urgent(&mut self, report: &mut dyn FnMut(Event<'_>)) {
+        let all = std::mem::take(&mut self.notices);
+        let (cancelled, urgent) = all.into_iter().partition(|notice| matches!(notice, Notice::Cancelled { .. }));
+        self.notices = urgent;
+        self.report_notices(report);
+        self.notices = cancelled;
     }
 
     /// Reports from the inbox until `budget` is used up; returns the bytes reported.

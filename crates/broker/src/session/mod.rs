@@ -329,8 +329,7 @@ impl Client {
     pub fn flow(&self) -> Flow {
         let alarmed = self.blocked && !self.consumes;
         let lagging = self.core.journal.durable() < self.lag_ticket;
-        let full = self.sessions.values().any(|session| session.parking.is_over(self.core.settings.park_bytes));
-        if alarmed || lagging || full || self.committing > 0 { Flow::Pause } else { Flow::Run }
+        if alarmed || lagging || self.committing > 0 { Flow::Pause } else { Flow::Run }
     }
 
     fn session_mut(&mut self, session: SessionId) -> Result<&mut Session, Error> {
@@ -387,12 +386,16 @@ impl Client {
         ConsumerKey { client: self.shared.number, consumer }
     }
 
-    /// Runs what visits left behind.
+    /// Runs what visits left behind. What it rejected is settled only where its dead letters are logged.
     fn run_work(&mut self) {
         if !self.work.is_empty() {
             let mut work = std::mem::take(&mut self.work);
+            let rejected = work.iter().any(|item| matches!(item, Work::DeadLetter { .. }));
             self.core.run_work(&mut work);
             self.work = work;
+            if rejected {
+                self.settled_ticket = self.core.journal.appender().ticket();
+            }
         }
     }
 

@@ -25,7 +25,7 @@ impl Parking {
         self.parked.is_empty()
     }
 
-    pub(super) fn is_over(&self, limit: usize) -> bool {
+    fn is_over(&self, limit: usize) -> bool {
         self.bytes > limit
     }
 
@@ -59,11 +59,13 @@ impl Client {
     pub(super) fn park(&mut self, session: u32, arrival: Arrival) {
         let limit = self.core.settings.park_bytes;
         let Some(entry) = self.sessions.get_mut(&session) else { return };
-        if entry.parking.is_over(limit) {
-            self.refuse(session, vec![arrival].into(), "the alarm has used up what may wait for it");
-            return;
-        }
+        let full = entry.parking.is_over(limit);
         entry.parking.push(arrival);
+        if full {
+            // All of it, so that nothing is refused before what was published earlier.
+            let parked = entry.parking.take();
+            self.refuse(session, parked, "more waits for the alarm to pass than may");
+        }
     }
 
     /// Parks the whole turn. Nothing of it has been logged.
@@ -85,7 +87,7 @@ impl Client {
             if allowed {
                 self.flush(now);
             } else {
-                self.core.alarms.when_changed(self.shared.mailbox.waker());
+                self.core.when_alarms_change(self.shared.mailbox.waker());
             }
         }
         self.lift_alarm();
@@ -114,7 +116,7 @@ impl Client {
                 self.blocked = false;
                 self.shared.state.store(RUNNING, Ordering::Relaxed);
             } else {
-                self.core.alarms.when_changed(self.shared.mailbox.waker());
+                self.core.when_alarms_change(self.shared.mailbox.waker());
             }
         }
     }

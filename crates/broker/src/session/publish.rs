@@ -282,7 +282,7 @@ impl Client {
         true
     }
 
-    fn count_received(&self, arrivals: &[Arrival]) {
+    pub(super) fn count_received(&self, arrivals: &[Arrival]) {
         let totals = &self.core.totals;
         totals.received.add(arrivals.len() as u64);
         totals.received_bytes.add(arrivals.iter().map(|arrival| arrival.message().body().len() as u64).sum());
@@ -357,13 +357,12 @@ impl Client {
 
     /// An alarm is up: say so once, and wait for it to pass.
     pub(super) fn meet_alarm(&mut self) {
-        self.core.alarms.when_changed(self.shared.mailbox.waker());
+        self.core.when_alarms_change(self.shared.mailbox.waker());
         if !self.blocked {
             self.blocked = true;
             self.shared.state.store(BLOCKED, std::sync::atomic::Ordering::Relaxed);
             self.tell_blocked = self.core.alarm_text();
             self.shared.mailbox.waker().wake_by_ref();
-            self.core.housekeeper.wake();
         }
     }
 

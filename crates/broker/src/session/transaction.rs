@@ -17,7 +17,7 @@ use crate::session::mailbox::{Mailbox, Notice};
 use crate::session::publish::{Publish, picks_of, release_holds};
 use crate::session::settle::{Lien, Outcome};
 use crate::session::turn::Arrival;
-use crate::session::{Client, SessionId};
+use crate::session::{Answer, Client, SessionId};
 
 /// A transaction of a client; never reused within the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -144,6 +144,7 @@ impl Client {
             }
         };
         let core = Arc::clone(&self.core);
+        self.count_received(&open.arrivals);
         let group = core.journal.appender().begin_group();
         let (hidden, now) = (self.hide(&mut open.arrivals, &targets, group), core.clock.unix_ms());
         self.settle_group(&open.liens, group);
@@ -154,10 +155,10 @@ impl Client {
         release_holds(&open.arrivals, &core);
         self.settled_ticket = self.settled_ticket.max(ticket);
         self.settle_rest(&open.liens);
+        self.return_unroutable(open.session, &mut open.arrivals);
         let mailbox = Arc::clone(&self.shared.mailbox);
         let sealed = Sealed { ticket, transaction, hidden, mailbox };
         self.committing += 1;
-        core.totals.received.add(open.arrivals.len() as u64);
         if core.journal.durable() >= ticket {
             sealed.reveal(&mut Visit { core: &core, now, work: &mut self.work });
         } else {
@@ -165,6 +166,23 @@ impl Client {
         }
         self.run_work();
         Ok(())
+    }
+
+    /// What reached no queue comes back, if that was asked for.
+    fn return_unroutable(&mut self, session: SessionId, arrivals: &mut Vec<Arrival>) {
+        let all = arrivals.len();
+        let (mut lost, mut returned) = (0, 0);
+        for arrival in arrivals.drain(..).filter(|arrival| arrival.taken == 0) {
+            lost += 1;
+            if arrival.mandatory {
+                returned += 1;
+                self.answer(session.0, Answer::Returned { message: arrival.into_message() });
+            }
+        }
+        let totals = &self.core.totals;
+        totals.routed.add((all - lost) as u64);
+        totals.unroutable_returned.add(returned);
+        totals.unroutable_dropped.add(lost as u64 - returned);
     }
 
     /// The queues of each arrival, or why the transaction can't be committed.
@@ -292,7 +310,7 @@ impl Client {
                 let alarm = self.core.alarm_text().unwrap_or("in alarm");
                 Err(Error::precondition(format!("commit refused: broker is {alarm}")))
             } else {
-                self.core.alarms.when_changed(self.shared.mailbox.waker());
+                self.core.when_alarms_change(self.shared.mailbox.waker());
                 Ok(())
             };
             if let Err(error) = result {

@@ -78,10 +78,10 @@ pub(crate) struct QueueSlot {
 pub(crate) enum Work {
     /// Move these to the queue's dead-letter exchange.
     DeadLetter { queue: Arc<Queue>, dying: Vec<Dying> },
-    /// The auto-delete queue lost its last consumer: check again, delete.
+    /// The queue has nobody left who needs it: check again, delete.
     Vanish { queue: Arc<Queue> },
     /// Look at the queue again at this time (milliseconds since 1970).
     Arm { queue: Arc<Queue>, at: u64 },
-    /// When the ticket is durable the queue's delivery mark is this.
-    Raise { queue: Arc<Queue>, mark: u64, ticket: Ticket },
+    /// When the ticket is durable the queue's delivery mark is higher: deliver on.
+    Raise { queue: Arc<Queue>, ticket: Ticket },
 }

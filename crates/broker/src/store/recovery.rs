@@ -64,6 +64,9 @@ impl Rebuilt {
                     list.push(bound);
                 }
             }
+            facts::USER if bytes.is_empty() => {
+                self.users.remove(&owner);
+            }
             facts::USER => {
                 self.users.insert(owner, bytes.to_vec());
             }

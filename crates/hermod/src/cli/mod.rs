@@ -44,14 +44,18 @@ pub(crate) fn run() -> Result<(), Failure> {
 
 /// Help and version are no errors; anything else is one line and exit code 64.
 fn explain(message: &clap::Error) -> Result<(), Failure> {
-    if message.use_stderr() {
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as NoCommand;
+    if message.use_stderr() && message.kind() != NoCommand {
         let text = message.to_string();
         let line = text.lines().next().unwrap_or_default();
         return Err(Exit::Usage.because(line.trim_start_matches("error: ")));
     }
     // Nobody is left to be told when the terminal is gone.
     let _ = message.print();
-    Ok(())
+    match message.kind() {
+        NoCommand => Err(Exit::Usage.because("no command")),
+        _ => Ok(()),
+    }
 }
 
 fn load(arguments: &ArgMatches) -> Result<Config, Failure> {
@@ -122,11 +126,16 @@ fn with_settings(command: Command, names: &[&str]) -> Command {
     );
     describe_all().into_iter().filter(|setting| names.contains(&setting.name)).fold(command, |command, setting| {
         let shown = if setting.secret { String::new() } else { format!(" [default: {}]", setting.default) };
+        let argument = Arg::new(setting.name).long(setting.flag());
+        // Of a repeated flag the last one counts, so that a script can add to what it was given.
+        let argument = if setting.is_list() {
+            argument.action(ArgAction::Append)
+        } else {
+            argument.action(ArgAction::Set).overrides_with(setting.name)
+        };
         command.arg(
-            Arg::new(setting.name)
-                .long(setting.flag())
+            argument
                 .value_name(setting.kind.to_uppercase())
-                .action(ArgAction::Append)
                 .allow_hyphen_values(true)
                 .hide_short_help(!PROMINENT.contains(&setting.name))
                 .help(format!("{}{shown}", setting.doc.replace('`', ""))),
@@ -144,22 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn flags_become_settings_and_repeated_ones_lists() {
-        let matches = command()
-            .try_get_matches_from([
-                "hermod",
-                "serve",
-                "--bind",
-                "127.0.0.1",
-                "--bind",
-                "::1",
-                "--limits-frame-max",
-                "8KiB",
-            ])
-            .unwrap();
+    fn flags_become_settings_and_repeated_ones_lists_or_the_last_value() {
+        let line = "hermod serve --bind 127.0.0.1 --bind ::1 --limits-frame-max 8KiB --limits-frame-max 16KiB";
+        let matches = command().try_get_matches_from(line.split(' ')).unwrap();
         let config = load(matches.subcommand().unwrap().1).unwrap();
         assert_eq!(config.settings.bind.len(), 2);
-        assert_eq!(config.settings.limits.frame_max, 8192);
+        assert_eq!(config.settings.limits.frame_max, 16_384);
     }
 
     #[test]

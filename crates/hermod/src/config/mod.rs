@@ -21,6 +21,8 @@ use reader::{Layer, Reader};
 
 /// Where the file is looked for when nobody names one.
 const SYSTEM_FILE: &str = "/etc/hermod/hermod.toml";
+/// What all variables begin with.
+const VARIABLE_PREFIX: &str = "HERMOD_";
 /// Variable that names the file.
 const FILE_VARIABLE: &str = "HERMOD_CONFIG";
 
@@ -121,13 +123,15 @@ fn read_environment(environment: &BTreeMap<String, String>, known: &[Described])
     let by_variable: BTreeMap<String, &Described> = known.iter().map(|setting| (setting.variable(), setting)).collect();
     let mut layer = Layer::new();
     let mut suspects = Vec::new();
-    for (variable, value) in environment.iter().filter(|(name, _)| name.starts_with("HERMOD_")) {
+    for (variable, value) in environment {
+        let Some(bare) = variable.strip_prefix(VARIABLE_PREFIX) else { continue };
         if let Some(setting) = by_variable.get(variable) {
             layer.insert(setting.name.to_owned(), (value.clone(), Origin::Environment(variable.clone())));
         } else if variable != FILE_VARIABLE
-            && let Some(nearest) = nearest::nearest(variable, by_variable.keys().map(String::as_str))
+            && let Some(nearest) =
+                nearest::nearest(bare, by_variable.keys().filter_map(|name| name.strip_prefix(VARIABLE_PREFIX)))
         {
-            suspects.push((variable.clone(), nearest.to_owned()));
+            suspects.push((variable.clone(), format!("{VARIABLE_PREFIX}{nearest}")));
         }
     }
     (layer, suspects)
@@ -238,7 +242,9 @@ mod tests {
     fn a_suspicious_variable_is_reported_and_those_of_kubernetes_are_not() {
         let environment = map(&[
             ("HERMOD_DATADIR", "/x"),
+            ("HERMOD_PORT", "tcp://10.0.0.1:5672"),
             ("HERMOD_SERVICE_HOST", "10.0.0.1"),
+            ("HERMOD_SERVICE_PORT_AMQP", "5672"),
             ("HERMOD_PORT_5672_TCP_ADDR", "10.0.0.1"),
             ("HOME", "/root"),
         ]);

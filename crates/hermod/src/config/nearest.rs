@@ -6,8 +6,9 @@ pub(crate) fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> 
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     names
         .map(|name| {
+            let right = name.to_ascii_lowercase();
             // The right word under the wrong table is a likelier slip than many wrong letters.
-            let distance = if last(name) == last(&wrong) { 1 } else { distance(&wrong, name) };
+            let distance = if last(&right) == last(&wrong) { 1 } else { distance(&wrong, &right) };
             (distance, name)
         })
         .filter(|(distance, name)| *distance <= name.len() / 3 + 1)
@@ -50,6 +51,11 @@ mod tests {
         ] {
             assert_eq!(nearest(wrong, names.into_iter()), expected, "{wrong}");
         }
+    }
+
+    #[test]
+    fn case_does_not_count() {
+        assert_eq!(nearest("DATADIR", ["DATA_DIR"].into_iter()), Some("DATA_DIR"));
     }
 
     #[test]

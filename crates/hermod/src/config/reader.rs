@@ -64,6 +64,11 @@ impl Described {
         format!("HERMOD_{}", self.name.replace('.', "_").to_ascii_uppercase())
     }
 
+    /// True when it takes several values, which repeated flags may give one by one.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self.kind, "addresses" | "names")
+    }
+
     /// Name of its flag on the command line, without dashes in front.
     pub(crate) fn flag(&self) -> String {
         self.name.replace(['.', '_'], "-")

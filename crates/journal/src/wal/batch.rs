@@ -7,8 +7,6 @@
 use crc_fast::{CrcAlgorithm, Digest};
 use parking_lot::RwLock;
 
-use crate::group::{Freed, Group};
-
 /// The bytes before a batch's records.
 pub(crate) const HEADER: usize = 128;
 
@@ -150,10 +148,6 @@ pub(crate) struct Batch {
     pub(crate) housekeeping: bool,
     /// To be written even if it stays empty.
     pub(crate) forced: bool,
-    /// What becomes free when this batch is durable.
-    pub(crate) freed: Freed,
-    /// The groups that end in this batch.
-    pub(crate) ended: Vec<Group>,
     /// Room for the header, then the records. Locked because readers may want a body while the writer fills in
     /// checksums; until the batch is closed it is only reached through `get_mut`.
     pub(crate) bytes: RwLock<Vec<u8>>,
@@ -173,8 +167,6 @@ impl Batch {
             length: 0,
             housekeeping: false,
             forced: false,
-            freed: Freed::default(),
-            ended: Vec::new(),
             bytes: RwLock::new(bytes),
         }
     }

@@ -10,15 +10,13 @@ use bytes::Bytes;
 
 use super::batch::{Batch, HEADER, footprint};
 use super::table::Table;
-use crate::group::{Freed, Group, Groups};
+use crate::group::{Group, Groups};
 use crate::options::{BLOCK, Sizes};
 use crate::record::{self, Draft};
 use crate::{Address, Ticket};
 
-/// Buffers above this size go back to the allocator once they are written.
-const KEPT_BUFFER: usize = 8 << 20;
-/// How many buffers are kept for reuse: one being filled, one being written, one to spare.
-const KEPT_BUFFERS: usize = 2;
+/// How many buffers are kept for reuse, so that a busy writer does not take memory from the system batch by batch.
+const KEPT_BUFFERS: usize = 8;
 
 pub(crate) struct Buffer {
     pub(crate) sizes: Sizes,
@@ -68,16 +66,6 @@ impl Buffer {
         (address, need as u64)
     }
 
-    /// `freed` becomes free when what was appended last is durable.
-    pub(crate) fn free_later(&mut self, file: u32, count: u64) {
-        self.open.freed.add(file, count);
-    }
-
-    /// `group` ends when what was appended last is durable.
-    pub(crate) fn end_later(&mut self, group: Group) {
-        self.open.ended.push(group);
-    }
-
     /// Makes sure that the open batch is written even if nothing is appended to it.
     pub(crate) fn force(&mut self) {
         if self.open.is_empty() && !self.fits(HEADER) {
@@ -110,21 +98,33 @@ impl Buffer {
         self.closed.iter().cloned().collect()
     }
 
-    /// The batches up to `ticket` are durable: forgets them and frees what they freed. Gives their records' bytes.
-    pub(crate) fn durable(&mut self, ticket: Ticket) -> u64 {
-        let mut written = 0;
-        while self.closed.front().is_some_and(|batch| batch.sequence <= ticket.0) {
-            let Some(batch) = self.closed.pop_front() else { break };
-            self.free(&batch.freed);
-            for group in &batch.ended {
-                if let Some(freed) = self.groups.ended(*group) {
-                    self.free(&freed);
-                }
-            }
-            written += u64::from(batch.length);
-            self.keep(batch);
-        }
-        written
+    /// The batches up to `ticket` are durable: takes them off the queue.
+    pub(crate) fn durable(&mut self, ticket: Ticket) -> Vec<Arc<Batch>> {
+        let count = self.closed.iter().take_while(|batch| batch.sequence <= ticket.0).count();
+        self.closed.drain(..count).collect()
+    }
+
+    /// Keeps the memory of written batches for later ones, and gives back what is too much: to be dropped without the
+    /// lock, since the system takes its time with large pieces.
+    pub(crate) fn reuse(&mut self, written: Vec<Arc<Batch>>) -> Vec<Vec<u8>> {
+        // A batch that somebody still reads goes when that is done.
+        let mut buffers: Vec<_> =
+            written.into_iter().filter_map(Arc::into_inner).map(|batch| batch.bytes.into_inner()).collect();
+        let room = KEPT_BUFFERS - self.spare.len();
+        let limit = self.buffer_bytes();
+        let kept = buffers.extract_if(.., |bytes| bytes.capacity() <= limit).take(room);
+        self.spare.extend(kept);
+        buffers
+    }
+
+    /// Gives memory back that an idle log does not need; to be dropped without the lock.
+    pub(crate) fn shrink(&mut self) -> Vec<Vec<u8>> {
+        self.spare.split_off(self.spare.len().min(1))
+    }
+
+    /// The memory of an ordinary batch with its padding.
+    fn buffer_bytes(&self) -> usize {
+        self.sizes.batch as usize + BLOCK as usize
     }
 
     /// Where a body lies that may not be on disk yet.
@@ -135,22 +135,6 @@ impl Buffer {
         }
         let inside = |batch: &&Arc<Batch>| batch.file == address.file && batch.offset < address.offset;
         self.closed.iter().rev().find(inside).map(|batch| Pending::Closed(Arc::clone(batch)))
-    }
-
-    fn free(&mut self, freed: &Freed) {
-        for (file, count) in &freed.0 {
-            self.table.free(*file, *count);
-        }
-    }
-
-    /// Keeps the memory of a written batch for a later one.
-    fn keep(&mut self, batch: Arc<Batch>) {
-        if let Some(batch) = Arc::into_inner(batch) {
-            let bytes = batch.bytes.into_inner();
-            if self.spare.len() < KEPT_BUFFERS && bytes.capacity() <= KEPT_BUFFER {
-                self.spare.push(bytes);
-            }
-        }
     }
 
     fn fits(&self, length: usize) -> bool {
@@ -167,7 +151,7 @@ impl Buffer {
 
     fn close(&mut self) {
         let length = self.open.len();
-        let bytes = self.spare.pop().unwrap_or_default();
+        let bytes = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(self.buffer_bytes()));
         let next = Batch::new(self.open.file, self.open.offset + footprint(length), self.open.sequence + 1, bytes);
         let mut batch = std::mem::replace(&mut self.open, next);
         batch.oldest = self.table.oldest().generation;

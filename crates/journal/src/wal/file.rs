@@ -20,6 +20,8 @@ const MAGIC: [u8; 6] = *b"HJfile";
 pub(crate) const FILE_HEADER: usize = 32;
 /// How much is zeroed with one write.
 const ZEROS: usize = 1 << 20;
+/// How much is zeroed between two flushes: a large one would hold up the writer's.
+const ZEROED_AT_ONCE: u32 = 8 << 20;
 
 /// What the first block of a log file says.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -199,6 +201,9 @@ impl Ring {
             let count = zeros.len().min((length - at) as usize);
             handle.write_all_at(&zeros[..count], u64::from(at))?;
             at += count as u32;
+            if at % ZEROED_AT_ONCE == 0 {
+                handle.sync_data()?;
+            }
         }
         handle.sync_data()?;
         self.disk.sync_directory()?;

@@ -48,7 +48,9 @@ impl Core {
             if state.failed {
                 return Err(io::Error::other("the journal has failed before"));
             }
-            let sync = log.durability == Durability::Fsync || std::mem::take(&mut state.sync_wanted);
+            // Taken in any case: a wish that stays would keep the writer from ever waiting.
+            let wanted = std::mem::take(&mut state.sync_wanted);
+            let sync = wanted || log.durability == Durability::Fsync;
             let Target::Log(buffer) = &mut state.target else { return Ok(Flushed::Idle) };
             (buffer.run(), sync)
         };
@@ -80,15 +82,18 @@ impl Core {
         self.state.lock().sync_wanted |= sync;
     }
 
-    /// Everything up to `ticket` is durable: frees what it freed, wakes who waited.
+    /// Everything up to `ticket` is durable: wakes who waited for it.
     fn settle(&self, log: &Log, ticket: Ticket) {
-        let (bytes, background) = {
+        let (bytes, background, surplus) = {
             let mut state = self.state.lock();
             let Target::Log(buffer) = &mut state.target else { return };
-            let bytes = buffer.durable(ticket);
-            (bytes, log.background_due(buffer))
+            let written = buffer.durable(ticket);
+            let bytes = written.iter().map(|batch| u64::from(batch.length)).sum();
+            let surplus = buffer.reuse(written);
+            (bytes, log.background_due(buffer), surplus)
         };
         self.progress.reach(ticket, bytes);
+        drop(surplus);
         if background {
             self.wake_background();
         }
@@ -100,15 +105,18 @@ impl Core {
         if self.flush(log)? == Flushed::Stalled {
             return Ok(Flushed::Stalled);
         }
-        {
+        let surplus = {
             let mut state = self.state.lock();
             let Target::Log(buffer) = &mut state.target else { return Ok(Flushed::Idle) };
             if buffer.proven || !buffer.is_idle() {
                 return Ok(Flushed::Idle);
             }
             buffer.force();
+            let surplus = buffer.shrink();
             state.sync_wanted = true;
-        }
+            surplus
+        };
+        drop(surplus);
         self.flush(log)
     }
 }

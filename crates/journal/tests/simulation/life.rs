@@ -88,6 +88,8 @@ pub(crate) struct Run {
     bodies: BTreeMap<Address, Vec<u8>>,
     next_owner: Owner,
     lying: bool,
+    /// Groups stay open longer than files live.
+    long_groups: bool,
 }
 
 /// How a life ended.
@@ -108,11 +110,11 @@ impl Run {
             first_file_bytes: FILE,
             max_bytes: 8 * u64::from(FILE),
             max_batch_bytes: 4096 << random.below(4),
-            incarnation: random.next(),
+            incarnation: random.number(),
         };
-        let disk = SimDisk::new(random.next(), CAPACITY);
+        let disk = SimDisk::new(random.number(), CAPACITY);
         let (memory, bodies) = (Arc::default(), BTreeMap::new());
-        Self { random, disk, options, memory, bodies, next_owner: 5, lying: false }
+        Self { random, disk, options, memory, bodies, next_owner: 5, lying: false, long_groups: false }
     }
 
     pub(crate) fn lie_about_flushes(&mut self) {
@@ -215,6 +217,7 @@ impl Run {
         let (journal, stepper) = opened.start_stepped(&mut live.into_iter(), owners, on_failure);
         let first = journal.stats().oldest_file;
         self.plan_faults();
+        self.long_groups = self.random.chance(25);
         let steps = 40 + self.random.below(400);
         let mut ending = None;
         for _ in 0..steps {
@@ -292,7 +295,9 @@ impl Run {
             62..70 => self.group(journal),
             70..72 => return stepper.seal().is_ok(),
             72..80 => {
-                stepper.background(self.random.chance(20));
+                for _ in 0..1 + self.random.below(6) {
+                    stepper.background(self.random.chance(20));
+                }
             }
             80..84 => self.read_back(journal),
             _ => match stepper.flush() {
@@ -322,7 +327,7 @@ impl Run {
         let mut bodies = Vec::new();
         for _ in 0..1 + self.random.below(4) {
             let size = if self.random.chance(5) { self.random.below(20_000) } else { self.random.below(1500) };
-            let fill = self.random.next().to_le_bytes();
+            let fill = self.random.number().to_le_bytes();
             let body: Vec<u8> = fill.iter().copied().cycle().take(size as usize).collect();
             let (front, back) = body.split_at(body.len() / 3);
             let address = journal.appender().body(&[front, back]);
@@ -381,7 +386,7 @@ impl Run {
     }
 
     fn fact(&mut self, journal: &Journal) {
-        let (owner, value) = (self.owner(), self.random.next());
+        let (owner, value) = (self.owner(), self.random.number());
         let mut memory = self.memory.lock();
         let mut appender = journal.appender();
         appender.fact(None, owner, model::VALUE, &[&value.to_le_bytes()[..4], &value.to_le_bytes()[4..]]);
@@ -405,7 +410,7 @@ impl Run {
 
     /// Begins a group, adds to one, or ends one.
     fn group(&mut self, journal: &Journal) {
-        let (owner, member, dice) = (self.owner(), self.random.next(), self.random.below(4));
+        let (owner, member, dice) = (self.owner(), self.random.number(), self.random.below(4));
         let mut memory = self.memory.lock();
         let mut appender = journal.appender();
         let Some((group, _)) = memory.open.last() else {
@@ -414,7 +419,7 @@ impl Run {
             return;
         };
         let group = *group;
-        if dice < 2 {
+        if dice < 2 || (self.long_groups && self.random.chance(90)) {
             appender.fact(Some(group), owner, model::MEMBER, &[&member.to_le_bytes()]);
             memory.log(Change::Member { owner, member }, Some(group), appender.ticket());
         } else {

@@ -237,6 +237,27 @@ fn more_connections_than_allowed_are_refused_and_a_closed_one_makes_room() {
 }
 
 #[test]
+fn strangers_are_few_per_address_until_they_log_in() {
+    let settings = Settings { pending_per_address: 2, ..Settings::default() };
+    let (net, address) = start(settings, &[Toy { strict: true, ..Toy::default() }]);
+    let mut known = connect(address);
+    known.write_all(b"echo hello\nlogin\necho in\n").unwrap();
+    expect(&mut known, b"hello\nin\n");
+    let mut strangers = [connect(address), connect(address)];
+    for stranger in &mut strangers {
+        stranger.write_all(b"echo hello\n").unwrap();
+        expect(stranger, b"hello\n");
+    }
+    assert_eq!(drain(&mut connect(address)), 0);
+    assert_eq!(net.registry().refused(), 1);
+    strangers[0].write_all(b"login\necho in\n").unwrap();
+    expect(&mut strangers[0], b"in\n");
+    let mut next = connect(address);
+    next.write_all(b"echo hello\n").unwrap();
+    expect(&mut next, b"hello\n");
+}
+
+#[test]
 fn an_operator_closes_one_connection_with_an_explanation() {
     let toy = Toy::default();
     let (net, address) = start(Settings::default(), std::slice::from_ref(&toy));

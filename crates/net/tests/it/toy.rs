@@ -21,6 +21,8 @@ pub(crate) struct Toy {
     pub(crate) wakers: Arc<Mutex<Vec<Waker>>>,
     /// Connections that do not end when the server wants to go down.
     pub(crate) stubborn: bool,
+    /// Connections start unauthenticated, and the line `login` changes that.
+    pub(crate) strict: bool,
     /// The bytes it is told by, if any.
     pub(crate) opening: &'static [u8],
 }
@@ -51,7 +53,7 @@ impl Protocol for Toy {
         let deadline = Some(now + Duration::from_secs(3600));
         let mut output = Output::default();
         output.put(self.opening);
-        let state = ReadState::Read;
+        let state = if self.strict { ReadState::Handshake } else { ReadState::Read };
         Box::new(ToyConnection { toy: self.clone(), waker, output, state, flood: 0, deadline })
     }
 }
@@ -81,6 +83,7 @@ impl ToyConnection {
                 self.waker.wake_by_ref();
             }
             "tick" => self.deadline = Some(now + Duration::from_millis(argument.parse().unwrap())),
+            "login" => self.state = ReadState::Read,
             "pause" => self.state = ReadState::Pause,
             "whole" => {
                 let count: usize = argument.parse().unwrap();
@@ -104,7 +107,7 @@ impl ToyConnection {
 impl Connection for ToyConnection {
     /// One line a call, so that what is left must be offered again.
     fn receive(&mut self, input: &[u8], now: Instant) -> usize {
-        assert_eq!(self.state, ReadState::Read);
+        assert!(matches!(self.state, ReadState::Read | ReadState::Handshake));
         let Some(end) = input.iter().position(|byte| *byte == b'\n') else { return 0 };
         let line = String::from_utf8(input[..end].to_vec()).unwrap();
         match self.obey(&line, &input[end + 1..], now) {

@@ -22,7 +22,7 @@ pub struct Settings {
     pub header_line: usize,
     /// How long a peer may take to open its session.
     pub handshake: Duration,
-    /// User and password of a CONNECT that names none; they are checked like any other.
+    /// User and password of a CONNECT that names none, checked like any other. Without them it is refused.
     pub default_login: Option<(String, String)>,
     /// The virtual host of a CONNECT whose `host` is none.
     pub default_vhost: String,
@@ -38,7 +38,7 @@ impl Default for Settings {
             headers: limits::HEADERS,
             header_line: limits::HEADER_LINE,
             handshake: Duration::from_secs(10),
-            default_login: Some(("guest".to_owned(), "guest".to_owned())),
+            default_login: None,
             default_vhost: "/".to_owned(),
             strict_host: false,
             server: concat!("Hermod/", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -91,7 +91,7 @@ fn the_server_says_why_it_closes() {
 fn an_operator_can_close_a_connection() {
     let server = server();
     let mut peer = server.channel();
-    let clients = server.broker.clients();
-    assert!(server.broker.kick(clients[0].id, "moving house"));
+    let clients = server.test.broker.clients();
+    assert!(server.test.broker.kick(clients[0].number, "moving house"));
     peer.expect(&[&connection_closed(320, "CONNECTION_FORCED - moving house", (0, 0))]);
 }

@@ -167,10 +167,15 @@ fn bad_messages_close_their_channel() {
     }
 }
 
+/// No message larger than 1000 bytes.
+fn small_messages() -> Setup {
+    let limits = broker::Limits { max_message_bytes: 1000, ..Default::default() };
+    Setup { settings: broker::Settings { limits, ..Default::default() }, ..Setup::memory() }
+}
+
 #[test]
 fn sizes_are_judged_before_the_body_arrives() {
-    let limits = broker::Limits { max_message_bytes: 1000, ..Default::default() };
-    let server = server_with(Settings::default(), broker::Settings { limits, ..Default::default() });
+    let server = server_with(Settings::default(), small_messages());
     for (size, whole) in [(1001, true), (1001, false), (600_000_000, false)] {
         let mut peer = server.channel();
         peer.declare(1, "q");
@@ -193,8 +198,7 @@ fn sizes_are_judged_before_the_body_arrives() {
 
 #[test]
 fn unfinished_bodies_are_bounded_over_all_channels() {
-    let limits = broker::Limits { max_message_bytes: 1000, ..Default::default() };
-    let server = server_with(Settings::default(), broker::Settings { limits, ..Default::default() });
+    let server = server_with(Settings::default(), small_messages());
     let mut peer = server.connect_as("guest", &[]);
     for channel in 1..=5 {
         peer.open(channel);

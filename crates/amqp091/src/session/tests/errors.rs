@@ -113,7 +113,7 @@ fn hard_errors_close_the_connection() {
 
 #[test]
 fn too_many_channels_are_refused() {
-    let server = server_with(Settings { channel_max: 2, ..Default::default() }, broker::Settings::default());
+    let server = server_with(Settings { channel_max: 2, ..Default::default() }, Setup::memory());
     let mut peer = server.socket();
     peer.raw(&PROTOCOL_HEADER);
     peer.start_ok("PLAIN", b"\0guest\0guest", &[]);

@@ -86,7 +86,7 @@ fn wrong_passwords_unknown_users_and_far_guests_are_told_the_same() {
                     // Nothing is said; the socket closes after a pause. Until the login is decided nothing is read.
                     for _ in 0..ROUNDS {
                         peer.pump();
-                        if peer.connection.read_state() == ReadState::Read {
+                        if peer.reads() {
                             break;
                         }
                         std::thread::sleep(Duration::from_millis(1));

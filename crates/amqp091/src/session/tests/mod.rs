@@ -9,14 +9,16 @@ mod errors;
 mod handshake;
 mod objects;
 mod settling;
+mod waiting;
 
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Wake, Waker};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use auth::{AuthoritySettings, Cost, PasswordHash, Permission, Tags, User};
-use broker::{Broker, Dialects, Parts, SystemClock};
+use auth::{Cost, PasswordHash, Permission, Tags, User};
+use broker::Broker;
+use testkit::broker::{Bell, Setup, TestBroker};
 use wire::{CloseReason, Connection, Peer as WirePeer, Protocol, ReadState};
 
 use crate::codec::methods::*;
@@ -28,67 +30,38 @@ use crate::session::{Amqp091, Settings};
 /// How often a test looks for an answer, a millisecond apart, before it says that there is none.
 const ROUNDS: usize = 10_000;
 
-#[derive(Default)]
-struct Flag(AtomicBool);
-
-impl Wake for Flag {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-fn cheap_user(name: &str, tags: &[&str], permission: Permission) -> User {
+/// Adds a user with a password like its name.
+fn add_user(broker: &Broker, name: &str, tags: &[&str], permission: Permission) {
     let cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
     let hash = PasswordHash::create(name.as_bytes(), [7; 16], cost).expect("a valid cost");
     let mut user = User::new(name, Some(hash));
     user.tags = Tags::new(tags.iter().copied());
     user.permissions.insert("/".into(), permission);
-    user
+    broker.authority().put(user).expect("a valid user");
 }
 
-/// A broker on a directory of its own, with the users guest, boss (an impersonator) and weak (who may do nothing).
+/// The protocol over a broker with the users guest, boss (an impersonator) and weak (who may do nothing).
 pub(super) struct Server {
     pub(super) protocol: Amqp091,
-    broker: Broker,
-    _dir: tempfile::TempDir,
+    pub(super) test: Rc<TestBroker>,
 }
 
 pub(super) fn server() -> Server {
-    server_with(Settings::default(), broker::Settings::default())
+    server_with(Settings::default(), Setup::memory())
 }
 
-pub(super) fn server_with(settings: Settings, broker_settings: broker::Settings) -> Server {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let disk = journal::RealDisk::open(dir.path()).expect("the directory opens");
-    let broker = Broker::open(Parts {
-        disk: Arc::new(disk),
-        journal: journal::Options { durability: journal::Durability::Os, ..Default::default() },
-        on_journal_failure: Box::new(|error| panic!("the journal failed: {error}")),
-        settings: broker_settings,
-        authority: AuthoritySettings::new([3; 32]),
-        dialects: Dialects::new(vec![Arc::new(crate::Amqp091Dialect)]),
-        clock: Arc::new(SystemClock),
-        seed: 1,
-        default_user: None,
-        salt: [0; 16],
-    })
-    .expect("an empty directory opens");
-    let nothing = Permission::new("", "", "").expect("valid patterns");
-    for user in [
-        cheap_user("guest", &["administrator"], Permission::full()),
-        cheap_user("boss", &["impersonator"], Permission::full()),
-        cheap_user("weak", &[], nothing),
-    ] {
-        broker.authority().put(user).expect("a valid user");
-    }
-    Server { protocol: Amqp091::new(broker.clone(), settings), broker, _dir: dir }
+pub(super) fn server_with(settings: Settings, setup: Setup) -> Server {
+    let test = TestBroker::open(setup);
+    add_user(&test.broker, "boss", &["impersonator"], Permission::full());
+    add_user(&test.broker, "weak", &[], Permission::new("", "", "").expect("valid patterns"));
+    Server { protocol: Amqp091::new(test.broker.clone(), settings), test: Rc::new(test) }
 }
 
 /// The client's end of a connection.
 pub(super) struct Peer {
-    broker: Broker,
+    test: Rc<TestBroker>,
     connection: Box<dyn Connection>,
-    woken: Arc<Flag>,
+    woken: Arc<Bell>,
     /// Bytes that the server has not taken yet.
     to_server: Vec<u8>,
     from_server: Vec<u8>,
@@ -103,7 +76,7 @@ impl Server {
     }
 
     pub(super) fn socket_from(&self, remote: &str) -> Peer {
-        let woken = Arc::new(Flag::default());
+        let woken = Arc::new(Bell::default());
         let now = Instant::now();
         let peer = WirePeer {
             remote: remote.parse().expect("an address"),
@@ -112,7 +85,7 @@ impl Server {
         };
         let connection = self.protocol.accept(peer, Waker::from(Arc::clone(&woken)), now);
         Peer {
-            broker: self.broker.clone(),
+            test: Rc::clone(&self.test),
             connection,
             woken,
             to_server: Vec::new(),
@@ -198,13 +171,13 @@ impl Peer {
     /// Does what the driver does, until nothing happens any more.
     pub(super) fn pump(&mut self) {
         loop {
-            self.broker.housekeep(self.now, Waker::noop());
+            self.test.housekeep();
             let mut progress = false;
-            if self.woken.0.swap(false, Ordering::SeqCst) {
+            if self.woken.take() {
                 self.connection.wake(self.now);
                 progress = true;
             }
-            if !self.to_server.is_empty() && self.connection.read_state() == ReadState::Read {
+            if !self.to_server.is_empty() && self.reads() {
                 let taken = self.connection.receive(&self.to_server, self.now);
                 self.to_server.drain(..taken);
                 progress |= taken > 0;
@@ -265,6 +238,10 @@ impl Peer {
 
     pub(super) fn is_closed(&self) -> bool {
         self.connection.read_state() == ReadState::Closed
+    }
+
+    pub(super) fn reads(&self) -> bool {
+        matches!(self.connection.read_state(), ReadState::Read | ReadState::Handshake)
     }
 
     /// Bytes that are no frames.

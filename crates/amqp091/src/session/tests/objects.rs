@@ -93,9 +93,15 @@ fn refused<'m>(peer: &mut Peer, method: impl Into<Method<'m>>, code: u16, text: 
 fn what_cannot_be_is_refused_in_the_usual_words() {
     let server = server();
     let mut peer = server.channel();
-    peer.declare(1, "q");
     let declare = |queue| QueueDeclare { queue, ..Default::default() };
     refused(&mut peer, QueueBind::default(), 404, "NOT_FOUND - no previously declared queue");
+    peer.declare(1, "q");
+    refused(
+        &mut peer,
+        QueueBind { exchange: "", ..Default::default() },
+        403,
+        "ACCESS_REFUSED - operation not permitted on the default exchange",
+    );
     refused(&mut peer, BasicGet::default(), 404, "NOT_FOUND - no previously declared queue");
     refused(
         &mut peer,

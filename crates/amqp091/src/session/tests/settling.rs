@@ -160,6 +160,25 @@ fn transactions_happen_at_their_commit_or_not_at_all() {
 }
 
 #[test]
+fn in_a_transaction_all_means_all_as_of_then() {
+    let mut peer = consuming(&server(), 2);
+    peer.send(1, TxSelect {});
+    peer.expect(&["1 TxSelectOk"]);
+    peer.send(1, BasicAck { delivery_tag: 0, multiple: true });
+    peer.open(2);
+    peer.put(2, "q", "m3");
+    peer.expect(&[&delivered(1, "c", 3, false, "q"), "1 header \\x00\\x00", "1 body m3"]);
+    peer.send(1, TxCommit {});
+    peer.expect(&["1 TxCommitOk"]);
+    peer.send(1, BasicAck { delivery_tag: 2, multiple: false });
+    peer.send(1, TxCommit {});
+    let text = "PRECONDITION_FAILED - unknown delivery tag 2";
+    peer.expect(&[&channel_closed(1, 406, text, (90, 20))]);
+    peer.send(2, QueueDeclare { queue: "q", passive: true, ..Default::default() });
+    peer.expect(&[&declared(2, "q", 1, 0)]);
+}
+
+#[test]
 fn confirms_and_transactions_exclude_each_other() {
     let refusals: [(&[Method<'_>], &str); 3] = [
         (

@@ -49,9 +49,12 @@ fn a_faultless_broker_is_not_complained_about() {
     }
 }
 
+/// Faults, the window, and the counts that must be found.
+type Case = (&'static [(u64, Fault)], u64, [u64; 6]);
+
 #[test]
 fn every_injected_fault_is_reported_as_often_as_it_was_injected() {
-    let cases: &[(&[(u64, Fault)], u64, [u64; 6])] = &[
+    let cases: &[Case] = &[
         (&[(5, Fault::Lose), (77, Fault::Lose), (MESSAGES, Fault::Lose)], 100, [3, 0, 0, 0, 0, 0]),
         (&[(5, Fault::Lose), (6, Fault::Lose)], 0, [2, 0, 0, 0, 0, 0]),
         (&[(1, Fault::Double), (2999, Fault::Double)], 100, [0, 2, 0, 0, 0, 0]),
@@ -109,6 +112,15 @@ fn several_pairs_and_large_bodies_go_through_a_real_relay() {
         assert_eq!(counts(&outcome.integrity), [0; 6], "{size} B");
         assert_eq!((outcome.totals.received, outcome.totals.confirmed), (60, 60));
     }
+}
+
+#[test]
+fn a_broker_that_dies_ends_the_run_with_a_failure() {
+    let scenario = counted(64, 100);
+    let (target, broker) = start(&[(1000, Fault::Die)], true);
+    let failure = run(&target, &scenario, 3, &mut Progress::new(true)).err().map(|failure| failure.to_string());
+    broker.join().unwrap();
+    assert!(failure.as_deref().is_some_and(|text| text.contains("broker")), "{failure:?}");
 }
 
 #[test]

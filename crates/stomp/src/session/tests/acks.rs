@@ -108,11 +108,13 @@ fn what_was_delivered_can_be_settled_after_the_subscription() {
 #[test]
 fn a_deleted_queue_ends_its_subscribers() {
     let scene = Scene::new();
-    let (mut reader, mut writer) = (scene.connect("1.2"), scene.connect("1.2"));
-    reader.say("SUBSCRIBE\nid:s\ndestination:/queue/a\nauto-delete:true\n\n\0");
-    writer.say("SUBSCRIBE\nid:s\ndestination:/queue/b\nexclusive:true\n\n\0");
-    drop(writer);
-    talk(&mut reader, &[("SEND\ndestination:/topic/nobody\nreceipt:1\n\nx\0", &["RECEIPT\nreceipt-id:1"])]);
+    let mut reader = scene.connect("1.2");
+    reader.say("SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0");
+    scene.client().delete_queue("a", false, false, scene.start).unwrap();
+    reader.run();
+    let heard = reader.heard();
+    assert!(heard[0].starts_with("ERROR\nmessage:Server cancelled subscription\nsubscription:s\n"), "{heard:?}");
+    assert_eq!(reader.state(), wire::ReadState::Closed);
 }
 
 #[test]

@@ -28,11 +28,12 @@ fn connect_negotiates_and_answers() {
 }
 
 #[test]
-fn a_connect_without_login_is_tried_as_guest() {
-    let mut peer = Scene::new().accept();
+fn a_connect_without_login_is_refused_but_for_a_setting() {
+    let login = Some(("guest".to_owned(), "guest".to_owned()));
+    let mut peer = Scene::new().with_settings(Settings { default_login: login, ..Settings::default() }).accept();
     peer.say("CONNECT\n\n\0");
     assert!(peer.wait_for_frames()[0].starts_with("CONNECTED"));
-    let mut peer = Scene::new().with_settings(Settings { default_login: None, ..Settings::default() }).accept();
+    let mut peer = Scene::new().accept();
     peer.say("CONNECT\n\n\0");
     assert_eq!(peer.heard()[0].lines().nth(1), Some("message:Missing header"));
 }
@@ -46,7 +47,7 @@ fn a_refused_connect_says_no_more_than_it_must() {
         ("CONNECT\nlogin:guest\n\n\0", "Bad CONNECT", "Access refused for user 'guest'"),
         ("CONNECT\nlogin:guest\npasscode:guest\nhost:x\n\n\0", "Bad CONNECT", "vhost x not found"),
         ("CONNECT\naccept-version:2.0\n\n\0", "Version mismatch", "Supported versions are 1.0,1.1,1.2, not '2.0'"),
-        ("CONNECT\nheart-beat:x\n\n\0", "Invalid header", "header 'heart-beat' must be"),
+        ("CONNECT\nlogin:guest\nheart-beat:x\n\n\0", "Invalid header", "header 'heart-beat' must be"),
         ("SEND\ndestination:/queue/a\n\n\0", "Illegal command", "You must log in using CONNECT first"),
         ("SUBSCRIBE\ndestination:/queue/a\n\n\0", "Illegal command", "You must log in"),
         ("SEND\n\nx", "Invalid frame", "the body is longer than 0 bytes"),
@@ -65,7 +66,7 @@ fn a_refused_connect_says_no_more_than_it_must() {
 #[test]
 fn frames_right_behind_connect_are_understood_in_its_version() {
     let mut peer = Scene::new().accept();
-    peer.say("CONNECT\naccept-version:1.2\n\n\0\n\nSEND\ndestination:/queue/a\nreceipt:r\\c1\n\nx\0");
+    peer.say("CONNECT\naccept-version:1.2\nlogin:guest\npasscode:guest\n\n\0\n\nSEND\ndestination:/queue/a\nreceipt:r\\c1\n\nx\0");
     let mut heard = peer.wait_for_frames();
     if heard.len() == 1 {
         heard.extend(peer.wait_for_frames());
@@ -87,13 +88,13 @@ fn a_peer_that_does_not_connect_is_let_go() {
 #[test]
 fn heart_beats_go_out_and_silence_ends_the_connection() {
     let mut peer = Scene::new().accept();
-    peer.say("CONNECT\naccept-version:1.2\nheart-beat:2000,4000\n\n\0");
+    peer.say("CONNECT\naccept-version:1.2\nlogin:guest\npasscode:guest\nheart-beat:2000,4000\n\n\0");
     peer.wait_for_frames();
     peer.pass(Duration::from_secs(3));
     assert_eq!(peer.raw(), "\n");
     peer.say("\n");
     peer.pass(Duration::from_secs(3));
-    assert_eq!(peer.raw(), "\n");
+    assert_eq!(peer.raw(), "\n\n");
     assert_eq!(peer.state(), ReadState::Read);
     peer.pass(Duration::from_secs(1));
     assert!(peer.raw().starts_with("ERROR\nmessage:Heart-beat missed\n"));

@@ -1,4 +1,4 @@
-//! No receipt before the flush: the journal writes only when the test tells it to.
+//! No receipt before the flush, and none for what an alarm holds back.
 
 use wire::ReadState;
 
@@ -23,7 +23,11 @@ fn receipts_wait_for_the_disk() {
     scene.flush();
     answers(&mut peer, "1");
 
+    // What lay in the queue is delivered when the mark that says so is on disk.
     peer.say("SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client\n\n\0");
+    scene.flush();
+    scene.broker.housekeep(scene.start, std::task::Waker::noop());
+    peer.run();
     assert_eq!(peer.heard().len(), 1);
     peer.say("ACK\nid:S-0-1\nreceipt:2\n\n\0");
     is_silent(&mut peer);
@@ -92,4 +96,76 @@ fn receipts_that_nobody_reads_stop_the_reading() {
     peer.reads_output = true;
     peer.run();
     assert_eq!(peer.heard().len(), 1000);
+}
+
+/// Consumes queue `a` message by message until nothing more comes, and lets `writer` go on in between. Returns how many
+/// there were.
+fn consume_all(scene: &Scene, writer: &mut Peer) -> usize {
+    let mut reader = scene.connect("1.2");
+    reader.say("SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client\nprefetch-count:10\n\n\0");
+    let mut seen = 0;
+    loop {
+        let heard = reader.heard();
+        let Some(last) = heard.last() else { return seen };
+        seen += heard.len();
+        let id = last.lines().find_map(|line| line.strip_prefix("ack:")).unwrap();
+        reader.say(&format!("ACK\nid:{id}\n\n\0"));
+        scene.broker.housekeep(scene.start, std::task::Waker::noop());
+        writer.run();
+        reader.run();
+    }
+}
+
+/// Sends 10 kB messages with receipts while the connection is read, at most 1000. Returns how many.
+fn send_until_paused(writer: &mut Peer) -> usize {
+    let body = "x".repeat(10_000);
+    let mut sent = 0;
+    while writer.state() == ReadState::Read && sent < 1000 {
+        sent += 1;
+        writer.say(&format!("SEND\ndestination:/queue/a\nreceipt:{sent}\n\n{body}\0"));
+    }
+    sent
+}
+
+#[test]
+fn an_alarm_stops_a_publisher_until_somebody_consumes() {
+    let scene = Scene::with_memory(1 << 20);
+    let mut writer = scene.connect("1.2");
+    let sent = send_until_paused(&mut writer);
+    assert!((50..1000).contains(&sent), "{sent} sent");
+    let body = "x".repeat(10_000);
+    writer.say(&format!(
+        "SEND\ndestination:/queue/a\nreceipt:held\n\n{body}\0SUBSCRIBE\nid:s\ndestination:/queue/b\nreceipt:last\n\n\0"
+    ));
+    let mut answers = writer.heard();
+    assert!(!answers.iter().any(|answer| answer.ends_with("held")));
+    assert_eq!(consume_all(&scene, &mut writer), sent + 1);
+    answers.extend(writer.heard());
+    assert_eq!(answers.len(), sent + 2, "{answers:?}");
+    assert_eq!(answers.last().map(String::as_str), Some("RECEIPT\nreceipt-id:last"));
+}
+
+#[test]
+fn what_an_alarm_parks_holds_back_no_settlement() {
+    let scene = Scene::with_memory(1 << 20);
+    let mut writer = scene.connect("1.2");
+    writer.say("SEND\ndestination:/queue/b\n\nx\0SUBSCRIBE\nid:s\ndestination:/queue/b\nack:client\n\n\0");
+    assert_eq!(writer.heard().len(), 1);
+    let body = "x".repeat(10_000);
+    let mut sent = 0;
+    loop {
+        sent += 1;
+        writer.say(&format!("SEND\ndestination:/queue/a\nreceipt:{sent}\n\n{body}\0"));
+        if writer.heard().is_empty() {
+            break;
+        }
+        assert!(sent < 1000, "nothing is parked");
+    }
+    writer.say("ACK\nid:S-0-1\nreceipt:ack\n\n\0");
+    assert_eq!(writer.heard(), ["RECEIPT\nreceipt-id:ack"]);
+    assert_eq!(writer.state(), ReadState::Read);
+    writer.say("SUBSCRIBE\nid:t\ndestination:/queue/c\nreceipt:late\n\n\0");
+    assert_eq!(writer.state(), ReadState::Pause);
+    assert_eq!(consume_all(&scene, &mut writer), sent);
+    assert_eq!(writer.heard(), [format!("RECEIPT\nreceipt-id:{sent}"), "RECEIPT\nreceipt-id:late".to_owned()]);
 }

@@ -5,7 +5,7 @@ use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use auth::{AuthoritySettings, Cost, PasswordHash, Permission, User};
-use broker::{Broker, Dialect, DialectId, Dialects, Error, Parts, Properties, SystemClock};
+use broker::{Broker, Dialect, DialectId, Dialects, Error, Login, Parts, Properties, SystemClock};
 use journal::{Durability, Opened, Options, RealDisk, Stepper};
 use wire::{Connection, Protocol, ReadState};
 
@@ -71,21 +71,26 @@ pub(super) struct Scene {
 impl Scene {
     /// A broker in memory: everything is durable at once.
     pub(super) fn new() -> Self {
-        Self::open(Durability::Memory)
+        Self::open(Durability::Memory, broker::Settings::default())
     }
 
     /// A broker on disk that flushes when it is told to.
     pub(super) fn stepped() -> Self {
-        Self::open(Durability::Os)
+        Self::open(Durability::Os, broker::Settings::default())
     }
 
-    fn open(durability: Durability) -> Self {
+    /// A broker in memory that may hold this many bytes of messages.
+    pub(super) fn with_memory(memory_limit: u64) -> Self {
+        Self::open(Durability::Memory, broker::Settings { memory_limit, ..broker::Settings::default() })
+    }
+
+    fn open(durability: Durability, settings: broker::Settings) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let parts = Parts {
             disk: Arc::new(RealDisk::open(directory.path()).unwrap()),
             journal: Options { durability, max_bytes: 16 << 20, ..Options::default() },
             on_journal_failure: Box::new(|error| panic!("the journal failed: {error}")),
-            settings: broker::Settings::default(),
+            settings,
             authority: AuthoritySettings::new([7; 32]),
             dialects: Dialects::new(vec![Arc::new(StompDialect), Arc::new(Foreign)]),
             clock: Arc::new(SystemClock),
@@ -118,6 +123,13 @@ impl Scene {
 
     pub(super) fn flush(&self) {
         self.stepper.as_ref().unwrap().flush().unwrap();
+    }
+
+    /// A client of the broker that speaks no protocol.
+    pub(super) fn client(&self) -> broker::Client {
+        let identity = self.broker.authority().verify("guest", b"guest", true, self.start).unwrap();
+        let login = Login { identity, vhost: "/".into(), protocol: "test", peer: String::new(), name: None };
+        self.broker.attach(login, Waker::noop().clone()).unwrap()
     }
 
     /// A connection that has said nothing.

@@ -45,6 +45,7 @@ public final class Client {
                 steps.put("confirms", Client::confirms);
                 steps.put("refusals", Client::refusals);
             }
+            case "extensions" -> steps.put("directReplyTo", Client::directReplyTo);
             case "store" -> steps.put("store", Client::store);
             case "fetch" -> steps.put("fetch", Client::fetch);
             default -> throw new IllegalArgumentException("no such phase: " + arguments[0]);
@@ -114,8 +115,9 @@ public final class Client {
             worker.basicQos(1);
             worker.basicConsume(queue, false, (tag, delivery) -> {
                 count[0]++;
-                done.add(text(delivery.getBody()));
                 worker.basicAck(delivery.getEnvelope().getDeliveryTag(), false);
+                // At last: the channel is closed as soon as all tasks are done.
+                done.add(text(delivery.getBody()));
             }, tag -> { });
             workers.add(worker);
         }
@@ -204,8 +206,18 @@ public final class Client {
                         List.of("quick.orange.rabbit", "lazy.orange.elephant", "lazy", "lazy.pink.rabbit")));
     }
 
-    /** Request and reply over a queue of the client's own, then over direct reply-to. */
+    /** Request and reply over a queue of the client's own. */
     private static void rpc(Connection connection) throws Exception {
+        Channel client = connection.createChannel();
+        askAndAnswer(connection, client, own(client));
+    }
+
+    /** Request and reply without a queue for the replies. */
+    private static void directReplyTo(Connection connection) throws Exception {
+        askAndAnswer(connection, connection.createChannel(), "amq.rabbitmq.reply-to");
+    }
+
+    private static void askAndAnswer(Connection connection, Channel client, String replyTo) throws Exception {
         Channel server = connection.createChannel();
         String requests = own(server);
         server.basicConsume(requests, true, (tag, request) -> {
@@ -214,16 +226,12 @@ public final class Client {
                     .correlationId(request.getProperties().getCorrelationId()).build();
             server.basicPublish("", request.getProperties().getReplyTo(), properties, bytes("" + number * number));
         }, tag -> { });
-        for (boolean direct : new boolean[] {false, true}) {
-            Channel client = connection.createChannel();
-            String replyTo = direct ? "amq.rabbitmq.reply-to" : own(client);
-            BlockingQueue<Delivery> replies = consume(client, replyTo, true);
-            BasicProperties asked = new BasicProperties.Builder().replyTo(replyTo).correlationId("n12").build();
-            client.basicPublish("", requests, asked, bytes("12"));
-            Delivery reply = next(replies);
-            expect(text(reply.getBody()) + reply.getProperties().getCorrelationId(), "144n12", "reply");
-            client.close();
-        }
+        BlockingQueue<Delivery> replies = consume(client, replyTo, true);
+        BasicProperties asked = new BasicProperties.Builder().replyTo(replyTo).correlationId("n12").build();
+        client.basicPublish("", requests, asked, bytes("12"));
+        Delivery reply = next(replies);
+        expect(text(reply.getBody()) + reply.getProperties().getCorrelationId(), "144n12", "reply");
+        client.close();
         server.close();
     }
 

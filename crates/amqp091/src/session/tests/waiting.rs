@@ -1,0 +1,123 @@
+//! What a connection waits for: the flush before a reply, the peer before more deliveries.
+
+use testkit::sim_disk::SimDisk;
+
+use super::*;
+
+/// A server whose journal is flushed only when the test says so.
+fn unflushed() -> Server {
+    server_with(Settings::default(), Setup::stepped(&SimDisk::new(0, 1 << 30), 64 << 20))
+}
+
+#[test]
+fn replies_wait_for_their_flush_and_hold_back_what_comes_after() {
+    let server = unflushed();
+    let mut peer = server.channel();
+    let durable = QueueDeclare { queue: "q", durable: true, ..Default::default() };
+    let bind = QueueBind { queue: "q", exchange: "amq.topic", ..Default::default() };
+    let delete = QueueDelete { queue: "q", ..Default::default() };
+    let steps: [(Method<'_>, String); 4] = [
+        (durable.into(), declared(1, "q", 0, 0)),
+        (bind.into(), "1 QueueBindOk".to_owned()),
+        (delete.into(), "1 QueueDeleteOk { message_count: 0 }".to_owned()),
+        (ChannelClose::default().into(), "1 ChannelCloseOk".to_owned()),
+    ];
+    for (method, reply) in steps {
+        let flushed = matches!(method, Method::ChannelClose(_));
+        peer.send(1, method);
+        peer.send(2, ChannelOpen::default());
+        peer.send(2, ChannelClose::default());
+        let after = ["2 ChannelOpenOk { channel_id: [] }", "2 ChannelCloseOk"];
+        if !flushed {
+            peer.pump();
+            assert_eq!(peer.lines, [""; 0], "{reply}");
+            assert!(!peer.reads());
+            server.test.flush();
+        }
+        peer.expect(&[&reply, after[0], after[1]]);
+        assert!(peer.reads());
+    }
+}
+
+#[test]
+fn confirms_wait_for_the_flush_and_come_together() {
+    let server = unflushed();
+    let mut peer = server.channel();
+    peer.send(1, QueueDeclare { queue: "q", durable: true, nowait: true, ..Default::default() });
+    server.test.flush();
+    peer.send(1, ConfirmSelect { nowait: true });
+    for _ in 0..3 {
+        let publish = BasicPublish { routing_key: "q", ..Default::default() };
+        peer.publish(1, publish, &[0x10, 0, 2], b"persistent");
+    }
+    peer.expect(&[]);
+    server.test.flush();
+    peer.wait_for(1);
+    assert_eq!(peer.lines.last().map(String::as_str), Some("1 BasicAck { delivery_tag: 3, multiple: true }"));
+}
+
+#[test]
+fn the_last_reply_of_a_connection_waits_too() {
+    let server = unflushed();
+    let mut peer = server.channel();
+    peer.send(1, QueueDeclare { queue: "q", durable: true, nowait: true, ..Default::default() });
+    let publish = BasicPublish { routing_key: "q", ..Default::default() };
+    peer.publish(1, publish, &[0x10, 0, 2], b"x");
+    server.test.flush();
+    peer.send(1, BasicGet { queue: "q", ..Default::default() });
+    server.test.flush();
+    peer.wait_for(3);
+    peer.lines.clear();
+    peer.send(1, BasicAck { delivery_tag: 1, multiple: false });
+    peer.send(0, ConnectionClose::default());
+    peer.pump();
+    assert_eq!(peer.lines, [""; 0]);
+    assert!(!peer.is_closed());
+    server.test.flush();
+    peer.expect(&["0 ConnectionCloseOk"]);
+    assert!(peer.is_closed());
+}
+
+#[test]
+fn deliveries_stay_in_the_queue_while_the_peer_does_not_read() {
+    let server = server();
+    let mut publisher = server.channel();
+    publisher.declare(1, "q");
+    let mut consumer = server.channel();
+    consumer.send(1, BasicConsume { queue: "q", no_ack: true, consumer_tag: "c", ..Default::default() });
+    consumer.expect(&["1 BasicConsumeOk { consumer_tag: \"c\" }"]);
+    let body = "x".repeat(100_000);
+    for _ in 0..100 {
+        publisher.put(1, "q", &body);
+    }
+    for _ in 0..10 {
+        consumer.connection.wake(consumer.now);
+    }
+    let waiting = consumer.connection.output().len();
+    assert!((200_000..1_000_000).contains(&waiting), "{waiting} bytes wait");
+    // The peer reads again: everything comes, in order, and the connection went on listening meanwhile.
+    assert!(consumer.reads());
+    consumer.wait_for(300);
+    assert_eq!(consumer.lines.len(), 300);
+    assert_eq!(consumer.lines[297], delivered(1, "c", 100, false, "q"));
+}
+
+#[test]
+fn a_peer_that_does_not_read_its_replies_is_not_listened_to() {
+    let server = server();
+    let mut peer = server.channel();
+    let mut bytes = Vec::new();
+    for _ in 0..10_000 {
+        Method::from(AccessRequest::default()).encode(1, &mut bytes);
+    }
+    let mut rounds = 0;
+    while peer.reads() {
+        peer.connection.receive(&bytes, peer.now);
+        rounds += 1;
+        assert!(rounds < 100, "it listens for ever");
+    }
+    assert!(peer.connection.output().len() < 2 << 20);
+    peer.connection.output().take();
+    peer.connection.wake(peer.now);
+    assert!(peer.reads());
+}

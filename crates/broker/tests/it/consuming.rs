@@ -1,0 +1,182 @@
+//! Who gets which message, and when: turns, priorities, prefetch, cancelling, fetching, full mailboxes.
+
+use testkit::script::Script;
+
+use crate::check;
+
+#[test]
+fn consumers_take_turns() {
+    check(&[
+        ("a queue q; consume q a1; consume q a2", "0 0"),
+        ("b consume q b1", ""),
+        ("c publish - q 1; publish - q 2; publish - q 3; publish - q 4; publish - q 5", ""),
+        ("a", "a1:1=1, a2:2=2, a1:3=4, a2:4=5"),
+        ("b", "b1:1=3"),
+    ]);
+}
+
+#[test]
+fn a_higher_priority_is_served_first_while_it_has_credit() {
+    check(&[
+        ("a queue q; consume q low", "0 0"),
+        ("b prefetch 2; consume q high x-priority=5", ""),
+        ("c publish - q 1; publish - q 2; publish - q 3; publish - q 4", ""),
+        ("b", "high:1=1, high:2=2"),
+        ("a", "low:1=3, low:2=4"),
+        ("b ack 1; ack 2", ""),
+        ("c publish - q 5", ""),
+        ("b", "high:3=5"),
+        ("a consume q bad x-priority=high", "406 invalid arg 'x-priority' for queue 'q' in vhost '/': expected an integer of 32 bits"),
+    ]);
+}
+
+#[test]
+fn prefetch_bounds_each_new_consumer() {
+    check(&[
+        ("a queue q; prefetch 2; consume q c1; prefetch 1; consume q c2", "0 0"),
+        ("b publish - q 1; publish - q 2; publish - q 3; publish - q 4; publish - q 5", ""),
+        ("a", "c1:1=1, c2:2=2, c1:3=3"),
+        ("a ack 2", "c2:4=4"),
+        ("a ack 1", "c1:5=5"),
+        ("* counts q", "0 3"),
+    ]);
+}
+
+#[test]
+fn a_shared_prefetch_bounds_the_session_and_counts_what_was_fetched() {
+    check(&[
+        ("a queue q; queue r; prefetch 2 shared; consume q c1; consume r c2", "0 0, 0 0"),
+        ("b publish - q 1; publish - r 2; publish - q 3; publish - r 4", ""),
+        ("a", "c1:1=1, c1:2=3"),
+        ("a ack 1", "c2:3=2"),
+        ("a prefetch 3 shared", "c2:4=4"),
+        ("a ack 4 multiple", ""),
+        ("b publish - q 5; publish - q 6; publish - q 7; publish - q 8", ""),
+        ("a", "c1:5=5, c1:6=6, c1:7=7"),
+        ("a/2 queue s; publish - s x", "0 0"),
+        ("a get s", ":8=x left 0"),
+        ("a ack 7", ""),
+        ("a ack 6", "c1:9=8"),
+    ]);
+}
+
+#[test]
+fn prefetch_for_existing_consumers_takes_effect_at_once() {
+    check(&[
+        ("a queue q; prefetch 1; consume q c", "0 0"),
+        ("b publish - q 1; publish - q 2; publish - q 3; publish - q 4", ""),
+        ("a", "c:1=1"),
+        ("a prefetch 3 all", "c:2=2, c:3=3"),
+        ("a prefetch 0 all", "c:4=4"),
+    ]);
+}
+
+#[test]
+fn a_consumer_without_acknowledgements_needs_no_credit() {
+    check(&[
+        ("a queue q; prefetch 1; consume q c no-ack", "0 0"),
+        ("b publish - q 1; publish - q 2", ""),
+        ("a", "c:1=1, c:2=2"),
+        ("* counts q", "0 0"),
+        ("a ack 1", "406 unknown delivery tag 1"),
+    ]);
+}
+
+#[test]
+fn tags_are_unique_in_a_session_and_given_on_demand() {
+    check(&[
+        ("a queue q; consume q c; consume q c", "0 0, 530 attempt to reuse consumer tag 'c'"),
+        ("a/2 consume q c", ""),
+        ("a consume q -", "named"),
+        ("a consume none d", "404 no queue 'none' in vhost '/'"),
+        ("a passive q", "0 3"),
+    ]);
+}
+
+#[test]
+fn an_exclusive_consumer_is_alone() {
+    check(&[
+        ("a queue q; consume q c exclusive", "0 0"),
+        ("b consume q d", "403 queue 'q' in vhost '/' in exclusive use"),
+        ("b get q", "403 queue 'q' in vhost '/' in exclusive use"),
+        ("a cancel c", "cancelled"),
+        ("b consume q d", ""),
+        ("a consume q c exclusive", "403 queue 'q' in vhost '/' in exclusive use"),
+    ]);
+}
+
+#[test]
+fn what_is_on_its_way_comes_before_the_cancel_is_answered() {
+    check(&[
+        ("a queue q; consume q c; mute", "0 0"),
+        ("b publish - q 1; publish - q 2", ""),
+        ("a cancel c", "c:1=1, c:2=2, cancelled"),
+        ("a listen; cancel c; cancel none", "cancelled, cancelled"),
+        ("b publish - q 3", ""),
+        ("* counts q", "1 2"),
+        ("a ack 1; ack 2", ""),
+        ("* counts q", "1 0"),
+    ]);
+}
+
+#[test]
+fn consumers_are_told_when_their_queue_goes_after_what_was_on_its_way() {
+    check(&[
+        ("a queue q; consume q c no-ack; consume q d; mute", "0 0"),
+        ("b publish - q 1; publish - q 2; delete q", "0"),
+        ("a listen", "c:1=1, d:2=2, cancelled c, cancelled d"),
+        ("a ack 2", ""),
+        ("a queue q; consume q c", "0 0"),
+    ]);
+}
+
+#[test]
+fn a_deleted_queue_gives_shared_credit_back() {
+    check(&[
+        ("a queue q; queue r; prefetch 1 shared; consume q c; mute", "0 0, 0 0"),
+        ("b publish - q 1; publish - r 2; delete q", "0"),
+        ("a listen", "c:1=1, cancelled c"),
+        ("a ack 1", ""),
+        ("a consume r d", "d:2=2"),
+    ]);
+}
+
+#[test]
+fn a_get_takes_one_message_and_says_how_many_stay() {
+    check(&[
+        ("a queue q durable", "0 0"),
+        ("a get q", "empty"),
+        ("a publish - q 1 persistent; publish - q 2; publish - q 3 persistent", ""),
+        ("a get q", ":1=1 left 2"),
+        ("a get q no-ack", ":2=2 left 1"),
+        ("a nack 1", ""),
+        ("a get q", ":3=1! left 1"),
+        ("a ack 3", ""),
+        ("a get none", "404 no queue 'none' in vhost '/'"),
+        ("* counts q", "1 0"),
+    ]);
+}
+
+#[test]
+fn what_a_peer_does_not_take_stays_in_the_queue() {
+    let mut script = Script::memory();
+    script.check(&[("a queue q; consume q c no-ack; mute", "0 0")]);
+    for number in 0..100 {
+        script.say(&format!("b publish - q {number} size=65536"));
+    }
+    let ready: u64 = script.broker().broker.queues()[0].ready;
+    assert!((80..=86).contains(&ready), "{ready} of 100 messages of 64 KiB stay behind a mailbox of 1 MiB");
+    let heard = script.say("a listen");
+    let bodies: Vec<_> = heard.split(", ").map(|one| one.rsplit('=').next().unwrap().to_owned()).collect();
+    assert_eq!(bodies, (0..100).map(|number| number.to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_message_larger_than_the_mailbox_is_delivered_too() {
+    let mut script = Script::memory();
+    script.check(&[
+        ("a queue q; consume q c no-ack", "0 0"),
+        ("b publish - q big size=3000000; publish - q big2 size=3000000", ""),
+        ("a", "c:1=big, c:2=big2"),
+    ]);
+}

@@ -1,0 +1,124 @@
+//! Lengths, ages and deliveries that are limited, and where messages go that are over a limit.
+
+use crate::check;
+
+#[test]
+fn the_oldest_go_when_a_queue_is_too_long() {
+    check(&[
+        ("a queue q x-max-length=2", "0 0"),
+        ("a publish - q 1; publish - q 2; publish - q 3", ""),
+        ("a publish - q 4", ""),
+        ("a get q no-ack; get q no-ack; get q no-ack", ":1=3 left 1, :2=4 left 0, empty"),
+        ("a queue b x-max-length-bytes=10", "0 0"),
+        ("a publish - b 1 size=6; publish - b 2 size=4; publish - b 3 size=5", ""),
+        ("a get b no-ack; get b no-ack; get b no-ack", ":3=2 left 1, :4=3 left 0, empty"),
+        ("a publish - b 4 size=11", ""),
+        ("* counts b", "0 0"),
+    ]);
+}
+
+#[test]
+fn a_consumer_takes_before_the_limit_does() {
+    check(&[
+        ("a queue q x-max-length=1; prefetch 2; consume q c", "0 0"),
+        ("a publish - q 1; publish - q 2; publish - q 3; publish - q 4", "c:1=1, c:2=2"),
+        ("* counts q", "1 2"),
+        ("a nack 1", "c:3=1!"),
+        ("a cancel c; nack 2; nack 3", "cancelled"),
+        ("* counts q", "1 0"),
+        ("a get q", ":4=4 left 0"),
+    ]);
+}
+
+#[test]
+fn messages_die_of_age_at_the_head() {
+    check(&[
+        ("a queue q; publish - q 1 ttl=1000; publish - q 2; publish - q 3 ttl=10", "0 0"),
+        ("* tick 999", ""),
+        ("* counts q", "3 0"),
+        ("* tick 1", ""),
+        ("* counts q", "2 0"),
+        ("a get q no-ack", ":1=2 left 1"),
+        ("a get q no-ack", "empty"),
+        ("a queue t x-message-ttl=500; publish - t 1; publish - t 2 ttl=100; publish - t 3 ttl=9000", "0 0"),
+        ("* tick 100", ""),
+        ("* counts t", "3 0"),
+        ("* tick 400", ""),
+        ("* counts t", "0 0"),
+    ]);
+}
+
+#[test]
+fn a_message_without_time_reaches_only_who_is_ready() {
+    check(&[
+        ("a queue q x-message-ttl=0; publish - q 1", "0 0"),
+        ("* counts q", "0 0"),
+        ("a prefetch 1; consume q c; publish - q 2; publish - q 3", "c:1=2"),
+        ("* counts q", "0 1"),
+        ("a nack 1", "c:2=2!"),
+    ]);
+}
+
+#[test]
+fn dead_letters_carry_their_story() {
+    check(&[
+        ("a exchange dlx topic; queue dead; bind dlx # dead", "0 0"),
+        ("a queue q x-dead-letter-exchange=dlx x-max-length=3 x-message-ttl=1000", "0 0"),
+        ("a publish - q 1; publish - q 2; publish - q 3; publish - q 4", ""),
+        ("b consume dead d no-ack", "d:1=1[q/maxlen*1]"),
+        ("a get q", ":1=2 left 2"),
+        ("a reject 1", ""),
+        ("b", "d:2=2[q/rejected*1]"),
+        ("* tick 1000", ""),
+        ("b", "d:3=3[q/expired*1], d:4=4[q/expired*1]"),
+        ("* counts q", "0 0"),
+    ]);
+}
+
+#[test]
+fn dead_letters_may_get_another_key_and_may_have_nowhere_to_go() {
+    check(&[
+        ("a queue dead; queue q x-dead-letter-exchange= x-dead-letter-routing-key=dead", "0 0, 0 0"),
+        ("a publish - q 1; get q; reject 1", ":1=1 left 0"),
+        ("a get dead no-ack", ":2=1[q/rejected*1] left 0"),
+        ("a queue r x-dead-letter-exchange=none; publish - r 2; get r; reject 3", "0 0, :3=2 left 0"),
+        ("* counts r", "0 0"),
+    ]);
+}
+
+#[test]
+fn dead_letters_travel_in_chains_and_circles_end_without_a_rejection() {
+    check(&[
+        ("a queue q1 x-dead-letter-exchange= x-dead-letter-routing-key=q2 x-message-ttl=100", "0 0"),
+        ("a queue q2 x-dead-letter-exchange= x-dead-letter-routing-key=q3 x-message-ttl=100", "0 0"),
+        ("a queue q3 x-dead-letter-exchange= x-dead-letter-routing-key=q1", "0 0"),
+        ("a publish - q1 m", ""),
+        ("* tick 100", ""),
+        ("* counts q2", "1 0"),
+        ("* tick 100", ""),
+        ("a get q3", ":1=m[q2/expired*1 q1/expired*1] left 0"),
+        ("a reject 1", ""),
+        ("* counts q1", "1 0"),
+        ("* tick 100", ""),
+        ("* tick 100", ""),
+        ("a get q3", ":2=m[q2/expired*2 q1/expired*2 q3/rejected*1] left 0"),
+        // Nobody rejects here: round and round is not allowed.
+        ("a queue c x-dead-letter-exchange= x-dead-letter-routing-key=c x-message-ttl=100; publish - c m", "0 0"),
+        ("* tick 100", ""),
+        ("* counts c", "0 0"),
+    ]);
+}
+
+#[test]
+fn a_quorum_queue_counts_deliveries_and_gives_up() {
+    check(&[
+        ("a queue dead; queue q durable x-queue-type=quorum x-delivery-limit=2 x-dead-letter-exchange= x-dead-letter-routing-key=dead", "0 0, 0 0"),
+        ("a publish - q m persistent; consume q c", "c:1=m"),
+        ("a nack 1", "c:2=m!(1)"),
+        ("a nack 2", "c:3=m!(2)"),
+        ("a nack 3", ""),
+        ("a get dead no-ack", ":4=m[q/delivery_limit*1] left 0"),
+        ("a queue r durable x-queue-type=quorum; publish - r m persistent; consume r d", "0 0, d:5=m"),
+        ("a queue s x-queue-type=quorum", "406 invalid property 'non-durable' for queue 's' in vhost '/'"),
+    ]);
+}

@@ -1,0 +1,278 @@
+//! What happens when memory or the log is full: publishers stop, consumers go on, and everybody finishes.
+
+use broker::{Flow, Publish, SessionId};
+use testkit::broker::{Setup, TestBroker, TextDialect};
+use testkit::peer::{Peer, Seen};
+use testkit::script::Script;
+use testkit::sim_disk::SimDisk;
+
+/// Room for ten messages of 1000 bytes, and for another one in the headroom.
+fn tight() -> Script {
+    let mut setup = Setup::memory();
+    setup.settings.memory_limit = 11_300;
+    setup.settings.park_bytes = 3_000;
+    Script::open(setup, None)
+}
+
+#[test]
+fn the_memory_alarm_stops_those_who_only_publish() {
+    let mut script = tight();
+    script.check(&[("a queue q", "0 0")]);
+    for number in 0..10 {
+        script.check(&[(&format!("a publish - q {number} size=1000"), "")]);
+    }
+    script.check(&[
+        ("a flow", "Run"),
+        ("a publish - q 10 size=1000", ""),
+        ("a publish - q 11 size=1000", "blocked: low on memory"),
+        ("a flow", "Pause"),
+        ("b prefetch 2; consume q c", "c:1=0, c:2=1"),
+        ("a flow", "Pause"),
+        ("b ack 2 multiple", "c:3=2, c:4=3"),
+        ("* tick 50", ""),
+        ("a flow", "Pause, unblocked"),
+        ("a flow", "Run"),
+        ("a publish - q 12 size=1", ""),
+    ]);
+}
+
+#[test]
+fn publishes_of_a_consumer_wait_in_order_and_its_settlements_overtake_them() {
+    let mut script = tight();
+    script.check(&[("a queue q; queue r; consume r c; confirm", "0 0, 0 0")]);
+    for number in 0..12 {
+        script.say(&format!("a publish - q {number} size=1000"));
+    }
+    script.check(&[
+        ("a parked; flow", "false, Run"),
+        ("a publish - q 12 size=1000; publish - q 13 size=1", ""),
+        ("a parked; flow; publish - q 14", "true, Run"),
+        ("* counts q", "12 0"),
+        ("b get q no-ack; get q no-ack; get q no-ack", ":1=0 left 11, :2=1 left 10, :3=2 left 9"),
+        ("* tick 50", ""),
+        ("a parked", "true, +15"),
+        ("a parked", "false"),
+        ("* counts q", "12 0"),
+        ("b purge q", "12"),
+        ("* tick 50", ""),
+        ("a", "unblocked"),
+    ]);
+}
+
+#[test]
+fn what_waits_too_long_or_is_too_much_is_refused() {
+    let mut script = tight();
+    script.check(&[("a queue q; queue r; consume r c; confirm", "0 0, 0 0")]);
+    for number in 0..12 {
+        script.say(&format!("a publish - q {number} size=1000"));
+    }
+    script.check(&[
+        ("a publish - q 12 size=1000", ""),
+        ("* tick 30000", ""),
+        ("a parked", "true, -13"),
+        ("a publish - q 1 size=2000; publish - q 2 size=2000", ""),
+        ("a parked; publish - q 3; publish - q 4", "true, -14, -15, -16"),
+        ("* tick 30000", ""),
+        ("a", "-17"),
+        ("a/2 publish - q 1", ""),
+        ("* tick 30000", ""),
+        ("a", "failed: 406 publish refused: broker is low on memory: the alarm did not pass in time"),
+    ]);
+}
+
+#[test]
+fn a_commit_waits_behind_the_alarm_as_one() {
+    let mut script = tight();
+    script.check(&[("a queue q; queue r; consume r c; confirm", "0 0, 0 0")]);
+    for number in 0..12 {
+        script.say(&format!("a publish - q {number} size=1000"));
+    }
+    script.check(&[
+        ("a begin; tx-publish - q x; tx-publish - r y; commit", ""),
+        ("a parked", "true"),
+        ("b purge q", "12"),
+        ("* tick 50", ""),
+        ("a", "unblocked, committed, c:1=y"),
+        ("* counts q", "1 0"),
+        ("a parked", "false"),
+    ]);
+    for number in 0..12 {
+        script.say(&format!("a publish - q {number} size=1000"));
+    }
+    script.check(&[
+        ("a begin; tx-publish - q x; tx-ack 1; commit", ""),
+        ("* tick 30000", ""),
+        ("a", "rolled back: 406 commit refused: broker is low on memory, c:2=y!"),
+    ]);
+}
+
+/// Most of a message's place in the log is its body; a flush takes whole blocks of 4 KiB.
+const SIZE: usize = 14_000;
+
+/// A peer and its one session, over a small log.
+struct Small {
+    broker: TestBroker,
+    peer: Peer,
+    session: SessionId,
+    seen: Vec<Seen>,
+}
+
+impl Small {
+    fn attach(broker: TestBroker) -> Self {
+        let mut peer = Peer::attach(&broker, "guest").unwrap();
+        let session = peer.session(1);
+        Self { broker, peer, session, seen: Vec::new() }
+    }
+
+    fn publish(&mut self, queue: &str, size: usize, transaction: Option<broker::TransactionId>) {
+        let body = vec![b'x'; size];
+        let publish = Publish {
+            exchange: "",
+            routing_key: queue,
+            dialect: TextDialect::ID,
+            properties: b"",
+            persistent: true,
+            priority: 0,
+            expiration: None,
+            body: &body,
+            mandatory: false,
+        };
+        match transaction {
+            Some(transaction) => self.peer.client.publish_in(transaction, self.session, publish).unwrap(),
+            None => self.peer.client.publish(self.session, publish).unwrap(),
+        }
+    }
+
+    /// Lets the world turn until `wanted` was seen; takes it out.
+    fn wait(&mut self, wanted: impl Fn(&Seen) -> bool) -> Seen {
+        for _ in 0..50 {
+            if let Some(at) = self.seen.iter().position(&wanted) {
+                return self.seen.remove(at);
+            }
+            self.turn();
+        }
+        panic!("it never comes; seen: {:?}; {:?}", self.seen, self.broker.broker.overview().journal);
+    }
+
+    fn turn(&mut self) {
+        self.peer.client.flush(self.broker.now());
+        self.broker.flush();
+        self.broker.background(200);
+        self.broker.setup.clock.advance(50);
+        self.broker.flush();
+        let seen = self.peer.drain(&self.broker);
+        self.seen.extend(seen);
+        self.peer.client.flush(self.broker.now());
+    }
+}
+
+/// Fills the log from a connection that only publishes, until that is stopped.
+fn fill(script: &str) -> (Small, u64) {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut setup = Setup::stepped(&disk, 4 << 20);
+    setup.journal.file_bytes = 256 << 10;
+    let mut small = Small::attach(TestBroker::open(setup));
+    let now = small.broker.now();
+    for name in script.split(' ') {
+        let spec = broker::QueueSpec { name: name.to_owned(), durable: true, ..Default::default() };
+        small.peer.client.declare_queue(&spec, now).unwrap();
+    }
+    let mut count = 0;
+    while small.peer.client.flow() == Flow::Run {
+        small.publish("q", SIZE, None);
+        count += 1;
+        small.turn();
+        assert!(count < 1000, "nothing stops the publisher");
+    }
+    assert!(count > 50, "stopped after {count} already");
+    (small, count)
+}
+
+fn consumer(small: Small) -> Small {
+    let mut consumer = Small::attach(small.broker);
+    let (session, now) = (consumer.session, consumer.broker.now());
+    consumer.peer.client.enable_confirms(session);
+    consumer.peer.client.set_prefetch(session, 1, broker::Prefetch::NewConsumers, now);
+    let consume = broker::Consume { queue: "q".into(), tag: "c".into(), ..Default::default() };
+    consumer.peer.client.consume(session, consume, now).unwrap();
+    consumer
+}
+
+#[test]
+fn who_consumes_publishes_confirms_and_acks_gets_through_a_full_log() {
+    let (small, count) = fill("q r");
+    let mut consumer = consumer(small);
+    for number in 1..=count {
+        let Seen::Delivery(received) = consumer.wait(|seen| matches!(seen, Seen::Delivery(_))) else { continue };
+        consumer.publish("r", SIZE, None);
+        consumer.wait(|seen| matches!(seen, Seen::Confirmed(_, up_to) if *up_to == number));
+        consumer.peer.client.settle(consumer.session, received.tag, false, broker::Outcome::Accepted).unwrap();
+    }
+    consumer.turn();
+    let ready: Vec<_> = consumer.broker.broker.queues().iter().map(|queue| queue.ready).collect();
+    assert_eq!(ready, [0, count]);
+}
+
+#[test]
+fn who_consumes_and_publishes_in_transactions_gets_through_a_full_log() {
+    let (small, count) = fill("q r");
+    let mut consumer = consumer(small);
+    for _ in 1..=count {
+        let Seen::Delivery(received) = consumer.wait(|seen| matches!(seen, Seen::Delivery(_))) else { continue };
+        let transaction = consumer.peer.client.begin(consumer.session);
+        consumer.publish("r", SIZE, Some(transaction));
+        let (session, tag) = (consumer.session, received.tag);
+        consumer.peer.client.settle_in(transaction, session, tag, false, broker::Outcome::Accepted).unwrap();
+        consumer.peer.client.commit(transaction, consumer.broker.now()).unwrap();
+        consumer.wait(|seen| matches!(seen, Seen::Committed(_)));
+    }
+    let ready: Vec<_> = consumer.broker.broker.queues().iter().map(|queue| queue.ready).collect();
+    assert_eq!(ready, [0, count]);
+}
+
+#[test]
+fn a_full_log_still_takes_declarations_and_deletions_and_opens_again() {
+    let (small, count) = fill("q");
+    let broker = small.broker;
+    let mut other = Small::attach(broker);
+    let now = other.broker.now();
+    let spec = broker::QueueSpec { name: "late".into(), durable: true, ..Default::default() };
+    let declared = other.peer.client.declare_queue(&spec, now).unwrap();
+    other.broker.flush();
+    assert!(other.peer.client.durable(declared.ticket));
+    let (purged, ticket) = other.peer.client.purge_queue("q", now).unwrap();
+    assert_eq!(purged, count);
+    other.turn();
+    assert!(other.peer.client.durable(ticket));
+    for _ in 0..30 {
+        other.publish("late", 1000, None);
+        other.turn();
+        assert_eq!(other.peer.client.flow(), Flow::Run);
+    }
+}
+
+#[test]
+fn a_log_that_pure_publishers_filled_with_expiring_messages_empties_into_the_dead_letter_queue() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut small = Small::attach(TestBroker::open(Setup::stepped(&disk, 512 << 10)));
+    let now = small.broker.now();
+    let spec = broker::QueueSpec { name: "r".into(), durable: true, ..Default::default() };
+    small.peer.client.declare_queue(&spec, now).unwrap();
+    let mut spec = broker::QueueSpec { name: "q".into(), durable: true, ..Default::default() };
+    spec.arguments.set("x-message-ttl", broker::Value::I64(1_000_000));
+    spec.arguments.set("x-dead-letter-exchange", broker::Value::Text(String::new()));
+    spec.arguments.set("x-dead-letter-routing-key", broker::Value::Text("r".into()));
+    small.peer.client.declare_queue(&spec, now).unwrap();
+    let mut count = 0;
+    while small.peer.client.flow() == Flow::Run {
+        small.publish("q", 1000, None);
+        count += 1;
+        small.turn();
+    }
+    small.broker.setup.clock.advance(1_000_000);
+    for _ in 0..200 {
+        small.turn();
+    }
+    let ready: Vec<_> = small.broker.broker.queues().iter().map(|queue| queue.ready).collect();
+    assert_eq!(ready, [0, count], "{:?}", small.broker.broker.overview().journal);
+}

@@ -1,0 +1,346 @@
+//! What a restart keeps: everything durable after a good stop, everything confirmed after a crash; and nothing else.
+
+use testkit::broker::{Setup, TestBroker};
+use testkit::script::Script;
+use testkit::sim_disk::SimDisk;
+
+/// The same conversation with each way to end it: a good stop, the end of the process, a power cut.
+fn check_each(ends: &[&str], steps: &[(&str, &str)]) {
+    for end in ends {
+        let disk = SimDisk::new(3, 64 << 20);
+        let mut script = Script::stepped(&disk, 8 << 20);
+        for (at, (line, expected)) in steps.iter().enumerate() {
+            let line = line.replace("END", end);
+            assert_eq!(script.say(&line), *expected, "step {at} with {end}: {line}");
+        }
+    }
+}
+
+const ALL: &[&str] = &["restart", "crash", "cut"];
+
+#[test]
+fn what_is_durable_comes_back_and_what_is_transient_does_not() {
+    check_each(
+        ALL,
+        &[
+            ("a queue q durable; queue t; queue x exclusive durable; queue ad durable auto-delete", "0 0, 0 0, 0 0, 0 0"),
+            ("a exchange e topic durable; exchange te topic; exchange in fanout durable internal", ""),
+            ("a publish - q 1 persistent; publish - q 2; publish - t 3 persistent; publish - q 4 persistent", ""),
+            ("a publish - ad 5 persistent", ""),
+            ("* END", ""),
+            ("a passive t", "404 no queue 't' in vhost '/'"),
+            ("a passive x", "404 no queue 'x' in vhost '/'"),
+            ("a passive-exchange te", "404 no exchange 'te' in vhost '/'"),
+            ("a exchange e topic durable; exchange in fanout durable internal", ""),
+            ("a queue q durable; queue ad durable auto-delete", "2 0, 1 0"),
+            ("a get q; get q; get q", ":1=1 left 1, :2=4 left 0, empty"),
+            ("a ack 2 multiple", ""),
+            ("* END", ""),
+            ("a get q", "empty"),
+            ("a consume ad c", "c:1=5"),
+            ("a cancel c", "cancelled"),
+            ("* counts ad", "none"),
+            ("* END", ""),
+            ("* counts ad", "none"),
+        ],
+    );
+}
+
+#[test]
+fn bindings_come_back_between_durable_ends_only() {
+    check_each(
+        ALL,
+        &[
+            ("a queue q durable; queue t; queue r durable", "0 0, 0 0, 0 0"),
+            ("a exchange e topic durable; exchange f headers durable; exchange te fanout", ""),
+            ("a bind e a.* q; bind e b.* t; bind te - q; bind e c exchange:f; bind f - r h=1 g=2", ""),
+            ("a bind e d exchange:te; bind amq.topic z q; bind amq.topic y exchange:e; bind e gone q", ""),
+            ("a bind f - r h=5 g=6; unbind f - r g=6 h=5; unbind e gone q", ""),
+            ("* END", ""),
+            ("a publish e a.x 1; publish e b.x 2; publish e d 3; publish amq.topic z 4; publish e gone 5", ""),
+            ("a publish e c 6 g=2 h=1; publish e c 7 h=1; publish e c 8 h=5 g=6; publish amq.topic y 9", ""),
+            ("* counts q", "2 0"),
+            ("* counts r", "1 0"),
+            // A binding to what is deleted is not there when something of that name is declared again.
+            ("a delete-exchange e; exchange e topic durable; publish e a.x 10", ""),
+            ("* counts q", "2 0"),
+            ("* END", ""),
+            ("a publish e a.x 11", ""),
+            ("a publish amq.topic z 12", ""),
+            ("* counts q", "1 0"),
+        ],
+    );
+}
+
+#[test]
+fn after_a_good_stop_only_what_was_delivered_is_marked() {
+    check_each(
+        &["restart"],
+        &[
+            ("a queue q durable", "0 0"),
+            ("a publish - q 1 persistent; publish - q 2 persistent; publish - q 3 persistent", ""),
+            ("a get q; get q", ":1=1 left 2, :2=2 left 1"),
+            ("* END", ""),
+            ("* END", ""),
+            ("a consume q c", "c:1=1!, c:2=2!, c:3=3"),
+            ("a ack 2", ""),
+            ("* END", ""),
+            ("* END", ""),
+            ("a consume q c", "c:1=1!, c:2=3!"),
+        ],
+    );
+}
+
+#[test]
+fn after_a_crash_what_may_have_been_delivered_is_marked() {
+    check_each(
+        &["crash", "cut"],
+        &[
+            ("a queue q durable; publish - q 1 persistent; publish - q 2 persistent", "0 0"),
+            ("* END", ""),
+            ("a get q", ":1=1 left 1"),
+            ("* END", ""),
+            ("a get q; get q", ":1=1! left 1, :2=2! left 0"),
+            ("a publish - q 3 persistent", ""),
+            ("* END", ""),
+            ("a consume q c", "c:1=1!, c:2=2!, c:3=3"),
+            ("b publish - q 4 persistent", ""),
+            ("a ack 3", "c:4=4"),
+            ("* END", ""),
+            ("b publish - q 5 persistent", ""),
+            ("a consume q c", "c:1=1!, c:2=2!, c:3=4!, c:4=5"),
+        ],
+    );
+}
+
+/// A backlog is waiting, and a new message comes: its record must not vouch for the backlog before it is flushed.
+#[test]
+fn a_mark_that_is_not_flushed_lets_no_backlog_pass() {
+    check_each(
+        &["crash", "cut"],
+        &[
+            ("a queue q durable; publish - q 1 persistent; publish - q 2 persistent; publish - q 3 persistent", "0 0"),
+            ("* hold", ""),
+            ("a consume q c", ""),
+            ("b publish - q 4 persistent", ""),
+            ("a", ""),
+            ("* END", ""),
+            ("a consume q c no-ack", "c:1=1, c:2=2, c:3=3"),
+        ],
+    );
+}
+
+#[test]
+fn settled_stays_settled_once_something_behind_it_is_durable() {
+    check_each(
+        ALL,
+        &[
+            ("a queue q durable; queue o durable", "0 0, 0 0"),
+            ("a publish - q 1 persistent; publish - q 2 persistent; publish - q 3 persistent; consume q c", "c:1=1, c:2=2, c:3=3"),
+            ("a ack 1; reject 3", ""),
+            ("* END", ""),
+            ("a get q; get q", ":1=2! left 0, empty"),
+            ("a purge q; nack 1", "0"),
+            ("a purge q", "1"),
+            ("* END", ""),
+            ("a get q", "empty"),
+            ("a publish - o 1 persistent; delete o; queue o durable", "1, 0 0"),
+            ("* END", ""),
+            ("a get o", "empty"),
+        ],
+    );
+}
+
+#[test]
+fn places_and_numbers_survive() {
+    check_each(
+        ALL,
+        &[
+            ("a queue q durable", "0 0"),
+            ("a publish - q 1 persistent; publish - q 2 persistent; publish - q 3 persistent", ""),
+            ("a get q; get q", ":1=1 left 2, :2=2 left 1"),
+            ("a ack 2", ""),
+            ("* END", ""),
+            ("a publish - q 4 persistent", ""),
+            ("* END", ""),
+            ("a publish - q 5 persistent", ""),
+            ("a consume q c", "c:1=1!, c:2=3!, c:3=4, c:4=5"),
+            ("a cancel c; ack 0 multiple", "cancelled"),
+            ("* END", ""),
+            ("a publish - q 6 persistent; get q", ":1=6 left 0"),
+            ("a ack 1", ""),
+            ("* END", ""),
+            ("a get q", "empty"),
+        ],
+    );
+}
+
+#[test]
+fn ages_go_on_while_the_broker_is_down() {
+    check_each(
+        ALL,
+        &[
+            ("a queue q durable; publish - q 1 persistent ttl=1000; publish - q 2 persistent", "0 0"),
+            ("a queue t durable x-message-ttl=2000; publish - t 1 persistent", "0 0"),
+            ("* tick 500", ""),
+            ("* END", ""),
+            ("* counts q", "2 0"),
+            ("* tick 500", ""),
+            ("* counts q", "1 0"),
+            ("* END", ""),
+            ("* counts q", "1 0"),
+            ("* tick 1000", ""),
+            ("* counts t", "0 0"),
+            ("a queue e durable x-expires=1000", "0 0"),
+            ("* tick 900", ""),
+            ("* END", ""),
+            ("* tick 900", ""),
+            ("* counts e", "0 0"),
+            ("* tick 100", ""),
+            ("* counts e", "none"),
+            ("* END", ""),
+            ("* counts e", "none"),
+        ],
+    );
+}
+
+#[test]
+fn dead_letters_move_once_with_their_story() {
+    check_each(
+        ALL,
+        &[
+            ("a queue dead durable", "0 0"),
+            ("a queue q durable x-dead-letter-exchange= x-dead-letter-routing-key=dead", "0 0"),
+            ("a publish - q 1 persistent; publish - q 2 persistent ttl=10; publish - q 3 persistent", ""),
+            ("a get q; reject 1", ":1=1 left 2"),
+            ("* tick 10", ""),
+            ("* END", ""),
+            ("* counts q", "1 0"),
+            ("a get dead; get dead", ":1=1[q/rejected*1] left 1, :2=2[q/expired*1] left 0"),
+            ("* END", ""),
+            ("a get dead; get dead; get dead", ":1=1![q/rejected*1] left 1, :2=2![q/expired*1] left 0, empty"),
+            ("* counts q", "1 0"),
+        ],
+    );
+}
+
+#[test]
+fn deliveries_of_quorum_queues_are_counted_across_restarts() {
+    check_each(
+        ALL,
+        &[
+            ("a queue q durable x-queue-type=quorum x-delivery-limit=3; publish - q m persistent; get q", "0 0, :1=m left 0"),
+            ("a nack 1", ""),
+            ("a get q", ":2=m!(1) left 0"),
+            ("a nack 2", ""),
+            ("* END", ""),
+            ("a get q", ":1=m!(2) left 0"),
+            ("a nack 1; get q", ":2=m!(3) left 0"),
+            ("a nack 2; get q", "empty"),
+            ("* END", ""),
+            ("a get q", "empty"),
+        ],
+    );
+}
+
+#[test]
+fn transactions_are_whole_or_not_there() {
+    check_each(
+        ALL,
+        &[
+            ("a queue q durable; queue r durable; publish - q 0 persistent; get q", "0 0, 0 0, :1=0 left 0"),
+            ("a begin; tx-publish - q 1 persistent; tx-publish - r 2 persistent; tx-ack 1; commit", "committed"),
+            ("* END", ""),
+            ("a get q no-ack; get r no-ack", ":1=1 left 0, :2=2 left 0"),
+            ("a publish - q 0 persistent; get q", ":3=0 left 0"),
+            ("a begin; tx-publish - q 1 persistent; tx-ack 3", ""),
+            ("* END", ""),
+            ("a get q", ":1=0! left 0"),
+        ],
+    );
+}
+
+#[test]
+fn the_first_user_is_kept() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut setup = Setup::stepped(&disk, 8 << 20);
+    setup.default_user = Some(("admin".to_owned(), "secret".to_owned()));
+    let broker = TestBroker::open(setup);
+    broker.flush();
+    disk.power_cut();
+    let mut setup = broker.abandon();
+    setup.default_user = Some(("other".to_owned(), "ignored".to_owned()));
+    let broker = TestBroker::open(setup);
+    assert!(broker.broker.authority().verify("admin", b"secret", true, broker.now()).is_ok());
+    assert!(broker.broker.authority().verify("other", b"ignored", true, broker.now()).is_err());
+    assert!(broker.broker.has_vhost("/"));
+}
+
+/// A directory whose first start was cut off gets its user and its vhost at the second.
+#[test]
+fn a_first_start_that_is_cut_off_is_made_again() {
+    for records in 0..4 {
+        let disk = SimDisk::new(records, 64 << 20);
+        let mut setup = Setup::stepped(&disk, 8 << 20);
+        setup.default_user = Some(("admin".to_owned(), "secret".to_owned()));
+        let broker = TestBroker::open(setup);
+        if records > 1 {
+            broker.flush();
+        }
+        disk.power_cut();
+        let broker = TestBroker::open(broker.abandon());
+        assert!(broker.broker.authority().verify("admin", b"secret", true, broker.now()).is_ok());
+        assert!(broker.broker.has_vhost("/"));
+    }
+}
+
+#[test]
+fn a_small_ring_turns_under_load_and_restarts() {
+    for (seed, end) in ALL.iter().enumerate() {
+        let disk = SimDisk::new(seed as u64, 64 << 20);
+        let mut script = Script::stepped(&disk, 1 << 20);
+        script.check(&[("a queue old durable x-max-length=5; queue q durable; exchange e topic durable; bind e # q", "0 0, 0 0")]);
+        for round in 0..6 {
+            for number in 0..40 {
+                let body = format!("{round}-{number}");
+                script.check(&[
+                    (&format!("a publish e k {body} persistent size=8000; publish - q x{body} persistent"), ""),
+                    ("* background", ""),
+                    ("a get q no-ack; get q no-ack", &{
+                        let at = 2 * number + 1;
+                        format!(":{at}={body} left 1, :{}=x{body} left 0", at + 1)
+                    }),
+                ]);
+            }
+            script.check(&[(&format!("* {end}"), ""), ("* counts old", "0 0"), ("* counts q", "0 0")]);
+        }
+    }
+}
+
+#[test]
+fn a_real_directory_with_threads_keeps_what_was_confirmed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut script = Script::open(Setup::directory(directory.path(), 1 << 20), None);
+    script.check(&[("a queue q durable; bind amq.fanout - q; confirm", "0 0")]);
+    for round in 0..3 {
+        let mut confirmed = 0;
+        for number in 1..=100 {
+            script.say(&format!("a confirm; publish amq.fanout - {round}-{number} persistent size=2000"));
+        }
+        while confirmed < 100 {
+            std::thread::yield_now();
+            for word in script.say("a").split(", ").filter(|word| word.starts_with('+')) {
+                confirmed = word[1..].parse().unwrap();
+            }
+        }
+        script.check(&[("* counts q", "100 0"), ("* restart", ""), ("* counts q", "100 0")]);
+        for number in 1..=100 {
+            let left = 100 - number;
+            let mut said = script.say("a get q no-ack");
+            while said == "waits" {
+                said = script.say("a get q no-ack");
+            }
+            assert_eq!(said, format!(":{number}={round}-{number} left {left}"));
+        }
+    }
+}

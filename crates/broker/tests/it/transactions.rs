@@ -1,0 +1,96 @@
+//! Publishes and settlements that happen together or not at all.
+
+use testkit::script::Script;
+use testkit::sim_disk::SimDisk;
+
+use crate::check;
+
+#[test]
+fn nothing_of_a_transaction_shows_before_it_is_committed() {
+    check(&[
+        ("a queue q durable; queue r; begin", "0 0, 0 0"),
+        ("a tx-publish - q 1 persistent; tx-publish - r 2; tx-publish - q 3", ""),
+        ("* counts q", "0 0"),
+        ("b consume q c no-ack", ""),
+        ("a commit", "committed"),
+        ("b", "c:1=1, c:2=3"),
+        ("* counts r", "1 0"),
+    ]);
+}
+
+#[test]
+fn a_rollback_forgets_publishes_and_returns_deliveries() {
+    check(&[
+        ("a queue q; publish - q 1; publish - q 2; prefetch 2; consume q c", "0 0, c:1=1, c:2=2"),
+        ("a begin; tx-publish - q 3; tx-ack 1", ""),
+        ("* counts q", "0 2"),
+        ("a rollback", "c:3=1!"),
+        ("* counts q", "0 2"),
+        ("a ack 1", "406 unknown delivery tag 1"),
+    ]);
+}
+
+#[test]
+fn settlements_in_a_transaction_wait_for_the_commit() {
+    check(&[
+        ("a queue q durable; queue d; prefetch 1", "0 0, 0 0"),
+        ("a publish - q 1 persistent; publish - q 2 persistent; publish - q 3; consume q c", "c:1=1"),
+        ("a begin; tx-ack 1", ""),
+        ("* counts q", "2 1"),
+        ("a commit", "committed, c:2=2"),
+        ("a begin; tx-nack 2", ""),
+        ("a commit", "committed, c:3=2!"),
+        ("a begin; tx-reject 3; commit", "committed, c:4=3"),
+        ("* counts q", "0 1"),
+    ]);
+}
+
+#[test]
+fn a_transaction_that_a_full_queue_refuses_is_undone() {
+    check(&[
+        ("a queue full x-max-length=1 x-overflow=reject-publish; queue q; publish - full 1", "0 0, 0 0"),
+        ("a publish - q 0; get q", ":1=0 left 0"),
+        ("a begin; tx-publish - q 2; tx-publish - full 3; tx-ack 1", ""),
+        ("a commit", "406 queue 'full' in vhost '/' is full and refuses publishes"),
+        ("* counts q", "1 0"),
+        ("* counts full", "1 0"),
+        ("a begin; tx-publish none k m", "404 no exchange 'none' in vhost '/'"),
+    ]);
+}
+
+#[test]
+fn the_end_of_a_session_rolls_back() {
+    check(&[
+        ("a queue q; publish - q 1; get q; begin; tx-ack 1; tx-publish - q 2", "0 0, :1=1 left 0"),
+        ("a end", ""),
+        ("* counts q", "1 0"),
+        ("a get q", ":1=1! left 0"),
+    ]);
+}
+
+#[test]
+fn what_a_transaction_sends_nowhere_comes_back_with_the_commit() {
+    check(&[("a begin; tx-publish - none m mandatory; tx-publish - none n", ""), ("a commit", "returned m, committed")]);
+}
+
+#[test]
+fn a_commit_is_answered_and_visible_when_it_is_durable() {
+    let disk = SimDisk::new(1, 64 << 20);
+    Script::stepped(&disk, 8 << 20).check(&[
+        ("a queue q durable; publish - q 0 persistent; get q", "0 0, :1=0 left 0"),
+        ("b consume q c", ""),
+        ("* hold", ""),
+        ("a begin; tx-publish - q 1 persistent; tx-ack 1; commit; flow", "Pause"),
+        ("b", ""),
+        ("* counts q", "0 0"),
+        ("* release", ""),
+        ("a flow", "Pause, committed"),
+        ("a flow", "Run"),
+        ("b", "c:1=1"),
+        // What is sealed stands, even if its session ends before the flush.
+        ("* hold", ""),
+        ("a begin; tx-publish - q 2 persistent; commit; end", ""),
+        ("* release", ""),
+        ("b", "c:2=2"),
+    ]);
+}

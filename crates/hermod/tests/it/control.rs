@@ -1,0 +1,92 @@
+//! The command line against a running broker.
+
+use crate::server::{Server, hermod, run, until};
+use crate::stomp::Stomp;
+
+fn json(verb: &str, dir: &tempfile::TempDir) -> serde_json::Value {
+    let (code, stdout, stderr) = run(hermod(verb, dir.path()).arg("--json"));
+    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+    serde_json::from_str(&stdout).unwrap()
+}
+
+#[test]
+fn status_queues_and_connections_show_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    client.publish("orders", "one");
+    client.publish("orders", "two");
+
+    let status = json("status", &dir);
+    assert_eq!(status["pid"], server.pid());
+    assert_eq!((&status["durability"], &status["alarms"]), (&"fsync".into(), &serde_json::json!([])));
+    assert_eq!((&status["connections"], &status["sockets"]), (&1.into(), &1.into()));
+    assert_eq!((&status["messages_ready"], &status["published"]), (&2.into(), &2.into()));
+    let amqp = format!("127.0.0.1:{}", server.ports.amqp);
+    assert_eq!(status["listeners"][0], serde_json::json!({ "protocol": "amqp", "address": amqp }));
+
+    let queues = json("queues", &dir);
+    assert_eq!(
+        (&queues[0]["name"], &queues[0]["ready"], &queues[0]["vhost"]),
+        (&"orders".into(), &2.into(), &"/".into())
+    );
+
+    let connections = json("connections", &dir);
+    let shown = &connections[0];
+    assert_eq!((&shown["user"], &shown["protocol"]), (&"guest".into(), &"stomp".into()));
+    assert!(shown["bytes_in"].as_u64().unwrap() > 100, "{shown}");
+
+    let (code, table, _) = run(&mut hermod("queues", dir.path()));
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!((code, lines.len()), (0, 2), "{table}");
+    assert!(lines[1].starts_with("/\torders\tclassic\tdurable\t2\t0\t0\t"), "{table}");
+}
+
+#[test]
+fn a_connection_is_closed_by_number_and_its_client_is_told_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    let id = json("connections", &dir)[0]["id"].to_string();
+    let (code, _, stderr) = run(hermod("connections", dir.path()).args(["--close", &id, "--reason", "moving house"]));
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let last = client.frame();
+    assert!(last.starts_with("ERROR\n") && last.contains("moving house"), "{last}");
+    assert!(client.is_closed());
+    until("an empty list", || json("connections", &dir).as_array().unwrap().is_empty());
+    let (code, _, stderr) = run(hermod("connections", dir.path()).args(["--close", &id]));
+    assert_eq!((code, stderr), (66, format!("hermod: there is no connection {id}\n")));
+}
+
+#[test]
+fn every_port_speaks_every_protocol_that_is_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    Stomp::connect_to(server.ports.amqp).publish("q", "through the other port");
+    let server = {
+        drop(server);
+        Server::start(dir.path(), &["--ports-stomp", "0"])
+    };
+    // With STOMP off, the AMQP port answers it as it answers any stranger.
+    let mut socket = std::net::TcpStream::connect(("127.0.0.1", server.ports.amqp)).unwrap();
+    std::io::Write::write_all(&mut socket, b"CONNECT\naccept-version:1.2\n\n\0").unwrap();
+    let mut answer = [0; 8];
+    std::io::Read::read_exact(&mut socket, &mut answer).unwrap();
+    assert_eq!(&answer, b"AMQP\0\0\x09\x01");
+}
+
+#[test]
+fn config_shows_values_and_their_origin() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("h.toml");
+    std::fs::write(&file, "[limits]\nheartbeat = '30 s'\n").unwrap();
+    let mut command = hermod("config", dir.path());
+    let (code, stdout, _) = run(command.arg("--json").arg("--config").arg(&file).env("HERMOD_LOG_FORMAT", "json"));
+    let shown: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(code, 0);
+    let origin = format!("{}:2", file.display());
+    assert_eq!(shown["limits.heartbeat"], serde_json::json!({ "value": "30 s", "origin": origin }));
+    assert_eq!(shown["log.format"]["origin"], "HERMOD_LOG_FORMAT");
+    assert_eq!(shown["default_pass"]["value"], "(hidden)");
+    assert_eq!(shown["bind"]["origin"], "default");
+}

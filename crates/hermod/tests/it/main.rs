@@ -1,0 +1,12 @@
+//! The real program, started on free ports with a data directory of its own, and asked from outside.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failed test")]
+#![cfg(unix)]
+
+mod control;
+mod durability;
+mod http;
+mod refusals;
+mod server;
+mod shutdown;
+mod stomp;

@@ -1,0 +1,90 @@
+//! A server that cannot start says why in one line and tells scripts by its exit code.
+
+use std::net::TcpListener;
+
+use crate::server::{Ports, Server, hermod, run, serve};
+
+#[test]
+fn a_taken_port() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let (code, _, stderr) = run(&mut serve(dir.path(), Ports { http: port, ..Ports::free() }));
+    assert_eq!(code, 71, "{stderr}");
+    assert_eq!(
+        stderr,
+        format!(
+            "hermod: port {port} is in use at 127.0.0.1; stop the program that holds it, or move all ports with --port-offset\n"
+        )
+    );
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was touched");
+}
+
+#[test]
+fn a_data_directory_in_use_in_any_class() {
+    for first in ["fsync", "memory"] {
+        let dir = tempfile::tempdir().unwrap();
+        let _server = Server::start(dir.path(), &["--durability", first]);
+        for second in ["fsync", "memory"] {
+            let (code, _, stderr) = run(serve(dir.path(), Ports::free()).args(["--durability", second]));
+            assert_eq!(code, 75, "{first}, then {second}: {stderr}");
+            assert!(stderr.contains("the data directory is in use by another process"), "{stderr}");
+        }
+        let (code, _, _) = run(&mut hermod("status", dir.path()));
+        assert_eq!(code, 0, "the first one still answers");
+    }
+}
+
+#[test]
+fn foreign_files() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("thesis.txt"), "precious").unwrap();
+    let (code, _, stderr) = run(&mut serve(dir.path(), Ports::free()));
+    assert_eq!(code, 65, "{stderr}");
+    assert!(stderr.contains("thesis.txt") && stderr.lines().count() == 1, "{stderr}");
+    assert_eq!(std::fs::read_to_string(dir.path().join("thesis.txt")).unwrap(), "precious");
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, "").unwrap();
+    let (code, _, stderr) = run(&mut serve(&path, Ports::free()));
+    assert_eq!((code, stderr.lines().count()), (74, 1), "{stderr}");
+    assert!(stderr.contains("the data directory cannot be used"), "{stderr}");
+}
+
+#[test]
+fn wrong_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("h.toml");
+    std::fs::write(&file, "# ours\n[limits]\nframemax = 1\n").unwrap();
+    let data = dir.path().join("data");
+    let shown = file.display();
+    let (code, _, stderr) = run(serve(&data, Ports::free()).arg("--config").arg(&file));
+    let expected = format!("hermod: {shown}:3: there is no setting limits.framemax; did you mean limits.frame_max?\n");
+    assert_eq!((code, stderr), (78, expected));
+    let (code, _, stderr) = run(serve(&data, Ports::free()).env("HERMOD_DURABILITY", "ssd"));
+    assert_eq!(
+        (code, stderr.as_str()),
+        (78, "hermod: HERMOD_DURABILITY: durability: 'ssd' is none of fsync, os, memory\n")
+    );
+    let (code, _, stderr) = run(serve(&data, Ports::free()).args(["--log-level", "loud,,=?"]));
+    assert_eq!((code, stderr.lines().count()), (78, 1), "{stderr}");
+    let missing = dir.path().join("none.toml");
+    let (code, _, stderr) = run(serve(&data, Ports::free()).arg("--config").arg(&missing));
+    assert_eq!(code, 78);
+    assert!(stderr.starts_with("hermod: cannot read the configuration file "), "{stderr}");
+    assert!(!data.exists(), "nothing was touched");
+}
+
+#[test]
+fn a_senseless_command_line_and_a_server_that_is_not_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, _, stderr) = run(serve(dir.path(), Ports::free()).arg("--bogus"));
+    assert_eq!((code, stderr.as_str()), (64, "hermod: unexpected argument '--bogus' found\n"));
+    let (code, _, stderr) = run(&mut hermod("status", dir.path()));
+    assert_eq!(code, 69);
+    assert!(stderr.starts_with("hermod: no server answers at "), "{stderr}");
+}

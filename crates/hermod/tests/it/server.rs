@@ -1,0 +1,144 @@
+//! Starts and stops the program under test. A server that a failed test leaves behind is killed when its handle drops.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Nothing here takes longer unless it hangs.
+pub(crate) const HANG: Duration = Duration::from_secs(30);
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    log: Receiver<String>,
+    /// Log lines up to the end of the start.
+    pub(crate) start: Vec<String>,
+    pub(crate) ports: Ports,
+}
+
+/// Where it listens, on 127.0.0.1.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ports {
+    pub(crate) amqp: u16,
+    pub(crate) stomp: u16,
+    pub(crate) http: u16,
+}
+
+impl Ports {
+    /// Three ports that were free a moment ago.
+    pub(crate) fn free() -> Self {
+        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [amqp, stomp, http] = listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
+        Self { amqp, stomp, http }
+    }
+}
+
+/// The program, with no setting from this environment.
+pub(crate) fn hermod(verb: &str, data_dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hermod"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HERMOD_")) {
+        command.env_remove(name);
+    }
+    command.arg(verb).arg("--data-dir").arg(data_dir);
+    command
+}
+
+/// `hermod serve` on `ports`.
+pub(crate) fn serve(data_dir: &Path, ports: Ports) -> Command {
+    let mut command = hermod("serve", data_dir);
+    command.args(["--bind", "127.0.0.1"]);
+    for (name, port) in [("amqp", ports.amqp), ("stomp", ports.stomp), ("http", ports.http)] {
+        command.arg(format!("--ports-{name}")).arg(port.to_string());
+    }
+    command
+}
+
+/// Runs `command` to its end; returns exit code, stdout and stderr.
+pub(crate) fn run(command: &mut Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+impl Server {
+    /// Starts a server and waits until it serves.
+    pub(crate) fn start(data_dir: &Path, flags: &[&str]) -> Self {
+        let ports = Ports::free();
+        let mut child = serve(data_dir, ports).args(flags).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+        let log = follow(child.stderr.take().unwrap());
+        let mut start = Vec::new();
+        while !start.last().is_some_and(|line: &String| line.contains("Server startup complete")) {
+            match log.recv_timeout(HANG) {
+                Ok(line) => start.push(line),
+                Err(_) => panic!("no start: {start:?}, {:?}", child.try_wait()),
+            }
+        }
+        Self { child, log, start, ports }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by name.
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits for the end; returns the exit code, if it was not killed, and what was logged since the start.
+    pub(crate) fn wait(mut self) -> (Option<i32>, Vec<String>) {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < HANG, "the server does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        (status.code(), self.log.iter().collect())
+    }
+
+    /// The status line, headers and body of a GET.
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.ports.http)).unwrap();
+        socket.set_read_timeout(Some(HANG)).unwrap();
+        write!(socket, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        socket.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads log lines as they come, so that the server never waits for its log to be read.
+fn follow(stderr: ChildStderr) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Waits until `reached`.
+pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !reached() {
+        assert!(start.elapsed() < HANG, "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,63 @@
+//! The start as scripts see it, and the way down.
+
+use std::net::TcpStream;
+
+use crate::server::Server;
+use crate::stomp::Stomp;
+
+#[test]
+fn the_start_is_announced_in_order_at_any_log_level_and_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--log-level", "error"]);
+    let expected = [
+        "Hermod ".to_owned(),
+        format!("data directory {}", dir.path().display()),
+        "durability fsync: ".to_owned(),
+        format!("listening for amqp on 127.0.0.1:{}", server.ports.amqp),
+        format!("listening for stomp on 127.0.0.1:{}", server.ports.stomp),
+        format!("listening for http on 127.0.0.1:{}", server.ports.http),
+        "Server startup complete".to_owned(),
+    ];
+    assert_eq!(server.start.len(), expected.len(), "{:?}", server.start);
+    for (line, expected) in server.start.iter().zip(&expected) {
+        assert!(line.contains(expected.as_str()), "{line} instead of {expected}");
+    }
+    drop(server);
+    let server = Server::start(dir.path(), &["--log-format", "json"]);
+    for line in &server.start {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(event["message"].is_string() && event["level"] == "INFO", "{line}");
+    }
+}
+
+#[test]
+fn a_signal_tells_clients_closes_everything_and_leaves_a_clean_directory() {
+    for signal in ["TERM", "INT"] {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(dir.path(), &[]);
+        let ports = server.ports;
+        let mut client = Stomp::connect(&server);
+        client.publish("q", "m");
+        server.signal(signal);
+        let last = client.frame();
+        assert!(last.starts_with("ERROR\n"), "{last}");
+        assert!(client.is_closed());
+        let (code, log) = server.wait();
+        assert_eq!(code, Some(0), "{log:?}");
+        assert!(log.iter().any(|line| line.contains(&format!("SIG{signal}: stopping"))), "{log:?}");
+        assert!(log.last().is_some_and(|line| line.contains("Server stopped")), "{log:?}");
+        assert!(TcpStream::connect(("127.0.0.1", ports.stomp)).is_err());
+        assert!(!dir.path().join("control.sock").exists());
+    }
+}
+
+#[test]
+fn clients_that_never_opened_a_session_do_not_hold_the_end_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--shutdown-timeout", "500ms"]);
+    let _silent = [server.ports.amqp, server.ports.stomp, server.ports.http]
+        .map(|port| TcpStream::connect(("127.0.0.1", port)).unwrap());
+    server.signal("TERM");
+    let (code, log) = server.wait();
+    assert_eq!(code, Some(0), "{log:?}");
+}

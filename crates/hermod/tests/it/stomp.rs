@@ -1,0 +1,63 @@
+//! A STOMP client of a few lines: text in, text out, so that a test reads like the conversation that it is.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::server::{HANG, Server};
+
+/// One connected session.
+pub(crate) struct Stomp {
+    socket: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Stomp {
+    /// Logs in as guest.
+    pub(crate) fn connect(server: &Server) -> Self {
+        Self::connect_to(server.ports.stomp)
+    }
+
+    /// Logs in as guest at any port.
+    pub(crate) fn connect_to(port: u16) -> Self {
+        let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        socket.set_read_timeout(Some(HANG)).unwrap();
+        let mut client = Self { socket, received: Vec::new() };
+        client.send("CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n");
+        let answer = client.frame();
+        assert!(answer.starts_with("CONNECTED\n"), "{answer}");
+        client
+    }
+
+    /// Sends a frame; its end is added.
+    pub(crate) fn send(&mut self, frame: &str) {
+        self.socket.write_all(format!("{frame}\0").as_bytes()).unwrap();
+    }
+
+    /// Publishes and waits until the server says that it is stored.
+    pub(crate) fn publish(&mut self, queue: &str, body: &str) {
+        self.send(&format!("SEND\ndestination:/queue/{queue}\npersistent:true\nreceipt:p\n\n{body}"));
+        let answer = self.frame();
+        assert!(answer.starts_with("RECEIPT\n"), "{answer}");
+    }
+
+    /// The next frame without its end.
+    pub(crate) fn frame(&mut self) -> String {
+        loop {
+            let blank = self.received.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+            self.received.drain(..blank);
+            if let Some(end) = self.received.iter().position(|byte| *byte == 0) {
+                let frame = self.received.drain(..=end).collect::<Vec<_>>();
+                return String::from_utf8(frame[..end].to_vec()).unwrap();
+            }
+            let mut buffer = [0; 4096];
+            let count = self.socket.read(&mut buffer).unwrap();
+            assert!(count > 0, "the server closed, with this left: {:?}", String::from_utf8_lossy(&self.received));
+            self.received.extend_from_slice(&buffer[..count]);
+        }
+    }
+
+    /// True once the server has closed, with nothing more to say.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        matches!(self.socket.read(&mut [0; 64]), Ok(0))
+    }
+}

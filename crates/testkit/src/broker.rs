@@ -1,0 +1,315 @@
+//! A broker inside the test's own process, over memory, a simulated disk or a real directory, with a clock that the
+//! test sets.
+//!
+//! Over a simulated disk the journal has no threads: nothing is durable before [`TestBroker::flush`] says so.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+use auth::{AuthoritySettings, Cost, PasswordHash, Permission, User};
+use broker::{Broker, Client, Clock, Dialect, DialectId, Dialects, Error, Login, Parts, Properties, Settings, Value};
+use journal::{Disk, Durability, Options, RealDisk, Stepper};
+
+use crate::sim_disk::SimDisk;
+
+/// The calendar time at which every test begins, in milliseconds since 1970.
+const BEGIN: u64 = 1_700_000_000_000;
+
+/// A clock that moves only when it is told to; it tells calendar time and the passing of time alike.
+#[derive(Debug)]
+pub struct FakeClock {
+    start: Instant,
+    passed_ms: AtomicU64,
+}
+
+impl Default for FakeClock {
+    fn default() -> Self {
+        Self { start: Instant::now(), passed_ms: AtomicU64::new(0) }
+    }
+}
+
+impl FakeClock {
+    /// Moves on by so many milliseconds.
+    pub fn advance(&self, ms: u64) {
+        self.passed_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// The present.
+    pub fn now(&self) -> Instant {
+        self.start + Duration::from_millis(self.passed_ms.load(Ordering::SeqCst))
+    }
+}
+
+impl Clock for FakeClock {
+    fn unix_ms(&self) -> u64 {
+        BEGIN + self.passed_ms.load(Ordering::SeqCst)
+    }
+}
+
+/// The encoding of properties in tests: lines `name=value`, each a header. A value of digits is an integer.
+#[derive(Debug)]
+pub struct TextDialect;
+
+impl TextDialect {
+    /// Its id, which no protocol has.
+    pub const ID: DialectId = DialectId(255);
+}
+
+impl Dialect for TextDialect {
+    fn id(&self) -> DialectId {
+        Self::ID
+    }
+
+    fn read(&self, raw: &[u8]) -> Result<Properties, Error> {
+        let mut properties = Properties::default();
+        for line in String::from_utf8_lossy(raw).lines() {
+            let (name, value) = line.split_once('=').unwrap_or((line, ""));
+            properties.headers.set(name, value_of(value));
+        }
+        Ok(properties)
+    }
+}
+
+/// An integer, a truth value or text.
+pub fn value_of(text: &str) -> Value {
+    match (text, text.parse()) {
+        ("true", _) => Value::Bool(true),
+        ("false", _) => Value::Bool(false),
+        (_, Ok(number)) => Value::I64(number),
+        _ => Value::Text(text.to_owned()),
+    }
+}
+
+/// Counts how often it is woken.
+#[derive(Debug, Default)]
+pub struct Bell(AtomicUsize);
+
+impl Bell {
+    /// Whether it was woken since the last call.
+    pub fn take(&self) -> bool {
+        self.0.swap(0, Ordering::SeqCst) > 0
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// What a test's broker is opened with.
+#[derive(Clone)]
+pub struct Setup {
+    /// Where the journal lies.
+    pub disk: Arc<dyn Disk>,
+    /// How it is kept.
+    pub journal: Options,
+    /// The journal runs in its own threads; otherwise the test drives it.
+    pub threads: bool,
+    /// The broker's settings.
+    pub settings: Settings,
+    /// The user that the broker itself makes on an empty directory, besides `guest`, which the test adds each time.
+    pub default_user: Option<(String, String)>,
+    /// The clock, which outlives restarts.
+    pub clock: Arc<FakeClock>,
+}
+
+impl Setup {
+    /// Nothing is written, everything is durable at once.
+    pub fn memory() -> Self {
+        let options = Options { durability: Durability::Memory, ..Options::default() };
+        Self::new(Arc::new(SimDisk::new(0, 0)), options, false)
+    }
+
+    /// Over a simulated disk: a ring of `ring` bytes in files of an eighth of it, driven by the test.
+    pub fn stepped(disk: &SimDisk, ring: u64) -> Self {
+        Self::new(Arc::new(disk.clone()), small_ring(ring), false)
+    }
+
+    /// Over a real directory, with the journal's threads.
+    pub fn directory(path: &Path, ring: u64) -> Self {
+        let disk = RealDisk::open(path).expect("the test's directory can be made");
+        Self::new(Arc::new(disk), small_ring(ring), true)
+    }
+
+    fn new(disk: Arc<dyn Disk>, journal: Options, threads: bool) -> Self {
+        let clock = Arc::new(FakeClock::default());
+        Self { disk, journal, threads, settings: Settings::default(), default_user: None, clock }
+    }
+}
+
+fn small_ring(ring: u64) -> Options {
+    let file = u32::try_from(ring / 8).unwrap_or(u32::MAX);
+    Options {
+        file_bytes: file,
+        first_file_bytes: file,
+        max_bytes: ring,
+        max_batch_bytes: file / 4,
+        incarnation: 7,
+        ..Options::default()
+    }
+}
+
+/// See the module.
+pub struct TestBroker {
+    /// The broker.
+    pub broker: Broker,
+    /// What it was opened with.
+    pub setup: Setup,
+    stepper: Option<Stepper>,
+    housekeeper: Arc<Bell>,
+}
+
+impl TestBroker {
+    /// Opens a broker; `guest`, with the password `guest`, may do everything in vhost `/`.
+    ///
+    /// # Panics
+    /// If it can't be opened.
+    pub fn open(setup: Setup) -> Self {
+        match Self::try_open(setup) {
+            Ok(broker) => broker,
+            Err(error) => panic!("the broker does not open: {error}"),
+        }
+    }
+
+    /// As [`TestBroker::open`].
+    ///
+    /// # Errors
+    /// The broker's.
+    pub fn try_open(setup: Setup) -> Result<Self, broker::OpenError> {
+        let parts = Parts {
+            disk: Arc::clone(&setup.disk),
+            journal: setup.journal.clone(),
+            // Whoever drives the journal sees the error himself; with threads nothing becomes durable any more.
+            on_journal_failure: Box::new(|error| eprintln!("the journal has failed: {error}")),
+            settings: setup.settings.clone(),
+            authority: AuthoritySettings::new([7; 32]),
+            dialects: Dialects::new(vec![Arc::new(TextDialect)]),
+            clock: Arc::clone(&setup.clock) as Arc<dyn Clock>,
+            seed: 1,
+            default_user: setup.default_user.clone(),
+            salt: [1; 16],
+        };
+        let mut stepper = None;
+        let broker = if setup.threads {
+            Broker::open(parts)?
+        } else {
+            Broker::open_with(parts, |opened, live, owners, on_failure| {
+                let (journal, steps) = opened.start_stepped(live, owners, on_failure);
+                stepper = Some(steps);
+                journal
+            })?
+        };
+        let opened = Self { broker, setup, stepper, housekeeper: Arc::default() };
+        opened.user("guest", ".*", ".*", ".*");
+        opened.housekeep();
+        Ok(opened)
+    }
+
+    /// Adds a user, until the next restart, whose password is its name.
+    ///
+    /// # Panics
+    /// If a pattern can't be used.
+    pub fn user(&self, name: &str, configure: &str, write: &str, read: &str) {
+        let cheap = Cost { memory_kib: 8, passes: 1, lanes: 1 };
+        let hash = PasswordHash::create(name.as_bytes(), [1; 16], cheap).expect("the password is not empty");
+        let mut user = User::new(name, Some(hash));
+        let permission = Permission::new(configure, write, read).expect("the patterns are good");
+        user.permissions.insert("/".into(), permission);
+        self.broker.authority().put(user).expect("the user is good");
+    }
+
+    /// Attaches as `user` to vhost `/`.
+    ///
+    /// # Errors
+    /// The broker's.
+    ///
+    /// # Panics
+    /// If there is no such user.
+    pub fn attach(&self, user: &str, waker: Waker) -> Result<Client, Error> {
+        let identity = self
+            .broker
+            .authority()
+            .verify(user, user.as_bytes(), true, self.setup.clock.now())
+            .unwrap_or_else(|refusal| panic!("{user} can't log in: {refusal:?}"));
+        let login = Login {
+            identity,
+            vhost: "/".to_owned(),
+            protocol: "test",
+            peer: "127.0.0.1:1 -> 127.0.0.1:2".to_owned(),
+            name: None,
+        };
+        self.broker.attach(login, waker)
+    }
+
+    /// The present of its clock.
+    pub fn now(&self) -> Instant {
+        self.setup.clock.now()
+    }
+
+    /// Flushes the journal, if the test drives it, and runs the housekeeping until it is not woken any more.
+    ///
+    /// # Panics
+    /// If the journal has failed.
+    pub fn flush(&self) {
+        if let Some(stepper) = &self.stepper {
+            stepper.flush().expect("the journal takes its records");
+        }
+        self.housekeep();
+        for _ in 0..100 {
+            let flushed = self.stepper.as_ref().map(|stepper| stepper.flush().expect("the journal takes its records"));
+            if !self.housekeeper.take() && flushed != Some(journal::Flushed::Done) {
+                return;
+            }
+            self.housekeep();
+        }
+        panic!("the housekeeping does not come to rest");
+    }
+
+    /// Runs the housekeeping once.
+    pub fn housekeep(&self) {
+        let waker = Waker::from(Arc::clone(&self.housekeeper));
+        self.broker.housekeep(self.now(), &waker);
+    }
+
+    /// Lets the journal's background work for at most `steps`, if the test drives it. Flushes in between.
+    ///
+    /// # Panics
+    /// If the journal has failed.
+    pub fn background(&self, steps: usize) {
+        let Some(stepper) = &self.stepper else { return };
+        for _ in 0..steps {
+            let more = stepper.background(false);
+            let flushed = stepper.flush().expect("the journal takes its records");
+            if !more && flushed != journal::Flushed::Done {
+                return;
+            }
+        }
+    }
+
+    /// One flush of the journal, without its consequences; false when it failed.
+    pub fn try_flush(&self) -> bool {
+        self.stepper.as_ref().is_none_or(|stepper| stepper.flush().is_ok())
+    }
+
+    /// Stops it in good order, and gives back what it takes to open it again.
+    ///
+    /// # Panics
+    /// If the journal does not take its last records.
+    pub fn stop(self) -> Setup {
+        self.broker.close().expect("the journal takes its last records");
+        self.setup
+    }
+
+    /// Lets go of it as a crash does: nothing more is written. The disk must have been told already.
+    pub fn abandon(self) -> Setup {
+        self.setup
+    }
+}

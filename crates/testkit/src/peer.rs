@@ -1,0 +1,194 @@
+//! A client of a test's broker that keeps what it is told as plain values.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+
+use broker::{Client, Error, ErrorKind, Event, Message, SessionId, TransactionId};
+
+use crate::broker::{Bell, TestBroker};
+
+/// What a client was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// A message for a consumer.
+    Delivery(Received),
+    /// Everything up to this number.
+    Confirmed(SessionId, u64),
+    /// This publish was refused.
+    Refused(SessionId, u64),
+    /// This message reached no queue.
+    Returned(SessionId, String),
+    /// This consumer's queue is gone.
+    Cancelled(SessionId, String),
+    /// This transaction is durable.
+    Committed(TransactionId),
+    /// This one is undone.
+    RolledBack(TransactionId, String),
+    /// The session must close.
+    Failed(SessionId, String),
+    /// An alarm is up.
+    Blocked(String),
+    /// It is down.
+    Unblocked,
+    /// An operator closes the connection.
+    Kicked(String),
+}
+
+/// A delivery or a fetched message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    /// The session.
+    pub session: SessionId,
+    /// The consumer's tag; empty for a fetched message.
+    pub consumer: String,
+    /// What it is settled by.
+    pub tag: u64,
+    /// It may have been delivered before.
+    pub redelivered: bool,
+    /// How often it came back.
+    pub count: Option<u32>,
+    /// Its body, without the dots at its end.
+    pub body: String,
+    /// Its deaths, newest first: queue, reason, count.
+    pub deaths: Vec<(String, String, u64)>,
+    /// Exchange and routing key.
+    pub address: (String, String),
+}
+
+impl Received {
+    /// Copies what matters of a delivery.
+    pub fn of(delivery: &broker::Delivery<'_>) -> Self {
+        let message = delivery.message;
+        let marks = message.marks().unwrap_or_default();
+        Self {
+            session: delivery.session,
+            consumer: delivery.consumer_tag.to_owned(),
+            tag: delivery.tag,
+            redelivered: delivery.redelivered,
+            count: delivery.delivery_count,
+            body: body_of(message),
+            deaths: marks
+                .deaths
+                .iter()
+                .map(|death| (death.queue.clone(), death.reason.name().to_owned(), death.count))
+                .collect(),
+            address: (message.exchange().to_owned(), message.routing_key().to_owned()),
+        }
+    }
+}
+
+fn body_of(message: &Message) -> String {
+    String::from_utf8_lossy(message.body()).trim_end_matches('.').to_owned()
+}
+
+/// As AMQP 0-9-1 codes and texts, which everybody knows.
+pub fn error_text(error: &Error) -> String {
+    let code = match error.kind {
+        ErrorKind::NotFound => 404,
+        ErrorKind::AccessRefused => 403,
+        ErrorKind::Precondition => 406,
+        ErrorKind::Locked => 405,
+        ErrorKind::NotAllowed => 530,
+        ErrorKind::NotImplemented => 540,
+        ErrorKind::ResourceLimit => 506,
+        ErrorKind::Internal => 541,
+    };
+    format!("{code} {}", error.text)
+}
+
+/// `c:1=body`, with `!` when redelivered, `(n)` when it came back n times, `[q/reason*n …]` for its deaths.
+impl fmt::Display for Received {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}={}", self.consumer, self.tag, self.body)?;
+        if self.redelivered {
+            f.write_str("!")?;
+        }
+        if let Some(count) = self.count {
+            write!(f, "({count})")?;
+        }
+        if !self.deaths.is_empty() {
+            let deaths: Vec<_> = self.deaths.iter().map(|(queue, why, count)| format!("{queue}/{why}*{count}")).collect();
+            write!(f, "[{}]", deaths.join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Delivery(received) => received.fmt(f),
+            Self::Confirmed(_, number) => write!(f, "+{number}"),
+            Self::Refused(_, number) => write!(f, "-{number}"),
+            Self::Returned(_, body) => write!(f, "returned {body}"),
+            Self::Cancelled(_, tag) => write!(f, "cancelled {tag}"),
+            Self::Committed(_) => f.write_str("committed"),
+            Self::RolledBack(_, why) => write!(f, "rolled back: {why}"),
+            Self::Failed(_, why) => write!(f, "failed: {why}"),
+            Self::Blocked(why) => write!(f, "blocked: {why}"),
+            Self::Unblocked => f.write_str("unblocked"),
+            Self::Kicked(why) => write!(f, "kicked: {why}"),
+        }
+    }
+}
+
+/// A client and its sessions, by the test's own numbers.
+pub struct Peer {
+    /// The client.
+    pub client: Client,
+    /// Sessions by the test's numbers.
+    pub sessions: BTreeMap<u32, SessionId>,
+    /// The open transaction of each session.
+    pub transactions: BTreeMap<u32, TransactionId>,
+    /// Set when the broker wants it to drain.
+    pub bell: Arc<Bell>,
+}
+
+impl Peer {
+    /// Attaches as `user`.
+    ///
+    /// # Errors
+    /// The broker's.
+    pub fn attach(broker: &TestBroker, user: &str) -> Result<Self, Error> {
+        let bell = Arc::new(Bell::default());
+        let client = broker.attach(user, Waker::from(Arc::clone(&bell)))?;
+        Ok(Self { client, sessions: BTreeMap::new(), transactions: BTreeMap::new(), bell })
+    }
+
+    /// The session of this number, opened if need be.
+    pub fn session(&mut self, number: u32) -> SessionId {
+        let client = &mut self.client;
+        *self.sessions.entry(number).or_insert_with(|| client.open_session())
+    }
+
+    /// Everything that waits for it.
+    pub fn drain(&mut self, broker: &TestBroker) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        loop {
+            self.bell.take();
+            let more = self.client.drain(broker.now(), 64 * 1024, &mut |event| seen.push(seen_of(event)));
+            if !more && !self.bell.take() {
+                return seen;
+            }
+        }
+    }
+}
+
+/// Copies what matters of an event.
+pub fn seen_of(event: Event<'_>) -> Seen {
+    match event {
+        Event::Deliver(delivery) => Seen::Delivery(Received::of(&delivery)),
+        Event::Confirmed { session, up_to } => Seen::Confirmed(session, up_to),
+        Event::Refused { session, number } => Seen::Refused(session, number),
+        Event::Returned { session, message } => Seen::Returned(session, body_of(message)),
+        Event::Cancelled { session, consumer_tag } => Seen::Cancelled(session, consumer_tag.to_owned()),
+        Event::Committed { transaction } => Seen::Committed(transaction),
+        Event::RolledBack { transaction, error } => Seen::RolledBack(transaction, error_text(&error)),
+        Event::SessionFailed { session, error } => Seen::Failed(session, error_text(&error)),
+        Event::Blocked { reason } => Seen::Blocked(reason.to_owned()),
+        Event::Unblocked => Seen::Unblocked,
+        Event::Kicked { reason } => Seen::Kicked(reason),
+    }
+}

@@ -1,0 +1,452 @@
+//! Conversations with a broker as lines of text: what a peer does, and what it is told.
+//!
+//! A line is `peer statement; statement; …` or `peer/session …`: one turn of that peer, made at its first mention. The
+//! answer is what the statements gave, then what the peer was told, joined by `, `. After each turn the journal is
+//! flushed and the housekeeping runs, unless the script holds it. Lines of the peer `*` are about the world: `* tick 500`,
+//! `* hold`, `* release`, `* restart`, `* crash`, `* cut`, `* counts q`.
+
+use std::collections::BTreeMap;
+
+use broker::{
+    BindingSpec, Consume, DestinationName, Error, ExchangeSpec, Fetch, Outcome, Prefetch, Publish, QueueSpec, SessionId,
+    Table,
+};
+
+use crate::broker::{Setup, TestBroker, TextDialect, value_of};
+use crate::peer::{Peer, Received, error_text};
+use crate::sim_disk::SimDisk;
+
+/// A broker and the peers of one conversation.
+pub struct Script {
+    /// The broker; none only while it restarts.
+    broker: Option<TestBroker>,
+    disk: Option<SimDisk>,
+    peers: BTreeMap<String, Peer>,
+    /// Peers that do not drain.
+    mute: Vec<String>,
+    held: bool,
+    /// The last name that the broker gave.
+    named: String,
+}
+
+/// One statement, taken apart.
+struct Statement<'a> {
+    verb: &'a str,
+    words: Vec<&'a str>,
+    table: Table,
+}
+
+impl<'a> Statement<'a> {
+    fn parse(text: &'a str, named: &'a str) -> Self {
+        let mut words = Vec::new();
+        let mut table = Table::default();
+        for word in text.split_whitespace() {
+            match word.split_once('=') {
+                Some((name, value)) => table.0.push((name.to_owned(), value_of(value))),
+                None => words.push(if word == "$" { named } else { word }),
+            }
+        }
+        let verb = if words.is_empty() { "" } else { words.remove(0) };
+        Self { verb, words, table }
+    }
+
+    /// The word at `at`; `-` is the empty name.
+    fn word(&self, at: usize) -> &'a str {
+        match self.words.get(at) {
+            Some(word) if *word != "-" => word,
+            _ => "",
+        }
+    }
+
+    fn number(&self, at: usize) -> u64 {
+        self.word(at).parse().unwrap_or_else(|_| panic!("'{}' of '{}' should be a number", self.word(at), self.verb))
+    }
+
+    fn has(&self, flag: &str) -> bool {
+        self.words.contains(&flag)
+    }
+
+    /// Takes a number out of the table.
+    fn take(&mut self, name: &str) -> Option<u64> {
+        let value = self.table.get(name).and_then(broker::Value::as_integer)?;
+        self.table.0.retain(|(key, _)| key != name);
+        u64::try_from(value).ok()
+    }
+}
+
+impl Script {
+    /// Over memory.
+    pub fn memory() -> Self {
+        Self::open(Setup::memory(), None)
+    }
+
+    /// Over a simulated disk with a ring of `ring` bytes.
+    pub fn stepped(disk: &SimDisk, ring: u64) -> Self {
+        Self::open(Setup::stepped(disk, ring), Some(disk.clone()))
+    }
+
+    /// Over anything. Crashes need the simulated disk.
+    pub fn open(setup: Setup, disk: Option<SimDisk>) -> Self {
+        let broker = Some(TestBroker::open(setup));
+        Self { broker, disk, peers: BTreeMap::new(), mute: Vec::new(), held: false, named: String::new() }
+    }
+
+    /// Says each first part and expects exactly the second.
+    ///
+    /// # Panics
+    /// If anything else is said.
+    pub fn check(&mut self, steps: &[(&str, &str)]) {
+        for (at, (line, expected)) in steps.iter().enumerate() {
+            let said = self.say(line);
+            assert_eq!(said, *expected, "step {at}: {line}");
+        }
+    }
+
+    /// The broker.
+    ///
+    /// # Panics
+    /// Never: it is there between lines.
+    pub fn broker(&self) -> &TestBroker {
+        self.broker.as_ref().expect("the broker runs between lines")
+    }
+
+    /// Says one line and gives the answer.
+    ///
+    /// # Panics
+    /// If the line makes no sense.
+    pub fn say(&mut self, line: &str) -> String {
+        let (who, what) = line.split_once(' ').unwrap_or((line, ""));
+        if who == "*" {
+            return self.world(what);
+        }
+        let (name, session) = who.split_once('/').unwrap_or((who, "1"));
+        let number: u32 = session.parse().expect("a session is a number");
+        let broker = self.broker.as_ref().expect("the broker runs between lines");
+        if !self.peers.contains_key(name) {
+            let user = if ["reader", "writer", "nobody"].contains(&name) { name } else { "guest" };
+            match Peer::attach(broker, user) {
+                Ok(peer) => drop(self.peers.insert(name.to_owned(), peer)),
+                Err(error) => return error_text(&error),
+            }
+        }
+        let named = self.named.clone();
+        let mut said = Vec::new();
+        for text in what.split(';') {
+            let statement = Statement::parse(text, &named);
+            match statement.verb {
+                "mute" => self.mute.push(name.to_owned()),
+                "listen" => self.mute.retain(|other| other != name),
+                "close" => {
+                    self.peers.remove(name);
+                }
+                _ => said.extend(self.act(name, number, statement)),
+            }
+        }
+        if let (Some(peer), Some(broker)) = (self.peers.get_mut(name), &self.broker) {
+            peer.client.flush(broker.now());
+        }
+        said.extend(self.after(name));
+        said.join(", ")
+    }
+
+    /// What follows a turn: flushes, and what the peer is told.
+    fn after(&mut self, name: &str) -> Vec<String> {
+        let broker = self.broker.as_ref().expect("the broker runs between lines");
+        let mute = self.mute.iter().any(|other| other == name);
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            if !self.held {
+                broker.flush();
+            }
+            if let Some(peer) = self.peers.get_mut(name).filter(|_| !mute) {
+                seen.extend(peer.drain(broker).iter().map(ToString::to_string));
+                peer.client.flush(broker.now());
+            }
+        }
+        seen
+    }
+
+    fn world(&mut self, what: &str) -> String {
+        let statement = Statement::parse(what, "");
+        match statement.verb {
+            "tick" => {
+                self.broker().setup.clock.advance(statement.number(0));
+                self.broker().flush();
+            }
+            "hold" => self.held = true,
+            "release" => {
+                self.held = false;
+                self.broker().flush();
+            }
+            "flush" => self.broker().flush(),
+            "background" => self.broker().background(1000),
+            "counts" => return self.counts(statement.word(0)),
+            "user" => {
+                let (name, configure) = (statement.word(0), statement.word(1));
+                self.broker().user(name, configure, statement.word(2), statement.word(3));
+            }
+            "restart" => self.restart(None),
+            "crash" => self.restart(Some(SimDisk::restart)),
+            "cut" => self.restart(Some(SimDisk::power_cut)),
+            other => panic!("the world does not know how to {other}"),
+        }
+        String::new()
+    }
+
+    /// Ready and unsettled entries of a queue.
+    fn counts(&self, queue: &str) -> String {
+        match self.broker().broker.queues().iter().find(|report| report.name == queue) {
+            Some(report) => format!("{} {}", report.ready, report.unacked),
+            None => "none".to_owned(),
+        }
+    }
+
+    fn restart(&mut self, crash: Option<fn(&SimDisk)>) {
+        let setup = match (crash, &self.disk) {
+            (Some(crash), Some(disk)) => {
+                crash(disk);
+                self.peers.clear();
+                self.broker.take().map(TestBroker::abandon)
+            }
+            _ => {
+                self.peers.clear();
+                self.broker.take().map(|broker| {
+                    broker.flush();
+                    broker.stop()
+                })
+            }
+        };
+        self.mute.clear();
+        self.held = false;
+        self.broker = setup.map(TestBroker::open);
+    }
+
+    fn act(&mut self, name: &str, number: u32, statement: Statement<'_>) -> Option<String> {
+        let result = match statement.verb {
+            "" => return None,
+            "queue" | "passive" | "delete" | "purge" => self.queue(name, &statement),
+            "exchange" | "passive-exchange" | "delete-exchange" | "bind" | "unbind" => self.exchange(name, &statement),
+            "publish" | "tx-publish" => self.publish(name, number, statement),
+            "ack" | "nack" | "reject" | "tx-ack" | "tx-nack" | "tx-reject" => self.settle(name, number, &statement),
+            _ => self.session(name, number, &statement),
+        };
+        match result {
+            Ok(said) if said.is_empty() => None,
+            Ok(said) => Some(said),
+            Err(error) => Some(error_text(&error)),
+        }
+    }
+
+    fn peer(&mut self, name: &str) -> (&mut Peer, std::time::Instant) {
+        let now = self.broker().now();
+        (self.peers.get_mut(name).expect("the peer is attached"), now)
+    }
+
+    fn queue(&mut self, name: &str, statement: &Statement<'_>) -> Result<String, Error> {
+        let (peer, now) = self.peer(name);
+        let queue = statement.word(0);
+        let declared = match statement.verb {
+            "queue" => {
+                let spec = QueueSpec {
+                    name: queue.to_owned(),
+                    durable: statement.has("durable"),
+                    exclusive: statement.has("exclusive"),
+                    auto_delete: statement.has("auto-delete"),
+                    arguments: statement.table.clone(),
+                };
+                peer.client.declare_queue(&spec, now)?
+            }
+            "passive" => peer.client.check_queue(queue, now)?,
+            "delete" => {
+                let (unused, empty) = (statement.has("if-unused"), statement.has("if-empty"));
+                return Ok(peer.client.delete_queue(queue, unused, empty, now)?.0.to_string());
+            }
+            _ => return Ok(peer.client.purge_queue(queue, now)?.0.to_string()),
+        };
+        if queue.is_empty() {
+            self.named = declared.name;
+        }
+        Ok(format!("{} {}", declared.ready, declared.consumers))
+    }
+
+    fn exchange(&mut self, name: &str, statement: &Statement<'_>) -> Result<String, Error> {
+        let (peer, now) = self.peer(name);
+        let exchange = statement.word(0);
+        match statement.verb {
+            "exchange" => {
+                let spec = ExchangeSpec {
+                    name: exchange.to_owned(),
+                    kind: statement.word(1).to_owned(),
+                    durable: statement.has("durable"),
+                    auto_delete: statement.has("auto-delete"),
+                    internal: statement.has("internal"),
+                    arguments: statement.table.clone(),
+                };
+                peer.client.declare_exchange(&spec, now)?;
+            }
+            "passive-exchange" => peer.client.check_exchange(exchange, now)?,
+            "delete-exchange" => drop(peer.client.delete_exchange(exchange, statement.has("if-unused"), now)?),
+            verb => {
+                let to = statement.word(2);
+                let destination = match to.strip_prefix("exchange:") {
+                    Some(exchange) => DestinationName::Exchange(exchange.to_owned()),
+                    None => DestinationName::Queue(to.to_owned()),
+                };
+                let spec = BindingSpec {
+                    source: exchange.to_owned(),
+                    destination,
+                    key: statement.word(1).to_owned(),
+                    arguments: statement.table.clone(),
+                };
+                if verb == "bind" { peer.client.bind(&spec, now)? } else { peer.client.unbind(&spec, now)? };
+            }
+        }
+        Ok(String::new())
+    }
+
+    fn publish(&mut self, name: &str, number: u32, mut statement: Statement<'_>) -> Result<String, Error> {
+        let (peer, _) = self.peer(name);
+        let session = peer.session(number);
+        let expiration = statement.take("ttl");
+        let size = statement.take("size").unwrap_or(0);
+        let mut body = statement.word(2).to_owned();
+        while (body.len() as u64) < size {
+            body.push('.');
+        }
+        let headers: Vec<String> =
+            statement.table.0.iter().map(|(name, value)| format!("{name}={}\n", plain(value))).collect();
+        let properties = headers.concat();
+        let publish = Publish {
+            exchange: statement.word(0),
+            routing_key: statement.word(1),
+            dialect: TextDialect::ID,
+            properties: properties.as_bytes(),
+            persistent: statement.has("persistent"),
+            priority: 0,
+            expiration,
+            body: body.as_bytes(),
+            mandatory: statement.has("mandatory"),
+        };
+        match peer.transactions.get(&number) {
+            Some(transaction) if statement.verb == "tx-publish" => {
+                peer.client.publish_in(*transaction, session, publish)?;
+            }
+            _ => peer.client.publish(session, publish)?,
+        }
+        Ok(String::new())
+    }
+
+    fn settle(&mut self, name: &str, number: u32, statement: &Statement<'_>) -> Result<String, Error> {
+        let (peer, _) = self.peer(name);
+        let session = peer.session(number);
+        let (tag, multiple) = (statement.number(0), statement.has("multiple"));
+        let outcome = match statement.verb.trim_start_matches("tx-") {
+            "ack" => Outcome::Accepted,
+            "nack" => Outcome::Released,
+            _ => Outcome::Rejected,
+        };
+        match peer.transactions.get(&number) {
+            Some(transaction) if statement.verb.starts_with("tx-") => {
+                peer.client.settle_in(*transaction, session, tag, multiple, outcome)?;
+            }
+            _ => peer.client.settle(session, tag, multiple, outcome)?,
+        }
+        Ok(String::new())
+    }
+
+    fn session(&mut self, name: &str, number: u32, statement: &Statement<'_>) -> Result<String, Error> {
+        let (peer, now) = self.peer(name);
+        let session = peer.session(number);
+        match statement.verb {
+            "open" => {}
+            "confirm" => peer.client.enable_confirms(session),
+            "prefetch" => {
+                let scope = match statement.word(1) {
+                    "shared" => Prefetch::Shared,
+                    "all" => Prefetch::ExistingToo,
+                    _ => Prefetch::NewConsumers,
+                };
+                peer.client.set_prefetch(session, statement.number(0) as u32, scope, now);
+            }
+            "consume" => return consume(peer, session, statement, now),
+            "cancel" => {
+                let mut seen = Vec::new();
+                let mut report = |event: broker::Event<'_>| seen.push(crate::peer::seen_of(event).to_string());
+                peer.client.cancel(session, statement.word(0), now, &mut report);
+                seen.push("cancelled".to_owned());
+                return Ok(seen.join(", "));
+            }
+            "get" => return self.get(name, session, statement),
+            "recover" => drop(peer.client.recover(session, now)),
+            "begin" => {
+                let transaction = peer.client.begin(session);
+                peer.transactions.insert(number, transaction);
+            }
+            "commit" | "rollback" => {
+                let Some(transaction) = peer.transactions.remove(&number) else { return Ok("no transaction".into()) };
+                if statement.verb == "commit" {
+                    peer.client.commit(transaction, now)?;
+                } else {
+                    peer.client.rollback(transaction);
+                }
+            }
+            "end" => {
+                peer.sessions.remove(&number);
+                peer.client.close_session(session, now);
+            }
+            "flow" => return Ok(format!("{:?}", peer.client.flow())),
+            "parked" => return Ok(peer.client.parked(session).to_string()),
+            other => panic!("nobody knows how to {other}"),
+        }
+        Ok(String::new())
+    }
+
+    fn get(&mut self, name: &str, session: SessionId, statement: &Statement<'_>) -> Result<String, Error> {
+        for _ in 0..10 {
+            let mut said = String::new();
+            let (peer, now) = self.peer(name);
+            let no_ack = statement.has("no-ack");
+            let fetch = peer.client.get(session, statement.word(0), no_ack, now, &mut |delivery, left| {
+                said = format!("{} left {left}", Received::of(delivery));
+            })?;
+            match fetch {
+                Fetch::Message => return Ok(said),
+                Fetch::Empty => return Ok("empty".to_owned()),
+                Fetch::Wait(_) if self.held => return Ok("waits".to_owned()),
+                Fetch::Wait(ticket) => {
+                    self.broker().flush();
+                    while !self.peer(name).0.client.durable(ticket) {
+                        std::thread::yield_now();
+                    }
+                }
+            }
+        }
+        panic!("a get waits for ever");
+    }
+}
+
+fn consume(
+    peer: &mut Peer,
+    session: SessionId,
+    statement: &Statement<'_>,
+    now: std::time::Instant,
+) -> Result<String, Error> {
+    let consume = Consume {
+        queue: statement.word(0).to_owned(),
+        tag: statement.word(1).to_owned(),
+        no_ack: statement.has("no-ack"),
+        exclusive: statement.has("exclusive"),
+        arguments: statement.table.clone(),
+    };
+    let wanted = consume.tag.clone();
+    let tag = peer.client.consume(session, consume, now)?;
+    Ok(if tag == wanted { String::new() } else { "named".to_owned() })
+}
+
+fn plain(value: &broker::Value) -> String {
+    match value {
+        broker::Value::I64(number) => number.to_string(),
+        broker::Value::Bool(truth) => truth.to_string(),
+        other => other.as_text().unwrap_or_default().to_owned(),
+    }
+}

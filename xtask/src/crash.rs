@@ -1,0 +1,255 @@
+//! The crash harness: loads a broker over two protocols, kills it without warning again and again, and holds it to its
+//! promises with a checker that has watched every message.
+//!
+//! The data directory lives through all kills of a run. Some cycles run with a journal so small that its files are
+//! recycled all the time. Every few cycles all queues are drained and the checker says what is missing.
+
+mod checker;
+mod history;
+mod ledger;
+mod part;
+mod random;
+mod server;
+mod stamp;
+mod talk;
+mod topology;
+mod violation;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use history::Event;
+use ledger::Summary;
+use part::{PARTS, Stage};
+use random::Random;
+use server::{Program, Server, Sizes};
+use talk::{Broken, Control};
+
+/// The feature of the server that can have deliberate faults.
+const SABOTAGE: &str = "sabotage";
+/// The largest body: what fits a record of the small journal.
+const LARGEST_BODY: u64 = 64 * 1024;
+/// In so many of 100 cycles the broker is killed once more while it starts.
+const KILLED_AGAIN: u64 = 15;
+/// How long after its start such a kill comes at most, in milliseconds.
+const KILLED_WITHIN: u64 = 60;
+
+/// What to run.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How often the broker is killed.
+    #[arg(long, default_value_t = 20)]
+    cycles: u64,
+    /// The decisions of a run can be made again from its seed; one is chosen if none is given.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How long the load lasts before each kill, in seconds, from and to.
+    #[arg(long, value_name = "FROM..TO", default_value = "0.2..1.5", value_parser = parse_seconds)]
+    seconds_per_cycle: (u64, u64),
+    /// Drain and check after so many cycles.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    drain_every: u64,
+    /// The broker to start; built if not given.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Append the run to docs/ledger/crash.md.
+    #[arg(long)]
+    ledger: bool,
+    /// Run a broker with this deliberate fault; it must be found within the cycles.
+    #[arg(long, value_name = "FAULT")]
+    sabotage: Option<String>,
+}
+
+/// Two numbers of seconds, as milliseconds.
+fn parse_seconds(text: &str) -> Result<(u64, u64), String> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    let milliseconds = |text: &str| match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok((seconds * 1000.0) as u64),
+        _ => Err(format!("`{text}` is no number of seconds up to 3600")),
+    };
+    let (from, to) = (milliseconds(from)?, milliseconds(to)?);
+    if from <= to { Ok((from, to)) } else { Err(format!("{text}: it ends before it begins")) }
+}
+
+/// Kills the broker as often as asked.
+///
+/// # Errors
+/// When it breaks a promise (with a deliberate fault: when none is seen to be broken), refuses something, ends by
+/// itself or does not start.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
+    let seed = options.seed.unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.map_or(1, |time| time.as_nanos() as u64 % 1_000_000_000)
+    });
+    let features: &[&str] = if options.sabotage.is_some() { &[SABOTAGE] } else { &[] };
+    let source = match &options.binary {
+        Some(path) => path.clone(),
+        None => server::build(root, features)?,
+    };
+    let folder = server::target_folder(root).join("crash").join(format!("{seed}-{}", std::process::id()));
+    let program = Program::prepare(&source, &folder, options.sabotage.as_deref())?;
+    println!("crash: seed {seed}, {} cycles, in {}", options.cycles, folder.display());
+    let stage = Stage::new(program.ports(), seed as u32, LARGEST_BODY);
+    let mut run = Run { options, program, stage, random: Random::new(seed), restarts: Vec::new(), cycle: 0 };
+    let outcome = run.all_cycles();
+    let summary = Summary { seed, cycles: run.cycle, counts: run.stage.checker().counts(), restarts: run.restarts };
+    println!("{summary}");
+    match (&options.sabotage, outcome) {
+        (None, Ok(())) => {
+            std::fs::remove_dir_all(&folder).map_err(|error| format!("cannot remove {}: {error}", folder.display()))?;
+            if options.ledger { summary.append(root) } else { Ok(()) }
+        }
+        (None, Err(error)) => {
+            let tail = run.program.log_tail();
+            Err(format!("seed {seed}, cycle {}: {error}\nkept: {}\n{tail}", summary.cycles, folder.display()))
+        }
+        (Some(fault), Err(error)) if summary.counts.violations > 0 => {
+            println!("{fault} was found in cycle {}: {error}", summary.cycles);
+            std::fs::remove_dir_all(&folder).map_err(|error| format!("cannot remove {}: {error}", folder.display()))
+        }
+        (Some(fault), outcome) => {
+            let reason = outcome.err().unwrap_or_default();
+            Err(format!("seed {seed}: {fault} was not found in {} cycles; {reason}", summary.cycles))
+        }
+    }
+}
+
+/// A run and how far it has got.
+struct Run<'a> {
+    options: &'a Options,
+    program: Program,
+    stage: Stage,
+    random: Random,
+    restarts: Vec<Duration>,
+    cycle: u64,
+}
+
+impl Run<'_> {
+    fn all_cycles(&mut self) -> Result<(), String> {
+        let mut sizes = Sizes::Small;
+        let mut server = self.start(sizes)?;
+        self.control(Control::declare)?;
+        while self.cycle < self.options.cycles {
+            let last = self.options.cycles.min(self.cycle + self.options.drain_every);
+            while self.cycle < last {
+                self.cycle += 1;
+                self.play(&mut server)?;
+                server = self.kill_and_restart(server, sizes)?;
+                self.verdict()?;
+            }
+            self.drain(&mut server)?;
+            sizes = if sizes == Sizes::Small { Sizes::Default } else { Sizes::Small };
+            // What was settled and fenced while draining must not come back.
+            server = self.kill_and_restart(server, sizes)?;
+            self.drain(&mut server)?;
+            let retired = self.stage.number();
+            self.stage.checker().finish(retired);
+            self.verdict()?;
+            println!("cycle {}: {}", self.cycle, self.progress());
+        }
+        server.kill()
+    }
+
+    /// Lets all parts play for a while and kills the broker in the middle of it.
+    fn play(&mut self, server: &mut Server) -> Result<(), String> {
+        let (from, to) = self.options.seconds_per_cycle;
+        let end = Instant::now() + Duration::from_millis(self.random.within(from..=to));
+        let mut seeds: Vec<Random> = (0..PARTS.len() as u64).map(|part| self.random.fork(part)).collect();
+        let stage = &self.stage;
+        std::thread::scope(|scope| {
+            for (part, random) in PARTS.iter().zip(&mut seeds) {
+                scope.spawn(move || part.play(stage, random));
+            }
+            let mut ended = None;
+            while Instant::now() < end && ended.is_none() && stage.problems().is_empty() {
+                std::thread::sleep(Duration::from_millis(1));
+                ended = server.ended();
+            }
+            stage.set_dying(true);
+            let killed = server.kill();
+            match ended {
+                Some(status) => Err(format!("the broker ended by itself ({status})")),
+                None => killed,
+            }
+        })
+    }
+
+    /// The broker is dead, or dies now: starts it on the same data, sometimes once more in vain.
+    fn kill_and_restart(&mut self, mut server: Server, sizes: Sizes) -> Result<Server, String> {
+        server.kill()?;
+        self.stage.tell(&[Event::Killed]);
+        self.stage.set_dying(false);
+        if self.random.chance(KILLED_AGAIN) {
+            let mut unlucky = self.program.start(sizes)?;
+            std::thread::sleep(Duration::from_millis(self.random.within(0..=KILLED_WITHIN)));
+            if let Some(status) = unlucky.ended() {
+                return Err(format!("the broker ended while starting ({status})"));
+            }
+            unlucky.kill()?;
+        }
+        let server = self.start(sizes)?;
+        self.control(Control::verify)?;
+        Ok(server)
+    }
+
+    fn start(&mut self, sizes: Sizes) -> Result<Server, String> {
+        let mut server = self.program.start(sizes)?;
+        self.restarts.push(server.wait_until_ready(self.stage.ports)?);
+        Ok(server)
+    }
+
+    /// Does something on a connection of its own.
+    fn control(&self, action: impl Fn(&mut Control) -> Result<(), Broken>) -> Result<(), String> {
+        Control::open(self.stage.ports.amqp).and_then(|mut control| action(&mut control)).map_err(describe)
+    }
+
+    fn drain(&self, server: &mut Server) -> Result<(), String> {
+        let drained = part::drain(&self.stage).map_err(describe);
+        match (drained, server.ended()) {
+            (Ok(_), None) => self.verdict(),
+            (_, Some(status)) => Err(format!("the broker ended by itself while it was drained ({status})")),
+            (Err(error), None) => self.verdict().and(Err(error)),
+        }
+    }
+
+    /// What has been found so far, as an error.
+    fn verdict(&self) -> Result<(), String> {
+        let checker = self.stage.checker();
+        let mut found: Vec<String> = checker.violations().iter().map(ToString::to_string).collect();
+        let total = checker.counts().violations as usize;
+        if total > found.len() {
+            found.push(format!("… and {} more", total - found.len()));
+        }
+        found.extend(self.stage.problems());
+        if found.is_empty() { Ok(()) } else { Err(found.join("\n  ")) }
+    }
+
+    fn progress(&self) -> String {
+        let counts = self.stage.checker().counts();
+        format!(
+            "{} confirmed, {} delivered, {} fenced, {} committed, nothing lost",
+            counts.confirmed, counts.delivered, counts.fenced, counts.transactions
+        )
+    }
+}
+
+fn describe(broken: Broken) -> String {
+    match broken {
+        Broken::Lost(what) => format!("a connection to a live broker was lost: {what}"),
+        Broken::Refused(what) => what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_one_number_or_two() {
+        for (text, expected) in
+            [("0.2..1.5", Some((200, 1500))), ("2", Some((2000, 2000))), ("3..2", None), ("x", None)]
+        {
+            assert_eq!(parse_seconds(text).ok(), expected, "{text}");
+        }
+    }
+}

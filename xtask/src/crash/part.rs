@@ -1,0 +1,211 @@
+//! The parts of the load: who publishes what where over which protocol, who consumes it and who moves it on.
+//!
+//! All parts play at the same time, each on a thread and a connection of its own, and tell the history what they do. A
+//! part opens a new connection when its broker is alive and it has had enough of the old one, without any goodbye.
+
+mod consume;
+mod produce;
+mod transact;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::checker::Checker;
+use super::history::{Event, Outcome};
+use super::random::Random;
+use super::stamp::{Id, Stamp};
+use super::talk::{self, Broken, Handle, Heard, Ports, Protocol, Purpose};
+use super::topology::{
+    DEAD, DONE, FAN, FAN_A, FAN_B, LEFT, PLAIN, QUEUES, RIGHT, Route, SHORT, SPILL, TOPIC_A, TOPIC_ALL, TOPIC_BOTH,
+    TOPIC_ONE, TRANSIENT, WORK, straight,
+};
+
+pub(super) use consume::drain;
+
+/// What all parts share.
+pub(super) struct Stage {
+    pub(super) ports: Ports,
+    /// Marks the bodies of this run.
+    pub(super) run: u32,
+    /// The largest body, in bytes.
+    pub(super) largest: u64,
+    checker: Mutex<Checker>,
+    /// The next connection's number. It names it as a producer and as a consumer.
+    next: AtomicU32,
+    /// Set before the broker is killed: from then on connections may break.
+    dying: AtomicBool,
+    problems: Mutex<Vec<String>>,
+}
+
+impl Stage {
+    pub(super) fn new(ports: Ports, run: u32, largest: u64) -> Self {
+        Self {
+            ports,
+            run,
+            largest,
+            checker: Mutex::default(),
+            next: AtomicU32::new(1),
+            dying: AtomicBool::new(false),
+            problems: Mutex::default(),
+        }
+    }
+
+    /// The checker. A thread that panicked with it has been reported by then.
+    pub(super) fn checker(&self) -> MutexGuard<'_, Checker> {
+        self.checker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the history what happened, in order.
+    pub(super) fn tell(&self, events: &[Event]) {
+        let mut checker = self.checker();
+        for event in events {
+            checker.apply(event);
+        }
+    }
+
+    /// The number of a new connection.
+    pub(super) fn number(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// From now on connections may break, or (`false`) may not.
+    pub(super) fn set_dying(&self, dying: bool) {
+        self.dying.store(dying, Ordering::SeqCst);
+    }
+
+    fn is_dying(&self) -> bool {
+        self.dying.load(Ordering::SeqCst)
+    }
+
+    /// What went wrong besides broken promises.
+    pub(super) fn problems(&self) -> Vec<String> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What a part does.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Produce { routes: &'static [Route], persistent: bool },
+    Consume { queues: &'static [usize] },
+    Transact { from: Option<usize>, routes: &'static [Route] },
+}
+
+/// One part.
+#[derive(Debug)]
+pub(super) struct Part {
+    name: &'static str,
+    protocol: Protocol,
+    kind: Kind,
+}
+
+/// All parts of the load.
+pub(super) const PARTS: [Part; 13] = [
+    produce("amqp producer", Protocol::Amqp, &[straight(PLAIN), FAN, TOPIC_BOTH, TOPIC_ONE]),
+    produce("stomp producer", Protocol::Stomp, &[straight(PLAIN), FAN, TOPIC_BOTH]),
+    produce("amqp work producer", Protocol::Amqp, &[straight(WORK), straight(SHORT)]),
+    produce("stomp work producer", Protocol::Stomp, &[straight(WORK), straight(SHORT)]),
+    Part {
+        name: "transient producer",
+        protocol: Protocol::Amqp,
+        kind: Kind::Produce { routes: &[straight(TRANSIENT), straight(PLAIN), TOPIC_ONE], persistent: false },
+    },
+    transact("stomp transactor", Protocol::Stomp, None, &[straight(LEFT), straight(RIGHT)]),
+    transact("amqp transactor", Protocol::Amqp, None, &[straight(LEFT), straight(RIGHT), straight(LEFT)]),
+    transact("stomp mover", Protocol::Stomp, Some(LEFT), &[straight(DONE), straight(RIGHT)]),
+    transact("amqp mover", Protocol::Amqp, Some(RIGHT), &[straight(DONE), straight(DONE)]),
+    consume("amqp consumer", Protocol::Amqp, &[PLAIN, FAN_A, DEAD, TRANSIENT]),
+    consume("amqp work consumer", Protocol::Amqp, &[TOPIC_ALL, WORK, SPILL, SHORT]),
+    consume("stomp consumer", Protocol::Stomp, &[PLAIN, FAN_B, TOPIC_A, WORK]),
+    consume("stomp dead consumer", Protocol::Stomp, &[DEAD, SPILL, DONE, RIGHT]),
+];
+
+const fn produce(name: &'static str, protocol: Protocol, routes: &'static [Route]) -> Part {
+    Part { name, protocol, kind: Kind::Produce { routes, persistent: true } }
+}
+
+const fn transact(name: &'static str, protocol: Protocol, from: Option<usize>, routes: &'static [Route]) -> Part {
+    Part { name, protocol, kind: Kind::Transact { from, routes } }
+}
+
+const fn consume(name: &'static str, protocol: Protocol, queues: &'static [usize]) -> Part {
+    Part { name, protocol, kind: Kind::Consume { queues } }
+}
+
+impl Part {
+    /// Plays the part until the broker dies.
+    pub(super) fn play(&self, stage: &Stage, random: &mut Random) {
+        while !stage.is_dying() {
+            // Most connections last until the broker dies; some are dropped before.
+            let lasts = if random.chance(25) { random.within(50..=500) } else { 3_600_000 };
+            let end = Instant::now() + Duration::from_millis(lasts);
+            let outcome = self.session(stage, random, end);
+            if let (Err(broken), false) = (outcome, stage.is_dying()) {
+                let what = match broken {
+                    Broken::Lost(what) => format!("{}: lost its connection to a live broker: {what}", self.name),
+                    Broken::Refused(what) => format!("{}: {what}", self.name),
+                };
+                stage.problems.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+                return;
+            }
+        }
+    }
+
+    /// One connection, until `end` or until it breaks.
+    fn session(&self, stage: &Stage, random: &mut Random, end: Instant) -> Result<(), Broken> {
+        let purpose = match self.kind {
+            Kind::Produce { .. } => Purpose::Publish,
+            Kind::Consume { .. } => Purpose::Consume,
+            Kind::Transact { .. } => Purpose::Transact,
+        };
+        let mut talk = talk::open(stage.ports, self.protocol, purpose)?;
+        match self.kind {
+            Kind::Produce { routes, persistent } => {
+                produce::Producer::new(stage, random, routes, persistent).run(talk.as_mut(), end)
+            }
+            Kind::Consume { queues } => consume::Consumer::new(stage, random, queues).run(talk.as_mut(), end),
+            Kind::Transact { from, routes } => {
+                transact::Transactor::new(stage, random, from, routes).run(talk.as_mut(), end)
+            }
+        }
+    }
+}
+
+/// A delivery that is not settled yet.
+#[derive(Debug)]
+struct Held {
+    queue: usize,
+    id: Id,
+    handle: Handle,
+}
+
+/// Notes a delivery for the history, and holds it if it is a message of this run.
+fn receive(run: u32, consumer: u32, heard: Heard<'_>, events: &mut Vec<Event>, held: &mut Vec<Held>) {
+    if let Heard::Delivered { queue, redelivered, body, handle } = heard {
+        let content = Stamp::read(run, body);
+        events.push(Event::Deliver { consumer, queue, redelivered, content });
+        if let Ok(stamp) = content {
+            held.push(Held { queue, id: stamp.id, handle });
+        }
+    }
+}
+
+/// How big the next body is: mostly small, sometimes as large as the journal's files allow.
+fn size(random: &mut Random, largest: u64) -> usize {
+    let size = match random.below(100) {
+        0 => random.within(0..=largest),
+        1..20 => random.within(0..=4096.min(largest)),
+        _ => random.within(0..=300),
+    };
+    size as usize
+}
+
+/// How a consumer settles a delivery from `queue`: mostly it accepts.
+fn outcome(random: &mut Random, queue: usize) -> Outcome {
+    match random.below(100) {
+        0..4 => Outcome::Released,
+        4..12 if QUEUES[queue].dead_letter.is_some() => Outcome::Rejected,
+        _ => Outcome::Accepted,
+    }
+}

@@ -1,0 +1,139 @@
+//! A consumer: settles its deliveries late and out of order, gives some back, rejects some, and fences now and then.
+//!
+//! The same consumer, with no such moods, drains the queues in the end.
+
+use std::time::{Duration, Instant};
+
+use super::{Held, Stage, outcome, receive};
+use crate::crash::history::{Event, Outcome};
+use crate::crash::random::Random;
+use crate::crash::talk::{Broken, Control, Heard, Protocol, Purpose, Settlement, Talk, open};
+use crate::crash::topology::QUEUES;
+
+/// How long a drain may hear nothing new before it is stuck.
+const STUCK: Duration = Duration::from_secs(20);
+/// The queues are empty when they are so twice, this far apart.
+const APART: Duration = Duration::from_millis(200);
+/// Unsettled deliveries of each queue while draining.
+const DRAIN_PREFETCH: u16 = 200;
+
+/// One connection that consumes.
+pub(super) struct Consumer<'a> {
+    stage: &'a Stage,
+    random: &'a mut Random,
+    queues: &'static [usize],
+    books: Books,
+}
+
+/// What a consumer has not settled, and what it has asked.
+struct Books {
+    consumer: u32,
+    held: Vec<Held>,
+    asked: u64,
+    answered: u64,
+}
+
+impl Books {
+    fn new(consumer: u32) -> Self {
+        Self { consumer, held: Vec::new(), asked: 0, answered: 0 }
+    }
+
+    /// Settles one delivery, with a fence if asked for.
+    fn settle(&mut self, talk: &mut dyn Talk, held: &Held, outcome: Outcome, fenced: bool, events: &mut Vec<Event>) {
+        let fence = fenced.then(|| {
+            self.asked += 1;
+            self.asked
+        });
+        talk.settle(&Settlement { handle: &held.handle, outcome, transaction: None, fence });
+        let (consumer, queue, id) = (self.consumer, held.queue, held.id);
+        events.push(Event::Settle { consumer, queue, id, outcome, transaction: None });
+        events.extend(fence.map(|fence| Event::FenceAsked { consumer, fence }));
+    }
+
+    /// Writes and hears once, and tells the history. True: something was heard.
+    fn exchange(&mut self, stage: &Stage, talk: &mut dyn Talk, wait: Duration) -> Result<bool, Broken> {
+        let mut events = Vec::new();
+        let outcome = talk.exchange(wait, &mut |heard| match heard {
+            Heard::Fenced(fence) => {
+                self.answered = fence;
+                events.push(Event::FenceReplied { consumer: self.consumer, fence });
+            }
+            heard => receive(stage.run, self.consumer, heard, &mut events, &mut self.held),
+        });
+        stage.tell(&events);
+        outcome.map(|()| !events.is_empty())
+    }
+}
+
+impl<'a> Consumer<'a> {
+    pub(super) fn new(stage: &'a Stage, random: &'a mut Random, queues: &'static [usize]) -> Self {
+        let books = Books::new(stage.number());
+        Self { stage, random, queues, books }
+    }
+
+    pub(super) fn run(&mut self, talk: &mut dyn Talk, end: Instant) -> Result<(), Broken> {
+        let prefetch = *self.random.pick(&[1, 20, 200]);
+        // How many of 100 held deliveries are settled in one go: an eager consumer, or one that dawdles.
+        let eagerness = *self.random.pick(&[100, 60, 10]);
+        for queue in self.queues {
+            talk.subscribe(*queue, prefetch);
+        }
+        while Instant::now() < end {
+            self.settle_some(talk, eagerness);
+            self.books.exchange(self.stage, talk, Duration::from_millis(5))?;
+        }
+        Ok(())
+    }
+
+    fn settle_some(&mut self, talk: &mut dyn Talk, eagerness: u64) {
+        let mut events = Vec::new();
+        let mut kept = Vec::new();
+        for held in std::mem::take(&mut self.books.held) {
+            if self.random.chance(eagerness) {
+                let outcome = outcome(self.random, held.queue);
+                let fenced = self.random.chance(3);
+                self.books.settle(talk, &held, outcome, fenced, &mut events);
+            } else {
+                kept.push(held);
+            }
+        }
+        self.books.held = kept;
+        self.stage.tell(&events);
+    }
+}
+
+/// Consumes and accepts everything, until all queues are empty twice and all settlements are fenced. Returns how much
+/// was delivered.
+pub(in crate::crash) fn drain(stage: &Stage) -> Result<u64, Broken> {
+    let mut control = Control::open(stage.ports.amqp)?;
+    let mut talk = open(stage.ports, Protocol::Amqp, Purpose::Consume)?;
+    let mut books = Books::new(stage.number());
+    for queue in 0..QUEUES.len() {
+        talk.subscribe(queue, DRAIN_PREFETCH);
+    }
+    let mut delivered = 0;
+    let mut last = Instant::now();
+    let mut empty_since = None;
+    while last.elapsed() < STUCK {
+        if books.exchange(stage, talk.as_mut(), Duration::from_millis(20))? {
+            last = Instant::now();
+        }
+        let mut events = Vec::new();
+        let held = std::mem::take(&mut books.held);
+        delivered += held.len() as u64;
+        for (at, one) in held.iter().enumerate() {
+            books.settle(talk.as_mut(), one, Outcome::Accepted, at + 1 == held.len(), &mut events);
+        }
+        stage.tell(&events);
+        if !held.is_empty() || books.answered < books.asked || control.depth_of_all()? > 0 {
+            empty_since = None;
+        } else if empty_since.get_or_insert_with(Instant::now).elapsed() > APART {
+            return Ok(delivered);
+        }
+    }
+    let left = control.depth_of_all()?;
+    let open = books.asked - books.answered;
+    Err(Broken::Refused(format!(
+        "the drain is stuck: nothing came for {STUCK:?}, but {left} messages are ready and {open} fences unanswered"
+    )))
+}

@@ -1,0 +1,170 @@
+//! The broker under test: built once, started on the same data again and again, and killed.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use super::talk::Ports;
+
+/// How long a start may take.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How often a start is looked at.
+const GLANCE: Duration = Duration::from_millis(1);
+const AMQP: u16 = 5672;
+const STOMP: u16 = 61613;
+const HTTP: u16 = 15672;
+/// The largest offset that keeps every port below 65 536.
+const MAX_OFFSET: u16 = 3900;
+/// Lines of the log that a report shows.
+const LOG_LINES: usize = 30;
+
+/// The sizes of the journal while some cycles last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sizes {
+    /// What a user gets who sets nothing.
+    Default,
+    /// So small that files are recycled all the time.
+    Small,
+}
+
+impl Sizes {
+    fn variables(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Default => &[],
+            Self::Small => &[("HERMOD_JOURNAL_MAX_BYTES", "8MiB"), ("HERMOD_JOURNAL_FILE_BYTES", "256KiB")],
+        }
+    }
+}
+
+/// What to start, and where.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// The executable.
+    path: PathBuf,
+    /// Where the data directory and the log lie.
+    folder: PathBuf,
+    offset: u16,
+    /// The fault that a build for it is told to have.
+    sabotage: Option<String>,
+}
+
+impl Program {
+    /// A copy of the executable `source`, so that a later build does not change it under a run, to be run in `folder`.
+    pub(super) fn prepare(source: &Path, folder: &Path, sabotage: Option<&str>) -> Result<Self, String> {
+        if folder.exists() {
+            std::fs::remove_dir_all(folder).map_err(|error| format!("cannot clear {}: {error}", folder.display()))?;
+        }
+        std::fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
+        let path = folder.join("hermod");
+        std::fs::copy(source, &path).map_err(|error| format!("cannot copy {}: {error}", source.display()))?;
+        Ok(Self { path, folder: folder.into(), offset: free_offset()?, sabotage: sabotage.map(str::to_owned) })
+    }
+
+    pub(super) fn ports(&self) -> Ports {
+        Ports { amqp: AMQP + self.offset, stomp: STOMP + self.offset }
+    }
+
+    /// Starts it, without waiting for anything.
+    pub(super) fn start(&self, sizes: Sizes) -> Result<Server, String> {
+        let path = self.folder.join("log");
+        let log = File::options().create(true).append(true).open(&path);
+        let log = log.and_then(|log| Ok((log.try_clone()?, log)));
+        let (out, errors) = log.map_err(|error| format!("cannot open {}: {error}", path.display()))?;
+        let mut command = Command::new(&self.path);
+        command
+            .args(["serve", "--bind", "127.0.0.1", "--port-offset", &self.offset.to_string(), "--data-dir"])
+            .arg(self.folder.join("data"))
+            .envs(sizes.variables().iter().copied())
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(errors);
+        if let Some(fault) = &self.sabotage {
+            command.env("HERMOD_SABOTAGE", fault);
+        }
+        let child = command.spawn().map_err(|error| format!("cannot start {}: {error}", self.path.display()))?;
+        Ok(Server { child, started: Instant::now() })
+    }
+
+    /// The end of what the server wrote, for a report of a failure.
+    pub(super) fn log_tail(&self) -> String {
+        let path = self.folder.join("log");
+        let log = std::fs::read_to_string(&path).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        format!("the end of {}:\n{}", path.display(), lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"))
+    }
+}
+
+/// A started server. Dropping it ends the process.
+#[derive(Debug)]
+pub(super) struct Server {
+    child: Child,
+    started: Instant,
+}
+
+impl Server {
+    /// Waits until it accepts connections, and says how long after its start that was.
+    pub(super) fn wait_until_ready(&mut self, ports: Ports) -> Result<Duration, String> {
+        while self.started.elapsed() < START_LIMIT {
+            if let Some(status) = self.ended() {
+                return Err(format!("the broker ended while starting ({status})"));
+            }
+            if [ports.amqp, ports.stomp].iter().all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok()) {
+                return Ok(self.started.elapsed());
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Err(format!("the broker does not accept connections after {START_LIMIT:?}"))
+    }
+
+    /// How it ended, if it did.
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Ends the process without warning and waits until it is gone.
+    pub(super) fn kill(&mut self) -> Result<(), String> {
+        let ended = self.child.kill().and_then(|()| self.child.wait());
+        ended.map(|_| ()).map_err(|error| format!("cannot kill the broker: {error}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already; there is nobody to tell.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where this tool keeps what it builds and writes.
+pub(super) fn target_folder(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// Builds the server in the profile of the tests, with the feature for deliberate faults if asked for, and returns its
+/// path.
+pub(super) fn build(root: &Path, features: &[&str]) -> Result<PathBuf, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--profile", "ci", "--package", "hermod"]).current_dir(root);
+    if !features.is_empty() {
+        command.args(["--features", &features.join(",")]);
+    }
+    let status = command.status().map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !status.success() {
+        return Err("the broker does not build".to_owned());
+    }
+    Ok(target_folder(root).join("ci").join("hermod"))
+}
+
+/// An offset at which all ports are free now. Somebody else may take one before the server does; then its start fails.
+fn free_offset() -> Result<u16, String> {
+    let first = 1500 + (std::process::id() % 1000) as u16;
+    let free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    (first..MAX_OFFSET)
+        .step_by(7)
+        .find(|offset| [AMQP, STOMP, HTTP].iter().all(|port| free(port + offset)))
+        .ok_or_else(|| "no offset with free ports was found".to_owned())
+}

@@ -1,0 +1,146 @@
+//! The conversation over AMQP 0-9-1, on one channel. A passive declare is the fence.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use amqp091::client::{Client, Event, PublishTemplate};
+use amqp091::codec::methods::{
+    BasicConsume, BasicNack, BasicPublish, BasicQos, ConfirmSelect, QueueDeclare, TxCommit, TxRollback, TxSelect,
+};
+use amqp091::codec::{BasicProperties, Method};
+
+use super::{Broken, Control, End, Handle, Heard, Publish, Purpose, Settlement, Talk, link::Link};
+use crate::crash::history::Outcome;
+use crate::crash::topology::{PLAIN, QUEUES};
+
+/// The one channel of each connection.
+pub(super) const CHANNEL: u16 = 1;
+
+/// Delivery modes as the protocol numbers them.
+const TRANSIENT: u8 = 1;
+const PERSISTENT: u8 = 2;
+
+/// One connection with one channel.
+pub(super) struct AmqpTalk {
+    link: Link,
+    client: Client,
+    output: Vec<u8>,
+    /// Fences whose answers are still to come, in order.
+    fences: VecDeque<u64>,
+    /// Commits whose answers are still to come, in order.
+    commits: VecDeque<u64>,
+}
+
+impl AmqpTalk {
+    /// Connects and brings the channel into the mode that `purpose` needs.
+    pub(super) fn open(port: u16, purpose: Purpose) -> Result<Self, Broken> {
+        let mut control = Control::open(port)?;
+        match purpose {
+            Purpose::Publish => control.call(ConfirmSelect::default())?,
+            Purpose::Transact => control.call(TxSelect {})?,
+            Purpose::Consume => 0,
+        };
+        let (link, client) = control.into_parts();
+        Ok(Self { link, client, output: Vec::new(), fences: VecDeque::new(), commits: VecDeque::new() })
+    }
+}
+
+impl Talk for AmqpTalk {
+    fn publish(&mut self, publish: &Publish<'_>) {
+        let mode = if publish.persistent { PERSISTENT } else { TRANSIENT };
+        let properties = BasicProperties { delivery_mode: Some(mode), ..BasicProperties::default() }.to_bytes();
+        let (exchange, routing_key) = (publish.route.exchange, publish.route.key);
+        let method = BasicPublish { exchange, routing_key, ..BasicPublish::default() };
+        let template = PublishTemplate::new(CHANNEL, method, &properties, self.client.frame_max());
+        template.append(publish.body, &mut self.output);
+    }
+
+    fn subscribe(&mut self, queue: usize, prefetch: u16) {
+        // Each new consumer on the channel gets the prefetch of its own.
+        let qos = BasicQos { prefetch_count: prefetch, ..BasicQos::default() };
+        self.client.send(CHANNEL, qos, &mut self.output);
+        let tag = queue.to_string();
+        let consume = BasicConsume { queue: QUEUES[queue].name, consumer_tag: &tag, ..BasicConsume::default() };
+        self.client.send(CHANNEL, consume, &mut self.output);
+    }
+
+    fn settle(&mut self, settlement: &Settlement<'_>) {
+        let Handle::Amqp(delivery_tag) = *settlement.handle else { return };
+        match settlement.outcome {
+            Outcome::Accepted => self.client.ack(CHANNEL, delivery_tag, false, &mut self.output),
+            outcome => {
+                let requeue = outcome == Outcome::Released;
+                let nack = BasicNack { delivery_tag, multiple: false, requeue };
+                self.client.send(CHANNEL, nack, &mut self.output);
+            }
+        }
+        if let Some(number) = settlement.fence {
+            let question = QueueDeclare { queue: QUEUES[PLAIN].name, passive: true, ..QueueDeclare::default() };
+            self.client.send(CHANNEL, question, &mut self.output);
+            self.fences.push_back(number);
+        }
+    }
+
+    fn end(&mut self, transaction: u64, end: End) {
+        match end {
+            End::Commit => {
+                self.client.send(CHANNEL, TxCommit {}, &mut self.output);
+                self.commits.push_back(transaction);
+            }
+            End::Abort => self.client.send(CHANNEL, TxRollback {}, &mut self.output),
+        }
+    }
+
+    fn exchange(&mut self, wait: Duration, hear: &mut dyn FnMut(Heard<'_>)) -> Result<(), Broken> {
+        let turned = self.link.turn(&mut self.output, wait);
+        let mut rest = self.link.input();
+        let before = rest.len();
+        let outcome = loop {
+            match self.client.poll(&mut rest, &mut self.output) {
+                Ok(Some(event)) => {
+                    if let Some(reason) = refusal(&event) {
+                        break Err(Broken::Refused(reason));
+                    }
+                    if let Some(heard) = translate(event, &mut self.fences, &mut self.commits) {
+                        hear(heard);
+                    }
+                }
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(Broken::Refused(error.to_string())),
+            }
+        };
+        let used = before - rest.len();
+        self.link.consume(used);
+        outcome.and(turned)
+    }
+}
+
+fn translate<'a>(event: Event<'a>, fences: &mut VecDeque<u64>, commits: &mut VecDeque<u64>) -> Option<Heard<'a>> {
+    match event {
+        Event::Deliver { consumer_tag, delivery_tag, redelivered, message, .. } => {
+            let handle = Handle::Amqp(delivery_tag);
+            let queue = consumer_tag.parse().ok().filter(|queue| *queue < QUEUES.len())?;
+            Some(Heard::Delivered { queue, redelivered, body: message.body, handle })
+        }
+        Event::Ack { delivery_tag: number, multiple, .. } => Some(Heard::Confirmed { number, multiple }),
+        Event::Nack { delivery_tag: number, multiple, .. } => Some(Heard::Refused { number, multiple }),
+        Event::Method { method: Method::QueueDeclareOk(_), .. } => fences.pop_front().map(Heard::Fenced),
+        Event::Method { method: Method::TxCommitOk(_), .. } => commits.pop_front().map(Heard::Committed),
+        _ => None,
+    }
+}
+
+/// What an event refuses, if it does.
+pub(super) fn refusal(event: &Event<'_>) -> Option<String> {
+    match event {
+        Event::Closed { reply_code, reply_text } => {
+            Some(format!("the broker closed the connection: {reply_code} {reply_text}"))
+        }
+        Event::ChannelClosed { reply_code, reply_text, .. } => {
+            Some(format!("the broker closed the channel: {reply_code} {reply_text}"))
+        }
+        Event::Cancelled { consumer_tag, .. } => Some(format!("the broker cancelled the consumer {consumer_tag}")),
+        Event::Returned { message, .. } => Some(format!("the broker returned a message to {}", message.routing_key)),
+        _ => None,
+    }
+}

@@ -1,0 +1,135 @@
+//! A connection that asks the broker one question at a time: to declare the queues of the load and to see them empty.
+
+use std::time::{Duration, Instant};
+
+use amqp091::client::{Client, Event, Options};
+use amqp091::codec::methods::{ChannelOpen, ExchangeDeclare, QueueBind, QueueDeclare};
+use amqp091::codec::table::{Value, encode_fields};
+use amqp091::codec::{Method, Table};
+
+use super::Broken;
+use super::amqp::{CHANNEL, refusal};
+use super::link::Link;
+use crate::crash::topology::{BINDINGS, EXCHANGES, QUEUES, Queue};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An open connection with one channel.
+pub(crate) struct Control {
+    link: Link,
+    client: Client,
+    output: Vec<u8>,
+}
+
+impl Control {
+    /// Connects to the AMQP port on loopback and opens a channel.
+    pub(crate) fn open(port: u16) -> Result<Self, Broken> {
+        let options = Options { connection_name: "crash".to_owned(), ..Options::default() };
+        let mut control = Self { link: Link::open(port)?, client: Client::new(options), output: Vec::new() };
+        control.client.start(&mut control.output);
+        control.answer("the handshake", |event| matches!(event, Event::Connected(_)).then_some(0))?;
+        control.call(ChannelOpen::default())?;
+        Ok(control)
+    }
+
+    /// What a conversation that asks no questions goes on with.
+    pub(super) fn into_parts(self) -> (Link, Client) {
+        (self.link, self.client)
+    }
+
+    /// Makes the exchanges, queues and bindings of the load.
+    pub(crate) fn declare(&mut self) -> Result<(), Broken> {
+        for (exchange, kind) in EXCHANGES {
+            self.call(ExchangeDeclare { exchange, kind, durable: true, ..ExchangeDeclare::default() })?;
+        }
+        for queue in &QUEUES {
+            self.declare_queue(queue)?;
+        }
+        for (exchange, routing_key, queue) in BINDINGS {
+            let queue = QUEUES[queue].name;
+            self.call(QueueBind { queue, exchange, routing_key, ..QueueBind::default() })?;
+        }
+        Ok(())
+    }
+
+    /// Sees that what was declared before a crash is still there, and makes what need not be.
+    pub(crate) fn verify(&mut self) -> Result<(), Broken> {
+        for (exchange, kind) in EXCHANGES {
+            self.call(ExchangeDeclare { exchange, kind, passive: true, ..ExchangeDeclare::default() })?;
+        }
+        for queue in &QUEUES {
+            if queue.durable {
+                self.depth(queue)?;
+            } else {
+                self.declare_queue(queue)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many ready messages all queues hold together.
+    pub(crate) fn depth_of_all(&mut self) -> Result<u64, Broken> {
+        QUEUES.iter().try_fold(0, |sum, queue| Ok(sum + self.depth(queue)?))
+    }
+
+    fn depth(&mut self, queue: &Queue) -> Result<u64, Broken> {
+        self.call(QueueDeclare { queue: queue.name, passive: true, ..QueueDeclare::default() })
+    }
+
+    fn declare_queue(&mut self, queue: &Queue) -> Result<(), Broken> {
+        let mut arguments = Vec::new();
+        if let Some(target) = queue.dead_letter {
+            arguments.push(("x-dead-letter-exchange".to_owned(), Value::from("")));
+            arguments.push(("x-dead-letter-routing-key".to_owned(), Value::from(QUEUES[target].name)));
+        }
+        if let Some(most) = queue.max_length {
+            arguments.push(("x-max-length".to_owned(), Value::I64(most)));
+        }
+        let arguments = encode_fields(&arguments);
+        let arguments = Table::new(&arguments)
+            .map_err(|error| Broken::Refused(format!("the arguments of {}: {error}", queue.name)))?;
+        self.call(QueueDeclare { queue: queue.name, durable: queue.durable, arguments, ..QueueDeclare::default() })?;
+        Ok(())
+    }
+
+    /// Sends a method and waits for its answer, which has the next number in its class. Returns the message count of
+    /// `queue.declare-ok`, else 0.
+    pub(super) fn call<'m>(&mut self, method: impl Into<Method<'m>>) -> Result<u64, Broken> {
+        let method = method.into();
+        let (class, number) = method.id();
+        self.client.send(CHANNEL, method, &mut self.output);
+        self.answer(method.name(), |event| match event {
+            Event::Method { method: Method::QueueDeclareOk(ok), .. } => Some(ok.message_count.into()),
+            Event::Method { method, .. } if method.id() == (class, number + 1) => Some(0),
+            _ => None,
+        })
+    }
+
+    /// Reads until `pick` finds what was waited for; what comes behind it stays for later.
+    fn answer(&mut self, what: &str, pick: impl Fn(&Event<'_>) -> Option<u64>) -> Result<u64, Broken> {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            self.link.write(&mut self.output)?;
+            let mut rest = self.link.input();
+            let before = rest.len();
+            let mut found = None;
+            while found.is_none() {
+                let polled = self.client.poll(&mut rest, &mut self.output);
+                let polled = polled.map_err(|error| Broken::Refused(format!("{what}: {error}")))?;
+                let Some(event) = polled else { break };
+                if let Some(reason) = refusal(&event) {
+                    return Err(Broken::Refused(format!("{what}: {reason}")));
+                }
+                found = pick(&event);
+            }
+            let used = before - rest.len();
+            self.link.consume(used);
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            self.link.read(Duration::from_millis(100))?;
+        }
+        Err(Broken::Refused(format!("{what}: no answer within {PATIENCE:?}")))
+    }
+}

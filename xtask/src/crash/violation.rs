@@ -1,0 +1,47 @@
+//! A broken promise: which of the invariants, and the message by name.
+
+/// What the broker promises and the checker demands; docs/ledger/crash.md explains each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Invariant {
+    /// I1: what was confirmed is delivered until it is settled.
+    Lost,
+    /// I2: nothing is delivered that was not published to that queue, byte for byte.
+    Phantom,
+    /// I3: `redelivered=false` means that it was never delivered before.
+    Duplicate,
+    /// I4: nothing is delivered after a settlement that a later reply fenced.
+    AfterFence,
+    /// I5: first deliveries to one consumer come in the order in which one producer published.
+    Order,
+    /// I6: a transaction is there as a whole or not at all, and not before its commit.
+    Transaction,
+}
+
+impl Invariant {
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Lost => "I1 lost",
+            Self::Phantom => "I2 phantom or corrupt",
+            Self::Duplicate => "I3 delivered twice as new",
+            Self::AfterFence => "I4 delivered after a fenced settlement",
+            Self::Order => "I5 out of order",
+            Self::Transaction => "I6 half a transaction",
+        }
+    }
+}
+
+/// One broken promise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Violation {
+    pub(super) invariant: Invariant,
+    /// Deaths of the broker so far.
+    pub(super) kills: u64,
+    /// Which message, where, and what was known of it.
+    pub(super) what: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (after {} kills): {}", self.invariant.describe(), self.kills, self.what)
+    }
+}
