@@ -14,4 +14,5 @@ mod session;
 
 #[cfg(feature = "session")]
 pub use dialect::Amqp091Dialect;
+#[cfg(feature = "session")]
 pub use session::{Amqp091, Settings};

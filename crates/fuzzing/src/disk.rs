@@ -99,12 +99,7 @@ impl DiskFile for Open {
         Ok(())
     }
 
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         Ok(self.0.lock().len() as u64)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.lock().resize(place(len)?, 0);
-        Ok(())
     }
 }

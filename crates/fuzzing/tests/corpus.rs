@@ -13,14 +13,14 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name)
 }
 
-fn seeds(name: &str) -> Vec<(String, Vec<u8>)> {
-    let mut seeds: Vec<_> = std::fs::read_dir(folder(name))
-        .unwrap_or_else(|error| panic!("{}: {error}", folder(name).display()))
-        .map(|entry| entry.unwrap())
-        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).unwrap()))
-        .collect();
+fn seeds(name: &str) -> std::io::Result<Vec<(String, Vec<u8>)>> {
+    let mut seeds = Vec::new();
+    for entry in std::fs::read_dir(folder(name))? {
+        let entry = entry?;
+        seeds.push((entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path())?));
+    }
     seeds.sort();
-    seeds
+    Ok(seeds)
 }
 
 /// The next number of a fixed sequence (xorshift64, Marsaglia 2003).
@@ -34,7 +34,7 @@ fn next(state: &mut u64) -> usize {
 #[test]
 fn the_corpus_and_its_mutations_break_nothing() {
     for target in fuzzing::TARGETS {
-        let seeds = seeds(target.name);
+        let seeds = seeds(target.name).unwrap_or_default();
         assert!(!seeds.is_empty(), "{} has no corpus", target.name);
         let mut state = 0x9e37_79b9_7f4a_7c15;
         for (file, seed) in &seeds {

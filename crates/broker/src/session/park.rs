@@ -99,7 +99,7 @@ impl Client {
         let since = *entry.parking.since.get_or_insert(now);
         if allowed {
             for arrival in entry.parking.take() {
-                match self.route(arrival.message()) {
+                match self.route_again(arrival.message()) {
                     Ok(route) => self.gather(arrival, &route),
                     Err(error) => self.fail(session, error),
                 }

@@ -95,8 +95,8 @@ impl Client {
     /// taken then.
     pub fn publish(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
         self.check_publish(&publish)?;
+        let route = self.route(publish.exchange, publish.routing_key, publish.dialect, publish.properties)?;
         let message = self.write_message(&publish);
-        let route = self.route(&message)?;
         let entry = self.session_mut(session)?;
         let number = if entry.confirming {
             entry.published += 1;
@@ -149,16 +149,21 @@ impl Client {
     }
 
     /// Where a message goes, by the client's queue slots. Checks the right to write to the exchange.
-    pub(super) fn route(&mut self, message: &Message) -> Result<Arc<[u32]>, Error> {
+    pub(super) fn route(
+        &mut self,
+        exchange: &str,
+        key: &str,
+        dialect: DialectId,
+        properties: &[u8],
+    ) -> Result<Arc<[u32]>, Error> {
         let generation = self.core.catalog.generation();
         if self.routes.generation != generation {
             self.forget_routes();
             self.routes.generation = generation;
         }
-        if let Some(route) = self.routes.find(message.exchange(), message.routing_key()) {
+        if let Some(route) = self.routes.find(exchange, key) {
             return Ok(route);
         }
-        let exchange = message.exchange();
         self.core
             .authority
             .authorize(&self.identity, &self.shared.vhost, Resource::exchange(exchange), Right::Write)
@@ -166,14 +171,19 @@ impl Client {
         let vhost = Arc::clone(&self.vhost);
         let dialects = self.core.dialects.clone();
         let mut headers = || -> Option<Table> {
-            dialects.read(message.dialect(), message.properties()).ok().map(|properties| properties.headers)
+            dialects.read(dialect, properties).ok().map(|properties| properties.headers)
         };
-        let Routing { queues, cacheable } = vhost.route(exchange, message.routing_key(), &mut headers)?;
+        let Routing { queues, cacheable } = vhost.route(exchange, key, &mut headers)?;
         let route: Arc<[u32]> = queues.iter().map(|queue| self.slot(queue)).collect();
         if cacheable {
             self.routes.remember(&route);
         }
         Ok(route)
+    }
+
+    /// Where a message goes that has waited.
+    pub(super) fn route_again(&mut self, message: &Message) -> Result<Arc<[u32]>, Error> {
+        self.route(message.exchange(), message.routing_key(), message.dialect(), message.properties())
     }
 
     /// Puts an arrival on the lists of its queues.

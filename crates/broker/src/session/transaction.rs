@@ -83,7 +83,7 @@ impl Client {
         self.check_publish(&publish)?;
         let limit = self.core.settings.limits.transaction_bytes;
         let message = self.write_message(&publish);
-        self.route(&message)?;
+        self.route_again(&message)?;
         let cost = message.cost() as u64;
         let open = self.open_mut(transaction)?;
         if open.bytes + cost > limit {
@@ -189,7 +189,7 @@ impl Client {
     fn targets(&mut self, arrivals: &[Arrival]) -> Result<Vec<Vec<Arc<Queue>>>, Error> {
         let mut targets = Vec::with_capacity(arrivals.len());
         for arrival in arrivals {
-            let route = self.route(arrival.message())?;
+            let route = self.route_again(arrival.message())?;
             let queues: Vec<_> = route
                 .iter()
                 .filter_map(|slot| self.slots[*slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)))

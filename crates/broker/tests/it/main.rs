@@ -4,7 +4,9 @@
 mod consuming;
 mod declaring;
 mod limits;
+mod model;
 mod pressure;
+mod random;
 mod restart;
 mod publishing;
 mod routing;

@@ -16,7 +16,7 @@ fn seeds() -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("JOURNAL_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("JOURNAL_SEEDS").unwrap_or(3000),
+        None => 0..number("JOURNAL_SEEDS").unwrap_or(2000),
     }
 }
 

@@ -1,0 +1,525 @@
+//! Random operations of several clients, each step compared with the naive model. `BROKER_SEED=n` replays one seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use broker::{BindingSpec, Consume, DestinationName, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Value};
+use testkit::broker::{Setup, TestBroker, TextDialect};
+use testkit::peer::{Peer, Received, Seen};
+use testkit::sim_disk::{Random, SimDisk};
+
+use crate::model::{Consumer, Model, Rules, SessionKey, State, Verdict};
+
+const CLIENTS: usize = 3;
+const SESSIONS: u32 = 2;
+const QUEUES: usize = 4;
+const STEPS: u64 = 200;
+
+struct Run {
+    random: Random,
+    broker: TestBroker,
+    peers: Vec<Peer>,
+    model: Model,
+    /// Tags and publish numbers given so far, by session.
+    tags: BTreeMap<SessionKey, u64>,
+    numbers: BTreeMap<SessionKey, u64>,
+    /// What this step must tell: confirms (true) and refusals, returned bodies, cancelled tags, commits.
+    answers: BTreeMap<(SessionKey, u64), bool>,
+    returned: Vec<(SessionKey, String)>,
+    cancelled: BTreeSet<String>,
+    commits: usize,
+    made: u64,
+    log: Vec<String>,
+}
+
+/// Queue 0 is plain, 1 is short and sends what it drops to 0, 2 refuses when full, 3 gives up after two returns.
+fn rules() -> Vec<Rules> {
+    vec![
+        Rules { durable: true, ..Rules::default() },
+        Rules { durable: true, drop_head: Some(4), dead_letters_to: Some(0), ..Rules::default() },
+        Rules { reject: Some(3), ..Rules::default() },
+        Rules { durable: true, delivery_limit: Some(2), ..Rules::default() },
+    ]
+}
+
+fn spec(queue: usize, rules: &Rules) -> QueueSpec {
+    let mut arguments = Table::default();
+    let text = |text: &str| Value::Text(text.to_owned());
+    if let Some(limit) = rules.drop_head.or(rules.reject) {
+        arguments.set("x-max-length", Value::I64(limit as i64));
+    }
+    if rules.reject.is_some() {
+        arguments.set("x-overflow", text("reject-publish"));
+    }
+    if let Some(limit) = rules.delivery_limit {
+        arguments.set("x-queue-type", text("quorum"));
+        arguments.set("x-delivery-limit", Value::I64(limit.into()));
+    }
+    if let Some(to) = rules.dead_letters_to {
+        arguments.set("x-dead-letter-exchange", text(""));
+        arguments.set("x-dead-letter-routing-key", text(&format!("q{to}")));
+    }
+    QueueSpec { name: format!("q{queue}"), durable: rules.durable, arguments, ..QueueSpec::default() }
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let setup = if seed.is_multiple_of(2) {
+            Setup::memory()
+        } else {
+            Setup::stepped(&SimDisk::new(seed, 64 << 20), 16 << 20)
+        };
+        let broker = TestBroker::open(setup);
+        let peers = (0..CLIENTS).map(|_| Peer::attach(&broker, "guest").unwrap()).collect();
+        let mut run = Self {
+            random: Random::new(seed),
+            broker,
+            peers,
+            model: Model { rules: rules(), ..Model::default() },
+            tags: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            returned: Vec::new(),
+            cancelled: BTreeSet::new(),
+            commits: 0,
+            made: 0,
+            log: Vec::new(),
+        };
+        for queue in 0..QUEUES {
+            run.declare(queue);
+        }
+        run
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.random.below(limit as u64) as usize
+    }
+
+    fn step(&mut self) {
+        let client = self.below(CLIENTS);
+        let session = 1 + self.below(SESSIONS as usize) as u32;
+        let (key, queue) = ((client, session), self.below(QUEUES));
+        match self.random.below(100) {
+            0..30 => self.publish(key),
+            30..33 => self.declare(queue),
+            33..35 => self.delete(client, queue),
+            35..42 => self.bind(client, queue),
+            42..50 => self.consume(key, queue),
+            50..54 => self.cancel(key),
+            54..62 => self.get(key, queue),
+            62..82 => self.settle(key),
+            82..84 => self.recover(key),
+            84..86 => self.purge(client, queue),
+            86..90 => self.end(key),
+            _ => self.transaction(key),
+        }
+        self.check();
+    }
+
+    fn now(&self) -> std::time::Instant {
+        self.broker.now()
+    }
+
+    fn targets(&mut self) -> (String, String) {
+        let number = self.below(QUEUES + 1);
+        match self.below(4) {
+            0 => ("amq.fanout".into(), String::new()),
+            1 => ("amq.direct".into(), format!("k{}", number % 2)),
+            _ => (String::new(), format!("q{number}")),
+        }
+    }
+
+    fn some_publishes(&mut self) -> Vec<(String, String, String)> {
+        let count = 1 + self.below(4);
+        (0..count)
+            .map(|_| {
+                self.made += 1;
+                let (exchange, key) = self.targets();
+                (exchange, key, format!("m{}", self.made))
+            })
+            .collect()
+    }
+
+    fn publish_one(&mut self, key: SessionKey, one: &(String, String, String), transaction: bool) {
+        let mandatory = self.random.chance(30);
+        let publish = Publish {
+            exchange: &one.0,
+            routing_key: &one.1,
+            dialect: TextDialect::ID,
+            properties: b"",
+            persistent: self.random.chance(70),
+            priority: 0,
+            expiration: None,
+            body: one.2.as_bytes(),
+            mandatory,
+        };
+        let peer = &mut self.peers[key.0];
+        let session = peer.session(key.1);
+        match peer.transactions.get(&key.1) {
+            Some(open) if transaction => peer.client.publish_in(*open, session, publish).unwrap(),
+            _ => peer.client.publish(session, publish).unwrap(),
+        }
+        if mandatory && self.model.route(&one.0, &one.1).is_empty() {
+            self.returned.push((key, one.2.clone()));
+        }
+    }
+
+    fn publish(&mut self, key: SessionKey) {
+        // The first session of each client confirms.
+        if key.1 == 1 {
+            let session = self.peers[key.0].session(1);
+            self.peers[key.0].client.enable_confirms(session);
+        }
+        let turn = self.some_publishes();
+        self.log.push(format!("{key:?} publishes {turn:?}"));
+        for one in &turn {
+            self.publish_one(key, one, false);
+        }
+        let now = self.now();
+        self.peers[key.0].client.flush(now);
+        let refused = self.model.publish(&turn);
+        if key.1 == 1 {
+            for refused in refused {
+                let number = self.numbers.entry(key).or_default();
+                *number += 1;
+                self.answers.insert((key, *number), !refused);
+            }
+        }
+    }
+
+    fn declare(&mut self, queue: usize) {
+        self.log.push(format!("declare q{queue}"));
+        let (spec, now) = (spec(queue, &self.model.rules[queue]), self.now());
+        let declared = self.peers[0].client.declare_queue(&spec, now).unwrap();
+        self.model.declare(queue);
+        let expected = &self.model.queues[&queue];
+        assert_eq!((declared.ready, declared.consumers), (expected.ready() as u64, expected.consumers.len() as u64));
+    }
+
+    fn delete(&mut self, client: usize, queue: usize) {
+        self.log.push(format!("delete q{queue}"));
+        let now = self.now();
+        let (ready, _) = self.peers[client].client.delete_queue(&format!("q{queue}"), false, false, now).unwrap();
+        let (expected, cancelled) = self.model.delete(queue);
+        assert_eq!(ready, expected as u64);
+        self.cancelled.extend(cancelled);
+    }
+
+    fn bind(&mut self, client: usize, queue: usize) {
+        let exchange = if self.random.chance(50) { "amq.fanout" } else { "amq.direct" };
+        let key = format!("k{}", self.below(2));
+        let bound = (exchange.to_owned(), key.clone(), queue);
+        let (now, undo) = (self.now(), self.random.chance(40));
+        self.log.push(format!("{} {bound:?}", if undo { "unbind" } else { "bind" }));
+        let destination = DestinationName::Queue(format!("q{queue}"));
+        let spec = BindingSpec { source: exchange.into(), destination, key, arguments: Table::default() };
+        let client = &mut self.peers[client].client;
+        if undo {
+            client.unbind(&spec, now).unwrap();
+            self.model.bindings.remove(&bound);
+        } else if client.bind(&spec, now).is_ok() {
+            assert!(self.model.queues.contains_key(&queue));
+            self.model.bindings.insert(bound);
+        } else {
+            assert!(!self.model.queues.contains_key(&queue));
+        }
+    }
+
+    fn consume(&mut self, key: SessionKey, queue: usize) {
+        self.made += 1;
+        let tag = format!("c{}", self.made);
+        let (prefetch, no_ack) = (self.below(4) as u32, self.random.chance(25));
+        self.log.push(format!("{key:?} consumes q{queue} as {tag}, prefetch {prefetch}, no-ack {no_ack}"));
+        let now = self.now();
+        let peer = &mut self.peers[key.0];
+        let session = peer.session(key.1);
+        peer.client.set_prefetch(session, prefetch, Prefetch::NewConsumers, now);
+        let consume = Consume { queue: format!("q{queue}"), tag: tag.clone(), no_ack, ..Consume::default() };
+        let consumed = peer.client.consume(session, consume, now);
+        assert_eq!(consumed.is_ok(), self.model.queues.contains_key(&queue));
+        if consumed.is_ok() {
+            self.model.consume(queue, &tag, Consumer { session: key, prefetch, no_ack });
+        }
+    }
+
+    fn cancel(&mut self, key: SessionKey) {
+        let tags: Vec<_> = self.model.queues.values().flat_map(|queue| &queue.consumers).collect();
+        let tags: Vec<_> = tags.iter().filter(|(_, consumer)| consumer.session == key).map(|(tag, _)| *tag).collect();
+        if tags.is_empty() {
+            return;
+        }
+        let tag = tags[self.random.below(tags.len() as u64) as usize].clone();
+        self.log.push(format!("{key:?} cancels {tag}"));
+        let now = self.now();
+        let peer = &mut self.peers[key.0];
+        let session = peer.session(key.1);
+        let mut told = 0;
+        peer.client.cancel(session, &tag, now, &mut |_| told += 1);
+        assert_eq!(told, 0, "nothing was on its way");
+        self.model.cancel(&tag);
+    }
+
+    fn get(&mut self, key: SessionKey, queue: usize) {
+        let (no_ack, name) = (self.random.chance(30), format!("q{queue}"));
+        self.log.push(format!("{key:?} gets {name}, no-ack {no_ack}"));
+        let now = self.now();
+        let session = self.peers[key.0].session(key.1);
+        let mut got = None;
+        let mut report = |delivery: &broker::Delivery<'_>, left: u64| got = Some((Received::of(delivery), left));
+        let mut fetched = self.peers[key.0].client.get(session, &name, no_ack, now, &mut report);
+        while let Ok(Fetch::Wait(ticket)) = fetched {
+            self.broker.flush();
+            assert!(self.peers[key.0].client.durable(ticket));
+            fetched = self.peers[key.0].client.get(session, &name, no_ack, now, &mut report);
+        }
+        assert_eq!(fetched.is_ok(), self.model.queues.contains_key(&queue));
+        let position = self.model.fetch(queue);
+        assert_eq!(got.is_some(), position.is_some(), "{fetched:?}");
+        let (Some((received, left)), Some(position)) = (got, position) else { return };
+        self.deliver(key, queue, position, None, no_ack, &received);
+        assert_eq!(left, self.model.queues[&queue].ready() as u64);
+    }
+
+    /// A delivery was seen: the model's message leaves its place.
+    fn deliver(
+        &mut self,
+        key: SessionKey,
+        queue: usize,
+        position: u64,
+        consumer: Option<String>,
+        no_ack: bool,
+        received: &Received,
+    ) {
+        let tag = self.tags.entry(key).or_default();
+        *tag += 1;
+        assert_eq!(received.tag, *tag);
+        let entry = self.model.queues.get_mut(&queue).unwrap();
+        let item = entry.items.get_mut(&position).unwrap();
+        assert_eq!((&received.body, received.redelivered), (&item.id, item.redelivered));
+        if no_ack {
+            entry.items.remove(&position);
+        } else {
+            item.state = State::Out(key, *tag, consumer);
+            self.model.unsettled.entry(key).or_default().insert(*tag, (queue, position));
+        }
+    }
+
+    fn verdict(&mut self) -> (Verdict, Outcome) {
+        match self.below(4) {
+            0 => (Verdict::Released, Outcome::Released),
+            1 => (Verdict::Rejected, Outcome::Rejected),
+            _ => (Verdict::Accepted, Outcome::Accepted),
+        }
+    }
+
+    /// Names some unsettled deliveries: tag, multiple, and what they are.
+    fn some_unsettled(&mut self, key: SessionKey) -> Option<(u64, bool, Vec<(usize, u64)>)> {
+        let unsettled = self.model.unsettled.get(&key).filter(|unsettled| !unsettled.is_empty())?;
+        let tags: Vec<u64> = unsettled.keys().copied().collect();
+        let (mut tag, multiple) = (tags[self.random.below(tags.len() as u64) as usize], self.random.chance(30));
+        let unsettled = self.model.unsettled.get_mut(&key)?;
+        let taken = if multiple {
+            if self.random.chance(20) {
+                tag = 0;
+            }
+            let rest = if tag == 0 { BTreeMap::new() } else { unsettled.split_off(&(tag + 1)) };
+            std::mem::replace(unsettled, rest).into_values().collect()
+        } else {
+            unsettled.remove(&tag).into_iter().collect()
+        };
+        Some((tag, multiple, taken))
+    }
+
+    fn settle(&mut self, key: SessionKey) {
+        let session = self.peers[key.0].session(key.1);
+        let mut all = Vec::new();
+        for _ in 0..=self.below(3) {
+            let Some((tag, multiple, taken)) = self.some_unsettled(key) else { break };
+            let (verdict, outcome) = self.verdict();
+            self.log.push(format!("{key:?} settles {tag} multiple {multiple}: {outcome:?}"));
+            self.peers[key.0].client.settle(session, tag, multiple, outcome).unwrap();
+            all.extend(taken.into_iter().map(|delivery| (delivery, verdict)));
+        }
+        let now = self.now();
+        self.peers[key.0].client.flush(now);
+        self.model.settle(&all);
+    }
+
+    fn recover(&mut self, key: SessionKey) {
+        self.log.push(format!("{key:?} recovers"));
+        let now = self.now();
+        let session = self.peers[key.0].session(key.1);
+        self.peers[key.0].client.recover(session, now);
+        let back: Vec<_> = self.model.unsettled.remove(&key).unwrap_or_default().into_values().collect();
+        self.model.rollback(&back.into_iter().map(|delivery| (delivery, Verdict::Accepted)).collect::<Vec<_>>());
+    }
+
+    fn purge(&mut self, client: usize, queue: usize) {
+        self.log.push(format!("purge q{queue}"));
+        let now = self.now();
+        let purged = self.peers[client].client.purge_queue(&format!("q{queue}"), now);
+        assert_eq!(purged.is_ok(), self.model.queues.contains_key(&queue));
+        assert_eq!(purged.map_or(0, |(count, _)| count), self.model.purge(queue) as u64);
+    }
+
+    fn end(&mut self, key: SessionKey) {
+        self.log.push(format!("{key:?} ends"));
+        let now = self.now();
+        if let Some(session) = self.peers[key.0].sessions.remove(&key.1) {
+            self.peers[key.0].client.close_session(session, now);
+        }
+        self.model.end(key);
+        self.tags.remove(&key);
+        self.numbers.remove(&key);
+    }
+
+    fn transaction(&mut self, key: SessionKey) {
+        let session = self.peers[key.0].session(key.1);
+        let transaction = self.peers[key.0].client.begin(session);
+        self.peers[key.0].transactions.insert(key.1, transaction);
+        let publishes = if self.random.chance(80) { self.some_publishes() } else { Vec::new() };
+        let returned = self.returned.len();
+        for one in &publishes {
+            self.publish_one(key, one, true);
+        }
+        let mut settled = Vec::new();
+        for _ in 0..self.below(3) {
+            let Some((tag, multiple, taken)) = self.some_unsettled(key) else { break };
+            let (verdict, outcome) = self.verdict();
+            self.log.push(format!("{key:?} settles {tag} multiple {multiple} in a transaction: {outcome:?}"));
+            self.peers[key.0].client.settle_in(transaction, session, tag, multiple, outcome).unwrap();
+            settled.extend(taken.into_iter().map(|delivery| (delivery, verdict)));
+        }
+        self.peers[key.0].transactions.remove(&key.1);
+        let (now, commits) = (self.now(), self.random.chance(70));
+        self.log.push(format!("{key:?} {} {publishes:?}", if commits { "commits" } else { "rolls back" }));
+        if !commits {
+            self.peers[key.0].client.rollback(transaction);
+            self.model.rollback(&settled);
+            self.returned.truncate(returned);
+            return;
+        }
+        let committed = self.peers[key.0].client.commit(transaction, now).is_ok();
+        // Visible when it is durable; the model has no disk.
+        self.broker.flush();
+        assert_eq!(committed, self.model.commit(&publishes, &settled));
+        if committed {
+            self.commits += 1;
+        } else {
+            self.returned.truncate(returned);
+        }
+    }
+
+    /// Takes what every client was told in this step, and compares.
+    fn check(&mut self) {
+        let mut deliveries: Vec<(usize, Received)> = Vec::new();
+        let mut told: BTreeMap<SessionKey, u64> = BTreeMap::new();
+        for _ in 0..2 {
+            self.broker.flush();
+            for client in 0..CLIENTS {
+                let broker = &self.broker;
+                for seen in self.peers[client].drain(broker) {
+                    self.take(client, seen, &mut deliveries, &mut told);
+                }
+            }
+        }
+        for (client, received) in deliveries {
+            let (queue, _) = (self.model.queues.iter())
+                .find(|(_, queue)| queue.consumers.contains_key(&received.consumer))
+                .expect("a delivery of a consumer that is there");
+            let queue = *queue;
+            let entry = self.model.queues.get_mut(&queue).unwrap();
+            let consumer = entry.consumers[&received.consumer].clone();
+            let at = entry.leaving.iter().position(|position| entry.items[position].id == received.body);
+            let at = at.unwrap_or_else(|| panic!("{received} is not to be delivered now: {entry:?}"));
+            let position = entry.leaving.remove(at);
+            assert_eq!(consumer.session.0, client);
+            let tag = Some(received.consumer.clone());
+            self.deliver(consumer.session, queue, position, tag, consumer.no_ack, &received);
+        }
+        for (number, queue) in &self.model.queues {
+            assert_eq!(queue.leaving, [] as [u64; 0], "q{number} has not delivered all that it could: {queue:?}");
+        }
+        assert!(self.answers.is_empty(), "unanswered: {:?}", self.answers);
+        assert!(self.returned.is_empty(), "not returned: {:?}", self.returned);
+        assert!(self.cancelled.is_empty(), "not cancelled: {:?}", self.cancelled);
+        assert_eq!(self.commits, 0);
+        self.check_counts();
+    }
+
+    fn take(
+        &mut self,
+        client: usize,
+        seen: Seen,
+        deliveries: &mut Vec<(usize, Received)>,
+        told: &mut BTreeMap<SessionKey, u64>,
+    ) {
+        let sessions = &self.peers[client].sessions;
+        let key_of = |session| {
+            let (number, _) = sessions.iter().find(|(_, id)| **id == session).expect("an open session");
+            (client, *number)
+        };
+        match seen {
+            Seen::Delivery(received) => deliveries.push((client, received)),
+            Seen::Confirmed(session, up_to) => {
+                let key = key_of(session);
+                let open: Vec<_> = self.answers.range((key, 0)..=(key, up_to)).map(|(number, _)| *number).collect();
+                assert_eq!(open.last().map(|(_, number)| *number), Some(up_to));
+                for number in open {
+                    assert_eq!(self.answers.remove(&number), Some(true), "{number:?} is confirmed");
+                }
+            }
+            Seen::Refused(session, number) => {
+                let key = key_of(session);
+                assert_eq!(self.answers.remove(&(key, number)), Some(false));
+                assert!(told.insert(key, number).is_none_or(|before| before < number));
+            }
+            Seen::Returned(session, body) => {
+                let returned = (key_of(session), body);
+                let at = self.returned.iter().position(|known| *known == returned).expect("it is unroutable");
+                self.returned.remove(at);
+            }
+            Seen::Cancelled(_, tag) => assert!(self.cancelled.remove(&tag)),
+            Seen::Committed(_) => self.commits -= 1,
+            other => panic!("nobody expects {other}"),
+        }
+    }
+
+    fn check_counts(&self) {
+        let reports = self.broker.broker.queues();
+        assert_eq!(reports.len(), self.model.queues.len());
+        for (number, queue) in &self.model.queues {
+            let report = reports.iter().find(|report| report.name == format!("q{number}")).unwrap();
+            assert_eq!((report.ready, report.unacked), (queue.ready() as u64, queue.out() as u64), "q{number}: {queue:?}");
+        }
+    }
+}
+
+#[test]
+fn random_operations_agree_with_the_model() {
+    let seeds = match std::env::var("BROKER_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse().expect("BROKER_SEED is a number");
+            seed..seed + 1
+        }
+        Err(_) => 0..300,
+    };
+    for seed in seeds {
+        let run = std::panic::catch_unwind(|| {
+            let mut run = Run::new(seed);
+            for _ in 0..STEPS {
+                let before = run.log.len();
+                let step = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.step()));
+                if let Err(panic) = step {
+                    let from = before.saturating_sub(30);
+                    eprintln!("the last steps: {:#?}", &run.log[from..]);
+                    std::panic::resume_unwind(panic);
+                }
+            }
+            // Everything goes back when everybody has gone, and nothing is counted twice.
+            run.peers.clear();
+            let unsettled: u64 = run.broker.broker.queues().iter().map(|queue| queue.unacked + queue.consumers).sum();
+            assert_eq!(unsettled, 0);
+        });
+        assert!(run.is_ok(), "seed {seed} fails; replay it with BROKER_SEED={seed}");
+    }
+}
