@@ -6,6 +6,7 @@
 //! says the log begins behind it. That batch comes after everything the decision rested on, so whenever recovery
 //! believes it, recovery has all of that too; before, recovery still has the file.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use crate::engine::{Core, Log, Target};
@@ -19,24 +20,17 @@ const IDLE_FILES: usize = 2;
 /// An idle log keeps this many recycled slots.
 const IDLE_SLOTS: usize = 1;
 
-/// How far the recycling of the oldest file is.
-enum Phase {
-    Resting,
-    /// These owners are still to be restated; `from` is how much had been restated before.
-    Restating {
-        owners: Vec<Owner>,
-        from: u64,
-    },
-    /// The file of `generation` is out of the log once the ticket is durable.
-    Retired {
-        ticket: Ticket,
-        generation: u32,
-    },
+/// The owners of the oldest file that are still to be restated; `from` is how much had been restated before.
+struct Restating {
+    owners: Vec<Owner>,
+    from: u64,
 }
 
 /// The state of recycling between steps.
 pub(crate) struct Recycler {
-    phase: Phase,
+    restating: Option<Restating>,
+    /// Files that are out of the log once their ticket is durable, oldest first: (ticket, generation).
+    retired: VecDeque<(Ticket, u32)>,
     /// How many files may still be recycled before something new has to be appended: where restating takes as much
     /// room as it frees, an idle log must not turn for ever.
     budget: usize,
@@ -44,7 +38,7 @@ pub(crate) struct Recycler {
 
 impl Recycler {
     pub(crate) fn new() -> Self {
-        Self { phase: Phase::Resting, budget: 0 }
+        Self { restating: None, retired: VecDeque::new(), budget: 0 }
     }
 }
 
@@ -52,10 +46,9 @@ impl Log {
     /// Whether the background has something to do. Called after each flush.
     pub(crate) fn background_due(&self, buffer: &mut Buffer) -> bool {
         let awaited = self.awaited.load(Ordering::Relaxed);
-        if awaited != 0 {
-            return awaited <= self.synced.load(Ordering::Relaxed);
-        }
-        self.ring.ready() <= buffer.table.head_generation() || (is_dead(buffer) && self.wanted(buffer))
+        let arrived = awaited != 0 && awaited <= self.synced.load(Ordering::Relaxed);
+        let unready = self.ring.ready() <= buffer.table.head_generation();
+        arrived || unready || (is_dead(buffer) && self.wanted(buffer))
     }
 
     /// Whether the oldest file's room is wanted: a log that stays small is left alone.
@@ -103,29 +96,21 @@ impl Core {
     }
 
     fn advance_recycling(&self, log: &Log, journal: &Journal, recycler: &mut Recycler, idle: bool) -> bool {
-        let synced = Ticket(log.synced.load(Ordering::Acquire));
-        match &mut recycler.phase {
-            Phase::Resting => self.choose(log, recycler, idle),
-            Phase::Restating { owners, from } => {
-                let chunk = owners.split_off(owners.len().saturating_sub(RESTATED_AT_ONCE));
-                if chunk.is_empty() {
-                    let size = self.restated().saturating_sub(*from);
-                    log.restatement.fetch_max(size, Ordering::Relaxed);
-                    recycler.phase = self.retire(log);
-                } else {
-                    log.owners.restate(&chunk, journal);
-                }
-                true
-            }
-            Phase::Retired { ticket, generation } if *ticket <= synced => {
-                log.awaited.store(0, Ordering::Relaxed);
-                log.ring.recycle(*generation);
-                recycler.phase = Phase::Resting;
-                recycler.budget = recycler.budget.saturating_sub(1);
-                true
-            }
-            Phase::Retired { .. } => false,
+        let recycled = recycle_flushed(log, recycler);
+        let Some(restating) = &mut recycler.restating else {
+            return self.choose(log, recycler, idle) || recycled;
+        };
+        let rest = restating.owners.len().saturating_sub(RESTATED_AT_ONCE);
+        let chunk = restating.owners.split_off(rest);
+        if chunk.is_empty() {
+            let size = self.restated().saturating_sub(restating.from);
+            log.restatement.fetch_max(size, Ordering::Relaxed);
+            recycler.restating = None;
+            self.retire(log, recycler);
+        } else {
+            log.owners.restate(&chunk, journal);
         }
+        true
     }
 
     /// Begins with the oldest file if it is dead and its room is wanted.
@@ -143,7 +128,7 @@ impl Core {
             return false;
         }
         let owners = buffer.table.oldest().owners();
-        recycler.phase = Phase::Restating { owners, from: buffer.restated };
+        recycler.restating = Some(Restating { owners, from: buffer.restated });
         true
     }
 
@@ -155,19 +140,39 @@ impl Core {
     }
 
     /// Takes the oldest file out of the table, and has a batch flushed that says so.
-    fn retire(&self, log: &Log) -> Phase {
+    fn retire(&self, log: &Log, recycler: &mut Recycler) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let Target::Log(buffer) = &mut state.target else { return Phase::Resting };
+        let Target::Log(buffer) = &mut state.target else { return };
         if !is_dead(buffer) {
-            return Phase::Resting;
+            return;
         }
-        let Some(file) = buffer.table.retire() else { return Phase::Resting };
+        let Some(file) = buffer.table.retire() else { return };
         buffer.force();
         state.sync_wanted = true;
-        let ticket = state.ticket();
-        log.awaited.store(ticket.0, Ordering::Relaxed);
+        recycler.retired.push_back((state.ticket(), file.generation));
+        recycler.budget = recycler.budget.saturating_sub(1);
+        log.await_front(recycler);
         self.wake_writer(state);
-        Phase::Retired { ticket, generation: file.generation }
     }
+}
+
+impl Log {
+    /// Notes for the writer which flush the recycler waits for.
+    fn await_front(&self, recycler: &Recycler) {
+        let awaited = recycler.retired.front().map_or(0, |(ticket, _)| ticket.0);
+        self.awaited.store(awaited, Ordering::Relaxed);
+    }
+}
+
+/// Gives back the slots of the files that are out of the log, durably.
+fn recycle_flushed(log: &Log, recycler: &mut Recycler) -> bool {
+    let synced = Ticket(log.synced.load(Ordering::Acquire));
+    let mut any = false;
+    while let Some((_, generation)) = recycler.retired.pop_front_if(|(ticket, _)| *ticket <= synced) {
+        log.ring.recycle(generation);
+        any = true;
+    }
+    log.await_front(recycler);
+    any
 }

@@ -109,7 +109,8 @@ impl fmt::Display for Received {
             write!(f, "({count})")?;
         }
         if !self.deaths.is_empty() {
-            let deaths: Vec<_> = self.deaths.iter().map(|(queue, why, count)| format!("{queue}/{why}*{count}")).collect();
+            let deaths: Vec<_> =
+                self.deaths.iter().map(|(queue, why, count)| format!("{queue}/{why}*{count}")).collect();
             write!(f, "[{}]", deaths.join(" "))?;
         }
         Ok(())

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use broker::{
-    BindingSpec, Consume, DestinationName, Error, ExchangeSpec, Fetch, Outcome, Prefetch, Publish, QueueSpec, SessionId,
-    Table,
+    BindingSpec, Consume, DestinationName, Error, ExchangeSpec, Fetch, Outcome, Prefetch, Publish, QueueSpec,
+    SessionId, Table,
 };
 
 use crate::broker::{Setup, TestBroker, TextDialect, value_of};
@@ -179,7 +179,7 @@ impl Script {
                 self.broker().flush();
             }
             "flush" => self.broker().flush(),
-            "background" => self.broker().background(1000),
+            "background" => assert!(self.broker().background(1000), "the journal takes its records"),
             "counts" => return self.counts(statement.word(0)),
             "user" => {
                 let (name, configure) = (statement.word(0), statement.word(1));
@@ -298,7 +298,11 @@ impl Script {
                     key: statement.word(1).to_owned(),
                     arguments: statement.table.clone(),
                 };
-                if verb == "bind" { peer.client.bind(&spec, now)? } else { peer.client.unbind(&spec, now)? };
+                if verb == "bind" {
+                    peer.client.bind(&spec, now)?
+                } else {
+                    peer.client.unbind(&spec, now)?
+                };
             }
         }
         Ok(String::new())

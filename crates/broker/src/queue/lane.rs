@@ -181,14 +181,19 @@ impl Lane {
     }
 
     fn page_of(&self, seq: u64) -> Option<usize> {
-        let index = match self.pages.len() {
-            0 => return None,
-            1 => 0,
-            _ => self.pages.partition_point(|page| page.first <= seq).checked_sub(1)?,
-        };
+        let index = self.last_starting_by(seq)?;
         let page = &self.pages[index];
         let inside = seq >= page.first && ((seq - page.first) as usize) < page.entries.len();
         inside.then_some(index)
+    }
+
+    /// The last page that starts at `seq` or before. Nearly all work is at the head: the first page is tried first.
+    #[inline]
+    fn last_starting_by(&self, seq: u64) -> Option<usize> {
+        match self.pages.get(1) {
+            Some(second) if second.first <= seq => self.pages.partition_point(|page| page.first <= seq).checked_sub(1),
+            _ => self.pages.front().is_some_and(|first| first.first <= seq).then_some(0),
+        }
     }
 
     /// The entry with this number, unless it is done and forgotten.
@@ -203,10 +208,7 @@ impl Lane {
         if self.ready == 0 {
             return None;
         }
-        let start = match self.pages.len() {
-            1 => 0,
-            _ => self.pages.partition_point(|page| page.first <= self.cursor).saturating_sub(1),
-        };
+        let start = self.last_starting_by(self.cursor).unwrap_or(0);
         for page in self.pages.range(start..) {
             let from = self.cursor.saturating_sub(page.first) as usize;
             if let Some(index) = page.first_ready(from) {

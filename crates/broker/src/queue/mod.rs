@@ -320,6 +320,7 @@ impl Queue {
         if rides {
             inner.mark = inner.mark.max(inner.lane.next());
         }
+        let mark = inner.logged_mark();
         let mut addresses = std::mem::take(&mut inner.addresses);
         let mut appender = None;
         let end = inner.lane.next();
@@ -332,7 +333,7 @@ impl Queue {
             }
             if !addresses.is_empty() {
                 let appender = appender.get_or_insert_with(|| visit.core.journal.appender());
-                appender.reference(group, self.id, run, inner.mark, &addresses);
+                appender.reference(group, self.id, run, mark, &addresses);
                 addresses.clear();
             }
             run = seq + 1;
@@ -494,6 +495,11 @@ impl Inner {
 
     /// The next sequence number and the mark: what a restatement says.
     pub(crate) fn position(&self) -> (u64, u64) {
-        (self.lane.next(), self.mark)
+        (self.lane.next(), self.logged_mark())
+    }
+
+    /// The mark that the log says already. Recovery takes the last one it reads, so no record may say less.
+    fn logged_mark(&self) -> u64 {
+        self.mark_rising.map_or(self.mark, |(mark, _)| mark.max(self.mark))
     }
 }

@@ -430,8 +430,8 @@ impl Client {
             () if if_empty && inner.ready() > 0 => Err("not empty"),
             () => Ok(()),
         });
-        let (ready, ticket) = ended
-            .map_err(|state| Error::precondition(format!("queue '{name}' in vhost '{}' {state}", vhost.name)))?;
+        let (ready, ticket) =
+            ended.map_err(|state| Error::precondition(format!("queue '{name}' in vhost '{}' {state}", vhost.name)))?;
         Ok((ready, ticket.max(self.settled_ticket)))
     }
 

@@ -170,9 +170,8 @@ impl Client {
             .map_err(|denied| Error::refused(denied.to_string()))?;
         let vhost = Arc::clone(&self.vhost);
         let dialects = self.core.dialects.clone();
-        let mut headers = || -> Option<Table> {
-            dialects.read(dialect, properties).ok().map(|properties| properties.headers)
-        };
+        let mut headers =
+            || -> Option<Table> { dialects.read(dialect, properties).ok().map(|properties| properties.headers) };
         let Routing { queues, cacheable } = vhost.route(exchange, key, &mut headers)?;
         let route: Arc<[u32]> = queues.iter().map(|queue| self.slot(queue)).collect();
         if cacheable {

@@ -26,7 +26,10 @@ fn a_higher_priority_is_served_first_while_it_has_credit() {
         ("b ack 1; ack 2", ""),
         ("c publish - q 5", ""),
         ("b", "high:3=5"),
-        ("a consume q bad x-priority=high", "406 invalid arg 'x-priority' for queue 'q' in vhost '/': expected an integer of 32 bits"),
+        (
+            "a consume q bad x-priority=high",
+            "406 invalid arg 'x-priority' for queue 'q' in vhost '/': expected an integer of 32 bits",
+        ),
     ]);
 }
 

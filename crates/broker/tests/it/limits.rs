@@ -112,7 +112,10 @@ fn dead_letters_travel_in_chains_and_circles_end_without_a_rejection() {
 #[test]
 fn a_quorum_queue_counts_deliveries_and_gives_up() {
     check(&[
-        ("a queue dead; queue q durable x-queue-type=quorum x-delivery-limit=2 x-dead-letter-exchange= x-dead-letter-routing-key=dead", "0 0, 0 0"),
+        (
+            "a queue dead; queue q durable x-queue-type=quorum x-delivery-limit=2 x-dead-letter-exchange= x-dead-letter-routing-key=dead",
+            "0 0, 0 0",
+        ),
         ("a publish - q m persistent; consume q c", "c:1=m"),
         ("a nack 1", "c:2=m!(1)"),
         ("a nack 2", "c:3=m!(2)"),

@@ -2,13 +2,15 @@
 //! operations against a naive model, with and without crashes.
 
 mod consuming;
+mod crashes;
 mod declaring;
+mod history;
 mod limits;
 mod model;
 mod pressure;
+mod publishing;
 mod random;
 mod restart;
-mod publishing;
 mod routing;
 mod settling;
 mod transactions;

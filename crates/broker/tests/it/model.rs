@@ -77,7 +77,8 @@ impl Queue {
             if consumer.no_ack || consumer.prefetch == 0 {
                 return usize::MAX;
             }
-            let used = self.items.values().filter(|item| matches!(&item.state, State::Out(_, _, Some(of)) if of == tag));
+            let used =
+                self.items.values().filter(|item| matches!(&item.state, State::Out(_, _, Some(of)) if of == tag));
             credit += (consumer.prefetch as usize).saturating_sub(used.count());
         }
         credit - self.leaving.len()
@@ -169,7 +170,8 @@ impl Model {
         let Some(entry) = self.queues.get_mut(&queue) else { return };
         entry.dispatch();
         while rules.drop_head.is_some_and(|limit| entry.ready() > limit) {
-            let Some(position) = entry.items.iter().find(|(_, item)| item.state == State::Ready).map(|(at, _)| *at) else {
+            let Some(position) = entry.items.iter().find(|(_, item)| item.state == State::Ready).map(|(at, _)| *at)
+            else {
                 return;
             };
             if let Some(item) = entry.items.remove(&position) {

@@ -157,7 +157,7 @@ impl Small {
     fn turn(&mut self) {
         self.peer.client.flush(self.broker.now());
         self.broker.flush();
-        self.broker.background(200);
+        assert!(self.broker.background(200));
         self.broker.setup.clock.advance(50);
         self.broker.flush();
         let seen = self.peer.drain(&self.broker);

@@ -489,7 +489,11 @@ impl Run {
         assert_eq!(reports.len(), self.model.queues.len());
         for (number, queue) in &self.model.queues {
             let report = reports.iter().find(|report| report.name == format!("q{number}")).unwrap();
-            assert_eq!((report.ready, report.unacked), (queue.ready() as u64, queue.out() as u64), "q{number}: {queue:?}");
+            assert_eq!(
+                (report.ready, report.unacked),
+                (queue.ready() as u64, queue.out() as u64),
+                "q{number}: {queue:?}"
+            );
         }
     }
 }

@@ -23,7 +23,10 @@ fn what_is_durable_comes_back_and_what_is_transient_does_not() {
     check_each(
         ALL,
         &[
-            ("a queue q durable; queue t; queue x exclusive durable; queue ad durable auto-delete", "0 0, 0 0, 0 0, 0 0"),
+            (
+                "a queue q durable; queue t; queue x exclusive durable; queue ad durable auto-delete",
+                "0 0, 0 0, 0 0, 0 0",
+            ),
             ("a exchange e topic durable; exchange te topic; exchange in fanout durable internal", ""),
             ("a publish - q 1 persistent; publish - q 2; publish - t 3 persistent; publish - q 4 persistent", ""),
             ("a publish - ad 5 persistent", ""),
@@ -136,7 +139,10 @@ fn settled_stays_settled_once_something_behind_it_is_durable() {
         ALL,
         &[
             ("a queue q durable; queue o durable", "0 0, 0 0"),
-            ("a publish - q 1 persistent; publish - q 2 persistent; publish - q 3 persistent; consume q c", "c:1=1, c:2=2, c:3=3"),
+            (
+                "a publish - q 1 persistent; publish - q 2 persistent; publish - q 3 persistent; consume q c",
+                "c:1=1, c:2=2, c:3=3",
+            ),
             ("a ack 1; reject 3", ""),
             ("* END", ""),
             ("a get q; get q", ":1=2! left 0, empty"),
@@ -229,7 +235,10 @@ fn deliveries_of_quorum_queues_are_counted_across_restarts() {
     check_each(
         ALL,
         &[
-            ("a queue q durable x-queue-type=quorum x-delivery-limit=3; publish - q m persistent; get q", "0 0, :1=m left 0"),
+            (
+                "a queue q durable x-queue-type=quorum x-delivery-limit=3; publish - q m persistent; get q",
+                "0 0, :1=m left 0",
+            ),
             ("a nack 1", ""),
             ("a get q", ":2=m!(1) left 0"),
             ("a nack 2", ""),
@@ -299,7 +308,10 @@ fn a_small_ring_turns_under_load_and_restarts() {
     for (seed, end) in ALL.iter().enumerate() {
         let disk = SimDisk::new(seed as u64, 64 << 20);
         let mut script = Script::stepped(&disk, 1 << 20);
-        script.check(&[("a queue old durable x-max-length=5; queue q durable; exchange e topic durable; bind e # q", "0 0, 0 0")]);
+        script.check(&[(
+            "a queue old durable x-max-length=5; queue q durable; exchange e topic durable; bind e # q",
+            "0 0, 0 0",
+        )]);
         for round in 0..6 {
             for number in 0..40 {
                 let body = format!("{round}-{number}");

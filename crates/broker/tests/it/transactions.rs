@@ -70,7 +70,10 @@ fn the_end_of_a_session_rolls_back() {
 
 #[test]
 fn what_a_transaction_sends_nowhere_comes_back_with_the_commit() {
-    check(&[("a begin; tx-publish - none m mandatory; tx-publish - none n", ""), ("a commit", "returned m, committed")]);
+    check(&[
+        ("a begin; tx-publish - none m mandatory; tx-publish - none n", ""),
+        ("a commit", "returned m, committed"),
+    ]);
 }
 
 #[test]

@@ -19,33 +19,20 @@ pub(super) struct Line {
     special: Option<usize>,
 }
 
-/// Whether a byte ends a line, ends a name, or needs a closer look.
-const SPECIAL: [bool; 256] = {
-    let mut table = [false; 256];
-    table[b'\n' as usize] = true;
-    table[b':' as usize] = true;
-    table[b'\\' as usize] = true;
-    table[b'\r' as usize] = true;
-    table[0] = true;
-    table
-};
-
 impl Line {
     /// Looks at each byte of the line at the front of `bytes` once: lines are too short for a search per byte sought.
     pub(super) fn scan(bytes: &[u8]) -> Self {
         let mut line = Self::default();
-        let mut from = 0;
-        while let Some(found) = bytes[from..].iter().position(|byte| SPECIAL[*byte as usize]) {
-            let at = from + found;
-            match bytes[at] {
+        for (at, byte) in bytes.iter().enumerate() {
+            match byte {
                 b'\n' => {
                     line.end = Some(at);
                     break;
                 }
                 b':' => line.colon = line.colon.or(Some(at)),
-                _ => line.special = line.special.or(Some(at)),
+                b'\\' | b'\r' | 0 => line.special = line.special.or(Some(at)),
+                _ => {}
             }
-            from = at + 1;
         }
         line
     }

@@ -20,23 +20,22 @@ fn receipts_wait_for_the_disk() {
     let mut peer = scene.connect("1.2");
     peer.say("SEND\ndestination:/queue/a\npersistent:true\nreceipt:1\n\nx\0");
     is_silent(&mut peer);
-    scene.flush();
+    scene.test.flush();
     answers(&mut peer, "1");
 
     // What lay in the queue is delivered when the mark that says so is on disk.
     peer.say("SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client\n\n\0");
-    scene.flush();
-    scene.broker.housekeep(scene.start, std::task::Waker::noop());
+    scene.test.flush();
     peer.run();
     assert_eq!(peer.heard().len(), 1);
     peer.say("ACK\nid:S-0-1\nreceipt:2\n\n\0");
     is_silent(&mut peer);
-    scene.flush();
+    scene.test.flush();
     answers(&mut peer, "2");
 
     peer.say("SUBSCRIBE\nid:t\ndestination:/queue/new\nreceipt:3\n\n\0");
     is_silent(&mut peer);
-    scene.flush();
+    scene.test.flush();
     answers(&mut peer, "3");
 }
 
@@ -55,13 +54,12 @@ fn a_commit_is_visible_and_answered_when_it_is_durable() {
     let (mut peer, mut other) = (scene.connect("1.2"), scene.connect("1.2"));
     other.say("SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0");
     peer.say("BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\npersistent:true\ntransaction:t\n\nx\0");
-    scene.flush();
+    scene.test.flush();
     peer.say("COMMIT\ntransaction:t\nreceipt:1\n\n\0SEND\ndestination:/queue/a\n\nlater\0");
     is_silent(&mut peer);
     is_silent(&mut other);
     assert_eq!(peer.state(), ReadState::Pause);
-    scene.flush();
-    scene.broker.housekeep(scene.start, std::task::Waker::noop());
+    scene.test.flush();
     answers(&mut peer, "1");
     other.run();
     let bodies: Vec<_> = other.heard().iter().map(|frame| frame.lines().last().unwrap().to_owned()).collect();
@@ -76,7 +74,7 @@ fn disconnect_is_answered_after_everything_before_it() {
     peer.say("SEND\ndestination:/queue/a\npersistent:true\n\ny\0DISCONNECT\nreceipt:2\n\n\0");
     is_silent(&mut peer);
     assert_eq!(peer.state(), ReadState::Pause);
-    scene.flush();
+    scene.test.flush();
     peer.run();
     assert_eq!(peer.heard(), ["RECEIPT\nreceipt-id:1", "RECEIPT\nreceipt-id:2"]);
     assert_eq!(peer.state(), ReadState::Closed);
@@ -110,7 +108,7 @@ fn consume_all(scene: &Scene, writer: &mut Peer) -> usize {
         seen += heard.len();
         let id = last.lines().find_map(|line| line.strip_prefix("ack:")).unwrap();
         reader.say(&format!("ACK\nid:{id}\n\n\0"));
-        scene.broker.housekeep(scene.start, std::task::Waker::noop());
+        scene.test.housekeep();
         writer.run();
         reader.run();
     }

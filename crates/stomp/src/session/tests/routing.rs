@@ -1,10 +1,8 @@
 //! SEND and SUBSCRIBE: which message reaches whom, and what it looks like there.
 
-use std::time::Instant;
-
 use broker::Publish;
+use testkit::broker::TextDialect;
 
-use super::scene::FOREIGN;
 use super::{Scene, check, talk};
 
 #[test]
@@ -52,7 +50,7 @@ fn topics_reach_every_subscription_that_matches() {
     let queues = scene.broker.queues();
     assert!(queues.iter().all(|queue| queue.exclusive && queue.auto_delete && !queue.durable));
     drop((one, two));
-    scene.broker.housekeep(Instant::now(), std::task::Waker::noop());
+    scene.test.housekeep();
     assert!(scene.broker.queues().is_empty());
 }
 
@@ -126,8 +124,8 @@ fn messages_of_other_protocols_are_shown_in_headers() {
     let publish = Publish {
         exchange: "",
         routing_key: "a",
-        dialect: FOREIGN,
-        properties: b"a:b",
+        dialect: TextDialect::ID,
+        properties: b"foreign=a:b",
         persistent: false,
         priority: 0,
         expiration: None,
@@ -135,13 +133,11 @@ fn messages_of_other_protocols_are_shown_in_headers() {
         mandatory: false,
     };
     client.publish(session, publish).unwrap();
-    client.flush(scene.start);
+    client.flush(scene.test.now());
     peer.run();
     assert_eq!(
         peer.heard(),
-        [
-            "MESSAGE\nsubscription:s\nmessage-id:S-0-1\ndestination:/queue/a\nredelivered:false\npriority:3\nforeign:a:b\n\nhi"
-        ]
+        ["MESSAGE\nsubscription:s\nmessage-id:S-0-1\ndestination:/queue/a\nredelivered:false\nforeign:a:b\n\nhi"]
     );
 }
 

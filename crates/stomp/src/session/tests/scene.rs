@@ -4,33 +4,15 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use auth::{AuthoritySettings, Cost, PasswordHash, Permission, User};
-use broker::{Broker, Dialect, DialectId, Dialects, Error, Login, Parts, Properties, SystemClock};
-use journal::{Durability, Opened, Options, RealDisk, Stepper};
+use testkit::broker::{Setup, TestBroker};
+use testkit::sim_disk::SimDisk;
 use wire::{Connection, Protocol, ReadState};
 
 use crate::codec::{Decoder, Version};
-use crate::{Settings, Stomp, StompDialect};
+use crate::{Settings, Stomp};
 
 /// How long a test waits for another thread before it fails.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Properties of another protocol: one header, whose value is all the bytes.
-struct Foreign;
-
-pub(super) const FOREIGN: DialectId = DialectId(200);
-
-impl Dialect for Foreign {
-    fn id(&self) -> DialectId {
-        FOREIGN
-    }
-
-    fn read(&self, raw: &[u8]) -> Result<Properties, Error> {
-        let mut properties = Properties { priority: Some(3), ..Properties::default() };
-        properties.headers.set("foreign", broker::Value::Text(String::from_utf8_lossy(raw).into_owned()));
-        Ok(properties)
-    }
-}
 
 /// A waker that remembers, and lets a thread wait.
 #[derive(Default)]
@@ -58,78 +40,48 @@ impl Wake for Bell {
     }
 }
 
-/// A broker and where it lies.
+/// A broker that speaks STOMP.
 pub(super) struct Scene {
-    pub(super) broker: Broker,
+    pub(super) test: TestBroker,
+    pub(super) broker: broker::Broker,
     stomp: Stomp,
-    pub(super) start: Instant,
-    /// With it nothing is durable before it is told to flush.
-    pub(super) stepper: Option<Stepper>,
-    _directory: tempfile::TempDir,
 }
 
 impl Scene {
     /// A broker in memory: everything is durable at once.
     pub(super) fn new() -> Self {
-        Self::open(Durability::Memory, broker::Settings::default())
+        Self::open(Setup::memory())
     }
 
-    /// A broker on disk that flushes when it is told to.
+    /// A broker that flushes when it is told to.
     pub(super) fn stepped() -> Self {
-        Self::open(Durability::Os, broker::Settings::default())
+        Self::open(Setup::stepped(&SimDisk::new(1, 64 << 20), 16 << 20))
     }
 
     /// A broker in memory that may hold this many bytes of messages.
     pub(super) fn with_memory(memory_limit: u64) -> Self {
-        Self::open(Durability::Memory, broker::Settings { memory_limit, ..broker::Settings::default() })
+        let mut setup = Setup::memory();
+        setup.settings.memory_limit = memory_limit;
+        Self::open(setup)
     }
 
-    fn open(durability: Durability, settings: broker::Settings) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let parts = Parts {
-            disk: Arc::new(RealDisk::open(directory.path()).unwrap()),
-            journal: Options { durability, max_bytes: 16 << 20, ..Options::default() },
-            on_journal_failure: Box::new(|error| panic!("the journal failed: {error}")),
-            settings,
-            authority: AuthoritySettings::new([7; 32]),
-            dialects: Dialects::new(vec![Arc::new(StompDialect), Arc::new(Foreign)]),
-            clock: Arc::new(SystemClock),
-            seed: 1,
-            default_user: None,
-            salt: [0; 16],
-        };
-        let mut stepper = None;
-        let broker = Broker::open_with(parts, |opened: Opened, live, owners, on_failure| {
-            let (journal, steps) = opened.start_stepped(live, owners, on_failure);
-            stepper = Some(steps);
-            journal
-        });
-        let broker = broker.unwrap();
-        let cheap = Cost { memory_kib: 8, passes: 1, lanes: 1 };
-        for (name, write) in [("guest", ".*"), ("reader", "^amq[.]gen.*")] {
-            let mut user = User::new(name, Some(PasswordHash::create(name.as_bytes(), [1; 16], cheap).unwrap()));
-            user.permissions.insert("/".into(), Permission::new(".*", write, ".*").unwrap());
-            broker.authority().put(user).unwrap();
-        }
+    fn open(setup: Setup) -> Self {
+        let test = TestBroker::open(setup);
+        test.user("reader", ".*", "^amq[.]gen.*", ".*");
+        let broker = test.broker.clone();
         let stomp = Stomp::new(broker.clone(), Settings::default());
-        Self { broker, stomp, start: Instant::now(), stepper, _directory: directory }
+        Self { test, broker, stomp }
     }
 
-    /// Another protocol's settings over the same broker.
+    /// Other settings of the protocol over the same broker.
     pub(super) fn with_settings(mut self, settings: Settings) -> Self {
         self.stomp = Stomp::new(self.broker.clone(), settings);
         self
     }
 
-    pub(super) fn flush(&self) {
-        self.stepper.as_ref().unwrap().flush().unwrap();
-    }
-
     /// A client of the broker that speaks no protocol.
     pub(super) fn client(&self) -> broker::Client {
-        let identity = self.broker.authority().verify("guest", b"guest", true, self.start).unwrap();
-        let login = Login { identity, vhost: "/".into(), protocol: "test", peer: String::new(), name: None };
-        self.broker.attach(login, Waker::noop().clone()).unwrap()
+        self.test.attach("guest", Waker::noop().clone()).unwrap()
     }
 
     /// A connection that has said nothing.
@@ -137,11 +89,11 @@ impl Scene {
         let bell = Arc::new(Bell::default());
         let address = "127.0.0.1:61613".parse().unwrap();
         let peer = wire::Peer { remote: address, local: address, encrypted: false };
-        let connection = self.stomp.accept(peer, Waker::from(bell.clone()), self.start);
+        let connection = self.stomp.accept(peer, Waker::from(bell.clone()), self.test.now());
         Peer {
             connection,
             bell,
-            now: self.start,
+            now: self.test.now(),
             input: Vec::new(),
             output: Vec::new(),
             decoder: Decoder::default(),

@@ -1,0 +1,464 @@
+//! Random operations over a simulated disk that loses power, at rest or in the middle of a flush; a checker of the
+//! promises runs along. `BROKER_SEED=n` replays one seed.
+
+use std::collections::BTreeMap;
+
+use broker::{
+    BindingSpec, Consume, DestinationName, Fetch, Flow, Outcome, Prefetch, Publish, QueueSpec, Table, Ticket, Value,
+};
+use testkit::broker::{Setup, TestBroker, TextDialect};
+use testkit::peer::{Peer, Received, Seen};
+use testkit::sim_disk::{Fault, Random, SimDisk};
+
+use crate::history::{Copy, History, Unit};
+
+/// `a` and `b` take what the fanout exchange brings, `r` sends what is rejected to `dead`.
+const QUEUES: [&str; 4] = ["a", "b", "r", "dead"];
+const STEPS: u64 = 300;
+
+struct World {
+    random: Random,
+    disk: SimDisk,
+    broker: Option<TestBroker>,
+    peers: Vec<Peer>,
+    history: History,
+    /// Copies by publish number, for each peer's one session.
+    numbers: Vec<BTreeMap<u64, Vec<Copy>>>,
+    published: Vec<u64>,
+    /// Unsettled deliveries by tag, for each peer.
+    held: Vec<BTreeMap<u64, Copy>>,
+    /// Settlements that wait for a ticket.
+    fences: Vec<(usize, Ticket, Vec<Copy>)>,
+    commits: BTreeMap<(usize, u64), u64>,
+    units: u64,
+    consumers: Vec<BTreeMap<String, String>>,
+    crashes: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let disk = SimDisk::new(seed, 64 << 20);
+        let mut setup = Setup::stepped(&disk, 1 << 20);
+        setup.journal.file_bytes = 64 << 10;
+        let mut world = Self {
+            random: Random::new(seed),
+            disk,
+            broker: None,
+            peers: Vec::new(),
+            history: History::default(),
+            numbers: Vec::new(),
+            published: Vec::new(),
+            held: Vec::new(),
+            fences: Vec::new(),
+            commits: BTreeMap::new(),
+            units: 0,
+            consumers: Vec::new(),
+            crashes: 0,
+        };
+        world.begin(setup);
+        world
+    }
+
+    fn broker(&self) -> &TestBroker {
+        self.broker.as_ref().unwrap()
+    }
+
+    /// Opens the broker, looks at what it holds, and lets clients in.
+    fn begin(&mut self, setup: Setup) {
+        self.broker = Some(TestBroker::open(setup));
+        self.numbers = vec![BTreeMap::new(); 2];
+        self.published = vec![0; 2];
+        self.held = vec![BTreeMap::new(); 2];
+        self.consumers = vec![BTreeMap::new(); 2];
+        self.fences.clear();
+        self.commits.clear();
+        let mut declarer = Peer::attach(self.broker(), "guest").unwrap();
+        let now = self.broker().now();
+        for queue in QUEUES {
+            let mut spec = QueueSpec { name: queue.into(), durable: true, ..QueueSpec::default() };
+            if queue == "r" {
+                spec.arguments.set("x-dead-letter-exchange", Value::Text(String::new()));
+                spec.arguments.set("x-dead-letter-routing-key", Value::Text("dead".into()));
+            }
+            declarer.client.declare_queue(&spec, now).unwrap();
+            if queue.len() == 1 && queue != "r" {
+                let destination = DestinationName::Queue(queue.into());
+                let spec = BindingSpec {
+                    source: "amq.fanout".into(),
+                    destination,
+                    key: String::new(),
+                    arguments: Table::default(),
+                };
+                declarer.client.bind(&spec, now).unwrap();
+            }
+        }
+        let found = self.look(&mut declarer);
+        self.history.recovered(&found);
+        drop(declarer);
+        self.peers = (0..2).map(|_| Peer::attach(self.broker(), "guest").unwrap()).collect();
+        for peer in &mut self.peers {
+            let session = peer.session(1);
+            peer.client.enable_confirms(session);
+        }
+    }
+
+    /// Fetches everything, to be given back.
+    fn look(&self, peer: &mut Peer) -> BTreeMap<String, Vec<Received>> {
+        let session = peer.session(1);
+        let mut found = BTreeMap::new();
+        for queue in QUEUES {
+            let mut all = Vec::new();
+            loop {
+                let mut report = |delivery: &broker::Delivery<'_>, _| all.push(Received::of(delivery));
+                match peer.client.get(session, queue, false, self.broker().now(), &mut report).unwrap() {
+                    Fetch::Message => {}
+                    Fetch::Empty => break,
+                    Fetch::Wait(_) => self.broker().flush(),
+                }
+            }
+            found.insert(queue.to_owned(), all);
+        }
+        found
+    }
+
+    fn step(&mut self) {
+        let who = self.random.below(2) as usize;
+        match self.random.below(100) {
+            0..30 => self.publish(who),
+            30..38 => self.consume(who),
+            38..40 => self.cancel(who),
+            40..48 => self.get(who),
+            48..70 => self.settle(who),
+            70..78 => self.transaction(who),
+            78..80 => self.part(who),
+            80..94 => self.pump(),
+            94..97 => self.background(),
+            97..99 => self.crash_in_a_flush(),
+            _ => self.crash(),
+        }
+        self.make_room();
+    }
+
+    fn targets(&mut self, name: &str) -> (&'static str, &'static str, Vec<Copy>) {
+        let copies = |queues: &[&str]| queues.iter().map(|queue| ((*queue).to_owned(), name.to_owned())).collect();
+        match self.random.below(4) {
+            0 => ("amq.fanout", "", copies(&["a", "b"])),
+            1 => ("", "r", copies(&["r"])),
+            2 => ("", "b", copies(&["b"])),
+            _ => ("", "a", copies(&["a"])),
+        }
+    }
+
+    fn publish(&mut self, who: usize) {
+        if self.peers[who].client.flow() == Flow::Pause {
+            return;
+        }
+        for _ in 0..=self.random.below(4) {
+            let copies = self.publish_one(who, None);
+            self.published[who] += 1;
+            self.numbers[who].insert(self.published[who], copies);
+        }
+        let now = self.broker().now();
+        self.peers[who].client.flush(now);
+    }
+
+    fn publish_one(&mut self, who: usize, transaction: Option<(broker::TransactionId, u64)>) -> Vec<Copy> {
+        let name = self.history.name();
+        let (exchange, key, copies) = self.targets(&name);
+        let mut body = name.clone();
+        for _ in 0..self.random.below(3000) {
+            body.push('.');
+        }
+        let publish = Publish {
+            exchange,
+            routing_key: key,
+            dialect: TextDialect::ID,
+            properties: b"",
+            persistent: true,
+            priority: 0,
+            expiration: None,
+            body: body.as_bytes(),
+            mandatory: false,
+        };
+        let session = self.peers[who].session(1);
+        for copy in &copies {
+            self.history.sent(copy, transaction.map(|(_, number)| number));
+        }
+        match transaction {
+            Some((id, _)) => self.peers[who].client.publish_in(id, session, publish).unwrap(),
+            None => self.peers[who].client.publish(session, publish).unwrap(),
+        }
+        copies
+    }
+
+    fn consume(&mut self, who: usize) {
+        let queue = QUEUES[self.random.below(4) as usize];
+        if self.consumers[who].len() >= 3 || self.peers[who].client.parked(self.peers[who].sessions[&1]) {
+            return;
+        }
+        let (now, prefetch) = (self.broker().now(), 1 + self.random.below(5) as u32);
+        let session = self.peers[who].session(1);
+        self.peers[who].client.set_prefetch(session, prefetch, Prefetch::NewConsumers, now);
+        let consume = Consume { queue: queue.into(), ..Consume::default() };
+        let tag = self.peers[who].client.consume(session, consume, now).unwrap();
+        self.consumers[who].insert(tag, queue.to_owned());
+        self.hear(who);
+    }
+
+    fn cancel(&mut self, who: usize) {
+        let Some(tag) = self.consumers[who].keys().next().cloned() else { return };
+        let now = self.broker().now();
+        let session = self.peers[who].session(1);
+        let mut seen = Vec::new();
+        self.peers[who].client.cancel(session, &tag, now, &mut |event| seen.push(testkit::peer::seen_of(event)));
+        seen.into_iter().for_each(|seen| self.take(who, seen));
+        self.consumers[who].remove(&tag);
+    }
+
+    fn get(&mut self, who: usize) {
+        let queue = QUEUES[self.random.below(4) as usize];
+        self.get_from(who, queue);
+    }
+
+    fn get_from(&mut self, who: usize, queue: &str) -> bool {
+        let now = self.broker().now();
+        let session = self.peers[who].session(1);
+        let mut got = None;
+        let mut report = |delivery: &broker::Delivery<'_>, _| got = Some(Received::of(delivery));
+        self.peers[who].client.get(session, queue, false, now, &mut report).unwrap();
+        if let Some(received) = &got {
+            self.history.delivered(queue, received);
+            self.held[who].insert(received.tag, (queue.to_owned(), received.body.clone()));
+        }
+        got.is_some()
+    }
+
+    fn settle(&mut self, who: usize) {
+        let session = self.peers[who].session(1);
+        let mut settled = Vec::new();
+        for _ in 0..=self.random.below(5) {
+            let Some((tag, copy)) = self.held[who].pop_first() else { break };
+            let outcome = match self.random.below(8) {
+                0 => Outcome::Released,
+                1 | 2 if copy.0 == "r" => Outcome::Rejected,
+                _ => Outcome::Accepted,
+            };
+            self.peers[who].client.settle(session, tag, false, outcome).unwrap();
+            settled.push((copy, outcome));
+        }
+        for (copy, outcome) in &settled {
+            match outcome {
+                Outcome::Accepted => self.history.settled(copy),
+                Outcome::Rejected => self.history.rejected(copy, "dead"),
+                Outcome::Released => {}
+            }
+        }
+        let now = self.broker().now();
+        self.peers[who].client.flush(now);
+        let ticket = self.peers[who].client.settled_ticket(session);
+        let copies = settled.into_iter().filter(|(_, outcome)| *outcome != Outcome::Released).map(|(copy, _)| copy);
+        self.fences.push((who, ticket, copies.collect()));
+    }
+
+    fn transaction(&mut self, who: usize) {
+        let session = self.peers[who].session(1);
+        if self.peers[who].client.flow() == Flow::Pause || self.peers[who].client.parked(session) {
+            return;
+        }
+        self.units += 1;
+        let (number, transaction) = (self.units, self.peers[who].client.begin(session));
+        let mut unit = Unit::default();
+        for _ in 0..self.random.below(4) {
+            unit.arrivals.extend(self.publish_one(who, Some((transaction, number))));
+        }
+        for _ in 0..self.random.below(3) {
+            let Some((tag, copy)) = self.held[who].pop_first() else { break };
+            self.peers[who].client.settle_in(transaction, session, tag, false, Outcome::Accepted).unwrap();
+            unit.settled.push(copy);
+        }
+        let arrivals = unit.arrivals.clone();
+        if self.random.chance(20) {
+            self.peers[who].client.rollback(transaction);
+            arrivals.iter().for_each(|copy| self.history.refused(copy));
+            return;
+        }
+        self.history.commit_sent(number, unit);
+        self.commits.insert((who, transaction.0), number);
+        let now = self.broker().now();
+        self.peers[who].client.commit(transaction, now).unwrap();
+    }
+
+    /// The connection goes and another one comes.
+    fn part(&mut self, who: usize) {
+        self.hear(who);
+        let waiting: Vec<u64> = self.commits.iter().filter(|((of, _), _)| *of == who).map(|(_, unit)| *unit).collect();
+        if !waiting.is_empty() || self.peers[who].client.parked(self.peers[who].sessions[&1]) {
+            return;
+        }
+        let mut peer = Peer::attach(self.broker(), "guest").unwrap();
+        let session = peer.session(1);
+        peer.client.enable_confirms(session);
+        self.peers[who] = peer;
+        self.numbers[who].clear();
+        self.published[who] = 0;
+        self.held[who].clear();
+        self.consumers[who].clear();
+        self.fences.retain(|(of, ..)| *of != who);
+    }
+
+    /// Takes what a peer was told.
+    fn hear(&mut self, who: usize) {
+        let Some(broker) = self.broker.take() else { return };
+        let seen = self.peers[who].drain(&broker);
+        self.broker = Some(broker);
+        seen.into_iter().for_each(|seen| self.take(who, seen));
+    }
+
+    fn take(&mut self, who: usize, seen: Seen) {
+        match seen {
+            Seen::Delivery(received) => {
+                let queue = self.consumers[who][&received.consumer].clone();
+                self.history.delivered(&queue, &received);
+                self.held[who].insert(received.tag, (queue, received.body));
+            }
+            Seen::Confirmed(_, up_to) => {
+                let rest = self.numbers[who].split_off(&(up_to + 1));
+                for copies in std::mem::replace(&mut self.numbers[who], rest).into_values() {
+                    copies.iter().for_each(|copy| self.history.confirmed(copy));
+                }
+            }
+            Seen::Refused(_, number) => {
+                let copies = self.numbers[who].remove(&number).unwrap();
+                copies.iter().for_each(|copy| self.history.refused(copy));
+            }
+            Seen::Committed(transaction) => {
+                let number = self.commits.remove(&(who, transaction.0)).unwrap();
+                self.history.committed(number);
+            }
+            Seen::RolledBack(transaction, _) => {
+                let number = self.commits.remove(&(who, transaction.0)).unwrap();
+                self.history.rolled_back(number);
+            }
+            Seen::Blocked(_) | Seen::Unblocked => {}
+            other => panic!("nobody expects {other}"),
+        }
+    }
+
+    /// Flushes, and takes what everybody is told.
+    fn pump(&mut self) {
+        assert!(self.broker().try_flush());
+        self.broker().housekeep();
+        self.hear_all();
+    }
+
+    fn hear_all(&mut self) {
+        for who in 0..2 {
+            self.hear(who);
+        }
+        let mut open = Vec::new();
+        for (who, ticket, copies) in std::mem::take(&mut self.fences) {
+            if self.peers[who].client.durable(ticket) {
+                copies.iter().for_each(|copy| self.history.fenced(copy));
+            } else {
+                open.push((who, ticket, copies));
+            }
+        }
+        self.fences = open;
+    }
+
+    fn background(&mut self) {
+        assert!(self.broker().background(50));
+        self.broker().setup.clock.advance(50);
+        self.pump();
+    }
+
+    /// Empties the queues when the log is full.
+    fn make_room(&mut self) {
+        let full = (0..2).any(|who| {
+            let session = self.peers[who].session(1);
+            self.peers[who].client.flow() == Flow::Pause || self.peers[who].client.parked(session)
+        });
+        let journal = self.broker().broker.overview().journal;
+        if !full && journal.used_bytes < journal.max_bytes / 2 {
+            return;
+        }
+        for _ in 0..3 {
+            for who in 0..2 {
+                for queue in QUEUES {
+                    while self.get_from(who, queue) {}
+                }
+                while !self.held[who].is_empty() {
+                    self.settle(who);
+                }
+            }
+            self.background();
+        }
+    }
+
+    fn crash(&mut self) {
+        self.crashes += 1;
+        match self.random.below(3) {
+            0 => self.disk.restart(),
+            1 => self.disk.power_cut(),
+            _ => return self.stop(),
+        }
+        self.again();
+    }
+
+    /// The power goes while the journal writes, flushes, or makes a file.
+    fn crash_in_a_flush(&mut self) {
+        self.crashes += 1;
+        let after = 1 + self.random.below(6);
+        self.disk.fault(after, Fault::Crash);
+        for _ in 0..10 {
+            if !self.broker().try_flush() || !self.broker().background(3) {
+                break;
+            }
+            self.broker().housekeep();
+            self.hear_all();
+        }
+        self.disk.power_cut();
+        self.again();
+    }
+
+    fn again(&mut self) {
+        self.peers.clear();
+        let setup = self.broker.take().map(TestBroker::abandon).unwrap();
+        self.begin(setup);
+    }
+
+    /// A good stop: everything that was done is kept.
+    fn stop(&mut self) {
+        self.pump();
+        for who in 0..2 {
+            self.peers[who].client.close(std::time::Instant::now());
+        }
+        let setup = self.broker.take().map(TestBroker::stop).unwrap();
+        self.peers.clear();
+        self.begin(setup);
+    }
+}
+
+#[test]
+fn promises_are_kept_across_crashes() {
+    let seeds = match std::env::var("BROKER_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse().expect("BROKER_SEED is a number");
+            seed..seed + 1
+        }
+        Err(_) => 0..150,
+    };
+    let mut crashes = 0;
+    for seed in seeds {
+        let run = std::panic::catch_unwind(|| {
+            let mut world = World::new(seed);
+            (0..STEPS).for_each(|_| world.step());
+            world.crashes
+        });
+        match run {
+            Ok(count) => crashes += count,
+            Err(_) => panic!("seed {seed} fails; replay it with BROKER_SEED={seed}"),
+        }
+    }
+    assert!(crashes > 0, "no seed has crashed");
+}

@@ -1,0 +1,197 @@
+//! What was promised to the clients of a broker that crashes, and whether a recovered broker keeps it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use testkit::peer::Received;
+
+/// A message in a queue.
+pub(crate) type Copy = (String, String);
+
+/// What is known of one copy.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fate {
+    /// Its place among the publishes of its publisher.
+    order: u64,
+    confirmed: bool,
+    delivered: bool,
+    /// A client has settled it.
+    settled: bool,
+    /// And that was durable: it must never be seen again.
+    fenced: bool,
+    /// Where it goes when it is rejected, and that it was.
+    rejected_to: Option<String>,
+    transaction: Option<u64>,
+}
+
+/// A transaction that was committed, and not yet answered.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Unit {
+    pub(crate) arrivals: Vec<Copy>,
+    pub(crate) settled: Vec<Copy>,
+}
+
+/// Every copy that may exist, and the promises about it.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    copies: BTreeMap<Copy, Fate>,
+    /// What must never be seen again.
+    gone: BTreeSet<Copy>,
+    units: BTreeMap<u64, Unit>,
+    made: u64,
+}
+
+impl History {
+    /// A name for the next message.
+    pub(crate) fn name(&mut self) -> String {
+        self.made += 1;
+        format!("m{}", self.made)
+    }
+
+    /// It was handed to the broker.
+    pub(crate) fn sent(&mut self, copy: &Copy, transaction: Option<u64>) {
+        let order = self.made;
+        self.copies.insert(copy.clone(), Fate { order, transaction, ..Fate::default() });
+    }
+
+    pub(crate) fn confirmed(&mut self, copy: &Copy) {
+        if let Some(fate) = self.copies.get_mut(copy) {
+            fate.confirmed = true;
+        }
+    }
+
+    /// The broker refused it.
+    pub(crate) fn refused(&mut self, copy: &Copy) {
+        self.copies.remove(copy);
+        self.gone.insert(copy.clone());
+    }
+
+    /// A client received it.
+    pub(crate) fn delivered(&mut self, queue: &str, received: &Received) {
+        let copy = (queue.to_owned(), received.body.clone());
+        assert!(!self.gone.contains(&copy), "{copy:?} is back");
+        let fate = self.copies.get_mut(&copy).unwrap_or_else(|| panic!("nobody sent {copy:?}"));
+        assert!(!fate.fenced, "{copy:?} was settled durably: {fate:?}");
+        assert!(received.redelivered || !fate.delivered, "{copy:?} was delivered before and is not marked");
+        fate.delivered = true;
+        fate.settled = false;
+    }
+
+    /// A client accepted it.
+    pub(crate) fn settled(&mut self, copy: &Copy) {
+        if let Some(fate) = self.copies.get_mut(copy) {
+            fate.settled = true;
+        }
+    }
+
+    /// A client rejected it: it moves to queue `to`.
+    pub(crate) fn rejected(&mut self, copy: &Copy, to: &str) {
+        if let Some(fate) = self.copies.get_mut(copy) {
+            fate.settled = true;
+            fate.rejected_to = Some(to.to_owned());
+            let moved = Fate { order: fate.order, confirmed: fate.confirmed, ..Fate::default() };
+            let to = (to.to_owned(), copy.1.clone());
+            // It may have been there already, by a rejection that a crash undid.
+            self.gone.remove(&to);
+            self.copies.insert(to, moved);
+        }
+    }
+
+    /// What was settled is durably so.
+    pub(crate) fn fenced(&mut self, copy: &Copy) {
+        if let Some(fate) = self.copies.get_mut(copy).filter(|fate| fate.settled) {
+            fate.fenced = true;
+        }
+    }
+
+    pub(crate) fn commit_sent(&mut self, number: u64, unit: Unit) {
+        self.units.insert(number, unit);
+    }
+
+    pub(crate) fn committed(&mut self, number: u64) {
+        let Some(unit) = self.units.remove(&number) else { return };
+        unit.arrivals.iter().for_each(|copy| self.confirmed(copy));
+        for copy in &unit.settled {
+            self.settled(copy);
+            self.fenced(copy);
+        }
+    }
+
+    pub(crate) fn rolled_back(&mut self, number: u64) {
+        let Some(unit) = self.units.remove(&number) else { return };
+        unit.arrivals.iter().for_each(|copy| self.refused(copy));
+    }
+
+    /// Checks what a recovered broker holds, queue by queue in order, and goes on from there.
+    pub(crate) fn recovered(&mut self, found: &BTreeMap<String, Vec<Received>>) {
+        let present: BTreeSet<Copy> = found
+            .iter()
+            .flat_map(|(queue, all)| all.iter().map(|received| (queue.clone(), received.body.clone())))
+            .collect();
+        assert_eq!(present.len(), found.values().map(Vec::len).sum::<usize>(), "something is there twice");
+        self.check_units(&present);
+        self.check_moves(&present);
+        for (copy, fate) in &self.copies {
+            let kept = fate.confirmed && !fate.settled;
+            let moved = fate.order > 0 && self.is_in_motion(copy);
+            assert!(!kept || moved || present.contains(copy), "{copy:?} was confirmed and is lost: {fate:?}");
+        }
+        for (queue, all) in found {
+            self.check_order(queue, all);
+            all.iter().for_each(|received| self.delivered(queue, received));
+        }
+        // What is not there now must never come back; what is there is durable.
+        for (copy, mut fate) in std::mem::take(&mut self.copies) {
+            if present.contains(&copy) {
+                fate.confirmed = true;
+                fate.rejected_to = None;
+                fate.transaction = None;
+                self.copies.insert(copy, fate);
+            } else {
+                self.gone.insert(copy);
+            }
+        }
+    }
+
+    /// A copy that a rejection brings, not fenced yet: it may still be where it came from.
+    fn is_in_motion(&self, copy: &Copy) -> bool {
+        self.copies.iter().any(|(from, fate)| {
+            from.1 == copy.1 && fate.rejected_to.as_deref() == Some(copy.0.as_str()) && !fate.fenced
+        })
+    }
+
+    fn check_order(&self, queue: &str, all: &[Received]) {
+        let orders: Vec<_> =
+            all.iter().filter_map(|received| self.copies.get(&(queue.to_owned(), received.body.clone()))).collect();
+        // Dead letters come in the order of their deaths, and transactions in that of their commits.
+        let plain = |fate: &&&Fate| fate.transaction.is_none();
+        let sorted = queue == "dead" || orders.iter().filter(plain).is_sorted_by_key(|fate| fate.order);
+        assert!(sorted, "{queue} is out of order: {all:?}");
+    }
+
+    /// All of a transaction is there, or nothing.
+    fn check_units(&mut self, present: &BTreeSet<Copy>) {
+        for (number, unit) in std::mem::take(&mut self.units) {
+            let there = unit.arrivals.iter().filter(|copy| present.contains(*copy)).count();
+            let back = unit.settled.iter().filter(|copy| present.contains(*copy)).count();
+            let whole = there == unit.arrivals.len() && back == 0;
+            let nothing = there == 0 && back == unit.settled.len();
+            assert!(whole || nothing, "transaction {number} is in pieces: {there} and {back} of {unit:?}");
+            if whole {
+                unit.settled.iter().for_each(|copy| self.settled(copy));
+            }
+        }
+    }
+
+    /// What was rejected is in one of its two places, and in the new one if that was durable.
+    fn check_moves(&self, present: &BTreeSet<Copy>) {
+        for (copy, fate) in &self.copies {
+            let Some(to) = &fate.rejected_to else { continue };
+            let moved = (to.clone(), copy.1.clone());
+            let settled = self.copies.get(&moved).is_none_or(|fate| fate.settled || fate.delivered);
+            let places = usize::from(present.contains(copy)) + usize::from(present.contains(&moved));
+            assert!(places <= 1, "{copy:?} is in both places");
+            assert!(places == 1 || settled || !fate.confirmed, "{copy:?} was rejected and is nowhere");
+            assert!(!fate.fenced || !present.contains(copy), "{copy:?} was rejected durably and is back");
+        }
+    }
+}
