@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::message::marks::{Death, Marks};
 use crate::message::{Arena, Head, Message};
 use crate::queue::{Dying, Queue, Visit};
-use crate::session::publish::release_holds;
+use crate::session::publish::{STORED_BESIDES, release_holds};
 use crate::session::transaction::hide_arrivals;
 use crate::session::turn::{Arrival, Work};
 use crate::store::facts;
@@ -89,6 +89,9 @@ impl Core {
         }
         let mut encoded = Vec::new();
         marks.encode(&mut encoded);
+        if encoded.len() as u64 > STORED_BESIDES / 2 {
+            return None;
+        }
         let head = Head {
             dialect: message.dialect(),
             persistent: message.persistent(),

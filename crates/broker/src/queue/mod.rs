@@ -8,6 +8,8 @@ mod consumers;
 mod dispatch;
 mod dying;
 mod lane;
+#[cfg(feature = "sabotage")]
+mod sabotage;
 mod settle;
 
 use std::sync::Arc;
@@ -98,6 +100,8 @@ pub(crate) struct Inner {
     settled: Vec<settle::Settled>,
     dying: Vec<Dying>,
     addresses: Vec<Address>,
+    #[cfg(feature = "sabotage")]
+    held_back: sabotage::HeldBack,
     /// Deaths since start, by reason.
     pub(crate) died: [u64; 4],
     pub(crate) totals: QueueTotals,
@@ -182,6 +186,8 @@ impl Queue {
             settled: Vec::new(),
             dying: Vec::new(),
             addresses: Vec::new(),
+            #[cfg(feature = "sabotage")]
+            held_back: sabotage::HeldBack::default(),
             died: [0; 4],
             totals: QueueTotals::default(),
         };
@@ -317,6 +323,11 @@ impl Queue {
         if !self.logged() {
             return Ticket::NONE;
         }
+        #[cfg(feature = "sabotage")]
+        let first = match sabotage::hold_back(&mut inner.held_back, first, group.is_some()) {
+            Some(first) => first,
+            None => return visit.core.journal.appender().ticket(),
+        };
         if rides {
             inner.mark = inner.mark.max(inner.lane.next());
         }

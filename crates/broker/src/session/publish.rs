@@ -44,6 +44,9 @@ pub struct Publish<'a> {
     pub mandatory: bool,
 }
 
+/// Bytes of a stored message besides its body and properties: its head, its address, and the deaths it may live to see.
+pub(crate) const STORED_BESIDES: u64 = 64 << 10;
+
 /// Routes kept at most; beyond it all are forgotten.
 const ROUTES_MAX: usize = 1024;
 
@@ -117,6 +120,13 @@ impl Client {
         let (size, limit) = (publish.body.len() as u64, self.core.settings.limits.max_message_bytes);
         if size > limit {
             return Err(Error::precondition(format!("message size {size} is larger than configured max size {limit}")));
+        }
+        let stored = size + publish.properties.len() as u64 + STORED_BESIDES;
+        let largest = u64::from(self.core.journal.max_body());
+        if publish.persistent && stored > largest {
+            return Err(Error::precondition(format!(
+                "message of {stored} bytes with its properties is larger than the log can hold ({largest}); raise journal.max_bytes"
+            )));
         }
         if publish.exchange.len() > NAME_MAX || publish.routing_key.len() > NAME_MAX {
             return Err(Error::precondition(format!("exchange name or routing key is longer than {NAME_MAX} bytes")));

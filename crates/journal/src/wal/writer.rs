@@ -64,6 +64,10 @@ impl Core {
             return Ok(Flushed::Idle);
         }
         let last = run.last().map_or(writer.last, |batch| batch.sequence);
+        #[cfg(feature = "sabotage")]
+        if std::env::var_os("HERMOD_SABOTAGE").is_some_and(|fault| fault == "confirm-before-write") {
+            self.progress.reach(Ticket(last), 0);
+        }
         let written = writer.write(log, &run).and_then(|()| if sync { writer.sync(log, last) } else { Ok(()) });
         if let Err(error) = written {
             drop(writer);

@@ -27,6 +27,11 @@ pub(super) struct Connecting {
     login: auth::Login,
 }
 
+/// Anything but CONNECT came first.
+pub(super) fn log_in_first() -> Failure {
+    Failure::new("Illegal command", "You must log in using CONNECT first")
+}
+
 /// The newest version that both sides speak.
 fn negotiate(accepted: Option<&str>) -> Result<Version, Failure> {
     let Some(accepted) = accepted else {
@@ -49,7 +54,7 @@ impl Connecting {
         now: Instant,
     ) -> Result<Self, Failure> {
         if !matches!(frame.command, Command::Connect | Command::Stomp) {
-            return Err(Failure::new("Illegal command", "You must log in using CONNECT first"));
+            return Err(log_in_first());
         }
         let version = negotiate(frame.headers.get("accept-version").as_deref())?;
         let header = |name: &str| {

@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use wire::{CloseReason, Connection, Output, Peer, ReadState};
 
-use super::connect::Connecting;
+use super::connect::{Connecting, log_in_first};
 use super::error::Failure;
 use super::open::Session;
 use super::protocol::Shared;
 use super::pulse::Pulse;
-use crate::codec::{Decoder, Frame, Version};
+use crate::codec::{Decoder, Frame, FrameError, Version};
 use crate::limits;
 
 enum Phase {
@@ -60,7 +60,13 @@ impl StompConnection {
     }
 
     fn fail(&mut self, failure: &Failure) {
-        tracing::warn!(peer = %self.peer.remote, error = %failure.summary(), "STOMP connection closed with an error");
+        let (peer, error) = (self.peer.remote, failure.summary());
+        if matches!(self.phase, Phase::Greeting) {
+            // Anybody who can reach the port could fill the log.
+            tracing::debug!(%peer, %error, "STOMP connection closed before it logged in");
+        } else {
+            tracing::warn!(%peer, %error, "STOMP connection closed with an error");
+        }
         let version = self.version();
         failure.write(self.output.tail(), version);
         self.phase = Phase::Closed;
@@ -74,6 +80,10 @@ impl StompConnection {
             decoder.set_limits(self.shared.limits(matches!(self.phase, Phase::Open(_))));
             let decoded = match decoder.decode(&input[consumed..]) {
                 Ok(decoded) => decoded,
+                Err(FrameError::BodyTooLong(_)) if matches!(self.phase, Phase::Greeting) => {
+                    self.fail(&log_in_first());
+                    break;
+                }
                 Err(error) => {
                     self.fail(&error.into());
                     break;

@@ -50,7 +50,7 @@ fn a_refused_connect_says_no_more_than_it_must() {
         ("CONNECT\nlogin:guest\nheart-beat:x\n\n\0", "Invalid header", "header 'heart-beat' must be"),
         ("SEND\ndestination:/queue/a\n\n\0", "Illegal command", "You must log in using CONNECT first"),
         ("SUBSCRIBE\ndestination:/queue/a\n\n\0", "Illegal command", "You must log in"),
-        ("SEND\n\nx", "Invalid frame", "the body is longer than 0 bytes"),
+        ("SEND\n\nx", "Illegal command", "You must log in using CONNECT first"),
         ("NONSENSE\n\n\0", "Bad command", "\"NONSENSE\" is no STOMP command"),
     ] {
         let mut peer = scene.accept();
