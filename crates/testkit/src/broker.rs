@@ -117,6 +117,8 @@ pub struct Setup {
     pub settings: Settings,
     /// The user that the broker itself makes on an empty directory, besides `guest`, which the test adds each time.
     pub default_user: Option<(String, String)>,
+    /// The encodings of properties that it knows: [`TextDialect`], and those of the protocol that is tested.
+    pub dialects: Dialects,
     /// The clock, which outlives restarts.
     pub clock: Arc<FakeClock>,
 }
@@ -141,7 +143,8 @@ impl Setup {
 
     fn new(disk: Arc<dyn Disk>, journal: Options, threads: bool) -> Self {
         let clock = Arc::new(FakeClock::default());
-        Self { disk, journal, threads, settings: Settings::default(), default_user: None, clock }
+        let dialects = Dialects::new(vec![Arc::new(TextDialect)]);
+        Self { disk, journal, threads, settings: Settings::default(), default_user: None, dialects, clock }
     }
 }
 
@@ -191,7 +194,7 @@ impl TestBroker {
             on_journal_failure: Box::new(|_| ()),
             settings: setup.settings.clone(),
             authority: AuthoritySettings::new([7; 32]),
-            dialects: Dialects::new(vec![Arc::new(TextDialect)]),
+            dialects: setup.dialects.clone(),
             clock: Arc::clone(&setup.clock) as Arc<dyn Clock>,
             seed: 1,
             default_user: setup.default_user.clone(),

@@ -69,15 +69,14 @@ fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Option<
             Err(why) => return refuse(format!("invalid expiration '{}': {why}", String::from_utf8_lossy(digits))),
         },
     };
-    if let Some(headers) = scan.headers {
-        for (name, value) in headers.iter().filter(|(name, _)| matches!(*name, "CC" | "BCC")) {
-            return match value {
-                crate::codec::table::ValueRef::Array(_) => {
-                    refuse(format!("invalid message: the header {name} is not implemented yet"))
-                }
-                _ => refuse(format!("invalid message: {{unacceptable_type_in_header,\"{name}\"}}")),
-            };
-        }
+    let copies = scan.headers.and_then(|headers| headers.iter().find(|(name, _)| matches!(*name, "CC" | "BCC")));
+    if let Some((name, value)) = copies {
+        return match value {
+            crate::codec::table::ValueRef::Array(_) => {
+                refuse(format!("invalid message: the header {name} is not implemented yet"))
+            }
+            _ => refuse(format!("invalid message: {{unacceptable_type_in_header,\"{name}\"}}")),
+        };
     }
     if let Some(user) = scan.user_id
         && user != cx.client.user().as_bytes()

@@ -50,12 +50,15 @@ pub(crate) const STORED_BESIDES: u64 = 64 << 10;
 /// Routes kept at most; beyond it all are forgotten.
 const ROUTES_MAX: usize = 1024;
 
+/// The slots of the queues that a message goes to.
+type Route = Arc<[u32]>;
+
 /// Where each exchange and routing key led, valid for one generation of the catalog and of the permissions.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    known: HashMap<Box<[u8]>, Arc<[u32]>>,
+    known: HashMap<Box<[u8]>, Route>,
     /// The one used last, looked at before the map.
-    last: Option<(Box<[u8]>, Arc<[u32]>)>,
+    last: Option<(Box<[u8]>, Route)>,
     generation: u64,
     wanted: Vec<u8>,
 }
@@ -66,7 +69,7 @@ impl Routes {
         self.last = None;
     }
 
-    fn find(&mut self, exchange: &str, key: &str) -> Option<Arc<[u32]>> {
+    fn find(&mut self, exchange: &str, key: &str) -> Option<Route> {
         self.wanted.clear();
         self.wanted.push(exchange.len() as u8);
         self.wanted.extend_from_slice(exchange.as_bytes());
@@ -82,7 +85,7 @@ impl Routes {
     }
 
     /// Remembers the route that was looked for last.
-    fn remember(&mut self, route: &Arc<[u32]>) {
+    fn remember(&mut self, route: &Route) {
         if self.known.len() >= ROUTES_MAX {
             self.clear();
         }
@@ -165,7 +168,7 @@ impl Client {
         key: &str,
         dialect: DialectId,
         properties: &[u8],
-    ) -> Result<Arc<[u32]>, Error> {
+    ) -> Result<Route, Error> {
         let generation = self.core.catalog.generation();
         if self.routes.generation != generation {
             self.forget_routes();
@@ -183,7 +186,7 @@ impl Client {
         let mut headers =
             || -> Option<Table> { dialects.read(dialect, properties).ok().map(|properties| properties.headers) };
         let Routing { queues, cacheable } = vhost.route(exchange, key, &mut headers)?;
-        let route: Arc<[u32]> = queues.iter().map(|queue| self.slot(queue)).collect();
+        let route: Route = queues.iter().map(|queue| self.slot(queue)).collect();
         if cacheable {
             self.routes.remember(&route);
         }
@@ -191,7 +194,7 @@ impl Client {
     }
 
     /// Where a message goes that has waited.
-    pub(super) fn route_again(&mut self, message: &Message) -> Result<Arc<[u32]>, Error> {
+    pub(super) fn route_again(&mut self, message: &Message) -> Result<Route, Error> {
         self.route(message.exchange(), message.routing_key(), message.dialect(), message.properties())
     }
 
