@@ -134,7 +134,7 @@ impl Client {
                         return true;
                     }
                     Answer::UpTo { number, .. } => {
-                        confirmed += number - entry.answered;
+                        confirmed += number.saturating_sub(entry.answered);
                         entry.answered = number;
                         report(Event::Confirmed { session, up_to: number });
                     }

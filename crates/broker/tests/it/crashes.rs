@@ -38,8 +38,8 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let disk = SimDisk::new(seed, 64 << 20);
-        let mut setup = Setup::stepped(&disk, 1 << 20);
-        setup.journal.file_bytes = 64 << 10;
+        let mut setup = Setup::stepped(&disk, 2 << 20);
+        setup.journal.file_bytes = 128 << 10;
         let mut world = Self {
             random: Random::new(seed),
             disk,
@@ -166,7 +166,7 @@ impl World {
         let name = self.history.name();
         let (exchange, key, copies) = self.targets(&name);
         let mut body = name.clone();
-        for _ in 0..self.random.below(3000) {
+        for _ in 0..self.random.below(8000) {
             body.push('.');
         }
         let publish = Publish {
@@ -446,7 +446,7 @@ fn promises_are_kept_across_crashes() {
             let seed = seed.parse().expect("BROKER_SEED is a number");
             seed..seed + 1
         }
-        Err(_) => 0..150,
+        Err(_) => 0..100,
     };
     let mut crashes = 0;
     for seed in seeds {

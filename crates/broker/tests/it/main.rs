@@ -1,6 +1,8 @@
 //! The broker's behaviour, as its clients see it: conversations as data, restarts over a real journal, and random
 //! operations against a naive model, with and without crashes.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
+
 mod consuming;
 mod crashes;
 mod declaring;

@@ -18,6 +18,9 @@ pub(crate) enum State {
 /// Client and session.
 pub(crate) type SessionKey = (usize, u32);
 
+/// Queue and position of a delivery.
+pub(crate) type Place = (usize, u64);
+
 /// A message in a queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
@@ -101,8 +104,8 @@ pub(crate) struct Model {
     pub(crate) queues: BTreeMap<usize, Queue>,
     /// Queues bound to each exchange and key.
     pub(crate) bindings: BTreeSet<(String, String, usize)>,
-    /// Unsettled deliveries by session and tag: queue, its incarnation, position.
-    pub(crate) unsettled: BTreeMap<SessionKey, BTreeMap<u64, (usize, u64)>>,
+    /// Unsettled deliveries by session and tag.
+    pub(crate) unsettled: BTreeMap<SessionKey, BTreeMap<u64, Place>>,
     /// Dead letters of this step, in order: from where, what.
     pub(crate) dead: Vec<(usize, String)>,
 }
@@ -196,12 +199,12 @@ impl Model {
     }
 
     /// Settles deliveries that were taken out of the unsettled ones.
-    pub(crate) fn settle(&mut self, deliveries: &[((usize, u64), Verdict)]) {
+    pub(crate) fn settle(&mut self, deliveries: &[(Place, Verdict)]) {
         self.settle_first(deliveries);
         self.bury();
     }
 
-    fn settle_first(&mut self, deliveries: &[((usize, u64), Verdict)]) {
+    fn settle_first(&mut self, deliveries: &[(Place, Verdict)]) {
         let mut touched = BTreeSet::new();
         for ((queue, position), verdict) in deliveries {
             let Some(entry) = self.queues.get_mut(queue) else { continue };
@@ -225,11 +228,7 @@ impl Model {
     }
 
     /// Commits. False when a full queue refuses: then everything is undone.
-    pub(crate) fn commit(
-        &mut self,
-        publishes: &[(String, String, String)],
-        settled: &[((usize, u64), Verdict)],
-    ) -> bool {
+    pub(crate) fn commit(&mut self, publishes: &[(String, String, String)], settled: &[(Place, Verdict)]) -> bool {
         let targets: Vec<_> = publishes.iter().map(|(exchange, key, _)| self.route(exchange, key)).collect();
         let full = |queue: &usize| {
             let ready = self.queues.get(queue).map_or(0, Queue::ready);
@@ -258,7 +257,7 @@ impl Model {
         true
     }
 
-    pub(crate) fn rollback(&mut self, settled: &[((usize, u64), Verdict)]) {
+    pub(crate) fn rollback(&mut self, settled: &[(Place, Verdict)]) {
         let released: Vec<_> = settled.iter().map(|(delivery, _)| (*delivery, Verdict::Released)).collect();
         self.settle(&released);
     }
@@ -272,7 +271,9 @@ impl Model {
     }
 
     pub(crate) fn cancel(&mut self, tag: &str) {
-        self.queues.values_mut().for_each(|queue| drop(queue.consumers.remove(tag)));
+        for queue in self.queues.values_mut() {
+            queue.consumers.remove(tag);
+        }
     }
 
     /// Takes the first ready message for a fetch: its position.

@@ -255,7 +255,7 @@ fn a_full_log_still_takes_declarations_and_deletions_and_opens_again() {
 #[test]
 fn a_log_that_pure_publishers_filled_with_expiring_messages_empties_into_the_dead_letter_queue() {
     let disk = SimDisk::new(1, 64 << 20);
-    let mut small = Small::attach(TestBroker::open(Setup::stepped(&disk, 512 << 10)));
+    let mut small = Small::attach(TestBroker::open(Setup::stepped(&disk, 2 << 20)));
     let now = small.broker.now();
     let spec = broker::QueueSpec { name: "r".into(), durable: true, ..Default::default() };
     small.peer.client.declare_queue(&spec, now).unwrap();

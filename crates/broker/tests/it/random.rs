@@ -7,7 +7,7 @@ use testkit::broker::{Setup, TestBroker, TextDialect};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Random, SimDisk};
 
-use crate::model::{Consumer, Model, Rules, SessionKey, State, Verdict};
+use crate::model::{Consumer, Model, Place, Rules, SessionKey, State, Verdict};
 
 const CLIENTS: usize = 3;
 const SESSIONS: u32 = 2;
@@ -312,7 +312,7 @@ impl Run {
     }
 
     /// Names some unsettled deliveries: tag, multiple, and what they are.
-    fn some_unsettled(&mut self, key: SessionKey) -> Option<(u64, bool, Vec<(usize, u64)>)> {
+    fn some_unsettled(&mut self, key: SessionKey) -> Option<(u64, bool, Vec<Place>)> {
         let unsettled = self.model.unsettled.get(&key).filter(|unsettled| !unsettled.is_empty())?;
         let tags: Vec<u64> = unsettled.keys().copied().collect();
         let (mut tag, multiple) = (tags[self.random.below(tags.len() as u64) as usize], self.random.chance(30));
