@@ -80,8 +80,10 @@ class Peer:
         self.receipted(self.connection.unsubscribe, identifier)
 
     def close(self):
-        if self.connection.is_connected():
+        try:
             self.connection.disconnect()
+        except stomp.exception.NotConnectedException:
+            pass  # the server was faster
 
 
 def unique(name):

@@ -79,9 +79,9 @@ fn with_content(
             return;
         }
     };
-    let (address, properties) = (message.address_bytes(), properties.as_ref());
-    if message.body().len() < SHARED_BODY {
-        write(link, &Content { address, properties, body: Body::Copied(message.body()) });
+    let (address, properties, body) = (message.address_bytes(), properties.as_ref(), message.body());
+    if body.len() < SHARED_BODY {
+        write(link, &Content { address, properties, body: Body::Copied(body) });
     } else {
         let body = message.body_shared();
         write(link, &Content { address, properties, body: Body::Shared(&body) });

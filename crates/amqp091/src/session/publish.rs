@@ -6,6 +6,7 @@
 use broker::{DialectId, Publish};
 
 use crate::codec::methods::BasicPublish;
+use crate::codec::table::ValueRef;
 use crate::codec::{PropertyScan, scan_properties};
 use crate::session::channel::{Channel, Mode};
 use crate::session::error::{Failure, ReplyCode};
@@ -72,9 +73,7 @@ fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Option<
     let copies = scan.headers.and_then(|headers| headers.iter().find(|(name, _)| matches!(*name, "CC" | "BCC")));
     if let Some((name, value)) = copies {
         return match value {
-            crate::codec::table::ValueRef::Array(_) => {
-                refuse(format!("invalid message: the header {name} is not implemented yet"))
-            }
+            ValueRef::Array(_) => refuse(format!("invalid message: the header {name} is not implemented yet")),
             _ => refuse(format!("invalid message: {{unacceptable_type_in_header,\"{name}\"}}")),
         };
     }

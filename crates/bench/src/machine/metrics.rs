@@ -24,7 +24,9 @@ pub(crate) fn read(place: &str) -> Result<Counters, Failure> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).context(place)?;
     stream.set_read_timeout(Some(PATIENCE)).context(place)?;
     // HTTP/1.0: the page ends with the connection, without chunks.
-    write!(stream, "GET /{path} HTTP/1.0\r\nHost: {host}\r\nAccept: text/plain\r\n\r\n").context(place)?;
+    let request = format!("GET /{path} HTTP/1.0\r\nHost: {host}\r\nAccept: text/plain\r\n\r\n");
+    // In one piece: a server that answers after its first read and closes would reset the rest.
+    stream.write_all(request.as_bytes()).context(place)?;
     let mut page = Vec::new();
     stream.take(LARGEST).read_to_end(&mut page).context(place)?;
     let page = String::from_utf8_lossy(&page);

@@ -2,8 +2,11 @@
 
 use super::*;
 
+/// Bytes, then code, text and method of the close.
+type Case = (Vec<u8>, u16, &'static str, (u16, u16));
+
 /// Frames of a peer with channel 1 open, and the close of the connection that they cause.
-fn cases() -> Vec<(Vec<u8>, u16, &'static str, (u16, u16))> {
+fn cases() -> Vec<Case> {
     let method = |channel: u16, method: Method<'_>| {
         let mut bytes = Vec::new();
         method.encode(channel, &mut bytes);

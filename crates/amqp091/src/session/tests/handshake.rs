@@ -101,13 +101,15 @@ fn wrong_passwords_unknown_users_and_far_guests_are_told_the_same() {
     }
 }
 
+/// How far the handshake has come (0: start, 1: tune, 2: tune-ok), what is said, then code, text and method.
+type Case<'a> = (u8, Method<'a>, u16, &'static str, (u16, u16));
+
 #[test]
 fn a_handshake_out_of_order_or_out_of_bounds_is_refused() {
     let open = |virtual_host| Method::from(ConnectionOpen { virtual_host, ..Default::default() });
     let tune = |channel_max, frame_max| Method::from(ConnectionTuneOk { channel_max, frame_max, heartbeat: 0 });
     let start = |mechanism, response| Method::from(ConnectionStartOk { mechanism, response, ..Default::default() });
-    // How far the handshake has come (0: start, 1: tune, 2: tune-ok), what is said, code, text, method.
-    let table: Vec<(u8, Method<'_>, u16, &str, (u16, u16))> = vec![
+    let table: Vec<Case<'_>> = vec![
         (0, open("/"), 504, "CHANNEL_ERROR - unexpected method in connection state starting", (10, 40)),
         (0, start("EXTERNAL", b""), 503, "COMMAND_INVALID - unknown authentication mechanism 'EXTERNAL'", (10, 11)),
         (
