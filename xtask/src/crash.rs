@@ -18,6 +18,7 @@ mod violation;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use checker::Counts;
 use history::Event;
 use ledger::Summary;
 use part::{PARTS, Stage};
@@ -38,7 +39,7 @@ const KILLED_WITHIN: u64 = 60;
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// How often the broker is killed.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     cycles: u64,
     /// The decisions of a run can be made again from its seed; one is chosen if none is given.
     #[arg(long)]
@@ -49,6 +50,10 @@ pub(crate) struct Options {
     /// Drain and check after so many cycles.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     drain_every: u64,
+    /// The sizes of the journal's files: those of a user who sets nothing, so small that they are recycled all the time,
+    /// or both in turn.
+    #[arg(long, value_enum, default_value_t = Choice::Both)]
+    sizes: Choice,
     /// The broker to start; built if not given.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -58,6 +63,26 @@ pub(crate) struct Options {
     /// Run a broker with this deliberate fault; it must be found within the cycles.
     #[arg(long, value_name = "FAULT")]
     sabotage: Option<String>,
+}
+
+/// Which sizes of the journal's files a run has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Choice {
+    Default,
+    Small,
+    Both,
+}
+
+impl Choice {
+    /// The sizes of a group of cycles.
+    fn of(self, group: u64) -> Sizes {
+        match self {
+            Self::Default => Sizes::Default,
+            Self::Small => Sizes::Small,
+            Self::Both if group.is_multiple_of(2) => Sizes::Small,
+            Self::Both => Sizes::Default,
+        }
+    }
 }
 
 /// Two numbers of seconds, as milliseconds.
@@ -126,28 +151,47 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn all_cycles(&mut self) -> Result<(), String> {
-        let mut sizes = Sizes::Small;
-        let mut server = self.start(sizes)?;
+        let mut server = self.start(self.options.sizes.of(0))?;
         self.control(Control::declare)?;
-        while self.cycle < self.options.cycles {
+        for group in 0.. {
+            let before = self.stage.checker().counts();
             let last = self.options.cycles.min(self.cycle + self.options.drain_every);
             while self.cycle < last {
                 self.cycle += 1;
                 self.play(&mut server)?;
-                server = self.kill_and_restart(server, sizes)?;
+                server = self.kill_and_restart(server, self.options.sizes.of(group))?;
                 self.verdict()?;
             }
             self.drain(&mut server)?;
-            sizes = if sizes == Sizes::Small { Sizes::Default } else { Sizes::Small };
             // What was settled and fenced while draining must not come back.
-            server = self.kill_and_restart(server, sizes)?;
+            server = self.kill_and_restart(server, self.options.sizes.of(group + 1))?;
             self.drain(&mut server)?;
             let retired = self.stage.number();
             self.stage.checker().finish(retired);
             self.verdict()?;
+            self.alive_since(before)?;
             println!("cycle {}: {}", self.cycle, self.progress());
+            if self.cycle == self.options.cycles {
+                break;
+            }
         }
         server.kill()
+    }
+
+    /// A broker that takes nothing loses nothing: that is no success.
+    fn alive_since(&self, before: Counts) -> Result<(), String> {
+        let now = self.stage.checker().counts();
+        for (what, before, now) in [
+            ("confirmed", before.confirmed, now.confirmed),
+            ("delivered", before.delivered, now.delivered),
+            ("fenced", before.fenced, now.fenced),
+            ("committed", before.transactions, now.transactions),
+        ] {
+            if before == now {
+                return Err(format!("nothing was {what} in the last {} cycles", self.options.drain_every));
+            }
+        }
+        Ok(())
     }
 
     /// Lets all parts play for a while and kills the broker in the middle of it.
@@ -227,8 +271,8 @@ impl Run<'_> {
     fn progress(&self) -> String {
         let counts = self.stage.checker().counts();
         format!(
-            "{} confirmed, {} delivered, {} fenced, {} committed, nothing lost",
-            counts.confirmed, counts.delivered, counts.fenced, counts.transactions
+            "{} published, {} confirmed, {} delivered, {} fenced, {} committed, nothing lost",
+            counts.attempted, counts.confirmed, counts.delivered, counts.fenced, counts.transactions
         )
     }
 }

@@ -2,7 +2,7 @@
 //! copy and a few additions per record.
 //!
 //! Invariant: nothing here allocates per record or calls the system; a sleeping writer is woken once, when the appender
-//! is dropped.
+//! is dropped, unless its caller says that more follows.
 
 use parking_lot::MutexGuard;
 
@@ -18,12 +18,20 @@ pub struct Appender<'a> {
     core: &'a Core,
     state: MutexGuard<'a, State>,
     housekeeping: bool,
+    /// The caller appends more at once: the writer may sleep on.
+    more_follows: bool,
     bytes: u64,
 }
 
 impl<'a> Appender<'a> {
     pub(crate) fn new(core: &'a Core, housekeeping: bool) -> Self {
-        Self { core, state: core.state.lock(), housekeeping, bytes: 0 }
+        Self { core, state: core.state.lock(), housekeeping, more_follows: false, bytes: 0 }
+    }
+
+    /// Ends the appender without waking the writer: the caller goes on appending at once, and what belongs together shares
+    /// a flush. What is appended so is written with the next records at the latest.
+    pub fn and_more(mut self) {
+        self.more_follows = true;
     }
 
     /// Appends a body, the parts one after the other, and takes a hold on it: it stays readable until the hold is
@@ -187,7 +195,9 @@ impl Drop for Appender<'_> {
         if self.bytes > 0 {
             // Counted before the lock is let go, so that the writer never takes off what was not yet added.
             self.core.progress.appended(self.bytes);
-            self.core.wake_writer(&mut self.state);
+            if !self.more_follows {
+                self.core.wake_writer(&mut self.state);
+            }
         }
         let woken = self.core.look_at_room(&mut self.state);
         if !woken.is_empty() {

@@ -6,6 +6,8 @@
 //! delivered again until it is settled, and it must not come back once a settlement is fenced.
 
 mod lane;
+#[cfg(test)]
+mod tests;
 mod transactions;
 
 use std::collections::{HashMap, VecDeque};

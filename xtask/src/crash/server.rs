@@ -33,7 +33,11 @@ impl Sizes {
     fn variables(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Default => &[],
-            Self::Small => &[("HERMOD_JOURNAL_MAX_BYTES", "8MiB"), ("HERMOD_JOURNAL_FILE_BYTES", "256KiB")],
+            Self::Small => &[
+                ("HERMOD_JOURNAL_MAX_BYTES", "8MiB"),
+                ("HERMOD_JOURNAL_FILE_BYTES", "256KiB"),
+                ("HERMOD_LIMITS_MAX_MESSAGE_SIZE", "128KiB"),
+            ],
         }
     }
 }

@@ -311,6 +311,8 @@ impl Connection for AmqpConnection {
             CloseReason::Forced(text) => text,
         };
         match self.phase {
+            // The peer has closed already, and its answer is on the way.
+            Phase::Running if matches!(self.link.waiting, Some(Waiting::Reply { closes: true, .. })) => {}
             Phase::Running => self.fail(0, Failure::new(ReplyCode::ConnectionForced, text), now),
             Phase::Closing | Phase::Ignoring | Phase::Closed => {}
             _ => self.finish(),

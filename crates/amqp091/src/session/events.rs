@@ -25,7 +25,10 @@ pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, 
         }
         Event::Refused { session, number } => {
             let Some(known) = sessions.get_mut(session) else { return };
-            known.answered = known.answered.max(number);
+            // Anything before it that is still open must be covered by the next confirm.
+            if number == known.answered + 1 {
+                known.answered = number;
+            }
             let channel = known.channel;
             link.send(channel, BasicNack { delivery_tag: number, multiple: false, requeue: false });
         }

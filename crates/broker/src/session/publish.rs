@@ -301,6 +301,8 @@ impl Client {
                 }
             }
         }
+        // The references follow: one flush for both, even for a lone message.
+        appender.and_more();
         true
     }
 

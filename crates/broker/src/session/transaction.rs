@@ -346,4 +346,5 @@ fn log_bodies(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], core: &Core
             arrival.address = Some(appender.body(&[arrival.message().block()]));
         }
     }
+    appender.and_more();
 }

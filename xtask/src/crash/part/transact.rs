@@ -40,16 +40,21 @@ impl<'a> Transactor<'a> {
             talk.subscribe(queue, 2 * MOST_ACCEPTED as u16);
         }
         while Instant::now() < end {
+            let mut ended = End::Commit;
             if self.asked.is_none() && (self.from.is_none() || !self.held.is_empty()) {
-                self.transact(talk);
+                ended = self.transact(talk);
             }
             self.exchange(talk)?;
+            // Protocols differ in whether deliveries that were accepted in vain stay with the consumer.
+            if ended == End::Abort && self.from.is_some() {
+                return Ok(());
+            }
         }
         Ok(())
     }
 
     /// Fills a transaction and ends it.
-    fn transact(&mut self, talk: &mut dyn Talk) {
+    fn transact(&mut self, talk: &mut dyn Talk) -> End {
         self.begun += 1;
         let transaction = u64::from(self.number) << 32 | u64::from(self.begun);
         let mut events = Vec::new();
@@ -71,16 +76,18 @@ impl<'a> Transactor<'a> {
             events.push(Event::Attempt { stamp, persistent: true });
             self.next += 1;
         }
-        if self.random.chance(15) {
-            talk.end(transaction, End::Abort);
-            events.push(Event::Aborted(transaction));
-        } else {
-            talk.end(transaction, End::Commit);
-            events.push(Event::CommitAsked(transaction));
-            self.held.drain(..accepted);
-            self.asked = Some(transaction);
+        let end = if self.random.chance(10) { End::Abort } else { End::Commit };
+        talk.end(transaction, end);
+        match end {
+            End::Abort => events.push(Event::Aborted(transaction)),
+            End::Commit => {
+                events.push(Event::CommitAsked(transaction));
+                self.held.drain(..accepted);
+                self.asked = Some(transaction);
+            }
         }
         self.stage.tell(&events);
+        end
     }
 
     fn exchange(&mut self, talk: &mut dyn Talk) -> Result<(), Broken> {

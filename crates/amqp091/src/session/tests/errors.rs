@@ -151,3 +151,51 @@ fn what_is_not_built_is_refused_by_name() {
     let text = "NOT_IMPLEMENTED - consuming from amq.rabbitmq.reply-to (direct reply-to) is not implemented yet";
     peer.expect(&[&connection_closed(540, text, (60, 20))]);
 }
+
+/// A conversation that uses every class, as bytes.
+fn conversation() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let methods: [Method<'_>; 12] = [
+        ChannelOpen::default().into(),
+        QueueDeclare { queue: "q", ..Default::default() }.into(),
+        ExchangeDeclare { exchange: "e", kind: "topic", ..Default::default() }.into(),
+        QueueBind { queue: "q", exchange: "e", routing_key: "#", ..Default::default() }.into(),
+        BasicQos { prefetch_count: 10, ..Default::default() }.into(),
+        ConfirmSelect::default().into(),
+        BasicConsume { queue: "q", consumer_tag: "c", ..Default::default() }.into(),
+        BasicPublish { exchange: "e", routing_key: "k", mandatory: true, ..Default::default() }.into(),
+        BasicAck { delivery_tag: 1, multiple: true }.into(),
+        BasicGet { queue: "q", ..Default::default() }.into(),
+        BasicCancel { consumer_tag: "c", nowait: false }.into(),
+        ChannelClose::default().into(),
+    ];
+    for method in methods {
+        method.encode(1, &mut bytes);
+        if let Method::BasicPublish(_) = method {
+            frame::encode_header(&mut bytes, 1, 5, &[0x10, 0, 2]);
+            frame::encode_body(&mut bytes, 1, 4096, b"hello");
+        }
+    }
+    bytes
+}
+
+proptest::proptest! {
+    #[test]
+    fn damaged_conversations_end_in_order(
+        damage in proptest::collection::vec((0usize..400, proptest::prelude::any::<u8>()), 0..6), step in 1usize..60,
+    ) {
+        let mut bytes = conversation();
+        for (at, byte) in damage {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        let server = server();
+        let mut peer = server.connect_as("guest", &capabilities());
+        for part in bytes.chunks(step) {
+            peer.raw(part);
+        }
+        // Whatever the server made of it, it did not panic, and nothing stays behind.
+        peer.close(CloseReason::Gone);
+        proptest::prop_assert!(server.test.broker.clients().is_empty());
+    }
+}

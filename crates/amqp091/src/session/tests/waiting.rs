@@ -73,6 +73,7 @@ fn the_last_reply_of_a_connection_waits_too() {
     peer.pump();
     assert_eq!(peer.lines, [""; 0]);
     assert!(!peer.is_closed());
+    peer.close(CloseReason::Shutdown);
     server.test.flush();
     peer.expect(&["0 ConnectionCloseOk"]);
     assert!(peer.is_closed());
