@@ -26,14 +26,17 @@ use random::Random;
 use server::{Program, Server, Sizes};
 use talk::{Broken, Control};
 
-/// The feature of the server that can have deliberate faults.
-const SABOTAGE: &str = "sabotage";
 /// The largest body: what fits a record of the small journal.
 const LARGEST_BODY: u64 = 64 * 1024;
 /// In so many of 100 cycles the broker is killed once more while it starts.
 const KILLED_AGAIN: u64 = 15;
 /// How long after its start such a kill comes at most, in milliseconds.
 const KILLED_WITHIN: u64 = 60;
+
+/// Threads that serve connections, one of these numbers at each start.
+const THREADS: [u64; 2] = [1, 3];
+/// How long a broker that dies by itself may take.
+const DYING: Duration = Duration::from_millis(200);
 
 /// What to run.
 #[derive(clap::Args)]
@@ -106,10 +109,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         now.map_or(1, |time| time.as_nanos() as u64 % 1_000_000_000)
     });
-    let features: &[&str] = if options.sabotage.is_some() { &[SABOTAGE] } else { &[] };
     let source = match &options.binary {
         Some(path) => path.clone(),
-        None => server::build(root, features)?,
+        None => server::build(root, options.sabotage.as_deref())?,
     };
     let folder = server::target_folder(root).join("crash").join(format!("{seed}-{}", std::process::id()));
     let program = Program::prepare(&source, &folder, options.sabotage.as_deref())?;
@@ -129,12 +131,12 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
             Err(format!("seed {seed}, cycle {}: {error}\nkept: {}\n{tail}", summary.cycles, folder.display()))
         }
         (Some(fault), Err(error)) if summary.counts.violations > 0 => {
-            println!("{fault} was found in cycle {}: {error}", summary.cycles);
+            println!("{fault} was found in cycle {}: {}", summary.cycles, error.lines().next().unwrap_or_default());
             std::fs::remove_dir_all(&folder).map_err(|error| format!("cannot remove {}: {error}", folder.display()))
         }
         (Some(fault), outcome) => {
-            let reason = outcome.err().unwrap_or_default();
-            Err(format!("seed {seed}: {fault} was not found in {} cycles; {reason}", summary.cycles))
+            let (reason, tail) = (outcome.err().unwrap_or_default(), run.program.log_tail());
+            Err(format!("seed {seed}: {fault} was not found in {} cycles; {reason}\n{tail}", summary.cycles))
         }
     }
 }
@@ -209,6 +211,11 @@ impl Run<'_> {
                 std::thread::sleep(Duration::from_millis(1));
                 ended = server.ended();
             }
+            if !stage.problems().is_empty() {
+                // Connections that broke by themselves may be the first that is seen of the broker's own death.
+                std::thread::sleep(DYING);
+                ended = server.ended();
+            }
             stage.set_dying(true);
             let killed = server.kill();
             match ended {
@@ -224,7 +231,7 @@ impl Run<'_> {
         self.stage.tell(&[Event::Killed]);
         self.stage.set_dying(false);
         if self.random.chance(KILLED_AGAIN) {
-            let mut unlucky = self.program.start(sizes)?;
+            let mut unlucky = self.program.start(sizes, 1)?;
             std::thread::sleep(Duration::from_millis(self.random.within(0..=KILLED_WITHIN)));
             if let Some(status) = unlucky.ended() {
                 return Err(format!("the broker ended while starting ({status})"));
@@ -237,7 +244,7 @@ impl Run<'_> {
     }
 
     fn start(&mut self, sizes: Sizes) -> Result<Server, String> {
-        let mut server = self.program.start(sizes)?;
+        let mut server = self.program.start(sizes, *self.random.pick(&THREADS))?;
         self.restarts.push(server.wait_until_ready(self.stage.ports)?);
         Ok(server)
     }

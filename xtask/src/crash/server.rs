@@ -70,8 +70,8 @@ impl Program {
         Ports { amqp: AMQP + self.offset, stomp: STOMP + self.offset }
     }
 
-    /// Starts it, without waiting for anything.
-    pub(super) fn start(&self, sizes: Sizes) -> Result<Server, String> {
+    /// Starts it with so many threads for connections, without waiting for anything.
+    pub(super) fn start(&self, sizes: Sizes, threads: u64) -> Result<Server, String> {
         let path = self.folder.join("log");
         let log = File::options().create(true).append(true).open(&path);
         let log = log.and_then(|log| Ok((log.try_clone()?, log)));
@@ -81,6 +81,7 @@ impl Program {
             .args(["serve", "--bind", "127.0.0.1", "--port-offset", &self.offset.to_string(), "--data-dir"])
             .arg(self.folder.join("data"))
             .envs(sizes.variables().iter().copied())
+            .env("HERMOD_IO_THREADS", threads.to_string())
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(errors);
@@ -147,14 +148,14 @@ pub(super) fn target_folder(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// Builds the server in the profile of the tests, with the feature for deliberate faults if asked for, and returns its
-/// path.
-pub(super) fn build(root: &Path, features: &[&str]) -> Result<PathBuf, String> {
+/// Builds the server in the profile of the tests and returns its path. For a deliberate fault it has the feature that
+/// makes faults possible, and no assertions in the journal: they would end it before a client sees anything.
+pub(super) fn build(root: &Path, sabotage: Option<&str>) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--profile", "ci", "--package", "hermod"]).current_dir(root);
-    if !features.is_empty() {
-        command.args(["--features", &features.join(",")]);
+    if sabotage.is_some() {
+        command.args(["--features", "sabotage", "--config", "profile.ci.package.journal.debug-assertions=false"]);
     }
     let status = command.status().map_err(|error| format!("cannot run cargo: {error}"))?;
     if !status.success() {

@@ -177,7 +177,8 @@ impl Model {
         self.history.push(Event::CommitAsked(number));
         let dies = self.random.chance(25);
         if !dies || self.random.chance(50) {
-            self.held.retain(|out| out.queue != LEFT || sources.iter().all(|one| one.copy.stamp.id != out.copy.stamp.id));
+            self.held
+                .retain(|out| out.queue != LEFT || sources.iter().all(|one| one.copy.stamp.id != out.copy.stamp.id));
             stamps.iter().for_each(|stamp| self.arrive(*stamp, true));
         }
         if dies { self.kill() } else { self.history.push(Event::Committed(number)) }
