@@ -18,6 +18,25 @@ use crate::store::facts;
 
 /// Messages moved in one group at most.
 const CHUNK: usize = 64;
+/// Bytes moved at once while the log is full, but at least one message.
+const RESERVED: usize = 64 << 10;
+
+/// Takes the next few of what waits: the oldest messages of the oldest entry.
+pub(crate) fn next_postponed(postponed: &mut Vec<Work>) -> Option<(Arc<Queue>, Vec<Dying>)> {
+    let Some(Work::DeadLetter { queue, dying }) = postponed.first_mut() else { return None };
+    let queue = Arc::clone(queue);
+    let mut bytes = 0;
+    let fits = dying.iter().take(CHUNK).take_while(|dead| {
+        bytes += dead.message.cost();
+        bytes <= RESERVED
+    });
+    let count = fits.count().max(1).min(dying.len());
+    let chunk: Vec<_> = dying.drain(..count).collect();
+    if dying.is_empty() {
+        postponed.remove(0);
+    }
+    Some((queue, chunk))
+}
 
 impl Core {
     /// Moves dead messages on, or notes why they must wait.
@@ -42,7 +61,7 @@ impl Core {
         self.waiting.lock().postponed.push(Work::DeadLetter { queue: Arc::clone(queue), dying });
     }
 
-    fn move_chunk(&self, queue: &Arc<Queue>, chunk: &[Dying], work: &mut Vec<Work>) {
+    pub(crate) fn move_chunk(&self, queue: &Arc<Queue>, chunk: &[Dying], work: &mut Vec<Work>) {
         let now = self.clock.unix_ms();
         let mut arena = Arena::default();
         let mut arrivals = Vec::with_capacity(chunk.len());

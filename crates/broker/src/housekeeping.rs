@@ -11,6 +11,7 @@ use journal::{Admission, Ticket};
 
 use crate::catalog::Tables;
 use crate::core::{Core, TimerQueue};
+use crate::dead_letter::next_postponed;
 use crate::queue::{Guard, Queue, Visit};
 use crate::routing::Destination;
 use crate::session::mailbox::Notice;
@@ -119,15 +120,22 @@ impl Core {
         }
     }
 
+    /// Goes on with dead letters that waited for room. True when some still wait.
     fn retry_postponed(&self, work: &mut Vec<Work>) -> bool {
         if self.waiting.lock().postponed.is_empty() {
             return false;
         }
-        if self.journal.admission() == Admission::Closed {
-            return true;
+        if self.journal.admission() != Admission::Closed {
+            work.append(&mut self.waiting.lock().postponed);
+            return false;
         }
-        work.append(&mut self.waiting.lock().postponed);
-        false
+        // They may be all that keeps the oldest file of a full log: then no room would ever come by itself. What a move
+        // appends it frees, so a few at a time are taken from the reserve.
+        let first = next_postponed(&mut self.waiting.lock().postponed);
+        if let Some((queue, dying)) = first {
+            self.move_chunk(&queue, &dying, work);
+        }
+        true
     }
 
     /// Deletes a queue if it still should go.

@@ -277,3 +277,33 @@ fn a_log_that_pure_publishers_filled_with_expiring_messages_empties_into_the_dea
     let ready: Vec<_> = small.broker.broker.queues().iter().map(|queue| queue.ready).collect();
     assert_eq!(ready, [0, count], "{:?}", small.broker.broker.overview().journal);
 }
+
+/// Dead letters that waited for room were all that kept the oldest file of a full log: they waited for ever, invisible, and
+/// nobody could publish again. The crash harness found it as messages that were in neither queue.
+#[test]
+fn dead_letters_that_alone_keep_the_log_full_are_moved_all_the_same() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut small = Small::attach(TestBroker::open(Setup::stepped(&disk, 2 << 20)));
+    let now = small.broker.now();
+    let spec = broker::QueueSpec { name: "r".into(), durable: true, ..Default::default() };
+    small.peer.client.declare_queue(&spec, now).unwrap();
+    let mut spec = broker::QueueSpec { name: "q".into(), durable: true, ..Default::default() };
+    spec.arguments.set("x-dead-letter-exchange", broker::Value::Text(String::new()));
+    spec.arguments.set("x-dead-letter-routing-key", broker::Value::Text("r".into()));
+    small.peer.client.declare_queue(&spec, now).unwrap();
+    let consume = broker::Consume { queue: "q".into(), tag: "c".into(), ..Default::default() };
+    small.peer.client.consume(small.session, consume, now).unwrap();
+    while !small.peer.client.parked(small.session) {
+        small.publish("q", 4000, None);
+        small.turn();
+    }
+    let received = small.seen.iter().filter(|seen| matches!(seen, Seen::Delivery(_))).count();
+    assert!(received > 50, "only {received} messages fill the log");
+    small.peer.client.settle(small.session, 0, true, broker::Outcome::Rejected).unwrap();
+    for _ in 0..400 {
+        small.turn();
+    }
+    assert!(!small.peer.client.parked(small.session), "{:?}", small.broker.broker.overview().journal);
+    let moved = small.broker.broker.queues().iter().find(|queue| queue.name == "r").map(|queue| queue.ready);
+    assert!(moved >= Some(received as u64), "{received} were rejected, {moved:?} arrived");
+}
