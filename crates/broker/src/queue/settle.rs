@@ -30,7 +30,8 @@ pub(crate) enum Verdict {
     Accepted,
     /// Came back from a consumer: to its place, marked as delivered before.
     Released,
-    /// Never left the broker: to its place as if nothing had happened.
+    /// Never left the broker: to its place, without counting as a return. It is marked as delivered before all the same,
+    /// since it may now come after later ones: only what is marked may come out of order.
     Unsent,
     Rejected,
 }
@@ -89,7 +90,10 @@ impl Queue {
                 inner.remove_or_set(seq, State::Done);
                 inner.totals.acknowledged += 1;
             }
-            Verdict::Unsent => inner.make_ready(seq),
+            Verdict::Unsent => {
+                entry.redelivered = true;
+                inner.make_ready(seq);
+            }
             Verdict::Released => self.come_back(inner, seq, core),
             Verdict::Rejected => self.die(inner, seq, Reason::Rejected),
         }

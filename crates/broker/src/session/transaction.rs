@@ -159,7 +159,8 @@ impl Client {
         let mailbox = Arc::clone(&self.shared.mailbox);
         let sealed = Sealed { ticket, transaction, hidden, mailbox };
         self.committing += 1;
-        if core.journal.durable() >= ticket {
+        // Only behind nothing else of this client's: commits become visible in their order.
+        if self.committing == 1 && core.journal.durable() >= ticket {
             sealed.reveal(&mut Visit { core: &core, now, work: &mut self.work });
         } else {
             core.wait_for_sealed(sealed);

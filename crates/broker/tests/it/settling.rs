@@ -88,19 +88,20 @@ fn a_session_that_ends_gives_everything_back_in_order() {
         ("a listen", "c:1=1, c:2=2, c:3=3"),
         ("a ack 2; end", ""),
         ("* counts q", "4 0"),
-        ("b consume q d", "d:1=1!, d:2=3!, d:3=4, d:4=5"),
+        ("b consume q d", "d:1=1!, d:2=3!, d:3=4!, d:4=5"),
     ]);
 }
 
+/// It may come after later messages now, at a consumer that was there before: unmarked, that would be a breach of order.
 #[test]
-fn what_was_never_sent_comes_back_unmarked() {
+fn what_was_never_sent_comes_back_marked() {
     check(&[
         ("a queue q; consume q c; mute", "0 0"),
         ("b publish - q 1; publish - q 2", ""),
         ("* counts q", "0 2"),
         ("a close", ""),
         ("* counts q", "2 0"),
-        ("b consume q d", "d:1=1, d:2=2"),
+        ("b consume q d", "d:1=1!, d:2=2!"),
     ]);
 }
 
