@@ -352,12 +352,25 @@ impl Checker {
                     let what = format!("{id} of transaction {number} is missing from {place} ({marks})");
                     self.violate(Invariant::Transaction, what);
                 }
-                _ => self.violate(Invariant::Lost, format!("{id} in {place} ({marks})")),
+                _ => {
+                    let beyond = self.describe_beyond(queue, id);
+                    self.violate(Invariant::Lost, format!("{id} in {place} ({marks}{beyond})"));
+                }
             }
         }
         self.lanes.clear();
         self.pending.clear();
         self.retired = retired;
+    }
+
+    /// What is known of a message in the dead-letter queue behind `queue`.
+    fn describe_beyond(&self, queue: usize, id: Id) -> String {
+        let Some(target) = QUEUES[queue].dead_letter else { return String::new() };
+        let name = QUEUES[target].name;
+        match self.marks(target, id).filter(|marks| marks.has(Marks::DELIVERED)) {
+            Some(marks) => format!("; in {name}: {marks}"),
+            None => format!("; never seen in {name}"),
+        }
     }
 
     /// Whether a promised message has found its end: accepted here, or settled behind here.
