@@ -67,6 +67,8 @@ impl Core {
         #[cfg(feature = "sabotage")]
         if std::env::var_os("HERMOD_SABOTAGE").is_some_and(|fault| fault == "confirm-before-write") {
             self.progress.reach(Ticket(last), 0);
+            // As long as a slow disk would take: a kill must be able to come in between.
+            std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let written = writer.write(log, &run).and_then(|()| if sync { writer.sync(log, last) } else { Ok(()) });
         if let Err(error) = written {
