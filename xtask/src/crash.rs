@@ -109,6 +109,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         now.map_or(1, |time| time.as_nanos() as u64 % 1_000_000_000)
     });
+    let commit = ledger::commit(root)?;
     let source = match &options.binary {
         Some(path) => path.clone(),
         None => server::build(root, options.sabotage.as_deref())?,
@@ -119,7 +120,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let stage = Stage::new(program.ports(), seed as u32, LARGEST_BODY);
     let mut run = Run { options, program, stage, random: Random::new(seed), restarts: Vec::new(), cycle: 0 };
     let outcome = run.all_cycles();
-    let summary = Summary { seed, cycles: run.cycle, counts: run.stage.checker().counts(), restarts: run.restarts };
+    let summary =
+        Summary { commit, seed, cycles: run.cycle, counts: run.stage.checker().counts(), restarts: run.restarts };
     println!("{summary}");
     match (&options.sabotage, outcome) {
         (None, Ok(())) => {

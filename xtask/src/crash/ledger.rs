@@ -13,6 +13,8 @@ const PAGE: &str = "docs/ledger/crash.md";
 /// What a run did.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Summary {
+    /// What was tested.
+    pub(super) commit: String,
     pub(super) seed: u64,
     pub(super) cycles: u64,
     pub(super) counts: Counts,
@@ -29,12 +31,13 @@ impl Summary {
         sorted.get(at).map_or(0, Duration::as_millis)
     }
 
-    fn row(&self, date: &str, commit: &str) -> String {
+    fn row(&self, date: &str) -> String {
         let Counts { attempted, confirmed, delivered, redelivered, fenced, transactions, lost, violations } =
             self.counts;
         format!(
-            "| {date} | {commit} | {} | {} | {attempted} | {confirmed} | {delivered} | {redelivered} | {fenced} | \
+            "| {date} | {} | {} | {} | {attempted} | {confirmed} | {delivered} | {redelivered} | {fenced} | \
              {transactions} | {lost} | {violations} | {} / {} |",
+            self.commit,
             self.seed,
             self.cycles,
             self.restart(50),
@@ -45,7 +48,7 @@ impl Summary {
     /// Appends the run to the page.
     pub(super) fn append(&self, root: &Path) -> Result<(), String> {
         let path = root.join(PAGE);
-        let row = self.row(&today(), &commit(root)?);
+        let row = self.row(&today());
         let page = std::fs::File::options().append(true).open(&path);
         page.and_then(|mut page| writeln!(page, "{row}"))
             .map_err(|error| format!("cannot write to {}: {error}", path.display()))
@@ -75,8 +78,8 @@ impl std::fmt::Display for Summary {
     }
 }
 
-/// The commit that was tested; a plus says that the sources were changed since.
-fn commit(root: &Path) -> Result<String, String> {
+/// The commit that is checked out; a plus says that the sources have been changed since.
+pub(super) fn commit(root: &Path) -> Result<String, String> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).current_dir(root).output();
         let output = output.map_err(|error| format!("cannot run git: {error}"))?;
@@ -124,9 +127,9 @@ mod tests {
 
     #[test]
     fn a_row_has_the_columns_of_the_page() {
-        let mut summary = Summary { seed: 7, cycles: 3, ..Summary::default() };
+        let mut summary = Summary { commit: "abc".to_owned(), seed: 7, cycles: 3, ..Summary::default() };
         summary.restarts = (1..=100).rev().map(Duration::from_millis).collect();
-        let row = summary.row("2026-01-01", "abc");
+        let row = summary.row("2026-01-01");
         assert!(row.starts_with("| 2026-01-01 | abc | 7 | 3 |") && row.ends_with("| 50 / 99 |"), "{row}");
         let page = std::fs::read_to_string(crate::root().unwrap().join(PAGE)).unwrap();
         let head = page.lines().find(|line| line.starts_with("| date")).unwrap();
