@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::failure::Failure;
+use crate::machine::backlog::DiskArgs;
 use crate::measure::schedule::Arrivals;
 use crate::preset::Preset;
 use crate::scenario::{Ack, Confirms, Mode, QueueKind, Rate, Scenario};
@@ -28,6 +29,8 @@ pub(crate) enum Verb {
     Relay(RelayArgs),
     /// Time an empty forced write (4 KiB, pwrite and fdatasync)
     Floor(FloorArgs),
+    /// Write batches in the ways that a store may keep a backlog: the limits of this disk
+    Disk(DiskArgs),
 }
 
 /// Options of `relay`.

@@ -28,6 +28,7 @@ use clap::Parser;
 use blocks::Plan;
 use cli::{Cli, FloorArgs, RelayArgs, RunArgs, Verb};
 use failure::{Context, Failure};
+use machine::backlog::{self, DiskArgs};
 use machine::disk::forced_writes;
 use machine::freeze;
 use relay::own::{LISTENING, OwnRelay};
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Verb::Run(run) => measure(&run),
         Verb::Relay(relay) => serve_relay(&relay),
         Verb::Floor(floor) => show_floor(&floor),
+        Verb::Disk(disk) => show_disk(&disk),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -124,5 +126,18 @@ fn show_floor(args: &FloorArgs) -> Result<u8, Failure> {
     let time = Duration::try_from_secs_f64(args.duration).context("--duration")?;
     let forced = forced_writes(&args.dir, time)?;
     println!("{}", serde_json::to_string_pretty(&forced).context("writing the figures")?);
+    Ok(EXIT_VALID)
+}
+
+fn show_disk(args: &DiskArgs) -> Result<u8, Failure> {
+    if args.batch.contains(&0) {
+        return Err(Failure::new("--batch must not be zero"));
+    }
+    let rows = backlog::measure(&args.dir, &args.batch, args.total, args.blocks.max(1))?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&rows).context("writing the figures")?);
+    } else {
+        print!("{}", backlog::render(&rows));
+    }
     Ok(EXIT_VALID)
 }
