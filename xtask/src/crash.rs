@@ -120,6 +120,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let stage = Stage::new(program.ports(), seed as u32, LARGEST_BODY);
     let mut run = Run { options, program, stage, random: Random::new(seed), restarts: Vec::new(), cycle: 0 };
     let outcome = run.all_cycles();
+    let verdict = run.verdict();
     let summary =
         Summary { commit, seed, cycles: run.cycle, counts: run.stage.checker().counts(), restarts: run.restarts };
     println!("{summary}");
@@ -132,7 +133,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
             let tail = run.program.log_tail();
             Err(format!("seed {seed}, cycle {}: {error}\nkept: {}\n{tail}", summary.cycles, folder.display()))
         }
-        (Some(fault), Err(error)) if summary.counts.violations > 0 => {
+        // Found by the checker, that is: a broker that ends by itself is another fault.
+        (Some(fault), Err(error)) if summary.counts.violations > 0 && verdict.as_ref() == Err(&error) => {
             println!("{fault} was found in cycle {}: {}", summary.cycles, error.lines().next().unwrap_or_default());
             std::fs::remove_dir_all(&folder).map_err(|error| format!("cannot remove {}: {error}", folder.display()))
         }

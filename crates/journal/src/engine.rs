@@ -5,7 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 use std::thread::JoinHandle;
 
@@ -89,6 +89,8 @@ pub(crate) struct Core {
     pub(crate) background_wakes: Condvar,
     pub(crate) log: Option<Log>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Somebody was turned away, and the recycler has been told that the room of what was recovered is wanted.
+    pub(crate) recovered_wanted: AtomicBool,
     pub(crate) directory: Mutex<Option<Lock>>,
 }
 
@@ -102,6 +104,22 @@ impl Core {
 
     pub(crate) fn wake_background(&self) {
         self.state.lock().background_due = true;
+        self.background_wakes.notify_one();
+    }
+
+    /// Somebody is turned away. If what was recovered is dead and fills the ring, nothing new comes in before it is gone:
+    /// once in each run, all of it counts as new to the recycler, which else waits for something new.
+    pub(crate) fn want_recovered_room(&self) {
+        if self.recovered_wanted.load(Ordering::Relaxed) {
+            return;
+        }
+        // Who asks may have the lock, as an appender. Whoever is turned away asks again.
+        let Some(mut state) = self.state.try_lock() else { return };
+        if let Target::Log(buffer) = &mut state.target {
+            buffer.fresh += buffer.used();
+        }
+        state.background_due = true;
+        self.recovered_wanted.store(true, Ordering::Relaxed);
         self.background_wakes.notify_one();
     }
 

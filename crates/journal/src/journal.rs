@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
 use bytes::{Bytes, BytesMut};
@@ -103,9 +103,13 @@ impl Journal {
         read_body(&*file, log.incarnation, address)
     }
 
-    /// What there is room for. One atomic load.
+    /// What there is room for. One atomic load while there is room for everything.
     pub fn admission(&self) -> Admission {
-        self.0.gate.get()
+        let admission = self.0.gate.get();
+        if admission != Admission::Open {
+            self.0.want_recovered_room();
+        }
+        admission
     }
 
     /// Wakes `waker` once, at the next change of [`Journal::admission`].
@@ -181,8 +185,9 @@ impl Journal {
 
 impl Opened {
     /// Starts the journal and its two threads. `live` gives the body of each reference that survived replay, once per
-    /// reference; `owners` restates owners before a file goes; `on_failure` is told, once, that the log has failed: the
-    /// process must end, since nothing will be durable any more.
+    /// reference. `owners` restates owners before a file goes; it is not asked before something is appended or
+    /// [`Journal::admission`] is looked at: until then the caller may still build what it answers from. `on_failure` is
+    /// told, once, that the log has failed: the process must end, since nothing will be durable any more.
     pub fn start(
         self,
         live: &mut dyn Iterator<Item = Address>,
@@ -242,6 +247,7 @@ impl Opened {
             background_wakes: Condvar::new(),
             log,
             threads: Mutex::new(Vec::new()),
+            recovered_wanted: AtomicBool::new(false),
             directory: Mutex::new(directory),
         };
         core.look_at_room(&mut core.state.lock());

@@ -25,7 +25,7 @@ mod directory;
 mod scan;
 
 use directory::Marker;
-use scan::{Scan, ScanFile};
+use scan::{End, Scan, ScanFile};
 
 /// What recovery hands to the running journal.
 pub(crate) struct Recovered {
@@ -89,17 +89,18 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     let shelf = Shelf { numbers, ..Shelf::default() };
     let (shelf, ready) = shelve(&*disk, scan, start, end.index, sizes, shelf)?;
     let ring = Ring::new(disk, incarnation, sizes.file, shelf, ready);
-    let table = match make_table(log_files) {
+    let mut table = match make_table(log_files) {
         Some(table) => table,
         None => first_file(&ring, incarnation, sizes)?,
     };
+    let offset = leave_large_head(&mut table, &end, sizes);
     let next_group = NonZeroU64::MIN.saturating_add(groups.highest);
     Ok(Recovered {
         sizes,
         incarnation,
         table,
         ring,
-        offset: end.offset,
+        offset,
         next_sequence: end.sequence.unwrap_or(1),
         previous: end.previous,
         groups: Groups::new(next_group),
@@ -277,6 +278,22 @@ fn shelve(
 fn make_table(mut files: Vec<LogFile>) -> Option<Table> {
     let head = files.pop()?;
     Some(Table::new(files, head))
+}
+
+/// Where in the head the next batch goes. A head longer than the files that are made now, because the ring has been made
+/// smaller, could fill the ring alone, and as the head it is never recycled: the log goes on in the next file, which the
+/// writer readies.
+fn leave_large_head(table: &mut Table, end: &End, sizes: Sizes) -> u32 {
+    if table.head_length() <= sizes.file {
+        return end.offset;
+    }
+    if end.sequence.is_none() {
+        // The chain can't begin behind an empty file, so of this one only the start is used.
+        table.head().length = sizes.file;
+        return end.offset;
+    }
+    table.advance(sizes.file);
+    BLOCK
 }
 
 /// Makes the very first file.

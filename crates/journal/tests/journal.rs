@@ -347,6 +347,104 @@ fn the_gate_closes_before_the_ring_is_full_and_settlements_still_pass() {
     assert_eq!(journal.admission(), Admission::Open, "{:?}", journal.stats());
 }
 
+/// The background works and the writer flushes, until there is nothing more to do.
+fn settle_down(stepper: &Stepper) {
+    for _ in 0..100 {
+        stepper.background(false);
+        stepper.flush().unwrap();
+    }
+}
+
+#[test]
+fn a_head_larger_than_the_files_of_a_smaller_ring_goes_once_it_is_dead() {
+    let large = Options { file_bytes: 1 << 20, first_file_bytes: 1 << 20, max_bytes: 8 << 20, ..small() };
+    // How the first life ends, and how much of what it published it has settled by then.
+    for (closed, settled_before) in [(true, 0), (false, 0), (true, 40), (false, 40), (true, 39), (false, 39)] {
+        let disk = SimDisk::new(4, 16 << 20);
+        let (journal, stepper, _) = step(&disk, &large);
+        for seq in 0..40 {
+            let (address, _) = publish(&journal, 1, seq, &[seq as u8; 16 << 10]);
+            if seq < settled_before {
+                journal.appender().settle(None, 1, 0, &[(seq, 1)], &[address]);
+            }
+            stepper.flush().unwrap();
+        }
+        if closed {
+            journal.close().unwrap();
+        }
+        drop((journal, stepper));
+        disk.power_cut();
+        let (journal, stepper, found) = step(&disk, &small());
+        assert_eq!(found.references.len() as u64, 40 - settled_before);
+        assert_eq!(journal.admission(), Admission::Closed);
+        settle_down(&stepper);
+        let left = found.references.len();
+        assert_eq!(journal.admission(), if left == 0 { Admission::Open } else { Admission::Closed }, "{left} left");
+        // A crash before anything is in the next file, and one after: the log goes on there all the same.
+        disk.power_cut();
+        drop((journal, stepper));
+        let (journal, stepper, found) = step(&disk, &small());
+        assert_eq!(found.references.len(), left);
+        for ((owner, seq), address) in &found.references {
+            assert_eq!(journal.read(*address).unwrap()[..], [*seq as u8; 16 << 10]);
+            journal.appender().settle(None, *owner, 0, &[(*seq, 1)], &[*address]);
+            stepper.flush().unwrap();
+        }
+        settle_down(&stepper);
+        assert_eq!(journal.admission(), Admission::Open, "{:?}", journal.stats());
+        assert!(journal.stats().used_bytes < 512 << 10, "the large file is gone: {:?}", journal.stats());
+        let (_, ticket) = publish(&journal, 1, 40, b"goes on");
+        stepper.flush().unwrap();
+        assert!(journal.durable() >= ticket);
+        drop((journal, stepper));
+        disk.power_cut();
+        // Files of the small ring are followed by large ones again.
+        let (journal, _, found) = step(&disk, &large);
+        assert_eq!(found.references.keys().collect::<Vec<_>>(), [&(1, 40)]);
+        assert_eq!(journal.read(found.references[&(1, 40)]).unwrap()[..], b"goes on"[..]);
+    }
+}
+
+#[test]
+fn an_empty_head_larger_than_the_files_of_a_smaller_ring_is_used_in_part() {
+    let large = Options { first_file_bytes: 1 << 20, file_bytes: 1 << 20, max_bytes: 8 << 20, ..small() };
+    let disk = SimDisk::new(4, 16 << 20);
+    drop(step(&disk, &large));
+    disk.restart();
+    let (journal, stepper, _) = step(&disk, &small());
+    for seq in 0..20 {
+        publish(&journal, 1, seq, &[1; 8000]);
+        stepper.flush().unwrap();
+    }
+    assert!(journal.stats().files > 1, "{:?}", journal.stats());
+    drop((journal, stepper));
+    disk.power_cut();
+    let (_, _, found) = step(&disk, &small());
+    assert_eq!(found.references.len(), 20);
+}
+
+#[test]
+fn a_ring_full_of_what_is_dead_opens_after_a_restart_without_anything_new() {
+    let disk = SimDisk::new(4, 4 << 20);
+    let (journal, stepper, _) = step(&disk, &small());
+    let mut published = Vec::new();
+    while journal.admission() != Admission::Closed {
+        published.push(publish(&journal, 1, published.len() as u64, &[1; 4000]).0);
+        stepper.flush().unwrap();
+    }
+    journal.appender().settle(None, 1, 0, &[(0, published.len() as u64)], &published);
+    stepper.flush().unwrap();
+    drop((journal, stepper));
+    disk.power_cut();
+    let (journal, stepper, found) = step(&disk, &small());
+    assert!(found.references.is_empty());
+    settle_down(&stepper);
+    assert_eq!(journal.stats().oldest_file, 1, "owners are not asked before the first who needs room");
+    assert_eq!(journal.admission(), Admission::Closed);
+    settle_down(&stepper);
+    assert_eq!(journal.admission(), Admission::Open, "{:?}", journal.stats());
+}
+
 #[test]
 fn a_full_disk_closes_the_gate_and_is_no_failure() {
     let disk = SimDisk::new(4, 64 << 10 << 2);

@@ -1,27 +1,56 @@
 //! A deliberate fault, in builds for the crash harness only: references are logged some visits late, so that
-//! acknowledgements and confirms can precede them. A harness that does not find it is worth nothing.
+//! settlements and confirms precede them in the log. A harness that does not find it is worth nothing.
+//!
+//! Invariant: a body lives as long as the log says that it does, whatever the order; the fault is found by what clients
+//! see, and not by a broker that stumbles over it.
+
+use journal::{Address, Owner, Ticket};
+
+use super::{Inner, Queue, Visit};
 
 /// Visits by which references are late.
 const LATE: u32 = 3;
+/// An owner that is never declared: replay drops its references, which do nothing but keep bodies.
+const NOBODY: Owner = 0;
 
 /// What one queue has not logged yet.
 #[derive(Debug, Default)]
 pub(super) struct HeldBack {
-    first: Option<u64>,
+    entries: Vec<(u64, Address)>,
     visits: u32,
 }
 
-/// The first entry to log a reference of now, or `None` to log nothing in this visit.
-pub(super) fn hold_back(held: &mut HeldBack, first: u64, grouped: bool) -> Option<u64> {
-    let armed = std::env::var_os("HERMOD_SABOTAGE").is_some_and(|fault| fault == "ack-before-message");
-    if !armed || grouped {
-        return Some(first);
+impl HeldBack {
+    /// Whether the body of this entry stays when the entry is settled: its reference, still to come, revives it.
+    pub(super) fn keeps(&self, seq: u64) -> bool {
+        self.entries.iter().any(|(held, _)| *held == seq)
     }
-    let oldest = *held.first.get_or_insert(first);
-    held.visits += 1;
-    if held.visits < LATE {
-        return None;
+}
+
+/// Whether this process is to have the fault.
+pub(super) fn armed() -> bool {
+    std::env::var_os("HERMOD_SABOTAGE").is_some_and(|fault| fault == "ack-before-message")
+}
+
+impl Queue {
+    /// Logs the references of all durable entries from `first` on, but some visits late. The ticket is for what is
+    /// logged now.
+    pub(super) fn log_references_late(&self, inner: &mut Inner, first: u64, visit: &Visit<'_>) -> Ticket {
+        let mut appender = visit.core.journal.appender();
+        for seq in first..inner.lane.next() {
+            if let Some(address) = inner.lane.get_mut(seq).and_then(|entry| entry.address) {
+                appender.reference(None, NOBODY, seq, 0, &[address]);
+                inner.held_back.entries.push((seq, address));
+            }
+        }
+        inner.held_back.visits += 1;
+        if inner.held_back.visits == LATE {
+            let mark = inner.logged_mark();
+            for (seq, address) in std::mem::take(&mut inner.held_back).entries {
+                appender.reference(None, self.id, seq, mark, &[address]);
+                appender.release_hold(address);
+            }
+        }
+        appender.ticket()
     }
-    *held = HeldBack::default();
-    Some(oldest)
 }

@@ -145,7 +145,13 @@ impl Queue {
                 Some((first, count)) if *first + *count == one.seq => *count += 1,
                 _ => runs.push((one.seq, 1)),
             }
-            addresses.push(one.address);
+            #[cfg(feature = "sabotage")]
+            let kept = inner.held_back.keeps(one.seq);
+            #[cfg(not(feature = "sabotage"))]
+            let kept = false;
+            if !kept {
+                addresses.push(one.address);
+            }
             let ends = settled.get(index + 1).is_none_or(|next| next.reason != one.reason);
             if ends {
                 appender.settle(group, self.id, one.reason, &runs, &addresses);

@@ -14,11 +14,15 @@ use crate::model::{self, Change, Entry, OwnerState, Replayed, World};
 
 const FILE: u32 = 64 << 10;
 const CAPACITY: u64 = 2 << 20;
+/// How many times larger than its smallest a ring may be, as may its files.
+const SCALES: [u64; 3] = [1, 2, 3];
 
 /// How often everything happened, over all seeds.
 #[derive(Default, Debug)]
 pub(crate) struct Totals {
     pub(crate) lives: u64,
+    pub(crate) grown: u64,
+    pub(crate) shrunk: u64,
     pub(crate) recycled: u64,
     pub(crate) power_cuts: u64,
     pub(crate) restarts: u64,
@@ -36,6 +40,8 @@ impl Totals {
     pub(crate) fn assert_everything_was_tried(&self) {
         let all = [
             self.lives,
+            self.grown,
+            self.shrunk,
             self.recycled,
             self.power_cuts,
             self.restarts,
@@ -106,7 +112,8 @@ impl Run {
         let durability = if random.chance(20) { Durability::Os } else { Durability::Fsync };
         let options = Options {
             durability,
-            file_bytes: FILE,
+            // An eighth of the ring.
+            file_bytes: u32::MAX,
             first_file_bytes: FILE,
             max_bytes: 8 * u64::from(FILE),
             max_batch_bytes: 4096 << random.below(4),
@@ -126,6 +133,9 @@ impl Run {
     pub(crate) fn run(&mut self, totals: &mut Totals) {
         let mut durable = 0;
         for _ in 0..2 + self.random.below(4) {
+            if self.random.chance(30) {
+                self.resize(totals);
+            }
             if self.random.chance(15) {
                 // A fault while recovering: it must fail cleanly, and work the next time.
                 self.disk.fault(1 + self.random.below(6), Fault::Crash);
@@ -151,6 +161,15 @@ impl Run {
         }
         let (opened, replayed) = self.open();
         self.compare(&opened, replayed.world, durable, totals);
+    }
+
+    /// The next life has a ring of another size.
+    fn resize(&mut self, totals: &mut Totals) {
+        let before = self.options.max_bytes;
+        let scale = SCALES[self.random.below(SCALES.len() as u64) as usize];
+        self.options.max_bytes = scale * 8 * u64::from(FILE);
+        totals.grown += u64::from(self.options.max_bytes > before);
+        totals.shrunk += u64::from(self.options.max_bytes < before);
     }
 
     /// Opens the journal. It may be refused only while a fault is at work.
