@@ -44,23 +44,11 @@ pub(crate) fn audit(
     held: Option<u64>,
 ) -> Result<Integrity, Failure> {
     let mut found = Integrity {
-        check: if consumed.is_empty() { Check::Counted } else { Check::of(scenario.size) },
-        lost: 0,
-        duplicated: 0,
-        reordered: 0,
-        corrupted: 0,
-        damages: Damages::default(),
         refused: totals.refused,
         returned: produced.iter().map(|one| one.returned).sum(),
         unknown_confirms: produced.iter().map(|one| one.unknown_confirms).sum(),
-        redelivered: consumed.iter().map(|one| one.redelivered).sum(),
+        ..Integrity::of(scenario, consumed)
     };
-    for one in consumed {
-        found.damages.length += one.damages.length;
-        found.damages.stamp += one.damages.stamp;
-        found.damages.filling += one.damages.filling;
-    }
-    found.corrupted = found.damages.total();
     let promised = if scenario.window > 0 { totals.confirmed } else { totals.sent };
     if consumed.is_empty() {
         found.lost = held.map_or(0, |held| promised.saturating_sub(held));
@@ -75,15 +63,55 @@ pub(crate) fn audit(
     Ok(found)
 }
 
+/// Compares what consumers took from one queue with what each producer was promised earlier, perhaps by another process.
+pub(crate) fn audit_drain(scenario: &Scenario, promised: &[Numbers], consumed: &[Consumed]) -> Integrity {
+    let mut found = Integrity::of(scenario, consumed);
+    for (id, promised) in promised.iter().enumerate() {
+        let received = found.join(id, consumed.iter());
+        found.lost += promised.missing_from(&received);
+    }
+    found
+}
+
+impl Integrity {
+    /// What `consumed` says by itself.
+    fn of(scenario: &Scenario, consumed: &[Consumed]) -> Self {
+        let mut damages = Damages::default();
+        for one in consumed {
+            damages.length += one.damages.length;
+            damages.stamp += one.damages.stamp;
+            damages.filling += one.damages.filling;
+        }
+        Self {
+            check: if consumed.is_empty() { Check::Counted } else { Check::of(scenario.size) },
+            lost: 0,
+            duplicated: 0,
+            reordered: 0,
+            corrupted: damages.total(),
+            damages,
+            refused: 0,
+            returned: 0,
+            unknown_confirms: 0,
+            redelivered: consumed.iter().map(|one| one.redelivered).sum(),
+        }
+    }
+
+    /// Joins what the consumers of one queue saw of the producer `id`, and counts what is wrong with it.
+    fn join<'a>(&mut self, id: usize, consumed: impl Iterator<Item = &'a Consumed>) -> Numbers {
+        let mut received = Numbers::default();
+        for seen in consumed.filter_map(|one| one.seen.get(id)) {
+            self.duplicated += seen.duplicated + received.merge(&seen.numbers);
+            self.reordered += seen.reordered;
+        }
+        received
+    }
+}
+
 /// Compares what one producer sent with what each queue that it sends to gave out.
 fn sequences(scenario: &Scenario, producer: &Produced, consumed: &[Consumed], found: &mut Integrity) {
     let id = usize::from(producer.id);
     for queue in (0..scenario.queues).filter(|queue| scenario.fanout || id % scenario.queues == *queue) {
-        let mut received = Numbers::default();
-        for seen in consumed.iter().filter(|one| one.queue == queue).filter_map(|one| one.seen.get(id)) {
-            found.duplicated += seen.duplicated + received.merge(&seen.numbers);
-            found.reordered += seen.reordered;
-        }
+        let received = found.join(id, consumed.iter().filter(|one| one.queue == queue));
         found.lost += match scenario.window {
             0 => producer.sent.saturating_sub(received.count()),
             _ => producer.confirmed.missing_from(&received),

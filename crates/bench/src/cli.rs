@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::capacity::backlog::BacklogArgs;
+use crate::capacity::connections::ConnectionsArgs;
+use crate::capacity::queues::QueuesArgs;
 use crate::failure::Failure;
 use crate::machine::backlog::DiskArgs;
 use crate::measure::schedule::Arrivals;
@@ -31,6 +34,12 @@ pub(crate) enum Verb {
     Floor(FloorArgs),
     /// Write batches in the ways that a store may keep a backlog: the limits of this disk
     Disk(DiskArgs),
+    /// Fill a queue that nobody consumes, and drain it, perhaps after a restart of the broker
+    Backlog(Box<BacklogArgs>),
+    /// Declare many queues with a message in each, and take these back, perhaps after a restart of the broker
+    Queues(Box<QueuesArgs>),
+    /// Open many connections that do nothing, and see what they cost
+    Connections(Box<ConnectionsArgs>),
 }
 
 /// Options of `relay`.

@@ -5,6 +5,7 @@
 
 mod audit;
 mod blocks;
+mod capacity;
 mod cli;
 mod clock;
 mod driver;
@@ -49,6 +50,9 @@ fn main() -> ExitCode {
         Verb::Relay(relay) => serve_relay(&relay),
         Verb::Floor(floor) => show_floor(&floor),
         Verb::Disk(disk) => show_disk(&disk),
+        Verb::Backlog(args) => capacity::backlog::run(&args).map(exit),
+        Verb::Queues(args) => capacity::queues::run(&args).map(exit),
+        Verb::Connections(args) => capacity::connections::run(&args).map(exit),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -104,8 +108,11 @@ fn measure(run: &RunArgs) -> Result<u8, Failure> {
         let text = serde_json::to_string_pretty(&record).context("writing the record")?;
         fs::write(path, text + "\n").context(path.display())?;
     }
-    let valid = record.summary.iter().all(|summary| summary.valid == summary.slices);
-    Ok(if valid { EXIT_VALID } else { EXIT_INVALID })
+    Ok(exit(record.summary.iter().all(|summary| summary.valid == summary.slices)))
+}
+
+fn exit(valid: bool) -> u8 {
+    if valid { EXIT_VALID } else { EXIT_INVALID }
 }
 
 fn serve_relay(args: &RelayArgs) -> Result<u8, Failure> {

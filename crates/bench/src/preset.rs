@@ -51,6 +51,7 @@ impl Default for Scenario {
             idle_queues: 0,
             idle_length: 1000,
             queue: QueueKind::Exclusive,
+            queue_name: None,
             size: 1024,
             persistent: false,
             window: 0,

@@ -119,6 +119,8 @@ pub(crate) struct Scenario {
     /// Messages that such a queue holds before it drops its oldest.
     pub(crate) idle_length: u32,
     pub(crate) queue: QueueKind,
+    /// Name of the only queue; none: names of the run's own.
+    pub(crate) queue_name: Option<String>,
     /// Bytes of a body.
     pub(crate) size: usize,
     pub(crate) persistent: bool,
@@ -191,6 +193,9 @@ impl Scenario {
         if self.idle_queues > 0 && !self.fanout {
             return refuse("--idle-queues needs --fanout: only then do they match");
         }
+        if self.queue_name.is_some() && (self.queues != 1 || self.fanout || self.mode == Mode::Pingpong) {
+            return refuse("a queue can be named where there is one only");
+        }
         if self.mode == Mode::Pingpong && self.rate != Rate::Saturate {
             return refuse("ping-pong has no rate: one message is under way at a time");
         }
@@ -257,6 +262,7 @@ mod tests {
             ("never be emptied", |s| (s.queue, s.producers, s.queues) = (QueueKind::Durable, 2, 2)),
             ("without a producer", |s| (s.queue, s.consumers, s.queues) = (QueueKind::Durable, 2, 2)),
             ("needs --fanout", |s| s.idle_queues = 1),
+            ("where there is one only", |s| (s.mode, s.queue_name) = (Mode::Pingpong, Some("q".to_owned()))),
             ("has no rate", |s| (s.mode, s.rate) = (Mode::Pingpong, Rate::Half)),
             ("--duration", |s| s.duration = 0.0),
             ("--batch", |s| s.batch = 0),

@@ -1,31 +1,40 @@
 //! AMQP 0-9-1: queues and exchanges on a control connection, one connection with one channel for each part.
 
-use amqp091::client::{Client, Event as Said, Options, PublishTemplate};
+use amqp091::client::{Client, Event as Said, PublishTemplate};
 use amqp091::codec::methods::{
-    BasicConsume, BasicPublish, BasicQos, ChannelOpen, ConfirmSelect, ExchangeDeclare, ExchangeDelete, QueueBind,
-    QueueDeclare, QueueDelete,
+    BasicConsume, BasicPublish, BasicQos, ConfirmSelect, ExchangeDeclare, ExchangeDelete, QueueBind, QueueDeclare,
+    QueueDelete,
 };
 use amqp091::codec::table::{Value, encode_fields};
-use amqp091::codec::{BasicProperties, Method, Table};
+use amqp091::codec::{BasicProperties, Table};
 use wire::Output;
 
-use super::link::Link;
+use super::session::{CHANNEL, Session, refusal};
 use super::{AckCount, Conversation, Driver, Event, Line, Part};
 use crate::failure::{Context, Failure};
 use crate::scenario::{Mode, QueueKind, Scenario};
 use crate::target::Target;
-
-/// The one channel of each connection.
-const CHANNEL: u16 = 1;
 
 /// Delivery modes as the protocol numbers them.
 const TRANSIENT: u8 = 1;
 const PERSISTENT: u8 = 2;
 
 /// The encoded properties of every message: its delivery mode and nothing else.
-pub(super) fn properties(persistent: bool) -> Vec<u8> {
+pub(crate) fn properties(persistent: bool) -> Vec<u8> {
     let mode = if persistent { PERSISTENT } else { TRANSIENT };
     BasicProperties { delivery_mode: Some(mode), ..BasicProperties::default() }.to_bytes()
+}
+
+/// The encoded arguments of a queue on `target` that holds at most `most` messages.
+pub(crate) fn queue_arguments(target: &Target, most: Option<u32>) -> Vec<u8> {
+    let mut arguments = Vec::new();
+    if let Some(kind) = &target.queue_type {
+        arguments.push(("x-queue-type".to_owned(), Value::Str(kind.clone().into_bytes())));
+    }
+    if let Some(most) = most {
+        arguments.push(("x-max-length".to_owned(), Value::I64(most.into())));
+    }
+    encode_fields(&arguments)
 }
 
 /// A broker that speaks AMQP 0-9-1.
@@ -43,7 +52,7 @@ impl AmqpDriver {
     }
 
     fn queue(&self, number: usize) -> String {
-        format!("{}.{number}", self.prefix)
+        self.scenario.queue_name.clone().unwrap_or_else(|| format!("{}.{number}", self.prefix))
     }
 
     fn idle_queue(&self, number: usize) -> String {
@@ -58,14 +67,7 @@ impl AmqpDriver {
     /// Declares a queue of this run and binds it where the scenario needs it.
     fn make_queue(&self, session: &mut Session, name: &str, most: Option<u32>) -> Result<(), Failure> {
         let kind = self.scenario.queue;
-        let mut arguments = Vec::new();
-        if let Some(kind) = &self.target.queue_type {
-            arguments.push(("x-queue-type".to_owned(), Value::Str(kind.clone().into_bytes())));
-        }
-        if let Some(most) = most {
-            arguments.push(("x-max-length".to_owned(), Value::I64(most.into())));
-        }
-        let arguments = encode_fields(&arguments);
+        let arguments = queue_arguments(&self.target, most);
         session.call(QueueDeclare {
             queue: name,
             durable: kind == QueueKind::Durable,
@@ -144,7 +146,7 @@ impl Driver for AmqpDriver {
         if let Some(queue) = consume {
             self.subscribe(&mut session, queue)?;
         }
-        let Session { link, client, output } = session;
+        let Session { link, client, output, .. } = session;
         let acks = AckCount::new(self.scenario.ack_every);
         let multiple = self.scenario.ack_every > 1;
         let talk = AmqpTalk { client, output, template, acks, multiple, newest: 0 };
@@ -178,85 +180,6 @@ impl Driver for AmqpDriver {
         }
         Ok(())
     }
-}
-
-/// A connection that asks one question at a time.
-struct Session {
-    link: Link,
-    client: Client,
-    output: Output,
-}
-
-impl Session {
-    fn open(target: &Target, part: &str) -> Result<Self, Failure> {
-        let options = Options {
-            user: target.user.clone(),
-            password: target.password.clone(),
-            virtual_host: target.vhost.clone(),
-            connection_name: format!("hermod-bench {part}"),
-            ..Options::default()
-        };
-        let mut session =
-            Self { link: Link::open(&target.address)?, client: Client::new(options), output: Output::default() };
-        session.client.start(session.output.tail());
-        session.answer("the opening of the connection", |said| matches!(said, Said::Connected(_)).then_some(0))?;
-        session.call(ChannelOpen::default())?;
-        Ok(session)
-    }
-
-    /// Sends a method and waits for its answer, which has the next number in its class. Returns the message count of
-    /// `queue.declare-ok`, else 0.
-    fn call<'m>(&mut self, method: impl Into<Method<'m>>) -> Result<u64, Failure> {
-        let method = method.into();
-        let (class, number) = method.id();
-        self.client.send(CHANNEL, method, self.output.tail());
-        self.answer(method.name(), |said| match said {
-            Said::Method { method: Method::QueueDeclareOk(ok), .. } => Some(ok.message_count.into()),
-            Said::Method { method, .. } if method.id() == (class, number + 1) => Some(0),
-            _ => None,
-        })
-    }
-
-    /// Reads until `pick` finds what was waited for; what comes behind it stays for later.
-    fn answer(&mut self, what: &str, pick: impl Fn(&Said<'_>) -> Option<u64>) -> Result<u64, Failure> {
-        loop {
-            let mut rest = self.link.input();
-            let before = rest.len();
-            let mut found = None;
-            while found.is_none() {
-                let Some(said) = self.client.poll(&mut rest, self.output.tail()).context(what)? else { break };
-                if let Some(failure) = refusal(&said) {
-                    return Err(failure).context(what);
-                }
-                found = pick(&said);
-            }
-            let used = before - rest.len();
-            self.link.consume(used);
-            // The client may have answered what it read.
-            self.link.write_all(&mut self.output)?;
-            if let Some(found) = found {
-                return Ok(found);
-            }
-            if !self.link.read()? {
-                return Err(Failure::new(format!("no answer to {what}")));
-            }
-        }
-    }
-}
-
-/// The failure that an event means, if it does.
-fn refusal(said: &Said<'_>) -> Option<Failure> {
-    let text = match said {
-        Said::Closed { reply_code, reply_text } => {
-            format!("the broker closed the connection: {reply_code} {reply_text}")
-        }
-        Said::ChannelClosed { reply_code, reply_text, .. } => {
-            format!("the broker closed the channel: {reply_code} {reply_text}")
-        }
-        Said::Cancelled { consumer_tag, .. } => format!("the broker cancelled the consumer {consumer_tag}"),
-        _ => return None,
-    };
-    Some(Failure::new(text))
 }
 
 /// One connection that carries messages.

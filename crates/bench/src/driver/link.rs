@@ -1,9 +1,10 @@
 //! One socket to a broker: what was read and not yet understood, and writing what a conversation wants to say.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use socket2::{Domain, Protocol, Socket, Type};
 use wire::Output;
 
 use crate::failure::{Context, Failure};
@@ -11,6 +12,8 @@ use crate::machine::wait::{Ready, wait_any};
 
 /// Bytes read at once, and where the buffer starts.
 const READ: usize = 256 * 1024;
+/// Where the buffer of an idle connection starts: there may be tens of thousands.
+const SMALL_READ: usize = 512;
 /// An incomplete frame larger than this is refused.
 const LARGEST: usize = 256 * 1024 * 1024;
 /// A broker that takes or gives nothing for this long ends the run.
@@ -31,11 +34,30 @@ pub(crate) struct Link {
 impl Link {
     /// Connects to `address` (`host:port`) with Nagle's delay off.
     pub(crate) fn open(address: &str) -> Result<Self, Failure> {
+        Self::connect(address, READ, &|place| TcpStream::connect_timeout(place, PATIENCE))
+    }
+
+    /// Connects with a buffer for a connection that is idle, from the local address `source` where one is given.
+    pub(crate) fn open_idle(address: &str, source: Option<IpAddr>) -> Result<Self, Failure> {
+        Self::connect(address, SMALL_READ, &|place| {
+            let Some(source) = source else { return TcpStream::connect_timeout(place, PATIENCE) };
+            let socket = Socket::new(Domain::for_address(*place), Type::STREAM, Some(Protocol::TCP))?;
+            socket.bind(&SocketAddr::new(source, 0).into())?;
+            socket.connect_timeout(&(*place).into(), PATIENCE)?;
+            Ok(socket.into())
+        })
+    }
+
+    fn connect(
+        address: &str,
+        buffer: usize,
+        to: &dyn Fn(&SocketAddr) -> std::io::Result<TcpStream>,
+    ) -> Result<Self, Failure> {
         let places = address.to_socket_addrs().context(address)?;
         let mut last = Failure::new(format!("{address}: no such host"));
         for place in places {
-            match TcpStream::connect_timeout(&place, PATIENCE) {
-                Ok(stream) => return Self::of(stream).context(address),
+            match to(&place) {
+                Ok(stream) => return Self::of(stream, buffer).context(address),
                 Err(error) => {
                     last = Failure::new(format!("{address}: {error}; is the broker running and listening there?"))
                 }
@@ -44,11 +66,19 @@ impl Link {
         Err(last)
     }
 
-    fn of(stream: TcpStream) -> Result<Self, Failure> {
+    fn of(stream: TcpStream, buffer: usize) -> Result<Self, Failure> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { stream, input: vec![0; READ], start: 0, end: 0, ready: Vec::new() })
+        Ok(Self { stream, input: vec![0; buffer], start: 0, end: 0, ready: Vec::new() })
+    }
+
+    /// Fails when the broker has closed the connection. Waits for nothing; what it sent meanwhile is kept.
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
+        self.stream.set_nonblocking(true)?;
+        let seen = self.read();
+        self.stream.set_nonblocking(false)?;
+        seen.map(|_| ())
     }
 
     /// Makes reads and writes return at once when they can't go on.
@@ -176,6 +206,22 @@ mod tests {
         }
         sender.join().unwrap().unwrap();
         assert!(link.input().iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn an_idle_connection_is_checked_without_waiting_and_without_loss() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let source = "127.0.0.1".parse().ok();
+        let mut link = Link::open_idle(&listener.local_addr().unwrap().to_string(), source).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        link.check().unwrap();
+        far.write_all(&vec![3; SMALL_READ * 3]).unwrap();
+        while link.input().len() < SMALL_READ * 3 {
+            link.check().unwrap();
+        }
+        drop(far);
+        while link.check().is_ok() {}
+        assert!(link.input().iter().all(|byte| *byte == 3));
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! A driver sets places up and opens connections; a conversation is one connection that is ready to carry messages and turns
 //! them into bytes and back, without any socket.
 
-mod amqp;
+pub(crate) mod amqp;
 pub(crate) mod link;
 mod relay;
+pub(crate) mod session;
 mod stomp;
 
 use wire::Output;
@@ -64,14 +65,15 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Reads once and understands what came. False: nothing came in time.
+    /// Reads once and understands what came, now or together with an earlier answer. False: there was nothing.
     pub(crate) fn receive(&mut self, on: &mut dyn FnMut(Event<'_>)) -> Result<bool, Failure> {
-        if !self.link.read()? {
-            return Ok(false);
+        let came = self.link.read()?;
+        if self.link.input().is_empty() {
+            return Ok(came);
         }
         let used = self.talk.receive(self.link.input(), on)?;
         self.link.consume(used);
-        Ok(true)
+        Ok(came || used > 0)
     }
 }
 

@@ -36,7 +36,10 @@ impl StompDriver {
     }
 
     fn destination(&self, queue: usize) -> String {
-        format!("/queue/hermod-bench.{:08x}.{queue}", self.run)
+        match &self.scenario.queue_name {
+            Some(name) => format!("/queue/{name}"),
+            None => format!("/queue/hermod-bench.{:08x}.{queue}", self.run),
+        }
     }
 
     fn talk(&self) -> StompTalk {

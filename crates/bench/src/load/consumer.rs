@@ -20,8 +20,8 @@ const SILENCE: Duration = Duration::from_millis(10);
 pub(crate) struct Consumer {
     /// The queue that it reads.
     pub(crate) queue: usize,
-    /// How many producers there are.
-    pub(crate) producers: usize,
+    /// What is expected of each producer, before anything came.
+    pub(crate) seen: Vec<Seen>,
     pub(crate) line: Line,
 }
 
@@ -65,11 +65,11 @@ pub(crate) struct Consumed {
 }
 
 impl Consumed {
-    /// Nothing received yet from any of `producers` producers.
-    pub(crate) fn new(queue: usize, producers: usize) -> Result<Self, Failure> {
+    /// Nothing received yet from any producer; `seen` has one entry for each.
+    pub(crate) fn new(queue: usize, seen: Vec<Seen>) -> Result<Self, Failure> {
         Ok(Self {
             queue,
-            seen: vec![Seen::default(); producers],
+            seen,
             damages: Damages::default(),
             redelivered: 0,
             total: Latency::new()?,
@@ -103,9 +103,9 @@ impl Consumed {
 
 /// Consumes until the run ends.
 pub(crate) fn consume(job: Consumer, run: &Run, tally: &Tally) -> Result<Consumed, Failure> {
-    let Consumer { queue, producers, mut line } = job;
+    let Consumer { queue, seen, mut line } = job;
     line.link.set_read_timeout(SILENCE)?;
-    let mut consumed = Consumed::new(queue, producers)?;
+    let mut consumed = Consumed::new(queue, seen)?;
     while run.phase() != Phase::End {
         let (mut at, mut count) = (0, 0);
         let busy = line.receive(&mut |event| {

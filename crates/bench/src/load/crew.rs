@@ -10,6 +10,7 @@ use crate::clock::now;
 use crate::driver::{Driver, Line, Part};
 use crate::failure::{Context, Failure};
 use crate::measure::schedule::Schedule;
+use crate::measure::sequence::Seen;
 use crate::scenario::{Rate, Scenario};
 
 /// A running thread and what it will return.
@@ -27,12 +28,18 @@ pub(crate) struct Crew {
 impl Crew {
     /// Opens all connections, consumers first, so that exclusive queues exist before anybody publishes.
     pub(crate) fn open(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Self, Failure> {
+        let mut crew = Self::consumers(driver, scenario)?;
+        for id in 0..scenario.producers {
+            crew.producers.push(driver.open(Part::Produce(id)).context(format!("producer {id}"))?);
+        }
+        Ok(crew)
+    }
+
+    /// Opens the connections of the consumers alone: what they find was sent before.
+    pub(crate) fn consumers(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Self, Failure> {
         let mut crew = Self { producers: Vec::new(), consumers: Vec::new() };
         for id in 0..scenario.consumers {
             crew.consumers.push(driver.open(Part::Consume(id)).context(format!("consumer {id}"))?);
-        }
-        for id in 0..scenario.producers {
-            crew.producers.push(driver.open(Part::Produce(id)).context(format!("producer {id}"))?);
         }
         Ok(crew)
     }
@@ -47,7 +54,7 @@ impl Crew {
     ) -> Result<AtWork<'scope>, Failure> {
         let (mut producers, mut consumers) = (Vec::new(), Vec::new());
         for (id, line) in self.consumers.into_iter().enumerate() {
-            let job = Consumer { queue: id % scenario.queues, producers: scenario.producers, line };
+            let job = Consumer { queue: id % scenario.queues, seen: unseen(scenario), line };
             let tally = &run.tallies[scenario.producers + id];
             consumers.push(spawn(scope, format!("consumer-{id}"), run, move || consume(job, run, tally))?);
         }
@@ -66,6 +73,12 @@ impl Crew {
         }
         Ok((producers, consumers))
     }
+}
+
+/// What a consumer has seen of each producer before it begins.
+fn unseen(scenario: &Scenario) -> Vec<Seen> {
+    let of = |id| if scenario.messages.is_some() { Seen::up_to(scenario.quota(id)) } else { Seen::default() };
+    (0..scenario.producers).map(of).collect()
 }
 
 /// The schedule of one producer; none in a closed loop.

@@ -1,12 +1,12 @@
 //! Making the load: one thread for each connection, and what the threads share with the one that measures them.
 
 pub(crate) mod consumer;
-mod crew;
+pub(crate) mod crew;
 pub(crate) mod pingpong;
 pub(crate) mod producer;
 pub(crate) mod sample;
 #[cfg(test)]
-mod simulated;
+pub(crate) mod simulated;
 pub(crate) mod slice;
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};

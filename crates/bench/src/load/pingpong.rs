@@ -9,6 +9,7 @@ use crate::clock::now;
 use crate::driver::{Event, Line};
 use crate::failure::Failure;
 use crate::machine::wait::sharpen_timer;
+use crate::measure::sequence::Seen;
 use crate::measure::stamp::Stamp;
 
 /// How long one read waits before the phase of the run is looked at.
@@ -21,7 +22,7 @@ const LOST_AFTER_NS: u64 = 10_000_000_000;
 pub(crate) fn near(mut line: Line, quota: u64, run: &Run, tally: &Tally) -> Result<(Line, Consumed), Failure> {
     sharpen_timer();
     line.link.set_read_timeout(SILENCE)?;
-    let mut seen = Consumed::new(0, 1)?;
+    let mut seen = Consumed::new(0, vec![Seen::default()])?;
     let mut body = run.bodies.blank();
     let mut number = 0;
     while run.phase() == Phase::Run && number < quota {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Run, Totals};
 use crate::clock::now;
-use crate::machine::disk::flushes;
+use crate::machine::disk::{bytes_written, flushes};
 use crate::machine::process::{self, Machine, Usage};
 
 /// All counters at one instant.
@@ -19,16 +19,32 @@ pub(crate) struct Sample {
     pub(crate) threads: HashMap<String, u64>,
     pub(crate) machine: Option<Machine>,
     pub(crate) flushes: Option<u64>,
+    /// Bytes that all disks were given.
+    pub(crate) disk_bytes: Option<u64>,
 }
 
 impl Sample {
     /// Takes a sample; `pids` are the broker's.
     pub(crate) fn take(run: &Run, pids: &[u32]) -> Self {
+        Self::with(pids, || run.totals())
+    }
+
+    /// Takes a sample of a load whose counters `totals` reads.
+    pub(crate) fn with(pids: &[u32], totals: impl FnOnce() -> Totals) -> Self {
         let broker = if pids.is_empty() { None } else { process::usage(pids) };
         let (client, threads) = (process::own_usage(), process::own_threads());
-        let (machine, flushes) = (process::machine(), flushes());
+        let (machine, flushes, disk_bytes) = (process::machine(), flushes(), bytes_written());
         // Counters and time last and together: a rate is their quotient.
-        Self { broker, client, threads, machine, flushes, totals: run.totals(), at: now() }
+        Self { broker, client, threads, machine, flushes, disk_bytes, totals: totals(), at: now() }
+    }
+
+    /// Cores that neither broker nor client used since `before`. Without the broker's processes its CPU can't be told from
+    /// that of others.
+    pub(crate) fn other_cores(&self, before: &Self) -> Option<f64> {
+        let spent = |after: Option<Usage>, before: Option<Usage>| Some(after?.cpu_since(&before?));
+        let all = self.machine?.busy_ns.saturating_sub(before.machine?.busy_ns);
+        let known = spent(self.broker, before.broker)? + spent(self.client, before.client).unwrap_or(0);
+        Some(all.saturating_sub(known) as f64 / self.at.saturating_sub(before.at).max(1) as f64)
     }
 
     /// The load thread that used most CPU since `before`, with its share of one core.

@@ -97,7 +97,7 @@ impl Slice<'_> {
             let (producers, consumers) = started?;
             Ok::<_, Failure>((samples, join(producers)?, join(consumers)?))
         })?;
-        let held = if consumed.is_empty() { self.held(driver)? } else { None };
+        let held = if consumed.is_empty() { held(driver, run.totals().confirmed)? } else { None };
         let integrity = audit(self.scenario, &run.totals(), &produced, &consumed, held)?;
         self.outcome(samples, integrity, &produced, &consumed)
     }
@@ -214,20 +214,6 @@ impl Slice<'_> {
         LONGEST_DRAIN + Duration::from_secs_f64(self.scenario.duration)
     }
 
-    /// What the queues hold in the end, where nobody consumed.
-    fn held(&self, driver: &mut dyn Driver) -> Result<Option<u64>, Failure> {
-        let promised = self.run.totals().confirmed;
-        let mut held = driver.depth()?;
-        for _ in 0..DEPTH_TRIES {
-            if held.is_none_or(|held| held >= promised) {
-                break;
-            }
-            sleep(Duration::from_millis(100));
-            held = driver.depth()?;
-        }
-        Ok(held)
-    }
-
     fn outcome(
         &self,
         (first, last): (Sample, Sample),
@@ -254,7 +240,21 @@ impl Slice<'_> {
     }
 }
 
-fn joined<'a>(parts: impl Iterator<Item = &'a Latency>) -> Result<Latency, Failure> {
+/// What the queues hold in the end, where nobody consumed and `promised` were confirmed.
+pub(crate) fn held(driver: &mut dyn Driver, promised: u64) -> Result<Option<u64>, Failure> {
+    let mut held = driver.depth()?;
+    for _ in 0..DEPTH_TRIES {
+        if held.is_none_or(|held| held >= promised) {
+            break;
+        }
+        sleep(Duration::from_millis(100));
+        held = driver.depth()?;
+    }
+    Ok(held)
+}
+
+/// All samples of several threads.
+pub(crate) fn joined<'a>(parts: impl Iterator<Item = &'a Latency>) -> Result<Latency, Failure> {
     let mut all = Latency::new()?;
     for part in parts {
         all.merge(part)?;

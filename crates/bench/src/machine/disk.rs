@@ -13,6 +13,9 @@ use crate::measure::latency::{Latency, Summary};
 
 /// Field of `/sys/block/DEVICE/stat` that counts completed cache flushes (kernel documentation, block/stat).
 const FLUSHES: usize = 15;
+/// Field of the same line that counts sectors written, and the bytes of such a sector whatever the device's own are.
+const SECTORS_WRITTEN: usize = 6;
+const SECTOR: u64 = 512;
 /// Bytes of one forced write: what a journal writes at least.
 const BLOCK: usize = 4096;
 /// The file is written over from the start after this many blocks, so that the probe stays small.
@@ -21,12 +24,22 @@ const BLOCKS: u64 = 4096;
 /// Cache flushes completed by all block devices since the machine started; none where `/sys/block` is absent.
 pub(crate) fn flushes() -> Option<u64> {
     let devices = fs::read_dir("/sys/block").ok()?.flatten();
-    let counts = devices.filter_map(|device| parse_flushes(&fs::read_to_string(device.path().join("stat")).ok()?));
+    let counts = devices.filter_map(|device| field(&fs::read_to_string(device.path().join("stat")).ok()?, FLUSHES));
     Some(counts.sum())
 }
 
-fn parse_flushes(text: &str) -> Option<u64> {
-    text.split_whitespace().nth(FLUSHES)?.parse().ok()
+/// Bytes that all disks of the machine were given since it started; none where `/sys/block` shows no disk. Devices that
+/// stand on others (volumes, loops) do not count, so that nothing counts twice.
+pub(crate) fn bytes_written() -> Option<u64> {
+    let disks = fs::read_dir("/sys/block").ok()?.flatten().filter(|device| device.path().join("device").exists());
+    let counts: Vec<u64> = disks
+        .filter_map(|device| field(&fs::read_to_string(device.path().join("stat")).ok()?, SECTORS_WRITTEN))
+        .collect();
+    (!counts.is_empty()).then(|| counts.iter().sum::<u64>() * SECTOR)
+}
+
+fn field(text: &str, number: usize) -> Option<u64> {
+    text.split_whitespace().nth(number)?.parse().ok()
 }
 
 /// What an empty forced write costs on one file system.
@@ -84,10 +97,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flushes_are_the_sixteenth_field() {
+    fn flushes_are_the_sixteenth_field_and_written_sectors_the_seventh() {
         let line = "  1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 777 17\n";
-        assert_eq!(parse_flushes(line), Some(777));
-        assert_eq!(parse_flushes("1 2 3"), None);
+        assert_eq!((field(line, FLUSHES), field(line, SECTORS_WRITTEN)), (Some(777), Some(7)));
+        assert_eq!(field("1 2 3", FLUSHES), None);
     }
 
     #[test]

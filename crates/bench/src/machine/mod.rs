@@ -2,6 +2,8 @@
 //! `/sys` the figures are absent, never guessed.
 
 pub(crate) mod backlog;
+pub(crate) mod descriptors;
+pub(crate) mod directory;
 pub(crate) mod disk;
 pub(crate) mod freeze;
 pub(crate) mod metrics;

@@ -1,4 +1,4 @@
-//! CPU time, context switches and memory of process trees, read from `/proc`.
+//! CPU time, context switches, memory and written bytes of process trees, read from `/proc`.
 //!
 //! CPU time comes from the scheduler's nanoseconds (`schedstat`), since the ticks of `stat` are 10 ms long; ticks are kept
 //! beside it because they alone still count threads that have ended.
@@ -23,6 +23,13 @@ pub(crate) struct Usage {
     pub(crate) switches: u64,
     /// Resident memory, bytes.
     pub(crate) resident: u64,
+    /// The most memory that was resident since the start, bytes. Of a tree the sum of each process's own peak.
+    pub(crate) peak: Option<u64>,
+    /// Bytes of the pages that it made dirty, to be written to disks. A file system that keeps large pieces of a file
+    /// together counts whole pieces, however little of them changed.
+    pub(crate) write_bytes: Option<u64>,
+    /// Bytes that it gave to write calls. Those are of files; sockets mostly have calls of their own.
+    pub(crate) wchar: Option<u64>,
     /// How many processes there are in the tree.
     pub(crate) processes: u64,
 }
@@ -35,22 +42,29 @@ impl Usage {
         let ticks = self.ticks_ns.saturating_sub(before.ticks_ns);
         if ticks > exact + exact / 10 + 10 * TICK_NS { ticks } else { exact }
     }
+
+    /// Takes in another process. What one of them does not show is unknown of all.
+    fn add(&mut self, one: &Self) {
+        let both = |mine: Option<u64>, theirs: Option<u64>| Some(mine? + theirs?);
+        *self = Self {
+            cpu_ns: self.cpu_ns + one.cpu_ns,
+            ticks_ns: self.ticks_ns + one.ticks_ns,
+            switches: self.switches + one.switches,
+            resident: self.resident + one.resident,
+            peak: both(self.peak, one.peak),
+            write_bytes: both(self.write_bytes, one.write_bytes),
+            wchar: both(self.wchar, one.wchar),
+            processes: self.processes + one.processes,
+        };
+    }
 }
 
 /// The usage of `roots` and all their descendants; none where there is no `/proc` or no such process.
 pub(crate) fn usage(roots: &[u32]) -> Option<Usage> {
-    let tree = descendants(roots);
-    let mut total = Usage::default();
-    for pid in tree {
-        if let Some(one) = of_process(pid) {
-            total.cpu_ns += one.cpu_ns;
-            total.ticks_ns += one.ticks_ns;
-            total.switches += one.switches;
-            total.resident += one.resident;
-            total.processes += one.processes;
-        }
-    }
-    (total.processes > 0).then_some(total)
+    let mut tree = descendants(roots).into_iter().filter_map(of_process);
+    let mut total = tree.next()?;
+    tree.for_each(|one| total.add(&one));
+    Some(total)
 }
 
 /// The usage of this program alone, without its children.
@@ -103,10 +117,16 @@ fn parse_stat(text: &str) -> Option<Vec<u64>> {
 
 fn of_process(pid: u32) -> Option<Usage> {
     let fields = stat_fields(pid)?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    // Only the owner of a process and root may read it.
+    let written = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
     let mut usage = Usage {
         ticks_ns: fields[11..15].iter().sum::<u64>() * TICK_NS,
         processes: 1,
-        resident: resident(pid).unwrap_or(0),
+        resident: sum_of(&status, "VmRSS:") * 1024,
+        peak: number_after(&status, "VmHWM:").map(|kib| kib * 1024),
+        write_bytes: number_after(&written, "write_bytes:"),
+        wchar: number_after(&written, "wchar:"),
         ..Usage::default()
     };
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
@@ -121,9 +141,9 @@ fn on_cpu(task: &Path) -> Option<u64> {
     fs::read_to_string(task.join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()
 }
 
-fn resident(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    Some(sum_of(&text, "VmRSS:") * 1024)
+/// The number on the line of `text` that begins with `label`.
+fn number_after(text: &str, label: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(label)?.split_whitespace().next()?.parse().ok())
 }
 
 /// The sum of the numbers on the lines of `text` that contain `label`.
@@ -174,6 +194,26 @@ mod tests {
     }
 
     #[test]
+    fn a_label_is_the_whole_beginning_of_its_line() {
+        let text = "wchar: 7\nwrite_bytes: 4096\ncancelled_write_bytes: 1\nVmHWM:\t  12 kB\nVmSwap: x\n";
+        let cases = [("wchar:", Some(7)), ("write_bytes:", Some(4096)), ("VmHWM:", Some(12)), ("VmSwap:", None)];
+        for (label, number) in cases {
+            assert_eq!(number_after(text, label), number, "{label}");
+        }
+        assert_eq!(number_after("cancelled_write_bytes: 1\n", "write_bytes:"), None);
+    }
+
+    #[test]
+    fn what_one_process_hides_is_unknown_of_the_tree() {
+        let open = Usage { resident: 1, peak: Some(2), write_bytes: Some(3), wchar: Some(4), ..Usage::default() };
+        let mut tree = open;
+        tree.add(&open);
+        assert_eq!((tree.resident, tree.peak, tree.write_bytes, tree.wchar), (2, Some(4), Some(6), Some(8)));
+        tree.add(&Usage { write_bytes: None, ..open });
+        assert_eq!((tree.resident, tree.peak, tree.write_bytes, tree.wchar), (3, Some(6), None, Some(12)));
+    }
+
+    #[test]
     fn the_machine_line_is_split_into_busy_and_stolen() {
         let machine = parse_machine("cpu  10 1 5 1000 7 2 3 4 0 0\ncpu0 1 2 3\n").unwrap();
         assert_eq!((machine.busy_ns, machine.steal_ns), (21 * TICK_NS, 4 * TICK_NS));
@@ -194,6 +234,7 @@ mod tests {
     fn this_process_is_found_and_a_missing_one_is_not() {
         let own = usage(&[std::process::id()]).unwrap();
         assert!(own.cpu_ns > 0 && own.resident > 0 && own.processes >= 1);
+        assert!(own.peak.is_some_and(|peak| peak >= own.resident / 2), "{own:?}");
         assert!(usage(&[u32::MAX - 1]).is_none());
         assert!(!own_threads().is_empty());
     }

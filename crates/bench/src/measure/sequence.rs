@@ -25,6 +25,15 @@ impl Numbers {
         fresh
     }
 
+    /// The numbers from 1 to `last`.
+    pub(crate) fn up_to(last: u64) -> Self {
+        let whole = (last / 64) as usize;
+        let mut words = vec![u64::MAX; whole + 1];
+        words[whole] = u64::MAX >> (63 - last % 64);
+        words[0] &= !1;
+        Self { words, count: last }
+    }
+
     /// How many numbers are in the set.
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -56,15 +65,22 @@ impl Numbers {
 pub(crate) struct Seen {
     pub(crate) numbers: Numbers,
     newest: u64,
+    /// The highest number there is, where that is known.
+    last: Option<u64>,
     pub(crate) duplicated: u64,
     pub(crate) reordered: u64,
 }
 
 impl Seen {
+    /// Nothing seen yet of a producer that sent the numbers from 1 to `last`: any of them may come first.
+    pub(crate) fn up_to(last: u64) -> Self {
+        Self { last: Some(last), ..Self::default() }
+    }
+
     /// Notes the arrival of `number`; false when it can't be a number of this run.
     #[inline]
     pub(crate) fn take(&mut self, number: u64) -> bool {
-        if number > self.newest + FURTHEST_JUMP {
+        if number > self.last.unwrap_or(self.newest + FURTHEST_JUMP) {
             return false;
         }
         if !self.numbers.insert(number) {
@@ -116,6 +132,20 @@ mod tests {
         assert_eq!(left.count(), 6);
         assert_eq!(right.missing_from(&left), 0);
         assert_eq!(left.missing_from(&right), 3);
+    }
+
+    #[test]
+    fn a_known_last_number_allows_any_jump_below_it() {
+        let mut seen = Seen::up_to(FURTHEST_JUMP * 2);
+        assert!(seen.take(FURTHEST_JUMP * 2));
+        assert!(!seen.take(FURTHEST_JUMP * 2 + 1));
+        assert_eq!((seen.numbers.count(), seen.reordered), (1, 0));
+        for last in [0, 1, 62, 63, 64, 65, 127, 128] {
+            let (all, mut one_by_one) = (Numbers::up_to(last), Numbers::default());
+            (1..=last).for_each(|number| assert!(one_by_one.insert(number)));
+            assert_eq!(all.count(), last);
+            assert_eq!((all.missing_from(&one_by_one), one_by_one.missing_from(&all)), (0, 0), "{last}");
+        }
     }
 
     #[test]

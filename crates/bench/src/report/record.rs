@@ -10,6 +10,7 @@ use super::verdict::Verdict;
 use crate::audit::Integrity;
 use crate::machine::disk::Forced;
 use crate::machine::metrics::Counters;
+use crate::machine::process::Usage;
 use crate::measure::latency::Summary;
 use crate::measure::statistics::Spread;
 use crate::scenario::Scenario;
@@ -152,7 +153,32 @@ pub(crate) struct Cost {
     pub(crate) switches_per_message: f64,
     /// Resident memory at the end of the measured time, bytes.
     pub(crate) resident_bytes: u64,
+    /// The most that was resident since the processes started, the sum over them, bytes.
+    pub(crate) peak_resident_bytes: Option<u64>,
+    /// Bytes of the pages of files that they made dirty in the measured time.
+    pub(crate) write_bytes: Option<u64>,
+    /// Bytes that they gave to write calls in the measured time.
+    pub(crate) wchar: Option<u64>,
     pub(crate) processes: u64,
+}
+
+impl Cost {
+    /// What was used between two looks, `seconds` apart, in which `messages` moved.
+    pub(crate) fn between(before: &Usage, after: &Usage, messages: f64, seconds: f64) -> Self {
+        let cpu = after.cpu_since(before) as f64;
+        let per_message = |value: f64| if messages > 0.0 { value / messages } else { 0.0 };
+        let grown = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));
+        Self {
+            cpu_us_per_message: per_message(cpu / 1000.0),
+            cores: cpu / 1e9 / seconds,
+            switches_per_message: per_message(after.switches.saturating_sub(before.switches) as f64),
+            resident_bytes: after.resident,
+            peak_resident_bytes: after.peak,
+            write_bytes: grown(before.write_bytes, after.write_bytes),
+            wchar: grown(before.wchar, after.wchar),
+            processes: after.processes,
+        }
+    }
 }
 
 /// One target over all its blocks. Medians are of valid slices, or of all where none is valid.

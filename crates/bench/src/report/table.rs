@@ -110,7 +110,7 @@ fn range(spread: Option<&Spread>) -> String {
 }
 
 /// A number with its thousands apart.
-fn number(value: f64, digits: usize) -> String {
+pub(crate) fn number(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let (whole, rest) = text.find('.').map_or((text.as_str(), ""), |dot| text.split_at(dot));
     let mut grouped = String::new();
@@ -123,7 +123,8 @@ fn number(value: f64, digits: usize) -> String {
     grouped + rest
 }
 
-fn aligned(rows: &[Vec<String>]) -> String {
+/// Rows as text, their cells below each other.
+pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
     let mut text = String::new();

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::record::{Cost, Measured};
+use crate::audit::Integrity;
 use crate::failure::Failure;
 use crate::load::slice::Outcome;
 use crate::machine::process::Usage;
@@ -16,7 +17,7 @@ const ACHIEVED: f64 = 0.99;
 /// latency is the generator's and not the broker's.
 const LATENESS: f64 = 0.5;
 /// A load thread that uses more than this share of a core is itself the limit.
-const FULL_THREAD: f64 = 0.95;
+pub(crate) const FULL_THREAD: f64 = 0.95;
 /// More than this share of all cores taken by a hypervisor disturbs it too.
 const STOLEN: f64 = 0.02;
 /// Persistent confirms without at least this share of the flushes that full windows need were not forced to disk.
@@ -58,13 +59,10 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> R
         (0, _) => confirmed,
         _ => received,
     };
-    let cost = |before: Option<Usage>, after: Option<Usage>| cost(before?, after?, messages, seconds);
+    let cost = |before: Option<Usage>, after: Option<Usage>| Some(Cost::between(&before?, &after?, messages, seconds));
     let (broker, client) = (cost(first.broker, last.broker), cost(first.client, last.client));
     let flushes = last.flushes.zip(first.flushes).map(|(after, before)| moved(after, before));
-    let busy = |cost: Option<Cost>| cost.map_or(0.0, |cost| cost.cores);
     let machine = last.machine.zip(first.machine);
-    let others = machine
-        .map(|(after, before)| moved(after.busy_ns, before.busy_ns) / 1e9 / seconds - busy(broker) - busy(client));
     let mut measured = Measured {
         seconds,
         sent_per_s: sent / seconds,
@@ -83,8 +81,7 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> R
         broker,
         client,
         busiest_thread: last.busiest(first),
-        // Without the broker's processes its CPU can't be told from that of others.
-        other_cores: others.filter(|_| broker.is_some()).map(|cores| cores.max(0.0)),
+        other_cores: last.other_cores(first),
         stolen_cores: machine.map(|(after, before)| moved(after.steal_ns, before.steal_ns) / 1e9 / seconds),
         flushes_per_s: flushes.map(|count| count / seconds),
         flushes_per_message: flushes.filter(|_| messages > 0.0).map(|count| count / messages),
@@ -96,21 +93,9 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> R
     Ok(measured)
 }
 
-fn cost(before: Usage, after: Usage, messages: f64, seconds: f64) -> Option<Cost> {
-    let cpu = after.cpu_since(&before) as f64;
-    let per_message = |value: f64| if messages > 0.0 { value / messages } else { 0.0 };
-    Some(Cost {
-        cpu_us_per_message: per_message(cpu / 1000.0),
-        cores: cpu / 1e9 / seconds,
-        switches_per_message: per_message(after.switches.saturating_sub(before.switches) as f64),
-        resident_bytes: after.resident,
-        processes: after.processes,
-    })
-}
-
 fn verdict(scenario: &Scenario, measured: &Measured, is_relay: bool) -> Verdict {
     let mut violations = Vec::new();
-    integrity(measured, &mut violations);
+    integrity(&measured.integrity, &mut violations);
     if measured.messages_per_s == 0.0 {
         violations.push("no message arrived in the measured time".to_owned());
     }
@@ -151,8 +136,8 @@ fn verdict(scenario: &Scenario, measured: &Measured, is_relay: bool) -> Verdict 
     Verdict { valid: violations.is_empty(), violations, notes }
 }
 
-fn integrity(measured: &Measured, violations: &mut Vec<String>) {
-    let found = &measured.integrity;
+/// Names what was found wrong with the messages.
+pub(crate) fn integrity(found: &Integrity, violations: &mut Vec<String>) {
     let counts = [
         (found.lost, "lost"),
         (found.duplicated, "duplicated"),

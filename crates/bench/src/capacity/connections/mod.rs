@@ -1,0 +1,226 @@
+//! Many connections that do nothing: how fast they open, what each costs in memory, what all of them cost in CPU while
+//! nothing happens, and the proof that they still live. They stay in this process, or in children that hold a share each.
+
+mod crowd;
+mod report;
+mod share;
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::stretch::{Mark, Stretch};
+use super::{Head, only, write_record};
+use crate::failure::{Context, Failure};
+use crate::load::Totals;
+use crate::load::sample::Sample;
+use crate::machine::descriptors;
+use crate::measure::latency::{Latency, Summary};
+use crate::report::progress::Progress;
+use crate::report::verdict::Verdict;
+use crate::target::Target;
+use crowd::{Order, Proof};
+use share::Holder;
+
+/// What a broker needs to come to rest after the last connection.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Options of `connections`.
+#[derive(Debug, Args, Serialize)]
+pub(crate) struct ConnectionsArgs {
+    /// A broker that speaks AMQP 0-9-1, as for run; with ,pid= its processes are measured too
+    #[arg(long)]
+    #[serde(skip)]
+    pub(crate) target: Target,
+    /// Connections in all
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
+    pub(crate) count: u32,
+    /// Processes over which they are spread, where one may not open so many files
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) processes: u32,
+    /// Give each connection a consumer on an exclusive queue of its own
+    #[arg(long)]
+    pub(crate) consume: bool,
+    /// Connections that are being opened at once
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) parallel: u32,
+    /// Connections, evenly spread, that a message goes through in the end
+    #[arg(long, default_value_t = 100)]
+    pub(crate) probes: u32,
+    /// Seconds without any work over which the broker's CPU is taken
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) idle: f64,
+    /// Most seconds until all are open
+    #[arg(long, default_value_t = 600.0)]
+    pub(crate) limit: f64,
+    /// Write a record of everything to this file
+    #[arg(long)]
+    #[serde(skip)]
+    pub(crate) json: Option<PathBuf>,
+    /// Show nothing but the table
+    #[arg(long, short)]
+    #[serde(skip)]
+    pub(crate) quiet: bool,
+    /// Number of the first connection: this process holds another's share and answers on standard output
+    #[arg(long, hide = true)]
+    #[serde(skip)]
+    pub(crate) share_from: Option<u32>,
+}
+
+/// All that is known in the end.
+#[derive(Debug, Serialize)]
+pub(crate) struct ConnectionsRecord<'a> {
+    #[serde(flatten)]
+    head: Head,
+    load: &'a ConnectionsArgs,
+    /// From the first connection to the last.
+    pub(crate) opening: Stretch,
+    /// Nothing was done in it.
+    pub(crate) idle: Stretch,
+    /// Resident bytes before the first connection.
+    pub(crate) resident_before: Option<u64>,
+    /// Resident bytes that each connection added, after a rest.
+    pub(crate) resident_each: Option<f64>,
+    /// Files that this process (each child) may open.
+    pub(crate) descriptors: Option<u64>,
+    /// Messages that came back through their connections.
+    pub(crate) answered: u32,
+    pub(crate) probes: u32,
+    /// Microseconds there and back.
+    pub(crate) round_trip_us: Option<Summary>,
+    /// Connections that the broker had closed.
+    pub(crate) dead: u32,
+    pub(crate) verdict: Verdict,
+}
+
+/// Opens and measures, prints the table and writes the record. True: all was valid.
+pub(crate) fn run(args: &ConnectionsArgs) -> Result<bool, Failure> {
+    let limit = descriptors::raise();
+    if let Some(first) = args.share_from {
+        args.enough_descriptors(limit, args.count)?;
+        return share::serve(&args.order(first, args.count)?).map(|()| true);
+    }
+    let record = measure(args, limit, &Progress::new(args.quiet)).context(&args.target.name)?;
+    print!("{}", report::render(&record));
+    write_record(args.json.as_deref(), &record)?;
+    Ok(record.verdict.valid)
+}
+
+impl ConnectionsArgs {
+    /// What one process opens.
+    fn order(&self, first: u32, count: u32) -> Result<Order, Failure> {
+        let limit = Duration::try_from_secs_f64(self.limit).context("--limit")?;
+        let probes = self.probes.min(count);
+        let (target, consume, parallel) = (self.target.clone(), self.consume, self.parallel);
+        Ok(Order { target, first, count, consume, parallel, probes, limit })
+    }
+
+    /// What process `at` has of `all`.
+    fn share(&self, all: u32, at: u32) -> Range<u32> {
+        let part = |at: u32| (u64::from(all) * u64::from(at) / u64::from(self.processes)) as u32;
+        part(at)..part(at + 1)
+    }
+
+    /// Fails where `count` connections need more descriptors than there may be.
+    fn enough_descriptors(&self, limit: Option<u64>, count: u32) -> Result<(), Failure> {
+        let Some(limit) = limit else { return Ok(()) };
+        let needed = u64::from(count) + crowd::SPARE_DESCRIPTORS;
+        if needed <= limit {
+            return Ok(());
+        }
+        let room = limit.saturating_sub(crowd::SPARE_DESCRIPTORS).max(1);
+        Err(Failure::new(format!(
+            "{count} connections in one process need {needed} open files, and it may have {limit} (ulimit -Hn): use \
+             --processes {} or raise the limit",
+            u64::from(self.count).div_ceil(room)
+        )))
+    }
+}
+
+pub(super) fn measure<'a>(
+    args: &'a ConnectionsArgs,
+    limit: Option<u64>,
+    progress: &Progress,
+) -> Result<ConnectionsRecord<'a>, Failure> {
+    only(&args.target, &["amqp"], "connections are opened by AMQP 0-9-1")?;
+    let idle = Duration::try_from_secs_f64(args.idle).context("--idle")?;
+    args.enough_descriptors(limit, args.count.div_ceil(args.processes))?;
+    let mark = |moved: u32| Mark { moved: moved.into(), sample: Sample::with(&args.target.pids, Totals::default) };
+    let first = mark(0);
+    progress.done("opening");
+    let mut holders = open(args).map_err(|failure| failure_with_limits(args, &failure))?;
+    let opened = mark(args.count);
+    progress.done("idle");
+    sleep(SETTLE);
+    let before = mark(0);
+    sleep(idle);
+    let after = mark(0);
+    progress.done("proving");
+    let proofs = holders.iter_mut().map(Holder::prove).collect::<Result<Vec<Proof>, Failure>>()?;
+    let resident = |mark: &Mark| mark.sample.broker.map(|usage| usage.resident);
+    let each = |before: u64, after: u64| (after as f64 - before as f64) / f64::from(args.count);
+    let mut round_trip = Latency::new()?;
+    proofs.iter().flat_map(|proof| &proof.round_trips).for_each(|time| round_trip.record(*time));
+    Ok(ConnectionsRecord {
+        head: Head::of(&args.target),
+        load: args,
+        opening: Stretch::between(&first, &opened, 0),
+        idle: Stretch::between(&before, &after, 0),
+        resident_before: resident(&first),
+        resident_each: resident(&first).zip(resident(&before)).map(|(first, before)| each(first, before)),
+        descriptors: limit,
+        answered: proofs.iter().map(|proof| proof.round_trips.len() as u32).sum(),
+        probes: proofs.iter().map(|proof| proof.probes).sum(),
+        round_trip_us: round_trip.summary(),
+        dead: proofs.iter().map(|proof| proof.dead).sum(),
+        verdict: verdict(&proofs),
+    })
+}
+
+fn verdict(proofs: &[Proof]) -> Verdict {
+    let mut violations = Vec::new();
+    let (dead, silent) = proofs
+        .iter()
+        .fold((0, 0), |(dead, silent), one| (dead + one.dead, silent + one.probes - one.round_trips.len() as u32));
+    if dead > 0 {
+        violations.push(format!("the broker closed {dead} connections"));
+    }
+    if silent > 0 {
+        violations.push(format!("{silent} connections did not carry a message"));
+    }
+    let notes = proofs.iter().filter_map(|proof| proof.complaint.clone()).take(3).collect();
+    Verdict { valid: violations.is_empty(), violations, notes }
+}
+
+/// Opens all connections, here or in children.
+fn open(args: &ConnectionsArgs) -> Result<Vec<Holder>, Failure> {
+    if args.processes == 1 {
+        return Ok(vec![Holder::here(&args.order(0, args.count)?)?]);
+    }
+    let mut holders = Vec::new();
+    for at in 0..args.processes {
+        let (numbers, probes) = (args.share(args.count, at), args.share(args.probes, at));
+        if !numbers.is_empty() {
+            holders.push(Holder::start(args, &numbers, probes.len())?);
+        }
+    }
+    let until = Instant::now().checked_add(Duration::try_from_secs_f64(args.limit).context("--limit")?);
+    holders.iter_mut().try_for_each(|holder| holder.opened(until))?;
+    Ok(holders)
+}
+
+/// Adds the usual reason: how many files the broker may open, or a limit of its own.
+fn failure_with_limits(args: &ConnectionsArgs, failure: &Failure) -> Failure {
+    let limit = args.target.pids.iter().filter_map(|pid| descriptors::of_process(*pid)).max();
+    match limit.filter(|limit| *limit < u64::from(args.count) + crowd::SPARE_DESCRIPTORS) {
+        Some(limit) => Failure::new(format!("{failure} (the broker may open {limit} files only)")),
+        None => Failure::new(format!("{failure} (brokers limit their connections: its log and settings may say more)")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
