@@ -4,15 +4,16 @@
 //! The data directory lives through all kills of a run. Some cycles run with a journal so small that its files are
 //! recycled all the time. Every few cycles all queues are drained and the checker says what is missing.
 
-mod checker;
-mod history;
-mod ledger;
-mod part;
-mod random;
-mod server;
-mod stamp;
-mod talk;
-mod topology;
+pub(crate) mod checker;
+pub(crate) mod history;
+pub(crate) mod ledger;
+pub(crate) mod part;
+pub(crate) mod random;
+pub(crate) mod server;
+pub(crate) mod stage;
+pub(crate) mod stamp;
+pub(crate) mod talk;
+pub(crate) mod topology;
 mod violation;
 
 use std::path::{Path, PathBuf};
@@ -21,10 +22,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use checker::Counts;
 use history::Event;
 use ledger::Summary;
-use part::{PARTS, Stage};
+use part::PARTS;
 use random::Random;
-use server::{Program, Server, Sizes};
-use talk::{Broken, Control};
+use server::{Launch, Program, Server, Sizes};
+use stage::Stage;
+use talk::Control;
 
 /// The largest body: what fits a record of the small journal.
 const LARGEST_BODY: u64 = 64 * 1024;
@@ -120,7 +122,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let stage = Stage::new(program.ports(), seed as u32, LARGEST_BODY);
     let mut run = Run { options, program, stage, random: Random::new(seed), restarts: Vec::new(), cycle: 0 };
     let outcome = run.all_cycles();
-    let verdict = run.verdict();
+    let verdict = run.stage.verdict();
     let summary =
         Summary { commit, seed, cycles: run.cycle, counts: run.stage.checker().counts(), restarts: run.restarts };
     println!("{summary}");
@@ -158,7 +160,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn all_cycles(&mut self) -> Result<(), String> {
         let mut server = self.start(self.options.sizes.of(0))?;
-        self.control(Control::declare)?;
+        self.stage.control(Control::declare)?;
         for group in 0.. {
             let before = self.stage.checker().counts();
             let last = self.options.cycles.min(self.cycle + self.options.drain_every);
@@ -166,15 +168,15 @@ impl Run<'_> {
                 self.cycle += 1;
                 self.play(&mut server)?;
                 server = self.kill_and_restart(server, self.options.sizes.of(group))?;
-                self.verdict()?;
+                self.stage.verdict()?;
             }
-            self.drain(&mut server)?;
+            self.stage.drain(&mut server)?;
             // What was settled and fenced while draining must not come back.
             server = self.kill_and_restart(server, self.options.sizes.of(group + 1))?;
-            self.drain(&mut server)?;
+            self.stage.drain(&mut server)?;
             let retired = self.stage.number();
             self.stage.checker().finish(retired);
-            self.verdict()?;
+            self.stage.verdict()?;
             self.alive_since(before)?;
             println!("cycle {}: {}", self.cycle, self.progress());
             if self.cycle == self.options.cycles {
@@ -235,7 +237,7 @@ impl Run<'_> {
         self.stage.tell(&[Event::Killed]);
         self.stage.set_dying(false);
         if self.random.chance(KILLED_AGAIN) {
-            let mut unlucky = self.program.start(sizes, 1)?;
+            let mut unlucky = self.program.start(&Launch::plain(sizes))?;
             std::thread::sleep(Duration::from_millis(self.random.within(0..=KILLED_WITHIN)));
             if let Some(status) = unlucky.ended() {
                 return Err(format!("the broker ended while starting ({status})"));
@@ -243,40 +245,15 @@ impl Run<'_> {
             unlucky.kill()?;
         }
         let server = self.start(sizes)?;
-        self.control(Control::verify)?;
+        self.stage.control(Control::verify)?;
         Ok(server)
     }
 
     fn start(&mut self, sizes: Sizes) -> Result<Server, String> {
-        let mut server = self.program.start(sizes, *self.random.pick(&THREADS))?;
+        let threads = *self.random.pick(&THREADS);
+        let mut server = self.program.start(&Launch { threads, ..Launch::plain(sizes) })?;
         self.restarts.push(server.wait_until_ready(self.stage.ports)?);
         Ok(server)
-    }
-
-    /// Does something on a connection of its own.
-    fn control(&self, action: impl Fn(&mut Control) -> Result<(), Broken>) -> Result<(), String> {
-        Control::open(self.stage.ports.amqp).and_then(|mut control| action(&mut control)).map_err(describe)
-    }
-
-    fn drain(&self, server: &mut Server) -> Result<(), String> {
-        let drained = part::drain(&self.stage).map_err(describe);
-        match (drained, server.ended()) {
-            (Ok(_), None) => self.verdict(),
-            (_, Some(status)) => Err(format!("the broker ended by itself while it was drained ({status})")),
-            (Err(error), None) => self.verdict().and(Err(error)),
-        }
-    }
-
-    /// What has been found so far, as an error.
-    fn verdict(&self) -> Result<(), String> {
-        let checker = self.stage.checker();
-        let mut found: Vec<String> = checker.violations().iter().map(ToString::to_string).collect();
-        let total = checker.counts().violations as usize;
-        if total > found.len() {
-            found.push(format!("… and {} more", total - found.len()));
-        }
-        found.extend(self.stage.problems());
-        if found.is_empty() { Ok(()) } else { Err(found.join("\n  ")) }
     }
 
     fn progress(&self) -> String {
@@ -285,13 +262,6 @@ impl Run<'_> {
             "{} published, {} confirmed, {} delivered, {} fenced, {} committed, nothing lost",
             counts.attempted, counts.confirmed, counts.delivered, counts.fenced, counts.transactions
         )
-    }
-}
-
-fn describe(broken: Broken) -> String {
-    match broken {
-        Broken::Lost(what) => format!("a connection to a live broker was lost: {what}"),
-        Broken::Refused(what) => what,
     }
 }
 

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod crash;
+#[cfg(target_os = "linux")]
+mod fault;
 mod interop;
 mod tidy;
 
@@ -24,6 +26,9 @@ enum Chore {
     Tidy,
     /// Kill a loaded broker again and again and check what it promised.
     Crash(crash::Options),
+    /// Break something under a broker and check what it promised.
+    #[cfg(target_os = "linux")]
+    Fault(fault::Options),
     /// Run other people's clients against a fresh server.
     Interop(interop::Options),
 }
@@ -33,6 +38,8 @@ fn main() -> ExitCode {
         (Err(error), _) => Err(error),
         (Ok(root), Chore::Tidy) => tidy::report(&root),
         (Ok(root), Chore::Crash(options)) => crash::run(&root, &options),
+        #[cfg(target_os = "linux")]
+        (Ok(root), Chore::Fault(options)) => fault::run(&root, &options),
         (Ok(root), Chore::Interop(options)) => interop::run(&root, &options),
     };
     match outcome {

@@ -24,20 +24,20 @@ const DESCRIBED: usize = 30;
 
 /// What a run did, for the ledger.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) attempted: u64,
-    pub(super) confirmed: u64,
-    pub(super) delivered: u64,
-    pub(super) redelivered: u64,
+pub(crate) struct Counts {
+    pub(crate) attempted: u64,
+    pub(crate) confirmed: u64,
+    pub(crate) delivered: u64,
+    pub(crate) redelivered: u64,
     /// Settlements that are known to be on disk.
-    pub(super) fenced: u64,
-    pub(super) transactions: u64,
-    pub(super) violations: u64,
-    pub(super) lost: u64,
+    pub(crate) fenced: u64,
+    pub(crate) transactions: u64,
+    pub(crate) violations: u64,
+    pub(crate) lost: u64,
 }
 
 /// What one consumer has settled and not yet fenced, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Pending {
     settled: VecDeque<(usize, Id)>,
     /// Settlements that were taken from the front of `settled`.
@@ -47,8 +47,8 @@ struct Pending {
 }
 
 /// The state of the check.
-#[derive(Debug, Default)]
-pub(super) struct Checker {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Checker {
     lanes: HashMap<(usize, u32), Lane>,
     pending: HashMap<u32, Pending>,
     transactions: Transactions,
@@ -61,17 +61,17 @@ pub(super) struct Checker {
 
 impl Checker {
     /// What was counted so far.
-    pub(super) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
     /// The promises that were broken so far; the first ones, if there are many.
-    pub(super) fn violations(&self) -> &[Violation] {
+    pub(crate) fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
     /// Takes the next event.
-    pub(super) fn apply(&mut self, event: &Event) {
+    pub(crate) fn apply(&mut self, event: &Event) {
         match event {
             Event::Attempt { stamp, persistent } => self.attempt(stamp, *persistent),
             Event::Confirm(id) => self.confirm(*id),
@@ -328,7 +328,7 @@ impl Checker {
 
     /// Everything has been drained and all settlements are fenced: says what is missing, and forgets all messages of
     /// producers below `retired`, which must be all that there were.
-    pub(super) fn finish(&mut self, retired: u32) {
+    pub(crate) fn finish(&mut self, retired: u32) {
         let mut transaction_of = HashMap::new();
         for (number, transaction) in self.transactions.take() {
             transaction_of.extend(transaction.members.iter().map(|(id, _)| (*id, number)));

@@ -7,7 +7,7 @@ use super::stamp::{Damage, Id, Stamp};
 
 /// One thing that a client of the broker did or heard, or the broker's death.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// A message is about to be published.
     Attempt {
         /// Its name, its transaction and the queues that it goes to.
@@ -67,7 +67,7 @@ pub(super) enum Event {
 
 /// How a delivery is settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// Never to be delivered again.
     Accepted,
     /// Back to its place in the queue.

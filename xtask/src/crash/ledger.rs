@@ -12,14 +12,14 @@ const PAGE: &str = "docs/ledger/crash.md";
 
 /// What a run did.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Summary {
+pub(crate) struct Summary {
     /// What was tested.
-    pub(super) commit: String,
-    pub(super) seed: u64,
-    pub(super) cycles: u64,
-    pub(super) counts: Counts,
+    pub(crate) commit: String,
+    pub(crate) seed: u64,
+    pub(crate) cycles: u64,
+    pub(crate) counts: Counts,
     /// How long each start took until connections were accepted.
-    pub(super) restarts: Vec<Duration>,
+    pub(crate) restarts: Vec<Duration>,
 }
 
 impl Summary {
@@ -46,7 +46,7 @@ impl Summary {
     }
 
     /// Appends the run to the page.
-    pub(super) fn append(&self, root: &Path) -> Result<(), String> {
+    pub(crate) fn append(&self, root: &Path) -> Result<(), String> {
         let path = root.join(PAGE);
         let row = self.row(&today());
         let page = std::fs::File::options().append(true).open(&path);
@@ -79,7 +79,7 @@ impl std::fmt::Display for Summary {
 }
 
 /// The commit that is checked out; a plus says that the sources have been changed since.
-pub(super) fn commit(root: &Path) -> Result<String, String> {
+pub(crate) fn commit(root: &Path) -> Result<String, String> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).current_dir(root).output();
         let output = output.map_err(|error| format!("cannot run git: {error}"))?;
@@ -90,7 +90,8 @@ pub(super) fn commit(root: &Path) -> Result<String, String> {
     Ok(if changed.is_empty() { name } else { format!("{name}+") })
 }
 
-fn today() -> String {
+/// The date of today, in UTC.
+pub(crate) fn today() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     date(seconds / 86_400)
 }

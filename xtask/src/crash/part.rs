@@ -7,82 +7,20 @@ mod consume;
 mod produce;
 mod transact;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::checker::Checker;
 use super::history::{Event, Outcome};
 use super::random::Random;
+use super::stage::Stage;
 use super::stamp::{Id, Stamp};
-use super::talk::{self, Broken, Handle, Heard, Ports, Protocol, Purpose};
+use super::talk::{self, Broken, Handle, Heard, Protocol, Purpose};
 use super::topology::{
     DEAD, DONE, FAN, FAN_A, FAN_B, LEFT, PLAIN, QUEUES, RIGHT, Route, SHORT, SPILL, TOPIC_A, TOPIC_ALL, TOPIC_BOTH,
     TOPIC_ONE, TRANSIENT, WORK, straight,
 };
 
-pub(super) use consume::drain;
-
-/// What all parts share.
-pub(super) struct Stage {
-    pub(super) ports: Ports,
-    /// Marks the bodies of this run.
-    pub(super) run: u32,
-    /// The largest body, in bytes.
-    pub(super) largest: u64,
-    checker: Mutex<Checker>,
-    /// The next connection's number. It names it as a producer and as a consumer.
-    next: AtomicU32,
-    /// Set before the broker is killed: from then on connections may break.
-    dying: AtomicBool,
-    problems: Mutex<Vec<String>>,
-}
-
-impl Stage {
-    pub(super) fn new(ports: Ports, run: u32, largest: u64) -> Self {
-        Self {
-            ports,
-            run,
-            largest,
-            checker: Mutex::default(),
-            next: AtomicU32::new(1),
-            dying: AtomicBool::new(false),
-            problems: Mutex::default(),
-        }
-    }
-
-    /// The checker. A thread that panicked with it has been reported by then.
-    pub(super) fn checker(&self) -> MutexGuard<'_, Checker> {
-        self.checker.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tells the history what happened, in order.
-    pub(super) fn tell(&self, events: &[Event]) {
-        let mut checker = self.checker();
-        for event in events {
-            checker.apply(event);
-        }
-    }
-
-    /// The number of a new connection.
-    pub(super) fn number(&self) -> u32 {
-        self.next.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// From now on connections may break, or (`false`) may not.
-    pub(super) fn set_dying(&self, dying: bool) {
-        self.dying.store(dying, Ordering::SeqCst);
-    }
-
-    fn is_dying(&self) -> bool {
-        self.dying.load(Ordering::SeqCst)
-    }
-
-    /// What went wrong besides broken promises.
-    pub(super) fn problems(&self) -> Vec<String> {
-        self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
+pub(crate) use consume::{APART, Books, drain};
+pub(crate) use produce::take;
 
 /// What a part does.
 #[derive(Debug, Clone, Copy)]
@@ -94,14 +32,14 @@ enum Kind {
 
 /// One part.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     name: &'static str,
     protocol: Protocol,
     kind: Kind,
 }
 
 /// All parts of the load.
-pub(super) const PARTS: [Part; 13] = [
+pub(crate) const PARTS: [Part; 13] = [
     produce("amqp producer", Protocol::Amqp, &[straight(PLAIN), FAN, TOPIC_BOTH, TOPIC_ONE]),
     produce("stomp producer", Protocol::Stomp, &[straight(PLAIN), FAN, TOPIC_BOTH]),
     produce("amqp work producer", Protocol::Amqp, &[straight(WORK), straight(SHORT)]),
@@ -135,18 +73,14 @@ const fn consume(name: &'static str, protocol: Protocol, queues: &'static [usize
 
 impl Part {
     /// Plays the part until the broker dies.
-    pub(super) fn play(&self, stage: &Stage, random: &mut Random) {
+    pub(crate) fn play(&self, stage: &Stage, random: &mut Random) {
         while !stage.is_dying() {
             // Most connections last until the broker dies; some are dropped before.
             let lasts = if random.chance(25) { random.within(50..=500) } else { 3_600_000 };
             let end = Instant::now() + Duration::from_millis(lasts);
             let outcome = self.session(stage, random, end);
             if let (Err(broken), false) = (outcome, stage.is_dying()) {
-                let what = match broken {
-                    Broken::Lost(what) => format!("{}: lost its connection to a live broker: {what}", self.name),
-                    Broken::Refused(what) => format!("{}: {what}", self.name),
-                };
-                stage.problems.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+                stage.report(self.name, &broken);
                 return;
             }
         }
@@ -174,7 +108,7 @@ impl Part {
 
 /// A delivery that is not settled yet.
 #[derive(Debug)]
-struct Held {
+pub(crate) struct Held {
     queue: usize,
     id: Id,
     handle: Handle,

@@ -2,44 +2,44 @@
 
 /// SplitMix64 (Steele, Lea, Flood 2014): one multiplication chain, every seed is good.
 #[derive(Debug, Clone)]
-pub(super) struct Random {
+pub(crate) struct Random {
     state: u64,
 }
 
 impl Random {
     /// Starts the sequence that belongs to `seed`.
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
     /// A sequence of its own for the part with this number.
-    pub(super) fn fork(&mut self, part: u64) -> Self {
+    pub(crate) fn fork(&mut self, part: u64) -> Self {
         Self::new(mix(self.next() ^ part))
     }
 
     /// The next 64 random bits.
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state)
     }
 
     /// A number below `bound`, which must not be zero.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
     /// A number from `range`, which must not be empty.
-    pub(super) fn within(&mut self, range: std::ops::RangeInclusive<u64>) -> u64 {
+    pub(crate) fn within(&mut self, range: std::ops::RangeInclusive<u64>) -> u64 {
         range.start() + self.below(range.end() - range.start() + 1)
     }
 
     /// True in `percent` of 100 calls.
-    pub(super) fn chance(&mut self, percent: u64) -> bool {
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
     /// One of `choices`, which must not be empty.
-    pub(super) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len() as u64) as usize]
     }
 }

@@ -1,6 +1,8 @@
 //! The broker under test: built once, started on the same data again and again, and killed.
 
+use std::ffi::OsStr;
 use std::fs::File;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,6 +12,8 @@ use super::talk::Ports;
 
 /// How long a start may take.
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long the first byte of an answer may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// How often a start is looked at.
 const GLANCE: Duration = Duration::from_millis(1);
 const AMQP: u16 = 5672;
@@ -22,7 +26,7 @@ const LOG_LINES: usize = 30;
 
 /// The sizes of the journal while some cycles last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sizes {
+pub(crate) enum Sizes {
     /// What a user gets who sets nothing.
     Default,
     /// So small that files are recycled all the time.
@@ -42,9 +46,39 @@ impl Sizes {
     }
 }
 
+/// How a server is started.
+#[derive(Debug, Clone)]
+pub(crate) struct Launch {
+    pub(crate) sizes: Sizes,
+    /// Threads that serve connections.
+    pub(crate) threads: u64,
+    /// A program and its arguments that becomes the server, with the server's command line behind them.
+    pub(crate) wrapper: Vec<String>,
+    /// Settings, as variables of the environment; they win over those of `sizes`.
+    pub(crate) variables: Vec<(&'static str, String)>,
+}
+
+impl Launch {
+    /// The server as it is.
+    pub(crate) fn plain(sizes: Sizes) -> Self {
+        Self { sizes, threads: 1, wrapper: Vec::new(), variables: Vec::new() }
+    }
+}
+
+/// What came of a start.
+#[derive(Debug)]
+pub(crate) enum Started {
+    /// Connections are accepted, so long after the start.
+    Ready(Duration),
+    /// It ended.
+    Ended(ExitStatus),
+    /// Neither, for as long as a start may take.
+    Silent,
+}
+
 /// What to start, and where.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     /// The executable.
     path: PathBuf,
     /// Where the data directory and the log lie.
@@ -56,7 +90,7 @@ pub(super) struct Program {
 
 impl Program {
     /// A copy of the executable `source`, so that a later build does not change it under a run, to be run in `folder`.
-    pub(super) fn prepare(source: &Path, folder: &Path, sabotage: Option<&str>) -> Result<Self, String> {
+    pub(crate) fn prepare(source: &Path, folder: &Path, sabotage: Option<&str>) -> Result<Self, String> {
         if folder.exists() {
             std::fs::remove_dir_all(folder).map_err(|error| format!("cannot clear {}: {error}", folder.display()))?;
         }
@@ -66,22 +100,31 @@ impl Program {
         Ok(Self { path, folder: folder.into(), offset: free_offset()?, sabotage: sabotage.map(str::to_owned) })
     }
 
-    pub(super) fn ports(&self) -> Ports {
+    pub(crate) fn ports(&self) -> Ports {
         Ports { amqp: AMQP + self.offset, stomp: STOMP + self.offset }
     }
 
-    /// Starts it with so many threads for connections, without waiting for anything.
-    pub(super) fn start(&self, sizes: Sizes, threads: u64) -> Result<Server, String> {
+    /// The data directory.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// Starts it without waiting for anything.
+    pub(crate) fn start(&self, launch: &Launch) -> Result<Server, String> {
         let path = self.folder.join("log");
         let log = File::options().create(true).append(true).open(&path);
         let log = log.and_then(|log| Ok((log.try_clone()?, log)));
         let (out, errors) = log.map_err(|error| format!("cannot open {}: {error}", path.display()))?;
-        let mut command = Command::new(&self.path);
+        let words = launch.wrapper.iter().map(OsStr::new).chain([self.path.as_os_str()]);
+        let words: Vec<&OsStr> = words.collect();
+        let mut command = Command::new(words[0]);
         command
+            .args(&words[1..])
             .args(["serve", "--bind", "127.0.0.1", "--port-offset", &self.offset.to_string(), "--data-dir"])
-            .arg(self.folder.join("data"))
-            .envs(sizes.variables().iter().copied())
-            .env("HERMOD_IO_THREADS", threads.to_string())
+            .arg(self.data())
+            .envs(launch.sizes.variables().iter().copied())
+            .env("HERMOD_IO_THREADS", launch.threads.to_string())
+            .envs(launch.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(errors);
@@ -93,7 +136,7 @@ impl Program {
     }
 
     /// The end of what the server wrote, for a report of a failure.
-    pub(super) fn log_tail(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let path = self.folder.join("log");
         let log = std::fs::read_to_string(&path).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -103,33 +146,47 @@ impl Program {
 
 /// A started server. Dropping it ends the process.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     started: Instant,
 }
 
 impl Server {
-    /// Waits until it accepts connections, and says how long after its start that was.
-    pub(super) fn wait_until_ready(&mut self, ports: Ports) -> Result<Duration, String> {
+    /// Waits until it accepts connections or ends.
+    pub(crate) fn wait(&mut self, ports: Ports) -> Started {
         while self.started.elapsed() < START_LIMIT {
             if let Some(status) = self.ended() {
-                return Err(format!("the broker ended while starting ({status})"));
+                return Started::Ended(status);
             }
-            if [ports.amqp, ports.stomp].iter().all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok()) {
-                return Ok(self.started.elapsed());
+            if answers(ports.amqp) && TcpStream::connect((Ipv4Addr::LOCALHOST, ports.stomp)).is_ok() {
+                return Started::Ready(self.started.elapsed());
             }
             std::thread::sleep(GLANCE);
         }
-        Err(format!("the broker does not accept connections after {START_LIMIT:?}"))
+        Started::Silent
+    }
+
+    /// Waits until it accepts connections, and says how long after its start that was.
+    pub(crate) fn wait_until_ready(&mut self, ports: Ports) -> Result<Duration, String> {
+        match self.wait(ports) {
+            Started::Ready(time) => Ok(time),
+            Started::Ended(status) => Err(format!("the broker ended while starting ({status})")),
+            Started::Silent => Err(format!("the broker does not accept connections after {START_LIMIT:?}")),
+        }
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// How it ended, if it did.
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
     /// Ends the process without warning and waits until it is gone.
-    pub(super) fn kill(&mut self) -> Result<(), String> {
+    pub(crate) fn kill(&mut self) -> Result<(), String> {
         let ended = self.child.kill().and_then(|()| self.child.wait());
         ended.map(|_| ()).map_err(|error| format!("cannot kill the broker: {error}"))
     }
@@ -143,14 +200,25 @@ impl Drop for Server {
     }
 }
 
+/// Whether somebody answers the first bytes of AMQP: the port of a broker that was just killed may still take a connection,
+/// and drops it.
+fn answers(port: u16) -> bool {
+    let answer = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).and_then(|mut stream| {
+        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+        stream.write_all(b"AMQP\x00\x00\x09\x01")?;
+        stream.read(&mut [0])
+    });
+    answer.is_ok_and(|count| count > 0)
+}
+
 /// Where this tool keeps what it builds and writes.
-pub(super) fn target_folder(root: &Path) -> PathBuf {
+pub(crate) fn target_folder(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 /// Builds the server in the profile of the tests and returns its path. For a deliberate fault it has the feature that
 /// makes faults possible.
-pub(super) fn build(root: &Path, sabotage: Option<&str>) -> Result<PathBuf, String> {
+pub(crate) fn build(root: &Path, sabotage: Option<&str>) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--profile", "ci", "--package", "hermod"]).current_dir(root);

@@ -4,17 +4,17 @@
 /// First bytes of every body: "HMX1".
 const MAGIC: u32 = 0x484d_5831;
 /// Length of the stamp, and of the shortest body.
-pub(super) const STAMP: usize = 40;
+pub(crate) const STAMP: usize = 40;
 /// Where the seal stands in the stamp.
 const SEAL: usize = STAMP - 4;
 
 /// A message's name: nothing else in a run has the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Id {
+pub(crate) struct Id {
     /// The session that published it; every connection that publishes is a producer of its own.
-    pub(super) producer: u32,
+    pub(crate) producer: u32,
     /// Counts a producer's messages from 0.
-    pub(super) seq: u64,
+    pub(crate) seq: u64,
 }
 
 impl std::fmt::Display for Id {
@@ -25,17 +25,17 @@ impl std::fmt::Display for Id {
 
 /// What is known of a message from its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
-    pub(super) id: Id,
+pub(crate) struct Stamp {
+    pub(crate) id: Id,
     /// The transaction that brought it.
-    pub(super) transaction: Option<u64>,
+    pub(crate) transaction: Option<u64>,
     /// The queues that it was routed to, a bit for each.
-    pub(super) queues: u32,
+    pub(crate) queues: u32,
 }
 
 /// Why a body is none of this run's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Damage {
+pub(crate) enum Damage {
     /// Too short for a stamp.
     Short,
     /// Not this harness, or not this run.
@@ -48,7 +48,7 @@ pub(super) enum Damage {
 
 impl Stamp {
     /// A body of `size` bytes (at least [`STAMP`] are made) for the run `run`.
-    pub(super) fn body(&self, run: u32, size: usize) -> Vec<u8> {
+    pub(crate) fn body(&self, run: u32, size: usize) -> Vec<u8> {
         let size = size.max(STAMP);
         let mut body = Vec::with_capacity(size);
         body.extend_from_slice(&MAGIC.to_be_bytes());
@@ -65,8 +65,20 @@ impl Stamp {
         body
     }
 
+    /// The first bytes of every body of a run.
+    pub(crate) fn mark(run: u32) -> Vec<u8> {
+        [MAGIC.to_be_bytes(), run.to_be_bytes()].concat()
+    }
+
+    /// The name in the first bytes of a body, without a look at the rest.
+    pub(crate) fn id_of(head: &[u8]) -> Option<Id> {
+        let producer = head.get(8..12)?.try_into().ok()?;
+        let seq = head.get(16..24)?.try_into().ok()?;
+        Some(Id { producer: u32::from_be_bytes(producer), seq: u64::from_be_bytes(seq) })
+    }
+
     /// Reads the stamp of a received body.
-    pub(super) fn read(run: u32, body: &[u8]) -> Result<Self, Damage> {
+    pub(crate) fn read(run: u32, body: &[u8]) -> Result<Self, Damage> {
         let Some(head) = body.first_chunk::<STAMP>() else { return Err(Damage::Short) };
         let short = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let long = |at: usize| u64::from(short(at)) << 32 | u64::from(short(at + 4));

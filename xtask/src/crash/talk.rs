@@ -15,25 +15,25 @@ use ::stomp::client::AckId;
 use super::history::Outcome;
 use super::topology::Route;
 
-pub(super) use control::Control;
+pub(crate) use control::Control;
 
 /// Where the broker listens on loopback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ports {
-    pub(super) amqp: u16,
-    pub(super) stomp: u16,
+pub(crate) struct Ports {
+    pub(crate) amqp: u16,
+    pub(crate) stomp: u16,
 }
 
 /// The protocol of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Protocol {
+pub(crate) enum Protocol {
     Amqp,
     Stomp,
 }
 
 /// What a conversation is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// To publish, each message with a confirm.
     Publish,
     /// To consume and settle.
@@ -44,49 +44,58 @@ pub(super) enum Purpose {
 
 /// Why a conversation is over.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(crate) enum Broken {
     /// The connection is gone, as it is when the broker dies.
     Lost(String),
     /// The broker refused something, or said what it must not say.
     Refused(String),
 }
 
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Lost(what) => write!(f, "a connection to a live broker was lost: {what}"),
+            Self::Refused(what) => f.write_str(what),
+        }
+    }
+}
+
 /// A message to publish.
 #[derive(Debug)]
-pub(super) struct Publish<'a> {
-    pub(super) route: Route,
-    pub(super) body: &'a [u8],
-    pub(super) persistent: bool,
-    pub(super) transaction: Option<u64>,
+pub(crate) struct Publish<'a> {
+    pub(crate) route: Route,
+    pub(crate) body: &'a [u8],
+    pub(crate) persistent: bool,
+    pub(crate) transaction: Option<u64>,
 }
 
 /// What a delivery is settled by.
 #[derive(Debug, Clone)]
-pub(super) enum Handle {
+pub(crate) enum Handle {
     Amqp(u64),
     Stomp(AckId<'static>),
 }
 
 /// A settlement to send.
 #[derive(Debug)]
-pub(super) struct Settlement<'a> {
-    pub(super) handle: &'a Handle,
-    pub(super) outcome: Outcome,
-    pub(super) transaction: Option<u64>,
+pub(crate) struct Settlement<'a> {
+    pub(crate) handle: &'a Handle,
+    pub(crate) outcome: Outcome,
+    pub(crate) transaction: Option<u64>,
     /// A question with this number goes with it, whose answer comes when this and all earlier settlements are on disk.
-    pub(super) fence: Option<u64>,
+    pub(crate) fence: Option<u64>,
 }
 
 /// How a transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     Commit,
     Abort,
 }
 
 /// Something the broker said.
 #[derive(Debug)]
-pub(super) enum Heard<'a> {
+pub(crate) enum Heard<'a> {
     /// A publish was confirmed, by its number from 1; with `multiple` all up to it.
     Confirmed { number: u64, multiple: bool },
     /// A publish was refused: nothing is known of it.
@@ -97,10 +106,14 @@ pub(super) enum Heard<'a> {
     Fenced(u64),
     /// A transaction is committed.
     Committed(u64),
+    /// The broker reads no publishes of this connection for now.
+    Blocked,
+    /// It reads them again.
+    Unblocked,
 }
 
 /// One connection to the broker.
-pub(super) trait Talk {
+pub(crate) trait Talk {
     /// Publishes a message. Confirms count the publishes from 1.
     fn publish(&mut self, publish: &Publish<'_>);
     /// Consumes from a queue, with at most `prefetch` unsettled deliveries at a time.
@@ -114,7 +127,7 @@ pub(super) trait Talk {
 }
 
 /// Opens a conversation.
-pub(super) fn open(ports: Ports, protocol: Protocol, purpose: Purpose) -> Result<Box<dyn Talk>, Broken> {
+pub(crate) fn open(ports: Ports, protocol: Protocol, purpose: Purpose) -> Result<Box<dyn Talk>, Broken> {
     Ok(match protocol {
         Protocol::Amqp => Box::new(amqp::AmqpTalk::open(ports.amqp, purpose)?),
         Protocol::Stomp => Box::new(stomp::StompTalk::open(ports.stomp, purpose)?),

@@ -4,35 +4,35 @@
 
 /// One queue of the load.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     /// Its name at the broker.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// Whether it survives a restart.
-    pub(super) durable: bool,
+    pub(crate) durable: bool,
     /// Where a message goes that it rejects or has no room for.
-    pub(super) dead_letter: Option<usize>,
+    pub(crate) dead_letter: Option<usize>,
     /// The most messages it holds; the oldest make room.
-    pub(super) max_length: Option<i64>,
+    pub(crate) max_length: Option<i64>,
     /// Whether first deliveries come in the order of publishing. Dead letters come in the order of their rejection.
-    pub(super) ordered: bool,
+    pub(crate) ordered: bool,
 }
 
-pub(super) const PLAIN: usize = 0;
-pub(super) const FAN_A: usize = 1;
-pub(super) const FAN_B: usize = 2;
-pub(super) const TOPIC_A: usize = 3;
-pub(super) const TOPIC_ALL: usize = 4;
-pub(super) const WORK: usize = 5;
-pub(super) const DEAD: usize = 6;
-pub(super) const SHORT: usize = 7;
-pub(super) const SPILL: usize = 8;
-pub(super) const LEFT: usize = 9;
-pub(super) const RIGHT: usize = 10;
-pub(super) const DONE: usize = 11;
-pub(super) const TRANSIENT: usize = 12;
+pub(crate) const PLAIN: usize = 0;
+pub(crate) const FAN_A: usize = 1;
+pub(crate) const FAN_B: usize = 2;
+pub(crate) const TOPIC_A: usize = 3;
+pub(crate) const TOPIC_ALL: usize = 4;
+pub(crate) const WORK: usize = 5;
+pub(crate) const DEAD: usize = 6;
+pub(crate) const SHORT: usize = 7;
+pub(crate) const SPILL: usize = 8;
+pub(crate) const LEFT: usize = 9;
+pub(crate) const RIGHT: usize = 10;
+pub(crate) const DONE: usize = 11;
+pub(crate) const TRANSIENT: usize = 12;
 
 /// All queues.
-pub(super) const QUEUES: [Queue; 13] = [
+pub(crate) const QUEUES: [Queue; 13] = [
     durable("crash.plain"),
     durable("crash.fan.a"),
     durable("crash.fan.b"),
@@ -53,10 +53,10 @@ const fn durable(name: &'static str) -> Queue {
 }
 
 /// The exchanges besides the default one: name and type.
-pub(super) const EXCHANGES: [(&str, &str); 2] = [("crash.fan", "fanout"), ("crash.topic", "topic")];
+pub(crate) const EXCHANGES: [(&str, &str); 2] = [("crash.fan", "fanout"), ("crash.topic", "topic")];
 
 /// The bindings: exchange, key, queue.
-pub(super) const BINDINGS: [(&str, &str, usize); 4] = [
+pub(crate) const BINDINGS: [(&str, &str, usize); 4] = [
     ("crash.fan", "", FAN_A),
     ("crash.fan", "", FAN_B),
     ("crash.topic", "a.#", TOPIC_A),
@@ -65,33 +65,33 @@ pub(super) const BINDINGS: [(&str, &str, usize); 4] = [
 
 /// Where a message is published, and the queues that must get it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Route {
-    pub(super) exchange: &'static str,
-    pub(super) key: &'static str,
+pub(crate) struct Route {
+    pub(crate) exchange: &'static str,
+    pub(crate) key: &'static str,
     /// A bit for each queue.
-    pub(super) queues: u32,
+    pub(crate) queues: u32,
 }
 
 /// One copy for each of two queues.
-pub(super) const FAN: Route = Route { exchange: "crash.fan", key: "", queues: bit(FAN_A) | bit(FAN_B) };
+pub(crate) const FAN: Route = Route { exchange: "crash.fan", key: "", queues: bit(FAN_A) | bit(FAN_B) };
 /// A topic that both patterns match.
-pub(super) const TOPIC_BOTH: Route =
+pub(crate) const TOPIC_BOTH: Route =
     Route { exchange: "crash.topic", key: "a.b.c", queues: bit(TOPIC_A) | bit(TOPIC_ALL) };
 /// A topic that one pattern matches.
-pub(super) const TOPIC_ONE: Route = Route { exchange: "crash.topic", key: "b.a", queues: bit(TOPIC_ALL) };
+pub(crate) const TOPIC_ONE: Route = Route { exchange: "crash.topic", key: "b.a", queues: bit(TOPIC_ALL) };
 
 /// Through the default exchange to one queue.
-pub(super) const fn straight(queue: usize) -> Route {
+pub(crate) const fn straight(queue: usize) -> Route {
     Route { exchange: "", key: QUEUES[queue].name, queues: bit(queue) }
 }
 
 /// The set of one queue.
-pub(super) const fn bit(queue: usize) -> u32 {
+pub(crate) const fn bit(queue: usize) -> u32 {
     1 << queue
 }
 
 /// The queues in a set.
-pub(super) fn members(queues: u32) -> impl Iterator<Item = usize> {
+pub(crate) fn members(queues: u32) -> impl Iterator<Item = usize> {
     (0..QUEUES.len()).filter(move |queue| queues & bit(*queue) != 0)
 }
 

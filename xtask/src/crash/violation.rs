@@ -2,7 +2,7 @@
 
 /// What the broker promises and the checker demands; docs/ledger/crash.md explains each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Invariant {
+pub(crate) enum Invariant {
     /// I1: what was confirmed is delivered until it is settled.
     Lost,
     /// I2: nothing is delivered that was not published to that queue, byte for byte.
@@ -32,12 +32,12 @@ impl Invariant {
 
 /// One broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Violation {
-    pub(super) invariant: Invariant,
+pub(crate) struct Violation {
+    pub(crate) invariant: Invariant,
     /// Deaths of the broker so far.
-    pub(super) kills: u64,
+    pub(crate) kills: u64,
     /// Which message, where, and what was known of it.
-    pub(super) what: String,
+    pub(crate) what: String,
 }
 
 impl std::fmt::Display for Violation {

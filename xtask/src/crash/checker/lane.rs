@@ -4,43 +4,43 @@ use std::collections::HashMap;
 
 /// The state of one message in one queue.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// How often it was put there; 0: never. A dead letter can be put there again after a crash.
-    pub(super) attempts: u8,
+    pub(crate) attempts: u8,
     /// Deliveries with `redelivered=false`.
-    pub(super) first: u8,
-    pub(super) marks: Marks,
+    pub(crate) first: u8,
+    pub(crate) marks: Marks,
 }
 
 /// What has happened to a message in one queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Marks(u8);
+pub(crate) struct Marks(u8);
 
 impl Marks {
     /// The broker has promised to keep it.
-    pub(super) const CONFIRMED: Self = Self(1);
+    pub(crate) const CONFIRMED: Self = Self(1);
     /// It has been delivered.
-    pub(super) const DELIVERED: Self = Self(2);
+    pub(crate) const DELIVERED: Self = Self(2);
     /// The last delivery was accepted.
-    pub(super) const ACCEPTED: Self = Self(4);
+    pub(crate) const ACCEPTED: Self = Self(4);
     /// The last delivery was rejected.
-    pub(super) const REJECTED: Self = Self(8);
+    pub(crate) const REJECTED: Self = Self(8);
     /// That settlement is on disk.
-    pub(super) const FENCED: Self = Self(16);
+    pub(crate) const FENCED: Self = Self(16);
     /// Nothing is promised: it is not persistent, or its queue is not.
-    pub(super) const TRANSIENT: Self = Self(32);
+    pub(crate) const TRANSIENT: Self = Self(32);
     /// All that a new delivery makes void.
-    pub(super) const SETTLEMENT: Self = Self(4 | 8 | 16);
+    pub(crate) const SETTLEMENT: Self = Self(4 | 8 | 16);
 
-    pub(super) fn has(self, marks: Self) -> bool {
+    pub(crate) fn has(self, marks: Self) -> bool {
         self.0 & marks.0 == marks.0
     }
 
-    pub(super) fn set(&mut self, marks: Self) {
+    pub(crate) fn set(&mut self, marks: Self) {
         self.0 |= marks.0;
     }
 
-    pub(super) fn clear(&mut self, marks: Self) {
+    pub(crate) fn clear(&mut self, marks: Self) {
         self.0 &= !marks.0;
     }
 }
@@ -61,8 +61,8 @@ impl std::fmt::Display for Marks {
 }
 
 /// The messages of one producer in one queue.
-#[derive(Debug, Default)]
-pub(super) struct Lane {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lane {
     /// By sequence number. A producer numbers its messages for all queues together, so there are gaps.
     entries: Vec<Entry>,
     /// The newest first delivery of each consumer.
@@ -71,17 +71,17 @@ pub(super) struct Lane {
 
 impl Lane {
     /// The message with this number, if it was ever put here.
-    pub(super) fn get(&self, seq: u64) -> Option<&Entry> {
+    pub(crate) fn get(&self, seq: u64) -> Option<&Entry> {
         self.entries.get(seq as usize).filter(|entry| entry.attempts > 0)
     }
 
     /// The same, to be changed.
-    pub(super) fn get_mut(&mut self, seq: u64) -> Option<&mut Entry> {
+    pub(crate) fn get_mut(&mut self, seq: u64) -> Option<&mut Entry> {
         self.entries.get_mut(seq as usize).filter(|entry| entry.attempts > 0)
     }
 
     /// Notes that the message with this number is put here, maybe again.
-    pub(super) fn attempt(&mut self, seq: u64) -> &mut Entry {
+    pub(crate) fn attempt(&mut self, seq: u64) -> &mut Entry {
         let at = seq as usize;
         if at >= self.entries.len() {
             self.entries.resize(at + 1, Entry::default());
@@ -92,17 +92,17 @@ impl Lane {
     }
 
     /// Every message that was ever put here.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Entry)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Entry)> {
         self.entries.iter().enumerate().filter(|(_, entry)| entry.attempts > 0).map(|(at, entry)| (at as u64, entry))
     }
 
     /// Every message that was ever put here, to be changed.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.entries.iter_mut().filter(|entry| entry.attempts > 0)
     }
 
     /// Notes a first delivery. What it should have come after, if it comes too late.
-    pub(super) fn first_delivery(&mut self, consumer: u32, seq: u64) -> Option<u64> {
+    pub(crate) fn first_delivery(&mut self, consumer: u32, seq: u64) -> Option<u64> {
         let newest = self.newest.insert(consumer, seq)?;
         if newest < seq {
             return None;

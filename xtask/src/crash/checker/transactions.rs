@@ -6,7 +6,7 @@ use super::super::stamp::Id;
 
 /// How far a transaction got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// It is being filled, or its connection died while it was.
     Open,
     /// Its commit was asked for; whether it happened is the broker's to say, but it is all or nothing.
@@ -18,17 +18,17 @@ pub(super) enum Stage {
 }
 
 /// One transaction.
-#[derive(Debug)]
-pub(super) struct Transaction {
-    pub(super) stage: Stage,
+#[derive(Debug, Clone)]
+pub(crate) struct Transaction {
+    pub(crate) stage: Stage,
     /// What it publishes, and the queues that each goes to.
-    pub(super) members: Vec<(Id, u32)>,
+    pub(crate) members: Vec<(Id, u32)>,
     /// The deliveries that it accepts, each with its queue.
-    pub(super) sources: Vec<(usize, Id)>,
+    pub(crate) sources: Vec<(usize, Id)>,
     /// How many of these were delivered again after the commit was asked for.
-    pub(super) again: usize,
+    pub(crate) again: usize,
     /// Whether anything that it publishes was delivered.
-    pub(super) seen: bool,
+    pub(crate) seen: bool,
 }
 
 impl Default for Transaction {
@@ -38,27 +38,27 @@ impl Default for Transaction {
 }
 
 /// All transactions since the last drain.
-#[derive(Debug, Default)]
-pub(super) struct Transactions {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Transactions {
     by_number: HashMap<u64, Transaction>,
     /// Deliveries that a commit accepts of which nobody knows yet whether it happened.
     in_doubt: HashMap<(usize, Id), u64>,
 }
 
 impl Transactions {
-    pub(super) fn get_mut(&mut self, number: u64) -> &mut Transaction {
+    pub(crate) fn get_mut(&mut self, number: u64) -> &mut Transaction {
         self.by_number.entry(number).or_default()
     }
 
     /// The commit of a transaction is being asked for: from now on its sources are in doubt.
-    pub(super) fn ask(&mut self, number: u64) {
+    pub(crate) fn ask(&mut self, number: u64) {
         let transaction = self.by_number.entry(number).or_default();
         transaction.stage = Stage::Asked;
         self.in_doubt.extend(transaction.sources.iter().map(|source| (*source, number)));
     }
 
     /// A transaction has happened: its sources are in doubt no longer.
-    pub(super) fn commit(&mut self, number: u64) -> &Transaction {
+    pub(crate) fn commit(&mut self, number: u64) -> &Transaction {
         let transaction = self.by_number.entry(number).or_default();
         transaction.stage = Stage::Committed;
         for source in &transaction.sources {
@@ -68,14 +68,14 @@ impl Transactions {
     }
 
     /// A source was delivered again: the transaction that accepted it, if that was in doubt, did not happen.
-    pub(super) fn delivered_again(&mut self, queue: usize, id: Id) {
+    pub(crate) fn delivered_again(&mut self, queue: usize, id: Id) {
         if let Some(number) = self.in_doubt.remove(&(queue, id)) {
             self.get_mut(number).again += 1;
         }
     }
 
     /// Hands out all of them, with their numbers, and forgets them.
-    pub(super) fn take(&mut self) -> Vec<(u64, Transaction)> {
+    pub(crate) fn take(&mut self) -> Vec<(u64, Transaction)> {
         self.in_doubt.clear();
         let mut all: Vec<_> = self.by_number.drain().collect();
         all.sort_unstable_by_key(|(number, _)| *number);

@@ -12,8 +12,8 @@ use crate::crash::topology::QUEUES;
 
 /// How long a drain may hear nothing new before it is stuck.
 const STUCK: Duration = Duration::from_secs(20);
-/// The queues are empty when they are so twice, this far apart.
-const APART: Duration = Duration::from_millis(200);
+/// The queues of a broker that moves messages about are empty when they are so twice, this far apart.
+pub(crate) const APART: Duration = Duration::from_millis(200);
 /// Unsettled deliveries of each queue while draining.
 const DRAIN_PREFETCH: u16 = 200;
 
@@ -26,20 +26,27 @@ pub(super) struct Consumer<'a> {
 }
 
 /// What a consumer has not settled, and what it has asked.
-struct Books {
+pub(crate) struct Books {
     consumer: u32,
-    held: Vec<Held>,
-    asked: u64,
-    answered: u64,
+    pub(crate) held: Vec<Held>,
+    pub(crate) asked: u64,
+    pub(crate) answered: u64,
 }
 
 impl Books {
-    fn new(consumer: u32) -> Self {
+    pub(crate) fn new(consumer: u32) -> Self {
         Self { consumer, held: Vec::new(), asked: 0, answered: 0 }
     }
 
     /// Settles one delivery, with a fence if asked for.
-    fn settle(&mut self, talk: &mut dyn Talk, held: &Held, outcome: Outcome, fenced: bool, events: &mut Vec<Event>) {
+    pub(crate) fn settle(
+        &mut self,
+        talk: &mut dyn Talk,
+        held: &Held,
+        outcome: Outcome,
+        fenced: bool,
+        events: &mut Vec<Event>,
+    ) {
         let fence = fenced.then(|| {
             self.asked += 1;
             self.asked
@@ -51,7 +58,7 @@ impl Books {
     }
 
     /// Writes and hears once, and tells the history. True: something was heard.
-    fn exchange(&mut self, stage: &Stage, talk: &mut dyn Talk, wait: Duration) -> Result<bool, Broken> {
+    pub(crate) fn exchange(&mut self, stage: &Stage, talk: &mut dyn Talk, wait: Duration) -> Result<bool, Broken> {
         let mut events = Vec::new();
         let outcome = talk.exchange(wait, &mut |heard| match heard {
             Heard::Fenced(fence) => {
@@ -102,9 +109,9 @@ impl<'a> Consumer<'a> {
     }
 }
 
-/// Consumes and accepts everything, until all queues are empty twice and all settlements are fenced. Returns how much
-/// was delivered.
-pub(in crate::crash) fn drain(stage: &Stage) -> Result<u64, Broken> {
+/// Consumes and accepts everything, until all queues are empty twice, `apart` from each other, and all settlements are
+/// fenced. Returns how much was delivered.
+pub(crate) fn drain(stage: &Stage, apart: Duration) -> Result<u64, Broken> {
     let mut control = Control::open(stage.ports.amqp)?;
     let mut talk = open(stage.ports, Protocol::Amqp, Purpose::Consume)?;
     let mut books = Books::new(stage.number());
@@ -127,7 +134,7 @@ pub(in crate::crash) fn drain(stage: &Stage) -> Result<u64, Broken> {
         stage.tell(&events);
         if !held.is_empty() || books.answered < books.asked || control.depth_of_all()? > 0 {
             empty_since = None;
-        } else if empty_since.get_or_insert_with(Instant::now).elapsed() > APART {
+        } else if empty_since.get_or_insert_with(Instant::now).elapsed() >= apart {
             return Ok(delivered);
         }
     }

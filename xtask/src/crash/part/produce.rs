@@ -71,7 +71,7 @@ impl<'a> Producer<'a> {
 }
 
 /// Moves the publish with this number, or all up to it, from `waiting` to `taken`.
-fn take(waiting: &mut VecDeque<u64>, number: u64, multiple: bool, taken: &mut Vec<u64>) {
+pub(crate) fn take(waiting: &mut VecDeque<u64>, number: u64, multiple: bool, taken: &mut Vec<u64>) {
     if multiple {
         let count = waiting.partition_point(|waiting| *waiting <= number);
         taken.extend(waiting.drain(..count));

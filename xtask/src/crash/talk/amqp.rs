@@ -124,6 +124,8 @@ fn translate<'a>(event: Event<'a>, fences: &mut VecDeque<u64>, commits: &mut Vec
         }
         Event::Ack { delivery_tag: number, multiple, .. } => Some(Heard::Confirmed { number, multiple }),
         Event::Nack { delivery_tag: number, multiple, .. } => Some(Heard::Refused { number, multiple }),
+        Event::Blocked { .. } => Some(Heard::Blocked),
+        Event::Unblocked => Some(Heard::Unblocked),
         Event::Method { method: Method::QueueDeclareOk(_), .. } => fences.pop_front().map(Heard::Fenced),
         Event::Method { method: Method::TxCommitOk(_), .. } => commits.pop_front().map(Heard::Committed),
         _ => None,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use amqp091::client::{Client, Event, Options};
-use amqp091::codec::methods::{ChannelOpen, ExchangeDeclare, QueueBind, QueueDeclare};
+use amqp091::codec::methods::{ChannelOpen, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete};
 use amqp091::codec::table::{Value, encode_fields};
 use amqp091::codec::{Method, Table};
 
@@ -68,6 +68,25 @@ impl Control {
         Ok(())
     }
 
+    /// Makes a durable queue that is none of the load's.
+    pub(crate) fn declare_extra(&mut self, queue: &str) -> Result<(), Broken> {
+        self.call(QueueDeclare { queue, durable: true, ..QueueDeclare::default() }).map(drop)
+    }
+
+    /// Whether there is a queue of this name. If not, the connection cannot be used any more.
+    pub(crate) fn exists(&mut self, queue: &str) -> Result<bool, Broken> {
+        match self.call(QueueDeclare { queue, passive: true, ..QueueDeclare::default() }) {
+            Ok(_) => Ok(true),
+            Err(Broken::Refused(text)) if text.contains("404 NOT_FOUND") => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Deletes a queue with all that it holds.
+    pub(crate) fn delete(&mut self, queue: &str) -> Result<(), Broken> {
+        self.call(QueueDelete { queue, ..QueueDelete::default() }).map(drop)
+    }
+
     /// How many ready messages all queues hold together.
     pub(crate) fn depth_of_all(&mut self) -> Result<u64, Broken> {
         QUEUES.iter().try_fold(0, |sum, queue| Ok(sum + self.depth(queue)?))
@@ -128,6 +147,8 @@ impl Control {
             if let Some(found) = found {
                 return Ok(found);
             }
+            // What was just understood may have asked for an answer, without which nothing more comes.
+            self.link.write(&mut self.output)?;
             self.link.read(Duration::from_millis(100))?;
         }
         Err(Broken::Refused(format!("{what}: no answer within {PATIENCE:?}")))

@@ -1,0 +1,121 @@
+//! What all parts of a load share: the history, which the checker follows, and what went wrong besides broken promises.
+//!
+//! Here is also what a run does with all parts at once: ask the broker something, drain it, and judge.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::checker::Checker;
+use super::history::Event;
+use super::part::{self, APART};
+use super::server::Server;
+use super::talk::{Broken, Control, Ports};
+
+/// Something that went wrong besides broken promises.
+#[derive(Debug)]
+struct Problem {
+    text: String,
+    /// Whether it is no more than a connection that is gone.
+    lost: bool,
+}
+
+/// What all parts share.
+pub(crate) struct Stage {
+    pub(crate) ports: Ports,
+    /// Marks the bodies of this run.
+    pub(crate) run: u32,
+    /// The largest body, in bytes.
+    pub(crate) largest: u64,
+    checker: Mutex<Checker>,
+    /// The next connection's number. It names it as a producer and as a consumer.
+    next: AtomicU32,
+    /// Set before the broker is killed: from then on connections may break.
+    dying: AtomicBool,
+    problems: Mutex<Vec<Problem>>,
+}
+
+impl Stage {
+    pub(crate) fn new(ports: Ports, run: u32, largest: u64) -> Self {
+        Self {
+            ports,
+            run,
+            largest,
+            checker: Mutex::default(),
+            next: AtomicU32::new(1),
+            dying: AtomicBool::new(false),
+            problems: Mutex::default(),
+        }
+    }
+
+    /// The checker. A thread that panicked with it has been reported by then.
+    pub(crate) fn checker(&self) -> MutexGuard<'_, Checker> {
+        self.checker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the history what happened, in order.
+    pub(crate) fn tell(&self, events: &[Event]) {
+        let mut checker = self.checker();
+        for event in events {
+            checker.apply(event);
+        }
+    }
+
+    /// The number of a new connection.
+    pub(crate) fn number(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// From now on connections may break, or (`false`) may not.
+    pub(crate) fn set_dying(&self, dying: bool) {
+        self.dying.store(dying, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_dying(&self) -> bool {
+        self.dying.load(Ordering::SeqCst)
+    }
+
+    /// Notes what ended a conversation of `who`, which should have gone on.
+    pub(crate) fn report(&self, who: &str, broken: &Broken) {
+        let lost = matches!(broken, Broken::Lost(_));
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.push(Problem { text: format!("{who}: {broken}"), lost });
+    }
+
+    /// The broker was meant to end by itself, and has: lost connections were no problem.
+    pub(crate) fn forgive_lost(&self) {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).retain(|problem| !problem.lost);
+    }
+
+    /// What went wrong besides broken promises.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        problems.iter().map(|problem| problem.text.clone()).collect()
+    }
+
+    /// Does something on a connection of its own.
+    pub(crate) fn control<T>(&self, action: impl Fn(&mut Control) -> Result<T, Broken>) -> Result<T, String> {
+        Control::open(self.ports.amqp).and_then(|mut control| action(&mut control)).map_err(|error| error.to_string())
+    }
+
+    /// Consumes and accepts everything that there is.
+    pub(crate) fn drain(&self, server: &mut Server) -> Result<(), String> {
+        let drained = part::drain(self, APART).map_err(|error| error.to_string());
+        match (drained, server.ended()) {
+            (Ok(_), None) => self.verdict(),
+            (_, Some(status)) => Err(format!("the broker ended by itself while it was drained ({status})")),
+            (Err(error), None) => self.verdict().and(Err(error)),
+        }
+    }
+
+    /// What has been found so far, as an error.
+    pub(crate) fn verdict(&self) -> Result<(), String> {
+        let checker = self.checker();
+        let mut found: Vec<String> = checker.violations().iter().map(ToString::to_string).collect();
+        let total = checker.counts().violations as usize;
+        if total > found.len() {
+            found.push(format!("… and {} more", total - found.len()));
+        }
+        found.extend(self.problems());
+        if found.is_empty() { Ok(()) } else { Err(found.join("\n  ")) }
+    }
+}
