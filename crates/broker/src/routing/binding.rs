@@ -31,6 +31,11 @@ pub(crate) struct Binding {
 pub(super) struct Identity(Box<[u8]>);
 
 impl Identity {
+    /// Not behind any other.
+    pub(super) fn least() -> Self {
+        Self(Box::default())
+    }
+
     /// An error when the arguments are nested too deep to be kept.
     pub(super) fn of(binding: &Binding) -> Result<Self, Error> {
         let mut bytes = Vec::new();

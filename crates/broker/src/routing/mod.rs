@@ -55,10 +55,10 @@ impl ExchangeKind {
 /// The bindings of one exchange.
 #[derive(Debug)]
 pub(crate) struct Bindings {
-    /// All of them, by destination, so that a destination goes with its bindings at no cost to the others.
-    index: BTreeMap<Destination, BTreeMap<Identity, Binding>>,
+    /// All of them, those of one destination together, so that a destination goes with its bindings at no cost to the
+    /// others. One map, not one for each destination: most have a single binding, and a map's node has room for many.
+    index: BTreeMap<(Destination, Identity), Binding>,
     matcher: Matcher,
-    len: usize,
 }
 
 /// What the exchange's kind routes by.
@@ -100,7 +100,7 @@ impl Bindings {
             ExchangeKind::Topic => Matcher::Topic(Topic::default()),
             ExchangeKind::Headers => Matcher::Headers,
         };
-        Self { index: BTreeMap::new(), matcher, len: 0 }
+        Self { index: BTreeMap::new(), matcher }
     }
 
     /// Adds a binding: false when it was there already. An error of kind `Precondition` when the arguments can't be
@@ -109,63 +109,60 @@ impl Bindings {
         if let Matcher::Headers = self.matcher {
             headers::validate(&binding.arguments)?;
         }
-        let identity = Identity::of(&binding)?;
-        let of_destination = self.index.entry(binding.destination).or_default();
-        if of_destination.contains_key(&identity) {
+        let place = (binding.destination, Identity::of(&binding)?);
+        if self.index.contains_key(&place) {
             return Ok(false);
         }
         self.matcher.add(&binding);
-        of_destination.insert(identity, binding);
-        self.len += 1;
+        self.index.insert(place, binding);
         Ok(true)
     }
 
     /// Removes a binding: false when it was not there.
     pub(crate) fn remove(&mut self, binding: &Binding) -> bool {
         let Ok(identity) = Identity::of(binding) else { return false };
-        let Some(of_destination) = self.index.get_mut(&binding.destination) else { return false };
-        if of_destination.remove(&identity).is_none() {
-            return false;
+        let removed = self.index.remove(&(binding.destination, identity)).is_some();
+        if removed {
+            self.matcher.remove(binding);
         }
-        if of_destination.is_empty() {
-            self.index.remove(&binding.destination);
-        }
-        self.matcher.remove(binding);
-        self.len -= 1;
-        true
+        removed
     }
 
     /// Removes and gives back all bindings that lead to `destination`, at a cost that grows with their number only.
     pub(crate) fn remove_destination(&mut self, destination: Destination) -> Vec<Binding> {
+        let identities: Vec<_> = self.leading_to(destination).map(|(identity, _)| identity.clone()).collect();
         let removed: Vec<Binding> =
-            self.index.remove(&destination).into_iter().flat_map(BTreeMap::into_values).collect();
+            identities.into_iter().filter_map(|identity| self.index.remove(&(destination, identity))).collect();
         for binding in &removed {
             self.matcher.remove(binding);
         }
-        self.len -= removed.len();
         removed
+    }
+
+    /// The bindings that lead to `destination`.
+    fn leading_to(&self, destination: Destination) -> impl Iterator<Item = (&Identity, &Binding)> {
+        let all = self.index.range((destination, Identity::least())..);
+        all.take_while(move |((other, _), _)| *other == destination).map(|((_, identity), binding)| (identity, binding))
     }
 
     /// Whether this binding is there.
     pub(crate) fn contains(&self, binding: &Binding) -> bool {
-        let of_destination = self.index.get(&binding.destination);
-        of_destination
-            .is_some_and(|bindings| Identity::of(binding).is_ok_and(|identity| bindings.contains_key(&identity)))
+        Identity::of(binding).is_ok_and(|identity| self.index.contains_key(&(binding.destination, identity)))
     }
 
     /// Number of bindings.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.index.len()
     }
 
     /// True without bindings.
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.index.is_empty()
     }
 
     /// All bindings, those of one destination together.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Binding> {
-        self.index.values().flat_map(BTreeMap::values)
+        self.index.values()
     }
 
     /// Appends each destination of a message with this routing key. One destination may come several times.
@@ -186,9 +183,10 @@ impl Bindings {
             return;
         }
         let headers = headers().unwrap_or_default();
-        for (destination, bindings) in &self.index {
-            if bindings.values().any(|binding| headers::matches(&binding.arguments, &headers)) {
-                into.push(*destination);
+        for binding in self.index.values().filter(|binding| headers::matches(&binding.arguments, &headers)) {
+            // Those of one destination lie together.
+            if into.last() != Some(&binding.destination) {
+                into.push(binding.destination);
             }
         }
     }

@@ -30,6 +30,10 @@ impl Targets {
             self.list[place].bindings += 1;
             return;
         }
+        if self.list.is_empty() {
+            // Most keys stay with one.
+            self.list.reserve_exact(1);
+        }
         self.list.push(Target { destination, bindings: 1 });
         if !self.places.is_empty() {
             self.places.insert(destination, self.list.len() - 1);
