@@ -107,7 +107,7 @@ impl Broker {
         parts: Parts,
         start: impl FnOnce(
             journal::Opened,
-            &mut dyn Iterator<Item = journal::Address>,
+            &mut dyn Iterator<Item = (u32, u64)>,
             Arc<dyn journal::Owners>,
             Box<dyn Fn(&io::Error) + Send + Sync>,
         ) -> Journal,
@@ -117,8 +117,7 @@ impl Broker {
         if let Some(damage) = rebuilt.damage() {
             return Err(OpenError::Damaged(damage.to_owned()));
         }
-        let live = rebuilt.live();
-        let messages = rebuilt.read_messages(&opened)?;
+        let live = rebuilt.settle_pages(&opened)?;
         let catalog = Catalog::default();
         rebuilt.declare(&catalog, parts.clock.unix_ms())?;
         let authority = Authority::new(parts.authority).map_err(|error| OpenError::DefaultUser(error.to_string()))?;
@@ -137,20 +136,22 @@ impl Broker {
             next_owner: rebuilt.next_owner(),
             seed: parts.seed,
         }));
-        restater.answer_for(&core);
         let broker = Self { core };
         if rebuilt.is_empty() {
             broker.create_defaults(parts.default_user, parts.salt)?;
         }
-        broker.resume(&rebuilt, &messages)?;
+        broker.resume(&mut rebuilt)?;
+        // Before, it could have told the journal nothing.
+        restater.answer_for(&broker.core);
         Ok(broker)
     }
 
     /// Fills the queues, and takes up what the last run left undone.
-    fn resume(&self, rebuilt: &Rebuilt, messages: &crate::store::recovery::Messages) -> Result<(), OpenError> {
-        let decided = rebuilt.fill(&self.core, messages)?;
+    fn resume(&self, rebuilt: &mut Rebuilt) -> Result<(), OpenError> {
+        let decided = rebuilt.fill(&self.core)?;
         let mut work = Vec::new();
         for decided in decided {
+            decided.place(&self.core).map_err(OpenError::Damaged)?;
             let now = self.core.clock.unix_ms();
             let mut visit = Visit { core: &self.core, now, work: &mut work };
             decided.queue.resume_dying(&decided.dying, &mut visit);
@@ -227,6 +228,17 @@ impl Broker {
     /// Does what is due, and says when to come again if `waker` is not woken before. One task runs it.
     pub fn housekeep(&self, now: Instant, waker: &Waker) -> Option<Instant> {
         self.core.housekeep(now, waker)
+    }
+
+    /// Reads one thing that a queue waits for from the disk. True when more waits; else `waker` is woken when there is
+    /// something. One thread runs it, since it waits for the disk.
+    pub fn page(&self, waker: &Waker) -> bool {
+        self.core.page(waker)
+    }
+
+    /// What could not be read since the last call: a line for each queue that stopped, for the log.
+    pub fn take_damages(&self) -> Vec<String> {
+        self.core.take_damages()
     }
 
     /// Has a connection closed by its protocol. False when there is none of that number.

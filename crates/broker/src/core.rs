@@ -1,6 +1,6 @@
 //! What every part of the broker shares: the journal, the catalog, the clock, the alarms, the totals.
 //!
-//! Lock order: catalog write → queue → journal buffer → mailbox. The small locks here (timers, waiting lists) are leaves:
+//! Lock order: groups → catalog write → queue → journal buffer → mailbox. The small locks here (timers, waiting lists) are leaves:
 //! nothing else is locked while one is held.
 
 use std::cmp::Reverse;
@@ -12,12 +12,13 @@ use std::task::Waker;
 use auth::Authority;
 use hashbrown::HashMap;
 use journal::{Journal, Ticket};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::flow::Alarms;
 use crate::message::dialect::Dialects;
+use crate::paging::{Pager, Sweep};
 use crate::queue::Queue;
 use crate::session::ClientShared;
 use crate::session::transaction::Sealed;
@@ -25,30 +26,77 @@ use crate::session::turn::Work;
 use crate::settings::Settings;
 use crate::stats::Totals;
 
+/// A queue keeps so many bytes of messages that it could read again, while memory is short; a quarter of a mebibyte more
+/// or less costs little where there are few queues, and much where there are many.
+const WINDOW: usize = 1 << 20;
+/// The same, while memory is very short.
+const SMALL_WINDOW: usize = 64 << 10;
+/// Messages are read in pieces of up to so many bytes.
+const PIECE: usize = 2 << 20;
+
 /// Bytes of everything that is queued in memory.
 #[derive(Debug)]
 pub(crate) struct Memory {
     used: AtomicUsize,
+    /// Bytes of it that only say where messages lie.
+    index: AtomicUsize,
     limit: usize,
+    /// What queues should keep to as far as the disk has what they hold.
+    budget: usize,
     /// Woken when the use falls below the limit.
     housekeeper: Arc<Housekeeper>,
 }
 
 impl Memory {
-    pub(crate) fn new(limit: u64, housekeeper: Arc<Housekeeper>) -> Self {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        Self { used: AtomicUsize::new(0), limit, housekeeper }
+    pub(crate) fn new(limit: u64, budget: u64, housekeeper: Arc<Housekeeper>) -> Self {
+        let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let (limit, budget) = (size(limit), size(budget));
+        Self { used: AtomicUsize::new(0), index: AtomicUsize::new(0), limit, budget, housekeeper }
     }
 
     pub(crate) fn changed(&self, before: usize, after: usize) {
         if after > before {
-            self.used.fetch_add(after - before, Ordering::Relaxed);
+            let used = self.used.fetch_add(after - before, Ordering::Relaxed);
+            let short = self.budget - self.budget / 4;
+            if used <= short && used + (after - before) > short {
+                self.housekeeper.wake();
+            }
         } else if after < before {
             let used = self.used.fetch_sub(before - after, Ordering::Relaxed);
             if used > self.limit && used - (before - after) <= self.limit {
                 self.housekeeper.wake();
             }
         }
+    }
+
+    pub(crate) fn index_changed(&self, before: usize, after: usize) {
+        self.index.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// Half of the budget is used: what need not stay leaves as it comes.
+    #[inline]
+    pub(crate) fn is_tight(&self) -> bool {
+        self.used() > self.budget / 2
+    }
+
+    /// Three quarters of the budget are used: what is there leaves too.
+    pub(crate) fn is_short(&self) -> bool {
+        self.used() > self.budget - self.budget / 4
+    }
+
+    /// Knowing where messages lie takes more than a quarter of the budget.
+    pub(crate) fn index_is_large(&self) -> bool {
+        self.index.load(Ordering::Relaxed) > self.budget / 4
+    }
+
+    /// Bytes of messages that a queue keeps in memory ahead of its consumers.
+    pub(crate) fn window(&self) -> usize {
+        if self.is_short() { SMALL_WINDOW.min(self.budget / 16) } else { WINDOW.min(self.budget / 16) }
+    }
+
+    /// Bytes of messages that are read at once.
+    pub(crate) fn piece(&self) -> usize {
+        if self.is_short() { SMALL_WINDOW.min(self.budget / 16) } else { PIECE.min(self.budget / 16) }
     }
 
     pub(crate) fn used(&self) -> usize {
@@ -127,6 +175,11 @@ pub(crate) struct Core {
     pub(crate) alarms: Alarms,
     pub(crate) housekeeper: Arc<Housekeeper>,
     pub(crate) waiting: Mutex<Waiting>,
+    pub(crate) pager: Pager,
+    pub(crate) sweep: Mutex<Sweep>,
+    /// Held by whoever writes a group, from its first settlement to its end, and exclusively while a queue is restated:
+    /// what is restated as settled must not be undone by a group that never ends. Locked before any queue.
+    pub(crate) groups: RwLock<()>,
     pub(crate) clients: Mutex<HashMap<u64, Arc<ClientShared>>>,
     /// Owners of the users' records in the journal.
     pub(crate) users: Mutex<HashMap<String, u64>>,
@@ -153,7 +206,7 @@ impl Core {
     pub(crate) fn new(parts: CoreParts) -> Self {
         let housekeeper = Arc::new(Housekeeper::default());
         Self {
-            memory: Memory::new(parts.settings.memory_limit, Arc::clone(&housekeeper)),
+            memory: Memory::new(parts.settings.memory_limit, parts.settings.memory_budget, Arc::clone(&housekeeper)),
             journal: parts.journal,
             catalog: parts.catalog,
             authority: parts.authority,
@@ -164,6 +217,9 @@ impl Core {
             alarms: Alarms::default(),
             housekeeper,
             waiting: Mutex::default(),
+            pager: Pager::default(),
+            sweep: Mutex::default(),
+            groups: RwLock::new(()),
             clients: Mutex::default(),
             users: Mutex::new(parts.users),
             next_client: AtomicU64::new(1),

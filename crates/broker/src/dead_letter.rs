@@ -1,25 +1,26 @@
 //! Where dead messages go: to their queue's dead-letter exchange, as new messages that carry the story of their deaths.
 //!
 //! Each hop is a group: the settlement in the old queue and the arrivals in the new ones happen together, so a crash
-//! neither loses nor doubles the message. A hop that closes a cycle without a rejection in it is not taken.
+//! neither loses nor doubles the message; the arrivals are visible once the group is durable. A hop that closes a cycle without a rejection in it is not taken.
 
 use std::sync::Arc;
 
-use journal::Admission;
+use journal::{Admission, Ticket};
 
 use crate::core::Core;
 use crate::message::marks::{Death, Marks};
 use crate::message::{Arena, Head, Message};
-use crate::queue::{Dying, Queue, Visit};
+use crate::queue::{Dying, Queue, Reason, Visit};
 use crate::session::publish::{STORED_BESIDES, release_holds};
-use crate::session::transaction::hide_arrivals;
+use crate::session::transaction::{Sealed, hide_arrivals};
 use crate::session::turn::{Arrival, Work};
-use crate::store::facts;
 
 /// Messages moved in one group at most.
 const CHUNK: usize = 64;
 /// Bytes moved at once while the log is full, but at least one message.
 const RESERVED: usize = 64 << 10;
+/// What a message is taken to be long that only the disk has.
+const LIKELY_BYTES: usize = 4 << 10;
 
 /// Takes the next few of what waits: the oldest messages of the oldest entry.
 pub(crate) fn next_postponed(postponed: &mut Vec<Work>) -> Option<(Arc<Queue>, Vec<Dying>)> {
@@ -27,7 +28,7 @@ pub(crate) fn next_postponed(postponed: &mut Vec<Work>) -> Option<(Arc<Queue>, V
     let queue = Arc::clone(queue);
     let mut bytes = 0;
     let fits = dying.iter().take(CHUNK).take_while(|dead| {
-        bytes += dead.message.cost();
+        bytes += dead.message.as_ref().map_or(LIKELY_BYTES, Message::cost);
         bytes <= RESERVED
     });
     let count = fits.count().max(1).min(dying.len());
@@ -42,22 +43,28 @@ impl Core {
     /// Moves dead messages on, or notes why they must wait.
     pub(crate) fn dead_letter(&self, queue: &Arc<Queue>, dying: Vec<Dying>, work: &mut Vec<Work>) {
         // Not held back by the memory alarm: a move takes no more memory than it gives.
-        if self.journal.admission() == Admission::Closed {
-            self.postpone(queue, dying);
-            return;
+        let mut dying = dying;
+        while !dying.is_empty() {
+            if self.journal.admission() == Admission::Closed {
+                return self.postpone(queue, dying);
+            }
+            let rest = dying.split_off(dying.len().min(CHUNK));
+            self.move_read(queue, std::mem::replace(&mut dying, rest), work);
         }
-        for chunk in dying.chunks(CHUNK) {
-            self.move_chunk(queue, chunk, work);
+    }
+
+    /// Moves some, after they have been read if the disk has them. Nothing overtakes what waits for that.
+    pub(crate) fn move_read(&self, queue: &Arc<Queue>, chunk: Vec<Dying>, work: &mut Vec<Work>) {
+        if queue.mourns() || chunk.iter().any(|dead| dead.message.is_none()) {
+            self.pager.mourn(Arc::clone(queue), chunk);
+        } else {
+            self.move_chunk(queue, &chunk, work);
         }
     }
 
     /// There is no room for new records of this size: the decision is logged, the move waits.
     fn postpone(&self, queue: &Arc<Queue>, dying: Vec<Dying>) {
-        let mut appender = self.journal.appender();
-        for dead in dying.iter().filter(|dead| dead.address.is_some()) {
-            facts::log_dying(&mut appender, queue.id, dead.seq, dead.reason);
-        }
-        drop(appender);
+        queue.decide(&dying, self);
         self.waiting.lock().postponed.push(Work::DeadLetter { queue: Arc::clone(queue), dying });
     }
 
@@ -75,27 +82,36 @@ impl Core {
             arrivals.push(Arrival::new(message, false, 0, 0));
             targets.push(queues);
         }
-        let durable = chunk.iter().any(|dead| dead.address.is_some())
-            || arrivals.iter().any(|arrival| arrival.message().persistent());
+        let durable =
+            chunk.iter().any(|dead| dead.durable) || arrivals.iter().any(|arrival| arrival.message().persistent());
+        let written = self.groups.read();
         let group = durable.then(|| self.journal.appender().begin_group());
         let mut visit = Visit { core: self, now, work };
         let hidden = hide_arrivals(&mut arrivals, &targets, group, &mut visit);
         queue.bury(chunk, group, self);
+        let mut ticket = Ticket::NONE;
         if let Some(group) = group {
-            self.journal.appender().end_group(group);
+            let mut appender = self.journal.appender();
+            appender.end_group(group);
+            ticket = appender.ticket();
         }
+        drop(written);
         release_holds(&arrivals, self);
-        for (target, first, count) in hidden {
-            target.reveal(first, count, &mut visit);
+        let sealed = Sealed { ticket, hidden, committed: None };
+        if ticket == Ticket::NONE {
+            sealed.reveal(&mut visit);
+        } else {
+            // A crash before that lets the message die once more: had it been delivered, it would come again as new.
+            self.wait_for_sealed(sealed);
         }
     }
 
     /// The message as it goes on, and where to; `None` when it goes nowhere.
     fn next_hop(&self, queue: &Queue, dead: &Dying, now: u64, arena: &mut Arena) -> Option<(Message, Vec<Arc<Queue>>)> {
         let exchange = queue.arguments.dead_letter_exchange.as_deref()?;
-        let message = &dead.message;
+        let message = dead.message.as_ref()?;
         let key = queue.arguments.dead_letter_routing_key.as_deref().unwrap_or(message.routing_key());
-        let marks = self.marks_after(queue, dead, now);
+        let marks = self.marks_after(queue, message, dead.reason, now);
         let vhost = self.catalog.vhost(&queue.vhost)?;
         let mut headers = || {
             let properties = self.dialects.read(message.dialect(), message.properties()).ok()?;
@@ -125,8 +141,7 @@ impl Core {
         Some((arena.add(&head, message.body()), queues))
     }
 
-    fn marks_after(&self, queue: &Queue, dead: &Dying, now: u64) -> Marks {
-        let message = &dead.message;
+    fn marks_after(&self, queue: &Queue, message: &Message, reason: Reason, now: u64) -> Marks {
         let before = message.marks().or_else(|| {
             let properties = self.dialects.read(message.dialect(), message.properties()).ok()?;
             Marks::from_headers(&properties.headers)
@@ -134,7 +149,7 @@ impl Core {
         let mut marks = before.unwrap_or_default();
         marks.record(Death {
             queue: queue.name.to_string(),
-            reason: dead.reason,
+            reason,
             exchange: message.exchange().to_owned(),
             routing_keys: vec![message.routing_key().to_owned()],
             count: 1,

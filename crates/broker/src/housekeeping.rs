@@ -34,6 +34,7 @@ impl Core {
                         self.waiting.lock().timers.push(timer);
                         self.housekeeper.wake();
                     }
+                    Work::Load { queue } => self.pager.load(queue),
                     Work::Raise { queue, ticket } => {
                         self.waiting.lock().marks.push((ticket, queue));
                         self.wait_for(ticket);
@@ -73,11 +74,12 @@ impl Core {
         self.run_timers(ms, &mut work);
         let postponed = self.retry_postponed(&mut work);
         self.run_work(&mut work);
+        let sweep = self.sweep(now);
         let alarmed = self.announce_alarms();
         let next = self.waiting.lock().timers.peek().map(|Reverse((at, _))| *at);
         let timer = next.map(|at| now + Duration::from_millis(at.saturating_sub(self.clock.unix_ms())));
         let alarm = (alarmed || postponed || flushed).then(|| now + ALARM_PERIOD);
-        [timer, alarm].into_iter().flatten().min()
+        [timer, alarm, sweep].into_iter().flatten().min()
     }
 
     /// Goes on with what waited for a flush. True when something still does.
@@ -130,10 +132,14 @@ impl Core {
             return false;
         }
         // They may be all that keeps the oldest file of a full log: then no room would ever come by itself. What a move
-        // appends it frees, so a few at a time are taken from the reserve.
+        // appends it frees, if not at once, so a few at a time are taken from the reserve while there is one.
+        let journal = self.journal.stats();
+        if journal.used_bytes >= journal.max_bytes {
+            return true;
+        }
         let first = next_postponed(&mut self.waiting.lock().postponed);
         if let Some((queue, dying)) = first {
-            self.move_chunk(&queue, &dying, work);
+            self.move_read(&queue, dying, work);
         }
         true
     }

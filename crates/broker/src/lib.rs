@@ -16,6 +16,7 @@ mod error;
 mod flow;
 mod housekeeping;
 mod message;
+mod paging;
 mod queue;
 mod report;
 mod routing;
@@ -37,6 +38,6 @@ pub use message::value::{Table, Value};
 pub use report::{ClientReport, Overview, QueueReport};
 pub use session::{
     BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Login, Outcome,
-    Prefetch, Publish, QueueSpec, SessionId, TransactionId,
+    Prefetch, Publish, QueueSpec, STORED_BESIDES, SessionId, TransactionId,
 };
 pub use settings::{Limits, Settings};

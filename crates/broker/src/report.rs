@@ -120,6 +120,8 @@ pub struct QueueReport {
     pub acknowledged: u64,
     /// Deaths since start: rejected, expired, maxlen, delivery limit.
     pub died: [u64; 4],
+    /// Why it can't go on delivering, if its first message can't be read.
+    pub damaged: Option<String>,
 }
 
 /// One attached client.
@@ -231,6 +233,7 @@ impl Broker {
                     delivered: inner.totals.delivered,
                     acknowledged: inner.totals.acknowledged,
                     died: inner.died,
+                    damaged: inner.damage().map(str::to_owned),
                 });
             }
         }

@@ -45,6 +45,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Bytes of queued messages in memory at which the memory alarm rises.
     pub memory_limit: u64,
+    /// Bytes that queues keep in memory of what the disk has too; beyond them messages are read when they are wanted.
+    pub memory_budget: u64,
     /// Bytes of deliveries that wait for one connection at most (but one delivery always fits).
     pub mailbox_bytes: usize,
     /// How long a publish waits behind an alarm before it is refused.
@@ -60,6 +62,7 @@ impl Default for Settings {
         Self {
             limits: Limits::default(),
             memory_limit: 4 << 30,
+            memory_budget: 512 << 20,
             mailbox_bytes: 1 << 20,
             park_timeout: Duration::from_secs(30),
             park_bytes: 4 << 20,

@@ -1,15 +1,19 @@
-//! Recovery of a damaged log: whatever is on the disk, opening it ends with a value, and never invents a record.
+//! Recovery of a damaged journal: whatever is on the disk, opening it ends with a value, and never invents a record. Some
+//! files of the log have become segments, adopted and copied.
 //!
 //! The log is a good one to begin with; an input is a list of damages to it.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use journal::{Address, Durability, Journal, Opened, Options, Owner, Owners, Replay};
+use journal::{Address, Bits, Chunk, Durability, Journal, Opened, Options, Owner, Owners, PAGE, Reference, Replay};
 
 use crate::disk::Files;
 
-/// Messages in the undamaged log. Each is published, and every third of them settled.
-const MESSAGES: u64 = 30;
+/// Messages in the undamaged log.
+const MESSAGES: u64 = 90;
+/// Of the later ones only every sixteenth stays.
+const EARLY: u64 = 30;
 const QUEUE: Owner = 7;
 /// Bytes of one damage: four of place, one of kind, one of value.
 const DAMAGE: usize = 6;
@@ -22,6 +26,7 @@ pub(super) fn recovery(input: &[u8]) {
     }
     let mut found = Found::default();
     let opened = Journal::open(Arc::new(Files::with(files)), options(), &mut found);
+    let whole = opened.as_ref().is_ok_and(|opened| found.add_chunks(opened));
     for (seq, address) in &found.references {
         assert!(*seq < MESSAGES, "sequence number {seq} was never used");
         if let Ok(opened) = &opened {
@@ -29,9 +34,16 @@ pub(super) fn recovery(input: &[u8]) {
         }
     }
     if input.len() < DAMAGE {
-        assert!(opened.is_ok(), "an undamaged log opens");
-        assert_eq!((found.references.len() as u64, found.settled), (MESSAGES, MESSAGES / 3));
+        assert!(opened.is_ok() && whole, "an undamaged journal opens");
+        assert!(found.cold > 0, "it has segments");
+        let left: Vec<u64> = found.references.keys().copied().collect();
+        assert_eq!(left, (0..MESSAGES).filter(|seq| !is_settled(*seq)).collect::<Vec<_>>());
     }
+}
+
+/// Whether message `seq` of the undamaged log is settled: of the early ones every third, of the later ones nearly all.
+fn is_settled(seq: u64) -> bool {
+    if seq < EARLY { seq.is_multiple_of(3) } else { !seq.is_multiple_of(16) }
 }
 
 /// A body that can be read at all is the one that was written.
@@ -70,24 +82,28 @@ fn options() -> Options {
 }
 
 fn body_of(seq: u64) -> Vec<u8> {
-    vec![seq as u8; 100 + seq as usize * 50]
+    vec![seq as u8; 2000 + seq as usize * 10]
 }
 
-/// The files of a log with some batches, a group and settlements; made once.
+/// The files of a journal with some batches, a group, settlements and segments; made once.
 fn good_log() -> &'static Vec<(String, Vec<u8>)> {
     static LOG: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
     LOG.get_or_init(|| {
         let disk = Arc::new(Files::default());
         let opened = Journal::open(disk.clone(), options(), &mut Found::default()).expect("an empty disk opens");
-        let (journal, stepper) = opened.start_stepped(&mut std::iter::empty(), Arc::new(Nobody), Box::new(|_| {}));
+        let queue = Arc::<Queue>::default();
+        let (journal, stepper) = opened.start_stepped(&mut std::iter::empty(), queue.clone(), Box::new(|_| {}));
         for seq in 0..MESSAGES {
             let mut appender = journal.appender();
-            let address = appender.body(&[&body_of(seq)]);
+            let body = body_of(seq);
+            let address = appender.body(&[&body]);
             let group = (seq % 5 == 0).then(|| appender.begin_group());
             appender.reference(group, QUEUE, seq, 0, &[address]);
             appender.release_hold(address);
-            if seq % 3 == 0 {
+            if is_settled(seq) {
                 appender.settle(group, QUEUE, 1, &[(seq, 1)], &[address]);
+            } else {
+                queue.put(Reference { seq, address, length: body.len() as u32 });
             }
             appender.fact(group, QUEUE, 2, &[b"declared"]);
             if let Some(group) = group {
@@ -98,7 +114,13 @@ fn good_log() -> &'static Vec<(String, Vec<u8>)> {
                 stepper.flush().expect("memory takes everything");
             }
         }
-        stepper.flush().expect("memory takes everything");
+        for _ in 0..2 {
+            journal.relieve();
+            for _ in 0..30 {
+                stepper.background(false);
+                stepper.flush().expect("memory takes everything");
+            }
+        }
         disk.copy()
     })
 }
@@ -106,11 +128,31 @@ fn good_log() -> &'static Vec<(String, Vec<u8>)> {
 /// What a replay delivered.
 #[derive(Default)]
 struct Found {
-    references: Vec<(u64, Address)>,
-    settled: u64,
+    references: BTreeMap<u64, Address>,
+    chunks: Vec<(u64, Chunk)>,
+    settled: Vec<(u64, u64)>,
+    cold: u64,
+}
+
+impl Found {
+    /// Adds what the chunks list; false if one of them is damaged.
+    fn add_chunks(&mut self, opened: &Opened) -> bool {
+        let mut listed = Vec::new();
+        let whole = self.chunks.iter().all(|(page, chunk)| opened.read_chunk(*chunk, *page, &mut listed).is_ok());
+        listed.retain(|one| !self.settled.iter().any(|(first, count)| (*first..first + count).contains(&one.seq)));
+        self.cold += listed.len() as u64;
+        self.references.extend(listed.iter().map(|one| (one.seq, one.address)));
+        whole
+    }
 }
 
 impl Replay for Found {
+    fn cold(&mut self, owner: Owner, page: u64, bytes: u64, chunk: Chunk) {
+        assert_eq!((owner, page), (QUEUE, 0));
+        assert!(bytes > 0);
+        self.chunks.push((page, chunk));
+    }
+
     fn fact(&mut self, owner: Owner, kind: u8, bytes: &[u8]) {
         assert_eq!((owner, kind, bytes), (QUEUE, 2, &b"declared"[..]));
     }
@@ -122,7 +164,8 @@ impl Replay for Found {
 
     fn settled(&mut self, owner: Owner, reason: u8, runs: &[(u64, u64)]) {
         assert_eq!((owner, reason), (QUEUE, 1));
-        self.settled += runs.iter().map(|(_, count)| count).sum::<u64>();
+        self.references.retain(|seq, _| !runs.iter().any(|(first, count)| (*first..first + count).contains(seq)));
+        self.settled.extend(runs);
     }
 
     fn dropped(&mut self, owner: Owner) {
@@ -134,9 +177,42 @@ impl Replay for Found {
     }
 }
 
-/// Nobody restates anything: the log is far from full.
-struct Nobody;
+/// The one owner: what it has not settled.
+#[derive(Default)]
+struct Queue(Mutex<BTreeMap<u64, Reference>>);
 
-impl Owners for Nobody {
-    fn restate(&self, _owners: &[Owner], _journal: &Journal) {}
+impl Queue {
+    fn put(&self, reference: Reference) {
+        self.entries().insert(reference.seq, reference);
+    }
+
+    fn entries(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Reference>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Owners for Queue {
+    fn restate(&self, owners: &[Owner], journal: &Journal) {
+        let settled: Vec<(u64, u64)> = (0..MESSAGES).filter(|seq| is_settled(*seq)).map(|seq| (seq, 1)).collect();
+        for owner in owners {
+            let mut appender = journal.housekeeping_appender();
+            appender.fact(None, *owner, 2, &[b"declared"]);
+            appender.settle(None, *owner, 1, &settled, &[]);
+        }
+    }
+
+    fn referenced(&self, _owner: Owner, file: u32, found: &mut Vec<Reference>) {
+        found.extend(self.entries().values().filter(|one| one.address.file == file));
+    }
+
+    fn unsettled(&self, _owner: Owner, _page: u64, bits: &mut Bits) {
+        for at in self.entries().keys().map(|seq| seq % PAGE) {
+            bits[(at / 64) as usize] |= 1 << (at % 64);
+        }
+    }
+
+    fn moved(&self, _owner: Owner, _page: u64, _from: &[u32], _chunk: Chunk, entries: &[Reference]) -> u64 {
+        entries.iter().for_each(|one| self.put(*one));
+        entries.len() as u64
+    }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Housekeeper {
 }
 
 /// Wakes a sleeping thread.
-struct Unpark(Thread);
+pub(crate) struct Unpark(pub(crate) Thread);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {

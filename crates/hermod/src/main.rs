@@ -7,6 +7,7 @@ mod exit;
 mod housekeeper;
 mod log;
 mod machine;
+mod pager;
 mod protocols;
 mod secrets;
 mod serve;

@@ -16,11 +16,15 @@ use crate::config::{Config, Durability, Origin, Settings};
 use crate::exit::{Exit, Failure};
 use crate::housekeeper::Housekeeper;
 use crate::log::START;
+use crate::pager::Pager;
 use crate::protocols::{self, SERVED};
 use crate::{data_dir, log, machine, secrets, signals};
 
 /// Bytes that may be received behind an unfinished frame.
 const INPUT_SLACK: usize = 64 * 1024;
+/// Between these `memory.budget` follows `memory.limit`.
+const LEAST_BUDGET: u64 = 32 << 20;
+const MOST_BUDGET: u64 = 1 << 30;
 
 /// Runs the broker until it is told to stop.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
@@ -35,6 +39,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     let listeners = bind(&config)?;
     let (broker, _lock) = open(settings, &directory)?;
     let housekeeper = Housekeeper::start(broker.clone()).map_err(|error| thread_failure(&error))?;
+    let pager = Pager::start(broker.clone()).map_err(|error| thread_failure(&error))?;
     let (net, rows, http) = listen(settings, &broker, listeners)?;
     let facts = Facts {
         product: settings.compat.product.clone(),
@@ -59,6 +64,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     }
     management.stop();
     housekeeper.stop();
+    pager.stop();
     broker.close().map_err(|error| {
         Exit::Io.because(format!("the journal cannot be closed: {error}; what was confirmed is stored"))
     })?;
@@ -178,6 +184,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
     let (limits, flow) = (&settings.limits, &settings.flow);
     let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
     let narrow = |count| u32::try_from(count).unwrap_or(u32::MAX);
+    let memory_limit = settings.memory.limit.unwrap_or_else(|| machine::memory() / 5 * 2);
     broker::Settings {
         limits: broker::Limits {
             max_message_bytes: limits.max_message_size,
@@ -189,7 +196,8 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             connections: limits.connections,
             transaction_bytes: limits.transaction_bytes,
         },
-        memory_limit: settings.memory.limit.unwrap_or_else(|| machine::memory() / 5 * 2),
+        memory_limit,
+        memory_budget: settings.memory.budget.unwrap_or_else(|| (memory_limit / 8).clamp(LEAST_BUDGET, MOST_BUDGET)),
         mailbox_bytes: size(flow.mailbox_bytes),
         park_timeout: flow.park_timeout,
         park_bytes: size(flow.park_bytes),

@@ -52,6 +52,7 @@ impl<'a> Appender<'a> {
         if let Target::Log(buffer) = &mut self.state.target {
             let head = buffer.table.head();
             head.live += 1;
+            head.holds += 1;
             head.note_body(length as u64);
         }
         address
@@ -59,11 +60,15 @@ impl<'a> Appender<'a> {
 
     /// Releases the hold that [`Appender::body`] took, at once: whoever published has made all its references.
     pub fn release_hold(&mut self, address: Address) {
-        self.free(None, address.file, 1);
+        match &mut self.state.target {
+            Target::Log(buffer) => buffer.table.release(address.file),
+            Target::Memory(memory) => memory.free(address.file, 1),
+        }
     }
 
     /// `owner` references `bodies` with consecutive sequence numbers from `first_seq`; each stays readable until it is
-    /// settled. `mark` is the caller's and comes back at replay.
+    /// settled. `mark` is the caller's and comes back at replay. A hold on each body must last until here: a body without one
+    /// may be on its way out of the log.
     pub fn reference(&mut self, group: Option<Group>, owner: Owner, first_seq: u64, mark: u64, bodies: &[Address]) {
         let mut first_seq = first_seq;
         for bodies in bodies.chunks(LIST) {
@@ -73,7 +78,7 @@ impl<'a> Appender<'a> {
         for run in bodies.chunk_by(|a, b| a.file == b.file) {
             let count = run.len() as u64;
             match &mut self.state.target {
-                Target::Log(buffer) => buffer.table.hold(run[0].file, count),
+                Target::Log(buffer) => buffer.hold(run[0].file, count, owner),
                 Target::Memory(memory) => memory.hold(run[0].file, count),
             }
         }
@@ -132,7 +137,7 @@ impl<'a> Appender<'a> {
         self.append(None, None, &Draft::GroupEnd { group });
         match &mut self.state.target {
             Target::Log(buffer) => {
-                buffer.groups.end(group).into_iter().for_each(|(file, count)| buffer.table.free(file, count));
+                buffer.groups.end(group).into_iter().for_each(|(file, count)| buffer.free(file, count));
             }
             Target::Memory(memory) => memory.end(group),
         }
@@ -144,7 +149,16 @@ impl<'a> Appender<'a> {
     }
 
     fn append_runs(&mut self, group: Option<Group>, owner: Owner, reason: u8, runs: &[(u64, u64)]) {
-        for runs in runs.chunks(LIST) {
+        let kept = match (&mut self.state.target, group) {
+            (Target::Log(buffer), Some(group)) => {
+                buffer.groups.note_settled(group, owner, runs);
+                None
+            }
+            // What an open group settles is not settled yet, whatever its owner says.
+            (Target::Log(buffer), None) if self.housekeeping => buffer.groups.without_settled(owner, runs),
+            _ => None,
+        };
+        for runs in kept.as_deref().unwrap_or(runs).chunks(LIST) {
             self.append(group, Some(owner), &Draft::Settled { owner, reason, runs });
         }
     }
@@ -179,7 +193,7 @@ impl<'a> Appender<'a> {
             return;
         }
         match &mut self.state.target {
-            Target::Log(buffer) => buffer.table.free(file, count),
+            Target::Log(buffer) => buffer.free(file, count),
             Target::Memory(memory) => memory.free(file, count),
         }
     }

@@ -12,7 +12,8 @@ use std::thread::JoinHandle;
 use parking_lot::{Condvar, Mutex};
 
 use crate::admission::{Gate, Thresholds};
-use crate::disk::Lock;
+use crate::cold::{Cold, is_copied};
+use crate::disk::{DiskFile, Lock};
 use crate::memory::Memory;
 use crate::options::{Durability, Sizes};
 use crate::recycle::Recycler;
@@ -63,6 +64,7 @@ pub(crate) struct Log {
     pub(crate) durability: Durability,
     pub(crate) incarnation: u64,
     pub(crate) ring: Ring,
+    pub(crate) cold: Cold,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) recycler: Mutex<Recycler>,
     /// The last batch known to be flushed, also where durability asks for less.
@@ -71,8 +73,18 @@ pub(crate) struct Log {
     pub(crate) awaited: AtomicU64,
     pub(crate) written: AtomicU64,
     pub(crate) flushes: AtomicU64,
+    /// Bytes of bodies copied to segments.
+    pub(crate) evacuated: AtomicU64,
+    /// Log files that became segments.
+    pub(crate) adopted: AtomicU64,
+    pub(crate) merges: AtomicU64,
+    /// Evacuations and merges that were given up.
+    pub(crate) failures: AtomicU64,
     /// What was free on the disk at the last look.
     pub(crate) free: AtomicU64,
+    /// What is alive in closed files that will be copied out of the log, at the last look: room on the disk that is spoken for,
+    /// so that whatever was admitted can leave the log again.
+    pub(crate) to_copy: AtomicU64,
     /// The largest restatement so far, in bytes.
     pub(crate) restatement: AtomicU64,
     pub(crate) owners: Arc<dyn Owners>,
@@ -145,11 +157,23 @@ impl Core {
 }
 
 impl Log {
+    /// The file or segment of this number, if it is there.
+    pub(crate) fn open(&self, file: u32) -> Option<Arc<dyn DiskFile>> {
+        match is_copied(file) {
+            true => self.cold.open(file),
+            false => self.ring.handle(file).or_else(|| self.cold.open(file)),
+        }
+    }
+
     /// Bytes that can still be appended: in the ring, and on the disk.
     pub(crate) fn room(&self, buffer: &mut Buffer) -> u64 {
         let used = buffer.used();
         let in_ring = buffer.sizes.ring.saturating_sub(used);
-        let on_disk = if self.ring.failing() { 0 } else { self.free.load(Ordering::Relaxed) };
+        // Only whole files count: the log can't go on in a part of one.
+        let file = u64::from(buffer.sizes.file);
+        let unspoken = self.free.load(Ordering::Relaxed).saturating_sub(self.to_copy.load(Ordering::Relaxed));
+        let on_disk = if self.ring.failing() { 0 } else { unspoken / file * file };
+        let on_disk = on_disk.saturating_add(self.ring.spare_bytes());
         // The head may be ahead of what has a file.
         let claimed = match self.ring.ready().checked_sub(buffer.table.head_generation()) {
             Some(ahead) => {
@@ -159,6 +183,36 @@ impl Log {
             None => 0,
         };
         in_ring.min(claimed.saturating_add(on_disk))
+    }
+
+    /// Bytes on the disk that the oldest file may take when it becomes a segment: what is free beyond all that the ring may
+    /// still grow by, and beyond what others will be copied. A backlog that finds no more room so fills the ring, and
+    /// closes the gate while those who consume still have their headroom.
+    pub(crate) fn to_spare(&self, buffer: &mut Buffer) -> u64 {
+        let Thresholds { reserve, .. } = self.thresholds(buffer.sizes);
+        let full = buffer.sizes.ring.saturating_sub(buffer.used()) <= reserve;
+        let growth = buffer.sizes.ring.saturating_sub(self.made(buffer));
+        let free = self.free.load(Ordering::Relaxed).saturating_sub(growth);
+        if full {
+            // It is the turn of what was spoken for.
+            return free;
+        }
+        let others = self.to_copy.load(Ordering::Relaxed).saturating_sub(buffer.table.oldest().to_copy());
+        free.saturating_sub(others + reserve)
+    }
+
+    /// Bytes on the disk that the ring takes anew when it parts with a file of `length` bytes: nothing while it is larger
+    /// than it should be.
+    pub(crate) fn slot_cost(&self, buffer: &Buffer, length: u32) -> u64 {
+        let (ring, made) = (buffer.sizes.ring, self.made(buffer));
+        ring.saturating_sub(made.saturating_sub(u64::from(length))) - ring.saturating_sub(made)
+    }
+
+    /// The bytes of the files that the ring has.
+    fn made(&self, buffer: &Buffer) -> u64 {
+        let ahead = self.ring.ready().saturating_sub(buffer.table.head_generation());
+        let files = buffer.table.closed_bytes() + u64::from(buffer.table.head_length());
+        files + u64::from(ahead) * u64::from(buffer.sizes.file) + self.ring.spare_bytes()
     }
 
     pub(crate) fn thresholds(&self, sizes: Sizes) -> Thresholds {

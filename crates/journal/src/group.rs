@@ -5,6 +5,8 @@
 
 use std::num::NonZeroU64;
 
+use crate::Owner;
+
 /// The name of a group of records that recovery applies as a whole or not at all.
 ///
 /// Every group that is begun must be ended; until then the files that hold its records cannot be recycled.
@@ -40,6 +42,8 @@ struct Entry {
     /// The file that holds its first record; every later file may hold more of it.
     first_file: u32,
     freed: Freed,
+    /// What it settles: owner, first sequence number, count.
+    settled: Vec<(Owner, u64, u64)>,
 }
 
 /// The groups that have not ended. There are few: a group is written in one bounded run.
@@ -57,7 +61,7 @@ impl Groups {
     pub(crate) fn begin(&mut self, file: u32) -> Group {
         let group = Group(self.next);
         self.next = self.next.saturating_add(1);
-        self.entries.push(Entry { group, first_file: file, freed: Freed::default() });
+        self.entries.push(Entry { group, first_file: file, freed: Freed::default(), settled: Vec::new() });
         group
     }
 
@@ -73,8 +77,80 @@ impl Groups {
         at.map(|at| self.entries.swap_remove(at).freed.0).unwrap_or_default()
     }
 
+    /// Notes what `group` settles.
+    pub(crate) fn note_settled(&mut self, group: Group, owner: Owner, runs: &[(u64, u64)]) {
+        let entry = self.entries.iter_mut().find(|entry| entry.group == group);
+        let runs = runs.iter().map(|(first, count)| (owner, *first, *count));
+        entry.into_iter().for_each(|entry| entry.settled.extend(runs.clone()));
+    }
+
+    /// `runs` of `owner` without what open groups settle; `None` if that is all of them.
+    pub(crate) fn without_settled(&self, owner: Owner, runs: &[(u64, u64)]) -> Option<Vec<(u64, u64)>> {
+        let settled = self.entries.iter().flat_map(|entry| &entry.settled);
+        let mut out: Vec<(u64, u64)> =
+            settled.filter(|(of, ..)| *of == owner).map(|(_, first, count)| (*first, *count)).collect();
+        if out.is_empty() {
+            return None;
+        }
+        out.sort_unstable();
+        let mut kept = Vec::with_capacity(runs.len() + out.len());
+        for (first, count) in runs {
+            let (mut at, end) = (*first, first.saturating_add(*count));
+            for (from, length) in &out {
+                let (from, until) = ((*from).max(at), from.saturating_add(*length).min(end));
+                if from < until {
+                    kept.extend((at < from).then_some((at, from - at)));
+                    at = until;
+                }
+            }
+            kept.extend((at < end).then_some((at, end - at)));
+        }
+        Some(kept)
+    }
+
+    /// The last group begun, or a later one than any that is open.
+    pub(crate) fn last_begun(&self) -> u64 {
+        self.next.get() - 1
+    }
+
+    /// Whether a group up to `last` is open.
+    pub(crate) fn open_up_to(&self, last: u64) -> bool {
+        self.entries.iter().any(|entry| entry.group.raw() <= last)
+    }
+
     /// Whether a group may have records in `file` or an older one.
     pub(crate) fn hold(&self, file: u32) -> bool {
         self.entries.iter().any(|entry| entry.first_file <= file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_open_groups_settle_is_taken_out_of_runs() {
+        let mut groups = Groups::new(NonZeroU64::MIN);
+        let (first, second) = (groups.begin(1), groups.begin(1));
+        groups.note_settled(first, 7, &[(5, 1), (20, 10)]);
+        groups.note_settled(second, 7, &[(3, 1)]);
+        groups.note_settled(second, 8, &[(0, 100)]);
+        type Runs = [(u64, u64)];
+        let table: [(&Runs, &Runs); 7] = [
+            (&[(0, 2)], &[(0, 2)]),
+            (&[(0, 10)], &[(0, 3), (4, 1), (6, 4)]),
+            (&[(3, 1)], &[]),
+            (&[(3, 3)], &[(4, 1)]),
+            (&[(0, 4), (5, 20)], &[(0, 3), (6, 14)]),
+            (&[(25, 10), (40, 1)], &[(30, 5), (40, 1)]),
+            (&[(0, u64::MAX)], &[(0, 3), (4, 1), (6, 14), (30, u64::MAX - 30)]),
+        ];
+        for (runs, expected) in table {
+            assert_eq!(groups.without_settled(7, runs).as_deref(), Some(expected), "{runs:?}");
+        }
+        assert_eq!(groups.without_settled(6, &[(0, 9)]), None);
+        groups.end(first);
+        assert_eq!(groups.without_settled(7, &[(0, 9)]).as_deref(), Some(&[(0, 3), (4, 5)][..]));
+        assert_eq!((groups.last_begun(), groups.open_up_to(1), groups.open_up_to(2)), (2, false, true));
     }
 }

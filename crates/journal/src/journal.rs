@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
 use crate::admission::{Admission, Gate};
-use crate::disk::{Disk, DiskFile, Lock};
+use crate::cold::{Chunk, Reference};
+use crate::disk::{Disk, Lock};
 use crate::engine::{Core, Log, OnFailure, State, Target};
 use crate::memory::Memory;
-use crate::options::{BLOCK, Durability, Options, Sizes};
-use crate::record::{BODY_HEAD, HEAD};
+use crate::options::{Durability, Options, Sizes};
+use crate::read::{self, no_body};
 use crate::recovery::{self, Recovered};
 use crate::recycle::Recycler;
 use crate::replay::{Owners, Replay};
 use crate::stats::{Held, Stats};
 use crate::ticket::{Address, Progress, Ticket};
-use crate::wal::batch::Checksums;
 use crate::wal::buffer::Buffer;
 use crate::wal::writer::{Flushed, Writer};
 use crate::{Appender, OpenError};
@@ -99,8 +99,37 @@ impl Journal {
             return pending.read(address).ok_or_else(|| no_body(address));
         }
         let log = self.0.log.as_ref().ok_or_else(|| no_body(address))?;
-        let file = log.ring.handle(address.file).ok_or_else(|| no_body(address))?;
-        read_body(&*file, log.incarnation, address)
+        let file = log.open(address.file).ok_or_else(|| no_body(address))?;
+        read::body(&*file, log.incarnation, address)
+    }
+
+    /// Reads many bodies, in the order asked for. Neighbours are read with one operation and share its memory, up to a
+    /// mebibyte of it.
+    ///
+    /// # Errors
+    /// As [`Journal::read`], for the first that can't be read.
+    pub fn read_all(&self, wanted: &[Reference]) -> io::Result<Vec<Bytes>> {
+        read::all(self, wanted)
+    }
+
+    /// Adds to `into` the references that `chunk`, of `page`, lists, in ascending order; also those settled since.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such chunk; `InvalidData` if it is damaged; else what the disk said.
+    pub fn read_chunk(&self, chunk: Chunk, page: u64, into: &mut Vec<Reference>) -> io::Result<()> {
+        let log = self.0.log.as_ref().ok_or_else(|| no_chunk(chunk))?;
+        log.cold.read_chunk(chunk, page, into)
+    }
+
+    /// What the log's files list costs its user too much memory: the oldest closed file is to leave the log soon, however
+    /// much room there is. Cheap; to be called again while the need lasts.
+    pub fn relieve(&self) {
+        let mut state = self.0.state.lock();
+        let Target::Log(buffer) = &mut state.target else { return };
+        if !std::mem::replace(&mut buffer.relieve, true) {
+            state.background_due = true;
+            self.0.background_wakes.notify_one();
+        }
     }
 
     /// What there is room for. One atomic load while there is room for everything.
@@ -131,6 +160,13 @@ impl Journal {
             oldest_file: 0,
             oldest_held: Held::Nothing,
             ready_failures: 0,
+            segments: 0,
+            segment_bytes: 0,
+            live_segment_bytes: 0,
+            evacuated_bytes: 0,
+            adopted_files: 0,
+            merges: 0,
+            segment_failures: 0,
         };
         match &mut state.target {
             Target::Memory(memory) => {
@@ -153,6 +189,9 @@ impl Journal {
                 stats.files = buffer.table.len() as u32;
                 stats.used_bytes = buffer.table.closed_bytes() + u64::from(buffer.table.head_length());
                 stats.live_bytes = buffer.table.live_bytes();
+                stats.segments = buffer.segments.segments.len() as u32;
+                stats.segment_bytes = buffer.segments.bytes();
+                stats.live_segment_bytes = buffer.segments.live_bytes();
             }
         }
         if let Some(log) = &self.0.log {
@@ -160,6 +199,10 @@ impl Journal {
             stats.written_bytes = log.written.load(Ordering::Relaxed);
             stats.flushes = log.flushes.load(Ordering::Relaxed);
             stats.ready_failures = log.ring.failures();
+            stats.evacuated_bytes = log.evacuated.load(Ordering::Relaxed);
+            stats.adopted_files = log.adopted.load(Ordering::Relaxed);
+            stats.merges = log.merges.load(Ordering::Relaxed);
+            stats.segment_failures = log.failures.load(Ordering::Relaxed);
         }
         stats
     }
@@ -184,13 +227,13 @@ impl Journal {
 }
 
 impl Opened {
-    /// Starts the journal and its two threads. `live` gives the body of each reference that survived replay, once per
-    /// reference. `owners` restates owners before a file goes; it is not asked before something is appended or
-    /// [`Journal::admission`] is looked at: until then the caller may still build what it answers from. `on_failure` is
-    /// told, once, that the log has failed: the process must end, since nothing will be durable any more.
+    /// Starts the journal and its two threads. `live` gives the references that survived replay as counts by the file or
+    /// segment that their bodies lie in. `owners` restates owners before a file goes; it is not asked before something is
+    /// appended or [`Journal::admission`] is looked at: until then the caller may still build what it answers from.
+    /// `on_failure` is told, once, that the log has failed: the process must end, since nothing will be durable any more.
     pub fn start(
         self,
-        live: &mut dyn Iterator<Item = Address>,
+        live: &mut dyn Iterator<Item = (u32, u64)>,
         owners: Arc<dyn Owners>,
         on_failure: Box<dyn Fn(&io::Error) + Send + Sync>,
     ) -> Journal {
@@ -204,7 +247,7 @@ impl Opened {
     /// As [`Opened::start`], without threads: the [`Stepper`] does their work when it is told to.
     pub fn start_stepped(
         self,
-        live: &mut dyn Iterator<Item = Address>,
+        live: &mut dyn Iterator<Item = (u32, u64)>,
         owners: Arc<dyn Owners>,
         on_failure: Box<dyn Fn(&io::Error) + Send + Sync>,
     ) -> (Journal, Stepper) {
@@ -218,13 +261,23 @@ impl Opened {
     /// `InvalidData` if there is no such body or it is damaged; else what the disk said.
     pub fn read(&self, address: Address) -> io::Result<Bytes> {
         let (recovered, _) = self.recovered.as_ref().ok_or_else(|| no_body(address))?;
-        let file = recovered.ring.handle(address.file).ok_or_else(|| no_body(address))?;
-        read_body(&*file, recovered.incarnation, address)
+        let file = recovered.ring.handle(address.file).or_else(|| recovered.cold.open(address.file));
+        let file = file.ok_or_else(|| no_body(address))?;
+        read::body(&*file, recovered.incarnation, address)
+    }
+
+    /// Reads what a chunk lists. See [`Journal::read_chunk`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_chunk(&self, chunk: Chunk, page: u64, into: &mut Vec<Reference>) -> io::Result<()> {
+        let (recovered, _) = self.recovered.as_ref().ok_or_else(|| no_chunk(chunk))?;
+        recovered.cold.read_chunk(chunk, page, into)
     }
 
     fn assemble(
         self,
-        live: &mut dyn Iterator<Item = Address>,
+        live: &mut dyn Iterator<Item = (u32, u64)>,
         owners: Arc<dyn Owners>,
         on_failure: OnFailure,
     ) -> Journal {
@@ -232,7 +285,12 @@ impl Opened {
         let (target, log, directory) = match self.recovered {
             None => (Target::Memory(Memory::new(self.sizes.ring)), None, None),
             Some((mut recovered, lock)) => {
-                live.for_each(|address| recovered.table.hold(address.file, 1));
+                live.for_each(|(file, count)| {
+                    if !recovered.table.hold(file, count) {
+                        recovered.segments.hold(file, count);
+                    }
+                });
+                recovered.segments.find_dead();
                 progress.resume(Ticket(recovered.next_sequence - 1));
                 let (buffer, log) = running(recovered, self.options.durability, owners, on_failure);
                 (Target::Log(Box::new(buffer)), Some(log), Some(lock))
@@ -262,22 +320,29 @@ fn running(
     owners: Arc<dyn Owners>,
     on_failure: OnFailure,
 ) -> (Buffer, Log) {
-    let Recovered { sizes, incarnation, table, ring, offset, next_sequence, previous, groups } = recovered;
+    let Recovered { sizes, incarnation, table, segments, cold, ring, offset, next_sequence, previous, groups } =
+        recovered;
     let free = ring.free_on_disk().unwrap_or(0);
-    let buffer = Buffer::new(sizes, table, groups, offset, next_sequence);
+    let buffer = Buffer::new(sizes, table, segments, groups, offset, next_sequence);
     let last = next_sequence - 1;
     let log = Log {
         durability,
         incarnation,
         ring,
+        cold,
         // Recovery has flushed what it kept.
-        writer: Mutex::new(Writer { previous, last, synced: last, dirty: Vec::new() }),
+        writer: Mutex::new(Writer { previous, last, synced: last, proof: false, dirty: Vec::new() }),
         recycler: Mutex::new(Recycler::new()),
         synced: AtomicU64::new(last),
         awaited: AtomicU64::new(0),
         written: AtomicU64::new(0),
         flushes: AtomicU64::new(0),
+        evacuated: AtomicU64::new(0),
+        adopted: AtomicU64::new(0),
+        merges: AtomicU64::new(0),
+        failures: AtomicU64::new(0),
         free: AtomicU64::new(free),
+        to_copy: AtomicU64::new(0),
         restatement: AtomicU64::new(0),
         owners,
         on_failure,
@@ -321,37 +386,7 @@ impl Journal {
     }
 }
 
-fn no_body(address: Address) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!("no whole body at byte {} of log file generation {}", address.offset, address.file),
-    )
-}
-
-/// Reads the body at `address` of its file and checks it.
-fn read_body(file: &dyn DiskFile, incarnation: u64, address: Address) -> io::Result<Bytes> {
-    let mut block = [0; BLOCK as usize];
-    let mut have = 0;
-    while have < BODY_HEAD {
-        match file.read_at(&mut block[have..], u64::from(address.offset) + have as u64)? {
-            0 => return Err(no_body(address)),
-            count => have += count,
-        }
-    }
-    let length = u32::from_le_bytes([block[2], block[3], block[4], block[5]]) as usize;
-    let room = file.length()?.saturating_sub(u64::from(address.offset) + HEAD as u64);
-    // Checked before memory is taken for it: the length may be damaged.
-    if block[0] != 1 || length < 4 || length as u64 > room {
-        return Err(no_body(address));
-    }
-    let length = length - 4;
-    let mut body = BytesMut::zeroed(length);
-    let first = length.min(have - BODY_HEAD);
-    body[..first].copy_from_slice(&block[BODY_HEAD..BODY_HEAD + first]);
-    file.read_exact_at(&mut body[first..], u64::from(address.offset) + (BODY_HEAD + first) as u64)?;
-    let sum = u32::from_le_bytes([block[6], block[7], block[8], block[9]]);
-    if Checksums::new(incarnation, address.file).body(address.offset, &body) != sum {
-        return Err(no_body(address));
-    }
-    Ok(body.freeze())
+fn no_chunk(chunk: Chunk) -> io::Error {
+    let what = format!("no chunk at byte {} of the index of segment {:08x}", chunk.block, chunk.segment);
+    io::Error::new(io::ErrorKind::NotFound, what)
 }

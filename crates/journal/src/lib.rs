@@ -7,6 +7,7 @@
 
 mod admission;
 mod appender;
+mod cold;
 mod disk;
 mod engine;
 mod error;
@@ -14,6 +15,7 @@ mod group;
 mod journal;
 mod memory;
 mod options;
+mod read;
 mod record;
 mod recovery;
 mod recycle;
@@ -25,6 +27,7 @@ mod wal;
 
 pub use admission::Admission;
 pub use appender::Appender;
+pub use cold::{Bits, Chunk, PAGE, Reference};
 pub use disk::{Disk, DiskFile, Lock, RealDisk};
 pub use error::OpenError;
 pub use group::Group;

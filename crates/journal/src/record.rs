@@ -13,7 +13,7 @@ pub(crate) const BODY_HEAD: usize = HEAD + 4;
 /// How many bodies or runs one record lists; longer lists take several records.
 pub(crate) const LIST: usize = 512;
 
-const BODY: u8 = 1;
+pub(crate) const BODY: u8 = 1;
 const REFERENCE: u8 = 2;
 const SETTLED: u8 = 3;
 const FACT: u8 = 4;
@@ -208,6 +208,15 @@ pub(crate) fn runs(packed: &[u8]) -> impl ExactSizeIterator<Item = (u64, u64)> +
         .0
         .iter()
         .map(|[first, count]| (u64::from_le_bytes(*first), u64::from_le_bytes(*count)))
+}
+
+/// The head of a body record, its checksum included.
+pub(crate) fn body_head(length: u32, checksum: u32) -> [u8; BODY_HEAD] {
+    let mut head = [0; BODY_HEAD];
+    head[0] = BODY;
+    head[2..HEAD].copy_from_slice(&(length + 4).to_le_bytes());
+    head[HEAD..].copy_from_slice(&checksum.to_le_bytes());
+    head
 }
 
 /// Fills in the checksum of every body among `records`, which start at `offset` of their file.

@@ -8,8 +8,10 @@ use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 
+use crate::cold::Cold;
+use crate::cold::count::Counts;
 use crate::disk::{Disk, LOCK};
 use crate::error::OpenError;
 use crate::group::{Group, Groups};
@@ -17,21 +19,26 @@ use crate::options::{BLOCK, Options, Sizes};
 use crate::record::{self, Kind, Record};
 use crate::replay::Replay;
 use crate::wal::batch::{HEADER, Header, Link};
-use crate::wal::file::{Ring, Shelf, Slot, slot_name, write_header};
+use crate::wal::file::{FREE_SLOTS, Ring, Shelf, Slot, slot_name, write_header};
 use crate::wal::table::{LogFile, Table};
 use crate::{Address, FORMAT};
 
+mod cold;
 mod directory;
 mod scan;
 
+use cold::Segments;
 use directory::Marker;
-use scan::{End, Scan, ScanFile};
+use scan::{End, Scan, ScanFile, Spare};
 
 /// What recovery hands to the running journal.
 pub(crate) struct Recovered {
     pub(crate) sizes: Sizes,
     pub(crate) incarnation: u64,
     pub(crate) table: Table,
+    /// The segments, with nothing counted yet.
+    pub(crate) segments: Counts,
+    pub(crate) cold: Cold,
     pub(crate) ring: Ring,
     /// Where in the head the next batch goes.
     pub(crate) offset: u32,
@@ -44,7 +51,8 @@ pub(crate) struct Recovered {
 /// What the first pass over the log learns: which groups are whole.
 #[derive(Default)]
 struct GroupEnds {
-    ended: HashSet<Group>,
+    /// With the last file that has an end of them: a number is used again once nothing in the log has it.
+    ended: HashMap<Group, usize>,
     highest: u64,
 }
 
@@ -67,59 +75,85 @@ struct Unproven {
 pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn Replay) -> Result<Recovered, OpenError> {
     let names = disk.list().map_err(OpenError::io("listing the data directory"))?;
     let marker = directory::read_marker(&*disk, &names)?;
-    let (files, broken, used) = directory::open_files(&*disk, &names, marker)?;
-    let free = disk.free().map_err(OpenError::io("asking for the free space of the data directory"))?;
-    let sizes = Sizes::new(options, free.saturating_add(used));
+    let mut segments = cold::read_indexes(&*disk, &names, marker)?;
+    let slots = directory::open_files(&*disk, &names, marker, segments.newest_source())?;
     let incarnation = match marker {
         Marker::Found(incarnation) => incarnation,
         Marker::Missing => options.incarnation,
     };
-    let scan = Scan::new(incarnation, files, broken)?;
+    let scan = Scan::new(incarnation, slots.files, slots.broken)?;
     let mut groups = GroupEnds::default();
     let (start, end) = scan.find_log(&mut |at, header, records| {
-        each_record(&scan.files[at], header, records, &mut |record| groups.note(&record))
+        each_record(&scan.files[at], header, records, &mut |record| groups.note(at, &record))
     })?;
+    // The walk may have begun in files that are older than the log.
+    groups.ended.retain(|_, at| *at >= start);
+    let mut older = slots.spare;
+    older.extend(scan.files[..start].iter().map(ScanFile::spare));
+    choose_segments(&mut segments, &*disk, &scan, start, &older)?;
+    segments.deliver(replay);
     let Gathered { files: log_files, tail } = replay_all(&scan, start, &groups.ended, replay)?;
     // The log is good; from here on the disk is changed.
     if marker == Marker::Missing {
         directory::write_marker(&*disk, incarnation)?;
     }
+    segments.tidy(&*disk, incarnation)?;
     rewrite_tail(&scan, start, &tail)?;
-    let numbers = scan.files.iter().map(|file| file.number).chain(scan.broken.iter().map(|file| file.number)).collect();
-    let shelf = Shelf { numbers, ..Shelf::default() };
-    let (shelf, ready) = shelve(&*disk, scan, start, end.index, sizes, shelf)?;
-    let ring = Ring::new(disk, incarnation, sizes.file, shelf, ready);
+    let free = disk.free().map_err(OpenError::io("asking for the free space of the data directory"))?;
+    let sizes = Sizes::new(options, free.saturating_add(slots.used).saturating_add(segments.used));
+    let (shelf, ready) = shelve(&*disk, scan, start, end.index, sizes, &older, &segments)?;
+    let ring = Ring::new(Arc::clone(&disk), incarnation, sizes, shelf, ready);
     let mut table = match make_table(log_files) {
         Some(table) => table,
         None => first_file(&ring, incarnation, sizes)?,
     };
     let offset = leave_large_head(&mut table, &end, sizes);
-    let next_group = NonZeroU64::MIN.saturating_add(groups.highest);
     Ok(Recovered {
         sizes,
         incarnation,
         table,
+        segments: segments.counts(),
+        cold: Cold::new(disk, incarnation, segments.headers(), segments.next),
         ring,
         offset,
         next_sequence: end.sequence.unwrap_or(1),
         previous: end.previous,
-        groups: Groups::new(next_group),
+        groups: Groups::new(NonZeroU64::MIN.saturating_add(groups.highest)),
     })
+}
+
+/// With the log beginning at file `start`, sees which segments count, and that none of them is missing.
+fn choose_segments(
+    segments: &mut Segments,
+    disk: &dyn Disk,
+    scan: &Scan,
+    start: usize,
+    older: &[Spare],
+) -> Result<(), OpenError> {
+    let Some(first) = scan.files.get(start) else {
+        return if segments.newest_source() == 0 {
+            Ok(())
+        } else {
+            Err(OpenError::damaged("wal", 0, "there are segments, but the files of the log are missing"))
+        };
+    };
+    segments.settle(first.generation);
+    segments.check(disk, scan.incarnation, older)
 }
 
 /// Replays the log from file `start`, and gathers what its files hold.
 fn replay_all(
     scan: &Scan,
     start: usize,
-    ended: &HashSet<Group>,
+    ended: &HashMap<Group, usize>,
     replay: &mut dyn Replay,
 ) -> Result<Gathered, OpenError> {
     let mut gathered = Gathered::default();
     let end = scan.walk(start, &mut |at, header, records| {
-        let log_file = gathered.enter(&scan.files[at]);
+        let oldest = gathered.enter(&scan.files[at]);
         each_record(&scan.files[at], header, records, &mut |record| {
-            note(log_file, &record);
-            deliver(&record, ended, replay);
+            gathered.note(&record);
+            deliver(&record, ended, oldest, replay);
         })?;
         gathered.note_tail(at, header);
         Ok(())
@@ -132,25 +166,39 @@ fn replay_all(
 }
 
 impl GroupEnds {
-    fn note(&mut self, record: &Record<'_>) {
+    fn note(&mut self, at: usize, record: &Record<'_>) {
         let ends = match record.kind {
             Kind::GroupEnd { group } => Some(group),
             _ => None,
         };
-        self.ended.extend(ends);
+        self.ended.extend(ends.map(|group| (group, at)));
         let named = record.group.or(ends).map_or(0, Group::raw);
         self.highest = self.highest.max(named);
     }
 }
 
 impl Gathered {
-    /// The table's entry for `file`, which is the last entered or the next.
-    fn enter(&mut self, file: &ScanFile) -> &mut LogFile {
+    /// Enters `file`, which is the last entered or the next. Gives the oldest generation.
+    fn enter(&mut self, file: &ScanFile) -> u32 {
         if self.files.last().is_none_or(|last| last.generation != file.generation) {
             self.files.push(LogFile::new(file.generation, file.length));
         }
-        let last = self.files.len() - 1;
-        &mut self.files[last]
+        self.files.first().map_or(file.generation, |first| first.generation)
+    }
+
+    /// Notes what a record means for the last file entered, and for those that its bodies lie in.
+    fn note(&mut self, record: &Record<'_>) {
+        let Some(last) = self.files.last_mut() else { return };
+        if let Kind::Body { bytes, .. } = record.kind {
+            last.note_body(bytes.len() as u64);
+        }
+        let Some(owner) = record.kind.owner() else { return };
+        last.touch(owner);
+        if let Kind::Reference { bodies, .. } = record.kind {
+            let first = self.files.first().map_or(0, |first| first.generation);
+            let files = record::addresses(bodies).filter_map(|body| body.file.checked_sub(first));
+            files.for_each(|at| self.files.get_mut(at as usize).into_iter().for_each(|file| file.touch(owner)));
+        }
     }
 
     fn note_tail(&mut self, at: usize, header: &Header) {
@@ -182,21 +230,9 @@ fn each_record(
     Err(OpenError::damaged(&file.name(), u64::from(header.offset), "a batch has more bytes than its records"))
 }
 
-/// Notes in the table what a record means for its file.
-fn note(file: &mut LogFile, record: &Record<'_>) {
-    match record.kind.owner() {
-        Some(owner) => file.touch(owner),
-        None => {
-            if let Kind::Body { bytes, .. } = record.kind {
-                file.note_body(bytes.len() as u64);
-            }
-        }
-    }
-}
-
 /// Gives one record to `replay`, unless its group never ended.
-fn deliver(record: &Record<'_>, ended: &HashSet<Group>, replay: &mut dyn Replay) {
-    let stands = record.group.is_none_or(|group| ended.contains(&group));
+fn deliver(record: &Record<'_>, ended: &HashMap<Group, usize>, oldest: u32, replay: &mut dyn Replay) {
+    let stands = record.group.is_none_or(|group| ended.contains_key(&group));
     match record.kind {
         Kind::Reference { owner, first_seq, bodies, .. } if !stands => {
             replay.burnt(owner, first_seq, record::addresses(bodies).len() as u64);
@@ -204,7 +240,16 @@ fn deliver(record: &Record<'_>, ended: &HashSet<Group>, replay: &mut dyn Replay)
         _ if !stands => {}
         Kind::Reference { owner, first_seq, mark, bodies } => {
             let bodies: Vec<Address> = record::addresses(bodies).collect();
-            replay.reference(owner, first_seq, mark, &bodies);
+            let mut first_seq = first_seq;
+            for run in bodies.chunk_by(|a, b| (a.file < oldest) == (b.file < oldest)) {
+                // What was alive of the bodies that have left the log is listed in a chunk.
+                let gone = run[0].file < oldest;
+                replay.reference(owner, first_seq, mark, if gone { &[] } else { run });
+                if gone {
+                    replay.burnt(owner, first_seq, run.len() as u64);
+                }
+                first_seq += run.len() as u64;
+            }
         }
         Kind::Settled { owner, reason, runs } => {
             let runs: Vec<(u64, u64)> = record::runs(runs).collect();
@@ -235,32 +280,44 @@ fn rewrite_tail(scan: &Scan, start: usize, tail: &VecDeque<Unproven>) -> Result<
     Ok(())
 }
 
-/// Sorts the files on disk: those of the log, those readied for it, free ones; what fits nowhere is removed. Gives the
-/// highest readied generation too.
+/// Sorts the files on disk: those of the log, those readied for it, adopted ones, free ones; what fits nowhere is removed.
+/// Gives the highest readied generation too.
 fn shelve(
     disk: &dyn Disk,
     scan: Scan,
     start: usize,
     head: usize,
     sizes: Sizes,
-    mut shelf: Shelf,
+    older: &[Spare],
+    segments: &Segments,
 ) -> Result<(Shelf, u32), OpenError> {
-    let head_generation = scan.files.get(head).map_or(0, |file| file.generation);
-    let mut ready = head_generation;
+    let mut shelf = Shelf::default();
+    let mut ready = scan.files.get(head).map_or(0, |file| file.generation);
     // Into numbers, so that all are closed before they are removed: Windows removes no open file.
     let mut unfit: Vec<u32> = scan.broken.into_iter().map(|file| file.number).collect();
-    for (at, file) in scan.files.into_iter().enumerate() {
+    for (at, file) in scan.files.into_iter().enumerate().skip(start) {
+        shelf.numbers.insert(file.number);
         let slot = Slot { number: file.number, length: file.length, handle: file.handle };
-        let fits = slot.length == sizes.file;
-        if at < start && fits {
-            shelf.free.push_back(slot);
-        } else if (start..=head).contains(&at) {
+        if at <= head {
             shelf.used.insert(file.generation, slot);
-        } else if at > head && fits && file.generation == ready + 1 {
+        } else if slot.length == sizes.file && file.generation == ready + 1 {
             ready += 1;
             shelf.used.insert(file.generation, slot);
         } else {
             unfit.push(slot.number);
+        }
+    }
+    for Spare { number, generation, length } in older.iter().copied() {
+        shelf.numbers.insert(number);
+        if segments.adopts(generation, number) {
+            continue;
+        }
+        if length == sizes.file && shelf.free.len() < FREE_SLOTS {
+            let name = slot_name(number);
+            let handle = disk.open(&name).map_err(OpenError::io(format!("opening {name}")))?;
+            shelf.free.push_back(Slot { number, length, handle });
+        } else {
+            unfit.push(number);
         }
     }
     for number in &unfit {

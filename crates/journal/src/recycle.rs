@@ -1,44 +1,80 @@
-//! Recycling: what the background does. It readies the next file, has the owners touched in the oldest file restated,
-//! and takes that file out of the log.
+//! Recycling: what the background does. It readies the next file, takes the oldest out of the log with what is alive in it
+//! moved aside, and gives back segments that nothing keeps.
 //!
-//! Invariant: a file leaves the table only when no body in it is referenced or held, no open group has a record in it,
-//! and every owner with a record in it has been restated. Its bytes are overwritten only after a batch is flushed that
-//! says the log begins behind it. That batch comes after everything the decision rested on, so whenever recovery
-//! believes it, recovery has all of that too; before, recovery still has the file.
+//! Invariant: a file leaves the table only when no body in it is referenced or held but through a durable index, no open
+//! group has a record in it, and every owner with a record in it, or a reference into it, has been restated. Its bytes are
+//! overwritten only after a batch is flushed that says the log begins behind it. That batch comes after everything the
+//! decision rested on, so whenever recovery believes it, recovery has all of that too; before, recovery still has the file.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
+use crate::cold::index::Place;
+use crate::cold::{index_name, merge, segment_name};
 use crate::engine::{Core, Log, Target};
-use crate::wal::buffer::Buffer;
-use crate::{Journal, Owner, Ticket};
+use crate::wal::buffer::{Buffer, Recycling};
+use crate::wal::file::Slot;
+use crate::{Journal, Ticket};
 
-/// How many owners are restated with one call.
-const RESTATED_AT_ONCE: usize = 256;
+mod job;
+mod wait;
+
+use job::{Failure, Job, Leaving, Step};
+use wait::Wait;
+
 /// An idle log keeps this many files, the head included.
 const IDLE_FILES: usize = 2;
 /// An idle log keeps this many recycled slots.
 const IDLE_SLOTS: usize = 1;
 
-/// The owners of the oldest file that are still to be restated; `from` is how much had been restated before.
-struct Restating {
-    owners: Vec<Owner>,
-    from: u64,
+/// A file that is out of the table.
+struct Retired {
+    /// When that is durable.
+    ticket: Ticket,
+    generation: u32,
+    /// It is a segment now, and its slot stays.
+    adopted: bool,
+}
+
+/// A segment that nothing keeps.
+struct Dying {
+    number: u32,
+    /// Until that is sure.
+    wait: Wait,
 }
 
 /// The state of recycling between steps.
 pub(crate) struct Recycler {
-    restating: Option<Restating>,
-    /// Files that are out of the log once their ticket is durable, oldest first: (ticket, generation).
-    retired: VecDeque<(Ticket, u32)>,
+    job: Option<Job>,
+    /// Oldest first.
+    retired: VecDeque<Retired>,
+    dying: VecDeque<Dying>,
+    /// Files of a job that was given up. They must be gone, durably, before the next begins: it may list the same.
+    leftovers: Vec<String>,
+    /// The log file in which a body could not be read.
+    unreadable: Option<u32>,
     /// How many files may still be recycled before something new has to be appended: where restating takes as much
     /// room as it frees, an idle log must not turn for ever.
     budget: usize,
+    /// What was flushed when the step began.
+    synced: Ticket,
 }
 
 impl Recycler {
     pub(crate) fn new() -> Self {
-        Self { restating: None, retired: VecDeque::new(), budget: 0 }
+        Self {
+            job: None,
+            retired: VecDeque::new(),
+            dying: VecDeque::new(),
+            leftovers: Vec::new(),
+            unreadable: None,
+            budget: 0,
+            synced: Ticket::NONE,
+        }
+    }
+
+    fn waits(&self) -> impl Iterator<Item = &Wait> {
+        self.job.iter().filter_map(Job::wait).chain(self.dying.iter().map(|dying| &dying.wait))
     }
 }
 
@@ -47,15 +83,21 @@ impl Log {
     pub(crate) fn background_due(&self, buffer: &mut Buffer) -> bool {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let arrived = awaited != 0 && awaited <= self.synced.load(Ordering::Relaxed);
+        let ended = buffer.awaited_group.is_some_and(|group| !buffer.groups.open_up_to(group));
         let unready = self.ring.ready() <= buffer.table.head_generation();
-        arrived || unready || (is_dead(buffer) && self.wanted(buffer))
+        let work = match buffer.recycling {
+            Recycling::Free => can_leave(buffer) && self.wanted(buffer) && self.affords(buffer),
+            Recycling::Leaving => is_dead(buffer),
+            Recycling::Busy | Recycling::Failed => false,
+        };
+        arrived || ended || unready || work || !buffer.segments.dead.is_empty()
     }
 
     /// Whether the oldest file's room is wanted: a log that stays small is left alone.
     fn wanted(&self, buffer: &mut Buffer) -> bool {
         let sizes = buffer.sizes;
         let large = buffer.used() > sizes.ring / 4 && buffer.fresh >= u64::from(sizes.file / 8);
-        large || self.pressed(buffer)
+        large || buffer.relieve || self.pressed(buffer)
     }
 
     fn pressed(&self, buffer: &mut Buffer) -> bool {
@@ -64,10 +106,25 @@ impl Log {
     }
 }
 
+impl Log {
+    /// Whether the disk has room, at a guess, for what is alive in the oldest file.
+    fn affords(&self, buffer: &mut Buffer) -> bool {
+        let oldest = buffer.table.oldest();
+        let (live, copied, length) = (oldest.live, oldest.live_bytes(), oldest.length);
+        live == 0 || copied.min(self.slot_cost(buffer, length)) < self.to_spare(buffer)
+    }
+}
+
+/// Whether the oldest file can be taken out of the log: nobody can come to reference it any more, and no group is open in
+/// it.
+fn can_leave(buffer: &Buffer) -> bool {
+    let oldest = buffer.table.oldest();
+    buffer.table.len() > 1 && oldest.holds == 0 && !buffer.groups.hold(oldest.generation)
+}
+
 /// Whether nothing in the oldest file keeps it, but for its owners' facts.
 fn is_dead(buffer: &Buffer) -> bool {
-    let oldest = buffer.table.oldest();
-    buffer.table.len() > 1 && oldest.live == 0 && !buffer.groups.hold(oldest.generation)
+    can_leave(buffer) && buffer.table.oldest().live == 0
 }
 
 impl Core {
@@ -78,6 +135,8 @@ impl Core {
         if let Ok(free) = log.ring.free_on_disk() {
             log.free.store(free, Ordering::Relaxed);
         }
+        let to_copy = self.with_buffer(|buffer| buffer.table.to_copy()).unwrap_or(0);
+        log.to_copy.store(to_copy, Ordering::Relaxed);
         let progress = self.advance_recycling(log, journal, &mut recycler, idle);
         let head = match &self.state.lock().target {
             Target::Log(buffer) => buffer.table.head_generation(),
@@ -96,83 +155,229 @@ impl Core {
     }
 
     fn advance_recycling(&self, log: &Log, journal: &Journal, recycler: &mut Recycler, idle: bool) -> bool {
+        recycler.synced = Ticket(log.synced.load(Ordering::Acquire));
         let recycled = recycle_flushed(log, recycler);
-        let Some(restating) = &mut recycler.restating else {
-            return self.choose(log, recycler, idle) || recycled;
+        let buried = self.bury(log, recycler);
+        let worked = match recycler.job.take() {
+            Some(job) => self.work(log, journal, recycler, job),
+            None => self.choose(log, recycler, idle),
         };
-        let rest = restating.owners.len().saturating_sub(RESTATED_AT_ONCE);
-        let chunk = restating.owners.split_off(rest);
-        if chunk.is_empty() {
-            let size = self.restated().saturating_sub(restating.from);
-            log.restatement.fetch_max(size, Ordering::Relaxed);
-            recycler.restating = None;
-            self.retire(log, recycler);
-        } else {
-            log.owners.restate(&chunk, journal);
-        }
-        true
+        let arrived = self.note_waits(log, recycler);
+        recycled || buried || worked || arrived
     }
 
-    /// Begins with the oldest file if it is dead and its room is wanted.
+    /// Does the next piece of a job.
+    fn work(&self, log: &Log, journal: &Journal, recycler: &mut Recycler, mut job: Job) -> bool {
+        match job.step(self, log, journal, recycler.synced) {
+            Ok(Step::More) => {
+                recycler.job = Some(job);
+                true
+            }
+            Ok(Step::Wait) => {
+                recycler.job = Some(job);
+                false
+            }
+            Ok(Step::Finished) if job.leaving().is_some() => self.retire(log, recycler, job),
+            Ok(Step::Finished) => {
+                self.drop_replaced(recycler, &job);
+                self.set_recycling(Recycling::Free);
+                true
+            }
+            Err(failure) => {
+                log.failures.fetch_add(1, Ordering::Relaxed);
+                self.give_up(recycler, &job, failure);
+                false
+            }
+        }
+    }
+
+    /// A job can't go on: what it has written goes, and it is begun anew when the background looks again.
+    fn give_up(&self, recycler: &mut Recycler, job: &Job, failure: Failure) {
+        recycler.leftovers = job.leftovers();
+        let unreadable = match (failure, job.leaving()) {
+            (Failure::Disk, _) => None,
+            (Failure::Read(file), Some(_)) => {
+                recycler.unreadable = Some(file);
+                None
+            }
+            (Failure::Read(segment), None) => Some(segment),
+        };
+        self.with_buffer(|buffer| {
+            buffer.recycling = Recycling::Failed;
+            // Its room is wanted still.
+            buffer.relieve |= job.leaving().is_some();
+            let segment = unreadable.and_then(|segment| buffer.segments.segments.get_mut(&segment));
+            segment.into_iter().for_each(|segment| segment.unreadable = true);
+            buffer.segments.find_dead();
+        });
+    }
+
+    fn set_recycling(&self, recycling: Recycling) {
+        self.with_buffer(|buffer| buffer.recycling = recycling);
+    }
+
+    /// Begins with the oldest file if its room is wanted, else with a merge if one is due.
     fn choose(&self, log: &Log, recycler: &mut Recycler, idle: bool) -> bool {
+        if !recycler.leftovers.is_empty() {
+            return clear_leftovers(log, recycler);
+        }
         let mut state = self.state.lock();
         let Target::Log(buffer) = &mut state.target else { return false };
-        let wanted = log.wanted(buffer) || (idle && buffer.table.len() > IDLE_FILES);
-        if !is_dead(buffer) || !wanted {
+        // A merge gives back more than it takes, so it may take all but the reserve.
+        let room = log.to_spare(buffer).saturating_sub(log.thresholds(buffer.sizes).reserve);
+        let job = choose_file(log, recycler, buffer, idle)
+            .or_else(|| merge::choose(&buffer.segments, buffer.sizes, room).map(Job::merge));
+        buffer.recycling = if job.is_some() { Recycling::Busy } else { Recycling::Free };
+        recycler.job = job;
+        recycler.job.is_some()
+    }
+
+    /// Takes the oldest file out of the table, and has a batch flushed that says so; not yet if something keeps it.
+    fn retire(&self, log: &Log, recycler: &mut Recycler, job: Job) -> bool {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let Target::Log(buffer) = &mut state.target else { return false };
+        let adopted = job.adopted();
+        if !(if adopted { can_leave(buffer) } else { is_dead(buffer) }) {
+            debug_assert!(job.only_leaves());
+            buffer.recycling = Recycling::Leaving;
+            recycler.job = Some(job);
             return false;
         }
-        if std::mem::take(&mut buffer.fresh) > 0 {
-            recycler.budget = buffer.table.len();
+        let Some(file) = buffer.table.retire() else { return false };
+        if adopted {
+            buffer.segments.insert(file.generation, job.count(file.live));
+            log.adopted.fetch_add(1, Ordering::Relaxed);
         }
-        if recycler.budget == 0 {
-            return false;
-        }
-        let owners = buffer.table.oldest().owners();
-        recycler.restating = Some(Restating { owners, from: buffer.restated });
+        buffer.recycling = Recycling::Free;
+        buffer.force();
+        state.sync_wanted = true;
+        recycler.retired.push_back(Retired { ticket: state.ticket(), generation: file.generation, adopted });
+        recycler.budget = recycler.budget.saturating_sub(1);
+        self.wake_writer(state);
         true
     }
 
-    fn restated(&self) -> u64 {
-        match &self.state.lock().target {
-            Target::Log(buffer) => buffer.restated,
-            Target::Memory(_) => 0,
-        }
+    /// The segments that a merge has replaced go: its index supersedes them from the moment it is durable.
+    fn drop_replaced(&self, recycler: &mut Recycler, job: &Job) {
+        self.with_buffer(|buffer| buffer.segments.segments.retain(|number, _| !job.replaced().contains(number)));
+        let wait = self.wait_from_now();
+        recycler.dying.extend(job.replaced().iter().map(|number| Dying { number: *number, wait }));
     }
 
-    /// Takes the oldest file out of the table, and has a batch flushed that says so.
-    fn retire(&self, log: &Log, recycler: &mut Recycler) {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        let Target::Log(buffer) = &mut state.target else { return };
-        if !is_dead(buffer) {
-            return;
+    /// Notes which segments nothing keeps any more, and removes one of which that is sure.
+    fn bury(&self, log: &Log, recycler: &mut Recycler) -> bool {
+        let dead = self.with_buffer(|buffer| {
+            let dead = std::mem::take(&mut buffer.segments.dead);
+            let spared = |number: &u32| !recycler.job.as_ref().is_some_and(|job| job.merges(*number));
+            let segments = &mut buffer.segments.segments;
+            let dead = dead.into_iter().filter(spared).filter(|number| segments.remove(number).is_some());
+            dead.collect::<Vec<_>>()
+        });
+        let dead = dead.unwrap_or_default();
+        if !dead.is_empty() {
+            let wait = self.wait_from_now();
+            recycler.dying.extend(dead.into_iter().map(|number| Dying { number, wait }));
         }
-        let Some(file) = buffer.table.retire() else { return };
-        buffer.force();
-        state.sync_wanted = true;
-        recycler.retired.push_back((state.ticket(), file.generation));
-        recycler.budget = recycler.budget.saturating_sub(1);
-        log.await_front(recycler);
-        self.wake_writer(state);
+        // The waits of those behind begin only when their turn comes, which is soon enough.
+        let Some(dying) = recycler.dying.front_mut() else { return false };
+        let number = dying.number;
+        if !self.is_over(recycler.synced, &mut dying.wait) || remove_segment(log, number).is_err() {
+            return false;
+        }
+        recycler.dying.pop_front();
+        true
+    }
+
+    /// Notes for the writer and for whoever ends a group what the recycler waits for. True if it came meanwhile.
+    fn note_waits(&self, log: &Log, recycler: &Recycler) -> bool {
+        let retired = recycler.retired.front().map(|retired| retired.ticket);
+        let tickets = recycler.waits().filter_map(Wait::ticket).chain(retired);
+        // What had come when the step began is not waited for: what is left of that is to be tried again.
+        let awaited = tickets.filter(|ticket| *ticket > recycler.synced).min().map_or(0, |ticket| ticket.0);
+        let group = recycler.waits().filter_map(Wait::group).min();
+        // Under the lock that the writer takes after each flush, so that it sees this or what it did is seen here.
+        self.with_buffer(|buffer| {
+            buffer.awaited_group = group;
+            log.awaited.store(awaited, Ordering::Relaxed);
+            awaited != 0 && awaited <= log.synced.load(Ordering::Acquire)
+        })
+        .unwrap_or(false)
     }
 }
 
-impl Log {
-    /// Notes for the writer which flush the recycler waits for.
-    fn await_front(&self, recycler: &Recycler) {
-        let awaited = recycler.retired.front().map_or(0, |(ticket, _)| ticket.0);
-        self.awaited.store(awaited, Ordering::Relaxed);
+/// A job for the oldest file, if it can leave the log and its room is wanted.
+fn choose_file(log: &Log, recycler: &mut Recycler, buffer: &mut Buffer, idle: bool) -> Option<Job> {
+    let wanted = log.wanted(buffer) || (idle && buffer.table.len() > IDLE_FILES);
+    if !can_leave(buffer) || !wanted || !log.affords(buffer) {
+        return None;
     }
+    if std::mem::take(&mut buffer.fresh) > 0 {
+        recycler.budget = buffer.table.len();
+    }
+    // What is alive leaves the log for good, so that comes to an end by itself.
+    if recycler.budget == 0 && !buffer.relieve && buffer.table.oldest().live == 0 {
+        return None;
+    }
+    buffer.relieve = false;
+    let oldest = buffer.table.oldest();
+    let mut owners = oldest.owners();
+    owners.reverse();
+    let leaving = Leaving {
+        generation: oldest.generation,
+        length: oldest.length,
+        slot: log.ring.slot(oldest.generation)?,
+        owners,
+        restated: buffer.restated,
+        unreadable: recycler.unreadable == Some(oldest.generation),
+    };
+    Some(Job::leave(leaving, oldest.live > 0))
+}
+
+/// Removes what a job that was given up has left.
+fn clear_leftovers(log: &Log, recycler: &mut Recycler) -> bool {
+    let removed = recycler.leftovers.iter().try_for_each(|name| log.cold.remove(name));
+    let cleared = removed.and_then(|()| log.cold.disk.sync_directory()).is_ok();
+    if cleared {
+        recycler.leftovers.clear();
+    }
+    cleared
+}
+
+/// Removes a segment: its index first, durably, so that nothing is left that speaks of what is gone.
+fn remove_segment(log: &Log, number: u32) -> std::io::Result<()> {
+    log.cold.remove(&index_name(number))?;
+    log.cold.disk.sync_directory()?;
+    let Some(header) = log.cold.header(number) else { return Ok(()) };
+    match header.place {
+        Place::Own => {
+            log.cold.close(number);
+            log.cold.remove(&segment_name(number))?;
+            log.cold.forget(number);
+        }
+        Place::Slot(slot) => {
+            let handle = log.cold.open(number);
+            log.cold.forget(number);
+            // A slot that can't be opened is left; the next start removes it.
+            handle.into_iter().for_each(|handle| {
+                log.ring.take_back(Slot { number: slot, length: header.length, handle });
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Gives back the slots of the files that are out of the log, durably.
 fn recycle_flushed(log: &Log, recycler: &mut Recycler) -> bool {
-    let synced = Ticket(log.synced.load(Ordering::Acquire));
+    let synced = recycler.synced;
     let mut any = false;
-    while let Some((_, generation)) = recycler.retired.pop_front_if(|(ticket, _)| *ticket <= synced) {
-        log.ring.recycle(generation);
+    while let Some(retired) = recycler.retired.pop_front_if(|retired| retired.ticket <= synced) {
+        if retired.adopted {
+            log.ring.part_with(retired.generation);
+        } else {
+            log.ring.recycle(retired.generation);
+        }
         any = true;
     }
-    log.await_front(recycler);
     any
 }

@@ -34,6 +34,20 @@ pub struct Stats {
     pub oldest_file: u32,
     /// What keeps the oldest file.
     pub oldest_held: Held,
+    /// Files of bodies outside the log.
+    pub segments: u32,
+    /// What these files take.
+    pub segment_bytes: u64,
+    /// An estimate of the bytes of bodies in them that are still referenced.
+    pub live_segment_bytes: u64,
+    /// Bytes of bodies copied out of the log or from segment to segment, since the journal was opened.
+    pub evacuated_bytes: u64,
+    /// Log files that became segments where they lie, since the journal was opened.
+    pub adopted_files: u64,
+    /// Segments written in place of others, since the journal was opened.
+    pub merges: u64,
+    /// How often a segment could not be written (for want of space, say) or read, and the journal tried again.
+    pub segment_failures: u64,
     /// How often a log file could not be readied (for want of space, say) and the journal tried again.
     pub ready_failures: u64,
 }

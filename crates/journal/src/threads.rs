@@ -122,11 +122,12 @@ fn tidy(journal: &Journal) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Address, Durability, Options, Owner, Owners, RealDisk, Replay};
+    use crate::{Address, Bits, Chunk, Durability, Options, Owner, Owners, RealDisk, Reference, Replay};
 
     struct Nothing;
 
     impl Replay for Nothing {
+        fn cold(&mut self, _: Owner, _: u64, _: u64, _: Chunk) {}
         fn fact(&mut self, _: Owner, _: u8, _: &[u8]) {}
         fn reference(&mut self, _: Owner, _: u64, _: u64, _: &[Address]) {}
         fn settled(&mut self, _: Owner, _: u8, _: &[(u64, u64)]) {}
@@ -136,6 +137,11 @@ mod tests {
 
     impl Owners for Nothing {
         fn restate(&self, _: &[Owner], _: &Journal) {}
+        fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
+        fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
+        fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {
+            0
+        }
     }
 
     #[test]

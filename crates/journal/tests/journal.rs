@@ -11,8 +11,8 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use journal::{
-    Address, Admission, Disk, Durability, Flushed, Held, Journal, OpenError, Options, Owner, Owners, RealDisk, Replay,
-    Stepper, Ticket,
+    Address, Admission, Bits, Chunk, Disk, Durability, Flushed, Held, Journal, OpenError, Options, Owner, Owners,
+    RealDisk, Reference, Replay, Stepper, Ticket,
 };
 use testkit::sim_disk::{Fault, SimDisk};
 
@@ -29,6 +29,8 @@ struct Found {
 }
 
 impl Replay for Found {
+    fn cold(&mut self, _: Owner, _: u64, _: u64, _: Chunk) {}
+
     fn fact(&mut self, owner: Owner, kind: u8, bytes: &[u8]) {
         self.facts.push((owner, kind, bytes.to_vec()));
     }
@@ -61,6 +63,14 @@ impl Owners for Counted {
         self.0.fetch_add(owners.len() as u64, Ordering::Relaxed);
         let mut appender = journal.housekeeping_appender();
         owners.iter().for_each(|owner| appender.fact(None, *owner, 9, &[b"restated"]));
+    }
+
+    fn referenced(&self, _: Owner, _: u32, _: &mut Vec<Reference>) {}
+
+    fn unsettled(&self, _: Owner, _: u64, _: &mut Bits) {}
+
+    fn moved(&self, _: Owner, _: u64, _: &[u32], _: Chunk, _: &[Reference]) -> u64 {
+        0
     }
 }
 
@@ -96,14 +106,14 @@ fn never_fails() -> Box<dyn Fn(&io::Error) + Send + Sync> {
 fn open(disk: &Arc<dyn Disk>, options: &Options) -> Result<(Journal, Found), OpenError> {
     let mut found = Found::default();
     let opened = Journal::open(Arc::clone(disk), options.clone(), &mut found)?;
-    let mut live = found.references.values().copied();
+    let mut live = found.references.values().map(|address| (address.file, 1));
     Ok((opened.start(&mut live, Arc::<Counted>::default(), never_fails()), found))
 }
 
 fn step(disk: &SimDisk, options: &Options) -> (Journal, Stepper, Found) {
     let mut found = Found::default();
     let opened = Journal::open(Arc::new(disk.clone()), options.clone(), &mut found).unwrap();
-    let mut live = found.references.values().copied();
+    let mut live = found.references.values().map(|address| (address.file, 1));
     let (journal, stepper) = opened.start_stepped(&mut live, Arc::<Counted>::default(), Box::new(|_| {}));
     (journal, stepper, found)
 }
@@ -136,7 +146,7 @@ fn what_was_durable_is_there_after_a_restart_on_a_real_disk() {
     for durability in [Durability::Fsync, Durability::Os] {
         let folder = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder.path().join("data")).unwrap());
-        let options = Options { durability, ..small() };
+        let options = Options { durability, max_bytes: 4 << 20, ..small() };
         let (journal, _) = open(&disk, &options).unwrap();
         let bodies: Vec<Vec<u8>> = (0..40u8).map(|at| vec![at; 500 * usize::from(at)]).collect();
         let published: Vec<_> = (0..).zip(&bodies).map(|(seq, body)| publish(&journal, 3, seq, body)).collect();

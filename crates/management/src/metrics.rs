@@ -156,6 +156,22 @@ fn journal(out: &mut Exposition, overview: &Overview) {
         "Journal files that could not be readied",
         journal.ready_failures,
     );
+    out.gauge("hermod_segments", "Files of messages outside the log", journal.segments.into());
+    out.gauge("hermod_segment_bytes", "Bytes of these files", journal.segment_bytes);
+    out.gauge(
+        "hermod_segment_live_bytes",
+        "Bytes in them that are still needed, estimated",
+        journal.live_segment_bytes,
+    );
+    let totals = [
+        ("adopted_files", "Log files that became segments where they lie", journal.adopted_files),
+        ("evacuated_bytes", "Bytes of messages copied to segments", journal.evacuated_bytes),
+        ("merges", "Segments written in place of others", journal.merges),
+        ("failures", "Segments that could not be written or read, and were tried again", journal.segment_failures),
+    ];
+    for (name, help, value) in totals {
+        out.counter(&format!("hermod_segment_{name}_total"), help, value);
+    }
 }
 
 /// Per protocol, over the sockets that are open now: sums over closed ones too would need a memory of them.
@@ -202,6 +218,7 @@ mod tests {
             delivered: 0,
             acknowledged: 0,
             died: [0; 4],
+            damaged: None,
         };
         let text = per_queue(&[queue("a\"b"), queue("c")]);
         assert!(text.contains("rabbitmq_queue_messages{vhost=\"/\",queue=\"a\\\"b\"} 5\n"), "{text}");

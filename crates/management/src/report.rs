@@ -56,6 +56,10 @@ pub struct Status {
     pub journal_used_bytes: u64,
     /// Most that they may take.
     pub journal_max_bytes: u64,
+    /// Files of messages outside the log.
+    pub segments: u64,
+    /// What these take, in bytes.
+    pub segment_bytes: u64,
     /// Bytes free on the journal's disk.
     pub disk_free_bytes: u64,
 }
@@ -98,6 +102,8 @@ pub struct QueueRow {
     pub delivered: u64,
     /// Messages that were acknowledged since the start.
     pub acknowledged: u64,
+    /// Why it does not deliver: its first message can't be read.
+    pub damaged: Option<String>,
 }
 
 /// One connection.

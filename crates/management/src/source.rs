@@ -106,6 +106,8 @@ impl Source {
             memory_limit_bytes: overview.memory_limit,
             journal_used_bytes: overview.journal.used_bytes,
             journal_max_bytes: overview.journal.max_bytes,
+            segments: overview.journal.segments.into(),
+            segment_bytes: overview.journal.segment_bytes,
             disk_free_bytes: overview.journal.free_bytes,
         }
     }
@@ -125,6 +127,7 @@ impl Source {
             published: queue.published,
             delivered: queue.delivered,
             acknowledged: queue.acknowledged,
+            damaged: queue.damaged,
         };
         self.broker.queues().into_iter().map(row).collect()
     }

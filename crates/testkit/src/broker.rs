@@ -168,6 +168,7 @@ pub struct TestBroker {
     pub setup: Setup,
     stepper: Option<Stepper>,
     housekeeper: Arc<Bell>,
+    pager: Arc<Bell>,
 }
 
 impl TestBroker {
@@ -210,7 +211,7 @@ impl TestBroker {
                 journal
             })?
         };
-        let opened = Self { broker, setup, stepper, housekeeper: Arc::default() };
+        let opened = Self { broker, setup, stepper, housekeeper: Arc::default(), pager: Arc::default() };
         opened.user("guest", ".*", ".*", ".*");
         opened.housekeep();
         Ok(opened)
@@ -266,7 +267,7 @@ impl TestBroker {
             stepper.flush().expect("the journal takes its records");
         }
         self.housekeep();
-        for _ in 0..100 {
+        for _ in 0..10_000 {
             let flushed = self.stepper.as_ref().map(|stepper| stepper.flush().expect("the journal takes its records"));
             if !self.housekeeper.take() && flushed != Some(journal::Flushed::Done) {
                 return;
@@ -276,10 +277,17 @@ impl TestBroker {
         panic!("the housekeeping does not come to rest");
     }
 
-    /// Runs the housekeeping once.
+    /// Runs the housekeeping once, and reads from the disk what queues wait for.
     pub fn housekeep(&self) {
         let waker = Waker::from(Arc::clone(&self.housekeeper));
         self.broker.housekeep(self.now(), &waker);
+        self.page();
+    }
+
+    /// Reads from the disk what queues wait for.
+    pub fn page(&self) {
+        let waker = Waker::from(Arc::clone(&self.pager));
+        while self.broker.page(&waker) || self.pager.take() {}
     }
 
     /// Lets the journal's background work for at most `steps`, if the test drives it, and flushes in between. False when

@@ -169,6 +169,7 @@ impl Peer {
         let mut seen = Vec::new();
         loop {
             self.bell.take();
+            broker.page();
             let more = self.client.drain(broker.now(), 64 * 1024, &mut |event| seen.push(seen_of(event)));
             if !more && !self.bell.take() {
                 return seen;

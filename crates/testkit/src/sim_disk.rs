@@ -164,6 +164,11 @@ impl SimDisk {
         self.0.lock().operations
     }
 
+    /// Whether a fault has stopped the machine.
+    pub fn has_crashed(&self) -> bool {
+        self.0.lock().crashed
+    }
+
     /// The power goes: what was not flushed is kept, lost or torn, as luck has it; locks and open files are gone.
     pub fn power_cut(&self) {
         let mut state = self.0.lock();

@@ -192,6 +192,19 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
+    /// Copies a stored block.
+    pub(crate) fn copy(&mut self, block: &[u8]) -> Bytes {
+        self.reserve(block.len());
+        self.block.put_slice(block);
+        self.block.split().freeze()
+    }
+
+    fn reserve(&mut self, need: usize) {
+        if self.block.capacity() - self.block.len() < need {
+            self.block = BytesMut::with_capacity(if need > BLOCK / 2 { need } else { BLOCK });
+        }
+    }
+
     /// Writes a message.
     ///
     /// The exchange and the key must be at most [`NAME_MAX`] bytes long and the rest under 4 GiB.
@@ -199,9 +212,7 @@ impl Arena {
         debug_assert!(head.exchange.len() <= NAME_MAX && head.routing_key.len() <= NAME_MAX);
         let address_len = head.exchange.len() + head.routing_key.len() + 2;
         let need = HEAD + address_len + head.properties.len() + head.marks.len() + body.len();
-        if self.block.capacity() - self.block.len() < need {
-            self.block = BytesMut::with_capacity(if need > BLOCK / 2 { need } else { BLOCK });
-        }
+        self.reserve(need);
         let expiration = match head.expiration {
             Some(ms) => u32::try_from(ms).unwrap_or(NO_EXPIRATION - 1).min(NO_EXPIRATION - 1),
             None => NO_EXPIRATION,

@@ -256,6 +256,11 @@ impl Consumers {
         std::mem::take(&mut self.slots).into_iter().flatten().collect()
     }
 
+    /// True when one of them may be ready for a message.
+    pub(crate) fn may_take(&self) -> bool {
+        self.levels.iter().any(|level| !level.ring.is_empty())
+    }
+
     /// `count` deliveries of this consumer were settled.
     pub(crate) fn settled(&mut self, key: ConsumerKey, count: u32) {
         let Some(slot) = self.slot_of(key) else { return };

@@ -4,6 +4,7 @@
 //! a crash, everything below the mark counts as delivered before.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use journal::Ticket;
 
@@ -32,6 +33,10 @@ pub(crate) enum Fetched {
     Empty,
     /// The delivery mark must be on disk first; ask again then.
     Wait(Ticket),
+    /// The message is on its way from the disk; ask again when [`Queue::is_loading`] says no.
+    Away,
+    /// The message can't be read; in words.
+    Damaged(String),
     Entry {
         seq: u64,
         message: Message,
@@ -45,13 +50,16 @@ impl Queue {
     /// Delivers what can be delivered.
     pub(super) fn dispatch(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
         while let Some(seq) = inner.lane.first_ready() {
+            if inner.consumers.is_empty() {
+                break;
+            }
             let Some(entry) = inner.lane.get_mut(seq) else { break };
             if entry.expires_at < visit.now {
                 self.die(inner, seq, Reason::Expired);
                 continue;
             }
-            let durable = entry.address.is_some();
-            if inner.consumers.is_empty() || (durable && !self.mark_covers(inner, seq, visit)) {
+            let (durable, away) = (entry.address.is_some(), entry.message.is_none());
+            if durable && (away || !self.mark_covers(inner, seq, visit)) {
                 break;
             }
             if !self.deliver(inner, seq) {
@@ -65,9 +73,8 @@ impl Queue {
     /// Lets the head die while it is too old.
     fn expire(&self, inner: &mut Inner, now: u64) {
         while let Some(seq) = inner.lane.first_ready() {
-            match inner.lane.get_mut(seq) {
-                Some(entry) if entry.expires_at <= now => self.die(inner, seq, Reason::Expired),
-                _ => break,
+            if inner.head_expires_at() > now || !self.die(inner, seq, Reason::Expired) {
+                break;
             }
         }
     }
@@ -76,25 +83,30 @@ impl Queue {
     fn deliver(&self, inner: &mut Inner, seq: u64) -> bool {
         let Some(Turn { slot, consumer, no_ack }) = inner.consumers.next() else { return false };
         let Some(entry) = inner.lane.get_mut(seq) else { return false };
-        let Some(message) = entry.message.as_ref() else { return false };
-        let length = message.body().len();
-        let cost = message.cost();
-        let message = if no_ack { entry.message.take() } else { entry.message.clone() };
+        inner.resident -= super::resident_of(entry);
+        if inner.weighs {
+            inner.ready_bytes = inner.ready_bytes.saturating_sub(super::weight_of(entry));
+        }
+        let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
+        let message = if no_ack {
+            inner.lane.set(seq, State::Done)
+        } else {
+            let message = entry.message.clone();
+            inner.lane.set(seq, State::Out);
+            message
+        };
         let Some(message) = message else { return false };
-        inner.ready_bytes -= length as u64;
-        let lent = Lent { consumer, redelivered: entry.redelivered, returns: entry.returns, seq, message };
-        inner.consumers.lend(slot, lent, cost);
+        let cost = message.cost();
+        inner.consumers.lend(slot, Lent { consumer, redelivered, returns, seq, message }, cost);
         inner.totals.delivered += 1;
         inner.delivered_to = inner.delivered_to.max(seq + 1);
         if no_ack {
             inner.bytes -= cost;
-            if let Some(address) = entry.address {
+            if let Some(address) = address {
                 inner.settled.push(settle::Settled { seq, address, reason: settle::ACKNOWLEDGED });
             }
-            inner.lane.set(seq, State::Done);
         } else {
             inner.unsettled += 1;
-            inner.lane.set(seq, State::Out);
         }
         true
     }
@@ -140,6 +152,8 @@ impl Queue {
         }
         inner.consumers.add(consumer);
         inner.had_consumer = true;
+        // What could not be read is tried once more.
+        inner.damage = None;
         inner.used_at = visit.now;
         self.dispatch(&mut inner, visit);
         self.finish(inner, visit);
@@ -184,7 +198,8 @@ impl Queue {
     }
 
     /// Takes the first message for `basic.get`; it stays out until it is settled, unless `no_ack`.
-    pub(crate) fn fetch(self: &Arc<Self>, no_ack: bool, visit: &mut Visit<'_>) -> Result<Fetched, Gone> {
+    /// `waker` is woken when a message arrives that was away.
+    pub(crate) fn fetch(self: &Arc<Self>, no_ack: bool, waker: &Waker, visit: &mut Visit<'_>) -> Result<Fetched, Gone> {
         let mut inner = self.lock(visit.core);
         if inner.deleted {
             return Err(Gone);
@@ -195,6 +210,9 @@ impl Queue {
             self.finish(inner, visit);
             return Ok(Fetched::Empty);
         };
+        if inner.lane.get_mut(seq).is_none_or(|entry| entry.message.is_none()) {
+            return Ok(self.fetch_away(inner, waker, visit));
+        }
         let durable = inner.lane.get_mut(seq).is_some_and(|entry| entry.address.is_some());
         if durable && !self.mark_covers(&mut inner, seq, visit) {
             let ticket = inner.mark_rising.map_or(Ticket::NONE, |(_, ticket)| ticket);

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use journal::{Address, Group, Ticket};
+use journal::{Group, Ticket};
 
 use crate::core::Core;
 use crate::message::Message;
 use crate::queue::{Inner, Queue, State, Visit, settle};
+use crate::store::facts;
 
 pub(crate) use crate::message::marks::Reason;
 
@@ -17,8 +18,9 @@ pub(crate) use crate::message::marks::Reason;
 #[derive(Debug, Clone)]
 pub(crate) struct Dying {
     pub(crate) seq: u64,
-    pub(crate) message: Message,
-    pub(crate) address: Option<Address>,
+    /// `None` while only the disk has it.
+    pub(crate) message: Option<Message>,
+    pub(crate) durable: bool,
     pub(crate) reason: Reason,
 }
 
@@ -33,13 +35,17 @@ pub(crate) fn reason_code(reason: Reason) -> u8 {
 }
 
 impl Queue {
-    /// Takes an entry out of the queue for `reason`.
-    pub(super) fn die(&self, inner: &mut Inner, seq: u64, reason: Reason) {
-        let Some(entry) = inner.lane.get_mut(seq) else { return };
+    /// Takes an entry out of the queue for `reason`. False, and nothing happens, while it is not known where it lies.
+    pub(super) fn die(&self, inner: &mut Inner, seq: u64, reason: Reason) -> bool {
+        let Some(entry) = inner.lane.get_mut(seq) else {
+            inner.head_wanted = true;
+            return false;
+        };
         let address = entry.address;
         if self.arguments.dead_letter_exchange.is_some() {
-            if let Some(message) = entry.message.clone() {
-                inner.dying.push(Dying { seq, message, address, reason });
+            let (message, durable) = (entry.message.clone(), address.is_some());
+            if message.is_some() || durable {
+                inner.dying.push(Dying { seq, message, durable, reason });
             }
             inner.leave_ready(seq, State::Dying);
         } else {
@@ -49,6 +55,7 @@ impl Queue {
             inner.leave_ready(seq, State::Done);
         }
         inner.died[reason as usize] += 1;
+        true
     }
 
     /// Logs that these entries have left, as part of `group`, and forgets them.
@@ -58,13 +65,28 @@ impl Queue {
             return Ticket::NONE;
         }
         for dead in dying {
-            if let Some(address) = dead.address {
+            // Where it lies now: its body may have been moved since it died.
+            if let Some(address) = inner.lane.get_mut(dead.seq).and_then(|entry| entry.address) {
                 let reason = reason_code(dead.reason);
                 inner.settled.push(settle::Settled { seq: dead.seq, address, reason });
             }
+            inner.decided.remove(&dead.seq);
             inner.remove_or_set(dead.seq, State::Done);
         }
         self.log_settled_in(&mut inner, group, core)
+    }
+
+    /// The decision is logged and the move waits: there is no room for it.
+    pub(crate) fn decide(&self, dying: &[Dying], core: &Core) {
+        let mut inner = self.lock(core);
+        if inner.deleted {
+            return;
+        }
+        let mut appender = core.journal.appender();
+        for dead in dying.iter().filter(|dead| dead.durable) {
+            facts::log_dying(&mut appender, self.id, dead.seq, dead.reason);
+            inner.decided.insert(dead.seq, dead.reason);
+        }
     }
 
     /// After a restart: entries whose death was decided go on dying.

@@ -1,96 +1,29 @@
 //! A lane: the entries of a queue in order, in pages, each entry ready, out with a consumer, dying, hidden or done.
 //!
 //! An entry is found by its sequence number, so settling out of order and requeuing to its place change one bit. A page
-//! whose entries are all done gives its memory back, whatever lies around it. Sequence numbers rise without gaps.
+//! whose entries are all done gives its memory back, whatever lies around it. A durable entry that is ready may be *away*:
+//! only the disk has its message; whole pages of such entries shrink to a few bytes for each, or none.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use journal::Address;
+use journal::{Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
+use crate::queue::Task;
+use crate::queue::page::{Memo, Page, SIZE, bit_of, has, ones};
 
-/// Entries in a page.
-const PAGE: usize = 4096;
-const WORDS: usize = PAGE / 64;
+pub(crate) use crate::queue::page::{Entry, State};
 
-/// What an entry is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Waits for a consumer.
-    Ready,
-    /// Lent to a consumer.
-    Out,
-    /// Leaves for another queue; never delivered from here again.
-    Dying,
-    /// Part of a group that has not ended: not there yet for anybody.
-    Hidden,
-    /// Gone.
-    Done,
-}
+mod purge;
 
-/// One message in one queue.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    /// The message; `None` once the entry is done.
-    pub(crate) message: Option<Message>,
-    /// Where its body lies in the journal, if it is durable.
-    pub(crate) address: Option<Address>,
-    /// When it dies of age, in milliseconds since 1970; `u64::MAX` for never.
-    pub(crate) expires_at: u64,
-    /// How often it was delivered and came back.
-    pub(crate) returns: u32,
-    /// True when it may have been delivered before.
-    pub(crate) redelivered: bool,
-    pub(crate) state: State,
-}
+use purge::Runs;
 
-#[derive(Debug)]
-struct Page {
-    first: u64,
-    /// Entries ever pushed, also when `entries` was given back.
-    len: usize,
-    /// Entries that are not done.
-    live: usize,
-    entries: Vec<Entry>,
-    ready: [u64; WORDS],
-    ready_count: usize,
-}
-
-impl Page {
-    fn new(first: u64) -> Box<Self> {
-        Box::new(Self { first, len: 0, live: 0, entries: Vec::new(), ready: [0; WORDS], ready_count: 0 })
-    }
-
-    fn restart(&mut self, first: u64) {
-        debug_assert!(self.live == 0 && self.ready_count == 0);
-        self.first = first;
-        self.len = 0;
-        self.entries.clear();
-    }
-
-    fn first_ready(&self, from: usize) -> Option<usize> {
-        if self.ready_count == 0 {
-            return None;
-        }
-        let mut word = from / 64;
-        let mut bits = *self.ready.get(word)? & (u64::MAX << (from % 64));
-        while bits == 0 {
-            word += 1;
-            bits = *self.ready.get(word)?;
-        }
-        Some(word * 64 + bits.trailing_zeros() as usize)
-    }
-
-    fn set_ready(&mut self, index: usize) {
-        self.ready[index / 64] |= 1 << (index % 64);
-        self.ready_count += 1;
-    }
-
-    fn clear_ready(&mut self, index: usize) {
-        self.ready[index / 64] &= !(1 << (index % 64));
-        self.ready_count -= 1;
-    }
-}
+/// What an entry of a hot page costs in memory while its message is away, in bytes.
+const AWAY_COST: usize = size_of::<Entry>();
+/// Pages that one visit looks at to make them smaller.
+const SWEPT_AT_ONCE: usize = 8;
+/// What a message is taken to be long while nobody knows.
+const LIKELY_LENGTH: usize = 1024;
 
 /// Entries in order.
 #[derive(Debug)]
@@ -103,12 +36,102 @@ pub(crate) struct Lane {
     ready: usize,
     hidden: usize,
     live: usize,
+    /// Ready entries whose message is away.
+    away: usize,
+    /// What these cost in memory.
+    index_bytes: usize,
+    memo: Memo,
+    /// Some index may list numbers of this queue.
+    chunked: bool,
+    /// The sweep goes on below this page.
+    swept: u64,
+    /// Hot pages stay hot.
+    keep_hot: bool,
+}
+
+/// What is to be read of a lane's ready entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// The messages of those that are away, until they are about so many bytes.
+    Messages(usize),
+    /// When those die of age of which nobody knows, likewise, up to the first of which that is known.
+    Ages(usize),
+    /// How long those are of which nobody knows, likewise.
+    Weights(usize),
+    /// Only where the first one lies.
+    Head,
+}
+
+/// What must be read from the disk for a [`Want`].
+#[derive(Debug)]
+pub(crate) enum Away {
+    Nothing,
+    /// First these chunks, to know where the entries of this page lie.
+    Index {
+        page: u64,
+        chunks: Vec<Chunk>,
+    },
+    /// These messages.
+    Messages(Vec<Reference>),
+}
+
+/// What a lane let go of.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Dropped {
+    /// What the messages cost.
+    pub(crate) bytes: usize,
+    /// Their lengths.
+    pub(crate) length: usize,
 }
 
 impl Lane {
     /// An empty lane whose first entry will get sequence number `next`.
     pub(crate) fn starting_at(next: u64) -> Self {
-        Self { pages: VecDeque::new(), spare: None, next, cursor: next, ready: 0, hidden: 0, live: 0 }
+        Self {
+            pages: VecDeque::new(),
+            spare: None,
+            next,
+            cursor: next,
+            ready: 0,
+            hidden: 0,
+            live: 0,
+            away: 0,
+            index_bytes: 0,
+            memo: Memo::default(),
+            chunked: false,
+            swept: u64::MAX,
+            keep_hot: false,
+        }
+    }
+
+    /// A lane as recovery found it: pages in order, none of them hot or empty. `chunked` says that some index lists
+    /// numbers of it, `mark` that entries below it count as delivered, `returns` how often entries came back.
+    pub(crate) fn recovered(
+        pages: Vec<Page>,
+        next: u64,
+        mark: u64,
+        returns: BTreeMap<u64, u32>,
+        chunked: bool,
+    ) -> Self {
+        // A page that is not hot takes no more entries, and one of which an index may list settled numbers is not begun anew.
+        let next = if chunked { next.next_multiple_of(PAGE) } else { next };
+        let next = pages.last().map_or(next, |last| next.max((last.number + 1) * PAGE));
+        let mut lane = Self::starting_at(next);
+        for page in &pages {
+            lane.live += page.live;
+            lane.index_bytes += page.cost();
+        }
+        (lane.ready, lane.away) = (lane.live, lane.live);
+        lane.cursor = pages.first().map_or(next, |page| page.start());
+        lane.memo = Memo { mark, returns };
+        lane.chunked = chunked;
+        lane.pages = pages.into_iter().map(Box::new).collect();
+        lane
+    }
+
+    /// More must be known of entries than a lean page knows.
+    pub(crate) fn keep_hot(&mut self, keep: bool) {
+        self.keep_hot = keep;
     }
 
     /// The sequence number of the next entry.
@@ -126,15 +149,16 @@ impl Lane {
         self.live
     }
 
-    /// Skips sequence numbers, which are then done.
-    pub(crate) fn skip_to(&mut self, next: u64) {
-        debug_assert!(next >= self.next);
-        if next > self.next {
-            self.next = next;
-            if self.ready == 0 {
-                self.cursor = next;
-            }
-        }
+    /// Number of ready entries whose message is away.
+    #[inline]
+    pub(crate) fn away(&self) -> usize {
+        self.away
+    }
+
+    /// What entries cost in memory whose message is away, in bytes.
+    #[inline]
+    pub(crate) fn index_bytes(&self) -> usize {
+        self.index_bytes
     }
 
     /// Appends an entry and returns its sequence number.
@@ -146,28 +170,19 @@ impl Lane {
                 page.restart(seq);
                 true
             }
-            Some(page) => page.len < PAGE && page.first + page.len as u64 == seq,
+            Some(page) => bit_of(seq) != 0 && page.first.wrapping_add(page.entries.len() as u64) == seq,
             None => false,
         };
         if !fits {
-            let page = match self.spare.take() {
-                Some(mut page) => {
-                    page.restart(seq);
-                    page
-                }
-                None => Page::new(seq),
-            };
-            self.pages.push_back(page);
+            self.open_page(seq);
         }
         let ready = entry.state == State::Ready;
         self.hidden += usize::from(entry.state == State::Hidden);
         if let Some(page) = self.pages.back_mut() {
-            let index = page.len;
             page.entries.push(entry);
-            page.len += 1;
             page.live += 1;
             if ready {
-                page.set_ready(index);
+                page.set_ready(bit_of(seq));
             }
         }
         self.live += 1;
@@ -180,23 +195,58 @@ impl Lane {
         seq
     }
 
-    fn page_of(&self, seq: u64) -> Option<usize> {
+    fn open_page(&mut self, seq: u64) {
+        let page = match self.spare.take() {
+            Some(mut page) => {
+                page.restart(seq);
+                page
+            }
+            None => Box::new(Page::new(seq)),
+        };
+        self.pages.push_back(page);
+    }
+
+    /// The page of an entry, made hot if its places are known.
+    #[inline]
+    fn page_of(&mut self, seq: u64) -> Option<usize> {
         let index = self.last_starting_by(seq)?;
         let page = &self.pages[index];
         let inside = seq >= page.first && ((seq - page.first) as usize) < page.entries.len();
-        inside.then_some(index)
+        if inside { Some(index) } else { self.thaw(index, seq) }
+    }
+
+    /// Makes a lean page hot, if it has an entry of this number.
+    #[cold]
+    fn thaw(&mut self, index: usize, seq: u64) -> Option<usize> {
+        let page = &mut self.pages[index];
+        let inside = page.number == seq / PAGE && has(&page.ready, bit_of(seq));
+        if !inside || page.is_hot() || page.is_absent() {
+            return None;
+        }
+        self.index_bytes -= page.cost();
+        page.thaw(&mut self.memo);
+        self.index_bytes += page.live * AWAY_COST;
+        Some(index)
     }
 
     /// The last page that starts at `seq` or before. Nearly all work is at the head: the first page is tried first.
     #[inline]
     fn last_starting_by(&self, seq: u64) -> Option<usize> {
+        let number = seq / PAGE;
         match self.pages.get(1) {
-            Some(second) if second.first <= seq => self.pages.partition_point(|page| page.first <= seq).checked_sub(1),
-            _ => self.pages.front().is_some_and(|first| first.first <= seq).then_some(0),
+            Some(second) if second.number <= number => {
+                self.pages.partition_point(|page| page.number <= number).checked_sub(1)
+            }
+            _ => self.pages.front().is_some_and(|first| first.number <= number).then_some(0),
         }
     }
 
-    /// The entry with this number, unless it is done and forgotten.
+    fn page_mut(&mut self, number: u64) -> Option<&mut Box<Page>> {
+        let index = self.pages.binary_search_by_key(&number, |page| page.number).ok()?;
+        self.pages.get_mut(index)
+    }
+
+    /// The entry with this number, unless it is done and forgotten, or its page is absent.
     pub(crate) fn get_mut(&mut self, seq: u64) -> Option<&mut Entry> {
         let page = self.page_of(seq)?;
         let page = &mut self.pages[page];
@@ -210,9 +260,9 @@ impl Lane {
         }
         let start = self.last_starting_by(self.cursor).unwrap_or(0);
         for page in self.pages.range(start..) {
-            let from = self.cursor.saturating_sub(page.first) as usize;
-            if let Some(index) = page.first_ready(from) {
-                self.cursor = page.first + index as u64;
+            let from = self.cursor.saturating_sub(page.start()) as usize;
+            if let Some(bit) = page.first_ready(from) {
+                self.cursor = page.start() + bit as u64;
                 return Some(self.cursor);
             }
         }
@@ -230,22 +280,31 @@ impl Lane {
             return None;
         }
         entry.state = state;
+        let away = usize::from(entry.message.is_none());
         self.hidden -= usize::from(before == State::Hidden);
         self.hidden += usize::from(state == State::Hidden);
         let mut message = None;
         if state == State::Done {
             message = entry.message.take();
+            let file = entry.address.map_or(0, |address| address.file);
             page.live -= 1;
             self.live -= 1;
+            if page.is_listed() {
+                page.unlist(file);
+            }
         }
         if before == State::Ready {
-            page.clear_ready(at);
+            page.clear_ready(bit_of(seq));
             self.ready -= 1;
+            self.away -= away;
+            self.index_bytes -= away * AWAY_COST;
         }
         if state == State::Ready {
-            page.set_ready(at);
+            page.set_ready(bit_of(seq));
             self.cursor = if self.ready == 0 { seq } else { self.cursor.min(seq) };
             self.ready += 1;
+            self.away += away;
+            self.index_bytes += away * AWAY_COST;
         }
         if page.live == 0 {
             self.reclaim(index);
@@ -259,7 +318,7 @@ impl Lane {
             return;
         }
         if index > 0 {
-            self.pages[index].entries = Vec::new();
+            self.pages.remove(index);
             return;
         }
         while self.pages.len() > 1 && self.pages[0].live == 0 {
@@ -270,7 +329,8 @@ impl Lane {
     /// Gives back what an empty lane keeps for speed.
     pub(crate) fn shrink(&mut self) {
         self.spare = None;
-        if self.live == 0 {
+        // A page of which an index may list settled numbers is remembered as such while it may restart.
+        if self.live == 0 && self.pages.back().is_none_or(|page| !page.chunked) {
             self.pages = VecDeque::new();
         }
     }
@@ -280,13 +340,269 @@ impl Lane {
         self.ready > 0 || self.hidden > 0
     }
 
-    /// All entries that are not done, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Entry)> {
-        self.pages
-            .iter()
-            .flat_map(|page| page.entries.iter().enumerate().map(|(index, entry)| (page.first + index as u64, entry)))
-            .filter(|(_, entry)| entry.state != State::Done)
+    /// True when nobody has looked whether the first ready entry dies of age.
+    pub(crate) fn head_is_unread(&mut self) -> bool {
+        let Some(head) = self.first_ready() else { return false };
+        let page = self.last_starting_by(head).and_then(|index| self.pages.get(index));
+        page.is_some_and(|page| page.is_unread(head))
     }
+
+    /// True when the first ready entry lies in a hot page.
+    pub(crate) fn head_is_hot(&mut self) -> bool {
+        let head = self.first_ready().and_then(|head| self.last_starting_by(head));
+        head.is_some_and(|index| self.pages[index].is_hot())
+    }
+
+    /// When the first ready entry dies of age, `u64::MAX` while its page is not hot.
+    #[inline]
+    pub(crate) fn head_expires_at(&mut self) -> u64 {
+        let Some(head) = self.first_ready() else { return u64::MAX };
+        let page = self.last_starting_by(head).map(|index| &self.pages[index]);
+        let entry = page.and_then(|page| page.entries.get(usize::try_from(head.checked_sub(page.first)?).ok()?));
+        entry.map_or(u64::MAX, |entry| entry.expires_at)
+    }
+
+    /// How to look when the first ready entry dies of age while its page stays as it is.
+    pub(crate) fn peek(&mut self) -> Task {
+        let Some(seq) = self.first_ready() else { return Task::Nothing };
+        let Some(index) = self.last_starting_by(seq) else { return Task::Nothing };
+        let page = &mut self.pages[index];
+        Task::Peek { seq, page: page.number, chunks: page.chunks(), place: page.reference_of(seq) }
+    }
+
+    /// Lets go of the message of a durable entry that is ready.
+    pub(crate) fn drop_message(&mut self, seq: u64) -> Option<Dropped> {
+        let entry = self.get_mut(seq)?;
+        let dropped = let_go(entry)?;
+        self.away += 1;
+        self.index_bytes += AWAY_COST;
+        Some(dropped)
+    }
+
+    /// Makes the page smaller in which `seq` lies, if everything in it is away.
+    pub(crate) fn lean_down(&mut self, seq: u64) {
+        let Ok(index) = self.pages.binary_search_by_key(&(seq / PAGE), |page| page.number) else { return };
+        self.lean_page(index);
+    }
+
+    fn lean_page(&mut self, index: usize) {
+        let last = index + 1 == self.pages.len();
+        let page = &mut self.pages[index];
+        if page.is_hot() {
+            if last || self.keep_hot {
+                return;
+            }
+            let live = page.live;
+            if !page.lean_down(&mut self.memo) {
+                return;
+            }
+            self.index_bytes -= live * AWAY_COST;
+        } else {
+            self.index_bytes -= page.cost();
+        }
+        page.forget_places();
+        self.index_bytes += page.cost();
+    }
+
+    /// Lets go of messages, those farthest back first, until they are `excess` bytes, and makes pages smaller in which
+    /// everything is away; in a few pages only, the next call goes on. The message of `kept` stays. True when it has come
+    /// to the front.
+    pub(crate) fn sweep(&mut self, excess: usize, kept: Option<u64>) -> (Dropped, bool) {
+        let mut all = Dropped::default();
+        let mut looked = 0;
+        let end = self.pages.partition_point(|page| page.number < self.swept);
+        for index in (0..end).rev() {
+            if looked == SWEPT_AT_ONCE {
+                return (all, false);
+            }
+            let page = &mut self.pages[index];
+            self.swept = page.number;
+            if page.is_hot() {
+                looked += 1;
+                let numbers = (page.first..page.first + page.entries.len() as u64).rev();
+                for (seq, entry) in numbers.zip(page.entries.iter_mut().rev()) {
+                    if all.length >= excess {
+                        break;
+                    }
+                    if kept == Some(seq) {
+                        continue;
+                    }
+                    if let Some(dropped) = let_go(entry) {
+                        all.bytes += dropped.bytes;
+                        all.length += dropped.length;
+                        self.away += 1;
+                        self.index_bytes += AWAY_COST;
+                    }
+                }
+            }
+            self.lean_page(index);
+        }
+        self.swept = u64::MAX;
+        (all, true)
+    }
+
+    /// What must be read for `want`. Pages on the way become hot where that takes no reading.
+    pub(crate) fn away_of(&mut self, want: Want) -> Away {
+        let Some(head) = self.first_ready() else { return Away::Nothing };
+        let limit = match want {
+            Want::Messages(limit) | Want::Ages(limit) | Want::Weights(limit) => limit,
+            Want::Head => 0,
+        };
+        let (mut wanted, mut bytes) = (Vec::new(), 0);
+        let start = self.last_starting_by(head).unwrap_or(0);
+        for index in start..self.pages.len() {
+            if self.pages[index].ready_count == 0 {
+                continue;
+            }
+            if self.pages[index].is_absent() {
+                if !wanted.is_empty() {
+                    break;
+                }
+                let page = &self.pages[index];
+                return Away::Index { page: page.number, chunks: page.chunks() };
+            }
+            if want == Want::Head {
+                return Away::Nothing;
+            }
+            if let Some(first) = self.pages[index].first_ready(0) {
+                self.page_of(self.pages[index].start() + first as u64);
+            }
+            let page = &self.pages[index];
+            for bit in ones(&page.ready) {
+                let seq = page.start() + bit as u64;
+                let Some(entry) = page.entries.get((seq - page.first) as usize) else { continue };
+                match want {
+                    Want::Ages(_) if !entry.is_unread() => return messages(wanted),
+                    Want::Weights(_) if !entry.is_unread() => continue,
+                    _ => {}
+                }
+                let (None, Some(address)) = (&entry.message, entry.address) else { continue };
+                wanted.push(Reference { seq, address, length: entry.length });
+                bytes += if entry.length == 0 { LIKELY_LENGTH } else { entry.length as usize };
+                if bytes >= limit {
+                    return messages(wanted);
+                }
+            }
+        }
+        messages(wanted)
+    }
+
+    /// Makes an absent page hot from what its chunks list. False if they do not list what they should.
+    pub(crate) fn place(&mut self, number: u64, listed: &mut Vec<Reference>) -> bool {
+        let Ok(index) = self.pages.binary_search_by_key(&number, |page| page.number) else { return true };
+        let page = &mut self.pages[index];
+        if !page.is_absent() {
+            return true;
+        }
+        let cost = page.cost();
+        if !page.place(listed, &mut self.memo) {
+            return false;
+        }
+        self.index_bytes -= cost;
+        self.index_bytes += page.live * AWAY_COST;
+        true
+    }
+
+    /// The chunks of a page, if it is absent.
+    pub(crate) fn absent_chunks_of(&mut self, number: u64) -> Vec<Chunk> {
+        self.page_mut(number).filter(|page| page.is_absent()).map_or(Vec::new(), |page| page.chunks())
+    }
+
+    /// A ready entry that is away, if its body still lies where it was read.
+    pub(crate) fn away_at(&mut self, one: &Reference) -> Option<&mut Entry> {
+        self.get_mut(one.seq).filter(|entry| {
+            entry.state == State::Ready && entry.message.is_none() && entry.address == Some(one.address)
+        })
+    }
+
+    /// The message of an entry that was away is in memory.
+    pub(crate) fn returned(&mut self) {
+        self.away -= 1;
+        self.index_bytes -= AWAY_COST;
+    }
+
+    /// Adds the entries that are not done and whose bodies lie in `file`.
+    pub(crate) fn referenced(&self, file: u32, found: &mut Vec<Reference>) {
+        self.pages.iter().for_each(|page| page.referenced(file, found));
+    }
+
+    /// Sets the bits of the durable entries of a page that are not done.
+    pub(crate) fn unsettled(&mut self, number: u64, bits: &mut Bits) {
+        if let Some(page) = self.page_mut(number) {
+            page.unsettled(bits);
+        }
+    }
+
+    /// Bodies of a page lie in `chunk` now that lay in one of the files `from`. Returns how many of them are still wanted.
+    pub(crate) fn moved(&mut self, number: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
+        self.chunked = true;
+        let Ok(index) = self.pages.binary_search_by_key(&number, |page| page.number) else { return 0 };
+        let page = &mut self.pages[index];
+        let count = page.moved(from, chunk, entries);
+        if !page.is_hot() {
+            self.lean_page(index);
+        }
+        count
+    }
+
+    /// The numbers that are settled, as far as an index may still list them, in runs.
+    pub(crate) fn settled_runs(&self) -> Vec<(u64, u64)> {
+        let mut runs = Runs::default();
+        if !self.chunked {
+            return runs.0;
+        }
+        let mut from = 1;
+        for page in &self.pages {
+            runs.add(from, page.start());
+            from = page.start().max(1);
+            let end = (page.start() + PAGE).min(self.next);
+            if page.chunked {
+                let mut live = [0; SIZE / 64];
+                page.unsettled(&mut live);
+                for bit in ones(&live) {
+                    let seq = page.start() + bit as u64;
+                    runs.add(from, seq);
+                    from = seq + 1;
+                }
+                runs.add(from, end);
+            }
+            from = end;
+        }
+        runs.add(from, self.next);
+        runs.0
+    }
+
+    /// How many durable entries that are not done have their bodies in each file.
+    pub(crate) fn files(&self) -> BTreeMap<u32, u64> {
+        let mut counts = BTreeMap::new();
+        self.pages.iter().for_each(|page| page.count_files(&mut counts));
+        counts
+    }
+
+    /// How often entries came back, for those of which that counts.
+    pub(crate) fn returns(&self) -> Vec<(u64, u32)> {
+        let hot = self.pages.iter().flat_map(|page| (page.first..).zip(&page.entries));
+        let hot = hot.filter(|(_, entry)| entry.state != State::Done && entry.returns > 0 && entry.address.is_some());
+        let mut all: Vec<_> = hot.map(|(seq, entry)| (seq, entry.returns)).collect();
+        all.extend(self.memo.returns.iter().map(|(seq, returns)| (*seq, *returns)));
+        all
+    }
+}
+
+fn messages(wanted: Vec<Reference>) -> Away {
+    if wanted.is_empty() { Away::Nothing } else { Away::Messages(wanted) }
+}
+
+/// Drops the message of a durable entry that is ready, and notes what is worth knowing of it.
+fn let_go(entry: &mut Entry) -> Option<Dropped> {
+    if entry.state != State::Ready || entry.address.is_none() {
+        return None;
+    }
+    let message = entry.message.take()?;
+    let length = message.block().len();
+    entry.length = length as u32;
+    entry.besides = u16::try_from(length - message.body().len()).unwrap_or(u16::MAX);
+    Some(Dropped { bytes: message.cost(), length })
 }
 
 #[cfg(test)]

@@ -4,24 +4,31 @@
 //! is in the journal's buffer before any consumer can see it. Whoever makes the queue deliverable dispatches, in the same
 //! visit. Effects on anything else (dead letters, deletion, timers) leave as [`Work`] for after the lock.
 
+mod away;
 mod consumers;
 mod dispatch;
 mod dying;
 mod lane;
+mod page;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod settle;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::task::Waker;
 
-use journal::{Address, Group, Owner, Ticket};
+use journal::{Address, Bits, Chunk, Group, Owner, Reference, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
+pub(crate) use away::Task;
 pub(crate) use consumers::{Consumer, ConsumerKey, SharedCredit};
 pub(crate) use dispatch::{Fetched, Unattached};
 pub(crate) use dying::{Dying, Reason, reason_code};
 pub(crate) use lane::{Entry, Lane, State};
-pub(crate) use settle::{Settlement, Verdict};
+pub(crate) use page::{Listed, Page, Place};
+pub(crate) use settle::{SETTLED_BEFORE, Settlement, Verdict};
 
 use crate::catalog::arguments::{Overflow, QueueArguments};
 use crate::core::Core;
@@ -47,6 +54,8 @@ pub(crate) struct Queue {
     pub(crate) arguments: QueueArguments,
     /// The arguments as declared.
     pub(crate) declared: Table,
+    /// Batches of its dead letters that wait to be read from the disk; what dies later waits behind them.
+    pub(crate) mourned: AtomicUsize,
     inner: Mutex<Inner>,
 }
 
@@ -88,9 +97,29 @@ pub(crate) struct Inner {
     delivered_to: u64,
     /// A higher mark is on its way to the disk: it counts once the ticket is durable.
     mark_rising: Option<(u64, Ticket)>,
-    /// Bytes of everything held, bytes of the bodies that are ready.
+    /// What the messages cost that are in memory.
     bytes: usize,
+    /// Bytes of the messages in memory that are ready and could leave it.
+    resident: usize,
+    /// Bytes of the bodies that are ready, where their sum is limited; and the entries that nobody has weighed since the
+    /// start, which count nothing.
     ready_bytes: u64,
+    unweighed: usize,
+    weighs: bool,
+    /// Somebody has been asked to read what is away.
+    loading: bool,
+    /// The first ready entry must be known, and its page is absent.
+    head_wanted: bool,
+    /// When a message dies of age that was read for nothing else: its number, and milliseconds since 1970.
+    peeked: Option<(u64, u64)>,
+    /// The first entry that was read last: its message stays until somebody takes it, or nobody ever would.
+    kept: Option<u64>,
+    /// Clients that wait for a message that is away.
+    fetchers: Vec<Waker>,
+    /// Why the first ready entry can't be read.
+    damage: Option<String>,
+    /// Deaths whose decision is logged and whose move waits for room.
+    decided: BTreeMap<u64, Reason>,
     unsettled: usize,
     /// When the timer for this queue will fire, in milliseconds since 1970.
     pub(crate) timer_at: u64,
@@ -112,6 +141,7 @@ pub(crate) struct Guard<'a> {
     inner: MutexGuard<'a, Inner>,
     core: &'a Core,
     bytes_before: usize,
+    index_before: usize,
     /// The thread was unwinding before: a connection whose protocol panicked is being closed.
     unwinding: bool,
 }
@@ -134,7 +164,11 @@ impl Drop for Guard<'_> {
         if std::thread::panicking() && !self.unwinding {
             std::process::abort();
         }
-        self.core.memory.changed(self.bytes_before, self.inner.bytes);
+        let index = self.inner.lane.index_bytes();
+        self.core.memory.changed(self.bytes_before + self.index_before, self.inner.bytes + index);
+        if index != self.index_before {
+            self.core.memory.index_changed(self.index_before, index);
+        }
     }
 }
 
@@ -168,8 +202,12 @@ pub(crate) struct QueueParts {
 
 impl Queue {
     pub(crate) fn new(parts: QueueParts) -> Arc<Self> {
+        let weighs = parts.arguments.max_length_bytes.is_some();
+        let mut lane = Lane::starting_at(parts.next_seq);
+        // Of entries in other pages nobody knows how long their bodies are.
+        lane.keep_hot(weighs);
         let inner = Inner {
-            lane: Lane::starting_at(parts.next_seq),
+            lane,
             consumers: Consumers::default(),
             bindings: Vec::new(),
             deleted: false,
@@ -179,7 +217,17 @@ impl Queue {
             delivered_to: parts.mark,
             mark_rising: None,
             bytes: 0,
+            resident: 0,
             ready_bytes: 0,
+            unweighed: 0,
+            weighs,
+            loading: false,
+            head_wanted: false,
+            peeked: None,
+            kept: None,
+            fetchers: Vec::new(),
+            damage: None,
+            decided: BTreeMap::new(),
             unsettled: 0,
             timer_at: u64::MAX,
             used_at: parts.now,
@@ -200,6 +248,7 @@ impl Queue {
             auto_delete: parts.auto_delete,
             arguments: parts.arguments,
             declared: parts.declared,
+            mourned: AtomicUsize::new(0),
             inner: Mutex::new(inner),
         })
     }
@@ -211,8 +260,8 @@ impl Queue {
 
     pub(crate) fn lock<'a>(&'a self, core: &'a Core) -> Guard<'a> {
         let inner = self.inner.lock();
-        let bytes_before = inner.bytes;
-        Guard { inner, core, bytes_before, unwinding: std::thread::panicking() }
+        let (bytes_before, index_before) = (inner.bytes, inner.lane.index_bytes());
+        Guard { inner, core, bytes_before, index_before, unwinding: std::thread::panicking() }
     }
 
     /// Takes the picked arrivals at its end and dispatches. The returned ticket covers their references.
@@ -250,6 +299,9 @@ impl Queue {
             ticket = ticket.max(self.log_references(&mut inner, first, rides, None, visit));
             self.dispatch(&mut inner, visit);
             self.enforce_length(&mut inner);
+            if visit.core.memory.is_tight() {
+                inner.let_go(first, visit.core);
+            }
         }
         self.finish(inner, visit);
         Ok(ticket)
@@ -291,23 +343,32 @@ impl Queue {
         }
         self.dispatch(&mut inner, visit);
         self.enforce_length(&mut inner);
+        if visit.core.memory.is_tight() {
+            inner.let_go(first, visit.core);
+        }
         self.finish(inner, visit);
     }
 
     fn entry(&self, message: Message, address: Option<Address>, state: State, now: u64) -> Entry {
-        let own = message.expiration();
-        let ttl = match (own, self.arguments.message_ttl) {
-            (Some(own), Some(queue)) => Some(own.min(queue)),
-            (own, queue) => own.or(queue),
-        };
         Entry {
             address: if self.logged() { address } else { None },
-            expires_at: ttl.map_or(u64::MAX, |ttl| now.saturating_add(ttl)),
+            expires_at: self.expires_at(&message, now),
             message: Some(message),
+            length: 0,
             returns: 0,
+            besides: 0,
             redelivered: false,
             state,
         }
+    }
+
+    /// When a message dies of age that came to its queue at `since`, in milliseconds since 1970.
+    fn expires_at(&self, message: &Message, since: u64) -> u64 {
+        let ttl = match (message.expiration(), self.arguments.message_ttl) {
+            (Some(own), Some(queue)) => Some(own.min(queue)),
+            (own, queue) => own.or(queue),
+        };
+        ttl.map_or(u64::MAX, |ttl| since.saturating_add(ttl))
     }
 
     /// Logs the references of all durable entries from `first` on, in runs. If the mark `rides`, they carry it past
@@ -372,7 +433,9 @@ impl Queue {
             || over(self.arguments.max_length_bytes, inner.ready_bytes)
         {
             let Some(seq) = inner.lane.first_ready() else { return };
-            self.die(inner, seq, Reason::MaxLength);
+            if !self.die(inner, seq, Reason::MaxLength) {
+                return;
+            }
         }
     }
 
@@ -383,6 +446,9 @@ impl Queue {
             let dying = std::mem::take(&mut inner.dying);
             visit.work.push(Work::DeadLetter { queue: Arc::clone(self), dying });
         }
+        if inner.lane.away() > 0 {
+            self.ask(&mut inner, visit);
+        }
         if let Some(at) = self.next_timer(&mut inner).filter(|at| *at < inner.timer_at) {
             inner.timer_at = at;
             visit.work.push(Work::Arm { queue: Arc::clone(self), at });
@@ -392,8 +458,7 @@ impl Queue {
 
     /// When the entry at the head dies of age, or the queue itself goes for want of use.
     fn next_timer(&self, inner: &mut Inner) -> Option<u64> {
-        let head = inner.lane.first_ready().and_then(|head| inner.lane.get_mut(head));
-        let head = head.map(|entry| entry.expires_at).filter(|at| *at != u64::MAX);
+        let head = Some(inner.head_expires_at()).filter(|at| *at != u64::MAX);
         [head, self.idle_until(inner)].into_iter().flatten().min()
     }
 
@@ -427,18 +492,29 @@ impl Inner {
     fn insert(&mut self, entry: Entry) -> u64 {
         if let Some(message) = &entry.message {
             self.bytes += message.cost();
-            if entry.state == State::Ready {
-                self.ready_bytes += message.body().len() as u64;
-            }
+        }
+        if entry.state == State::Ready {
+            self.enters_ready(&entry);
         }
         self.lane.push(entry)
     }
 
     /// Puts an entry back among the ready ones, at its place.
     fn make_ready(&mut self, seq: u64) {
-        if let Some(entry) = self.lane.get_mut(seq) {
-            self.ready_bytes += entry.message.as_ref().map_or(0, |message| message.body().len() as u64);
-            self.lane.set(seq, State::Ready);
+        self.lane.set(seq, State::Ready);
+        let Some(entry) = self.lane.get_mut(seq) else { return };
+        let (resident, weight) = (resident_of(entry), weight_of(entry));
+        self.resident += resident;
+        if self.weighs {
+            self.ready_bytes += weight;
+        }
+    }
+
+    #[inline]
+    fn enters_ready(&mut self, entry: &Entry) {
+        self.resident += resident_of(entry);
+        if self.weighs {
+            self.ready_bytes += weight_of(entry);
         }
     }
 
@@ -446,8 +522,12 @@ impl Inner {
     fn leave_ready(&mut self, seq: u64, state: State) {
         if let Some(entry) = self.lane.get_mut(seq) {
             if entry.state == State::Ready {
-                let length = entry.message.as_ref().map_or(0, |message| message.body().len() as u64);
-                self.ready_bytes -= length;
+                let (resident, weight, unread) = (resident_of(entry), weight_of(entry), entry.is_unread());
+                self.resident -= resident;
+                if self.weighs {
+                    self.ready_bytes = self.ready_bytes.saturating_sub(weight);
+                    self.unweighed = self.unweighed.saturating_sub(usize::from(unread));
+                }
             }
             self.remove_or_set(seq, state);
         }
@@ -487,15 +567,42 @@ impl Inner {
         self.deleted
     }
 
-    /// Puts a recovered entry at its place.
-    pub(crate) fn restore(&mut self, seq: u64, entry: Entry) {
-        self.lane.skip_to(seq);
-        self.insert(entry);
+    /// Takes what recovery found.
+    pub(crate) fn recover(&mut self, lane: Lane) {
+        self.unweighed = if self.weighs { lane.live() } else { 0 };
+        self.lane = lane;
+        self.lane.keep_hot(self.weighs);
     }
 
-    /// Does not give out sequence numbers below `next`.
-    pub(crate) fn reserve(&mut self, next: u64) {
-        self.lane.skip_to(next);
+    /// The chunks of a page, if only they know where its entries lie.
+    pub(crate) fn absent_chunks_of(&mut self, page: u64) -> Vec<Chunk> {
+        self.lane.absent_chunks_of(page)
+    }
+
+    /// See [`journal::Owners::referenced`].
+    pub(crate) fn referenced(&self, file: u32, found: &mut Vec<Reference>) {
+        self.lane.referenced(file, found);
+    }
+
+    /// See [`journal::Owners::unsettled`].
+    pub(crate) fn unsettled_of(&mut self, page: u64, bits: &mut Bits) {
+        self.lane.unsettled(page, bits);
+    }
+
+    /// See [`journal::Owners::moved`].
+    pub(crate) fn moved(&mut self, page: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
+        self.lane.moved(page, from, chunk, entries)
+    }
+
+    /// What a restatement says besides declaration and position: runs of settled numbers, how often entries came back, and
+    /// whose death is decided.
+    pub(crate) fn remains(&self) -> Remains<'_> {
+        Remains { settled: self.lane.settled_runs(), returns: self.lane.returns(), decided: &self.decided }
+    }
+
+    /// Why the queue can't go on delivering, if it can't.
+    pub(crate) fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
     }
 
     /// The next sequence number, and up to where entries really were delivered: what a good stop says.
@@ -511,5 +618,30 @@ impl Inner {
     /// The mark that the log says already. Recovery takes the last one it reads, so no record may say less.
     fn logged_mark(&self) -> u64 {
         self.mark_rising.map_or(self.mark, |(mark, _)| mark.max(self.mark))
+    }
+}
+
+/// What a restatement says of a queue's entries.
+pub(crate) struct Remains<'a> {
+    pub(crate) settled: Vec<(u64, u64)>,
+    pub(crate) returns: Vec<(u64, u32)>,
+    pub(crate) decided: &'a BTreeMap<u64, Reason>,
+}
+
+/// Bytes of a ready entry's message that memory could do without.
+#[inline]
+fn resident_of(entry: &Entry) -> usize {
+    match (&entry.message, entry.address) {
+        (Some(message), Some(_)) => message.block().len(),
+        _ => 0,
+    }
+}
+
+/// Bytes of a ready entry's body, as far as it is known.
+fn weight_of(entry: &Entry) -> u64 {
+    match &entry.message {
+        Some(message) => message.body().len() as u64,
+        None if entry.besides == 0 => 0,
+        None => u64::from(entry.length).saturating_sub(entry.besides.into()),
     }
 }

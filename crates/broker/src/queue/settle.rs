@@ -15,6 +15,8 @@ pub(crate) const EXPIRED: u8 = 2;
 pub(crate) const MAX_LENGTH: u8 = 3;
 pub(crate) const DELIVERY_LIMIT: u8 = 4;
 pub(crate) const PURGED: u8 = 5;
+/// Settled before: said again because an index may still list it.
+pub(crate) const SETTLED_BEFORE: u8 = 6;
 
 /// An entry whose settlement is still to be logged in this visit.
 #[derive(Debug, Clone, Copy)]
@@ -95,16 +97,18 @@ impl Queue {
                 inner.make_ready(seq);
             }
             Verdict::Released => self.come_back(inner, seq, core),
-            Verdict::Rejected => self.die(inner, seq, Reason::Rejected),
+            Verdict::Rejected => {
+                self.die(inner, seq, Reason::Rejected);
+            }
         }
     }
 
     fn come_back(&self, inner: &mut Inner, seq: u64, core: &Core) {
         let Some(entry) = inner.lane.get_mut(seq) else { return };
         entry.redelivered = true;
-        entry.returns = entry.returns.saturating_add(1);
-        let (returns, durable) = (entry.returns, entry.address.is_some());
         if let Some(limit) = self.arguments.delivery_limit {
+            entry.returns = entry.returns.saturating_add(1);
+            let (returns, durable) = (entry.returns, entry.address.is_some());
             if u64::from(returns) > limit {
                 self.die(inner, seq, Reason::DeliveryLimit);
                 return;
@@ -171,21 +175,16 @@ impl Queue {
     pub(crate) fn purge(self: &Arc<Self>, core: &Core) -> (u64, Ticket) {
         let mut inner = self.lock(core);
         inner.used_at = core.clock.unix_ms();
-        let ready: Vec<_> = inner
-            .lane
-            .iter()
-            .filter(|(_, entry)| entry.state == State::Ready)
-            .map(|(seq, entry)| (seq, entry.address))
-            .collect();
-        for (seq, address) in &ready {
-            if let Some(address) = address {
-                inner.settled.push(Settled { seq: *seq, address: *address, reason: PURGED });
-            }
-            inner.leave_ready(*seq, State::Done);
+        let purged = inner.lane.purge();
+        inner.bytes -= purged.bytes;
+        (inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0);
+        inner.damage = None;
+        if purged.freed.is_empty() || !self.logged() {
+            return (purged.count, Ticket::NONE);
         }
-        inner.lane.shrink();
-        let ticket = self.log_settled(&mut inner, core);
-        (ready.len() as u64, ticket)
+        let mut appender = core.journal.appender();
+        appender.settle_counted(None, self.id, PURGED, &purged.runs, &mut purged.freed.into_iter());
+        (purged.count, appender.ticket())
     }
 
     /// Ends the queue under its lock: nothing enters or leaves any more. Returns its consumers and the ready count.
@@ -195,19 +194,13 @@ impl Queue {
         inner.deleted = true;
         let mut ticket = Ticket::NONE;
         if self.logged() {
-            let mut freed: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
-            for (_, entry) in inner.lane.iter() {
-                if let Some(address) = entry.address {
-                    *freed.entry(address.file).or_default() += 1;
-                }
-            }
+            let freed = inner.lane.files();
             let mut appender = core.journal.appender();
             appender.drop_owner(None, self.id, &mut freed.into_iter());
             ticket = appender.ticket();
         }
         inner.lane = super::Lane::starting_at(inner.lane.next());
-        inner.bytes = 0;
-        inner.ready_bytes = 0;
+        (inner.bytes, inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0, 0);
         inner.unsettled = 0;
         inner.bindings = Vec::new();
         (inner.consumers.clear(), ready, ticket)

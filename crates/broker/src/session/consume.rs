@@ -40,6 +40,9 @@ pub enum Prefetch {
     Shared,
 }
 
+/// Stands for the arrival of a message that is read from the disk; the journal never gives it.
+pub(super) const ARRIVAL: Ticket = Ticket(u64::MAX - 1);
+
 /// What a fetch came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
@@ -47,7 +50,7 @@ pub enum Fetch {
     Message,
     /// The queue has none that is ready.
     Empty,
-    /// Ask again when this ticket is durable.
+    /// Ask again when [`Client::durable`] says so of this ticket: it may stand for something else than a flush.
     Wait(Ticket),
 }
 
@@ -236,8 +239,9 @@ impl Client {
         }
         self.consumes = true;
         let slot = self.slot(&queue);
+        let waker = self.shared.mailbox.waker().clone();
         let fetched = self
-            .visit(|visit: &mut Visit<'_>| queue.fetch(no_ack, visit))
+            .visit(|visit: &mut Visit<'_>| queue.fetch(no_ack, &waker, visit))
             .map_err(|_| no_queue(&queue.name, &queue.vhost))?;
         let (seq, message, redelivered, returns, remaining) = match fetched {
             Fetched::Empty => {
@@ -245,6 +249,11 @@ impl Client {
                 return Ok(Fetch::Empty);
             }
             Fetched::Wait(ticket) => return Ok(Fetch::Wait(ticket)),
+            Fetched::Away => {
+                self.fetching = Some(queue);
+                return Ok(Fetch::Wait(ARRIVAL));
+            }
+            Fetched::Damaged(damage) => return Err(Error::precondition(damage)),
             Fetched::Entry { seq, message, redelivered, returns, remaining } => {
                 (seq, message, redelivered, returns, remaining)
             }

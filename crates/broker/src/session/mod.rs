@@ -38,7 +38,7 @@ use turn::{Arrival, QueueSlot, Work};
 pub use consume::{Consume, Fetch, Prefetch};
 pub use declare::{BindingSpec, Declared, DestinationName, ExchangeSpec, QueueSpec};
 pub use drain::{Delivery, Event};
-pub use publish::Publish;
+pub use publish::{Publish, STORED_BESIDES};
 pub use settle::Outcome;
 pub use transaction::TransactionId;
 
@@ -174,6 +174,8 @@ pub struct Client {
     /// An alarm to tell the peer about.
     tell_blocked: Option<&'static str>,
     lag_ticket: Ticket,
+    /// The queue whose first message is being read for a fetch.
+    fetching: Option<Arc<Queue>>,
     closed: bool,
 }
 
@@ -235,6 +237,7 @@ impl Client {
             open: HashMap::new(),
             next_transaction: 1,
             committing: 0,
+            fetching: None,
             consumes: false,
             shares_limits: false,
             blocked: false,
@@ -308,6 +311,11 @@ impl Client {
 
     /// True when `ticket` is durable; if it is not, the waker is woken when it is.
     pub fn durable(&mut self, ticket: Ticket) -> bool {
+        if ticket == consume::ARRIVAL {
+            // Whoever reads it has been given the waker.
+            self.fetching.take_if(|queue| !queue.is_loading(&self.core));
+            return self.fetching.is_none();
+        }
         if self.core.journal.durable() >= ticket {
             return true;
         }

@@ -45,7 +45,7 @@ pub struct Publish<'a> {
 }
 
 /// Bytes of a stored message besides its body and properties: its head, its address, and the deaths it may live to see.
-pub(crate) const STORED_BESIDES: u64 = 64 << 10;
+pub const STORED_BESIDES: u64 = 64 << 10;
 
 /// Routes kept at most; beyond it all are forgotten.
 const ROUTES_MAX: usize = 1024;

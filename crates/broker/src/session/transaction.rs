@@ -34,14 +34,14 @@ pub(super) struct Open {
     pub(super) waiting_since: Option<Instant>,
 }
 
-/// A committed transaction on its way to the disk.
+/// A group that has ended, on its way to the disk: of a committed transaction, or of dead letters.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) ticket: Ticket,
-    transaction: TransactionId,
     /// Queue, first hidden entry, number of them.
-    hidden: Vec<(Arc<Queue>, u64, u64)>,
-    mailbox: Arc<Mailbox>,
+    pub(crate) hidden: Vec<(Arc<Queue>, u64, u64)>,
+    /// The transaction, and whom to tell.
+    pub(crate) committed: Option<(TransactionId, Arc<Mailbox>)>,
 }
 
 impl Sealed {
@@ -50,7 +50,9 @@ impl Sealed {
         for (queue, first, count) in &self.hidden {
             queue.reveal(*first, *count, visit);
         }
-        self.mailbox.notify(Notice::Committed { transaction: self.transaction, result: Ok(()) });
+        if let Some((transaction, mailbox)) = self.committed {
+            mailbox.notify(Notice::Committed { transaction, result: Ok(()) });
+        }
     }
 }
 
@@ -145,6 +147,7 @@ impl Client {
         };
         let core = Arc::clone(&self.core);
         self.count_received(&open.arrivals);
+        let written = core.groups.read();
         let group = core.journal.appender().begin_group();
         let (hidden, now) = (self.hide(&mut open.arrivals, &targets, group), core.clock.unix_ms());
         self.settle_group(&open.liens, group);
@@ -152,12 +155,13 @@ impl Client {
         appender.end_group(group);
         let ticket = appender.ticket();
         drop(appender);
+        drop(written);
         release_holds(&open.arrivals, &core);
         self.settled_ticket = self.settled_ticket.max(ticket);
         self.settle_rest(&open.liens);
         self.return_unroutable(open.session, &mut open.arrivals);
         let mailbox = Arc::clone(&self.shared.mailbox);
-        let sealed = Sealed { ticket, transaction, hidden, mailbox };
+        let sealed = Sealed { ticket, hidden, committed: Some((transaction, mailbox)) };
         self.committing += 1;
         // Only behind nothing else of this client's: commits become visible in their order.
         if self.committing == 1 && core.journal.durable() >= ticket {

@@ -82,6 +82,8 @@ pub(crate) enum Work {
     Vanish { queue: Arc<Queue> },
     /// Look at the queue again at this time (milliseconds since 1970).
     Arm { queue: Arc<Queue>, at: u64 },
+    /// Read what the queue can't go on without.
+    Load { queue: Arc<Queue> },
     /// When the ticket is durable the queue's delivery mark is higher: deliver on.
     Raise { queue: Arc<Queue>, ticket: Ticket },
 }

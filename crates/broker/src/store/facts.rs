@@ -9,7 +9,7 @@ use journal::{Appender, Owner};
 use crate::catalog::Exchange;
 use crate::encoding::{Malformed, Reader, write_bool, write_table, write_text, write_varint};
 use crate::message::value::Table;
-use crate::queue::{Bound, Queue, Reason, reason_code};
+use crate::queue::{Bound, Queue, Reason, Remains, SETTLED_BEFORE, reason_code};
 use crate::routing::ExchangeKind;
 
 /// A vhost: its name.
@@ -169,10 +169,20 @@ pub(crate) fn log_whole_queue(
     queue: &Arc<Queue>,
     bound: &[Bound],
     position: (u64, u64),
+    remains: &Remains<'_>,
 ) {
     log_queue(appender, vhost, queue);
     log_position(appender, queue.id, position.0, position.1);
     for bound in bound {
         log_binding(appender, queue.id, BIND, bound);
+    }
+    if !remains.settled.is_empty() {
+        appender.settle_counted(None, queue.id, SETTLED_BEFORE, &remains.settled, &mut std::iter::empty());
+    }
+    for (seq, returns) in &remains.returns {
+        log_returns(appender, queue.id, *seq, *returns);
+    }
+    for (seq, reason) in remains.decided {
+        log_dying(appender, queue.id, *seq, *reason);
     }
 }

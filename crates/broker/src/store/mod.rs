@@ -1,5 +1,6 @@
 //! What is durable: facts about owners as the journal keeps them, and the world rebuilt from them at start.
 
 pub(crate) mod facts;
+mod pages;
 pub(crate) mod recovery;
 pub(crate) mod restate;

@@ -1,32 +1,40 @@
 //! The world rebuilt from the journal: what was declared, which entries are left, and how far deliveries may have gone.
 //!
 //! The log is read once, in order, into plain maps; only then is it decided what is alive, since a restated declaration
-//! may stand behind what it declares. References of an owner that is not declared are dead. A fact that can't be read
+//! may stand behind what it declares. No message is read. References of an owner that is not declared are dead. A fact that can't be read
 //! stops the start: a broker with half a catalog would lose what it routes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
-use journal::{Address, Opened, Owner, Replay};
+use journal::{Address, Chunk, Opened, Owner, PAGE, Replay};
 
 use crate::catalog::arguments::QueueArguments;
 use crate::catalog::{Catalog, Exchange, OWNERS_PER_VHOST, Vhost, binding_of};
 use crate::core::Core;
 use crate::encoding::Malformed;
 use crate::error::Error;
-use crate::message::Message;
-use crate::queue::{Bound, Entry, Queue, QueueParts, Reason, State, reason_code};
+use crate::queue::{Bound, Lane, Queue, QueueParts, Reason, reason_code};
 use crate::routing::{Bindings, Destination};
 use crate::store::facts::{self, ExchangeFact, QueueFact};
+use crate::store::pages::Pages;
 
 #[derive(Debug, Default)]
 struct Entries {
-    addresses: BTreeMap<u64, Address>,
+    pages: Pages,
     next_seq: u64,
     mark: u64,
-    returns: HashMap<u64, u32>,
-    dying: HashMap<u64, u8>,
+    returns: BTreeMap<u64, u32>,
+    dying: BTreeMap<u64, u8>,
+}
+
+/// What is left of a queue once everything is read.
+#[derive(Debug)]
+struct Left {
+    lane: Lane,
+    mark: u64,
+    dying: BTreeMap<u64, u8>,
 }
 
 /// What the journal said, so far.
@@ -37,6 +45,7 @@ pub(crate) struct Rebuilt {
     queues: BTreeMap<Owner, QueueFact>,
     bound: HashMap<Owner, Vec<Bound>>,
     entries: HashMap<Owner, Entries>,
+    left: HashMap<Owner, Left>,
     pub(crate) users: BTreeMap<Owner, Vec<u8>>,
     dropped: HashSet<Owner>,
     last_owner: Owner,
@@ -116,31 +125,23 @@ impl Rebuilt {
         self.damage.as_deref()
     }
 
-    /// Drops what belongs to nobody, and lists the body of each entry that is left.
-    pub(crate) fn live(&mut self) -> Vec<Address> {
-        let queues = &self.queues;
-        self.entries.retain(|owner, _| queues.contains_key(owner));
-        self.entries.values().flat_map(|entries| entries.addresses.values().copied()).collect()
-    }
-
-    /// Reads the messages that are left.
-    pub(crate) fn read_messages(&self, opened: &Opened) -> Result<Messages, Error> {
-        let mut read: HashMap<Address, Message> = HashMap::new();
-        for entries in self.entries.values() {
-            for address in entries.addresses.values() {
-                if read.contains_key(address) {
-                    continue;
-                }
-                let block = opened.read(*address).map_err(|error| {
-                    Error::internal(format!(
-                        "the journal has lost a message that it should hold (file {}, offset {}): {error}",
-                        address.file, address.offset
-                    ))
-                })?;
-                read.insert(*address, Message::from_stored(block)?);
+    /// Drops what belongs to nobody, decides what is left of each queue, and counts the entries that are left by the file
+    /// that their bodies lie in.
+    pub(crate) fn settle_pages(&mut self, opened: &Opened) -> Result<BTreeMap<u32, u64>, Error> {
+        let mut live = BTreeMap::new();
+        for (owner, entries) in std::mem::take(&mut self.entries) {
+            let Some(queue) = self.queues.get(&owner) else { continue };
+            let left = entries.pages.finish(entries.next_seq, opened).map_err(|error| {
+                Error::internal(format!("what is left of queue '{}' can't be told: {error}", queue.name))
+            })?;
+            let chunked = left.chunked;
+            let lane = Lane::recovered(left.pages, entries.next_seq.max(1), entries.mark, entries.returns, chunked);
+            for (file, count) in lane.files() {
+                *live.entry(file).or_default() += count;
             }
+            self.left.insert(owner, Left { lane, mark: entries.mark, dying: entries.dying });
         }
-        Ok(read)
+        Ok(live)
     }
 
     /// Declares everything in `catalog`. Bindings whose source is gone are dead.
@@ -167,7 +168,7 @@ impl Rebuilt {
         for (id, fact) in &self.queues {
             let Some(vhost) = self.vhost(catalog, fact.vhost) else { continue };
             let arguments = QueueArguments::parse(&fact.name, &vhost.name, &fact.arguments)?;
-            let position = self.entries.get(id).map_or((1, 0), |entries| (entries.next_seq.max(1), entries.mark));
+            let position = self.left.get(id).map_or((1, 0), |left| (left.lane.next(), left.mark));
             catalog.admit_queue(u64::MAX);
             vhost.tables.write().insert_queue(Queue::new(QueueParts {
                 id: *id,
@@ -178,8 +179,7 @@ impl Rebuilt {
                 auto_delete: fact.auto_delete,
                 arguments,
                 declared: fact.arguments.clone(),
-                // Entries are put in from the lowest; what lies above is reserved afterwards.
-                next_seq: self.lowest(*id).unwrap_or(position.0),
+                next_seq: position.0,
                 mark: position.1,
                 now,
             }));
@@ -187,16 +187,13 @@ impl Rebuilt {
         Ok(())
     }
 
-    fn lowest(&self, owner: Owner) -> Option<u64> {
-        self.entries.get(&owner)?.addresses.keys().next().copied()
-    }
-
     fn vhost(&self, catalog: &Catalog, id: Owner) -> Option<Arc<Vhost>> {
         catalog.vhost(self.vhosts.get(&id)?)
     }
 
     /// Binds, and puts the entries into their queues. Returns entries whose death was decided.
-    pub(crate) fn fill(&self, core: &Core, messages: &Messages) -> Result<Vec<Decided>, Error> {
+    pub(crate) fn fill(&mut self, core: &Core) -> Result<Vec<Decided>, Error> {
+        let mut left = std::mem::take(&mut self.left);
         let mut decided = Vec::new();
         for vhost in core.catalog.vhosts() {
             let mut tables = vhost.tables.write();
@@ -220,46 +217,25 @@ impl Rebuilt {
                 }
             }
             for queue in tables.queues() {
-                decided.extend(self.fill_queue(core, queue, messages));
+                decided.extend(left.remove(&queue.id).map(|left| left.fill(core, queue)));
             }
         }
         core.catalog.changed();
         Ok(decided)
     }
-
-    fn fill_queue(&self, core: &Core, queue: &Arc<Queue>, messages: &Messages) -> Option<Decided> {
-        let entries = self.entries.get(&queue.id)?;
-        let mut inner = queue.lock(core);
-        for (seq, address) in &entries.addresses {
-            let Some(message) = messages.get(address).cloned() else { continue };
-            let ttl = [message.expiration(), queue.arguments.message_ttl].into_iter().flatten().min();
-            let expires_at = ttl.map_or(u64::MAX, |ttl| message.published_at().saturating_add(ttl));
-            inner.restore(
-                *seq,
-                Entry {
-                    message: Some(message),
-                    address: Some(*address),
-                    expires_at,
-                    returns: entries.returns.get(seq).copied().unwrap_or(0),
-                    redelivered: *seq < entries.mark,
-                    state: State::Ready,
-                },
-            );
-        }
-        inner.reserve(entries.next_seq);
-        drop(inner);
-        let reasons = [Reason::Rejected, Reason::Expired, Reason::MaxLength, Reason::DeliveryLimit];
-        let dying: Vec<_> = entries
-            .dying
-            .iter()
-            .filter_map(|(seq, code)| Some((*seq, *reasons.iter().find(|reason| reason_code(**reason) == *code)?)))
-            .collect();
-        Some(Decided { queue: Arc::clone(queue), dying })
-    }
 }
 
-/// Messages by where they lie.
-pub(crate) type Messages = HashMap<Address, Message>;
+impl Left {
+    fn fill(self, core: &Core, queue: &Arc<Queue>) -> Decided {
+        queue.lock(core).recover(self.lane);
+        let reasons = [Reason::Rejected, Reason::Expired, Reason::MaxLength, Reason::DeliveryLimit];
+        let dying = self
+            .dying
+            .iter()
+            .filter_map(|(seq, code)| Some((*seq, *reasons.iter().find(|reason| reason_code(**reason) == *code)?)));
+        Decided { queue: Arc::clone(queue), dying: dying.collect() }
+    }
+}
 
 /// A recovered queue, and its entries whose death was decided before the stop.
 pub(crate) struct Decided {
@@ -267,7 +243,27 @@ pub(crate) struct Decided {
     pub(crate) dying: Vec<(u64, Reason)>,
 }
 
+impl Decided {
+    /// Finds out where these entries lie, if only an index knows. The error is in words.
+    pub(crate) fn place(&self, core: &Core) -> Result<(), String> {
+        let pages: BTreeSet<_> = self.dying.iter().map(|(seq, _)| seq / PAGE).collect();
+        for page in pages {
+            let chunks = self.queue.lock(core).absent_chunks_of(page);
+            if !chunks.is_empty() {
+                core.place(&self.queue, page, &chunks)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Replay for Rebuilt {
+    fn cold(&mut self, owner: Owner, page: u64, _: u64, chunk: Chunk) {
+        if self.see(owner) {
+            self.entries.entry(owner).or_default().pages.cold(page, chunk);
+        }
+    }
+
     fn fact(&mut self, owner: Owner, kind: u8, bytes: &[u8]) {
         if self.see(owner)
             && let Err(error) = self.apply(owner, kind, bytes)
@@ -283,9 +279,7 @@ impl Replay for Rebuilt {
             return;
         }
         let entries = self.entries.entry(owner).or_default();
-        for (seq, address) in (first_seq..).zip(bodies) {
-            entries.addresses.insert(seq, *address);
-        }
+        entries.pages.reference(first_seq, bodies);
         entries.next_seq = entries.next_seq.max(first_seq + bodies.len() as u64);
         entries.mark = mark;
     }
@@ -296,11 +290,9 @@ impl Replay for Rebuilt {
         }
         let entries = self.entries.entry(owner).or_default();
         for (first, count) in runs {
-            for seq in *first..first.saturating_add(*count) {
-                entries.addresses.remove(&seq);
-                entries.returns.remove(&seq);
-                entries.dying.remove(&seq);
-            }
+            entries.pages.settle(*first, *count);
+            forget(&mut entries.returns, *first, *count);
+            forget(&mut entries.dying, *first, *count);
         }
     }
 
@@ -319,5 +311,14 @@ impl Replay for Rebuilt {
             let entries = self.entries.entry(owner).or_default();
             entries.next_seq = entries.next_seq.max(first_seq.saturating_add(count));
         }
+    }
+}
+
+/// Removes the keys of a run.
+fn forget<T>(map: &mut BTreeMap<u64, T>, first: u64, count: u64) {
+    let end = first.saturating_add(count);
+    while let Some((key, _)) = map.range(first..end).next() {
+        let key = *key;
+        map.remove(&key);
     }
 }

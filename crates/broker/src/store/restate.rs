@@ -1,40 +1,79 @@
-//! Saying again, at the head of the log, what its oldest file says: declarations, bindings, positions.
+//! What the journal asks the broker: to say again, at the head of the log, what its oldest file says; which entries have
+//! their bodies in a file, and which of a page are not settled; and to note where bodies lie that were moved.
 //!
-//! Entries need no restating: the journal keeps a file as long as a body in it is live, and whatever was logged about an
-//! entry lies behind its body.
+//! An entry's body and its reference need no restating: the journal keeps them, or lists them in an index. What came after
+//! them is restated: which numbers are settled that an index may list, how often entries came back, whose death is decided.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
-use journal::{Journal, Owner, Owners};
+use journal::{Bits, Chunk, Journal, Owner, Owners, Reference};
+use parking_lot::{Condvar, Mutex};
 
 use crate::core::Core;
+use crate::queue::Queue;
 use crate::store::facts;
 
-/// Answers the journal's one question, once the core exists.
+/// Answers the journal's questions, once the broker has filled its queues: until then they wait.
 #[derive(Default)]
 pub(crate) struct Restater {
-    core: OnceLock<Weak<Core>>,
+    core: Mutex<Option<Weak<Core>>>,
+    known: Condvar,
 }
 
 impl Restater {
     pub(crate) fn answer_for(&self, core: &Arc<Core>) {
-        // Set once, at start; a second start has a restater of its own.
-        let _ = self.core.set(Arc::downgrade(core));
+        *self.core.lock() = Some(Arc::downgrade(core));
+        self.known.notify_all();
+    }
+
+    /// The broker. Without it there is no answer, and any other would cost messages: the journal's background waits.
+    fn core(&self) -> Arc<Core> {
+        let mut known = self.core.lock();
+        loop {
+            if let Some(core) = known.as_ref().and_then(Weak::upgrade) {
+                return core;
+            }
+            self.known.wait(&mut known);
+        }
     }
 }
 
 impl Owners for Restater {
     fn restate(&self, owners: &[Owner], journal: &Journal) {
-        let Some(core) = self.core.get().and_then(Weak::upgrade) else { return };
+        let core = self.core();
         for owner in owners {
             restate_one(&core, *owner, journal);
         }
     }
+
+    fn referenced(&self, owner: Owner, file: u32, found: &mut Vec<Reference>) {
+        let core = self.core();
+        if let Some(queue) = queue_of(&core, owner) {
+            queue.lock(&core).referenced(file, found);
+        }
+    }
+
+    fn unsettled(&self, owner: Owner, page: u64, bits: &mut Bits) {
+        let core = self.core();
+        if let Some(queue) = queue_of(&core, owner) {
+            queue.lock(&core).unsettled_of(page, bits);
+        }
+    }
+
+    fn moved(&self, owner: Owner, page: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
+        let core = self.core();
+        queue_of(&core, owner).map_or(0, |queue| queue.lock(&core).moved(page, from, chunk, entries))
+    }
 }
 
-/// Holding the table's read lock keeps every declaration away, and the queue's lock every entry: what is said is true at
-/// the place in the log where it is said.
+fn queue_of(core: &Core, owner: Owner) -> Option<Arc<Queue>> {
+    core.catalog.vhosts().into_iter().find_map(|vhost| vhost.tables.read().queue_by_id(owner).cloned())
+}
+
+/// Holding the table's read lock keeps every declaration away, the queue's lock every entry, and the groups' lock every
+/// half of a group: what is said is true at the place in the log where it is said.
 fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
+    let _whole = core.groups.write();
     for vhost in core.catalog.vhosts() {
         let tables = vhost.tables.read();
         if vhost.id == owner {
@@ -44,8 +83,9 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
         if let Some(queue) = tables.queue_by_id(owner).filter(|queue| queue.logged()) {
             let inner = queue.lock(core);
             if !inner.is_deleted() {
+                let remains = inner.remains();
                 let mut appender = journal.housekeeping_appender();
-                facts::log_whole_queue(&mut appender, vhost.id, queue, &inner.bindings, inner.position());
+                facts::log_whole_queue(&mut appender, vhost.id, queue, &inner.bindings, inner.position(), &remains);
             }
             return;
         }

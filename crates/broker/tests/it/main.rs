@@ -9,6 +9,7 @@ mod declaring;
 mod history;
 mod limits;
 mod model;
+mod paging;
 mod pressure;
 mod publishing;
 mod random;
@@ -17,11 +18,18 @@ mod routing;
 mod settling;
 mod transactions;
 
+use testkit::broker::Setup;
 use testkit::script::Script;
+use testkit::sim_disk::SimDisk;
 
-/// Each conversation, over memory and over a simulated disk: durability must not show.
+/// Each conversation, over memory, over a simulated disk, and with next to no memory for what the disk has too: durability
+/// must not show, nor where messages wait.
 fn check(steps: &[(&str, &str)]) {
     Script::memory().check(steps);
-    let disk = testkit::sim_disk::SimDisk::new(1, 64 << 20);
+    let disk = SimDisk::new(1, 64 << 20);
     Script::stepped(&disk, 8 << 20).check(steps);
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut setup = Setup::stepped(&disk, 8 << 20);
+    setup.settings.memory_budget = 100;
+    Script::open(setup, Some(disk)).check(steps);
 }

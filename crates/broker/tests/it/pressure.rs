@@ -254,7 +254,7 @@ fn a_full_log_still_takes_declarations_and_deletions_and_opens_again() {
 
 #[test]
 fn a_log_that_pure_publishers_filled_with_expiring_messages_empties_into_the_dead_letter_queue() {
-    let disk = SimDisk::new(1, 64 << 20);
+    let disk = SimDisk::new(1, 4 << 20);
     let mut small = Small::attach(TestBroker::open(Setup::stepped(&disk, 2 << 20)));
     let now = small.broker.now();
     let spec = broker::QueueSpec { name: "r".into(), durable: true, ..Default::default() };
@@ -271,7 +271,7 @@ fn a_log_that_pure_publishers_filled_with_expiring_messages_empties_into_the_dea
         small.turn();
     }
     small.broker.setup.clock.advance(1_000_000);
-    for _ in 0..200 {
+    for _ in 0..400 {
         small.turn();
     }
     let ready: Vec<_> = small.broker.broker.queues().iter().map(|queue| queue.ready).collect();
@@ -282,7 +282,7 @@ fn a_log_that_pure_publishers_filled_with_expiring_messages_empties_into_the_dea
 /// nobody could publish again. The crash harness found it as messages that were in neither queue.
 #[test]
 fn dead_letters_that_alone_keep_the_log_full_are_moved_all_the_same() {
-    let disk = SimDisk::new(1, 64 << 20);
+    let disk = SimDisk::new(1, 4 << 20);
     let mut small = Small::attach(TestBroker::open(Setup::stepped(&disk, 2 << 20)));
     let now = small.broker.now();
     let spec = broker::QueueSpec { name: "r".into(), durable: true, ..Default::default() };

@@ -21,6 +21,11 @@ pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
     let rows: Vec<_> = queues.iter().map(row).collect();
     let head = ["vhost", "name", "type", "features", "ready", "unacked", "consumers", "memory", "in", "out", "acked"];
     table::print(&head, &rows);
+    for queue in &queues {
+        if let Some(damage) = &queue.damaged {
+            println!("{} in {} delivers nothing: {damage}", queue.name, queue.vhost);
+        }
+    }
     Ok(())
 }
 
@@ -30,6 +35,7 @@ fn row(queue: &QueueRow) -> Vec<String> {
             .iter()
             .filter(|(set, _)| *set)
             .map(|(_, name)| *name)
+            .chain(queue.damaged.is_some().then_some("damaged"))
             .collect();
     vec![
         queue.vhost.clone(),

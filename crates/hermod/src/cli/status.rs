@@ -63,6 +63,7 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
                 size(status.disk_free_bytes)
             ),
         ),
+        ("segments", format!("{} in {} files", size(status.segment_bytes), status.segments)),
     ]
 }
 

@@ -155,16 +155,24 @@ fn check_together(settings: &Settings) -> Result<(), ConfigError> {
     if settings.bind.is_empty() {
         return Err(ConfigError::new("bind: there is no address to listen on; write at least one".to_owned()));
     }
-    if settings.durability != Durability::Memory
-        && settings.limits.max_message_size > settings.journal.max_bytes / 8 / 4 * 3
-    {
-        return Err(ConfigError::new(format!(
-            "limits.max_message_size: a body of {} bytes does not fit into a journal of {}; \
-             journal.max_bytes must be at least eleven times as large",
-            settings.limits.max_message_size, settings.journal.max_bytes
-        )));
+    check_largest_message(settings)
+}
+
+/// A body lies in one file of the journal, of which it may take three quarters.
+fn check_largest_message(settings: &Settings) -> Result<(), ConfigError> {
+    let (largest, sizes) = (settings.limits.max_message_size, &settings.journal);
+    let (file, limiting) = match sizes.max_bytes / 8 {
+        eighth if eighth < sizes.file_bytes => (eighth, "an eighth of journal.max_bytes"),
+        _ => (sizes.file_bytes, "journal.file_bytes"),
+    };
+    let room = (file / 4 * 3).saturating_sub(broker::STORED_BESIDES);
+    if settings.durability == Durability::Memory || largest <= room {
+        return Ok(());
     }
-    Ok(())
+    Err(ConfigError::new(format!(
+        "limits.max_message_size: a body of {largest} bytes does not fit into a file of the journal, which has room for \
+         {room}; the file's {file} bytes are {limiting}: raise that or lower limits.max_message_size"
+    )))
 }
 
 #[cfg(test)]
@@ -230,8 +238,15 @@ mod tests {
             ("bind = []\n", "bind: there is no address to listen on; write at least one"),
             (
                 "limits.max_message_size = '1 GiB'\n",
-                "limits.max_message_size: a body of 1073741824 bytes does not fit into a journal of 1073741824; \
-                 journal.max_bytes must be at least eleven times as large",
+                "limits.max_message_size: a body of 1073741824 bytes does not fit into a file of the journal, which has \
+                 room for 50266112; the file's 67108864 bytes are journal.file_bytes: raise that or lower \
+                 limits.max_message_size",
+            ),
+            (
+                "limits.max_message_size = '64 KiB'\njournal.max_bytes = '1 MiB'\n",
+                "limits.max_message_size: a body of 65536 bytes does not fit into a file of the journal, which has room \
+                 for 32768; the file's 131072 bytes are an eighth of journal.max_bytes: raise that or lower \
+                 limits.max_message_size",
             ),
         ] {
             assert_eq!(load_text(text).unwrap_err().to_string(), expected);

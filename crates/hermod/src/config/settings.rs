@@ -108,6 +108,8 @@ pub(crate) struct Limits {
 pub(crate) struct Memory {
     /// Bytes; `None`: a share of what the machine or the container has.
     pub(crate) limit: Option<u64>,
+    /// Bytes; `None`: a share of the limit.
+    pub(crate) budget: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -354,7 +356,17 @@ impl Memory {
             ),
             |text| value::or_auto(text, value::bytes),
         )?;
-        Ok(Self { limit })
+        let budget = reader.get(
+            declare(
+                "memory.budget",
+                "size",
+                "auto",
+                "Bytes that queues keep in memory of what is on disk too; what is beyond is read when a consumer wants it. \
+                 `auto` is an eighth of `memory.limit`, from 32 MiB to 1 GiB.",
+            ),
+            |text| value::or_auto(text, |text| at_least(text, value::bytes, 1 << 20)),
+        )?;
+        Ok(Self { limit, budget })
     }
 }
 

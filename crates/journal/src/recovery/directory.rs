@@ -3,7 +3,7 @@
 //! Invariant: a directory without a marker is used only if it is empty; the marker is durable before the first log
 //! file is made.
 
-use super::scan::{BrokenFile, ScanFile};
+use super::scan::{BrokenFile, ScanFile, Spare};
 use super::{BLOCK, FORMAT, HARMLESS};
 use crate::disk::Disk;
 use crate::error::OpenError;
@@ -73,36 +73,58 @@ fn decode(bytes: &[u8]) -> Option<(u16, u64)> {
     (encode(format, incarnation) == text).then_some((format, incarnation))
 }
 
-/// Opens every log file and reads its header. Gives the good ones, the broken ones, and the bytes they all take.
+/// The files in the slots.
+#[derive(Default)]
+pub(super) struct Slots {
+    /// Those with a good header.
+    pub(super) files: Vec<ScanFile>,
+    /// Those that are older than the log, and closed.
+    pub(super) spare: Vec<Spare>,
+    pub(super) broken: Vec<BrokenFile>,
+    /// The bytes they all take.
+    pub(super) used: u64,
+}
+
+/// Opens every log file and reads its header. The log is known not to begin before generation `newest_source`.
 pub(super) fn open_files(
     disk: &dyn Disk,
     names: &[String],
     marker: Marker,
-) -> Result<(Vec<ScanFile>, Vec<BrokenFile>, u64), OpenError> {
-    let (mut files, mut broken, mut used) = (Vec::new(), Vec::new(), 0);
+    newest_source: u32,
+) -> Result<Slots, OpenError> {
+    let mut slots = Slots::default();
     for name in names {
         let Some(number) = slot_number(name) else { continue };
         let handle = disk.open(name).map_err(OpenError::io(format!("opening {name}")))?;
         let mut block = [0; FILE_HEADER];
         let length = handle.length().map_err(OpenError::io(format!("opening {name}")))?;
-        used += length;
+        slots.used += length;
         if length >= u64::from(BLOCK) {
             handle.read_exact_at(&mut block, 0).map_err(OpenError::io(format!("reading {name}")))?;
         }
         match FileHeader::decode(&block) {
-            None => broken.push(BrokenFile { number, length, handle }),
+            None => slots.broken.push(BrokenFile { number, length, handle }),
             Some(header) if header.format != FORMAT => {
                 return Err(OpenError::Format { file: name.clone(), found: header.format });
             }
             Some(header) if marker != Marker::Found(header.incarnation) => {
                 return Err(OpenError::damaged(name, 0, "the file belongs to another journal"));
             }
-            Some(header) => {
-                files.push(ScanFile { number, generation: header.generation, length: header.length, handle });
+            // It had its full length, durably, before it had a header.
+            Some(header) if u64::from(header.length) > length => {
+                let what = format!("the file ends here, and its header says {} bytes", header.length);
+                return Err(OpenError::damaged(name, length, what));
+            }
+            // Not kept open: a backlog may have thousands.
+            Some(FileHeader { generation, length, .. }) if generation < newest_source => {
+                slots.spare.push(Spare { number, generation, length });
+            }
+            Some(FileHeader { generation, length, .. }) => {
+                slots.files.push(ScanFile { number, generation, length, handle });
             }
         }
     }
-    Ok((files, broken, used))
+    Ok(slots)
 }
 
 #[cfg(test)]

@@ -26,6 +26,10 @@ impl ScanFile {
     pub(super) fn name(&self) -> String {
         slot_name(self.number)
     }
+
+    pub(super) fn spare(&self) -> Spare {
+        Spare { number: self.number, generation: self.generation, length: self.length }
+    }
 }
 
 /// A file whose header is not whole: one whose making or recycling was cut short, or a damaged one.
@@ -33,6 +37,14 @@ pub(super) struct BrokenFile {
     pub(super) number: u32,
     pub(super) length: u64,
     pub(super) handle: Arc<dyn DiskFile>,
+}
+
+/// A file that is older than the log.
+#[derive(Copy, Clone)]
+pub(super) struct Spare {
+    pub(super) number: u32,
+    pub(super) generation: u32,
+    pub(super) length: u32,
 }
 
 /// All files, the good ones in order of generation.

@@ -36,9 +36,14 @@ impl Checksums {
 
     /// The checksum of a body whose record is at `offset` of the file.
     pub(crate) fn body(self, offset: u32, bytes: &[u8]) -> u32 {
+        self.two(&offset.to_le_bytes(), bytes)
+    }
+
+    /// The checksum of two pieces, one after the other.
+    pub(crate) fn two(self, first: &[u8], second: &[u8]) -> u32 {
         let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, self.seed);
-        digest.update(&offset.to_le_bytes());
-        digest.update(bytes);
+        digest.update(first);
+        digest.update(second);
         digest.finalize() as u32
     }
 }

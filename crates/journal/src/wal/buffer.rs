@@ -10,37 +10,78 @@ use bytes::Bytes;
 
 use super::batch::{Batch, HEADER, footprint};
 use super::table::Table;
+use crate::cold::count::Counts;
 use crate::group::{Group, Groups};
 use crate::options::{BLOCK, Sizes};
 use crate::record::{self, Draft};
-use crate::{Address, Ticket};
+use crate::{Address, Owner, Ticket};
 
 /// How many buffers are kept for reuse, so that a busy writer does not take memory from the system batch by batch.
 const KEPT_BUFFERS: usize = 8;
 
+/// What the recycler is at.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Recycling {
+    /// Nothing.
+    Free,
+    Busy,
+    /// It waits until nothing keeps the oldest file.
+    Leaving,
+    /// What it was at has failed; it tries again when it looks next.
+    Failed,
+}
+
 pub(crate) struct Buffer {
     pub(crate) sizes: Sizes,
     pub(crate) table: Table,
+    /// What keeps the segments outside the log.
+    pub(crate) segments: Counts,
     pub(crate) groups: Groups,
     open: Batch,
     /// Closed batches, oldest first; they stay here, readable, until they are durable.
     closed: VecDeque<Arc<Batch>>,
     spare: Vec<Vec<u8>>,
-    /// Whether the last batch closed was an empty one, which proves all before it durable.
+    /// Whether the last batch is an empty one on disk which proves all before it durable.
     pub(crate) proven: bool,
     /// Bytes appended that were not housekeeping, since the recycler last looked.
     pub(crate) fresh: u64,
     /// Bytes of housekeeping appended in all.
     pub(crate) restated: u64,
+    /// The oldest file is to go, however much room there is.
+    pub(crate) relieve: bool,
+    pub(crate) recycling: Recycling,
+    /// The recycler waits until no group up to this one is open.
+    pub(crate) awaited_group: Option<u64>,
 }
 
 impl Buffer {
     /// A buffer whose next batch is `sequence` at `offset` of the table's head.
-    pub(crate) fn new(sizes: Sizes, table: Table, groups: Groups, offset: u32, sequence: u64) -> Self {
+    pub(crate) fn new(
+        sizes: Sizes,
+        table: Table,
+        segments: Counts,
+        groups: Groups,
+        offset: u32,
+        sequence: u64,
+    ) -> Self {
         let open = Batch::new(table.head_generation(), offset, sequence, Vec::new());
         // An empty log has nothing to prove.
         let proven = sequence == 1;
-        Self { sizes, table, groups, open, closed: VecDeque::new(), spare: Vec::new(), proven, fresh: 0, restated: 0 }
+        Self {
+            sizes,
+            table,
+            segments,
+            groups,
+            open,
+            closed: VecDeque::new(),
+            spare: Vec::new(),
+            proven,
+            fresh: 0,
+            restated: 0,
+            relieve: false,
+            recycling: Recycling::Free,
+            awaited_group: None,
+        }
     }
 
     /// Appends a record and says where it lies and how many bytes it took.
@@ -64,6 +105,22 @@ impl Buffer {
         draft.write(group, bytes);
         self.open.records += 1;
         (address, need as u64)
+    }
+
+    /// Adds `count` references by `owner` to the bodies in a file.
+    pub(crate) fn hold(&mut self, file: u32, count: u64, owner: Owner) {
+        if let Some(file) = self.table.file(file) {
+            file.live += count;
+            // For the file to ask it when it leaves; the record itself may be in a later one.
+            file.touch(owner);
+        }
+    }
+
+    /// Takes `count` off what keeps a file or segment.
+    pub(crate) fn free(&mut self, file: u32, count: u64) {
+        if !self.table.free(file, count) {
+            self.segments.free(file, count);
+        }
     }
 
     /// Makes sure that the open batch is written even if nothing is appended to it.
@@ -98,10 +155,13 @@ impl Buffer {
         self.closed.iter().cloned().collect()
     }
 
-    /// The batches up to `ticket` are durable: takes them off the queue.
-    pub(crate) fn durable(&mut self, ticket: Ticket) -> Vec<Arc<Batch>> {
+    /// The batches up to `ticket` are durable: takes them off the queue. With `proof` the last of them says so of those
+    /// before.
+    pub(crate) fn durable(&mut self, ticket: Ticket, proof: bool) -> Vec<Arc<Batch>> {
         let count = self.closed.iter().take_while(|batch| batch.sequence <= ticket.0).count();
-        self.closed.drain(..count).collect()
+        let durable = self.closed.drain(..count).collect();
+        self.proven = proof && self.closed.is_empty();
+        durable
     }
 
     /// Keeps the memory of written batches for later ones, and gives back what is too much: to be dropped without the
@@ -137,6 +197,12 @@ impl Buffer {
         self.closed.iter().rev().find(inside).map(|batch| Pending::Closed(Arc::clone(batch)))
     }
 
+    /// Where what may not be on disk yet begins.
+    pub(crate) fn first_pending(&self) -> Address {
+        let first = self.closed.front().map_or(&self.open, |batch| batch);
+        Address { file: first.file, offset: first.offset }
+    }
+
     fn fits(&self, length: usize) -> bool {
         u64::from(self.open.offset) + length.next_multiple_of(BLOCK as usize) as u64
             <= u64::from(self.table.head_length())
@@ -156,7 +222,7 @@ impl Buffer {
         let mut batch = std::mem::replace(&mut self.open, next);
         batch.oldest = self.table.oldest().generation;
         batch.length = (length - HEADER) as u32;
-        self.proven = batch.is_empty();
+        self.proven = false;
         self.closed.push_back(Arc::new(batch));
     }
 }

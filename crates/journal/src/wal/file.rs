@@ -13,13 +13,15 @@ use parking_lot::Mutex;
 
 use super::batch::Checksums;
 use crate::disk::{Disk, DiskFile, WAL};
-use crate::options::BLOCK;
+use crate::options::{BLOCK, Sizes};
 
 const MAGIC: [u8; 6] = *b"HJfile";
 /// The bytes of a file's header; the rest of its first block is zero.
 pub(crate) const FILE_HEADER: usize = 32;
 /// How much is zeroed with one write.
 const ZEROS: usize = 1 << 20;
+/// How many free slots are kept: segments may give back many more than the log takes.
+pub(crate) const FREE_SLOTS: usize = 8;
 /// How much is zeroed between two flushes: a large one would hold up the writer's.
 const ZEROED_AT_ONCE: u32 = 8 << 20;
 
@@ -94,6 +96,8 @@ pub(crate) struct Ring {
     disk: Arc<dyn Disk>,
     incarnation: u64,
     file_bytes: u32,
+    /// How many files the log grows to.
+    slots: usize,
     shelf: Mutex<Shelf>,
     /// Held while a file is readied, which takes long; the shelf is only locked for a look.
     readying: Mutex<()>,
@@ -101,14 +105,18 @@ pub(crate) struct Ring {
     ready: AtomicU32,
     failures: AtomicU64,
     failing: AtomicBool,
+    /// How many slots are free.
+    spare: AtomicU32,
 }
 
 impl Ring {
-    pub(crate) fn new(disk: Arc<dyn Disk>, incarnation: u64, file_bytes: u32, shelf: Shelf, ready: u32) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, incarnation: u64, sizes: Sizes, shelf: Shelf, ready: u32) -> Self {
         Self {
             disk,
             incarnation,
-            file_bytes,
+            file_bytes: sizes.file,
+            slots: usize::try_from(sizes.ring / u64::from(sizes.file)).unwrap_or(usize::MAX),
+            spare: AtomicU32::new(shelf.free.len() as u32),
             shelf: Mutex::new(shelf),
             readying: Mutex::new(()),
             ready: AtomicU32::new(ready),
@@ -161,7 +169,7 @@ impl Ring {
     /// A file for `generation`: the longest unused slot, else a new one. What can't be readied is removed, since it
     /// is not known what is in it.
     fn ready_one(&self, generation: u32) -> io::Result<Slot> {
-        let recycled = self.shelf.lock().free.pop_front();
+        let recycled = self.take_free(0);
         let slot = match recycled {
             Some(slot) => slot,
             None => self.create(self.file_bytes)?,
@@ -219,26 +227,54 @@ impl Ring {
     /// The file of `generation` is needed no more: its slot may be used again.
     pub(crate) fn recycle(&self, generation: u32) {
         let Some(slot) = self.shelf.lock().used.remove(&generation) else { return };
-        if slot.length == self.file_bytes {
-            self.shelf.lock().free.push_back(slot);
-        } else {
+        self.take_back(slot);
+    }
+
+    /// A slot is free again. What the ring can't use, or has enough of, is removed.
+    pub(crate) fn take_back(&self, slot: Slot) {
+        {
+            let mut shelf = self.shelf.lock();
+            let enough = shelf.free.len() >= FREE_SLOTS || shelf.free.len() + shelf.used.len() >= self.slots;
+            if slot.length == self.file_bytes && !enough {
+                shelf.free.push_back(slot);
+                self.spare.store(shelf.free.len() as u32, Ordering::Relaxed);
+                return;
+            }
+        }
+        self.discard(slot);
+    }
+
+    /// The slot of `generation`.
+    pub(crate) fn slot(&self, generation: u32) -> Option<u32> {
+        self.shelf.lock().used.get(&generation).map(|slot| slot.number)
+    }
+
+    /// The file of `generation` is a segment now: its slot stays taken, but not by the log.
+    pub(crate) fn part_with(&self, generation: u32) {
+        drop(self.shelf.lock().used.remove(&generation));
+    }
+
+    /// The longest unused slot, if more than `keep` are free.
+    fn take_free(&self, keep: usize) -> Option<Slot> {
+        let mut shelf = self.shelf.lock();
+        if shelf.free.len() <= keep {
+            return None;
+        }
+        let slot = shelf.free.pop_front();
+        self.spare.store(shelf.free.len() as u32, Ordering::Relaxed);
+        slot
+    }
+
+    /// Removes unused slots but `keep`.
+    pub(crate) fn trim(&self, keep: usize) {
+        while let Some(slot) = self.take_free(keep) {
             self.discard(slot);
         }
     }
 
-    /// Removes unused slots but `keep`.
-    pub(crate) fn trim(&self, keep: usize) -> bool {
-        let mut trimmed = false;
-        loop {
-            let mut shelf = self.shelf.lock();
-            if shelf.free.len() <= keep {
-                return trimmed;
-            }
-            let slot = shelf.free.pop_front();
-            drop(shelf);
-            slot.into_iter().for_each(|slot| self.discard(slot));
-            trimmed = true;
-        }
+    /// The bytes of free slots: room on the disk that the file system does not count as free.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        u64::from(self.spare.load(Ordering::Relaxed)) * u64::from(self.file_bytes)
     }
 
     fn discard(&self, slot: Slot) {

@@ -16,6 +16,8 @@ pub(crate) struct LogFile {
     pub(crate) length: u32,
     /// References and holds on bodies in it.
     pub(crate) live: u64,
+    /// The holds among them.
+    pub(crate) holds: u64,
     /// Bodies in it, and their bytes.
     pub(crate) bodies: u64,
     pub(crate) body_bytes: u64,
@@ -25,7 +27,16 @@ pub(crate) struct LogFile {
 
 impl LogFile {
     pub(crate) fn new(generation: u32, length: u32) -> Self {
-        Self { generation, length, live: 0, bodies: 0, body_bytes: 0, owners: HashSet::new(), last_owner: None }
+        Self {
+            generation,
+            length,
+            live: 0,
+            holds: 0,
+            bodies: 0,
+            body_bytes: 0,
+            owners: HashSet::new(),
+            last_owner: None,
+        }
     }
 
     /// Notes that a record of `owner` is in the file. Runs of one owner cost a comparison.
@@ -48,8 +59,14 @@ impl LogFile {
         owners
     }
 
+    /// The bytes alive, if less than half is: such a file is copied when it leaves the log.
+    pub(crate) fn to_copy(&self) -> u64 {
+        let alive = self.live_bytes();
+        if alive * 2 < u64::from(self.length) { alive } else { 0 }
+    }
+
     /// A guess at the bytes of bodies still referenced: as if all bodies were of one size and referenced once.
-    fn live_bytes(&self) -> u64 {
+    pub(crate) fn live_bytes(&self) -> u64 {
         match self.bodies {
             0 => 0,
             bodies => self.body_bytes / bodies * self.live.min(bodies),
@@ -101,6 +118,11 @@ impl Table {
         self.files.iter().map(LogFile::live_bytes).sum::<u64>() + self.head.live_bytes()
     }
 
+    /// The bytes that will be copied out of closed files.
+    pub(crate) fn to_copy(&self) -> u64 {
+        self.files.iter().map(LogFile::to_copy).sum()
+    }
+
     /// Closes the head; the next generation, `length` bytes long, is the head now.
     pub(crate) fn advance(&mut self, length: u32) {
         let next = LogFile::new(self.head.generation + 1, length);
@@ -124,16 +146,25 @@ impl Table {
         self.files.get_mut(generation.checked_sub(oldest)? as usize)
     }
 
-    pub(crate) fn hold(&mut self, generation: u32, count: u64) {
-        if let Some(file) = self.file(generation) {
-            file.live += count;
-        }
+    /// False if there is no such file in the log.
+    pub(crate) fn hold(&mut self, generation: u32, count: u64) -> bool {
+        self.file(generation).map(|file| file.live += count).is_some()
     }
 
-    pub(crate) fn free(&mut self, generation: u32, count: u64) {
+    /// False if there is no such file in the log.
+    pub(crate) fn free(&mut self, generation: u32, count: u64) -> bool {
+        let Some(file) = self.file(generation) else { return false };
+        debug_assert!(file.live >= count, "more freed in file {generation} than was live");
+        file.live = file.live.saturating_sub(count);
+        true
+    }
+
+    /// Takes one hold off a file.
+    pub(crate) fn release(&mut self, generation: u32) {
         if let Some(file) = self.file(generation) {
-            debug_assert!(file.live >= count, "more freed in file {generation} than was live");
-            file.live = file.live.saturating_sub(count);
+            debug_assert!(file.holds > 0 && file.live > 0, "a hold released in file {generation} that was not taken");
+            file.holds = file.holds.saturating_sub(1);
+            file.live = file.live.saturating_sub(1);
         }
     }
 }

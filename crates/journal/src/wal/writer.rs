@@ -35,6 +35,8 @@ pub(crate) struct Writer {
     pub(crate) last: u64,
     /// The last batch known to be flushed.
     pub(crate) synced: u64,
+    /// Whether that was an empty one which says that all before it is flushed.
+    pub(crate) proof: bool,
     /// The generations written to since the last flush.
     pub(crate) dirty: Vec<u32>,
 }
@@ -55,8 +57,14 @@ impl Core {
             (buffer.run(), sync)
         };
         let all = run.len();
-        run.truncate(writable(&log.ring, &run));
+        let (count, refused) = writable(&log.ring, &run);
+        run.truncate(count);
         if all > 0 && run.is_empty() {
+            if let Some(error) = refused.filter(|error| !is_want_of_room(error)) {
+                drop(writer);
+                self.fail(log, &error);
+                return Err(error);
+            }
             self.wish_sync_again(sync);
             return Ok(Flushed::Stalled);
         }
@@ -77,9 +85,10 @@ impl Core {
             return Err(error);
         }
         writer.last = last;
+        let proof = writer.proof;
         drop(run);
         drop(writer);
-        self.settle(log, Ticket(last));
+        self.settle(log, Ticket(last), proof);
         Ok(if all > 0 { Flushed::Done } else { Flushed::Idle })
     }
 
@@ -88,12 +97,12 @@ impl Core {
         self.state.lock().sync_wanted |= sync;
     }
 
-    /// Everything up to `ticket` is durable: wakes who waited for it.
-    fn settle(&self, log: &Log, ticket: Ticket) {
+    /// Everything up to `ticket` is durable, and with `proof` its last batch says so of all before: wakes who waited for it.
+    fn settle(&self, log: &Log, ticket: Ticket, proof: bool) {
         let (bytes, background, surplus) = {
             let mut state = self.state.lock();
             let Target::Log(buffer) = &mut state.target else { return };
-            let written = buffer.durable(ticket);
+            let written = buffer.durable(ticket, proof);
             let bytes = written.iter().map(|batch| u64::from(batch.length)).sum();
             let surplus = buffer.reuse(written);
             (bytes, log.background_due(buffer), surplus)
@@ -127,9 +136,22 @@ impl Core {
     }
 }
 
-/// How many batches at the front of `run` have their file ready.
-fn writable(ring: &Ring, run: &[Arc<Batch>]) -> usize {
-    run.iter().position(|batch| ring.ensure(batch.file).is_err()).unwrap_or(run.len())
+/// How many batches at the front of `run` have their file ready, and why the next one has none.
+fn writable(ring: &Ring, run: &[Arc<Batch>]) -> (usize, Option<io::Error>) {
+    for (at, batch) in run.iter().enumerate() {
+        if let Err(error) = ring.ensure(batch.file) {
+            return (at, Some(error));
+        }
+    }
+    (run.len(), None)
+}
+
+/// Whether a file could not be readied for want of something that may come back: room, or file handles. With any other
+/// error the disk is no disk any more, and waiting would be for ever.
+fn is_want_of_room(error: &io::Error) -> bool {
+    // ENFILE and EMFILE have no kind of their own.
+    let handles = cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24));
+    handles || matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl Writer {
@@ -169,6 +191,7 @@ impl Writer {
             payload: sums.of(records),
             housekeeping: batch.housekeeping,
         };
+        self.proof = batch.is_empty() && self.synced + 1 == batch.sequence;
         self.previous = fields.encode(sums, header);
         bytes.resize(bytes.len().next_multiple_of(BLOCK as usize), 0);
         Ok(())

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 
 mod life;
+mod memory;
 mod model;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,88 +1,393 @@
-//! The lane against a naive model: a sorted map of everything that is not done.
+//! The lane against a naive model, a sorted map of everything that is not done, while entries leave memory, their bodies
+//! are moved into segments, and both come back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use journal::Address;
 use proptest::prelude::*;
 
 use super::*;
+use crate::message::dialect::DialectId;
+use crate::message::{Arena, Head};
 
-fn entry(state: State) -> Entry {
-    Entry { message: None, address: None, expires_at: u64::MAX, returns: 0, redelivered: false, state }
+/// Numbers whose bodies lie in one file.
+const FILE: u64 = 700;
+
+/// What the model knows of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Item {
+    state: State,
+    /// The file of its body, if it is durable.
+    file: Option<u32>,
+    returns: u32,
 }
 
 #[derive(Debug, Clone)]
 enum Step {
-    Push(bool),
-    Deliver,
+    Push {
+        ready: bool,
+        durable: bool,
+    },
+    Deliver(u8),
     Change(u16, u8),
-    Skip(u8),
+    ComeBack(u16),
+    Sweep(u16),
+    LeanDown(u16),
+    /// The bodies of one file are copied into a segment; or the file is adopted as it is.
+    Evacuate {
+        pick: u16,
+        adopt: bool,
+    },
+    Merge,
+    Load(u8),
+    Purge,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => any::<bool>().prop_map(Step::Push),
-        4 => Just(Step::Deliver),
+        6 => any::<(bool, bool)>().prop_map(|(ready, durable)| Step::Push { ready, durable }),
+        4 => any::<u8>().prop_map(Step::Deliver),
         6 => (any::<u16>(), 0..4u8).prop_map(|(pick, state)| Step::Change(pick, state)),
-        1 => (0..9u8).prop_map(Step::Skip),
+        2 => any::<u16>().prop_map(Step::ComeBack),
+        4 => any::<u16>().prop_map(Step::Sweep),
+        4 => any::<u16>().prop_map(Step::LeanDown),
+        3 => any::<(u16, bool)>().prop_map(|(pick, adopt)| Step::Evacuate { pick, adopt }),
+        1 => Just(Step::Merge),
+        4 => any::<u8>().prop_map(Step::Load),
+        1 => Just(Step::Purge),
     ]
 }
 
-fn apply(lane: &mut Lane, model: &mut BTreeMap<u64, State>, step: Step) {
-    match step {
-        Step::Push(ready) => {
-            let state = if ready { State::Ready } else { State::Hidden };
-            let seq = lane.push(entry(state));
-            assert!(model.insert(seq, state).is_none());
-        }
-        Step::Deliver => {
-            let expected = model.iter().find(|(_, state)| **state == State::Ready).map(|(seq, _)| *seq);
-            assert_eq!(lane.first_ready(), expected);
-            if let Some(seq) = expected {
-                lane.set(seq, State::Out);
-                model.insert(seq, State::Out);
+fn message(seq: u64) -> Message {
+    let head = Head {
+        dialect: DialectId::AMQP_091,
+        persistent: true,
+        priority: 0,
+        published_at: 0,
+        expiration: None,
+        exchange: "",
+        routing_key: "q",
+        properties: b"",
+        marks: b"",
+    };
+    Arena::default().add(&head, &seq.to_le_bytes())
+}
+
+fn entry(seq: u64, state: State, file: Option<u32>) -> Entry {
+    Entry {
+        message: Some(message(seq)),
+        address: file.map(|file| Address { file, offset: seq as u32 }),
+        expires_at: u64::MAX,
+        length: 0,
+        returns: 0,
+        besides: 0,
+        redelivered: false,
+        state,
+    }
+}
+
+struct World {
+    lane: Lane,
+    model: BTreeMap<u64, Item>,
+    /// What the index of each segment lists.
+    indexes: BTreeMap<u32, Vec<Reference>>,
+    segments: u32,
+}
+
+impl World {
+    fn new(start: u64) -> Self {
+        Self { lane: Lane::starting_at(start), model: BTreeMap::new(), indexes: BTreeMap::new(), segments: 1 << 31 }
+    }
+
+    fn pick(&self, pick: u16) -> Option<u64> {
+        self.model.keys().nth(pick as usize % self.model.len().max(1)).copied()
+    }
+
+    fn push(&mut self, ready: bool, durable: bool) {
+        let state = if ready { State::Ready } else { State::Hidden };
+        let seq = self.lane.next();
+        let file = durable.then_some((seq / FILE) as u32 + 1);
+        assert_eq!(self.lane.push(entry(seq, state, file)), seq);
+        assert!(self.model.insert(seq, Item { state, file, returns: 0 }).is_none());
+    }
+
+    /// Reads as the pager does, until nothing is missing of so many bytes from the head on.
+    fn load(&mut self, bytes: usize) {
+        for _ in 0..100 {
+            match self.lane.away_of(Want::Messages(bytes)) {
+                Away::Nothing => return,
+                Away::Index { page, chunks } => self.place(page, &chunks),
+                Away::Messages(wanted) => {
+                    for one in wanted {
+                        assert_eq!(u64::from(one.address.offset), one.seq, "the place is that of the entry");
+                        assert_eq!(one.length as usize, message(one.seq).block().len());
+                        self.lane.away_at(&one).expect("it has just been asked for").message = Some(message(one.seq));
+                        self.lane.returned();
+                    }
+                    return;
+                }
             }
         }
-        Step::Change(pick, state) => {
-            let Some(seq) = model.keys().nth(pick as usize % model.len().max(1)).copied() else { return };
-            let state = [State::Ready, State::Out, State::Dying, State::Done][state as usize];
-            lane.set(seq, state);
-            if state == State::Done {
-                model.remove(&seq);
-            } else {
-                model.insert(seq, state);
+        panic!("loading does not come to an end");
+    }
+
+    fn place(&mut self, page: u64, chunks: &[Chunk]) {
+        let mut listed = Vec::new();
+        for chunk in chunks {
+            listed.extend(self.indexes[&chunk.segment].iter().filter(|one| one.seq / PAGE == page));
+        }
+        assert!(self.lane.place(page, &mut listed), "the chunks list every entry");
+    }
+
+    fn deliver(&mut self, bytes: u8) {
+        let expected = self.model.iter().find(|(_, item)| item.state == State::Ready).map(|(seq, _)| *seq);
+        assert_eq!(self.lane.first_ready(), expected);
+        let Some(seq) = expected else { return };
+        if self.lane.get_mut(seq).is_none_or(|entry| entry.message.is_none()) {
+            self.load(bytes.into());
+        }
+        let item = self.model.get_mut(&seq).unwrap();
+        let entry = self.lane.get_mut(seq).expect("it is there again");
+        assert_eq!(entry.message.as_ref().map(|message| message.body().to_vec()), Some(seq.to_le_bytes().to_vec()));
+        assert_eq!((entry.returns, entry.redelivered), (item.returns, item.returns > 0));
+        item.state = State::Out;
+        self.lane.set(seq, State::Out);
+    }
+
+    fn change(&mut self, pick: u16, state: State) {
+        let Some(seq) = self.pick(pick) else { return };
+        if self.lane.get_mut(seq).is_none() {
+            let chunks = self.lane.absent_chunks_of(seq / PAGE);
+            self.place(seq / PAGE, &chunks);
+        }
+        self.lane.set(seq, state);
+        if state == State::Done {
+            self.model.remove(&seq);
+        } else {
+            self.model.get_mut(&seq).unwrap().state = state;
+        }
+    }
+
+    fn come_back(&mut self, pick: u16) {
+        let Some(seq) = self.pick(pick).filter(|seq| self.model[seq].state == State::Out) else { return };
+        let entry = self.lane.get_mut(seq).expect("what is out is in a hot page");
+        (entry.redelivered, entry.returns) = (true, entry.returns + 1);
+        self.lane.set(seq, State::Ready);
+        let item = self.model.get_mut(&seq).unwrap();
+        (item.state, item.returns) = (State::Ready, item.returns + 1);
+    }
+
+    /// The live entries of a file, by page, as the journal asks for them.
+    fn referenced(&self, file: u32) -> BTreeMap<u64, Vec<Reference>> {
+        let mut found = Vec::new();
+        self.lane.referenced(file, &mut found);
+        let expected: Vec<_> =
+            self.model.iter().filter(|(_, item)| item.file == Some(file)).map(|(seq, _)| *seq).collect();
+        assert_eq!(found.iter().map(|one| one.seq).collect::<Vec<_>>(), expected);
+        let mut pages: BTreeMap<u64, Vec<Reference>> = BTreeMap::new();
+        found.into_iter().for_each(|one| pages.entry(one.seq / PAGE).or_default().push(one));
+        pages
+    }
+
+    fn evacuate(&mut self, pick: u16, adopt: bool) {
+        let files: BTreeSet<u32> =
+            self.model.values().filter_map(|item| item.file).filter(|file| *file < 1 << 31).collect();
+        let Some(file) = files.iter().nth(pick as usize % files.len().max(1)).copied() else { return };
+        if self.indexes.contains_key(&file) {
+            return;
+        }
+        let segment = if adopt { file } else { self.segment() };
+        for (page, entries) in self.referenced(file) {
+            self.move_page(page, &[file], segment, entries);
+        }
+    }
+
+    fn segment(&mut self) -> u32 {
+        self.segments += 1;
+        self.segments
+    }
+
+    fn move_page(&mut self, page: u64, from: &[u32], segment: u32, mut entries: Vec<Reference>) {
+        entries.iter_mut().for_each(|one| one.address.file = segment);
+        let chunk = Chunk { segment, block: 0, count: entries.len() as u32 };
+        let live = entries.iter().filter(|one| self.model.contains_key(&one.seq)).count() as u64;
+        assert_eq!(self.lane.moved(page, from, chunk, &entries), live);
+        for one in &entries {
+            self.model.entry(one.seq).and_modify(|item| item.file = Some(segment));
+        }
+        self.indexes.entry(segment).or_default().extend(entries);
+    }
+
+    /// All segments become one, as far as they are not settled.
+    fn merge(&mut self) {
+        let old = std::mem::take(&mut self.indexes);
+        let from: Vec<u32> = old.keys().copied().collect();
+        let mut pages: BTreeMap<u64, Vec<Reference>> = BTreeMap::new();
+        for one in old.into_values().flatten() {
+            let entries = pages.entry(one.seq / PAGE).or_default();
+            let mut bits = [0; SIZE / 64];
+            self.lane.unsettled(one.seq / PAGE, &mut bits);
+            if has(&bits, bit_of(one.seq)) && self.model[&one.seq].file == Some(one.address.file) {
+                entries.push(one);
             }
         }
-        Step::Skip(count) => lane.skip_to(lane.next() + u64::from(count)),
+        let segment = self.segment();
+        for (page, entries) in pages.into_iter().filter(|(_, entries)| !entries.is_empty()) {
+            self.move_page(page, &from, segment, entries);
+        }
+    }
+
+    fn purge(&mut self) {
+        let before = self.model.clone();
+        self.model.retain(|_, item| item.state != State::Ready);
+        let purged = self.lane.purge();
+        assert_eq!(purged.count as usize, before.len() - self.model.len());
+        let mut freed: BTreeMap<u32, u64> = BTreeMap::new();
+        for item in before.values().filter(|item| item.state == State::Ready) {
+            item.file.into_iter().for_each(|file| *freed.entry(file).or_default() += 1);
+        }
+        assert_eq!(purged.freed, freed);
+        let inside = |seq: &u64| purged.runs.iter().any(|(first, count)| (*first..first + count).contains(seq));
+        assert!(before.iter().all(|(seq, item)| inside(seq) == (item.state == State::Ready)), "{:?}", purged.runs);
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match *step {
+            Step::Push { ready, durable } => self.push(ready, durable),
+            Step::Deliver(bytes) => self.deliver(bytes),
+            Step::Change(pick, state) => {
+                self.change(pick, [State::Ready, State::Out, State::Dying, State::Done][state as usize]);
+            }
+            Step::ComeBack(pick) => self.come_back(pick),
+            Step::Sweep(excess) => drop(self.lane.sweep(excess as usize * 8, None)),
+            Step::LeanDown(pick) => self.pick(pick).into_iter().for_each(|seq| self.lane.lean_down(seq)),
+            Step::Evacuate { pick, adopt } => self.evacuate(pick, adopt),
+            Step::Merge => self.merge(),
+            Step::Load(bytes) => self.load(bytes.into()),
+            Step::Purge => self.purge(),
+        }
+    }
+
+    fn check(&mut self) {
+        let ready = self.model.values().filter(|item| item.state == State::Ready).count();
+        assert_eq!((self.lane.live(), self.lane.ready()), (self.model.len(), ready));
+        let mut files: BTreeMap<u32, u64> = BTreeMap::new();
+        self.model.values().filter_map(|item| item.file).for_each(|file| *files.entry(file).or_default() += 1);
+        assert_eq!(self.lane.files(), files);
+        let returns: BTreeMap<u64, u32> = self.lane.returns().into_iter().collect();
+        for (seq, item) in self.model.iter().filter(|(_, item)| item.file.is_some()) {
+            assert_eq!(returns.get(seq).copied().unwrap_or(0), item.returns);
+        }
+        self.check_settled();
+    }
+
+    /// Whatever an index lists and is settled is said again; whatever is live and durable is not.
+    fn check_settled(&self) {
+        let runs = self.lane.settled_runs();
+        let settled = |seq: u64| {
+            let at = runs.partition_point(|(first, _)| *first <= seq);
+            at > 0 && runs[at - 1].0 + runs[at - 1].1 > seq
+        };
+        assert!(!self.model.iter().any(|(seq, item)| item.file.is_some() && settled(*seq)));
+        let listed = self.indexes.values().flatten().map(|one| one.seq);
+        assert!(listed.filter(|seq| !self.model.contains_key(seq)).all(settled), "{runs:?}");
+    }
+
+    /// Everything comes out in order, and then nothing is left.
+    fn drain(&mut self) {
+        let all: Vec<u64> = self.model.keys().copied().collect();
+        for seq in all {
+            if self.model[&seq].state != State::Ready {
+                self.lane.set(seq, State::Done);
+                self.model.remove(&seq);
+            }
+        }
+        while !self.model.is_empty() {
+            self.deliver(255);
+            let Some(seq) = self.model.iter().find(|(_, item)| item.state == State::Out).map(|(seq, _)| *seq) else {
+                continue;
+            };
+            assert!(self.lane.set(seq, State::Done).is_some());
+            self.model.remove(&seq);
+        }
+        assert_eq!((self.lane.away(), self.lane.index_bytes()), (0, 0));
+        assert_eq!(self.lane.files(), BTreeMap::new());
     }
 }
 
 proptest! {
     #[test]
-    fn behaves_like_a_sorted_map(start in 0u64..5000, fill in 0usize..9000, steps in prop::collection::vec(step(), 0..400)) {
-        let mut lane = Lane::starting_at(start);
-        let mut model = BTreeMap::new();
-        for _ in 0..fill {
-            apply(&mut lane, &mut model, Step::Push(true));
-        }
+    fn behaves_like_a_sorted_map(start in 1u64..5000, fill in 0usize..9000, steps in prop::collection::vec(step(), 0..200)) {
+        let mut world = World::new(start);
+        (0..fill).for_each(|_| world.push(true, true));
         for step in steps {
-            apply(&mut lane, &mut model, step);
+            world.apply(&step);
+            world.check();
         }
-        prop_assert_eq!(lane.live(), model.len());
-        prop_assert_eq!(lane.ready(), model.values().filter(|state| **state == State::Ready).count());
-        let left: Vec<_> = lane.iter().map(|(seq, entry)| (seq, entry.state)).collect();
-        prop_assert_eq!(left, model.into_iter().collect::<Vec<_>>());
+        world.drain();
+        world.check();
     }
 }
 
 #[test]
 fn one_old_entry_does_not_keep_the_memory_of_what_came_after() {
-    let mut lane = Lane::starting_at(0);
-    let old = lane.push(entry(State::Ready));
-    for _ in 0..20 * PAGE {
-        let seq = lane.push(entry(State::Ready));
+    let mut lane = Lane::starting_at(1);
+    let old = lane.push(entry(1, State::Ready, None));
+    for seq in 2..20 * PAGE {
+        lane.push(entry(seq, State::Ready, None));
         lane.set(seq, State::Done);
     }
     let kept: usize = lane.pages.iter().map(|page| page.entries.capacity()).sum();
-    assert!(kept <= 3 * PAGE, "{kept} entries are kept in memory for one");
+    assert!(kept <= 3 * SIZE && lane.pages.len() <= 3, "{kept} entries are kept in memory for one");
     assert_eq!(lane.first_ready(), Some(old));
+}
+
+#[test]
+fn a_backlog_shrinks_to_a_few_bytes_for_each_entry_and_then_to_none() {
+    let mut world = World::new(1);
+    let pages = 5;
+    (1..pages * PAGE).for_each(|_| world.push(true, true));
+    world.push(true, true);
+    while !world.lane.sweep(usize::MAX, None).1 {}
+    let lean = world.lane.index_bytes();
+    assert!(lean < 13 * 5 * SIZE, "{lean} bytes");
+    for _ in 0..=pages * PAGE / FILE {
+        world.evacuate(0, false);
+    }
+    let absent = world.lane.index_bytes();
+    assert!(absent < 1000 * 5, "{absent} bytes");
+    world.check();
+    world.drain();
+}
+
+/// What recovery makes of a lane: lean where the log has bodies, absent where segments have all.
+#[test]
+fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
+    let reference = |seq: u64| Reference { seq, address: Address { file: 9, offset: seq as u32 }, length: 38 };
+    let chunk = Chunk { segment: 9, block: 0, count: 3 };
+    let mut first = [0; SIZE / 64];
+    let mut second = first;
+    [5, 70, 4095].iter().for_each(|bit| crate::queue::page::put(&mut first, *bit));
+    [0, 1].iter().for_each(|bit| crate::queue::page::put(&mut second, *bit));
+    let place = |offset| crate::queue::Place { address: Address { file: 3, offset }, length: 0 };
+    let pages = vec![
+        Page::absent(0, first, vec![crate::queue::Listed { chunk, live: 3 }]),
+        Page::lean(1, second, vec![place(1), place(2)], Vec::new()),
+    ];
+    let mut lane = Lane::recovered(pages, PAGE + 2, 71, BTreeMap::from([(70, 4)]), true);
+    assert_eq!((lane.next(), lane.ready(), lane.live()), (2 * PAGE, 5, 5));
+    assert_eq!(lane.files(), BTreeMap::from([(9, 3), (3, 2)]));
+    assert_eq!(lane.first_ready(), Some(5));
+    assert!(lane.get_mut(5).is_none() && lane.head_is_unread());
+    let mut wrong = vec![reference(5)];
+    assert!(!lane.place(0, &mut wrong), "an index that lists too little is refused");
+    let mut listed: Vec<_> = [4095, 5, 6, 70].map(reference).into();
+    assert!(lane.place(0, &mut listed));
+    let seen: Vec<_> = [5, 70, 4095, 4096, 4097]
+        .iter()
+        .map(|seq| lane.get_mut(*seq).map(|entry| (entry.redelivered, entry.returns)))
+        .collect();
+    assert_eq!(seen, [Some((true, 0)), Some((true, 4)), Some((false, 0)), Some((false, 0)), Some((false, 0))]);
+    assert_eq!(lane.push(entry(2 * PAGE, State::Ready, None)), 2 * PAGE);
+    assert_eq!(lane.settled_runs(), [(1, 4), (6, 64), (71, 4024)], "and nothing of pages that no index lists");
 }

@@ -1,0 +1,271 @@
+//! Entries whose message is away: when it is asked for, what is read, and how it comes back. And the way out of memory.
+//!
+//! Whoever meets such an entry under the queue's lock asks once and stops; the pager reads without the lock and comes back
+//! with what it read, which counts only if the body still lies where it lay. Nothing is delivered past an entry that is away.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use journal::{Address, Chunk, Reference};
+
+use crate::core::Core;
+use crate::message::Message;
+use crate::queue::dispatch::Fetched;
+use crate::queue::lane::{Away, Want};
+use crate::queue::{Dying, Guard, Inner, Queue, State, Visit};
+use crate::session::turn::Work;
+
+/// Bytes of messages that are looked at together for the time of their death.
+const AGES_AT_ONCE: usize = 64 << 10;
+
+/// What the pager is to read for a queue.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Nothing more.
+    Nothing,
+    /// What these chunks list of this page; [`Queue::place`] takes it.
+    Place { page: u64, chunks: Vec<Chunk> },
+    /// These messages; [`Queue::install`] takes them. Unless `keep` they are only looked at.
+    Messages { wanted: Vec<Reference>, keep: bool },
+    /// When the first ready entry dies of age, whose page stays as small as it is; [`Queue::peeked`] takes it.
+    Peek { seq: u64, page: u64, chunks: Vec<Chunk>, place: Option<Reference> },
+}
+
+impl Queue {
+    /// Asks the pager for what this queue can't go on without, once.
+    pub(super) fn ask(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
+        if inner.loading || inner.deleted || inner.damage.is_some() {
+            return;
+        }
+        if inner.need(visit.core).is_some() {
+            inner.loading = true;
+            visit.work.push(Work::Load { queue: Arc::clone(self) });
+        }
+    }
+
+    /// A client wants a message that is away.
+    pub(super) fn fetch_away(self: &Arc<Self>, mut inner: Guard<'_>, waker: &Waker, visit: &mut Visit<'_>) -> Fetched {
+        if let Some(damage) = &inner.damage {
+            return Fetched::Damaged(damage.clone());
+        }
+        if !inner.fetchers.iter().any(|other| other.will_wake(waker)) {
+            inner.fetchers.push(waker.clone());
+        }
+        inner.head_wanted = true;
+        self.finish(inner, visit);
+        Fetched::Away
+    }
+
+    /// True while the pager is at work for this queue.
+    pub(crate) fn is_loading(&self, core: &Core) -> bool {
+        self.lock(core).loading
+    }
+
+    /// What to read next.
+    pub(crate) fn task(&self, core: &Core) -> Task {
+        let mut inner = self.lock(core);
+        if inner.deleted {
+            return Task::Nothing;
+        }
+        let Some(need) = inner.need(core) else { return Task::Nothing };
+        if need == Need::Peek {
+            return inner.lane.peek();
+        }
+        let (want, keep) = match need {
+            Need::Messages(bytes) => (Want::Messages(bytes), true),
+            Need::Ages => (Want::Ages(AGES_AT_ONCE), false),
+            Need::Weights => (Want::Weights(AGES_AT_ONCE), false),
+            Need::Head | Need::Peek => (Want::Head, false),
+        };
+        match inner.lane.away_of(want) {
+            Away::Nothing => {
+                inner.head_wanted = false;
+                if need == Need::Weights {
+                    inner.unweighed = 0;
+                }
+                Task::Nothing
+            }
+            Away::Index { page, chunks } => Task::Place { page, chunks },
+            Away::Messages(wanted) => Task::Messages { wanted, keep },
+        }
+    }
+
+    /// What the chunks of an absent page list. False if that is not what they should list.
+    pub(crate) fn place(&self, page: u64, listed: &mut Vec<Reference>, core: &Core) -> bool {
+        let mut inner = self.lock(core);
+        let placed = inner.lane.place(page, listed);
+        inner.head_wanted &= !placed;
+        placed
+    }
+
+    /// Messages that were read: those of entries that are still away are in memory again, or are only noted.
+    pub(crate) fn install(&self, read: Vec<(Reference, Message)>, keep: bool, core: &Core) {
+        let mut inner = self.lock(core);
+        let inner = &mut *inner;
+        if keep {
+            inner.kept = read.first().map(|(one, _)| one.seq);
+        }
+        for (one, message) in read {
+            let expires_at = self.expires_at(&message, message.published_at());
+            let Some(entry) = inner.lane.away_at(&one) else { continue };
+            let unread = entry.is_unread();
+            entry.expires_at = expires_at;
+            entry.length = message.block().len() as u32;
+            let besides = message.block().len() - message.body().len();
+            entry.besides = u16::try_from(besides).unwrap_or(u16::MAX);
+            if inner.weighs && unread {
+                inner.ready_bytes += super::weight_of(entry);
+                inner.unweighed = inner.unweighed.saturating_sub(1);
+            }
+            if keep {
+                inner.bytes += message.cost();
+                inner.resident += message.block().len();
+                entry.message = Some(message);
+                inner.lane.returned();
+            }
+        }
+    }
+
+    /// When the entry `seq` dies of age.
+    pub(crate) fn peeked(&self, seq: u64, message: &Message, core: &Core) {
+        let expires_at = self.expires_at(message, message.published_at());
+        self.lock(core).peeked = Some((seq, expires_at));
+    }
+
+    /// The pager has read what it could: goes on delivering, and asks again if that is not enough, but not if it was of no
+    /// use at all.
+    pub(crate) fn loaded(self: &Arc<Self>, damage: Option<String>, useful: bool, visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.core);
+        inner.loading = false;
+        inner.damage = damage;
+        let fetchers = std::mem::take(&mut inner.fetchers);
+        if !inner.deleted {
+            self.dispatch(&mut inner, visit);
+            self.enforce_length(&mut inner);
+        }
+        inner.loading = !useful;
+        self.finish(inner, visit);
+        if !useful {
+            self.lock(visit.core).loading = false;
+        }
+        fetchers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Where the messages of dying entries lie that are away.
+    pub(crate) fn whereabouts(&self, dying: &[Dying], core: &Core) -> Vec<Reference> {
+        let mut inner = self.lock(core);
+        let away = dying.iter().filter(|dead| dead.message.is_none());
+        let mut found = Vec::new();
+        for dead in away {
+            let Some(entry) = inner.lane.get_mut(dead.seq).filter(|entry| entry.state == State::Dying) else {
+                continue;
+            };
+            if let Some(address) = entry.address {
+                found.push(Reference { seq: dead.seq, address, length: entry.length });
+            }
+        }
+        found
+    }
+
+    /// True when dead letters must queue up behind others that wait to be read.
+    pub(crate) fn mourns(&self) -> bool {
+        self.mourned.load(Ordering::Acquire) > 0
+    }
+
+    /// One step of making room: lets go of what memory need not hold. True when the whole queue was looked at.
+    pub(crate) fn sweep(&self, core: &Core) -> bool {
+        let mut inner = self.lock(core);
+        let inner = &mut *inner;
+        let excess = inner.resident.saturating_sub(core.memory.window());
+        let (dropped, whole) = inner.lane.sweep(excess, inner.kept);
+        inner.bytes -= dropped.bytes;
+        inner.resident -= dropped.length;
+        whole
+    }
+
+    /// The queue can't go on: where its first message should lie, in words.
+    pub(crate) fn damage_text(&self, address: Option<Address>, error: &dyn std::fmt::Display) -> String {
+        let place = match address {
+            Some(address) => format!("at byte {} of file {}", address.offset, address.file),
+            None => "in an index".to_owned(),
+        };
+        let (name, vhost) = (&self.name, &self.vhost);
+        format!(
+            "queue '{name}' in vhost '{vhost}' stops at a message {place} that can't be read: {error}; purge or delete the \
+             queue, or restore the data directory from a copy"
+        )
+    }
+}
+
+/// What a queue can't go on without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Messages to deliver, so many bytes.
+    Messages(usize),
+    /// To know the first ready entry.
+    Head,
+    /// When the first ready entry dies of age.
+    Peek,
+    /// The same, once its page is hot: it and those behind it.
+    Ages,
+    /// How long bodies are whose sum is limited.
+    Weights,
+}
+
+impl Inner {
+    fn need(&mut self, core: &Core) -> Option<Need> {
+        if self.lane.away() == 0 {
+            return None;
+        }
+        let piece = core.memory.piece();
+        let hungry = !self.fetchers.is_empty() || self.consumers.may_take();
+        if hungry && (self.resident < piece || self.head_is_away()) {
+            return Some(Need::Messages(piece));
+        }
+        if self.head_wanted {
+            return Some(Need::Head);
+        }
+        if self.unweighed > 0 {
+            return Some(Need::Weights);
+        }
+        let head = self.lane.first_ready()?;
+        if !self.lane.head_is_unread() || self.peeked.is_some_and(|(seq, _)| seq == head) {
+            return None;
+        }
+        Some(if self.lane.head_is_hot() { Need::Ages } else { Need::Peek })
+    }
+
+    fn head_is_away(&mut self) -> bool {
+        let head = self.lane.first_ready();
+        head.is_some_and(|head| self.lane.get_mut(head).is_none_or(|entry| entry.message.is_none()))
+    }
+
+    /// When the first ready entry dies of age, as far as anybody has looked.
+    pub(super) fn head_expires_at(&mut self) -> u64 {
+        let Some(head) = self.lane.first_ready() else { return u64::MAX };
+        let known = self.lane.head_expires_at();
+        match self.peeked {
+            Some((seq, expires_at)) if seq == head && known == u64::MAX => expires_at,
+            _ => known,
+        }
+    }
+
+    /// Lets go of the messages from `first` on that came in this visit and are not wanted soon.
+    pub(super) fn let_go(&mut self, first: u64, core: &Core) {
+        let window = core.memory.window();
+        let next = self.lane.next();
+        for seq in (first..next).rev() {
+            if self.resident <= window {
+                return;
+            }
+            if let Some(dropped) = self.lane.drop_message(seq) {
+                self.bytes -= dropped.bytes;
+                self.resident -= dropped.length;
+            }
+        }
+        for page in first / journal::PAGE..next / journal::PAGE {
+            self.lane.lean_down(page * journal::PAGE);
+        }
+    }
+}

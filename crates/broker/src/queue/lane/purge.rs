@@ -1,0 +1,121 @@
+//! Taking every ready entry out at once, page by page: what is away is not read for it.
+
+use std::collections::BTreeMap;
+
+use super::{AWAY_COST, Lane};
+use crate::queue::page::{Page, State, bit_of, ones};
+
+/// What a purge took out.
+#[derive(Debug, Default)]
+pub(crate) struct Purged {
+    pub(crate) count: u64,
+    /// What the messages cost that were in memory.
+    pub(crate) bytes: usize,
+    /// The numbers that are settled by it, each (first, count); numbers that were settled before may lie in between.
+    pub(crate) runs: Vec<(u64, u64)>,
+    /// Durable entries, by the file that their bodies lay in.
+    pub(crate) freed: BTreeMap<u32, u64>,
+    /// Entries whose message was away, in hot pages.
+    away: usize,
+    /// The run that goes on until something comes that stays: its first number, and the one behind its last.
+    open: Option<(u64, u64)>,
+}
+
+/// Runs of numbers, each (first, count), in order.
+#[derive(Debug, Default)]
+pub(super) struct Runs(pub(super) Vec<(u64, u64)>);
+
+impl Runs {
+    /// Adds the numbers from `first` up to `end`.
+    pub(super) fn add(&mut self, first: u64, end: u64) {
+        if first >= end {
+            return;
+        }
+        match self.0.last_mut() {
+            Some((before, count)) if *before + *count == first => *count += end - first,
+            _ => self.0.push((first, end - first)),
+        }
+    }
+}
+
+impl Lane {
+    /// Takes every ready entry out.
+    pub(crate) fn purge(&mut self) -> Purged {
+        let mut purged = Purged::default();
+        for page in &mut self.pages {
+            let live = page.live;
+            if page.is_hot() {
+                purged.take_hot(page);
+            } else {
+                self.away -= live;
+                self.index_bytes -= page.cost();
+                purged.take_whole(page);
+            }
+            self.live -= live - page.live;
+        }
+        purged.close();
+        self.away -= purged.away;
+        self.index_bytes -= purged.away * AWAY_COST;
+        self.ready = 0;
+        self.cursor = self.next;
+        let last = self.pages.pop_back();
+        self.pages.retain(|page| page.live > 0);
+        self.pages.extend(last);
+        self.memo.returns.clear();
+        self.shrink();
+        purged
+    }
+}
+
+impl Purged {
+    fn take(&mut self, first: u64, end: u64) {
+        let begin = self.open.map_or(first, |(begin, _)| begin);
+        self.open = Some((begin, end));
+    }
+
+    fn close(&mut self) {
+        if let Some((begin, end)) = self.open.take() {
+            self.runs.push((begin, end - begin));
+        }
+    }
+
+    /// Takes a page in which everything is ready.
+    fn take_whole(&mut self, page: &mut Page) {
+        page.count_files(&mut self.freed);
+        let first = ones(&page.ready).next().unwrap_or(0) as u64;
+        let last = ones(&page.ready).last().unwrap_or(0) as u64;
+        self.take(page.start() + first, page.start() + last + 1);
+        self.count += page.live as u64;
+        page.clear();
+    }
+
+    fn take_hot(&mut self, page: &mut Page) {
+        let first = page.first;
+        for at in 0..page.entries.len() {
+            let (seq, entry) = (first + at as u64, &mut page.entries[at]);
+            match entry.state {
+                State::Ready => self.take(seq, seq + 1),
+                State::Done => continue,
+                State::Out | State::Dying | State::Hidden => {
+                    self.close();
+                    continue;
+                }
+            }
+            match entry.message.take() {
+                Some(message) => self.bytes += message.cost(),
+                None => self.away += 1,
+            }
+            let file = entry.address.map(|address| address.file);
+            entry.state = State::Done;
+            self.count += 1;
+            page.live -= 1;
+            page.clear_ready(bit_of(seq));
+            if let Some(file) = file {
+                *self.freed.entry(file).or_default() += 1;
+                if page.is_listed() {
+                    page.unlist(file);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! A page of a lane: 4096 consecutive sequence numbers, and as much of their entries as memory keeps.
+//!
+//! A *hot* page has an entry for each number; only in hot pages entries change one by one. A *lean* page knows where each
+//! body lies, an *absent* one only which entries there are: the indexes of its chunks say the rest. Invariant: all live
+//! entries of a page that is not hot are ready and durable, and an absent page's chunks list every one of them.
+
+use std::collections::BTreeMap;
+
+use journal::{Address, Bits, Chunk, PAGE, Reference};
+
+use crate::message::Message;
+
+/// Entries in a page.
+pub(super) const SIZE: usize = PAGE as usize;
+/// What a page that is not hot costs in memory besides its places, in bytes.
+pub(super) const PAGE_COST: usize = 800;
+/// A number beyond all that are ever given out.
+const FAR: u64 = 1 << 62;
+/// What one place of a lean page costs.
+const PLACE_COST: usize = size_of::<Place>();
+
+/// What an entry is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Waits for a consumer.
+    Ready,
+    /// Lent to a consumer.
+    Out,
+    /// Leaves for another queue; never delivered from here again.
+    Dying,
+    /// Part of a group that has not ended: not there yet for anybody.
+    Hidden,
+    /// Gone.
+    Done,
+}
+
+/// One message in one queue.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// The message; `None` once the entry is done, and while only the disk has it.
+    pub(crate) message: Option<Message>,
+    /// Where its body lies in the journal, if it is durable.
+    pub(crate) address: Option<Address>,
+    /// When it dies of age, in milliseconds since 1970; `u64::MAX` for never, or while nobody has looked.
+    pub(crate) expires_at: u64,
+    /// Bytes of the stored message while only the disk has it; 0 if that is not known.
+    pub(crate) length: u32,
+    /// How often it was delivered and came back.
+    pub(crate) returns: u32,
+    /// Bytes of the stored message besides its body while only the disk has it; 0 if nobody has looked since the start.
+    pub(crate) besides: u16,
+    /// True when it may have been delivered before.
+    pub(crate) redelivered: bool,
+    pub(crate) state: State,
+}
+
+impl Entry {
+    /// A number that no entry has any more.
+    fn gone() -> Self {
+        Self {
+            message: None,
+            address: None,
+            expires_at: u64::MAX,
+            length: 0,
+            returns: 0,
+            besides: 0,
+            redelivered: false,
+            state: State::Done,
+        }
+    }
+
+    /// True when only the disk has the message, and nobody has looked when it dies of age.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.message.is_none() && self.besides == 0
+    }
+
+    /// True when memory need not know more of it than its place.
+    fn is_plain(&self) -> bool {
+        self.state == State::Ready && self.message.is_none() && self.address.is_some()
+    }
+}
+
+/// Where a body lies, and how long it is (0 where that is not known).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) address: Address,
+    pub(crate) length: u32,
+}
+
+/// The places of a page's entries, in order.
+#[derive(Debug)]
+struct Lean {
+    members: Bits,
+    places: Vec<Place>,
+    /// The lowest and the highest file among them, or wider.
+    files: (u32, u32),
+}
+
+impl Lean {
+    fn new(members: Bits, places: Vec<Place>) -> Self {
+        let mut files = (u32::MAX, 0);
+        for place in &places {
+            files = (files.0.min(place.address.file), files.1.max(place.address.file));
+        }
+        Self { members, places, files }
+    }
+
+    fn place(&mut self, bit: usize) -> Option<&mut Place> {
+        let before: u32 = self.members[..bit / 64].iter().map(|word| word.count_ones()).sum();
+        let below = self.members[bit / 64] & ((1 << (bit % 64)) - 1);
+        let index = (before + below.count_ones()) as usize;
+        has(&self.members, bit).then(|| self.places.get_mut(index)).flatten()
+    }
+}
+
+#[derive(Debug)]
+enum Content {
+    Hot,
+    Lean(Box<Lean>),
+    Absent,
+}
+
+/// A chunk that lists entries of this page, and how many of them are live.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listed {
+    pub(crate) chunk: Chunk,
+    pub(crate) live: u64,
+}
+
+/// What pages of a lane share.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    /// Every recovered entry below it counts as delivered before.
+    pub(super) mark: u64,
+    /// How often entries came back that are not in a hot page.
+    pub(super) returns: BTreeMap<u64, u32>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(super) number: u64,
+    /// The number of the first of `entries`; out of reach while the page is not hot.
+    pub(super) first: u64,
+    pub(super) entries: Vec<Entry>,
+    /// Entries that are not done.
+    pub(super) live: usize,
+    pub(super) ready: Bits,
+    pub(super) ready_count: usize,
+    content: Content,
+    chunks: Vec<Listed>,
+    /// Some index may still list numbers of this page that are settled.
+    pub(super) chunked: bool,
+    /// Entries that came back; only while the page is not hot.
+    returned: Option<Box<Bits>>,
+    /// It is known that no entry dies of age; only while the page is not hot.
+    timeless: bool,
+}
+
+pub(super) fn has(bits: &Bits, bit: usize) -> bool {
+    bits[bit / 64] & (1 << (bit % 64)) != 0
+}
+
+pub(super) fn put(bits: &mut Bits, bit: usize) {
+    bits[bit / 64] |= 1 << (bit % 64);
+}
+
+/// The positions of the bits that are set, in order.
+pub(super) fn ones(bits: &Bits) -> impl Iterator<Item = usize> + '_ {
+    bits.iter().enumerate().flat_map(|(word, bits)| {
+        let mut left = *bits;
+        std::iter::from_fn(move || {
+            (left != 0).then(|| {
+                let bit = left.trailing_zeros() as usize;
+                left &= left - 1;
+                word * 64 + bit
+            })
+        })
+    })
+}
+
+pub(super) fn bit_of(seq: u64) -> usize {
+    (seq % PAGE) as usize
+}
+
+impl Page {
+    pub(super) fn new(first: u64) -> Self {
+        Self {
+            number: first / PAGE,
+            first,
+            entries: Vec::new(),
+            live: 0,
+            ready: [0; SIZE / 64],
+            ready_count: 0,
+            content: Content::Hot,
+            chunks: Vec::new(),
+            chunked: false,
+            returned: None,
+            timeless: false,
+        }
+    }
+
+    /// Some index may list numbers of this page that are settled, whether or not it lists live ones.
+    pub(crate) fn note_chunks(&mut self) {
+        self.chunked = true;
+    }
+
+    /// A recovered page: where each of its entries lies, in order; `chunks` list those of them that lie in segments.
+    pub(crate) fn lean(number: u64, members: Bits, places: Vec<Place>, chunks: Vec<Listed>) -> Self {
+        let mut page = Self::cold(number, members, chunks);
+        page.content = Content::Lean(Box::new(Lean::new(members, places)));
+        page
+    }
+
+    /// A recovered page whose entries all lie in segments.
+    pub(crate) fn absent(number: u64, members: Bits, chunks: Vec<Listed>) -> Self {
+        Self::cold(number, members, chunks)
+    }
+
+    fn cold(number: u64, members: Bits, chunks: Vec<Listed>) -> Self {
+        let mut page = Self::new(number * PAGE);
+        page.first = FAR;
+        page.ready_count = members.iter().map(|word| word.count_ones() as usize).sum();
+        page.live = page.ready_count;
+        page.ready = members;
+        page.content = Content::Absent;
+        page.chunked = !chunks.is_empty();
+        page.chunks = chunks;
+        page
+    }
+
+    /// Begins again with this number. Everything in the page must be done.
+    #[inline]
+    pub(super) fn restart(&mut self, first: u64) {
+        debug_assert!(self.live == 0 && self.ready_count == 0);
+        if self.number != first / PAGE {
+            self.number = first / PAGE;
+            self.chunked = false;
+        }
+        self.first = first;
+        self.entries.clear();
+        self.chunks.clear();
+    }
+
+    pub(super) fn start(&self) -> u64 {
+        self.number * PAGE
+    }
+
+    pub(super) fn is_hot(&self) -> bool {
+        matches!(self.content, Content::Hot)
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(self.content, Content::Absent)
+    }
+
+    /// What it costs in memory while it is not hot.
+    pub(super) fn cost(&self) -> usize {
+        match &self.content {
+            Content::Hot => 0,
+            Content::Lean(lean) => PAGE_COST + lean.places.len() * PLACE_COST,
+            Content::Absent => PAGE_COST,
+        }
+    }
+
+    pub(super) fn first_ready(&self, from: usize) -> Option<usize> {
+        if self.ready_count == 0 {
+            return None;
+        }
+        let mut word = from / 64;
+        let mut bits = *self.ready.get(word)? & (u64::MAX << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.ready.get(word)?;
+        }
+        Some(word * 64 + bits.trailing_zeros() as usize)
+    }
+
+    pub(super) fn set_ready(&mut self, bit: usize) {
+        put(&mut self.ready, bit);
+        self.ready_count += 1;
+    }
+
+    pub(super) fn clear_ready(&mut self, bit: usize) {
+        self.ready[bit / 64] &= !(1 << (bit % 64));
+        self.ready_count -= 1;
+    }
+
+    /// True when nobody has looked whether this ready entry dies of age.
+    pub(super) fn is_unread(&self, seq: u64) -> bool {
+        if !self.is_hot() {
+            return !self.timeless;
+        }
+        let entry = seq.checked_sub(self.first).and_then(|at| self.entries.get(at as usize));
+        entry.is_some_and(Entry::is_unread)
+    }
+
+    /// Appends numbers without entries, up to `seq`.
+    pub(super) fn fill_to(&mut self, seq: u64) {
+        while self.first + (self.entries.len() as u64) < seq {
+            self.entries.push(Entry::gone());
+        }
+    }
+
+    /// Makes a lean page hot.
+    pub(super) fn thaw(&mut self, memo: &mut Memo) {
+        if let Content::Lean(lean) = std::mem::replace(&mut self.content, Content::Hot) {
+            let members = ones(&lean.members).zip(lean.places);
+            self.hydrate(members, memo);
+        }
+    }
+
+    /// Makes an absent page hot from what its chunks list. False, and nothing happens, if they do not list every entry.
+    pub(super) fn place(&mut self, listed: &mut Vec<Reference>, memo: &mut Memo) -> bool {
+        listed.retain(|one| one.seq / PAGE == self.number && has(&self.ready, bit_of(one.seq)));
+        listed.sort_unstable_by_key(|one| one.seq);
+        listed.dedup_by_key(|one| one.seq);
+        if listed.len() != self.live {
+            return false;
+        }
+        let place = |one: &Reference| (bit_of(one.seq), Place { address: one.address, length: one.length });
+        self.hydrate(listed.iter().map(place), memo);
+        true
+    }
+
+    fn hydrate(&mut self, members: impl Iterator<Item = (usize, Place)>, memo: &mut Memo) {
+        let start = self.start();
+        let returned = self.returned.take();
+        self.content = Content::Hot;
+        self.entries = Vec::new();
+        for (bit, place) in members {
+            let seq = start + bit as u64;
+            if self.entries.is_empty() {
+                self.first = seq;
+                let last = ones(&self.ready).last().unwrap_or(bit);
+                self.entries.reserve_exact(last + 1 - bit);
+            }
+            self.fill_to(seq);
+            self.entries.push(Entry {
+                address: Some(place.address),
+                length: place.length,
+                returns: memo.returns.remove(&seq).unwrap_or(0),
+                besides: u16::from(self.timeless),
+                redelivered: seq < memo.mark || returned.as_ref().is_some_and(|bits| has(bits, bit)),
+                state: State::Ready,
+                ..Entry::gone()
+            });
+        }
+    }
+
+    /// Makes a hot page lean if every entry of it is ready, durable and not in memory.
+    pub(super) fn lean_down(&mut self, memo: &mut Memo) -> bool {
+        let live = self.entries.iter().filter(|entry| entry.state != State::Done);
+        if !self.is_hot() || self.live == 0 || self.ready_count != self.live || !live.clone().all(Entry::is_plain) {
+            return false;
+        }
+        self.timeless = live.clone().all(|entry| entry.expires_at == u64::MAX && entry.besides > 0);
+        let mut places = Vec::with_capacity(self.live);
+        let mut returned = Box::new([0; SIZE / 64]);
+        for (seq, entry) in (self.first..).zip(&self.entries) {
+            let (State::Ready, Some(address)) = (entry.state, entry.address) else { continue };
+            places.push(Place { address, length: entry.length });
+            if entry.redelivered && seq >= memo.mark {
+                put(&mut returned, bit_of(seq));
+            }
+            if entry.returns > 0 {
+                memo.returns.insert(seq, entry.returns);
+            }
+        }
+        self.returned = returned.iter().any(|word| *word != 0).then_some(returned);
+        self.content = Content::Lean(Box::new(Lean::new(self.ready, places)));
+        self.entries = Vec::new();
+        self.first = FAR;
+        true
+    }
+
+    /// Makes a lean page absent if its chunks list every entry of it.
+    pub(super) fn forget_places(&mut self) -> bool {
+        let listed: u64 = self.chunks.iter().map(|listed| listed.live).sum();
+        let forgets = matches!(self.content, Content::Lean(_)) && listed == self.live as u64;
+        if forgets {
+            self.content = Content::Absent;
+        }
+        forgets
+    }
+
+    /// Everything in the page is done.
+    pub(super) fn clear(&mut self) {
+        self.ready = [0; SIZE / 64];
+        (self.ready_count, self.live) = (0, 0);
+        self.content = Content::Hot;
+        self.entries = Vec::new();
+        self.first = self.start();
+        self.chunks = Vec::new();
+        self.returned = None;
+    }
+
+    /// True when chunks list entries of it.
+    #[inline]
+    pub(super) fn is_listed(&self) -> bool {
+        !self.chunks.is_empty()
+    }
+
+    /// The chunks that list entries of it.
+    pub(super) fn chunks(&self) -> Vec<Chunk> {
+        self.chunks.iter().map(|listed| listed.chunk).collect()
+    }
+
+    /// An entry whose body lay in `file` is done.
+    #[cold]
+    pub(super) fn unlist(&mut self, file: u32) {
+        if let Some(listed) = self.chunks.iter_mut().find(|listed| listed.chunk.segment == file) {
+            listed.live = listed.live.saturating_sub(1);
+        }
+        self.chunks.retain(|listed| listed.live > 0);
+    }
+
+    /// How many durable entries that are not done have their bodies in each file.
+    pub(super) fn count_files(&self, counts: &mut BTreeMap<u32, u64>) {
+        let mut count = |file: u32, more: u64| *counts.entry(file).or_default() += more;
+        match &self.content {
+            Content::Hot => {
+                let live = self.entries.iter().filter(|entry| entry.state != State::Done);
+                live.filter_map(|entry| entry.address).for_each(|address| count(address.file, 1));
+            }
+            Content::Lean(lean) => lean.places.iter().for_each(|place| count(place.address.file, 1)),
+            Content::Absent => self.chunks.iter().for_each(|listed| count(listed.chunk.segment, listed.live)),
+        }
+    }
+
+    /// Adds the entries that are not done and whose bodies lie in `file`.
+    pub(super) fn referenced(&self, file: u32, found: &mut Vec<Reference>) {
+        match &self.content {
+            Content::Hot => {
+                for (seq, entry) in (self.first..).zip(&self.entries) {
+                    let Some(address) = entry.address else { continue };
+                    if entry.state == State::Done || address.file != file {
+                        continue;
+                    }
+                    let length = entry.message.as_ref().map_or(entry.length, |message| message.block().len() as u32);
+                    found.push(Reference { seq, address, length });
+                }
+            }
+            Content::Lean(lean) if (lean.files.0..=lean.files.1).contains(&file) => {
+                for (bit, place) in ones(&lean.members).zip(&lean.places) {
+                    if place.address.file == file {
+                        let seq = self.start() + bit as u64;
+                        found.push(Reference { seq, address: place.address, length: place.length });
+                    }
+                }
+            }
+            Content::Lean(_) | Content::Absent => {}
+        }
+    }
+
+    /// Sets the bits of the durable entries that are not done.
+    pub(super) fn unsettled(&self, bits: &mut Bits) {
+        if !self.is_hot() {
+            *bits = self.ready;
+            return;
+        }
+        for (seq, entry) in (self.first..).zip(&self.entries) {
+            if entry.state != State::Done && entry.address.is_some() {
+                put(bits, bit_of(seq));
+            }
+        }
+    }
+
+    /// Bodies lie in `chunk` now that lay in one of the files `from`. Returns how many entries they are of that are live.
+    pub(super) fn moved(&mut self, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
+        self.chunked = true;
+        let mut count = 0;
+        let mut left: Vec<u32> = Vec::new();
+        for one in entries {
+            let Some((address, length)) = self.place_mut(one.seq) else {
+                count += u64::from(self.is_absent() && has(&self.ready, bit_of(one.seq)));
+                continue;
+            };
+            if !from.contains(&address.file) {
+                continue;
+            }
+            left.push(address.file);
+            (*address, *length) = (one.address, one.length);
+            count += 1;
+        }
+        if self.is_absent() {
+            // The chunks of files that are moved are moved as a whole.
+            self.chunks.retain(|listed| !from.contains(&listed.chunk.segment));
+        }
+        if self.is_listed() {
+            left.into_iter().for_each(|file| self.unlist(file));
+        }
+        if let Content::Lean(lean) = &mut self.content {
+            lean.files = (lean.files.0.min(chunk.segment), lean.files.1.max(chunk.segment));
+        }
+        if count > 0 {
+            self.chunks.push(Listed { chunk, live: count });
+        }
+        count
+    }
+
+    /// Where the body of a live entry lies, if that is known.
+    pub(super) fn reference_of(&mut self, seq: u64) -> Option<Reference> {
+        self.place_mut(seq).map(|(address, length)| Reference { seq, address: *address, length: *length })
+    }
+
+    /// Where the body of a live entry lies, and its length.
+    fn place_mut(&mut self, seq: u64) -> Option<(&mut Address, &mut u32)> {
+        match &mut self.content {
+            Content::Hot => {
+                let entry = self.entries.get_mut(usize::try_from(seq.checked_sub(self.first)?).ok()?)?;
+                let live = entry.state != State::Done;
+                entry.address.as_mut().filter(|_| live).map(|address| (address, &mut entry.length))
+            }
+            Content::Lean(lean) => lean.place(bit_of(seq)).map(|place| (&mut place.address, &mut place.length)),
+            Content::Absent => None,
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! Backlogs much larger than the memory for them: whatever is done with one, what comes out is what went in, and memory
+//! stays small. Each test runs with the backlog in the log, and with most of it moved into segments.
+
+use broker::{BindingSpec, Consume, DestinationName, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Value};
+use testkit::broker::{Setup, TestBroker, TextDialect};
+use testkit::peer::{Peer, Received, Seen};
+use testkit::sim_disk::SimDisk;
+
+const BUDGET: u64 = 1 << 20;
+/// What one piece that is read, a mailbox and the entries of a page or two may come to.
+const SLACK: u64 = 2 << 20;
+const MANY: u64 = 100_000;
+
+struct Scene {
+    broker: TestBroker,
+    peer: Peer,
+    disk: SimDisk,
+    /// The most that was in memory.
+    peak: u64,
+}
+
+fn body(number: u64) -> String {
+    format!("{number:0100}")
+}
+
+impl Scene {
+    fn open(ring: u64) -> Self {
+        let disk = SimDisk::new(1, 256 << 20);
+        let mut setup = Setup::stepped(&disk, ring);
+        setup.settings.memory_budget = BUDGET;
+        let broker = TestBroker::open(setup);
+        let peer = Peer::attach(&broker, "guest").unwrap();
+        Self { broker, peer, disk, peak: 0 }
+    }
+
+    /// The backlog lies in the log, or most of it in segments.
+    fn both(test: impl Fn(Scene)) {
+        for ring in [64 << 20, 4 << 20] {
+            test(Self::open(ring));
+        }
+    }
+
+    fn declare(&mut self, name: &str, arguments: &[(&str, Value)]) {
+        let mut table = Table::default();
+        arguments.iter().for_each(|(name, value)| table.set(name, value.clone()));
+        let spec = QueueSpec { name: name.to_owned(), durable: true, arguments: table, ..QueueSpec::default() };
+        self.peer.client.declare_queue(&spec, self.broker.now()).unwrap();
+    }
+
+    fn publish(&mut self, queue: &str, numbers: std::ops::Range<u64>) {
+        let session = self.peer.session(1);
+        for number in numbers {
+            let body = body(number);
+            let publish = Publish {
+                exchange: "",
+                routing_key: queue,
+                dialect: TextDialect::ID,
+                properties: b"",
+                persistent: true,
+                priority: 0,
+                expiration: None,
+                body: body.as_bytes(),
+                mandatory: false,
+            };
+            self.peer.client.publish(session, publish).unwrap();
+            if number % 500 == 499 {
+                self.turn();
+            }
+        }
+        self.turn();
+    }
+
+    fn turn(&mut self) -> Vec<Seen> {
+        self.peer.client.flush(self.broker.now());
+        self.broker.flush();
+        assert!(self.broker.background(100));
+        let seen = self.peer.drain(&self.broker);
+        self.peak = self.peak.max(self.broker.broker.overview().memory_used);
+        seen
+    }
+
+    fn consume(&mut self, queue: &str, prefetch: u32, no_ack: bool) {
+        let (session, now) = (self.peer.session(1), self.broker.now());
+        self.peer.client.set_prefetch(session, prefetch, Prefetch::NewConsumers, now);
+        let consume = Consume { queue: queue.into(), tag: "c".into(), no_ack, ..Consume::default() };
+        self.peer.client.consume(session, consume, now).unwrap();
+    }
+
+    /// Takes and accepts everything that comes.
+    fn drain(&mut self) -> Vec<Received> {
+        let session = self.peer.session(1);
+        let mut all = Vec::new();
+        for _ in 0..100_000 {
+            let seen = self.turn();
+            let came: Vec<_> = seen.into_iter().filter_map(delivery).collect();
+            let Some(last) = came.last().map(|received| received.tag) else { return all };
+            // A consumer that does not acknowledge has nothing to settle.
+            drop(self.peer.client.settle(session, last, true, Outcome::Accepted));
+            all.extend(came);
+        }
+        panic!("deliveries do not come to an end");
+    }
+
+    fn get(&mut self, queue: &str) -> Option<Received> {
+        let session = self.peer.session(1);
+        for _ in 0..20 {
+            let mut got = None;
+            let now = self.broker.now();
+            let mut report = |delivery: &broker::Delivery<'_>, _| got = Some(Received::of(delivery));
+            match self.peer.client.get(session, queue, false, now, &mut report).unwrap() {
+                Fetch::Message | Fetch::Empty => return got,
+                Fetch::Wait(ticket) => {
+                    self.broker.flush();
+                    assert!(self.peer.client.durable(ticket), "the message has come, or the flush");
+                }
+            }
+        }
+        panic!("a get waits for ever");
+    }
+
+    fn counts(&self, queue: &str) -> (u64, u64) {
+        let queues = self.broker.broker.queues();
+        let found = queues.iter().find(|report| report.name == queue).unwrap();
+        (found.ready, found.unacked)
+    }
+
+    /// Flips a bit of this message in queue `q` on the disk.
+    fn damage(&self, number: u64) {
+        let wanted = body(number).into_bytes();
+        for name in self.disk.names() {
+            let bytes = self.disk.bytes(&name);
+            if let Some(at) = bytes.windows(wanted.len()).position(|window| window == wanted) {
+                self.disk.flip_bit(&name, at as u64 * 8 + 3);
+                return;
+            }
+        }
+        panic!("message {number} is not on the disk");
+    }
+
+    fn restart(self) -> Self {
+        let Self { broker, mut peer, disk, peak } = self;
+        peer.client.close(broker.now());
+        drop(peer);
+        let setup = broker.stop();
+        Self::again(setup, disk, peak)
+    }
+
+    fn cut(mut self) -> Self {
+        self.turn();
+        self.disk.power_cut();
+        let Self { broker, peer, disk, peak } = self;
+        drop(peer);
+        Self::again(broker.abandon(), disk, peak)
+    }
+
+    fn again(setup: Setup, disk: SimDisk, peak: u64) -> Self {
+        let broker = TestBroker::open(setup);
+        let peer = Peer::attach(&broker, "guest").unwrap();
+        Self { broker, peer, disk, peak }
+    }
+
+    fn check_memory(&self) {
+        assert!(self.peak < BUDGET + SLACK, "{} bytes were in memory at most", self.peak);
+    }
+}
+
+fn delivery(seen: Seen) -> Option<Received> {
+    match seen {
+        Seen::Delivery(received) => Some(received),
+        _ => None,
+    }
+}
+
+fn numbers(all: &[Received]) -> Vec<u64> {
+    all.iter().map(|received| received.body.parse().unwrap()).collect()
+}
+
+fn assert_run(all: &[Received], expected: impl Iterator<Item = u64>) {
+    let (found, expected) = (numbers(all), expected.collect::<Vec<_>>());
+    let at = found.iter().zip(&expected).position(|(one, other)| one != other);
+    assert_eq!((found.len(), at), (expected.len(), None), "length, and where it differs first");
+}
+
+#[test]
+fn a_large_backlog_is_drained_in_order_with_little_memory() {
+    Scene::both(|mut scene| {
+        scene.declare("q", &[]);
+        scene.publish("q", 0..MANY);
+        assert_eq!(scene.counts("q"), (MANY, 0));
+        scene.consume("q", 1000, false);
+        assert_run(&scene.drain(), 0..MANY);
+        assert_eq!(scene.counts("q"), (0, 0));
+        scene.check_memory();
+        assert!(scene.broker.broker.overview().memory_used < 100_000, "what was in use is given back");
+    });
+}
+
+#[test]
+fn a_large_backlog_survives_a_stop_and_a_power_cut_half_way() {
+    Scene::both(|mut scene| {
+        scene.declare("q", &[]);
+        scene.publish("q", 0..MANY);
+        scene.consume("q", 1000, false);
+        let session = scene.peer.session(1);
+        let mut taken = Vec::new();
+        while taken.len() < 30_000 {
+            let came: Vec<_> = scene.turn().into_iter().filter_map(delivery).collect();
+            let last = came.last().unwrap().tag;
+            scene.peer.client.settle(session, last, true, Outcome::Accepted).unwrap();
+            taken.extend(came);
+        }
+        scene.turn();
+        let taken = taken.len() as u64;
+        let mut scene = scene.restart();
+        assert_eq!(scene.counts("q").0, MANY - taken);
+        scene.publish("q", MANY..MANY + 5000);
+        let mut scene = scene.cut();
+        assert_eq!(scene.counts("q").0, MANY - taken + 5000);
+        scene.consume("q", 1000, false);
+        assert_run(&scene.drain(), taken..MANY + 5000);
+        let scene = scene.cut();
+        assert_eq!(scene.counts("q"), (0, 0));
+        scene.check_memory();
+    });
+}
+
+#[test]
+fn what_comes_back_returns_to_its_place_in_front_of_what_is_away() {
+    Scene::both(|mut scene| {
+        scene.declare("q", &[]);
+        scene.publish("q", 0..20_000);
+        scene.consume("q", 10, false);
+        let session = scene.peer.session(1);
+        let mut held: Vec<u64> = scene.turn().into_iter().filter_map(delivery).map(|received| received.tag).collect();
+        // The first stays out while thousands pass.
+        let first = held.remove(0);
+        held.into_iter().for_each(|tag| scene.peer.client.settle(session, tag, false, Outcome::Accepted).unwrap());
+        let mut count = 10;
+        while count < 15_000 {
+            let came: Vec<_> = scene.turn().into_iter().filter_map(delivery).collect();
+            for received in &came {
+                assert_eq!(received.body, body(count));
+                count += 1;
+                scene.peer.client.settle(session, received.tag, false, Outcome::Accepted).unwrap();
+            }
+        }
+        scene.peer.client.settle(session, first, false, Outcome::Released).unwrap();
+        let came: Vec<_> = scene.turn().into_iter().filter_map(delivery).collect();
+        let back = came.iter().find(|received| received.redelivered).unwrap();
+        assert_eq!(back.body, body(0));
+        scene.check_memory();
+    });
+}
+
+#[test]
+fn a_backlog_is_purged_and_deleted_without_being_read() {
+    Scene::both(|mut scene| {
+        scene.declare("q", &[]);
+        scene.declare("r", &[]);
+        scene.publish("q", 0..50_000);
+        scene.publish("r", 0..50_000);
+        let now = scene.broker.now();
+        assert_eq!(scene.peer.client.purge_queue("q", now).unwrap().0, 50_000);
+        scene.peer.client.delete_queue("r", false, false, now).unwrap();
+        scene.publish("q", 0..10);
+        let mut scene = scene.cut();
+        assert_eq!(scene.counts("q"), (10, 0));
+        assert_eq!(scene.broker.broker.queues().len(), 1);
+        for number in 0..10 {
+            assert_eq!(scene.get("q").unwrap().body, body(number));
+        }
+        for _ in 0..20 {
+            scene.turn();
+        }
+        let journal = scene.broker.broker.overview().journal;
+        assert!(journal.live_bytes + journal.live_segment_bytes < 1 << 20, "{journal:?}");
+        scene.check_memory();
+    });
+}
+
+#[test]
+fn a_backlog_dies_of_age_also_after_a_restart() {
+    Scene::both(|mut scene| {
+        scene.declare("dead", &[]);
+        let to_dead = [
+            ("x-dead-letter-exchange", Value::Text("".into())),
+            ("x-dead-letter-routing-key", Value::Text("dead".into())),
+        ];
+        scene.declare("plain", &[("x-message-ttl", Value::I64(60_000))]);
+        scene.declare("moves", &[&to_dead[..], &[("x-message-ttl", Value::I64(60_000))]].concat());
+        scene.publish("plain", 0..20_000);
+        scene.publish("moves", 0..20_000);
+        let mut scene = scene.restart();
+        scene.turn();
+        assert_eq!((scene.counts("plain").0, scene.counts("moves").0), (20_000, 20_000));
+        scene.broker.setup.clock.advance(60_001);
+        for _ in 0..2000 {
+            scene.turn();
+            if scene.counts("plain").0 + scene.counts("moves").0 == 0 {
+                break;
+            }
+        }
+        scene.turn();
+        assert_eq!([scene.counts("plain").0, scene.counts("moves").0, scene.counts("dead").0], [0, 0, 20_000]);
+        scene.consume("dead", 1000, false);
+        assert_run(&scene.drain(), 0..20_000);
+    });
+}
+
+#[test]
+fn a_queue_that_drops_its_head_keeps_its_length_when_the_head_is_away() {
+    Scene::both(|mut scene| {
+        scene.declare("dead", &[]);
+        scene.declare(
+            "q",
+            &[
+                ("x-max-length", Value::I64(20_000)),
+                ("x-dead-letter-exchange", Value::Text("".into())),
+                ("x-dead-letter-routing-key", Value::Text("dead".into())),
+            ],
+        );
+        scene.publish("q", 0..30_000);
+        let mut scene = scene.restart();
+        scene.publish("q", 30_000..40_000);
+        assert_eq!((scene.counts("q").0, scene.counts("dead").0), (20_000, 20_000));
+        scene.consume("q", 500, false);
+        assert_run(&scene.drain(), 20_000..40_000);
+        assert_eq!(numbers(&[scene.get("dead").unwrap(), scene.get("dead").unwrap()]), [0, 1]);
+    });
+}
+
+#[test]
+fn a_limit_in_bytes_counts_bodies_wherever_they_are() {
+    Scene::both(|mut scene| {
+        scene.declare("q", &[("x-max-length-bytes", Value::I64(1_000_000))]);
+        scene.publish("q", 0..15_000);
+        assert_eq!(scene.counts("q").0, 10_000);
+        let mut scene = scene.restart();
+        assert_eq!(scene.counts("q").0, 10_000);
+        for _ in 0..50 {
+            scene.turn();
+        }
+        scene.publish("q", 15_000..16_000);
+        assert_eq!(scene.counts("q").0, 10_000);
+        scene.consume("q", 0, true);
+        assert_run(&scene.drain(), 6_000..16_000);
+    });
+}
+
+#[test]
+fn fetches_wait_for_what_is_away() {
+    Scene::both(|mut scene| {
+        scene.declare("q", &[]);
+        scene.publish("q", 0..50_000);
+        let mut scene = scene.restart();
+        let session = scene.peer.session(1);
+        for number in 0..300 {
+            let received = scene.get("q").unwrap();
+            assert_eq!((received.body.clone(), received.redelivered), (body(number), false));
+            let outcome = if number % 2 == 0 { Outcome::Accepted } else { Outcome::Released };
+            scene.peer.client.settle(session, received.tag, false, outcome).unwrap();
+            if outcome == Outcome::Released {
+                let again = scene.get("q").unwrap();
+                assert_eq!((again.body, again.redelivered), (body(number), true));
+            }
+        }
+    });
+}
+
+#[test]
+fn rejected_messages_of_a_backlog_move_in_order() {
+    Scene::both(|mut scene| {
+        scene.declare("dead", &[]);
+        let to_dead = [
+            ("x-dead-letter-exchange", Value::Text("".into())),
+            ("x-dead-letter-routing-key", Value::Text("dead".into())),
+        ];
+        scene.declare("q", &to_dead);
+        scene.publish("q", 0..10_000);
+        scene.consume("q", 200, false);
+        let session = scene.peer.session(1);
+        for _ in 0..1000 {
+            let tags: Vec<_> = scene.turn().into_iter().filter_map(delivery).map(|received| received.tag).collect();
+            let Some(last) = tags.last() else { break };
+            scene.peer.client.settle(session, *last, true, Outcome::Rejected).unwrap();
+        }
+        scene.peer.client.cancel(session, "c", scene.broker.now(), &mut |_| ());
+        assert_eq!((scene.counts("q").0, scene.counts("dead").0), (0, 10_000));
+        let mut scene = scene.cut();
+        scene.consume("dead", 1000, false);
+        assert_run(&scene.drain(), 0..10_000);
+    });
+}
+
+#[test]
+fn one_body_in_many_queues_comes_out_of_each() {
+    Scene::both(|mut scene| {
+        for name in ["a", "b", "c"] {
+            scene.declare(name, &[]);
+            let destination = DestinationName::Queue(name.into());
+            let spec =
+                BindingSpec { source: "amq.direct".into(), destination, key: "k".into(), arguments: Table::default() };
+            scene.peer.client.bind(&spec, scene.broker.now()).unwrap();
+        }
+        let session = scene.peer.session(1);
+        for number in 0..10_000 {
+            let body = body(number);
+            let publish = Publish {
+                exchange: "amq.direct",
+                routing_key: "k",
+                dialect: TextDialect::ID,
+                properties: b"",
+                persistent: true,
+                priority: 0,
+                expiration: None,
+                body: body.as_bytes(),
+                mandatory: false,
+            };
+            scene.peer.client.publish(session, publish).unwrap();
+            if number % 500 == 499 {
+                scene.turn();
+            }
+        }
+        let mut scene = scene.cut();
+        for name in ["c", "a", "b"] {
+            scene.consume(name, 100, false);
+            assert_run(&scene.drain(), 0..10_000);
+            let session = scene.peer.session(1);
+            scene.peer.client.cancel(session, "c", scene.broker.now(), &mut |_| ());
+        }
+    });
+}
+
+#[test]
+fn a_message_that_cannot_be_read_stops_its_queue_and_no_other() {
+    let mut scene = Scene::open(64 << 20);
+    scene.declare("q", &[]);
+    scene.declare("other", &[]);
+    scene.publish("q", 0..20_000);
+    scene.publish("other", 0..20_000);
+    let mut scene = scene.restart();
+    let damaged = 7_000;
+    scene.damage(damaged);
+    scene.consume("q", 0, true);
+    assert_run(&scene.drain(), 0..damaged);
+    let told = scene.broker.broker.take_damages();
+    assert!(told.len() == 1 && told[0].contains("queue 'q' in vhost '/'"), "{told:?}");
+    let reports = scene.broker.broker.queues();
+    assert!(reports.iter().all(|report| report.damaged.is_some() == (report.name == "q")));
+    let (session, now) = (scene.peer.session(1), scene.broker.now());
+    let error = scene.peer.client.get(session, "q", true, now, &mut |_, _| ()).unwrap_err();
+    assert!(error.text.contains("can't be read"), "{}", error.text);
+    let session = scene.peer.session(1);
+    scene.peer.client.cancel(session, "c", scene.broker.now(), &mut |_| ());
+    scene.consume("other", 0, true);
+    assert_run(&scene.drain(), 0..20_000);
+    assert_eq!(scene.peer.client.purge_queue("q", now).unwrap().0, 20_000 - damaged);
+    scene.publish("q", 0..10);
+    assert_eq!(scene.get("q").unwrap().body, body(0));
+}

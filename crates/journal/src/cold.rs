@@ -1,0 +1,199 @@
+//! What lies outside the log: bodies of backlogs, in segments, each with an index of who references what in it.
+//!
+//! The index is in pages of [`PAGE`] consecutive sequence numbers of one owner; what one page has in one segment is a
+//! [`Chunk`]. Invariant: a segment exists if and only if its index is whole and durable.
+
+use std::io;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use crate::disk::{Disk, DiskFile};
+use crate::ticket::Address;
+use crate::wal::file::slot_name;
+use index::{Directory, Header, Place};
+
+pub(crate) mod count;
+pub(crate) mod index;
+pub(crate) mod merge;
+pub(crate) mod plan;
+pub(crate) mod segment;
+
+/// How many consecutive sequence numbers of an owner make a page: those with the same quotient by this.
+pub const PAGE: u64 = 4096;
+
+/// One bit for each sequence number of a page; the lowest bit of the first word is the page's first number.
+pub type Bits = [u64; (PAGE / 64) as usize];
+
+/// A reference, and where its body lies.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Reference {
+    /// The sequence number.
+    pub seq: u64,
+    /// Where the body lies.
+    pub address: Address,
+    /// The length of the body in bytes; zero also where it is not known, as after a start.
+    pub length: u32,
+}
+
+/// The references of one owner's page whose bodies lie in one segment.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Chunk {
+    /// The number of the segment.
+    pub segment: u32,
+    /// Where in the segment's index the references are listed: a byte offset.
+    pub block: u32,
+    /// How many references there are, those settled since included.
+    pub count: u32,
+}
+
+/// The bit that tells the numbers of copied segments from generations of log files.
+pub(crate) const COPIED: u32 = 1 << 31;
+
+/// Whether `file` is the number of a copied segment.
+pub(crate) fn is_copied(file: u32) -> bool {
+    file & COPIED != 0
+}
+
+/// The folder of the segments and indexes.
+pub(crate) const FOLDER: &str = "cold";
+
+/// How many segment files are kept open.
+const KEPT_OPEN: usize = 32;
+
+/// The name of the file of copied segment `number`.
+pub(crate) fn segment_name(number: u32) -> String {
+    format!("{FOLDER}/{number:08x}.seg")
+}
+
+/// The name of the index of segment `number`.
+pub(crate) fn index_name(number: u32) -> String {
+    format!("{FOLDER}/{number:08x}.idx")
+}
+
+/// The number in the name of a file that ends with `suffix`, if that is the name this journal gives.
+fn number_in(name: &str, suffix: &str, name_of: fn(u32) -> String) -> Option<u32> {
+    let digits = name.strip_prefix(FOLDER)?.strip_prefix('/')?.strip_suffix(suffix)?;
+    let number = u32::from_str_radix(digits, 16).ok()?;
+    (name_of(number) == name).then_some(number)
+}
+
+/// The segment whose file has this name.
+pub(crate) fn segment_number(name: &str) -> Option<u32> {
+    number_in(name, ".seg", segment_name)
+}
+
+/// The segment whose index has this name.
+pub(crate) fn index_number(name: &str) -> Option<u32> {
+    number_in(name, ".idx", index_name)
+}
+
+/// The segments on disk: where they are, and reading from them.
+pub(crate) struct Cold {
+    pub(crate) disk: Arc<dyn Disk>,
+    incarnation: u64,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    segments: HashMap<u32, Header>,
+    /// The segment files read last, the most recent one at the end.
+    open: Vec<(u32, Arc<dyn DiskFile>)>,
+    /// The number of the next copied segment, less the bit.
+    next: u32,
+}
+
+impl Cold {
+    /// The segments with these headers; the next one gets the number `next`, less the bit.
+    pub(crate) fn new(disk: Arc<dyn Disk>, incarnation: u64, headers: Vec<Header>, next: u32) -> Self {
+        let segments = headers.into_iter().map(|header| (header.number, header)).collect();
+        Self { disk, incarnation, shelf: Mutex::new(Shelf { segments, open: Vec::new(), next }) }
+    }
+
+    /// A number that no copied segment has had since the start, nor one that was there then.
+    pub(crate) fn next_number(&self) -> u32 {
+        let mut shelf = self.shelf.lock();
+        let number = shelf.next | COPIED;
+        shelf.next += 1;
+        number
+    }
+
+    pub(crate) fn insert(&self, header: Header) {
+        self.shelf.lock().segments.insert(header.number, header);
+    }
+
+    pub(crate) fn header(&self, number: u32) -> Option<Header> {
+        self.shelf.lock().segments.get(&number).copied()
+    }
+
+    /// Closes the file of a segment.
+    pub(crate) fn close(&self, number: u32) {
+        self.shelf.lock().open.retain(|(open, _)| *open != number);
+    }
+
+    /// Forgets a segment, and closes its file.
+    pub(crate) fn forget(&self, number: u32) {
+        self.close(number);
+        self.shelf.lock().segments.remove(&number);
+    }
+
+    /// The file with the bodies of segment `number`; `None` if there is no such segment or it can't be opened.
+    pub(crate) fn open(&self, number: u32) -> Option<Arc<dyn DiskFile>> {
+        let name = {
+            let mut shelf = self.shelf.lock();
+            if let Some(at) = shelf.open.iter().position(|(open, _)| *open == number) {
+                let recent = shelf.open.remove(at);
+                let file = Arc::clone(&recent.1);
+                shelf.open.push(recent);
+                return Some(file);
+            }
+            match shelf.segments.get(&number)?.place {
+                Place::Slot(slot) => slot_name(slot),
+                Place::Own => segment_name(number),
+            }
+        };
+        let file = self.disk.open(&name).ok()?;
+        let mut shelf = self.shelf.lock();
+        if shelf.segments.contains_key(&number) && shelf.open.iter().all(|(open, _)| *open != number) {
+            if shelf.open.len() >= KEPT_OPEN {
+                shelf.open.remove(0);
+            }
+            shelf.open.push((number, Arc::clone(&file)));
+        }
+        Some(file)
+    }
+
+    /// Opens the index of segment `number`.
+    pub(crate) fn open_index(&self, number: u32) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(&index_name(number))
+    }
+
+    /// Reads the directory of segment `number`.
+    pub(crate) fn read_directory(&self, number: u32) -> io::Result<Directory> {
+        let header = self.header(number).ok_or(io::ErrorKind::NotFound)?;
+        header.read_directory(&*self.open_index(number)?, self.incarnation)
+    }
+
+    /// Reads what a chunk lists. See [`crate::Journal::read_chunk`].
+    pub(crate) fn read_chunk(&self, chunk: Chunk, page: u64, into: &mut Vec<Reference>) -> io::Result<()> {
+        let named = |error: io::Error| {
+            let name = index_name(chunk.segment);
+            io::Error::new(error.kind(), format!("{name}, the chunk at byte {}: {error}", chunk.block))
+        };
+        let mut read = || {
+            self.header(chunk.segment).ok_or(io::ErrorKind::NotFound)?;
+            index::read_block(&*self.open_index(chunk.segment)?, self.incarnation, chunk, page, into)
+        };
+        read().map_err(named)
+    }
+
+    /// Removes a file; it is well if it is gone already.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        match self.disk.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
