@@ -310,12 +310,15 @@ impl Page {
         }
     }
 
-    /// Makes an absent page hot from what its chunks list. False, and nothing happens, if they do not list every entry.
+    /// Makes an absent page hot from what its chunks list. False, and nothing happens, if they do not list every entry, or
+    /// are not its chunks any more.
     pub(super) fn place(&mut self, listed: &mut Vec<Reference>, memo: &mut Memo) -> bool {
         listed.retain(|one| one.seq / PAGE == self.number && has(&self.ready, bit_of(one.seq)));
         listed.sort_unstable_by_key(|one| one.seq);
         listed.dedup_by_key(|one| one.seq);
-        if listed.len() != self.live {
+        // They may have been moved on while their lists were read: where they were listed then is no place any more.
+        let stays = |one: &Reference| self.chunks.iter().any(|listed| listed.chunk.segment == one.address.file);
+        if listed.len() != self.live || !listed.iter().all(stays) {
             return false;
         }
         let place = |one: &Reference| (bit_of(one.seq), Place { address: one.address, length: one.length });

@@ -391,3 +391,22 @@ fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
     assert_eq!(lane.push(entry(2 * PAGE, State::Ready, None)), 2 * PAGE);
     assert_eq!(lane.settled_runs(), [(1, 4), (6, 64), (71, 4024)], "and nothing of pages that no index lists");
 }
+
+/// The pager reads what chunks list without the lock; a merge that came in between has moved the bodies and removes the old
+/// segments. A queue stopped for good at a body that was no longer there, until the next start.
+#[test]
+fn lists_of_chunks_that_were_merged_meanwhile_are_no_places() {
+    let at =
+        |segment: u32, seq: u64| Reference { seq, address: Address { file: segment, offset: seq as u32 }, length: 38 };
+    let chunk = |segment| Chunk { segment, block: 0, count: 2 };
+    let mut bits = [0; SIZE / 64];
+    [5, 6].iter().for_each(|bit| crate::queue::page::put(&mut bits, *bit));
+    let pages = vec![Page::absent(0, bits, vec![crate::queue::Listed { chunk: chunk(9), live: 2 }])];
+    let mut lane = Lane::recovered(pages, 7, 0, BTreeMap::new(), true);
+    let mut read = vec![at(9, 5), at(9, 6)];
+    assert_eq!(lane.moved(0, &[9], chunk(10), &[at(10, 5), at(10, 6)]), 2);
+    assert!(!lane.place(0, &mut read));
+    assert!(lane.get_mut(5).is_none());
+    assert!(lane.place(0, &mut vec![at(10, 5), at(10, 6)]));
+    assert_eq!(lane.files(), BTreeMap::from([(10, 2)]));
+}
