@@ -60,11 +60,7 @@ fn own_log(scene: &Scene, mount: impl Fn(&Path) -> Result<Mount, Stop>) -> Resul
 
 /// Publishes into a broker with `place` under its data directory until it is blocked, whatever by; then consumers make
 /// room.
-pub(super) fn until_blocked<P>(
-    scene: &Scene,
-    launch: &Launch,
-    place: impl Fn(&Path) -> Result<P, Stop>,
-) -> Result<String, Stop> {
+fn until_blocked<P>(scene: &Scene, launch: &Launch, place: impl Fn(&Path) -> Result<P, Stop>) -> Result<String, Stop> {
     let rig = Rig::new(scene)?;
     let _place = place(&rig.program.data())?;
     let mut server = rig.start_new(launch)?;
@@ -87,6 +83,27 @@ pub(super) fn until_blocked<P>(
             filled.as_secs_f64(),
             login.as_millis(),
             resumed.as_millis()
+        ))
+    })?;
+    rig.judge(launch)?;
+    Ok(format!("{figure}; {} confirmed, 0 lost", load.confirmed()))
+}
+
+/// Publishes at least `bytes` into a broker from which nobody consumes, and kills it: it must have held them all.
+pub(super) fn held(scene: &Scene, launch: &Launch, bytes: u64) -> Result<String, Stop> {
+    let rig = Rig::new(scene)?;
+    let mut server = rig.start_new(launch)?;
+    rig.stage.control(|control| control.declare_extra(SPARE))?;
+    let load = Load::default();
+    let figure = load.during(&rig, |load| {
+        let enough = bytes / BODY as u64;
+        let took = wait_for(&mut server, FILLING, "enough confirms", || load.confirmed() >= enough)?;
+        let login = serves_while_full(&rig, &mut server)?;
+        rig.kill(&mut server)?;
+        Ok(format!(
+            "{enough} messages of {BODY} B taken in {:.1} s; log-in then {} ms",
+            took.as_secs_f64(),
+            login.as_millis()
         ))
     })?;
     rig.judge(launch)?;

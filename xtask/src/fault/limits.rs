@@ -45,7 +45,7 @@ impl Drop for Group {
     }
 }
 
-/// F8: publishers are stopped before the kernel ends the broker for lack of memory. The broker finds its limit itself.
+/// F8: a queue twice as large as the memory does not have the kernel end the broker. The broker finds its limit itself.
 pub(super) fn memory(scene: &Scene) -> Result<String, Stop> {
     little_memory(scene, Vec::new())
 }
@@ -66,7 +66,7 @@ fn little_memory(scene: &Scene, variables: Vec<(&'static str, String)>) -> Resul
     let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.0.display());
     let wrapper = ["sh", "-c", &enter, "sh"].map(str::to_owned).to_vec();
     let launch = Launch { wrapper, variables, ..Launch::plain(Sizes::Default) };
-    let figure = full::until_blocked(scene, &launch, |_| Ok(()))?;
+    let figure = full::held(scene, &launch, 2 * MEMORY)?;
     let peak = std::fs::read_to_string(group.0.join("memory.max_usage_in_bytes")).unwrap_or_default();
     let peak = peak.trim().parse::<u64>().unwrap_or(0) / MIB;
     Ok(format!("{figure}; peak {peak} of {} MiB with the file cache", MEMORY / MIB))
