@@ -12,6 +12,7 @@ mod protocols;
 mod secrets;
 mod serve;
 mod signals;
+mod worker;
 
 use std::process::ExitCode;
 

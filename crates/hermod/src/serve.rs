@@ -14,11 +14,9 @@ use net::{Listener, Net};
 
 use crate::config::{Config, Durability, Origin, Settings};
 use crate::exit::{Exit, Failure};
-use crate::housekeeper::Housekeeper;
 use crate::log::START;
-use crate::pager::Pager;
 use crate::protocols::{self, SERVED};
-use crate::{data_dir, log, machine, secrets, signals};
+use crate::{data_dir, housekeeper, log, machine, pager, secrets, signals};
 
 /// Bytes that may be received behind an unfinished frame.
 const INPUT_SLACK: usize = 64 * 1024;
@@ -38,8 +36,8 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     let directory = data_dir::data_dir(settings)?;
     let listeners = bind(&config)?;
     let (broker, _lock) = open(settings, &directory)?;
-    let housekeeper = Housekeeper::start(broker.clone()).map_err(|error| thread_failure(&error))?;
-    let pager = Pager::start(broker.clone()).map_err(|error| thread_failure(&error))?;
+    let housekeeping = housekeeper::start(broker.clone()).map_err(|error| thread_failure(&error))?;
+    let paging = pager::start(broker.clone()).map_err(|error| thread_failure(&error))?;
     let (net, rows, http) = listen(settings, &broker, listeners)?;
     let facts = Facts {
         product: settings.compat.product.clone(),
@@ -63,8 +61,8 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         tracing::warn!(connections = cut, "cut off: they did not end within shutdown_timeout");
     }
     management.stop();
-    housekeeper.stop();
-    pager.stop();
+    housekeeping.stop();
+    paging.stop();
     broker.close().map_err(|error| {
         Exit::Io.because(format!("the journal cannot be closed: {error}; what was confirmed is stored"))
     })?;

@@ -9,23 +9,21 @@ mod simulated;
 pub(crate) mod stretch;
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 
+use clap::Args;
 use serde::Serialize;
 
 use crate::failure::{Context, Failure};
+use crate::load::Totals;
+use crate::load::sample::Sample;
+use crate::report::progress::Progress;
 use crate::report::record::{MachineFacts, public_command, unix_time};
 use crate::target::Target;
+use stretch::Mark;
 
 /// Version of the records' format; fields are only ever added within one.
 const VERSION: u32 = 1;
-
-/// Which part of a load is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Parts {
-    pub(crate) make: bool,
-    pub(crate) take: bool,
-}
 
 /// What every record begins with.
 #[derive(Debug, Serialize)]
@@ -40,31 +38,57 @@ pub(crate) struct Head {
     target: Target,
 }
 
-impl Head {
-    /// The head of a load on `target`.
-    pub(crate) fn of(target: &Target) -> Self {
-        Self {
+/// Whom a load is made on, and where its figures go: the options that every load has.
+#[derive(Debug, Args)]
+pub(crate) struct Trial {
+    /// A broker, as for run; with ,pid= its processes are measured too
+    #[arg(long)]
+    pub(crate) target: Target,
+    /// Write a record of everything to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Show nothing but the table
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl Trial {
+    /// Refuses a protocol that can't say what a load needs.
+    fn only(&self, schemes: &[&str], why: &str) -> Result<(), Failure> {
+        let scheme = &self.target.scheme;
+        if schemes.contains(&scheme.as_str()) {
+            return Ok(());
+        }
+        Err(Failure::new(format!("{scheme}://: {why}; use {}://", schemes.join(":// or "))))
+    }
+
+    /// What shows how far the load is.
+    fn progress(&self) -> Progress {
+        Progress::new(self.quiet)
+    }
+
+    /// What the broker has used by now, when `moved` have moved.
+    fn mark(&self, moved: u64) -> Mark {
+        Mark { moved, sample: Sample::with(&self.target.pids, Totals::default) }
+    }
+
+    /// The head of its record.
+    fn head(&self) -> Head {
+        Head {
             version: VERSION,
             program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
             ended: unix_time(),
             command: public_command(std::env::args()),
             machine: MachineFacts::here(),
-            target: target.clone(),
+            target: self.target.clone(),
         }
     }
-}
 
-/// Writes a record to `path`, where one is wanted.
-pub(crate) fn write_record(path: Option<&Path>, record: &impl Serialize) -> Result<(), Failure> {
-    let Some(path) = path else { return Ok(()) };
-    let text = serde_json::to_string_pretty(record).context("writing the record")?;
-    fs::write(path, text + "\n").context(path.display())
-}
-
-/// Refuses a protocol that can't say what a load needs.
-fn only(target: &Target, schemes: &[&str], why: &str) -> Result<(), Failure> {
-    if schemes.contains(&target.scheme.as_str()) {
-        return Ok(());
+    /// Prints the table, and writes the record where one is wanted.
+    fn report(&self, table: &str, record: &impl Serialize) -> Result<(), Failure> {
+        print!("{table}");
+        let Some(path) = &self.json else { return Ok(()) };
+        let text = serde_json::to_string_pretty(record).context("writing the record")?;
+        fs::write(path, text + "\n").context(path.display())
     }
-    Err(Failure::new(format!("{}://: {why}; use {}://", target.scheme, schemes.join(":// or "))))
 }

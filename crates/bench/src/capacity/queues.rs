@@ -15,12 +15,10 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::stretch::{Mark, Stretch, absent, mebibytes};
-use super::{Head, Parts, only, write_record};
+use super::{Head, Trial};
 use crate::driver::amqp::{properties, queue_arguments};
 use crate::driver::session::{CHANNEL, Questions, Session};
 use crate::failure::{Context, Failure};
-use crate::load::Totals;
-use crate::load::sample::Sample;
 use crate::machine::disk::{Forced, forced_writes};
 use crate::measure::random::mix;
 use crate::measure::stamp::{Bodies, Check, Stamp};
@@ -28,7 +26,6 @@ use crate::measure::window::Window;
 use crate::report::progress::Progress;
 use crate::report::table::{aligned, number};
 use crate::report::verdict::Verdict;
-use crate::target::Target;
 
 /// For how long forced writes are timed.
 const FORCED: Duration = Duration::from_secs(2);
@@ -44,19 +41,12 @@ pub(crate) enum Phase {
     Both,
 }
 
-impl Phase {
-    fn parts(self) -> Parts {
-        Parts { make: self != Self::Fetch, take: self != Self::Declare }
-    }
-}
-
 /// Options of `queues`.
 #[derive(Debug, Args, Serialize)]
 pub(crate) struct QueuesArgs {
-    /// A broker that speaks AMQP 0-9-1, as for run; with ,pid= its processes are measured too
-    #[arg(long)]
+    #[command(flatten)]
     #[serde(skip)]
-    pub(crate) target: Target,
+    pub(crate) trial: Trial,
     /// What to do
     #[arg(long, value_enum, default_value = "both")]
     #[serde(skip)]
@@ -85,14 +75,6 @@ pub(crate) struct QueuesArgs {
     /// Most seconds of a step
     #[arg(long, default_value_t = 3600.0)]
     pub(crate) limit: f64,
-    /// Write a record of everything to this file
-    #[arg(long)]
-    #[serde(skip)]
-    pub(crate) json: Option<PathBuf>,
-    /// Show nothing but the table
-    #[arg(long, short)]
-    #[serde(skip)]
-    pub(crate) quiet: bool,
 }
 
 /// What was wrong with queues and messages.
@@ -139,40 +121,38 @@ pub(crate) struct QueuesRecord<'a> {
 
 /// Runs the steps that were asked for, prints the table and writes the record. True: all was valid.
 pub(crate) fn run(args: &QueuesArgs) -> Result<bool, Failure> {
-    let record = measure(args, &Progress::new(args.quiet)).context(&args.target.name)?;
-    print!("{}", render(&record));
-    write_record(args.json.as_deref(), &record)?;
+    let record = measure(args, &args.trial.progress()).context(&args.trial.target.name)?;
+    args.trial.report(&render(&record), &record)?;
     Ok(record.verdict.valid)
 }
 
 pub(super) fn measure<'a>(args: &'a QueuesArgs, progress: &Progress) -> Result<QueuesRecord<'a>, Failure> {
-    only(&args.target, &["amqp"], "queues are declared by AMQP 0-9-1")?;
+    args.trial.only(&["amqp"], "queues are declared by AMQP 0-9-1")?;
     if Check::of(args.size) == Check::Counted {
         return Err(Failure::new("--size must be at least 8: smaller bodies can't say which queue they belong to"));
     }
     let limit = Duration::try_from_secs_f64(args.limit).context("--limit")?;
-    let parts = args.phase.parts();
     let forced = match &args.dir {
         Some(dir) => Some(forced_writes(dir, FORCED)?),
         None => None,
     };
     let sessions = (0..args.connections)
-        .map(|id| Session::open(&args.target, &format!("queues {id}")))
+        .map(|id| Session::open(&args.trial.target, &format!("queues {id}")))
         .collect::<Result<_, _>>()?;
     let run = mix(args.seed) as u32;
     let names = Names { prefix: format!("hermod-bench.{run:08x}"), bodies: Bodies::new(run, args.size) };
     let mut load = Load { args, names: &names, sessions, limit, steps: Vec::new(), found: Found::default(), forced };
     let before = load.mark(0);
-    if parts.make {
+    if args.phase != Phase::Fetch {
         load.declare(progress)?;
     }
-    if parts.take {
+    if args.phase != Phase::Declare {
         load.fetch(progress)?;
     }
     let after = load.mark(0);
     let resident = |mark: &Mark| mark.sample.broker.map(|usage| usage.resident);
     Ok(QueuesRecord {
-        head: Head::of(&args.target),
+        head: args.trial.head(),
         load: args,
         forced: load.forced,
         resident_before: resident(&before),
@@ -224,7 +204,7 @@ struct Load<'a> {
 
 impl Load<'_> {
     fn mark(&self, moved: u64) -> Mark {
-        Mark { moved, sample: Sample::with(&self.args.target.pids, Totals::default) }
+        self.args.trial.mark(moved)
     }
 
     /// The queues of connection `id`.
@@ -280,7 +260,7 @@ impl Load<'_> {
         }
         let (pipeline, window) = (self.args.pipeline, self.args.window);
         let names = self.names;
-        let arguments = queue_arguments(&self.args.target, None);
+        let arguments = queue_arguments(&self.args.trial.target, None);
         progress.done("declaring");
         self.step("declare", Some(pipeline), &|session, share| declare(session, names, &arguments, share, pipeline))?;
         progress.done("binding");

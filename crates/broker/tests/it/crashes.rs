@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use broker::{
-    BindingSpec, Consume, DestinationName, Fetch, Flow, Outcome, Prefetch, Publish, QueueSpec, Table, Ticket, Value,
-};
-use testkit::broker::{Setup, TestBroker, TextDialect};
+use broker::{Consume, Fetch, Flow, Outcome, Prefetch, Ticket};
+use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Fault, Random, SimDisk};
 
 use crate::history::{Copy, History, Unit};
+use crate::{binding, dead_letters_to, durable, durable_with, message};
 
 /// `a` and `b` take what the fanout exchange brings, `r` sends what is rejected to `dead`.
 const QUEUES: [&str; 4] = ["a", "b", "r", "dead"];
@@ -79,21 +78,10 @@ impl World {
         let mut declarer = Peer::attach(self.broker(), "guest").unwrap();
         let now = self.broker().now();
         for queue in QUEUES {
-            let mut spec = QueueSpec { name: queue.into(), durable: true, ..QueueSpec::default() };
-            if queue == "r" {
-                spec.arguments.set("x-dead-letter-exchange", Value::Text(String::new()));
-                spec.arguments.set("x-dead-letter-routing-key", Value::Text("dead".into()));
-            }
+            let spec = if queue == "r" { durable_with(queue, &dead_letters_to("dead")) } else { durable(queue) };
             declarer.client.declare_queue(&spec, now).unwrap();
             if queue.len() == 1 && queue != "r" {
-                let destination = DestinationName::Queue(queue.into());
-                let spec = BindingSpec {
-                    source: "amq.fanout".into(),
-                    destination,
-                    key: String::new(),
-                    arguments: Table::default(),
-                };
-                declarer.client.bind(&spec, now).unwrap();
+                declarer.client.bind(&binding("amq.fanout", "", queue), now).unwrap();
             }
         }
         let found = self.look(&mut declarer);
@@ -173,17 +161,7 @@ impl World {
         for _ in 0..self.random.below(8000) {
             body.push('.');
         }
-        let publish = Publish {
-            exchange,
-            routing_key: key,
-            dialect: TextDialect::ID,
-            properties: b"",
-            persistent: true,
-            priority: 0,
-            expiration: None,
-            body: body.as_bytes(),
-            mandatory: false,
-        };
+        let publish = message(exchange, key, body.as_bytes());
         let session = self.peers[who].session(1);
         for copy in &copies {
             self.history.sent(copy, transaction.map(|(_, number)| number));

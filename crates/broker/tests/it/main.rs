@@ -18,7 +18,8 @@ mod routing;
 mod settling;
 mod transactions;
 
-use testkit::broker::Setup;
+use broker::{BindingSpec, DestinationName, Publish, QueueSpec, Table, Value};
+use testkit::broker::{Setup, TextDialect};
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
 
@@ -32,4 +33,49 @@ fn check(steps: &[(&str, &str)]) {
     let mut setup = Setup::stepped(&disk, 8 << 20);
     setup.settings.memory_budget = 100;
     Script::open(setup, Some(disk)).check(steps);
+}
+
+/// A persistent message, which nobody need route.
+fn message<'a>(exchange: &'a str, routing_key: &'a str, body: &'a [u8]) -> Publish<'a> {
+    Publish {
+        exchange,
+        routing_key,
+        dialect: TextDialect::ID,
+        properties: b"",
+        persistent: true,
+        priority: 0,
+        expiration: None,
+        body,
+        mandatory: false,
+    }
+}
+
+/// A durable queue.
+fn durable(name: &str) -> QueueSpec {
+    QueueSpec { name: name.to_owned(), durable: true, ..QueueSpec::default() }
+}
+
+/// The arguments of a queue that sends dead letters to the queue `target`.
+fn dead_letters_to(target: &str) -> [(&'static str, Value); 2] {
+    [
+        ("x-dead-letter-exchange", Value::Text(String::new())),
+        ("x-dead-letter-routing-key", Value::Text(target.to_owned())),
+    ]
+}
+
+/// A durable queue with such arguments.
+fn durable_with(name: &str, arguments: &[(&str, Value)]) -> QueueSpec {
+    let mut spec = durable(name);
+    arguments.iter().for_each(|(name, value)| spec.arguments.set(name, value.clone()));
+    spec
+}
+
+/// Brings what an exchange is given under this key to a queue.
+fn binding(exchange: &str, key: &str, queue: &str) -> BindingSpec {
+    BindingSpec {
+        source: exchange.to_owned(),
+        destination: DestinationName::Queue(queue.to_owned()),
+        key: key.to_owned(),
+        arguments: Table::default(),
+    }
 }

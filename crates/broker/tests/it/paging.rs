@@ -1,10 +1,12 @@
 //! Backlogs much larger than the memory for them: whatever is done with one, what comes out is what went in, and memory
 //! stays small. Each test runs with the backlog in the log, and with most of it moved into segments.
 
-use broker::{BindingSpec, Consume, DestinationName, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Value};
-use testkit::broker::{Setup, TestBroker, TextDialect};
+use broker::{Consume, Fetch, Outcome, Prefetch, Value};
+use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
+
+use crate::{binding, dead_letters_to, durable_with, message};
 
 const BUDGET: u64 = 1 << 20;
 /// What one piece that is read, a mailbox and the entries of a page or two may come to.
@@ -41,28 +43,18 @@ impl Scene {
     }
 
     fn declare(&mut self, name: &str, arguments: &[(&str, Value)]) {
-        let mut table = Table::default();
-        arguments.iter().for_each(|(name, value)| table.set(name, value.clone()));
-        let spec = QueueSpec { name: name.to_owned(), durable: true, arguments: table, ..QueueSpec::default() };
-        self.peer.client.declare_queue(&spec, self.broker.now()).unwrap();
+        self.peer.client.declare_queue(&durable_with(name, arguments), self.broker.now()).unwrap();
     }
 
     fn publish(&mut self, queue: &str, numbers: std::ops::Range<u64>) {
+        self.publish_to("", queue, numbers);
+    }
+
+    fn publish_to(&mut self, exchange: &str, key: &str, numbers: std::ops::Range<u64>) {
         let session = self.peer.session(1);
         for number in numbers {
             let body = body(number);
-            let publish = Publish {
-                exchange: "",
-                routing_key: queue,
-                dialect: TextDialect::ID,
-                properties: b"",
-                persistent: true,
-                priority: 0,
-                expiration: None,
-                body: body.as_bytes(),
-                mandatory: false,
-            };
-            self.peer.client.publish(session, publish).unwrap();
+            self.peer.client.publish(session, message(exchange, key, body.as_bytes())).unwrap();
             if number % 500 == 499 {
                 self.turn();
             }
@@ -282,12 +274,8 @@ fn a_backlog_is_purged_and_deleted_without_being_read() {
 fn a_backlog_dies_of_age_also_after_a_restart() {
     Scene::both(|mut scene| {
         scene.declare("dead", &[]);
-        let to_dead = [
-            ("x-dead-letter-exchange", Value::Text("".into())),
-            ("x-dead-letter-routing-key", Value::Text("dead".into())),
-        ];
         scene.declare("plain", &[("x-message-ttl", Value::I64(60_000))]);
-        scene.declare("moves", &[&to_dead[..], &[("x-message-ttl", Value::I64(60_000))]].concat());
+        scene.declare("moves", &[&dead_letters_to("dead")[..], &[("x-message-ttl", Value::I64(60_000))]].concat());
         scene.publish("plain", 0..20_000);
         scene.publish("moves", 0..20_000);
         let mut scene = scene.restart();
@@ -311,14 +299,7 @@ fn a_backlog_dies_of_age_also_after_a_restart() {
 fn a_queue_that_drops_its_head_keeps_its_length_when_the_head_is_away() {
     Scene::both(|mut scene| {
         scene.declare("dead", &[]);
-        scene.declare(
-            "q",
-            &[
-                ("x-max-length", Value::I64(20_000)),
-                ("x-dead-letter-exchange", Value::Text("".into())),
-                ("x-dead-letter-routing-key", Value::Text("dead".into())),
-            ],
-        );
+        scene.declare("q", &[&dead_letters_to("dead")[..], &[("x-max-length", Value::I64(20_000))]].concat());
         scene.publish("q", 0..30_000);
         let mut scene = scene.restart();
         scene.publish("q", 30_000..40_000);
@@ -371,11 +352,7 @@ fn fetches_wait_for_what_is_away() {
 fn rejected_messages_of_a_backlog_move_in_order() {
     Scene::both(|mut scene| {
         scene.declare("dead", &[]);
-        let to_dead = [
-            ("x-dead-letter-exchange", Value::Text("".into())),
-            ("x-dead-letter-routing-key", Value::Text("dead".into())),
-        ];
-        scene.declare("q", &to_dead);
+        scene.declare("q", &dead_letters_to("dead"));
         scene.publish("q", 0..10_000);
         scene.consume("q", 200, false);
         let session = scene.peer.session(1);
@@ -397,30 +374,9 @@ fn one_body_in_many_queues_comes_out_of_each() {
     Scene::both(|mut scene| {
         for name in ["a", "b", "c"] {
             scene.declare(name, &[]);
-            let destination = DestinationName::Queue(name.into());
-            let spec =
-                BindingSpec { source: "amq.direct".into(), destination, key: "k".into(), arguments: Table::default() };
-            scene.peer.client.bind(&spec, scene.broker.now()).unwrap();
+            scene.peer.client.bind(&binding("amq.direct", "k", name), scene.broker.now()).unwrap();
         }
-        let session = scene.peer.session(1);
-        for number in 0..10_000 {
-            let body = body(number);
-            let publish = Publish {
-                exchange: "amq.direct",
-                routing_key: "k",
-                dialect: TextDialect::ID,
-                properties: b"",
-                persistent: true,
-                priority: 0,
-                expiration: None,
-                body: body.as_bytes(),
-                mandatory: false,
-            };
-            scene.peer.client.publish(session, publish).unwrap();
-            if number % 500 == 499 {
-                scene.turn();
-            }
-        }
+        scene.publish_to("amq.direct", "k", 0..10_000);
         let mut scene = scene.cut();
         for name in ["c", "a", "b"] {
             scene.consume(name, 100, false);

@@ -1,10 +1,12 @@
 //! What happens when memory or the log is full: publishers stop, consumers go on, and everybody finishes.
 
-use broker::{Flow, Publish, SessionId};
-use testkit::broker::{Setup, TestBroker, TextDialect};
+use broker::{Consume, Flow, Outcome, Prefetch, QueueSpec, SessionId, Ticket, TransactionId, Value};
+use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
+
+use crate::{dead_letters_to, durable, durable_with, message};
 
 /// Room for ten messages of 1000 bytes, and for another one in the headroom.
 fn tight() -> Script {
@@ -12,6 +14,20 @@ fn tight() -> Script {
     setup.settings.memory_limit = 11_300;
     setup.settings.park_bytes = 3_000;
     Script::open(setup, None)
+}
+
+/// It is full, and `a`, which has published all of it, consumes as well: from another queue.
+fn full() -> Script {
+    let mut script = tight();
+    script.check(&[("a queue q; queue r; consume r c; confirm", "0 0, 0 0")]);
+    fill_up(&mut script);
+    script
+}
+
+fn fill_up(script: &mut Script) {
+    for number in 0..12 {
+        script.say(&format!("a publish - q {number} size=1000"));
+    }
 }
 
 #[test]
@@ -38,11 +54,7 @@ fn the_memory_alarm_stops_those_who_only_publish() {
 
 #[test]
 fn publishes_of_a_consumer_wait_in_order_and_its_settlements_overtake_them() {
-    let mut script = tight();
-    script.check(&[("a queue q; queue r; consume r c; confirm", "0 0, 0 0")]);
-    for number in 0..12 {
-        script.say(&format!("a publish - q {number} size=1000"));
-    }
+    let mut script = full();
     script.check(&[
         ("a parked; flow", "false, Run"),
         ("a publish - q 12 size=1000; publish - q 13 size=1", ""),
@@ -61,11 +73,7 @@ fn publishes_of_a_consumer_wait_in_order_and_its_settlements_overtake_them() {
 
 #[test]
 fn what_waits_too_long_or_is_too_much_is_refused() {
-    let mut script = tight();
-    script.check(&[("a queue q; queue r; consume r c; confirm", "0 0, 0 0")]);
-    for number in 0..12 {
-        script.say(&format!("a publish - q {number} size=1000"));
-    }
+    let mut script = full();
     script.check(&[
         ("a publish - q 12 size=1000", ""),
         ("* tick 30000", ""),
@@ -82,11 +90,7 @@ fn what_waits_too_long_or_is_too_much_is_refused() {
 
 #[test]
 fn a_commit_waits_behind_the_alarm_as_one() {
-    let mut script = tight();
-    script.check(&[("a queue q; queue r; consume r c; confirm", "0 0, 0 0")]);
-    for number in 0..12 {
-        script.say(&format!("a publish - q {number} size=1000"));
-    }
+    let mut script = full();
     script.check(&[
         ("a begin; tx-publish - q x; tx-publish - r y; commit", ""),
         ("a parked", "true"),
@@ -96,9 +100,7 @@ fn a_commit_waits_behind_the_alarm_as_one() {
         ("* counts q", "1 0"),
         ("a parked", "false"),
     ]);
-    for number in 0..12 {
-        script.say(&format!("a publish - q {number} size=1000"));
-    }
+    fill_up(&mut script);
     script.check(&[
         ("a begin; tx-publish - q x; tx-ack 1; commit", ""),
         ("* tick 30000", ""),
@@ -125,19 +127,32 @@ impl Small {
         Self { broker, peer, session, seen: Vec::new() }
     }
 
-    fn publish(&mut self, queue: &str, size: usize, transaction: Option<broker::TransactionId>) {
+    /// A log of 2 MiB, the queue `q` with such arguments, and `r`, where its dead letters go.
+    fn with_dead_letters(arguments: &[(&str, Value)]) -> Self {
+        let disk = SimDisk::new(1, 4 << 20);
+        let mut small = Self::attach(TestBroker::open(Setup::stepped(&disk, 2 << 20)));
+        small.declare(&durable("r"));
+        small.declare(&durable_with("q", &[&dead_letters_to("r")[..], arguments].concat()));
+        small
+    }
+
+    fn declare(&mut self, spec: &QueueSpec) -> Ticket {
+        self.peer.client.declare_queue(spec, self.broker.now()).unwrap().ticket
+    }
+
+    fn consume(&mut self, queue: &str) {
+        let consume = Consume { queue: queue.into(), tag: "c".into(), ..Consume::default() };
+        self.peer.client.consume(self.session, consume, self.broker.now()).unwrap();
+    }
+
+    /// Messages that wait, by queue, in the order of their names.
+    fn ready(&self) -> Vec<u64> {
+        self.broker.broker.queues().iter().map(|queue| queue.ready).collect()
+    }
+
+    fn publish(&mut self, queue: &str, size: usize, transaction: Option<TransactionId>) {
         let body = vec![b'x'; size];
-        let publish = Publish {
-            exchange: "",
-            routing_key: queue,
-            dialect: TextDialect::ID,
-            properties: b"",
-            persistent: true,
-            priority: 0,
-            expiration: None,
-            body: &body,
-            mandatory: false,
-        };
+        let publish = message("", queue, &body);
         match transaction {
             Some(transaction) => self.peer.client.publish_in(transaction, self.session, publish).unwrap(),
             None => self.peer.client.publish(self.session, publish).unwrap(),
@@ -168,15 +183,13 @@ impl Small {
 }
 
 /// Fills the log from a connection that only publishes, until that is stopped.
-fn fill(script: &str) -> (Small, u64) {
+fn fill(queues: &[&str]) -> (Small, u64) {
     let disk = SimDisk::new(1, 64 << 20);
     let mut setup = Setup::stepped(&disk, 16 << 20);
     setup.journal.file_bytes = 1 << 20;
     let mut small = Small::attach(TestBroker::open(setup));
-    let now = small.broker.now();
-    for name in script.split(' ') {
-        let spec = broker::QueueSpec { name: name.to_owned(), durable: true, ..Default::default() };
-        small.peer.client.declare_queue(&spec, now).unwrap();
+    for name in queues {
+        small.declare(&durable(name));
     }
     let mut count = 0;
     while small.peer.client.flow() == Flow::Run {
@@ -193,55 +206,50 @@ fn consumer(small: Small) -> Small {
     let mut consumer = Small::attach(small.broker);
     let (session, now) = (consumer.session, consumer.broker.now());
     consumer.peer.client.enable_confirms(session);
-    consumer.peer.client.set_prefetch(session, 1, broker::Prefetch::NewConsumers, now);
-    let consume = broker::Consume { queue: "q".into(), tag: "c".into(), ..Default::default() };
-    consumer.peer.client.consume(session, consume, now).unwrap();
+    consumer.peer.client.set_prefetch(session, 1, Prefetch::NewConsumers, now);
+    consumer.consume("q");
     consumer
 }
 
 #[test]
 fn who_consumes_publishes_confirms_and_acks_gets_through_a_full_log() {
-    let (small, count) = fill("q r");
+    let (small, count) = fill(&["q", "r"]);
     let mut consumer = consumer(small);
     for number in 1..=count {
         let Seen::Delivery(received) = consumer.wait(|seen| matches!(seen, Seen::Delivery(_))) else { continue };
         consumer.publish("r", SIZE, None);
         consumer.wait(|seen| matches!(seen, Seen::Confirmed(_, up_to) if *up_to == number));
-        consumer.peer.client.settle(consumer.session, received.tag, false, broker::Outcome::Accepted).unwrap();
+        consumer.peer.client.settle(consumer.session, received.tag, false, Outcome::Accepted).unwrap();
     }
     consumer.turn();
-    let ready: Vec<_> = consumer.broker.broker.queues().iter().map(|queue| queue.ready).collect();
-    assert_eq!(ready, [0, count]);
+    assert_eq!(consumer.ready(), [0, count]);
 }
 
 #[test]
 fn who_consumes_and_publishes_in_transactions_gets_through_a_full_log() {
-    let (small, count) = fill("q r");
+    let (small, count) = fill(&["q", "r"]);
     let mut consumer = consumer(small);
     for _ in 1..=count {
         let Seen::Delivery(received) = consumer.wait(|seen| matches!(seen, Seen::Delivery(_))) else { continue };
         let transaction = consumer.peer.client.begin(consumer.session);
         consumer.publish("r", SIZE, Some(transaction));
         let (session, tag) = (consumer.session, received.tag);
-        consumer.peer.client.settle_in(transaction, session, tag, false, broker::Outcome::Accepted).unwrap();
+        consumer.peer.client.settle_in(transaction, session, tag, false, Outcome::Accepted).unwrap();
         consumer.peer.client.commit(transaction, consumer.broker.now()).unwrap();
         consumer.wait(|seen| matches!(seen, Seen::Committed(_)));
     }
-    let ready: Vec<_> = consumer.broker.broker.queues().iter().map(|queue| queue.ready).collect();
-    assert_eq!(ready, [0, count]);
+    assert_eq!(consumer.ready(), [0, count]);
 }
 
 #[test]
 fn a_full_log_still_takes_declarations_and_deletions_and_opens_again() {
-    let (small, count) = fill("q");
+    let (small, count) = fill(&["q"]);
     let broker = small.broker;
     let mut other = Small::attach(broker);
-    let now = other.broker.now();
-    let spec = broker::QueueSpec { name: "late".into(), durable: true, ..Default::default() };
-    let declared = other.peer.client.declare_queue(&spec, now).unwrap();
+    let declared = other.declare(&durable("late"));
     other.broker.flush();
-    assert!(other.peer.client.durable(declared.ticket));
-    let (purged, ticket) = other.peer.client.purge_queue("q", now).unwrap();
+    assert!(other.peer.client.durable(declared));
+    let (purged, ticket) = other.peer.client.purge_queue("q", other.broker.now()).unwrap();
     assert_eq!(purged, count);
     other.turn();
     assert!(other.peer.client.durable(ticket));
@@ -254,16 +262,7 @@ fn a_full_log_still_takes_declarations_and_deletions_and_opens_again() {
 
 #[test]
 fn a_log_that_pure_publishers_filled_with_expiring_messages_empties_into_the_dead_letter_queue() {
-    let disk = SimDisk::new(1, 4 << 20);
-    let mut small = Small::attach(TestBroker::open(Setup::stepped(&disk, 2 << 20)));
-    let now = small.broker.now();
-    let spec = broker::QueueSpec { name: "r".into(), durable: true, ..Default::default() };
-    small.peer.client.declare_queue(&spec, now).unwrap();
-    let mut spec = broker::QueueSpec { name: "q".into(), durable: true, ..Default::default() };
-    spec.arguments.set("x-message-ttl", broker::Value::I64(1_000_000));
-    spec.arguments.set("x-dead-letter-exchange", broker::Value::Text(String::new()));
-    spec.arguments.set("x-dead-letter-routing-key", broker::Value::Text("r".into()));
-    small.peer.client.declare_queue(&spec, now).unwrap();
+    let mut small = Small::with_dead_letters(&[("x-message-ttl", Value::I64(1_000_000))]);
     let mut count = 0;
     while small.peer.client.flow() == Flow::Run {
         small.publish("q", 1000, None);
@@ -274,32 +273,22 @@ fn a_log_that_pure_publishers_filled_with_expiring_messages_empties_into_the_dea
     for _ in 0..400 {
         small.turn();
     }
-    let ready: Vec<_> = small.broker.broker.queues().iter().map(|queue| queue.ready).collect();
-    assert_eq!(ready, [0, count], "{:?}", small.broker.broker.overview().journal);
+    assert_eq!(small.ready(), [0, count], "{:?}", small.broker.broker.overview().journal);
 }
 
 /// Dead letters that waited for room were all that kept the oldest file of a full log: they waited for ever, invisible, and
 /// nobody could publish again. The crash harness found it as messages that were in neither queue.
 #[test]
 fn dead_letters_that_alone_keep_the_log_full_are_moved_all_the_same() {
-    let disk = SimDisk::new(1, 4 << 20);
-    let mut small = Small::attach(TestBroker::open(Setup::stepped(&disk, 2 << 20)));
-    let now = small.broker.now();
-    let spec = broker::QueueSpec { name: "r".into(), durable: true, ..Default::default() };
-    small.peer.client.declare_queue(&spec, now).unwrap();
-    let mut spec = broker::QueueSpec { name: "q".into(), durable: true, ..Default::default() };
-    spec.arguments.set("x-dead-letter-exchange", broker::Value::Text(String::new()));
-    spec.arguments.set("x-dead-letter-routing-key", broker::Value::Text("r".into()));
-    small.peer.client.declare_queue(&spec, now).unwrap();
-    let consume = broker::Consume { queue: "q".into(), tag: "c".into(), ..Default::default() };
-    small.peer.client.consume(small.session, consume, now).unwrap();
+    let mut small = Small::with_dead_letters(&[]);
+    small.consume("q");
     while !small.peer.client.parked(small.session) {
         small.publish("q", 4000, None);
         small.turn();
     }
     let received = small.seen.iter().filter(|seen| matches!(seen, Seen::Delivery(_))).count();
     assert!(received > 50, "only {received} messages fill the log");
-    small.peer.client.settle(small.session, 0, true, broker::Outcome::Rejected).unwrap();
+    small.peer.client.settle(small.session, 0, true, Outcome::Rejected).unwrap();
     for _ in 0..400 {
         small.turn();
     }

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use broker::{BindingSpec, Consume, DestinationName, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Value};
-use testkit::broker::{Setup, TestBroker, TextDialect};
+use broker::{Consume, Fetch, Outcome, Prefetch, Publish, QueueSpec, Table, Value};
+use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Random, SimDisk};
 
 use crate::model::{Consumer, Model, Place, Rules, SessionKey, State, Verdict};
+use crate::{binding, message};
 
 const CLIENTS: usize = 3;
 const SESSIONS: u32 = 2;
@@ -148,17 +149,8 @@ impl Run {
 
     fn publish_one(&mut self, key: SessionKey, one: &(String, String, String), transaction: bool) {
         let mandatory = self.random.chance(30);
-        let publish = Publish {
-            exchange: &one.0,
-            routing_key: &one.1,
-            dialect: TextDialect::ID,
-            properties: b"",
-            persistent: self.random.chance(70),
-            priority: 0,
-            expiration: None,
-            body: one.2.as_bytes(),
-            mandatory,
-        };
+        let persistent = self.random.chance(70);
+        let publish = Publish { persistent, mandatory, ..message(&one.0, &one.1, one.2.as_bytes()) };
         let peer = &mut self.peers[key.0];
         let session = peer.session(key.1);
         match peer.transactions.get(&key.1) {
@@ -217,8 +209,7 @@ impl Run {
         let bound = (exchange.to_owned(), key.clone(), queue);
         let (now, undo) = (self.now(), self.random.chance(40));
         self.log.push(format!("{} {bound:?}", if undo { "unbind" } else { "bind" }));
-        let destination = DestinationName::Queue(format!("q{queue}"));
-        let spec = BindingSpec { source: exchange.into(), destination, key, arguments: Table::default() };
+        let spec = binding(exchange, &key, &format!("q{queue}"));
         let client = &mut self.peers[client].client;
         if undo {
             client.unbind(&spec, now).unwrap();

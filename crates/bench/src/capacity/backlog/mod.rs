@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::stretch::{Drift, Mark, Stretch};
-use super::{Head, Parts, only, write_record};
+use super::{Head, Trial};
 use crate::audit::{Integrity, audit, audit_drain};
 use crate::driver::{self, Driver};
 use crate::failure::{Context, Failure};
@@ -29,7 +29,6 @@ use crate::measure::stamp::{Bodies, Check};
 use crate::report::progress::Progress;
 use crate::report::verdict::{FULL_THREAD, Verdict, integrity};
 use crate::scenario::{QueueKind, Scenario};
-use crate::target::Target;
 use watch::{Ended, Watch};
 
 /// How long consumers go on after the last expected message, in case that there are more.
@@ -46,19 +45,12 @@ pub(crate) enum Phase {
     Both,
 }
 
-impl Phase {
-    fn parts(self) -> Parts {
-        Parts { make: self != Self::Drain, take: self != Self::Fill }
-    }
-}
-
 /// Options of `backlog`.
 #[derive(Debug, Args, Serialize)]
 pub(crate) struct BacklogArgs {
-    /// A broker, as for run; with ,pid= its processes are measured too
-    #[arg(long)]
+    #[command(flatten)]
     #[serde(skip)]
-    pub(crate) target: Target,
+    pub(crate) trial: Trial,
     /// What to do
     #[arg(long, value_enum, default_value = "both")]
     #[serde(skip)]
@@ -99,14 +91,6 @@ pub(crate) struct BacklogArgs {
     /// Most seconds of a phase
     #[arg(long, default_value_t = 3600.0)]
     pub(crate) limit: f64,
-    /// Write a record of everything to this file
-    #[arg(long)]
-    #[serde(skip)]
-    pub(crate) json: Option<PathBuf>,
-    /// Show nothing but the table
-    #[arg(long, short)]
-    #[serde(skip)]
-    pub(crate) quiet: bool,
 }
 
 /// One phase, measured.
@@ -144,9 +128,8 @@ pub(crate) struct BacklogRecord<'a> {
 
 /// Runs the phases that were asked for, prints the table and writes the record. True: all was valid.
 pub(crate) fn run(args: &BacklogArgs) -> Result<bool, Failure> {
-    let record = measure(args, &mut Progress::new(args.quiet))?;
-    print!("{}", report::render(&record));
-    write_record(args.json.as_deref(), &record)?;
+    let record = measure(args, &mut args.trial.progress())?;
+    args.trial.report(&report::render(&record), &record)?;
     if let Some(error) = record.error {
         return Err(Failure::new(error));
     }
@@ -156,26 +139,26 @@ pub(crate) fn run(args: &BacklogArgs) -> Result<bool, Failure> {
 fn measure<'a>(args: &'a BacklogArgs, progress: &mut Progress) -> Result<BacklogRecord<'a>, Failure> {
     let scenario = args.scenario()?;
     let number = mix(args.seed) as u32;
-    let driver = driver::open(&args.target, &scenario, number)?;
+    let driver = driver::open(&args.trial.target, &scenario, number)?;
     let bodies = Bodies::new(number, args.size);
     let mut backlog = Backlog { args, scenario, bodies, driver, progress };
     let mut phases = Vec::new();
-    let error = match backlog.phases(&mut phases).context(&args.target.name) {
+    let error = match backlog.phases(&mut phases).context(&args.trial.target.name) {
         // A fill may have taken hours: its figures outlive the failure of its drain.
         Err(failure) if !phases.is_empty() => Some(failure.to_string()),
         done => done.map(|()| None)?,
     };
-    Ok(BacklogRecord { head: Head::of(&args.target), load: args, phases, error })
+    Ok(BacklogRecord { head: args.trial.head(), load: args, phases, error })
 }
 
 impl BacklogArgs {
     /// The load of both phases.
     fn scenario(&self) -> Result<Scenario, Failure> {
-        only(&self.target, &["amqp", "stomp"], "a relay keeps nothing")?;
+        self.trial.only(&["amqp", "stomp"], "a relay keeps nothing")?;
         if Check::of(self.size) == Check::Counted {
             return Err(Failure::new("--size must be at least 8: smaller bodies can't say which message they are"));
         }
-        if self.phase.parts().take && self.consumers == 0 {
+        if self.phase != Phase::Fill && self.consumers == 0 {
             return Err(Failure::new("a drain needs at least one consumer; use --phase fill"));
         }
         let limit = Duration::try_from_secs_f64(self.limit).context("--limit")?;
@@ -225,10 +208,9 @@ impl Backlog<'_> {
     /// Runs the phases and keeps what each of them saw.
     fn phases(&mut self, phases: &mut Vec<PhaseRecord>) -> Result<(), Failure> {
         self.driver.prepare()?;
-        let parts = self.args.phase.parts();
         let mut promised: Vec<Numbers> =
             (0..self.scenario.producers).map(|id| Numbers::up_to(self.scenario.quota(id))).collect();
-        if parts.make {
+        if self.args.phase != Phase::Drain {
             let (record, confirmed) = self.fill()?;
             phases.push(record);
             promised = confirmed;
@@ -237,7 +219,7 @@ impl Backlog<'_> {
                 "the queue holds nothing: fill it first, with the same --queue or --seed, and the same vhost",
             ));
         }
-        if parts.take {
+        if self.args.phase != Phase::Fill {
             let record = self.drain(&promised)?;
             // What is left may be needed to find out why.
             let emptied = record.held.is_none_or(|held| held == 0);

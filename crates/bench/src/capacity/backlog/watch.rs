@@ -56,7 +56,7 @@ impl<'a> Watch<'a> {
     }
 
     fn mark(&mut self) -> u64 {
-        let sample = Sample::take(self.run, &self.args.target.pids);
+        let sample = Sample::take(self.run, &self.args.trial.target.pids);
         let moved = (self.moved)(&sample.totals);
         self.marks.push(Mark { moved, sample });
         moved
@@ -91,7 +91,7 @@ impl<'a> Watch<'a> {
             }
             if shown_at.elapsed() > SHOW {
                 let first = self.marks.first().map(|mark| &mark.sample);
-                before = progress.moving(&self.args.target.name, doing, self.run.totals(), before, SHOW, first);
+                before = progress.moving(&self.args.trial.target.name, doing, self.run.totals(), before, SHOW, first);
                 shown_at = Instant::now();
             }
             sleep(STEP);

@@ -6,7 +6,6 @@ mod report;
 mod share;
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -14,15 +13,12 @@ use clap::Args;
 use serde::Serialize;
 
 use super::stretch::{Mark, Stretch};
-use super::{Head, only, write_record};
+use super::{Head, Trial};
 use crate::failure::{Context, Failure};
-use crate::load::Totals;
-use crate::load::sample::Sample;
 use crate::machine::descriptors;
 use crate::measure::latency::{Latency, Summary};
 use crate::report::progress::Progress;
 use crate::report::verdict::Verdict;
-use crate::target::Target;
 use crowd::{Order, Proof};
 use share::Holder;
 
@@ -32,10 +28,9 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// Options of `connections`.
 #[derive(Debug, Args, Serialize)]
 pub(crate) struct ConnectionsArgs {
-    /// A broker that speaks AMQP 0-9-1, as for run; with ,pid= its processes are measured too
-    #[arg(long)]
+    #[command(flatten)]
     #[serde(skip)]
-    pub(crate) target: Target,
+    pub(crate) trial: Trial,
     /// Connections in all
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     pub(crate) count: u32,
@@ -57,14 +52,6 @@ pub(crate) struct ConnectionsArgs {
     /// Most seconds until all are open
     #[arg(long, default_value_t = 600.0)]
     pub(crate) limit: f64,
-    /// Write a record of everything to this file
-    #[arg(long)]
-    #[serde(skip)]
-    pub(crate) json: Option<PathBuf>,
-    /// Show nothing but the table
-    #[arg(long, short)]
-    #[serde(skip)]
-    pub(crate) quiet: bool,
     /// Number of the first connection: this process holds another's share and answers on standard output
     #[arg(long, hide = true)]
     #[serde(skip)]
@@ -104,9 +91,8 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<bool, Failure> {
         args.enough_descriptors(limit, args.count)?;
         return share::serve(&args.order(first, args.count)?).map(|()| true);
     }
-    let record = measure(args, limit, &Progress::new(args.quiet)).context(&args.target.name)?;
-    print!("{}", report::render(&record));
-    write_record(args.json.as_deref(), &record)?;
+    let record = measure(args, limit, &args.trial.progress()).context(&args.trial.target.name)?;
+    args.trial.report(&report::render(&record), &record)?;
     Ok(record.verdict.valid)
 }
 
@@ -115,7 +101,7 @@ impl ConnectionsArgs {
     fn order(&self, first: u32, count: u32) -> Result<Order, Failure> {
         let limit = Duration::try_from_secs_f64(self.limit).context("--limit")?;
         let probes = self.probes.min(count);
-        let (target, consume, parallel) = (self.target.clone(), self.consume, self.parallel);
+        let (target, consume, parallel) = (self.trial.target.clone(), self.consume, self.parallel);
         Ok(Order { target, first, count, consume, parallel, probes, limit })
     }
 
@@ -146,10 +132,10 @@ pub(super) fn measure<'a>(
     limit: Option<u64>,
     progress: &Progress,
 ) -> Result<ConnectionsRecord<'a>, Failure> {
-    only(&args.target, &["amqp"], "connections are opened by AMQP 0-9-1")?;
+    args.trial.only(&["amqp"], "connections are opened by AMQP 0-9-1")?;
     let idle = Duration::try_from_secs_f64(args.idle).context("--idle")?;
     args.enough_descriptors(limit, args.count.div_ceil(args.processes))?;
-    let mark = |moved: u32| Mark { moved: moved.into(), sample: Sample::with(&args.target.pids, Totals::default) };
+    let mark = |moved: u32| args.trial.mark(moved.into());
     let first = mark(0);
     progress.done("opening");
     let mut holders = open(args).map_err(|failure| failure_with_limits(args, &failure))?;
@@ -166,7 +152,7 @@ pub(super) fn measure<'a>(
     let mut round_trip = Latency::new()?;
     proofs.iter().flat_map(|proof| &proof.round_trips).for_each(|time| round_trip.record(*time));
     Ok(ConnectionsRecord {
-        head: Head::of(&args.target),
+        head: args.trial.head(),
         load: args,
         opening: Stretch::between(&first, &opened, 0),
         idle: Stretch::between(&before, &after, 0),
@@ -215,7 +201,7 @@ fn open(args: &ConnectionsArgs) -> Result<Vec<Holder>, Failure> {
 
 /// Adds the usual reason: how many files the broker may open, or a limit of its own.
 fn failure_with_limits(args: &ConnectionsArgs, failure: &Failure) -> Failure {
-    let limit = args.target.pids.iter().filter_map(|pid| descriptors::of_process(*pid)).max();
+    let limit = args.trial.target.pids.iter().filter_map(|pid| descriptors::of_process(*pid)).max();
     match limit.filter(|limit| *limit < u64::from(args.count) + crowd::SPARE_DESCRIPTORS) {
         Some(limit) => Failure::new(format!("{failure} (the broker may open {limit} files only)")),
         None => Failure::new(format!("{failure} (brokers limit their connections: its log and settings may say more)")),
