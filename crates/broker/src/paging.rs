@@ -3,7 +3,7 @@
 //! One thread, the pager, runs [`Core::page`]: it reads without any lock and hands what it read to the queue that asked.
 //! The housekeeping sweeps the queues while memory is short. A message that can't be read stops its queue and no other.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -11,17 +11,15 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use journal::{Chunk, Reference};
+use journal::{Chunk, PAGE, Reference};
 use parking_lot::Mutex;
 
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::{Arena, Message};
-use crate::queue::{Dying, Queue, Task, Visit};
+use crate::queue::{Dying, Placed, Queue, Task, Visit};
 
-/// A body that can't be read where it should lie may have been moved in between; so often it is looked for anew.
-const ATTEMPTS: usize = 4;
-/// Steps of one errand at most: an index or two, and the messages.
+/// Steps of one errand at most: an index or two, and the messages, some of them again if they were moved meanwhile.
 const STEPS: usize = 64;
 /// Messages up to this length are copied out of the piece that they were read with, which would otherwise stay as long as
 /// the last of them.
@@ -83,6 +81,10 @@ struct Read {
     failed: Option<(Reference, String)>,
 }
 
+fn unlisted(queue: &Queue) -> String {
+    queue.damage_text(None, &"an index does not list what it should")
+}
+
 impl Core {
     /// Runs the oldest errand. True when more wait; else `waker` is woken when one comes.
     pub(crate) fn page(&self, waker: &Waker) -> bool {
@@ -117,77 +119,100 @@ impl Core {
 
     /// Reads what a queue needs. Returns what keeps it from going on, and whether anything was read.
     fn fetch_for(&self, queue: &Arc<Queue>) -> (Option<String>, bool) {
-        let (mut failures, mut useful) = (0, false);
+        let mut useful = false;
         for _ in 0..STEPS {
-            let failed = match queue.task(self) {
+            let done = match queue.task(self) {
                 Task::Nothing => return (None, useful),
-                Task::Place { page, chunks } => self.place(queue, page, &chunks).err(),
-                Task::Peek { seq, page, chunks, place } => self.peek(queue, seq, page, &chunks, place).err(),
+                Task::Place { page } => self.place(queue, page),
+                Task::Peek { seq, place } => self.peek(queue, seq, place),
                 Task::Messages { wanted, keep } => {
-                    let read = self.read_messages(&wanted);
-                    let (any, failed) = (!read.messages.is_empty(), read.failed);
-                    queue.install(read.messages, keep, self);
-                    if failed.is_none() {
-                        return (None, true);
+                    let Read { messages, failed } = self.read_messages(&wanted);
+                    useful |= !messages.is_empty();
+                    queue.install(messages, keep, self);
+                    match failed {
+                        None => return (None, true),
+                        Some((one, error)) => self.blame(queue, &one, &error),
                     }
-                    useful |= any;
-                    failed.map(|(one, error)| queue.damage_text(Some(one.address), &error))
                 }
             };
-            match failed {
-                None => useful = true,
-                Some(damage) => {
-                    failures += 1;
-                    if failures == ATTEMPTS {
-                        return (Some(damage), useful);
-                    }
-                }
+            match done {
+                Ok(()) => useful = true,
+                Err(damage) => return (Some(damage), useful),
             }
         }
-        (None, useful)
+        (None, true)
     }
 
-    /// Makes an absent page of a queue hot. The error is in words.
-    pub(crate) fn place(&self, queue: &Arc<Queue>, page: u64, chunks: &[Chunk]) -> Result<(), String> {
-        let mut listed = self.listed(queue, page, chunks)?;
-        if queue.place(page, &mut listed, self) {
-            return Ok(());
-        }
-        Err(queue.damage_text(None, &"an index does not list what it should"))
+    /// A body that could not be read where it lay: damage, in words, if it lies there still, and nothing if it was moved
+    /// meanwhile. Queues hear of a move before the old place goes, so there is no third case.
+    fn blame(&self, queue: &Queue, one: &Reference, error: &str) -> Result<(), String> {
+        if queue.lies_at(one, self) { Err(queue.damage_text(Some(one.address), &error)) } else { Ok(()) }
     }
 
-    fn listed(&self, queue: &Queue, page: u64, chunks: &[Chunk]) -> Result<Vec<Reference>, String> {
-        let mut listed = Vec::new();
-        for chunk in chunks {
-            self.journal.read_chunk(*chunk, page, &mut listed).map_err(|error| queue.damage_text(None, &error))?;
-        }
-        Ok(listed)
-    }
-
-    fn peek(
-        &self,
-        queue: &Arc<Queue>,
-        seq: u64,
-        page: u64,
-        chunks: &[Chunk],
-        place: Option<Reference>,
-    ) -> Result<(), String> {
-        let place = match place {
-            Some(place) => Some(place),
-            None => self.listed(queue, page, chunks)?.into_iter().find(|one| one.seq == seq),
-        };
-        let Some(place) = place else {
-            return Err(queue.damage_text(None, &"an index does not list what it should"));
-        };
-        let mut read = self.read_messages(&[place]);
-        match read.messages.pop() {
-            Some((_, message)) => queue.peeked(seq, &message, self),
-            None => {
-                let error = read.failed.map_or_else(String::new, |(_, error)| error);
-                return Err(queue.damage_text(Some(place.address), &error));
+    /// Makes an absent page of a queue hot. Merges go on meanwhile; what was read of other chunks stays good, so that even
+    /// a page with hundreds of them is placed in the end. The error is in words.
+    pub(crate) fn place(&self, queue: &Arc<Queue>, page: u64) -> Result<(), String> {
+        let mut lists: BTreeMap<u32, Vec<Reference>> = BTreeMap::new();
+        while let Some(chunks) = queue.absent_chunks_of(page, self) {
+            lists.retain(|segment, _| chunks.iter().any(|chunk| chunk.segment == *segment));
+            for chunk in &chunks {
+                if !lists.contains_key(&chunk.segment) {
+                    lists.extend(self.list_of(queue, page, *chunk)?.map(|list| (chunk.segment, list)));
+                }
+            }
+            if lists.len() < chunks.len() {
+                continue;
+            }
+            match queue.place(page, &chunks, lists.values().flatten().copied().collect(), self) {
+                Placed::Whole => break,
+                Placed::Moved => {}
+                Placed::Wrong => return Err(unlisted(queue)),
             }
         }
         Ok(())
+    }
+
+    /// What a chunk lists; `None` if it was merged meanwhile. The error is in words.
+    fn list_of(&self, queue: &Queue, page: u64, chunk: Chunk) -> Result<Option<Vec<Reference>>, String> {
+        let mut listed = Vec::new();
+        match self.journal.read_chunk(chunk, page, &mut listed) {
+            Ok(()) => Ok(Some(listed)),
+            Err(error) => match queue.absent_chunks_of(page, self) {
+                Some(chunks) if chunks.contains(&chunk) => Err(queue.damage_text(None, &error)),
+                _ => Ok(None),
+            },
+        }
+    }
+
+    /// Finds out when the first ready entry dies of age; nothing comes of it if its body was moved meanwhile.
+    fn peek(&self, queue: &Arc<Queue>, seq: u64, place: Option<Reference>) -> Result<(), String> {
+        let place = match place {
+            Some(place) => Some(place),
+            None => self.look_up(queue, seq)?,
+        };
+        let Some(place) = place else { return Ok(()) };
+        let Read { mut messages, failed } = self.read_messages(&[place]);
+        if let Some((_, message)) = messages.pop() {
+            queue.peeked(seq, &message, self);
+        }
+        failed.map_or(Ok(()), |(one, error)| self.blame(queue, &one, &error))
+    }
+
+    /// Where an entry of an absent page lies; `None` if that has changed meanwhile.
+    fn look_up(&self, queue: &Queue, seq: u64) -> Result<Option<Reference>, String> {
+        let page = seq / PAGE;
+        let Some(chunks) = queue.absent_chunks_of(page, self) else { return Ok(None) };
+        for chunk in &chunks {
+            let Some(listed) = self.list_of(queue, page, *chunk)? else { return Ok(None) };
+            if let Some(one) = listed.into_iter().find(|one| one.seq == seq) {
+                return Ok(Some(one));
+            }
+        }
+        if queue.absent_chunks_of(page, self).is_some_and(|now| now == chunks) {
+            Err(unlisted(queue))
+        } else {
+            Ok(None)
+        }
     }
 
     /// Reads messages, up to the first that can't be read.
@@ -227,19 +252,20 @@ impl Core {
 
     /// Gives dead letters their messages. One that can't be read stays where it is, dying, and is told of.
     fn read_dying(&self, queue: &Arc<Queue>, mut dying: Vec<Dying>) -> Vec<Dying> {
-        for attempt in 1..=ATTEMPTS {
+        loop {
             let wanted = queue.whereabouts(&dying, self);
             if wanted.is_empty() {
                 break;
             }
-            let read = self.read_messages(&wanted);
-            for (one, message) in read.messages {
+            let Read { messages, failed } = self.read_messages(&wanted);
+            for (one, message) in messages {
                 if let Some(dead) = dying.iter_mut().find(|dead| dead.seq == one.seq) {
                     dead.message = Some(message);
                 }
             }
-            if let Some((one, error)) = read.failed.filter(|_| attempt == ATTEMPTS) {
-                self.pager.damages.lock().push(queue.damage_text(Some(one.address), &error));
+            if let Some(Err(damage)) = failed.map(|(one, error)| self.blame(queue, &one, &error)) {
+                self.pager.damages.lock().push(damage);
+                break;
             }
         }
         dying.retain(|dead| dead.message.is_some());

@@ -12,7 +12,7 @@ use journal::{Address, Chunk, Reference};
 use crate::core::Core;
 use crate::message::Message;
 use crate::queue::dispatch::Fetched;
-use crate::queue::lane::{Away, Want};
+use crate::queue::lane::{Away, Placed, Want};
 use crate::queue::{Dying, Guard, Inner, Queue, State, Visit};
 use crate::session::turn::Work;
 
@@ -24,12 +24,12 @@ const AGES_AT_ONCE: usize = 64 << 10;
 pub(crate) enum Task {
     /// Nothing more.
     Nothing,
-    /// What these chunks list of this page; [`Queue::place`] takes it.
-    Place { page: u64, chunks: Vec<Chunk> },
+    /// What the chunks of this page list; [`Queue::place`] takes it.
+    Place { page: u64 },
     /// These messages; [`Queue::install`] takes them. Unless `keep` they are only looked at.
     Messages { wanted: Vec<Reference>, keep: bool },
     /// When the first ready entry dies of age, whose page stays as small as it is; [`Queue::peeked`] takes it.
-    Peek { seq: u64, page: u64, chunks: Vec<Chunk>, place: Option<Reference> },
+    Peek { seq: u64, place: Option<Reference> },
 }
 
 impl Queue {
@@ -86,17 +86,27 @@ impl Queue {
                 }
                 Task::Nothing
             }
-            Away::Index { page, chunks } => Task::Place { page, chunks },
+            Away::Index(page) => Task::Place { page },
             Away::Messages(wanted) => Task::Messages { wanted, keep },
         }
     }
 
-    /// What the chunks of an absent page list. False if that is not what they should list.
-    pub(crate) fn place(&self, page: u64, listed: &mut Vec<Reference>, core: &Core) -> bool {
+    /// What `chunks`, all of an absent page, list.
+    pub(crate) fn place(&self, page: u64, chunks: &[Chunk], listed: Vec<Reference>, core: &Core) -> Placed {
         let mut inner = self.lock(core);
-        let placed = inner.lane.place(page, listed);
-        inner.head_wanted &= !placed;
+        let placed = inner.lane.place(page, chunks, listed);
+        inner.head_wanted &= placed != Placed::Whole;
         placed
+    }
+
+    /// The chunks of a page, if only they know where its entries lie.
+    pub(crate) fn absent_chunks_of(&self, page: u64, core: &Core) -> Option<Vec<Chunk>> {
+        self.lock(core).lane.absent_chunks_of(page)
+    }
+
+    /// True when the body of an entry lies where this says, whether or not it can be read there.
+    pub(crate) fn lies_at(&self, one: &Reference, core: &Core) -> bool {
+        self.lock(core).lane.lies_at(one)
     }
 
     /// Messages that were read: those of entries that are still away are in memory again, or are only noted.

@@ -12,7 +12,7 @@ use crate::message::Message;
 use crate::queue::Task;
 use crate::queue::page::{Memo, Page, SIZE, bit_of, has, ones};
 
-pub(crate) use crate::queue::page::{Entry, State};
+pub(crate) use crate::queue::page::{Entry, Placed, State};
 
 mod purge;
 
@@ -66,11 +66,8 @@ pub(crate) enum Want {
 #[derive(Debug)]
 pub(crate) enum Away {
     Nothing,
-    /// First these chunks, to know where the entries of this page lie.
-    Index {
-        page: u64,
-        chunks: Vec<Chunk>,
-    },
+    /// First the chunks of this page, to know where its entries lie.
+    Index(u64),
     /// These messages.
     Messages(Vec<Reference>),
 }
@@ -367,7 +364,7 @@ impl Lane {
         let Some(seq) = self.first_ready() else { return Task::Nothing };
         let Some(index) = self.last_starting_by(seq) else { return Task::Nothing };
         let page = &mut self.pages[index];
-        Task::Peek { seq, page: page.number, chunks: page.chunks(), place: page.reference_of(seq) }
+        Task::Peek { seq, place: page.reference_of(seq) }
     }
 
     /// Lets go of the message of a durable entry that is ready.
@@ -458,8 +455,7 @@ impl Lane {
                 if !wanted.is_empty() {
                     break;
                 }
-                let page = &self.pages[index];
-                return Away::Index { page: page.number, chunks: page.chunks() };
+                return Away::Index(self.pages[index].number);
             }
             if want == Want::Head {
                 return Away::Nothing;
@@ -487,25 +483,37 @@ impl Lane {
         messages(wanted)
     }
 
-    /// Makes an absent page hot from what its chunks list. False if they do not list what they should.
-    pub(crate) fn place(&mut self, number: u64, listed: &mut Vec<Reference>) -> bool {
-        let Ok(index) = self.pages.binary_search_by_key(&number, |page| page.number) else { return true };
+    /// Makes an absent page hot from what `chunks` list.
+    pub(crate) fn place(&mut self, number: u64, chunks: &[Chunk], listed: Vec<Reference>) -> Placed {
+        let Ok(index) = self.pages.binary_search_by_key(&number, |page| page.number) else { return Placed::Whole };
         let page = &mut self.pages[index];
         if !page.is_absent() {
-            return true;
+            return Placed::Whole;
         }
         let cost = page.cost();
-        if !page.place(listed, &mut self.memo) {
-            return false;
+        let placed = page.place(chunks, listed, &mut self.memo);
+        if placed == Placed::Whole {
+            self.index_bytes -= cost;
+            self.index_bytes += page.live * AWAY_COST;
         }
-        self.index_bytes -= cost;
-        self.index_bytes += page.live * AWAY_COST;
-        true
+        placed
     }
 
     /// The chunks of a page, if it is absent.
-    pub(crate) fn absent_chunks_of(&mut self, number: u64) -> Vec<Chunk> {
-        self.page_mut(number).filter(|page| page.is_absent()).map_or(Vec::new(), |page| page.chunks())
+    pub(crate) fn absent_chunks_of(&mut self, number: u64) -> Option<Vec<Chunk>> {
+        self.page_mut(number).filter(|page| page.is_absent()).map(|page| page.chunks())
+    }
+
+    /// True when the body of an entry that is not done lies where this says; of an absent page, when some chunk of it is in
+    /// that segment.
+    pub(crate) fn lies_at(&mut self, one: &Reference) -> bool {
+        match self.page_mut(one.seq / PAGE).filter(|page| page.is_absent()) {
+            Some(page) => page.chunks().iter().any(|chunk| chunk.segment == one.address.file),
+            None => {
+                let entry = self.get_mut(one.seq).filter(|entry| entry.state != State::Done);
+                entry.is_some_and(|entry| entry.address == Some(one.address))
+            }
+        }
     }
 
     /// A ready entry that is away, if its body still lies where it was read.

@@ -26,7 +26,7 @@ pub(crate) use away::Task;
 pub(crate) use consumers::{Consumer, ConsumerKey, SharedCredit};
 pub(crate) use dispatch::{Fetched, Unattached};
 pub(crate) use dying::{Dying, Reason, reason_code};
-pub(crate) use lane::{Entry, Lane, State};
+pub(crate) use lane::{Entry, Lane, Placed, State};
 pub(crate) use page::{Listed, Page, Place};
 pub(crate) use settle::{SETTLED_BEFORE, Settlement, Verdict};
 
@@ -572,11 +572,6 @@ impl Inner {
         self.unweighed = if self.weighs { lane.live() } else { 0 };
         self.lane = lane;
         self.lane.keep_hot(self.weighs);
-    }
-
-    /// The chunks of a page, if only they know where its entries lie.
-    pub(crate) fn absent_chunks_of(&mut self, page: u64) -> Vec<Chunk> {
-        self.lane.absent_chunks_of(page)
     }
 
     /// See [`journal::Owners::referenced`].

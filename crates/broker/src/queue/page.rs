@@ -113,6 +113,17 @@ impl Lean {
     }
 }
 
+/// What came of making an absent page hot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placed {
+    /// It is hot, or was not absent any more.
+    Whole,
+    /// Its chunks are other ones now.
+    Moved,
+    /// Its chunks do not list what they should.
+    Wrong,
+}
+
 #[derive(Debug)]
 enum Content {
     Hot,
@@ -310,20 +321,22 @@ impl Page {
         }
     }
 
-    /// Makes an absent page hot from what its chunks list. False, and nothing happens, if they do not list every entry, or
-    /// are not its chunks any more.
-    pub(super) fn place(&mut self, listed: &mut Vec<Reference>, memo: &mut Memo) -> bool {
+    /// Makes an absent page hot from what `chunks` list; nothing happens if they do not list every entry, or are not its
+    /// chunks any more.
+    pub(super) fn place(&mut self, chunks: &[Chunk], mut listed: Vec<Reference>, memo: &mut Memo) -> Placed {
+        // Where a list had an entry before that list was merged is no place any more.
+        if !self.chunks.iter().map(|listed| listed.chunk).eq(chunks.iter().copied()) {
+            return Placed::Moved;
+        }
         listed.retain(|one| one.seq / PAGE == self.number && has(&self.ready, bit_of(one.seq)));
         listed.sort_unstable_by_key(|one| one.seq);
         listed.dedup_by_key(|one| one.seq);
-        // They may have been moved on while their lists were read: where they were listed then is no place any more.
-        let stays = |one: &Reference| self.chunks.iter().any(|listed| listed.chunk.segment == one.address.file);
-        if listed.len() != self.live || !listed.iter().all(stays) {
-            return false;
+        if listed.len() != self.live {
+            return Placed::Wrong;
         }
         let place = |one: &Reference| (bit_of(one.seq), Place { address: one.address, length: one.length });
         self.hydrate(listed.iter().map(place), memo);
-        true
+        Placed::Whole
     }
 
     fn hydrate(&mut self, members: impl Iterator<Item = (usize, Place)>, memo: &mut Memo) {

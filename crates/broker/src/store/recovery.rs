@@ -248,10 +248,7 @@ impl Decided {
     pub(crate) fn place(&self, core: &Core) -> Result<(), String> {
         let pages: BTreeSet<_> = self.dying.iter().map(|(seq, _)| seq / PAGE).collect();
         for page in pages {
-            let chunks = self.queue.lock(core).absent_chunks_of(page);
-            if !chunks.is_empty() {
-                core.place(&self.queue, page, &chunks)?;
-            }
+            core.place(&self.queue, page)?;
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ mod declaring;
 mod history;
 mod limits;
 mod model;
+mod overtaken;
 mod paging;
 mod pressure;
 mod publishing;

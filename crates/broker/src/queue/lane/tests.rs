@@ -116,7 +116,7 @@ impl World {
         for _ in 0..100 {
             match self.lane.away_of(Want::Messages(bytes)) {
                 Away::Nothing => return,
-                Away::Index { page, chunks } => self.place(page, &chunks),
+                Away::Index(page) => self.place(page),
                 Away::Messages(wanted) => {
                     for one in wanted {
                         assert_eq!(u64::from(one.address.offset), one.seq, "the place is that of the entry");
@@ -131,12 +131,13 @@ impl World {
         panic!("loading does not come to an end");
     }
 
-    fn place(&mut self, page: u64, chunks: &[Chunk]) {
+    fn place(&mut self, page: u64) {
+        let chunks = self.lane.absent_chunks_of(page).expect("the page is absent");
         let mut listed = Vec::new();
-        for chunk in chunks {
+        for chunk in &chunks {
             listed.extend(self.indexes[&chunk.segment].iter().filter(|one| one.seq / PAGE == page));
         }
-        assert!(self.lane.place(page, &mut listed), "the chunks list every entry");
+        assert_eq!(self.lane.place(page, &chunks, listed), Placed::Whole, "the chunks list every entry");
     }
 
     fn deliver(&mut self, bytes: u8) {
@@ -157,8 +158,7 @@ impl World {
     fn change(&mut self, pick: u16, state: State) {
         let Some(seq) = self.pick(pick) else { return };
         if self.lane.get_mut(seq).is_none() {
-            let chunks = self.lane.absent_chunks_of(seq / PAGE);
-            self.place(seq / PAGE, &chunks);
+            self.place(seq / PAGE);
         }
         self.lane.set(seq, state);
         if state == State::Done {
@@ -379,10 +379,8 @@ fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
     assert_eq!(lane.files(), BTreeMap::from([(9, 3), (3, 2)]));
     assert_eq!(lane.first_ready(), Some(5));
     assert!(lane.get_mut(5).is_none() && lane.head_is_unread());
-    let mut wrong = vec![reference(5)];
-    assert!(!lane.place(0, &mut wrong), "an index that lists too little is refused");
-    let mut listed: Vec<_> = [4095, 5, 6, 70].map(reference).into();
-    assert!(lane.place(0, &mut listed));
+    assert_eq!(lane.place(0, &[chunk], vec![reference(5)]), Placed::Wrong, "an index that lists too little");
+    assert_eq!(lane.place(0, &[chunk], [4095, 5, 6, 70].map(reference).into()), Placed::Whole);
     let seen: Vec<_> = [5, 70, 4095, 4096, 4097]
         .iter()
         .map(|seq| lane.get_mut(*seq).map(|entry| (entry.redelivered, entry.returns)))
@@ -403,10 +401,13 @@ fn lists_of_chunks_that_were_merged_meanwhile_are_no_places() {
     [5, 6].iter().for_each(|bit| crate::queue::page::put(&mut bits, *bit));
     let pages = vec![Page::absent(0, bits, vec![crate::queue::Listed { chunk: chunk(9), live: 2 }])];
     let mut lane = Lane::recovered(pages, 7, 0, BTreeMap::new(), true);
-    let mut read = vec![at(9, 5), at(9, 6)];
+    let read = vec![at(9, 5), at(9, 6)];
+    assert!(lane.lies_at(&at(9, 5)), "what can't be read there is damage");
     assert_eq!(lane.moved(0, &[9], chunk(10), &[at(10, 5), at(10, 6)]), 2);
-    assert!(!lane.place(0, &mut read));
+    assert!(!lane.lies_at(&at(9, 5)), "what can't be read there any more is not");
+    assert_eq!(lane.place(0, &[chunk(9)], read), Placed::Moved);
     assert!(lane.get_mut(5).is_none());
-    assert!(lane.place(0, &mut vec![at(10, 5), at(10, 6)]));
+    assert_eq!(lane.place(0, &[chunk(10)], vec![at(10, 5), at(10, 6)]), Placed::Whole);
     assert_eq!(lane.files(), BTreeMap::from([(10, 2)]));
+    assert!(lane.lies_at(&at(10, 5)) && !lane.lies_at(&at(9, 5)));
 }
