@@ -5,6 +5,8 @@
 
 mod equivalence;
 
+use std::sync::{Arc, LazyLock};
+
 pub(crate) use self::equivalence::{Declared, DeclaredExchange, exchange_inequivalence, inequivalence};
 use crate::encoding::check_depth;
 use crate::error::Error;
@@ -157,6 +159,12 @@ pub(crate) struct QueueArguments {
 const NOT_BUILT: &str = "not implemented yet";
 
 impl QueueArguments {
+    /// These arguments, in one piece of memory for all queues that have none.
+    pub(crate) fn shared(self) -> Arc<Self> {
+        static NONE: LazyLock<Arc<QueueArguments>> = LazyLock::new(Arc::default);
+        if self == **NONE { Arc::clone(&NONE) } else { Arc::new(self) }
+    }
+
     /// What the arguments of queue `name` in `vhost` ask for, or an error of kind `Precondition` that names the first
     /// argument which is wrong, belongs to another type of queue, or is not built. Arguments nested too deep to be kept
     /// are refused too.

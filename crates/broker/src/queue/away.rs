@@ -187,7 +187,7 @@ impl Queue {
     pub(crate) fn sweep(&self, core: &Core) -> bool {
         let mut inner = self.lock(core);
         let inner = &mut *inner;
-        let excess = inner.resident.saturating_sub(core.memory.window());
+        let excess = inner.resident.saturating_sub(inner.window(core));
         let (dropped, whole) = inner.lane.sweep(excess, inner.kept);
         inner.bytes -= dropped.bytes;
         inner.resident -= dropped.length;
@@ -261,9 +261,15 @@ impl Inner {
         }
     }
 
+    /// Bytes of messages that may stay while memory is tight. A hundred thousand short queues are a backlog too, so one that
+    /// nobody consumes keeps none.
+    fn window(&self, core: &Core) -> usize {
+        if self.consumers.is_empty() && core.memory.is_short() { 0 } else { core.memory.window() }
+    }
+
     /// Lets go of the messages from `first` on that came in this visit and are not wanted soon.
     pub(super) fn let_go(&mut self, first: u64, core: &Core) {
-        let window = core.memory.window();
+        let window = self.window(core);
         let next = self.lane.next();
         for seq in (first..next).rev() {
             if self.resident <= window {

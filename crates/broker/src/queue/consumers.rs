@@ -7,8 +7,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use hashbrown::HashMap;
-
 use crate::session::mailbox::{Lent, Mailbox};
 
 /// Names a consumer in the whole broker: its client, and its number there.
@@ -80,6 +78,8 @@ pub(crate) struct Consumer {
 /// What this visit to the queue hands to one connection at its end.
 #[derive(Debug)]
 struct Outbox {
+    /// The connection's number.
+    client: u64,
     mailbox: Arc<Mailbox>,
     /// Consumers of that connection.
     users: u32,
@@ -139,13 +139,11 @@ struct Level {
 #[derive(Debug, Default)]
 pub(crate) struct Consumers {
     slots: Vec<Option<Consumer>>,
-    free: Vec<u32>,
     count: usize,
     /// Highest priority first; each holds consumers that may be ready.
     levels: Vec<Level>,
-    /// One for each connection that consumes here, by the client's number.
+    /// One for each connection that consumes here.
     outboxes: Vec<Option<Outbox>>,
-    outbox_of: HashMap<u64, u32>,
     /// Outboxes with something pending in this visit.
     touched: Vec<u32>,
 }
@@ -166,8 +164,8 @@ impl Consumers {
     pub(crate) fn add(&mut self, mut consumer: Consumer) {
         consumer.outbox = self.join_outbox(&consumer);
         let priority = consumer.priority;
-        let slot = match self.free.pop() {
-            Some(slot) => slot,
+        let slot = match self.slots.iter().position(Option::is_none) {
+            Some(free) => free as u32,
             None => {
                 self.slots.push(None);
                 (self.slots.len() - 1) as u32
@@ -183,15 +181,18 @@ impl Consumers {
     }
 
     fn join_outbox(&mut self, consumer: &Consumer) -> u32 {
-        if let Some(known) = self.outbox_of.get(&consumer.key.client).copied() {
-            if let Some(outbox) = self.outboxes[known as usize].as_mut() {
-                outbox.users += 1;
-            }
+        let client = consumer.key.client;
+        let known = self.outboxes.iter_mut().enumerate().find_map(|(number, outbox)| {
+            let outbox = outbox.as_mut().filter(|outbox| outbox.client == client)?;
+            outbox.users += 1;
+            Some(number as u32)
+        });
+        if let Some(known) = known {
             return known;
         }
         let mailbox = Arc::clone(&consumer.mailbox);
-        let outbox = Some(Outbox { mailbox, users: 1, pending: Vec::new(), bytes: 0 });
-        let number = match self.outboxes.iter().position(Option::is_none) {
+        let outbox = Some(Outbox { client, mailbox, users: 1, pending: Vec::new(), bytes: 0 });
+        match self.outboxes.iter().position(Option::is_none) {
             Some(free) => {
                 self.outboxes[free] = outbox;
                 free as u32
@@ -200,9 +201,7 @@ impl Consumers {
                 self.outboxes.push(outbox);
                 (self.outboxes.len() - 1) as u32
             }
-        };
-        self.outbox_of.insert(consumer.key.client, number);
-        number
+        }
     }
 
     fn leave_outbox(&mut self, consumer: &Consumer) {
@@ -210,7 +209,6 @@ impl Consumers {
         outbox.users -= 1;
         if outbox.users == 0 {
             self.outboxes[consumer.outbox as usize] = None;
-            self.outbox_of.remove(&consumer.key.client);
         }
     }
 
@@ -242,16 +240,13 @@ impl Consumers {
             level.priority != consumer.priority
                 || self.slots.iter().flatten().any(|other| other.priority == level.priority)
         });
-        self.free.push(slot);
         self.count -= 1;
         Some(consumer)
     }
 
     pub(crate) fn clear(&mut self) -> Vec<Consumer> {
-        self.free.clear();
         self.levels.clear();
         self.outboxes.clear();
-        self.outbox_of.clear();
         self.count = 0;
         std::mem::take(&mut self.slots).into_iter().flatten().collect()
     }

@@ -10,7 +10,8 @@ use journal::{Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
 use crate::queue::Task;
-use crate::queue::page::{Memo, Page, SIZE, bit_of, has, ones};
+use crate::queue::bitmap::Bitmap;
+use crate::queue::page::{Memo, Page, SIZE, bit_of};
 
 pub(crate) use crate::queue::page::{Entry, Placed, State};
 
@@ -198,8 +199,14 @@ impl Lane {
                 page.restart(seq);
                 page
             }
-            None => Box::new(Page::new(seq)),
+            None => {
+                let mut page = Box::new(Page::new(seq));
+                // Most queues are short.
+                page.entries.reserve_exact(1);
+                page
+            }
         };
+        self.pages.reserve_exact(usize::from(self.pages.is_empty()));
         self.pages.push_back(page);
     }
 
@@ -216,7 +223,7 @@ impl Lane {
     #[cold]
     fn thaw(&mut self, index: usize, seq: u64) -> Option<usize> {
         let page = &mut self.pages[index];
-        let inside = page.number == seq / PAGE && has(&page.ready, bit_of(seq));
+        let inside = page.number == seq / PAGE && page.ready.has(bit_of(seq));
         if !inside || page.is_hot() || page.is_absent() {
             return None;
         }
@@ -464,7 +471,7 @@ impl Lane {
                 self.page_of(self.pages[index].start() + first as u64);
             }
             let page = &self.pages[index];
-            for bit in ones(&page.ready) {
+            for bit in page.ready.iter() {
                 let seq = page.start() + bit as u64;
                 let Some(entry) = page.entries.get((seq - page.first) as usize) else { continue };
                 match want {
@@ -567,7 +574,7 @@ impl Lane {
             if page.chunked {
                 let mut live = [0; SIZE / 64];
                 page.unsettled(&mut live);
-                for bit in ones(&live) {
+                for bit in Bitmap::of(&live).iter() {
                     let seq = page.start() + bit as u64;
                     runs.add(from, seq);
                     from = seq + 1;

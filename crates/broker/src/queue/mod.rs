@@ -5,6 +5,7 @@
 //! visit. Effects on anything else (dead letters, deletion, timers) leave as [`Work`] for after the lock.
 
 mod away;
+mod bitmap;
 mod consumers;
 mod dispatch;
 mod dying;
@@ -14,6 +15,7 @@ mod page;
 mod sabotage;
 mod settle;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -41,6 +43,11 @@ use consumers::Consumers;
 /// What an entry costs in memory besides its message's block, in bytes.
 pub(crate) const ENTRY_COST: usize = 96;
 
+thread_local! {
+    /// Memory for a list of addresses, empty between uses: one for each thread, since there are many more queues.
+    static ADDRESSES: Cell<Vec<Address>> = const { Cell::new(Vec::new()) };
+}
+
 /// What stays the same while a queue lives.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -51,7 +58,7 @@ pub(crate) struct Queue {
     /// The client that it belongs to, if it is exclusive.
     pub(crate) exclusive_to: Option<u64>,
     pub(crate) auto_delete: bool,
-    pub(crate) arguments: QueueArguments,
+    pub(crate) arguments: Arc<QueueArguments>,
     /// The arguments as declared.
     pub(crate) declared: Table,
     /// Batches of its dead letters that wait to be read from the disk; what dies later waits behind them.
@@ -74,6 +81,12 @@ impl Bound {
         arguments.0.sort_by(|(one, _), (other, _)| one.cmp(other));
         Self { exchange, key: key.to_owned(), arguments }
     }
+}
+
+/// Adds a binding to those of a queue or an exchange, most of which have one.
+pub(crate) fn keep_binding(list: &mut Vec<Bound>, bound: Bound) {
+    list.reserve_exact(usize::from(list.is_empty()));
+    list.push(bound);
 }
 
 /// Totals since start.
@@ -128,7 +141,6 @@ pub(crate) struct Inner {
     /// Entries that this visit settled by itself or for a client, to be logged at its end.
     settled: Vec<settle::Settled>,
     dying: Vec<Dying>,
-    addresses: Vec<Address>,
     #[cfg(feature = "sabotage")]
     held_back: sabotage::HeldBack,
     /// Deaths since start, by reason.
@@ -233,7 +245,6 @@ impl Queue {
             used_at: parts.now,
             settled: Vec::new(),
             dying: Vec::new(),
-            addresses: Vec::new(),
             #[cfg(feature = "sabotage")]
             held_back: sabotage::HeldBack::default(),
             died: [0; 4],
@@ -246,7 +257,7 @@ impl Queue {
             durable: parts.durable,
             exclusive_to: parts.exclusive_to,
             auto_delete: parts.auto_delete,
-            arguments: parts.arguments,
+            arguments: parts.arguments.shared(),
             declared: parts.declared,
             mourned: AtomicUsize::new(0),
             inner: Mutex::new(inner),
@@ -392,7 +403,7 @@ impl Queue {
             inner.mark = inner.mark.max(inner.lane.next());
         }
         let mark = inner.logged_mark();
-        let mut addresses = std::mem::take(&mut inner.addresses);
+        let mut addresses = ADDRESSES.take();
         let mut appender = None;
         let end = inner.lane.next();
         let mut run = first;
@@ -409,7 +420,7 @@ impl Queue {
             }
             run = seq + 1;
         }
-        inner.addresses = addresses;
+        ADDRESSES.set(addresses);
         appender.map_or(Ticket::NONE, |appender| appender.ticket())
     }
 

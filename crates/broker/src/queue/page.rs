@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
+use crate::queue::bitmap::Bitmap;
 
 /// Entries in a page.
 pub(super) const SIZE: usize = PAGE as usize;
-/// What a page that is not hot costs in memory besides its places, in bytes.
-pub(super) const PAGE_COST: usize = 800;
+/// What a page that is not hot costs in memory besides its places and its bits, in bytes.
+const PAGE_COST: usize = size_of::<Page>() + 48;
 /// A number beyond all that are ever given out.
 const FAR: u64 = 1 << 62;
 /// What one place of a lean page costs.
@@ -87,29 +88,21 @@ pub(crate) struct Place {
     pub(crate) length: u32,
 }
 
-/// The places of a page's entries, in order.
+/// The places of a page's entries, in order; the entries are those that are ready.
 #[derive(Debug)]
 struct Lean {
-    members: Bits,
     places: Vec<Place>,
     /// The lowest and the highest file among them, or wider.
     files: (u32, u32),
 }
 
 impl Lean {
-    fn new(members: Bits, places: Vec<Place>) -> Self {
+    fn new(places: Vec<Place>) -> Self {
         let mut files = (u32::MAX, 0);
         for place in &places {
             files = (files.0.min(place.address.file), files.1.max(place.address.file));
         }
-        Self { members, places, files }
-    }
-
-    fn place(&mut self, bit: usize) -> Option<&mut Place> {
-        let before: u32 = self.members[..bit / 64].iter().map(|word| word.count_ones()).sum();
-        let below = self.members[bit / 64] & ((1 << (bit % 64)) - 1);
-        let index = (before + below.count_ones()) as usize;
-        has(&self.members, bit).then(|| self.places.get_mut(index)).flatten()
+        Self { places, files }
     }
 }
 
@@ -156,38 +149,16 @@ pub(crate) struct Page {
     pub(super) entries: Vec<Entry>,
     /// Entries that are not done.
     pub(super) live: usize,
-    pub(super) ready: Bits,
+    pub(super) ready: Bitmap,
     pub(super) ready_count: usize,
     content: Content,
     chunks: Vec<Listed>,
     /// Some index may still list numbers of this page that are settled.
     pub(super) chunked: bool,
     /// Entries that came back; only while the page is not hot.
-    returned: Option<Box<Bits>>,
+    returned: Option<Box<Bitmap>>,
     /// It is known that no entry dies of age; only while the page is not hot.
     timeless: bool,
-}
-
-pub(super) fn has(bits: &Bits, bit: usize) -> bool {
-    bits[bit / 64] & (1 << (bit % 64)) != 0
-}
-
-pub(super) fn put(bits: &mut Bits, bit: usize) {
-    bits[bit / 64] |= 1 << (bit % 64);
-}
-
-/// The positions of the bits that are set, in order.
-pub(super) fn ones(bits: &Bits) -> impl Iterator<Item = usize> + '_ {
-    bits.iter().enumerate().flat_map(|(word, bits)| {
-        let mut left = *bits;
-        std::iter::from_fn(move || {
-            (left != 0).then(|| {
-                let bit = left.trailing_zeros() as usize;
-                left &= left - 1;
-                word * 64 + bit
-            })
-        })
-    })
 }
 
 pub(super) fn bit_of(seq: u64) -> usize {
@@ -201,7 +172,7 @@ impl Page {
             first,
             entries: Vec::new(),
             live: 0,
-            ready: [0; SIZE / 64],
+            ready: Bitmap::default(),
             ready_count: 0,
             content: Content::Hot,
             chunks: Vec::new(),
@@ -219,7 +190,7 @@ impl Page {
     /// A recovered page: where each of its entries lies, in order; `chunks` list those of them that lie in segments.
     pub(crate) fn lean(number: u64, members: Bits, places: Vec<Place>, chunks: Vec<Listed>) -> Self {
         let mut page = Self::cold(number, members, chunks);
-        page.content = Content::Lean(Box::new(Lean::new(members, places)));
+        page.content = Content::Lean(Box::new(Lean::new(places)));
         page
     }
 
@@ -231,9 +202,9 @@ impl Page {
     fn cold(number: u64, members: Bits, chunks: Vec<Listed>) -> Self {
         let mut page = Self::new(number * PAGE);
         page.first = FAR;
-        page.ready_count = members.iter().map(|word| word.count_ones() as usize).sum();
+        page.ready = Bitmap::of(&members);
+        page.ready_count = page.ready.count();
         page.live = page.ready_count;
-        page.ready = members;
         page.content = Content::Absent;
         page.chunked = !chunks.is_empty();
         page.chunks = chunks;
@@ -247,6 +218,7 @@ impl Page {
         if self.number != first / PAGE {
             self.number = first / PAGE;
             self.chunked = false;
+            self.ready.clear_all();
         }
         self.first = first;
         self.entries.clear();
@@ -269,31 +241,22 @@ impl Page {
     pub(super) fn cost(&self) -> usize {
         match &self.content {
             Content::Hot => 0,
-            Content::Lean(lean) => PAGE_COST + lean.places.len() * PLACE_COST,
-            Content::Absent => PAGE_COST,
+            Content::Lean(lean) => PAGE_COST + self.ready.heap_bytes() + lean.places.len() * PLACE_COST,
+            Content::Absent => PAGE_COST + self.ready.heap_bytes(),
         }
     }
 
     pub(super) fn first_ready(&self, from: usize) -> Option<usize> {
-        if self.ready_count == 0 {
-            return None;
-        }
-        let mut word = from / 64;
-        let mut bits = *self.ready.get(word)? & (u64::MAX << (from % 64));
-        while bits == 0 {
-            word += 1;
-            bits = *self.ready.get(word)?;
-        }
-        Some(word * 64 + bits.trailing_zeros() as usize)
+        if self.ready_count == 0 { None } else { self.ready.next(from) }
     }
 
     pub(super) fn set_ready(&mut self, bit: usize) {
-        put(&mut self.ready, bit);
+        self.ready.put(bit);
         self.ready_count += 1;
     }
 
     pub(super) fn clear_ready(&mut self, bit: usize) {
-        self.ready[bit / 64] &= !(1 << (bit % 64));
+        self.ready.clear(bit);
         self.ready_count -= 1;
     }
 
@@ -306,18 +269,10 @@ impl Page {
         entry.is_some_and(Entry::is_unread)
     }
 
-    /// Appends numbers without entries, up to `seq`.
-    pub(super) fn fill_to(&mut self, seq: u64) {
-        while self.first + (self.entries.len() as u64) < seq {
-            self.entries.push(Entry::gone());
-        }
-    }
-
     /// Makes a lean page hot.
     pub(super) fn thaw(&mut self, memo: &mut Memo) {
         if let Content::Lean(lean) = std::mem::replace(&mut self.content, Content::Hot) {
-            let members = ones(&lean.members).zip(lean.places);
-            self.hydrate(members, memo);
+            self.hydrate(lean.places.into_iter(), memo);
         }
     }
 
@@ -328,40 +283,38 @@ impl Page {
         if !self.chunks.iter().map(|listed| listed.chunk).eq(chunks.iter().copied()) {
             return Placed::Moved;
         }
-        listed.retain(|one| one.seq / PAGE == self.number && has(&self.ready, bit_of(one.seq)));
+        listed.retain(|one| one.seq / PAGE == self.number && self.ready.has(bit_of(one.seq)));
         listed.sort_unstable_by_key(|one| one.seq);
         listed.dedup_by_key(|one| one.seq);
         if listed.len() != self.live {
             return Placed::Wrong;
         }
-        let place = |one: &Reference| (bit_of(one.seq), Place { address: one.address, length: one.length });
-        self.hydrate(listed.iter().map(place), memo);
+        self.hydrate(listed.iter().map(|one| Place { address: one.address, length: one.length }), memo);
         Placed::Whole
     }
 
-    fn hydrate(&mut self, members: impl Iterator<Item = (usize, Place)>, memo: &mut Memo) {
+    /// Makes entries of what is ready, with these places.
+    fn hydrate(&mut self, places: impl Iterator<Item = Place>, memo: &mut Memo) {
         let start = self.start();
         let returned = self.returned.take();
         self.content = Content::Hot;
-        self.entries = Vec::new();
-        for (bit, place) in members {
+        let (first, last) = (self.ready.next(0).unwrap_or(0), self.ready.last().unwrap_or(0));
+        self.first = start + first as u64;
+        let mut entries = Vec::with_capacity(last + 1 - first);
+        for (bit, place) in self.ready.iter().zip(places) {
             let seq = start + bit as u64;
-            if self.entries.is_empty() {
-                self.first = seq;
-                let last = ones(&self.ready).last().unwrap_or(bit);
-                self.entries.reserve_exact(last + 1 - bit);
-            }
-            self.fill_to(seq);
-            self.entries.push(Entry {
+            entries.resize_with(bit - first, Entry::gone);
+            entries.push(Entry {
                 address: Some(place.address),
                 length: place.length,
                 returns: memo.returns.remove(&seq).unwrap_or(0),
                 besides: u16::from(self.timeless),
-                redelivered: seq < memo.mark || returned.as_ref().is_some_and(|bits| has(bits, bit)),
+                redelivered: seq < memo.mark || returned.as_ref().is_some_and(|bits| bits.has(bit)),
                 state: State::Ready,
                 ..Entry::gone()
             });
         }
+        self.entries = entries;
     }
 
     /// Makes a hot page lean if every entry of it is ready, durable and not in memory.
@@ -372,19 +325,19 @@ impl Page {
         }
         self.timeless = live.clone().all(|entry| entry.expires_at == u64::MAX && entry.besides > 0);
         let mut places = Vec::with_capacity(self.live);
-        let mut returned = Box::new([0; SIZE / 64]);
+        let mut returned = Bitmap::default();
         for (seq, entry) in (self.first..).zip(&self.entries) {
             let (State::Ready, Some(address)) = (entry.state, entry.address) else { continue };
             places.push(Place { address, length: entry.length });
             if entry.redelivered && seq >= memo.mark {
-                put(&mut returned, bit_of(seq));
+                returned.put(bit_of(seq));
             }
             if entry.returns > 0 {
                 memo.returns.insert(seq, entry.returns);
             }
         }
-        self.returned = returned.iter().any(|word| *word != 0).then_some(returned);
-        self.content = Content::Lean(Box::new(Lean::new(self.ready, places)));
+        self.returned = (!returned.is_empty()).then(|| Box::new(returned));
+        self.content = Content::Lean(Box::new(Lean::new(places)));
         self.entries = Vec::new();
         self.first = FAR;
         true
@@ -402,7 +355,7 @@ impl Page {
 
     /// Everything in the page is done.
     pub(super) fn clear(&mut self) {
-        self.ready = [0; SIZE / 64];
+        self.ready = Bitmap::default();
         (self.ready_count, self.live) = (0, 0);
         self.content = Content::Hot;
         self.entries = Vec::new();
@@ -458,7 +411,7 @@ impl Page {
                 }
             }
             Content::Lean(lean) if (lean.files.0..=lean.files.1).contains(&file) => {
-                for (bit, place) in ones(&lean.members).zip(&lean.places) {
+                for (bit, place) in self.ready.iter().zip(&lean.places) {
                     if place.address.file == file {
                         let seq = self.start() + bit as u64;
                         found.push(Reference { seq, address: place.address, length: place.length });
@@ -472,12 +425,12 @@ impl Page {
     /// Sets the bits of the durable entries that are not done.
     pub(super) fn unsettled(&self, bits: &mut Bits) {
         if !self.is_hot() {
-            *bits = self.ready;
+            *bits = self.ready.bits();
             return;
         }
         for (seq, entry) in (self.first..).zip(&self.entries) {
             if entry.state != State::Done && entry.address.is_some() {
-                put(bits, bit_of(seq));
+                bits[bit_of(seq) / 64] |= 1 << (bit_of(seq) % 64);
             }
         }
     }
@@ -489,7 +442,7 @@ impl Page {
         let mut left: Vec<u32> = Vec::new();
         for one in entries {
             let Some((address, length)) = self.place_mut(one.seq) else {
-                count += u64::from(self.is_absent() && has(&self.ready, bit_of(one.seq)));
+                count += u64::from(self.is_absent() && self.ready.has(bit_of(one.seq)));
                 continue;
             };
             if !from.contains(&address.file) {
@@ -528,7 +481,11 @@ impl Page {
                 let live = entry.state != State::Done;
                 entry.address.as_mut().filter(|_| live).map(|address| (address, &mut entry.length))
             }
-            Content::Lean(lean) => lean.place(bit_of(seq)).map(|place| (&mut place.address, &mut place.length)),
+            Content::Lean(lean) => {
+                let bit = bit_of(seq);
+                let place = self.ready.has(bit).then(|| lean.places.get_mut(self.ready.rank(bit))).flatten()?;
+                Some((&mut place.address, &mut place.length))
+            }
             Content::Absent => None,
         }
     }

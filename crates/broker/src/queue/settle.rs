@@ -5,7 +5,7 @@ use std::sync::Arc;
 use journal::{Address, Group, Ticket};
 
 use crate::core::Core;
-use crate::queue::{ConsumerKey, Guard, Inner, Queue, Reason, State, Visit};
+use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Queue, Reason, State, Visit};
 use crate::store::facts;
 
 /// Reasons of settlements as the journal stores them; never renumbered.
@@ -141,7 +141,7 @@ impl Queue {
             return Ticket::NONE;
         }
         let mut settled = std::mem::take(&mut inner.settled);
-        let mut addresses = std::mem::take(&mut inner.addresses);
+        let mut addresses = ADDRESSES.take();
         let mut runs: Vec<(u64, u64)> = Vec::new();
         let mut appender = core.journal.appender();
         for (index, one) in settled.iter().enumerate() {
@@ -167,7 +167,7 @@ impl Queue {
         drop(appender);
         settled.clear();
         inner.settled = settled;
-        inner.addresses = addresses;
+        ADDRESSES.set(addresses);
         ticket
     }
 

@@ -5,20 +5,29 @@ use hashbrown::HashMap;
 
 use super::binding::Destination;
 
-/// Up to here a scan of the list beats an index, and most keys have one destination.
+/// Up to here a scan of the list beats an index.
 const SCANNED: usize = 16;
 
-/// Destinations, each once.
+/// Destinations, each once. Most keys have one, so that takes no memory of its own.
 #[derive(Default, Debug)]
-pub(super) struct Targets {
+pub(super) enum Targets {
+    #[default]
+    None,
+    One(Target),
+    Many(Box<Many>),
+}
+
+/// Several destinations.
+#[derive(Default, Debug)]
+pub(super) struct Many {
     list: Vec<Target>,
     /// Place of each destination in `list`; empty until the list outgrows [`SCANNED`], and then complete until the
     /// list is empty again.
     places: HashMap<Destination, usize>,
 }
 
-#[derive(Debug)]
-struct Target {
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Target {
     destination: Destination,
     bindings: usize,
 }
@@ -26,13 +35,58 @@ struct Target {
 impl Targets {
     /// Counts one more binding to `destination`.
     pub(super) fn add(&mut self, destination: Destination) {
+        match self {
+            Self::None => *self = Self::One(Target { destination, bindings: 1 }),
+            Self::One(target) if target.destination == destination => target.bindings += 1,
+            Self::One(target) => {
+                let mut many = Many { list: vec![*target], places: HashMap::new() };
+                many.add(destination);
+                *self = Self::Many(Box::new(many));
+            }
+            Self::Many(many) => many.add(destination),
+        }
+    }
+
+    /// Counts one binding to `destination` less.
+    pub(super) fn remove(&mut self, destination: Destination) {
+        match self {
+            Self::One(target) if target.destination == destination => {
+                target.bindings -= 1;
+                if target.bindings == 0 {
+                    *self = Self::None;
+                }
+            }
+            Self::None | Self::One(_) => {}
+            Self::Many(many) => {
+                many.remove(destination);
+                if many.list.is_empty() {
+                    *self = Self::None;
+                }
+            }
+        }
+    }
+
+    /// True without destinations.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Appends each destination once.
+    pub(super) fn append_to(&self, into: &mut Vec<Destination>) {
+        match self {
+            Self::None => {}
+            Self::One(target) => into.push(target.destination),
+            Self::Many(many) => into.extend(many.list.iter().map(|target| target.destination)),
+        }
+    }
+}
+
+impl Many {
+    /// Counts one more binding to `destination`.
+    fn add(&mut self, destination: Destination) {
         if let Some(place) = self.place(destination) {
             self.list[place].bindings += 1;
             return;
-        }
-        if self.list.is_empty() {
-            // Most keys stay with one.
-            self.list.reserve_exact(1);
         }
         self.list.push(Target { destination, bindings: 1 });
         if !self.places.is_empty() {
@@ -43,7 +97,7 @@ impl Targets {
     }
 
     /// Counts one binding to `destination` less.
-    pub(super) fn remove(&mut self, destination: Destination) {
+    fn remove(&mut self, destination: Destination) {
         let Some(place) = self.place(destination) else { return };
         self.list[place].bindings -= 1;
         if self.list[place].bindings > 0 {
@@ -57,16 +111,6 @@ impl Targets {
         if let Some(moved) = self.list.get(place) {
             self.places.insert(moved.destination, place);
         }
-    }
-
-    /// True without destinations.
-    pub(super) fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    /// Appends each destination once.
-    pub(super) fn append_to(&self, into: &mut Vec<Destination>) {
-        into.extend(self.list.iter().map(|target| target.destination));
     }
 
     fn place(&self, destination: Destination) -> Option<usize> {

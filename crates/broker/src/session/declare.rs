@@ -13,7 +13,7 @@ use crate::catalog::{Exchange, Tables, binding_of};
 use crate::error::Error;
 use crate::message::NAME_MAX;
 use crate::message::value::Table;
-use crate::queue::{Bound, Queue, QueueParts};
+use crate::queue::{Bound, Queue, QueueParts, keep_binding};
 use crate::routing::{Bindings, Destination, ExchangeKind};
 use crate::session::Client;
 use crate::session::consume::{locked, no_queue};
@@ -274,7 +274,7 @@ impl Client {
         bound: Bound,
     ) -> Ticket {
         let keep = |list: &mut Vec<Bound>| {
-            if kind == facts::BIND { list.push(bound.clone()) } else { list.retain(|other| *other != bound) }
+            if kind == facts::BIND { keep_binding(list, bound.clone()) } else { list.retain(|other| *other != bound) }
         };
         let owner = match (queue, destination) {
             (Some(queue), _) if source_durable && queue.logged() => {

@@ -414,3 +414,25 @@ fn a_message_that_cannot_be_read_stops_its_queue_and_no_other() {
     scene.publish("q", 0..10);
     assert_eq!(scene.get("q").unwrap().body, body(0));
 }
+
+/// Each queue kept a window of its own in memory, so that many short ones held far more than the budget.
+#[test]
+fn many_short_queues_hold_no_more_than_one_long_one() {
+    let mut scene = Scene::open(64 << 20);
+    let queues: Vec<String> = (0..3000).map(|number| format!("q{number}")).collect();
+    for (number, queue) in queues.iter().enumerate() {
+        scene.declare(queue, &[]);
+        let body = format!("{number:01000}");
+        let session = scene.peer.session(1);
+        scene.peer.client.publish(session, message("", queue, body.as_bytes())).unwrap();
+        if number % 100 == 99 {
+            scene.turn();
+        }
+    }
+    (0..100).for_each(|_| drop(scene.turn()));
+    let used = scene.broker.broker.overview().memory_used;
+    assert!(used < BUDGET, "{used} bytes are in memory");
+    for (number, queue) in queues.iter().enumerate() {
+        assert_eq!(scene.get(queue).unwrap().body.parse(), Ok(number));
+    }
+}

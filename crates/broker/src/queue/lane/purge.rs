@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{AWAY_COST, Lane};
-use crate::queue::page::{Page, State, bit_of, ones};
+use crate::queue::page::{Page, State, bit_of};
 
 /// What a purge took out.
 #[derive(Debug, Default)]
@@ -82,8 +82,8 @@ impl Purged {
     /// Takes a page in which everything is ready.
     fn take_whole(&mut self, page: &mut Page) {
         page.count_files(&mut self.freed);
-        let first = ones(&page.ready).next().unwrap_or(0) as u64;
-        let last = ones(&page.ready).last().unwrap_or(0) as u64;
+        let first = page.ready.next(0).unwrap_or(0) as u64;
+        let last = page.ready.last().unwrap_or(0) as u64;
         self.take(page.start() + first, page.start() + last + 1);
         self.count += page.live as u64;
         page.clear();

@@ -227,7 +227,7 @@ impl World {
             let entries = pages.entry(one.seq / PAGE).or_default();
             let mut bits = [0; SIZE / 64];
             self.lane.unsettled(one.seq / PAGE, &mut bits);
-            if has(&bits, bit_of(one.seq)) && self.model[&one.seq].file == Some(one.address.file) {
+            if Bitmap::of(&bits).has(bit_of(one.seq)) && self.model[&one.seq].file == Some(one.address.file) {
                 entries.push(one);
             }
         }
@@ -361,20 +361,24 @@ fn a_backlog_shrinks_to_a_few_bytes_for_each_entry_and_then_to_none() {
 }
 
 /// What recovery makes of a lane: lean where the log has bodies, absent where segments have all.
+fn put(bits: &mut Bits, bit: usize) {
+    bits[bit / 64] |= 1 << (bit % 64);
+}
+
 #[test]
 fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
     let reference = |seq: u64| Reference { seq, address: Address { file: 9, offset: seq as u32 }, length: 38 };
     let chunk = Chunk { segment: 9, block: 0, count: 3 };
     let mut first = [0; SIZE / 64];
     let mut second = first;
-    [5, 70, 4095].iter().for_each(|bit| crate::queue::page::put(&mut first, *bit));
-    [0, 1].iter().for_each(|bit| crate::queue::page::put(&mut second, *bit));
+    [5, 70, 4095].iter().for_each(|bit| put(&mut first, *bit));
+    [0, 1].iter().for_each(|bit| put(&mut second, *bit));
     let place = |offset| crate::queue::Place { address: Address { file: 3, offset }, length: 0 };
-    let pages = vec![
+    let pages = [
         Page::absent(0, first, vec![crate::queue::Listed { chunk, live: 3 }]),
         Page::lean(1, second, vec![place(1), place(2)], Vec::new()),
     ];
-    let mut lane = Lane::recovered(pages, PAGE + 2, 71, BTreeMap::from([(70, 4)]), true);
+    let mut lane = Lane::recovered(pages.into(), PAGE + 2, 71, BTreeMap::from([(70, 4)]), true);
     assert_eq!((lane.next(), lane.ready(), lane.live()), (2 * PAGE, 5, 5));
     assert_eq!(lane.files(), BTreeMap::from([(9, 3), (3, 2)]));
     assert_eq!(lane.first_ready(), Some(5));
@@ -398,9 +402,9 @@ fn lists_of_chunks_that_were_merged_meanwhile_are_no_places() {
         |segment: u32, seq: u64| Reference { seq, address: Address { file: segment, offset: seq as u32 }, length: 38 };
     let chunk = |segment| Chunk { segment, block: 0, count: 2 };
     let mut bits = [0; SIZE / 64];
-    [5, 6].iter().for_each(|bit| crate::queue::page::put(&mut bits, *bit));
-    let pages = vec![Page::absent(0, bits, vec![crate::queue::Listed { chunk: chunk(9), live: 2 }])];
-    let mut lane = Lane::recovered(pages, 7, 0, BTreeMap::new(), true);
+    [5, 6].iter().for_each(|bit| put(&mut bits, *bit));
+    let page = Page::absent(0, bits, vec![crate::queue::Listed { chunk: chunk(9), live: 2 }]);
+    let mut lane = Lane::recovered(vec![page], 7, 0, BTreeMap::new(), true);
     let read = vec![at(9, 5), at(9, 6)];
     assert!(lane.lies_at(&at(9, 5)), "what can't be read there is damage");
     assert_eq!(lane.moved(0, &[9], chunk(10), &[at(10, 5), at(10, 6)]), 2);
