@@ -19,7 +19,6 @@ mod report;
 mod scenario;
 mod target;
 
-use std::fs;
 use std::io::Read;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -33,6 +32,7 @@ use machine::backlog::{self, DiskArgs};
 use machine::disk::forced_writes;
 use machine::freeze;
 use relay::own::{LISTENING, OwnRelay};
+use report::output;
 use report::progress::Progress;
 use report::record::{MachineFacts, Record, VERSION, public_command, unix_time};
 use report::table;
@@ -103,11 +103,7 @@ fn measure(run: &RunArgs) -> Result<u8, Failure> {
         slices: results.slices,
         summary: results.summary,
     };
-    print!("{}", table::render(&record));
-    if let Some(path) = &run.json {
-        let text = serde_json::to_string_pretty(&record).context("writing the record")?;
-        fs::write(path, text + "\n").context(path.display())?;
-    }
+    output::report(&table::render(&record), run.json.as_deref(), &record)?;
     Ok(exit(record.summary.iter().all(|summary| summary.valid == summary.slices)))
 }
 
@@ -125,14 +121,14 @@ fn serve_relay(args: &RelayArgs) -> Result<u8, Failure> {
         });
         watcher.context("starting a thread")?;
     }
-    relay::serve(args.listen, args.threads, |address| println!("{LISTENING}{address}"))?;
+    relay::serve(args.listen, args.threads, |address| output::show(&format!("{LISTENING}{address}\n")))?;
     Ok(EXIT_VALID)
 }
 
 fn show_floor(args: &FloorArgs) -> Result<u8, Failure> {
     let time = Duration::try_from_secs_f64(args.duration).context("--duration")?;
     let forced = forced_writes(&args.dir, time)?;
-    println!("{}", serde_json::to_string_pretty(&forced).context("writing the figures")?);
+    output::show(&output::pretty(&forced)?)?;
     Ok(EXIT_VALID)
 }
 
@@ -141,10 +137,7 @@ fn show_disk(args: &DiskArgs) -> Result<u8, Failure> {
         return Err(Failure::new("--batch must not be zero"));
     }
     let rows = backlog::measure(&args.dir, &args.batch, args.total, args.blocks.max(1))?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&rows).context("writing the figures")?);
-    } else {
-        print!("{}", backlog::render(&rows));
-    }
+    let text = if args.json { output::pretty(&rows)? } else { backlog::render(&rows) };
+    output::show(&text)?;
     Ok(EXIT_VALID)
 }

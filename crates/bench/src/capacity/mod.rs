@@ -8,15 +8,15 @@ pub(crate) mod queues;
 mod simulated;
 pub(crate) mod stretch;
 
-use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 
-use crate::failure::{Context, Failure};
+use crate::failure::Failure;
 use crate::load::Totals;
 use crate::load::sample::Sample;
+use crate::report::output;
 use crate::report::progress::Progress;
 use crate::report::record::{MachineFacts, public_command, unix_time};
 use crate::target::Target;
@@ -84,11 +84,8 @@ impl Trial {
         }
     }
 
-    /// Prints the table, and writes the record where one is wanted.
+    /// Writes the record where one is wanted, and prints the table.
     fn report(&self, table: &str, record: &impl Serialize) -> Result<(), Failure> {
-        print!("{table}");
-        let Some(path) = &self.json else { return Ok(()) };
-        let text = serde_json::to_string_pretty(record).context("writing the record")?;
-        fs::write(path, text + "\n").context(path.display())
+        output::report(table, self.json.as_deref(), record)
     }
 }

@@ -26,7 +26,11 @@ const MOST_WAITING: usize = 1024;
 type Pair = (TcpStream, TcpStream);
 
 /// Serves on `listen` for ever, copying on `threads` threads. `started` hears the address when it is open.
-pub(crate) fn serve(listen: SocketAddr, threads: usize, started: impl FnOnce(SocketAddr)) -> Result<(), Failure> {
+pub(crate) fn serve(
+    listen: SocketAddr,
+    threads: usize,
+    started: impl FnOnce(SocketAddr) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     if !listen.ip().is_loopback() {
         return Err(Failure::new(format!("{listen}: a relay asks nobody for a password and listens on loopback only")));
     }
@@ -38,7 +42,7 @@ pub(crate) fn serve(listen: SocketAddr, threads: usize, started: impl FnOnce(Soc
         thread.spawn(move || copy_pairs(&receiver)).context("starting a relay thread")?;
         copiers.push(sender);
     }
-    started(listener.local_addr().context("the relay's own address")?);
+    started(listener.local_addr().context("the relay's own address")?)?;
     let mut waiting = HashMap::new();
     for (number, pair) in listener.incoming().filter_map(|stream| meet(stream.ok()?, &mut waiting)).enumerate() {
         copiers[number % copiers.len()].send(pair).context("a relay thread has ended")?;

@@ -1,7 +1,7 @@
 //! Who holds a share of the connections: this process, or a child that is this program again. A child says on standard output
 //! that all are open, proves once that they live when it is given a line, and ends when its standard input closes.
 
-use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
+use std::io::{BufRead, BufReader, Read, Write, stdin};
 use std::ops::Range;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::ConnectionsArgs;
 use super::crowd::{Crowd, Order, Proof};
 use crate::failure::{Context, Failure};
+use crate::report::output;
 
 /// What a child says when all of its connections are open.
 const OPEN: &str = "open";
@@ -123,12 +124,10 @@ fn target_argument(arguments: impl Iterator<Item = String>) -> Result<String, Fa
 /// What a child does.
 pub(super) fn serve(order: &Order) -> Result<(), Failure> {
     let mut crowd = Crowd::open(order)?;
-    println!("{OPEN}");
-    stdout().flush().context("answering")?;
+    output::show(&format!("{OPEN}\n"))?;
     let mut line = String::new();
     if matches!(stdin().lock().take(LONGEST_LINE).read_line(&mut line), Ok(1..)) {
-        println!("{}", serde_json::to_string(&crowd.prove()?).context("answering")?);
-        stdout().flush().context("answering")?;
+        output::show_line(&crowd.prove()?)?;
     }
     // Whatever else comes, its end is the parent's end.
     let _ = stdin().lock().take(LONGEST_LINE).read_to_string(&mut line);

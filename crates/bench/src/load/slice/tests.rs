@@ -134,7 +134,9 @@ fn a_missing_broker_fails_with_its_name() {
 fn relay() -> std::net::SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        crate::relay::serve("127.0.0.1:0".parse().unwrap(), 1, |address| sender.send(address).unwrap())
+        crate::relay::serve("127.0.0.1:0".parse().unwrap(), 1, |address| {
+            sender.send(address).context("telling the test")
+        })
     });
     receiver.recv().unwrap()
 }
