@@ -117,7 +117,7 @@ impl Broker {
         if let Some(damage) = rebuilt.damage() {
             return Err(OpenError::Damaged(damage.to_owned()));
         }
-        let live = rebuilt.settle_pages(&opened)?;
+        let live = rebuilt.settle_pages(&|chunk, page, into| opened.read_chunk(chunk, page, into));
         let catalog = Catalog::default();
         rebuilt.declare(&catalog, parts.clock.unix_ms())?;
         let authority = Authority::new(parts.authority).map_err(|error| OpenError::DefaultUser(error.to_string()))?;
@@ -132,6 +132,8 @@ impl Broker {
             dialects: parts.dialects,
             clock: parts.clock,
             settings: parts.settings,
+            lost: rebuilt.losses(),
+            news: rebuilt.news(),
             users,
             next_owner: rebuilt.next_owner(),
             seed: parts.seed,
@@ -238,7 +240,34 @@ impl Broker {
 
     /// What could not be read since the last call: a line for each queue that stopped, for the log.
     pub fn take_damages(&self) -> Vec<String> {
-        self.core.take_damages()
+        let mut damages = std::mem::take(&mut *self.core.news.lock());
+        damages.extend(self.core.take_damages());
+        damages
+    }
+
+    /// Has the files of backlogs read from time to time, at most so many bytes of them each second; zero for never.
+    pub fn scrub(&self, bytes_per_second: u64) {
+        self.core.journal.scrub(bytes_per_second);
+    }
+
+    /// What that found damaged since the last call: a line for each file, for the log.
+    pub fn take_scrubbed(&self) -> Vec<String> {
+        let line = |damage: journal::Damage| {
+            let journal::Damage { file, offset, what, .. } = damage;
+            format!(
+                "{file} is damaged at byte {offset}: {what}; a queue whose messages lie there stops when it comes to them: \
+                 look at the disk, and at hermod repair"
+            )
+        };
+        self.core.journal.take_damages().into_iter().map(line).collect()
+    }
+
+    /// Begins to copy the data directory into `to`, which must be empty: everything confirmed by now will be in the copy.
+    ///
+    /// # Errors
+    /// Why there can't be a copy.
+    pub fn backup(&self, to: Arc<dyn Disk>) -> Result<journal::Backup, journal::BackupError> {
+        self.core.journal.backup(to)
     }
 
     /// Has a connection closed by its protocol. False when there is none of that number.

@@ -11,7 +11,7 @@ use std::task::Waker;
 
 use auth::Authority;
 use hashbrown::HashMap;
-use journal::{Journal, Ticket};
+use journal::{Journal, Owner, Ticket};
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::Catalog;
@@ -181,6 +181,10 @@ pub(crate) struct Core {
     /// what is restated as settled must not be undone by a group that never ends. Locked before any queue.
     pub(crate) groups: RwLock<()>,
     pub(crate) clients: Mutex<HashMap<u64, Arc<ClientShared>>>,
+    /// Queues of which entries can't be read since the start, and what is known of those, in words.
+    pub(crate) lost: Mutex<HashMap<Owner, String>>,
+    /// What the log should say of damage that was found at the start.
+    pub(crate) news: Mutex<Vec<String>>,
     /// Owners of the users' records in the journal.
     pub(crate) users: Mutex<HashMap<String, u64>>,
     next_client: AtomicU64,
@@ -197,6 +201,8 @@ pub(crate) struct CoreParts {
     pub(crate) dialects: Dialects,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
+    pub(crate) lost: HashMap<Owner, String>,
+    pub(crate) news: Vec<String>,
     pub(crate) users: HashMap<String, u64>,
     pub(crate) next_owner: u64,
     pub(crate) seed: u64,
@@ -221,6 +227,8 @@ impl Core {
             sweep: Mutex::default(),
             groups: RwLock::new(()),
             clients: Mutex::default(),
+            lost: Mutex::new(parts.lost),
+            news: Mutex::new(parts.news),
             users: Mutex::new(parts.users),
             next_client: AtomicU64::new(1),
             next_owner: AtomicU64::new(parts.next_owner),

@@ -18,6 +18,7 @@ mod housekeeping;
 mod message;
 mod paging;
 mod queue;
+mod repair;
 mod report;
 mod routing;
 mod session;
@@ -35,9 +36,11 @@ pub use message::dialect::{Dialect, DialectId, Dialects};
 pub use message::marks::{Death, Marks, Place, Reason};
 pub use message::properties::Properties;
 pub use message::value::{Table, Value};
+pub use repair::Repair;
 pub use report::{ClientReport, Overview, QueueReport};
 pub use session::{
     BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Login, Outcome,
     Prefetch, Publish, QueueSpec, STORED_BESIDES, SessionId, TransactionId,
 };
 pub use settings::{Limits, Settings};
+pub use store::verify::{Verified, VerifiedQueue};

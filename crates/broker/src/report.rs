@@ -29,6 +29,8 @@ pub struct Overview {
     pub memory_used: u64,
     /// Bytes at which the memory alarm rises.
     pub memory_limit: u64,
+    /// Queues that can't go on delivering at some message.
+    pub damaged_queues: u64,
     /// The memory alarm is up.
     pub memory_alarm: bool,
     /// The disk alarm is up.
@@ -197,6 +199,7 @@ impl Broker {
             consumers: 0,
             ready: 0,
             unacked: 0,
+            damaged_queues: 0,
         };
         for client in core.clients.lock().values() {
             overview.connections += 1;
@@ -206,6 +209,7 @@ impl Broker {
         for queue in self.queues() {
             overview.ready += queue.ready;
             overview.unacked += queue.unacked;
+            overview.damaged_queues += u64::from(queue.damaged.is_some());
         }
         overview
     }
@@ -213,6 +217,7 @@ impl Broker {
     /// Every queue, by vhost and name.
     pub fn queues(&self) -> Vec<QueueReport> {
         let mut reports = Vec::new();
+        let lost = self.core.lost.lock().clone();
         for vhost in self.core.catalog.vhosts() {
             let tables = vhost.tables.read();
             for queue in tables.queues() {
@@ -233,7 +238,10 @@ impl Broker {
                     delivered: inner.totals.delivered,
                     acknowledged: inner.totals.acknowledged,
                     died: inner.died,
-                    damaged: inner.damage().map(str::to_owned),
+                    damaged: inner
+                        .damage()
+                        .map(str::to_owned)
+                        .or_else(|| lost.get(&queue.id).filter(|_| inner.live() > 0).cloned()),
                 });
             }
         }

@@ -172,6 +172,10 @@ impl Replay for Found {
         assert_ne!(owner, QUEUE, "the owner was never dropped");
     }
 
+    fn lost(&mut self, segment: u32, file: &str, _what: &str) {
+        assert!(segment > 0 && !file.is_empty());
+    }
+
     fn burnt(&mut self, owner: Owner, _first_seq: u64, _count: u64) {
         assert_eq!(owner, QUEUE);
     }

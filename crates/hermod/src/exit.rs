@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     Bug = 70,
     /// 71: the operating system refuses something: a port is taken, a thread cannot be started.
     System = 71,
+    /// 73: what was to be made could not be: a backup.
+    CannotCreate = 73,
     /// 74: the journal could not be written or flushed. Nothing was confirmed that is not stored.
     Io = 74,
     /// 75: the data directory is in use by another server; it may work later.
@@ -28,13 +30,14 @@ pub(crate) enum Exit {
 impl Exit {
     /// All of them, for the manual's test.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Usage,
         Self::BadData,
         Self::NotFound,
         Self::Unavailable,
         Self::Bug,
         Self::System,
+        Self::CannotCreate,
         Self::Io,
         Self::TryAgain,
         Self::Config,

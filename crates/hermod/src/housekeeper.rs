@@ -1,4 +1,5 @@
-//! The thread that runs the broker's housekeeping: it sleeps until something is due or somebody wakes it.
+//! The thread that runs the broker's housekeeping, and tells what the scrub has found: it sleeps until something is due or
+//! somebody wakes it.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -14,6 +15,9 @@ const ROUND: Duration = Duration::from_secs(10);
 pub(crate) fn start(broker: Broker) -> io::Result<Worker> {
     Worker::start("hermod-housekeeping", move |waker| {
         let now = Instant::now();
+        for damage in broker.take_scrubbed() {
+            tracing::error!("{damage}");
+        }
         let due = broker.housekeep(now, waker).unwrap_or(now + ROUND);
         Rest::For(due.saturating_duration_since(Instant::now()).min(ROUND))
     })

@@ -1,5 +1,6 @@
 //! `hermod`: the broker and its command line. `hermod serve` runs the broker; the other verbs ask a running one.
 
+mod backup;
 mod cli;
 mod config;
 mod data_dir;

@@ -9,14 +9,14 @@ use std::time::Instant;
 use auth::AuthoritySettings;
 use broker::{Broker, OpenError, Parts, SystemClock};
 use journal::{Disk, Lock, RealDisk};
-use management::{Endpoints, Facts, ListenerRow, Management, Socket, Source};
+use management::{BackupRow, Endpoints, Facts, ListenerRow, Management, Socket, Source};
 use net::{Listener, Net};
 
 use crate::config::{Config, Durability, Origin, Settings};
 use crate::exit::{Exit, Failure};
 use crate::log::START;
 use crate::protocols::{self, SERVED};
-use crate::{data_dir, housekeeper, log, machine, pager, secrets, signals};
+use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals};
 
 /// Bytes that may be received behind an unfinished frame.
 const INPUT_SLACK: usize = 64 * 1024;
@@ -25,7 +25,7 @@ const LEAST_BUDGET: u64 = 32 << 20;
 const MOST_BUDGET: u64 = 1 << 30;
 
 /// Runs the broker until it is told to stop.
-pub(crate) fn run(config: Config) -> Result<(), Failure> {
+pub(crate) fn run(config: Config, accept_damage: Option<&str>) -> Result<(), Failure> {
     let started = Instant::now();
     let settings = &config.settings;
     log::start(settings)?;
@@ -35,7 +35,8 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     let signals = signals::Signals::catch()?;
     let directory = data_dir::data_dir(settings)?;
     let listeners = bind(&config)?;
-    let (broker, _lock) = open(settings, &directory)?;
+    let (broker, _lock) = open(settings, &directory, accept_damage)?;
+    broker.scrub(settings.journal.scrub);
     let housekeeping = housekeeper::start(broker.clone()).map_err(|error| thread_failure(&error))?;
     let paging = pager::start(broker.clone()).map_err(|error| thread_failure(&error))?;
     let (net, rows, http) = listen(settings, &broker, listeners)?;
@@ -47,7 +48,7 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         listeners: rows,
         started,
     };
-    let source = Arc::new(Source::new(broker.clone(), facts.clone(), sockets_of(&net)));
+    let source = Arc::new(Source::new(broker.clone(), facts.clone(), sockets_of(&net), copying(&broker, &directory)));
     let control = data_dir::control_socket(settings)?;
     let management = manage(&source, http, &control)?;
     source.set_ready(true);
@@ -113,7 +114,9 @@ fn bind_port(
 }
 
 /// Opens the broker. A journal that writes nothing takes no lock of the directory; the second result is then held instead.
-fn open(settings: &Settings, directory: &Path) -> Result<(Broker, Option<Lock>), Failure> {
+///
+/// With `accept_damage` a log that is damaged in that file is ended before the damage first.
+fn open(settings: &Settings, directory: &Path, accept_damage: Option<&str>) -> Result<(Broker, Option<Lock>), Failure> {
     let path = directory.display();
     let unusable = |error| Exit::Io.because(format!("{path}: the data directory cannot be used: {error}"));
     let disk = RealDisk::open(directory).map_err(unusable)?;
@@ -125,8 +128,7 @@ fn open(settings: &Settings, directory: &Path) -> Result<(Broker, Option<Lock>),
             return Err(Exit::TryAgain.because(format!("{path}: {}", journal::OpenError::Locked)));
         }
     }
-    let parts = parts(settings, disk)?;
-    let broker = Broker::open(parts).map_err(|error| {
+    let refused = |error: OpenError| {
         let exit = match &error {
             OpenError::Journal(journal::OpenError::Locked) => Exit::TryAgain,
             OpenError::Journal(journal::OpenError::Io { .. }) => Exit::Io,
@@ -134,8 +136,25 @@ fn open(settings: &Settings, directory: &Path) -> Result<(Broker, Option<Lock>),
             OpenError::DefaultUser(_) => Exit::Config,
         };
         exit.because(format!("{path}: {error}"))
-    })?;
+    };
+    if let Some(file) = accept_damage.filter(|_| settings.durability != Durability::Memory) {
+        leave_out(&disk, file).map_err(|error| refused(error.into()))?;
+    }
+    let broker = Broker::open(parts(settings, disk)?).map_err(refused)?;
     Ok((broker, lock))
+}
+
+/// Ends a damaged log before the damage in `file`, and says what is gone with it.
+fn leave_out(disk: &RealDisk, file: &str) -> Result<(), journal::OpenError> {
+    match journal::accept_damage(disk, file)? {
+        None => tracing::warn!("--accept-damage {file}: the log is not damaged; nothing is left out"),
+        Some(journal::LeftOut { end: (name, offset), last_sequence, batches, last_left_out }) => tracing::warn!(
+            "--accept-damage {file}: the log ends in {name} at byte {offset} now, after batch {last_sequence}; {batches} whole \
+             batches behind it, up to batch {last_left_out}, are gone with those that were damaged, and with them what was \
+             confirmed, acknowledged and declared there"
+        ),
+    }
+    Ok(())
 }
 
 fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
@@ -260,6 +279,15 @@ fn sockets_of(net: &Net) -> impl Fn() -> Vec<Socket> + Send + Sync + 'static {
         };
         registry.list().into_iter().map(socket).collect()
     }
+}
+
+/// What copies the data directory.
+fn copying(
+    broker: &Broker,
+    directory: &Path,
+) -> impl Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync + 'static {
+    let (broker, directory) = (broker.clone(), directory.to_owned());
+    move |to, wanted| backup::run(&broker, &directory, to, wanted)
 }
 
 /// Without its control socket a server works as well, only `hermod status` does not: worth a warning, not an end.

@@ -48,6 +48,9 @@ pub struct Chunk {
     pub count: u32,
 }
 
+/// The number of no file: bodies that only a lost index knew lie there.
+pub const LOST: u32 = u32::MAX;
+
 /// The bit that tells the numbers of copied segments from generations of log files.
 pub(crate) const COPIED: u32 = 1 << 31;
 

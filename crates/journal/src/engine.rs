@@ -1,6 +1,6 @@
 //! The engine behind a journal: everything its handles, its appenders and its threads share.
 //!
-//! Lock order: recycler → writer → readying a file → state → a batch's bytes → shelf, progress, gate. No waker is woken
+//! Lock order: scrub, recycler → writer → readying a file → state → a batch's bytes → shelf, progress, gate. No waker is woken
 //! with one of them held, and owners restate with only the recycler's.
 
 use std::io;
@@ -18,6 +18,7 @@ use crate::memory::Memory;
 use crate::options::{Durability, Sizes};
 use crate::recycle::Recycler;
 use crate::replay::Owners;
+use crate::scrub::Scrub;
 use crate::ticket::{Progress, Ticket};
 use crate::wal::buffer::Buffer;
 use crate::wal::file::Ring;
@@ -87,6 +88,9 @@ pub(crate) struct Log {
     pub(crate) to_copy: AtomicU64,
     /// The largest restatement so far, in bytes.
     pub(crate) restatement: AtomicU64,
+    /// A backup runs: no file that the log or a segment has may leave or change. Set under the recycler's lock.
+    pub(crate) pinned: AtomicBool,
+    pub(crate) scrub: Scrub,
     pub(crate) owners: Arc<dyn Owners>,
     pub(crate) on_failure: OnFailure,
 }

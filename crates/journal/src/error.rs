@@ -8,6 +8,8 @@ use std::io;
 pub enum OpenError {
     /// Another process has the directory open.
     Locked,
+    /// There is no journal in the directory, where one was to be read.
+    NoJournal,
     /// The directory holds files but no journal; their names.
     Foreign(Vec<String>),
     /// The journal was written by a version with another format.
@@ -53,6 +55,7 @@ impl fmt::Display for OpenError {
             Self::Locked => {
                 f.write_str("the data directory is in use by another process; stop it or choose another directory")
             }
+            Self::NoJournal => f.write_str("the directory holds no journal; name a data directory"),
             Self::Foreign(names) => {
                 write!(
                     f,

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
@@ -19,6 +20,7 @@ use crate::read::{self, no_body};
 use crate::recovery::{self, Recovered};
 use crate::recycle::Recycler;
 use crate::replay::{Owners, Replay};
+use crate::scrub::Scrub;
 use crate::stats::{Held, Stats};
 use crate::ticket::{Address, Progress, Ticket};
 use crate::wal::buffer::Buffer;
@@ -148,6 +150,7 @@ impl Journal {
 
     /// The journal's figures.
     pub fn stats(&self) -> Stats {
+        let damaged = self.0.log.as_ref().map_or_else(Vec::new, |log| log.scrub.damaged());
         let mut state = self.0.state.lock();
         let mut stats = Stats {
             files: 0,
@@ -167,6 +170,9 @@ impl Journal {
             adopted_files: 0,
             merges: 0,
             segment_failures: 0,
+            scrubbed_bytes: 0,
+            scrub_rounds: 0,
+            damaged_segments: 0,
         };
         match &mut state.target {
             Target::Memory(memory) => {
@@ -192,6 +198,8 @@ impl Journal {
                 stats.segments = buffer.segments.segments.len() as u32;
                 stats.segment_bytes = buffer.segments.bytes();
                 stats.live_segment_bytes = buffer.segments.live_bytes();
+                let there = |number: &&u32| buffer.segments.segments.contains_key(*number);
+                stats.damaged_segments = damaged.iter().filter(there).count() as u32;
             }
         }
         if let Some(log) = &self.0.log {
@@ -203,6 +211,7 @@ impl Journal {
             stats.adopted_files = log.adopted.load(Ordering::Relaxed);
             stats.merges = log.merges.load(Ordering::Relaxed);
             stats.segment_failures = log.failures.load(Ordering::Relaxed);
+            (stats.scrubbed_bytes, stats.scrub_rounds) = log.scrub.figures();
         }
         stats
     }
@@ -331,7 +340,15 @@ fn running(
         ring,
         cold,
         // Recovery has flushed what it kept.
-        writer: Mutex::new(Writer { previous, last, synced: last, proof: false, dirty: Vec::new() }),
+        writer: Mutex::new(Writer {
+            previous,
+            last,
+            synced: last,
+            proof: false,
+            dirty: Vec::new(),
+            end: None,
+            synced_end: None,
+        }),
         recycler: Mutex::new(Recycler::new()),
         synced: AtomicU64::new(last),
         awaited: AtomicU64::new(0),
@@ -344,6 +361,8 @@ fn running(
         free: AtomicU64::new(free),
         to_copy: AtomicU64::new(0),
         restatement: AtomicU64::new(0),
+        pinned: AtomicBool::new(false),
+        scrub: Scrub::default(),
         owners,
         on_failure,
     };
@@ -351,6 +370,10 @@ fn running(
 }
 
 impl Stepper {
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.0
+    }
+
     /// Writes and flushes what was appended: the writer's work.
     ///
     /// # Errors
@@ -365,6 +388,11 @@ impl Stepper {
     /// What the disk said. The journal has failed then.
     pub fn seal(&self) -> io::Result<Flushed> {
         self.0.0.log.as_ref().map_or(Ok(Flushed::Idle), |log| self.0.0.seal(log))
+    }
+
+    /// One step of the scrub, `now` after the start: see [`Journal::scrub`]. Gives when there is more to do.
+    pub fn scrub(&self, now: Duration) -> Option<Duration> {
+        self.0.0.log.as_ref().and_then(|log| self.0.0.scrub(log, now))
     }
 
     /// One step of the background; true if there may be more to do at once.

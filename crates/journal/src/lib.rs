@@ -7,6 +7,7 @@
 
 mod admission;
 mod appender;
+mod backup;
 mod cold;
 mod disk;
 mod engine;
@@ -20,22 +21,27 @@ mod record;
 mod recovery;
 mod recycle;
 mod replay;
+mod scrub;
 mod stats;
 mod threads;
 mod ticket;
+mod verify;
 mod wal;
 
 pub use admission::Admission;
 pub use appender::Appender;
-pub use cold::{Bits, Chunk, PAGE, Reference};
+pub use backup::{Backup, BackupError, Copied};
+pub use cold::{Bits, Chunk, LOST, PAGE, Reference};
 pub use disk::{Disk, DiskFile, Lock, RealDisk};
 pub use error::OpenError;
 pub use group::Group;
 pub use journal::{Journal, Opened, Stepper};
 pub use options::{Durability, Options};
+pub use recovery::accept::{LeftOut, accept_damage};
 pub use replay::{Owners, Replay};
 pub use stats::{Held, Stats};
 pub use ticket::{Address, Ticket};
+pub use verify::{Damage, DamagedEntries, Verification, VerifiedFile, VerifiedSegment, verify};
 pub use wal::Flushed;
 
 /// Whom a record is about. Owners are never reused; what they stand for is the caller's business.

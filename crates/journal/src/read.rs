@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::cold::{Reference, is_copied};
+use crate::cold::{LOST, Reference, is_copied};
 use crate::disk::DiskFile;
 use crate::engine::Target;
 use crate::journal::Journal;
@@ -25,6 +25,9 @@ const HEADS: u64 = 64 << 10;
 const GAP: u64 = 16 << 10;
 
 pub(crate) fn no_body(address: Address) -> io::Error {
+    if address.file == LOST {
+        return io::Error::new(io::ErrorKind::InvalidData, "the index that listed the body is damaged or missing");
+    }
     io::Error::new(
         io::ErrorKind::InvalidData,
         format!("no whole body at byte {} of log file generation {}", address.offset, address.file),

@@ -23,11 +23,13 @@ use crate::wal::file::{FREE_SLOTS, Ring, Shelf, Slot, slot_name, write_header};
 use crate::wal::table::{LogFile, Table};
 use crate::{Address, FORMAT};
 
-mod cold;
-mod directory;
-mod scan;
+pub(crate) mod accept;
+pub(crate) mod cold;
+pub(crate) mod directory;
+pub(crate) mod scan;
 
 use cold::Segments;
+pub(crate) use directory::MARKER;
 use directory::Marker;
 use scan::{End, Scan, ScanFile, Spare};
 
@@ -50,9 +52,9 @@ pub(crate) struct Recovered {
 
 /// What the first pass over the log learns: which groups are whole.
 #[derive(Default)]
-struct GroupEnds {
+pub(crate) struct GroupEnds {
     /// With the last file that has an end of them: a number is used again once nothing in the log has it.
-    ended: HashMap<Group, usize>,
+    pub(crate) ended: HashMap<Group, usize>,
     highest: u64,
 }
 
@@ -76,7 +78,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     let names = disk.list().map_err(OpenError::io("listing the data directory"))?;
     let marker = directory::read_marker(&*disk, &names)?;
     let mut segments = cold::read_indexes(&*disk, &names, marker)?;
-    let slots = directory::open_files(&*disk, &names, marker, segments.newest_source())?;
+    let slots = directory::open_files(&*disk, &names, marker, &segments)?;
     let incarnation = match marker {
         Marker::Found(incarnation) => incarnation,
         Marker::Missing => options.incarnation,
@@ -84,7 +86,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     let scan = Scan::new(incarnation, slots.files, slots.broken)?;
     let mut groups = GroupEnds::default();
     let (start, end) = scan.find_log(&mut |at, header, records| {
-        each_record(&scan.files[at], header, records, &mut |record| groups.note(at, &record))
+        each_record(&scan.files[at], header, records, &mut |_, record| groups.note(at, &record))
     })?;
     // The walk may have begun in files that are older than the log.
     groups.ended.retain(|_, at| *at >= start);
@@ -101,7 +103,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     rewrite_tail(&scan, start, &tail)?;
     let free = disk.free().map_err(OpenError::io("asking for the free space of the data directory"))?;
     let sizes = Sizes::new(options, free.saturating_add(slots.used).saturating_add(segments.used));
-    let (shelf, ready) = shelve(&*disk, scan, start, end.index, sizes, &older, &segments)?;
+    let (shelf, ready) = shelve(&*disk, scan, start, end.index, sizes, (&older, &slots.short), &segments)?;
     let ring = Ring::new(Arc::clone(&disk), incarnation, sizes, shelf, ready);
     let mut table = match make_table(log_files) {
         Some(table) => table,
@@ -122,7 +124,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     })
 }
 
-/// With the log beginning at file `start`, sees which segments count, and that none of them is missing.
+/// With the log beginning at file `start`, sees which segments count, and which of them are damaged or missing.
 fn choose_segments(
     segments: &mut Segments,
     disk: &dyn Disk,
@@ -131,7 +133,7 @@ fn choose_segments(
     older: &[Spare],
 ) -> Result<(), OpenError> {
     let Some(first) = scan.files.get(start) else {
-        return if segments.newest_source() == 0 {
+        return if segments.is_empty() {
             Ok(())
         } else {
             Err(OpenError::damaged("wal", 0, "there are segments, but the files of the log are missing"))
@@ -149,9 +151,9 @@ fn replay_all(
     replay: &mut dyn Replay,
 ) -> Result<Gathered, OpenError> {
     let mut gathered = Gathered::default();
-    let end = scan.walk(start, &mut |at, header, records| {
+    let end = scan.walk(End::before(start), &mut |at, header, records| {
         let oldest = gathered.enter(&scan.files[at]);
-        each_record(&scan.files[at], header, records, &mut |record| {
+        each_record(&scan.files[at], header, records, &mut |_, record| {
             gathered.note(&record);
             deliver(&record, ended, oldest, replay);
         })?;
@@ -166,7 +168,7 @@ fn replay_all(
 }
 
 impl GroupEnds {
-    fn note(&mut self, at: usize, record: &Record<'_>) {
+    pub(crate) fn note(&mut self, at: usize, record: &Record<'_>) {
         let ends = match record.kind {
             Kind::GroupEnd { group } => Some(group),
             _ => None,
@@ -209,19 +211,19 @@ impl Gathered {
     }
 }
 
-/// Gives each record of a batch to `visit`.
-fn each_record(
+/// Gives each record of a batch to `visit`, with its offset in the file.
+pub(crate) fn each_record(
     file: &ScanFile,
     header: &Header,
     records: &[u8],
-    visit: &mut dyn FnMut(Record<'_>),
+    visit: &mut dyn FnMut(u32, Record<'_>),
 ) -> Result<(), OpenError> {
     let mut rest = records;
     for _ in 0..header.records {
         let at = HEADER + records.len() - rest.len();
         let offset = u64::from(header.offset) + at as u64;
         let (record, next) = record::decode(rest).map_err(|what| OpenError::damaged(&file.name(), offset, what))?;
-        visit(record);
+        visit(header.offset + at as u32, record);
         rest = next;
     }
     if rest.is_empty() {
@@ -231,7 +233,7 @@ fn each_record(
 }
 
 /// Gives one record to `replay`, unless its group never ended.
-fn deliver(record: &Record<'_>, ended: &HashMap<Group, usize>, oldest: u32, replay: &mut dyn Replay) {
+pub(crate) fn deliver(record: &Record<'_>, ended: &HashMap<Group, usize>, oldest: u32, replay: &mut dyn Replay) {
     let stands = record.group.is_none_or(|group| ended.contains_key(&group));
     match record.kind {
         Kind::Reference { owner, first_seq, bodies, .. } if !stands => {
@@ -288,23 +290,35 @@ fn shelve(
     start: usize,
     head: usize,
     sizes: Sizes,
-    older: &[Spare],
+    (older, short): (&[Spare], &[Spare]),
     segments: &Segments,
 ) -> Result<(Shelf, u32), OpenError> {
     let mut shelf = Shelf::default();
     let mut ready = scan.files.get(head).map_or(0, |file| file.generation);
     // Into numbers, so that all are closed before they are removed: Windows removes no open file.
     let mut unfit: Vec<u32> = scan.broken.into_iter().map(|file| file.number).collect();
+    unfit.extend(short.iter().filter(|file| !segments.adopts(file.generation, file.number)).map(|file| file.number));
+    let mut ahead = Vec::new();
+    // What is left of a damaged segment stays, and where its file is missing nothing else may take its place.
+    shelf.numbers.extend(segments.slots().chain(short.iter().map(|file| file.number)));
+    if segments.misses_slots() {
+        shelf.numbers.extend(unfit.drain(..));
+    }
+    unfit.retain(|number| !segments.slots().any(|slot| slot == *number));
     for (at, file) in scan.files.into_iter().enumerate().skip(start) {
         shelf.numbers.insert(file.number);
         let slot = Slot { number: file.number, length: file.length, handle: file.handle };
         if at <= head {
             shelf.used.insert(file.generation, slot);
         } else if slot.length == sizes.file && file.generation == ready + 1 {
+            // The system may show a header that the disk does not have, and the next file would then stand behind a gap.
+            let (generation, length) = (file.generation, slot.length);
+            write_header(&*slot.handle, scan.incarnation, generation, length)
+                .map_err(OpenError::io(format!("writing the header of {} again", slot_name(slot.number))))?;
             ready += 1;
             shelf.used.insert(file.generation, slot);
         } else {
-            unfit.push(slot.number);
+            ahead.push(slot.number);
         }
     }
     for Spare { number, generation, length } in older.iter().copied() {
@@ -320,15 +334,25 @@ fn shelve(
             unfit.push(number);
         }
     }
-    for number in &unfit {
+    // The last one first and each durably: a file may never be missing before one that was readied after it.
+    for number in ahead.iter().rev() {
+        remove_slots(disk, &[*number], &mut shelf)?;
+    }
+    remove_slots(disk, &unfit, &mut shelf)?;
+    Ok((shelf, ready))
+}
+
+/// Removes the files in these slots, durably.
+pub(crate) fn remove_slots(disk: &dyn Disk, numbers: &[u32], shelf: &mut Shelf) -> Result<(), OpenError> {
+    for number in numbers {
         let name = slot_name(*number);
         disk.remove(&name).map_err(OpenError::io(format!("removing {name}, which is not part of the log")))?;
         shelf.numbers.remove(number);
     }
-    if !unfit.is_empty() {
-        disk.sync_directory().map_err(OpenError::io("flushing the data directory"))?;
+    if numbers.is_empty() {
+        return Ok(());
     }
-    Ok((shelf, ready))
+    disk.sync_directory().map_err(OpenError::io("flushing the data directory"))
 }
 
 /// The table of the files found, the last of which is the head; `None` for none.
@@ -363,4 +387,4 @@ fn first_file(ring: &Ring, incarnation: u64, sizes: Sizes) -> Result<Table, Open
 }
 
 /// Names that may lie in a data directory that has no journal yet.
-const HARMLESS: [&str; 2] = [LOCK, "lost+found"];
+pub(crate) const HARMLESS: [&str; 2] = [LOCK, "lost+found"];

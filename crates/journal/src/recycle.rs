@@ -81,10 +81,13 @@ impl Recycler {
 impl Log {
     /// Whether the background has something to do. Called after each flush.
     pub(crate) fn background_due(&self, buffer: &mut Buffer) -> bool {
+        let unready = self.ring.ready() <= buffer.table.head_generation();
+        if self.pinned.load(Ordering::Relaxed) {
+            return unready;
+        }
         let awaited = self.awaited.load(Ordering::Relaxed);
         let arrived = awaited != 0 && awaited <= self.synced.load(Ordering::Relaxed);
         let ended = buffer.awaited_group.is_some_and(|group| !buffer.groups.open_up_to(group));
-        let unready = self.ring.ready() <= buffer.table.head_generation();
         let work = match buffer.recycling {
             Recycling::Free => can_leave(buffer) && self.wanted(buffer) && self.affords(buffer),
             Recycling::Leaving => is_dead(buffer),
@@ -137,7 +140,8 @@ impl Core {
         }
         let to_copy = self.with_buffer(|buffer| buffer.table.to_copy()).unwrap_or(0);
         log.to_copy.store(to_copy, Ordering::Relaxed);
-        let progress = self.advance_recycling(log, journal, &mut recycler, idle);
+        let pinned = log.pinned.load(Ordering::Relaxed);
+        let progress = !pinned && self.advance_recycling(log, journal, &mut recycler, idle);
         let head = match &self.state.lock().target {
             Target::Log(buffer) => buffer.table.head_generation(),
             Target::Memory(_) => return false,

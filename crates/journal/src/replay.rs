@@ -21,6 +21,10 @@ pub trait Replay {
     fn settled(&mut self, owner: Owner, reason: u8, runs: &[(u64, u64)]);
     /// The owner is gone with everything it had.
     fn dropped(&mut self, owner: Owner);
+    /// A segment, or its index, is damaged, cut short or missing: the file, and what is wrong with it. Comes before all chunks.
+    /// If it is the index there are no chunks of the segment; else they come, and what of the bodies is whole can be read. Its
+    /// files are kept.
+    fn lost(&mut self, segment: u32, file: &str, what: &str);
     /// Sequence numbers of references that are not delivered: they must not be used again.
     fn burnt(&mut self, owner: Owner, first_seq: u64, count: u64);
 }

@@ -48,6 +48,12 @@ pub struct Stats {
     pub merges: u64,
     /// How often a segment could not be written (for want of space, say) or read, and the journal tried again.
     pub segment_failures: u64,
+    /// Bytes of segments that were read to see whether they still can be, since the journal was opened.
+    pub scrubbed_bytes: u64,
+    /// How often all of them were read that way.
+    pub scrub_rounds: u64,
+    /// Segments in which something was found that does not read back.
+    pub damaged_segments: u32,
     /// How often a log file could not be readied (for want of space, say) and the journal tried again.
     pub ready_failures: u64,
 }

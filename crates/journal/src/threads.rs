@@ -2,10 +2,12 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use crate::engine::{Core, Log, State, Target};
 use crate::journal::Journal;
+use crate::ticket::Ticket;
 use crate::wal::writer::Flushed;
 
 /// How long the writer is idle before it seals the log: long enough that a lone publisher's pauses cost no flush.
@@ -14,6 +16,8 @@ const SEAL_AFTER: Duration = Duration::from_millis(100);
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// How often the background looks at the disk's free space, and whether the log is idle.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a flush may take that is waited for.
+const FLUSH_WITHIN: Duration = Duration::from_secs(60);
 
 impl Core {
     pub(crate) fn start_threads(self: &Arc<Self>) -> io::Result<()> {
@@ -64,6 +68,39 @@ impl Core {
             state.writer_sleeps = false;
         }
     }
+
+    /// Waits until the writer has flushed everything up to `wanted`.
+    pub(crate) fn wait_for_flush(&self, log: &Log, wanted: Ticket) -> io::Result<()> {
+        let until = Instant::now() + FLUSH_WITHIN;
+        while log.synced.load(Ordering::Acquire) < wanted.0 {
+            let state = self.state.lock();
+            if state.failed || state.stopping {
+                return Err(io::Error::other("the journal ends"));
+            }
+            drop(state);
+            if Instant::now() >= until {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "it took a minute; is there room on the disk?"));
+            }
+            // About as long as a flush takes.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Waits until the background is needed, for a look at the disk at the latest; scrubs meanwhile, one piece at least if
+    /// that is due.
+    fn wait_for_work(&self, log: &Log, started: Instant) {
+        let until = Instant::now() + LOOK_EVERY;
+        loop {
+            let scrub = self.scrub(log, started.elapsed()).and_then(|due| started.checked_add(due));
+            let mut state = self.state.lock();
+            if state.background_due || state.stopping || state.failed || Instant::now() >= until {
+                return;
+            }
+            let woken = scrub.map_or(until, |due| due.min(until));
+            self.background_wakes.wait_until(&mut state, woken);
+        }
+    }
 }
 
 /// Reports the log as failed if its thread panics: without it nothing would ever be durable again.
@@ -103,14 +140,13 @@ fn tidy(journal: &Journal) {
     let core = journal.core();
     let Some(log) = &core.log else { return };
     let _watch = Watch(core, log);
+    let started = Instant::now();
     let mut idle = false;
     loop {
         while core.background(log, journal, idle) && !core.state.lock().stopping {}
+        let before = core.state.lock().ticket();
+        core.wait_for_work(log, started);
         let mut state = core.state.lock();
-        let before = state.ticket();
-        if !state.background_due && !state.stopping {
-            core.background_wakes.wait_for(&mut state, LOOK_EVERY);
-        }
         if state.stopping || state.failed {
             return;
         }
@@ -132,6 +168,7 @@ mod tests {
         fn reference(&mut self, _: Owner, _: u64, _: u64, _: &[Address]) {}
         fn settled(&mut self, _: Owner, _: u8, _: &[(u64, u64)]) {}
         fn dropped(&mut self, _: Owner) {}
+        fn lost(&mut self, _: u32, _: &str, _: &str) {}
         fn burnt(&mut self, _: Owner, _: u64, _: u64) {}
     }
 

@@ -27,6 +27,7 @@ impl Replay for Values {
     fn reference(&mut self, _: Owner, _: u64, _: u64, _: &[Address]) {}
     fn settled(&mut self, _: Owner, _: u8, _: &[(u64, u64)]) {}
     fn dropped(&mut self, _: Owner) {}
+    fn lost(&mut self, _: u32, _: &str, _: &str) {}
     fn burnt(&mut self, _: Owner, _: u64, _: u64) {}
 }
 

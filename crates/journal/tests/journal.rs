@@ -45,6 +45,8 @@ impl Replay for Found {
         }
     }
 
+    fn lost(&mut self, _: u32, _: &str, _: &str) {}
+
     fn dropped(&mut self, owner: Owner) {
         self.dropped.push(owner);
     }

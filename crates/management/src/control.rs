@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::{ConnectionRow, QueueRow, Status};
+use crate::report::{BackupRow, ConnectionRow, QueueRow, RepairRow, Status};
 
 /// Longest request line in bytes.
 #[cfg(unix)]
@@ -29,6 +29,28 @@ pub enum Request {
         /// What its client is told.
         reason: String,
     },
+    /// Reads every message of a queue that only the disk has.
+    Repair {
+        /// The vhost.
+        vhost: String,
+        /// The queue.
+        queue: String,
+        /// Settle those that can't be read, so that the queue goes on.
+        accept_loss: bool,
+    },
+    /// Copies the data directory.
+    Backup {
+        /// Where to: an absolute path of the server's machine, new or empty.
+        directory: String,
+    },
+}
+
+impl Request {
+    /// Whether the answer takes as long as reading much of the disk does.
+    #[cfg(unix)]
+    fn takes_long(&self) -> bool {
+        matches!(self, Self::Repair { .. } | Self::Backup { .. })
+    }
 }
 
 /// The answers.
@@ -43,6 +65,12 @@ pub enum Answer {
     Connections(Vec<ConnectionRow>),
     /// To [`Request::Close`]: whether there was such a connection.
     Closed(bool),
+    /// To [`Request::Repair`]; nothing if there is no such queue.
+    Repaired(Option<RepairRow>),
+    /// To [`Request::Backup`]: what was copied.
+    BackedUp(BackupRow),
+    /// To [`Request::Backup`]: why nothing was.
+    NotBackedUp(String),
     /// The request was not understood; says why.
     Error(String),
 }
@@ -58,6 +86,7 @@ mod unix {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
@@ -88,7 +117,8 @@ mod unix {
                 Ok((socket, _)) => {
                     let source = source.clone();
                     tokio::spawn(async move {
-                        let _ = tokio::time::timeout(PATIENCE, converse(socket, &source)).await;
+                        // Whoever has gone meanwhile is told nothing.
+                        let _ = converse(socket, source).await;
                         drop(permit);
                     });
                 }
@@ -100,18 +130,33 @@ mod unix {
         }
     }
 
-    async fn converse(mut socket: UnixStream, source: &Source) -> io::Result<()> {
+    /// The peer has [`PATIENCE`] to ask and to read its answer; the answer itself takes what it takes.
+    async fn converse(mut socket: UnixStream, source: Arc<Source>) -> io::Result<()> {
         let (reading, mut writing) = socket.split();
         let mut line = Vec::new();
         let mut reading = tokio::io::BufReader::new(reading).take(LONGEST_REQUEST);
-        reading.read_until(b'\n', &mut line).await?;
-        let answer = match serde_json::from_slice(&line) {
-            Ok(request) => source.answer(&request),
+        tokio::time::timeout(PATIENCE, reading.read_until(b'\n', &mut line)).await??;
+        let answer = match serde_json::from_slice::<Request>(&line) {
+            // It reads the disk for long, and nobody else is to wait for that.
+            Ok(request) if request.takes_long() => {
+                let gone = Arc::new(AtomicBool::new(false));
+                let told = Arc::clone(&gone);
+                let mut work = tokio::task::spawn_blocking(move || source.answer(&request, &told));
+                tokio::select! {
+                    answer = &mut work => answer?,
+                    // The peer has nothing more to say: it has gone.
+                    _ = reading.read_u8() => {
+                        gone.store(true, Ordering::Relaxed);
+                        work.await?
+                    }
+                }
+            }
+            Ok(request) => source.answer(&request, &AtomicBool::new(false)),
             Err(error) => Answer::Error(format!("the request is not understood: {error}")),
         };
         let mut text = serde_json::to_vec(&answer)?;
         text.push(b'\n');
-        writing.write_all(&text).await
+        tokio::time::timeout(PATIENCE, writing.write_all(&text)).await?
     }
 
     /// Why a question got no answer.
@@ -123,11 +168,13 @@ mod unix {
         Failed(String),
     }
 
-    /// Asks the server behind the socket at `path`. Blocks, for ten seconds at most.
+    /// Asks the server behind the socket at `path`. Blocks, for ten seconds at most, but for a repair or a backup as long
+    /// as that takes.
     pub fn ask(path: &Path, request: &Request) -> Result<Answer, AskError> {
         let failed = |error: &dyn std::fmt::Display| AskError::Failed(error.to_string());
         let mut socket = std::os::unix::net::UnixStream::connect(path).map_err(AskError::NoServer)?;
-        socket.set_read_timeout(Some(PATIENCE)).map_err(|error| failed(&error))?;
+        let patience = (!request.takes_long()).then_some(PATIENCE);
+        socket.set_read_timeout(patience).map_err(|error| failed(&error))?;
         socket.set_write_timeout(Some(PATIENCE)).map_err(|error| failed(&error))?;
         let mut text = serde_json::to_vec(request).map_err(|error| failed(&error))?;
         text.push(b'\n');

@@ -13,6 +13,6 @@ mod report;
 mod server;
 mod source;
 
-pub use report::{ConnectionRow, ListenerRow, QueueRow, Status};
+pub use report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, Status};
 pub use server::{Endpoints, Management};
 pub use source::{Facts, Socket, Source};

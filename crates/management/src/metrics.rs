@@ -156,6 +156,7 @@ fn journal(out: &mut Exposition, overview: &Overview) {
         "Journal files that could not be readied",
         journal.ready_failures,
     );
+    out.gauge("hermod_queues_damaged", "Queues with messages that can't be read", overview.damaged_queues);
     out.gauge("hermod_segments", "Files of messages outside the log", journal.segments.into());
     out.gauge("hermod_segment_bytes", "Bytes of these files", journal.segment_bytes);
     out.gauge(
@@ -163,6 +164,13 @@ fn journal(out: &mut Exposition, overview: &Overview) {
         "Bytes in them that are still needed, estimated",
         journal.live_segment_bytes,
     );
+    out.counter(
+        "hermod_scrub_bytes_total",
+        "Bytes of segments read to see whether they still can be",
+        journal.scrubbed_bytes,
+    );
+    out.counter("hermod_scrub_rounds_total", "Times that all segments were read that way", journal.scrub_rounds);
+    out.gauge("hermod_scrub_damaged", "Segments found damaged that way", journal.damaged_segments.into());
     let totals = [
         ("adopted_files", "Log files that became segments where they lie", journal.adopted_files),
         ("evacuated_bytes", "Bytes of messages copied to segments", journal.evacuated_bytes),

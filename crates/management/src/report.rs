@@ -30,6 +30,8 @@ pub struct Status {
     pub consumers: u64,
     /// Queues in all.
     pub queues: u64,
+    /// Queues with messages that can't be read.
+    pub damaged_queues: u64,
     /// Exchanges in all.
     pub exchanges: u64,
     /// Bindings in all.
@@ -60,8 +62,38 @@ pub struct Status {
     pub segments: u64,
     /// What these take, in bytes.
     pub segment_bytes: u64,
+    /// Those of them in which the scrub has found damage.
+    pub damaged_segments: u64,
     /// Bytes free on the journal's disk.
     pub disk_free_bytes: u64,
+}
+
+/// What became of a queue that was to be repaired.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairRow {
+    /// Messages that were read.
+    pub read: u64,
+    /// Messages that can't be.
+    pub unreadable: u64,
+    /// The first and the last of their numbers in the queue.
+    pub numbers: (u64, u64),
+    /// How many of them were given up.
+    pub given_up: u64,
+}
+
+/// A copy of the data directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupRow {
+    /// Where it is.
+    pub directory: String,
+    /// Its files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long it took.
+    pub milliseconds: u64,
+    /// The last batch of the log in it: everything confirmed before the backup was asked for.
+    pub sequence: u64,
 }
 
 /// One listener.

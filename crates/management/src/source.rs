@@ -1,13 +1,14 @@
 //! What management reads: the broker's reports, the sockets, and what never changes while the server runs.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use broker::{Broker, Overview};
 
 use crate::control::{Answer, Request};
-use crate::report::{ConnectionRow, ListenerRow, QueueRow, Status};
+use crate::report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, Status};
 
 /// One open socket, as the part of the program that owns it sees it.
 #[derive(Debug, Clone)]
@@ -41,18 +42,28 @@ pub struct Facts {
     pub started: Instant,
 }
 
+/// Copies the data directory to a path for as long as the second argument says; the error is one line for whoever asked.
+type Copying = dyn Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync;
+
 /// Everything that management reads.
 pub struct Source {
     pub(crate) broker: Broker,
     pub(crate) facts: Facts,
     sockets: Box<dyn Fn() -> Vec<Socket> + Send + Sync>,
+    backup: Box<Copying>,
     ready: AtomicBool,
 }
 
 impl Source {
-    /// Reads `broker` and asks `sockets` for the open sockets.
-    pub fn new(broker: Broker, facts: Facts, sockets: impl Fn() -> Vec<Socket> + Send + Sync + 'static) -> Self {
-        Self { broker, facts, sockets: Box::new(sockets), ready: AtomicBool::new(false) }
+    /// Reads `broker`, asks `sockets` for the open sockets, and has `backup` copy the data directory to a path, for as long
+    /// as its second argument says.
+    pub fn new(
+        broker: Broker,
+        facts: Facts,
+        sockets: impl Fn() -> Vec<Socket> + Send + Sync + 'static,
+        backup: impl Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { broker, facts, sockets: Box::new(sockets), backup: Box::new(backup), ready: AtomicBool::new(false) }
     }
 
     /// Says whether clients are served: true once the server has started, false when it begins to stop.
@@ -68,13 +79,35 @@ impl Source {
         (self.sockets)()
     }
 
-    pub(crate) fn answer(&self, request: &Request) -> Answer {
+    /// The answer; of what takes long no more than there is before `gone`.
+    pub(crate) fn answer(&self, request: &Request, gone: &AtomicBool) -> Answer {
         match request {
             Request::Status => Answer::Status(Box::new(self.status())),
             Request::Queues => Answer::Queues(self.queues()),
             Request::Connections => Answer::Connections(self.connections()),
+            Request::Repair { vhost, queue, accept_loss } => Answer::Repaired(self.repair(vhost, queue, *accept_loss)),
+            Request::Backup { directory } => {
+                // A server that stops does not wait for it.
+                let wanted = || self.is_ready() && !gone.load(Ordering::Relaxed);
+                (self.backup)(Path::new(directory), &wanted).map_or_else(Answer::NotBackedUp, Answer::BackedUp)
+            }
             Request::Close { id, reason } => Answer::Closed(self.broker.kick(*id, reason)),
         }
+    }
+
+    fn repair(&self, vhost: &str, queue: &str, accept_loss: bool) -> Option<RepairRow> {
+        let repair = self.broker.repair(vhost, queue, accept_loss)?;
+        let row = RepairRow {
+            read: repair.read,
+            unreadable: repair.unreadable,
+            numbers: repair.numbers,
+            given_up: repair.given_up,
+        };
+        if row.given_up > 0 {
+            let (count, (first, last)) = (row.given_up, row.numbers);
+            tracing::warn!("queue '{queue}' in vhost '{vhost}': {count} messages given up, numbers {first} to {last}");
+        }
+        Some(row)
     }
 
     fn status(&self) -> Status {
@@ -93,6 +126,7 @@ impl Source {
             sessions: overview.sessions,
             consumers: overview.consumers,
             queues: overview.queues,
+            damaged_queues: overview.damaged_queues,
             exchanges: overview.exchanges,
             bindings: overview.bindings,
             messages_ready: overview.ready,
@@ -108,6 +142,7 @@ impl Source {
             journal_max_bytes: overview.journal.max_bytes,
             segments: overview.journal.segments.into(),
             segment_bytes: overview.journal.segment_bytes,
+            damaged_segments: overview.journal.damaged_segments.into(),
             disk_free_bytes: overview.journal.free_bytes,
         }
     }

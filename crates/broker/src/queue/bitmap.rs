@@ -58,6 +58,32 @@ impl Bitmap {
         self.words.resize(self.words.len().max(word + 1 - self.first), 0);
     }
 
+    /// Puts all in from `from` up to `to`.
+    pub(crate) fn put_range(&mut self, from: usize, to: usize) {
+        if from >= to {
+            return;
+        }
+        self.put(from);
+        self.put(to - 1);
+        let (low, high) = (u64::MAX << (from % 64), u64::MAX >> (63 - (to - 1) % 64));
+        for word in from / 64..=(to - 1) / 64 {
+            let low = if word == from / 64 { low } else { u64::MAX };
+            let high = if word == (to - 1) / 64 { high } else { u64::MAX };
+            self.words[word - self.first] |= low & high;
+        }
+    }
+
+    /// True when all of them are among the `others`.
+    pub(crate) fn is_within(&self, others: &Self) -> bool {
+        let other = |word: usize| word.checked_sub(others.first).and_then(|at| others.words.get(at)).copied();
+        (self.first..).zip(&self.words).all(|(word, bits)| bits & !other(word).unwrap_or(0) == 0)
+    }
+
+    /// True when every number of the page is in it.
+    pub(crate) fn is_full(&self) -> bool {
+        self.words.len() == WORDS && self.words.iter().all(|word| *word == u64::MAX)
+    }
+
     #[inline]
     pub(crate) fn clear(&mut self, bit: usize) {
         if let Some(word) = (bit / 64).checked_sub(self.first).and_then(|at| self.words.get_mut(at)) {
@@ -172,6 +198,19 @@ mod tests {
                 }
             }
             check(&map, &model);
+        }
+    }
+
+    #[test]
+    fn ranges_are_put_in_whole() {
+        for (from, to) in [(0, 0), (0, 1), (0, 64), (3, 64), (63, 65), (0, 4096), (100, 1000), (4095, 4096)] {
+            let mut map = Bitmap::default();
+            map.put_range(from, to);
+            assert_eq!(map.iter().collect::<Vec<_>>(), (from..to).collect::<Vec<_>>());
+            assert_eq!(map.is_full(), (from, to) == (0, 4096));
+            let mut inner = Bitmap::default();
+            inner.put_range(from + 1, to);
+            assert!(inner.is_within(&map) && (from == to || !map.is_within(&inner)), "{from}..{to}");
         }
     }
 

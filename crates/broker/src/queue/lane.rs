@@ -105,7 +105,7 @@ impl Lane {
     /// A lane as recovery found it: pages in order, none of them hot or empty. `chunked` says that some index lists
     /// numbers of it, `mark` that entries below it count as delivered, `returns` how often entries came back.
     pub(crate) fn recovered(
-        pages: Vec<Page>,
+        pages: VecDeque<Box<Page>>,
         next: u64,
         mark: u64,
         returns: BTreeMap<u64, u32>,
@@ -113,17 +113,17 @@ impl Lane {
     ) -> Self {
         // A page that is not hot takes no more entries, and one of which an index may list settled numbers is not begun anew.
         let next = if chunked { next.next_multiple_of(PAGE) } else { next };
-        let next = pages.last().map_or(next, |last| next.max((last.number + 1) * PAGE));
+        let next = pages.back().map_or(next, |last| next.max((last.number + 1) * PAGE));
         let mut lane = Self::starting_at(next);
         for page in &pages {
             lane.live += page.live;
             lane.index_bytes += page.cost();
         }
         (lane.ready, lane.away) = (lane.live, lane.live);
-        lane.cursor = pages.first().map_or(next, |page| page.start());
+        lane.cursor = pages.front().map_or(next, |page| page.start());
         lane.memo = Memo { mark, returns };
         lane.chunked = chunked;
-        lane.pages = pages.into_iter().map(Box::new).collect();
+        lane.pages = pages;
         lane
     }
 

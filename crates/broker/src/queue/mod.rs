@@ -11,6 +11,7 @@ mod dispatch;
 mod dying;
 mod lane;
 mod page;
+mod repair;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod settle;
@@ -25,6 +26,7 @@ use journal::{Address, Bits, Chunk, Group, Owner, Reference, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use away::Task;
+pub(crate) use bitmap::Bitmap;
 pub(crate) use consumers::{Consumer, ConsumerKey, SharedCredit};
 pub(crate) use dispatch::{Fetched, Unattached};
 pub(crate) use dying::{Dying, Reason, reason_code};

@@ -17,6 +17,8 @@ pub(crate) const DELIVERY_LIMIT: u8 = 4;
 pub(crate) const PURGED: u8 = 5;
 /// Settled before: said again because an index may still list it.
 pub(crate) const SETTLED_BEFORE: u8 = 6;
+/// Given up by an operator: it could not be read.
+pub(crate) const UNREADABLE: u8 = 7;
 
 /// An entry whose settlement is still to be logged in this visit.
 #[derive(Debug, Clone, Copy)]

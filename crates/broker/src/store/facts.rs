@@ -30,6 +30,8 @@ pub(crate) const RETURNS: u8 = 7;
 pub(crate) const USER: u8 = 8;
 /// An entry whose death is decided and whose move is still to come.
 pub(crate) const DYING: u8 = 9;
+/// Of which pages of a queue every number is accounted for: in the log, settled, or listed by an index.
+pub(crate) const ACCOUNTED: u8 = 10;
 
 /// A declared exchange, as it is replayed.
 #[derive(Debug)]
@@ -147,6 +149,23 @@ pub(crate) fn log_dying(appender: &mut Appender<'_>, queue: Owner, seq: u64, rea
     log_pair(appender, queue, DYING, seq, reason_code(reason).into());
 }
 
+fn log_accounted(appender: &mut Appender<'_>, queue: Owner, next_seq: u64, pages: &[(u64, u64)]) {
+    let mut bytes = Vec::with_capacity(10 + 8 * pages.len());
+    write_varint(&mut bytes, next_seq);
+    write_varint(&mut bytes, pages.len() as u64);
+    pages.iter().flat_map(|(first, count)| [first, count]).for_each(|number| write_varint(&mut bytes, *number));
+    appender.fact(None, queue, ACCOUNTED, &[&bytes]);
+}
+
+/// Reads an accounted fact: the next sequence number, and pages in runs.
+pub(crate) fn read_accounted(bytes: &[u8]) -> Result<(u64, Vec<(u64, u64)>), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let (next_seq, count) = (reader.varint()?, reader.varint()?);
+    let pages = (0..count).map(|_| Ok((reader.varint()?, reader.varint()?))).collect::<Result<_, _>>()?;
+    reader.end()?;
+    Ok((next_seq, pages))
+}
+
 /// Reads a position, returns or dying fact.
 pub(crate) fn read_pair(bytes: &[u8]) -> Result<(u64, u64), Malformed> {
     let mut reader = Reader::new(bytes);
@@ -170,9 +189,14 @@ pub(crate) fn log_whole_queue(
     bound: &[Bound],
     position: (u64, u64),
     remains: &Remains<'_>,
+    accounted: &[(u64, u64)],
 ) {
     log_queue(appender, vhost, queue);
     log_position(appender, queue.id, position.0, position.1);
+    if !accounted.is_empty() {
+        // Before what is settled: of pages of which nothing is known that is not kept.
+        log_accounted(appender, queue.id, position.0, accounted);
+    }
     for bound in bound {
         log_binding(appender, queue.id, BIND, bound);
     }

@@ -4,3 +4,4 @@ pub(crate) mod facts;
 mod pages;
 pub(crate) mod recovery;
 pub(crate) mod restate;
+pub(crate) mod verify;

@@ -1,33 +1,41 @@
 //! The entries of one queue while the log is replayed, by page: eight bytes for each reference, a bit for each settlement.
 //!
 //! Nothing of a body is read. A page of which segments hold a part is known exactly when every number of it is accounted
-//! for, by references in the log and by what chunks count; otherwise the chunks' lists are read.
+//! for, by references in the log and by what chunks count; otherwise the chunks' lists are read. Invariant: a number of
+//! which the log says that an index lists it, and that no index lists which can be read, stays as an entry that can't be
+//! read; it never goes silently.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
-use journal::{Address, Bits, Chunk, Opened, PAGE, Reference};
+use journal::{Address, Bits, Chunk, LOST, PAGE, Reference};
 
-use crate::queue::{Listed, Page, Place};
+use crate::queue::{Bitmap, Listed, Page, Place};
 
 const WORDS: usize = (PAGE / 64) as usize;
 
+/// Reads what a chunk of a page lists.
+pub(crate) type ReadChunk<'a> = dyn Fn(Chunk, u64, &mut Vec<Reference>) -> io::Result<()> + 'a;
+
 /// What the log says of one page.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Replayed {
     /// The references in the log, from `base` on; those in gaps mean nothing.
     addresses: Vec<Address>,
     base: usize,
     /// Which numbers the log references.
-    told: Bits,
-    settled: Bits,
+    told: Bitmap,
+    settled: Bitmap,
     chunks: Vec<Chunk>,
+    /// Each number below this is in the log, settled, or listed by an index: a restatement says so.
+    stated: u64,
 }
 
 /// The pages of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    pages: BTreeMap<u64, Replayed>,
+    /// In boxes, since a node of the map has room for many and most queues have one.
+    pages: BTreeMap<u64, Box<Replayed>>,
     /// Some index lists numbers of this queue.
     chunked: bool,
 }
@@ -35,13 +43,45 @@ pub(super) struct Pages {
 /// What is left of a queue's entries.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    pub(crate) pages: Vec<Page>,
+    pub(crate) pages: VecDeque<Box<Page>>,
     pub(crate) chunked: bool,
+    pub(crate) lost: Lost,
 }
 
-impl Default for Replayed {
-    fn default() -> Self {
-        Self { addresses: Vec::new(), base: 0, told: [0; WORDS], settled: [0; WORDS], chunks: Vec::new() }
+/// Entries of a queue that can't be read, since what lists them is damaged or missing.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Lost {
+    /// How many there are; a few of them may be numbers that no entry ever had.
+    pub(crate) count: u64,
+    /// The first and the last of their numbers.
+    pub(crate) numbers: (u64, u64),
+    /// How many are listed in segments that are damaged, at most: some of them may be whole, or settled.
+    pub(crate) doubtful: u64,
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (first, last) = self.numbers;
+        if self.count > 0 {
+            write!(f, "{} messages are lost, numbers {first} to {last}: what listed them is damaged", self.count)?;
+        }
+        match (self.count, self.doubtful) {
+            (_, 0) => Ok(()),
+            (0, doubtful) => write!(f, "up to {doubtful} messages lie in damaged segments"),
+            (_, doubtful) => write!(f, "; up to {doubtful} more lie in damaged segments"),
+        }
+    }
+}
+
+impl Lost {
+    /// True when nothing is known to be lost.
+    pub(crate) fn is_none(&self) -> bool {
+        self.count == 0 && self.doubtful == 0
+    }
+
+    fn add(&mut self, seq: u64) {
+        let first = if self.count == 0 { seq } else { self.numbers.0.min(seq) };
+        *self = Self { count: self.count + 1, numbers: (first, self.numbers.1.max(seq)), ..*self };
     }
 }
 
@@ -49,6 +89,16 @@ impl Pages {
     pub(super) fn cold(&mut self, page: u64, chunk: Chunk) {
         self.chunked = true;
         self.pages.entry(page).or_default().chunks.push(chunk);
+    }
+
+    /// Of these pages each number below `next` is in the log, settled, or listed by an index.
+    pub(super) fn state(&mut self, next: u64, pages: &[(u64, u64)]) {
+        self.chunked = true;
+        for (first, count) in pages {
+            for number in *first..first.saturating_add(*count).min(next.div_ceil(PAGE)) {
+                self.pages.entry(number).or_default().stated = next;
+            }
+        }
     }
 
     pub(super) fn reference(&mut self, first_seq: u64, addresses: &[Address]) {
@@ -71,7 +121,7 @@ impl Pages {
             let start = number * PAGE;
             let from = first.saturating_sub(start) as usize;
             let to = (end - start).min(PAGE) as usize;
-            set_range(&mut page.settled, from, to);
+            page.settled.put_range(from, to);
             if page.is_over() {
                 over.push(*number);
             }
@@ -80,18 +130,23 @@ impl Pages {
     }
 
     /// What is left, when all numbers below `next` may have been given out.
-    pub(super) fn finish(self, next: u64, opened: &Opened) -> io::Result<Found> {
-        let mut found = Found { pages: Vec::new(), chunked: self.chunked };
+    ///
+    /// Segments in `damaged` may have bodies that can't be read.
+    pub(super) fn finish(self, next: u64, read: &ReadChunk<'_>, damaged: &dyn Fn(u32) -> bool) -> Found {
+        let mut found = Found { chunked: self.chunked, ..Found::default() };
         for (number, page) in self.pages {
-            let chunked = !page.chunks.is_empty();
-            if let Some(mut page) = page.finish(number, next, opened)? {
+            let chunked = page.may_be_listed();
+            let doubtful = page.chunks.iter().filter(|chunk| damaged(chunk.segment));
+            let doubtful: u64 = doubtful.map(|chunk| u64::from(chunk.count)).sum();
+            if let Some(mut page) = page.finish(number, next, read, &mut found.lost) {
+                found.lost.doubtful += doubtful;
                 if chunked {
                     page.note_chunks();
                 }
-                found.pages.push(page);
+                found.pages.push_back(Box::new(page));
             }
         }
-        Ok(found)
+        found
     }
 }
 
@@ -108,53 +163,57 @@ impl Replayed {
                 Some(known) => *known = *address,
                 None => self.addresses.push(*address),
             }
-            self.told[bit / 64] |= 1 << (bit % 64);
+            self.told.put(bit);
         }
     }
 
     /// True when nothing of the page can be live.
     fn is_over(&self) -> bool {
-        if self.chunks.is_empty() {
-            self.told.iter().zip(&self.settled).all(|(told, settled)| told & !settled == 0)
-        } else {
-            self.settled.iter().all(|word| *word == u64::MAX)
-        }
+        if self.may_be_listed() { self.settled.is_full() } else { self.told.is_within(&self.settled) }
     }
 
-    fn finish(self, number: u64, next: u64, opened: &Opened) -> io::Result<Option<Page>> {
-        let in_log = minus(&self.told, &self.settled);
-        if self.chunks.is_empty() {
-            return Ok(self.lean(number, in_log, Vec::new(), &[]));
+    /// Whether some index lists numbers of the page, or should.
+    fn may_be_listed(&self) -> bool {
+        !self.chunks.is_empty() || self.stated > 0
+    }
+
+    fn finish(self, number: u64, next: u64, read: &ReadChunk<'_>, lost: &mut Lost) -> Option<Page> {
+        let (told, settled) = (self.told.bits(), self.settled.bits());
+        let in_log = minus(&told, &settled);
+        if !self.may_be_listed() {
+            return self.lean(number, in_log, Vec::new(), &[]);
         }
-        let start = number * PAGE;
-        let mut given = [0; WORDS];
-        // Number 0 is never given out.
-        let from = usize::from(number == 0);
-        set_range(&mut given, from, next.saturating_sub(start).min(PAGE) as usize);
+        let given = given_out(number, next);
         let listed: u64 = self.chunks.iter().map(|chunk| u64::from(chunk.count)).sum();
-        let accounted = listed + count(&self.told) == count(&given);
-        let members = minus(&given, &self.told);
-        let whole = count(&minus(&members, &self.settled)) == count(&members);
+        let accounted = listed + count(&told) == count(&given);
+        let members = minus(&given, &told);
+        let whole = count(&minus(&members, &settled)) == count(&members);
         if accounted && count(&in_log) == 0 && (whole || self.chunks.len() == 1) {
-            let members = minus(&members, &self.settled);
+            let members = minus(&members, &settled);
             let left = count(&members);
             let each = |chunk: &Chunk| if whole { u64::from(chunk.count) } else { left };
             let lists = self.chunks.iter().map(|chunk| Listed { chunk: *chunk, live: each(chunk) }).collect();
-            return Ok((left > 0).then(|| Page::absent(number, members, lists)));
+            return (left > 0).then(|| Page::absent(number, members, lists));
         }
-        self.finish_by_lists(number, in_log, opened)
+        self.finish_by_lists(number, next, read, lost)
     }
 
     /// Reads what the chunks list.
-    fn finish_by_lists(self, number: u64, in_log: Bits, opened: &Opened) -> io::Result<Option<Page>> {
+    fn finish_by_lists(self, number: u64, next: u64, read: &ReadChunk<'_>, lost: &mut Lost) -> Option<Page> {
+        let in_log = minus(&self.told.bits(), &self.settled.bits());
         let (mut all, mut lists, mut members) = (Vec::new(), Vec::new(), [0; WORDS]);
+        let mut unreadable = None;
         for chunk in &self.chunks {
             let before = all.len();
-            opened.read_chunk(*chunk, number, &mut all)?;
+            if read(*chunk, number, &mut all).is_err() {
+                unreadable = Some(chunk.segment);
+                all.truncate(before);
+                continue;
+            }
             let mut live = 0;
             for one in &all[before..] {
                 let bit = (one.seq % PAGE) as usize;
-                let here = one.seq / PAGE == number && !has(&self.settled, bit) && !has(&self.told, bit);
+                let here = one.seq / PAGE == number && !self.settled.has(bit) && !self.told.has(bit);
                 if here && !has(&members, bit) {
                     members[bit / 64] |= 1 << (bit % 64);
                     live += 1;
@@ -164,11 +223,28 @@ impl Replayed {
                 lists.push(Listed { chunk: *chunk, live });
             }
         }
-        if count(&in_log) == 0 {
-            return Ok((count(&members) > 0).then(|| Page::absent(number, members, lists)));
+        let missed = self.missed(number, next, unreadable.is_some(), &members);
+        if count(&in_log) == 0 && count(&missed) == 0 {
+            return (count(&members) > 0).then(|| Page::absent(number, members, lists));
         }
         all.retain(|one| has(&members, (one.seq % PAGE) as usize));
-        Ok(self.lean(number, in_log, lists, &all))
+        let address = Address { file: unreadable.unwrap_or(LOST), offset: 0 };
+        for bit in (0..PAGE).filter(|bit| has(&missed, *bit as usize)) {
+            let seq = number * PAGE + bit;
+            all.push(Reference { seq, address, length: 0 });
+            lost.add(seq);
+        }
+        self.lean(number, in_log, lists, &all)
+    }
+
+    /// The numbers that something should list and nothing does that can be read.
+    fn missed(&self, number: u64, next: u64, unreadable: bool, members: &Bits) -> Bits {
+        let known = match self.stated {
+            0 if unreadable => next,
+            stated => stated,
+        };
+        let given = given_out(number, known);
+        minus(&minus(&minus(&given, &self.told.bits()), &self.settled.bits()), members)
     }
 
     fn lean(self, number: u64, in_log: Bits, lists: Vec<Listed>, listed: &[Reference]) -> Option<Page> {
@@ -197,6 +273,52 @@ impl Replayed {
     }
 }
 
+/// The numbers of a page that may have been given out, when all below `next` may have been.
+fn given_out(page: u64, next: u64) -> Bits {
+    let mut given = Bitmap::default();
+    // Number 0 is never given out.
+    given.put_range(usize::from(page == 0), next.saturating_sub(page * PAGE).min(PAGE) as usize);
+    given.bits()
+}
+
+/// The pages of which each number below `next` is in `settled`, which are runs in order, or live as `live` tells, in runs.
+/// Those of which no number is live are left out.
+pub(super) fn accounted(next: u64, settled: &[(u64, u64)], live: &mut dyn FnMut(u64, &mut Bits)) -> Vec<(u64, u64)> {
+    let mut pages: Vec<(u64, u64)> = Vec::new();
+    let (mut rest, mut number) = (settled, 0);
+    while number * PAGE < next {
+        let (start, end) = (number * PAGE, ((number + 1) * PAGE).min(next));
+        while let Some((_, later)) = rest.split_first().filter(|((first, count), _)| first + count <= start) {
+            rest = later;
+        }
+        if let Some((first, count)) =
+            rest.first().filter(|(first, count)| *first <= start.max(1) && first + count >= end)
+        {
+            // Whole pages at once: a queue may have had a great many.
+            number = ((first + count) / PAGE).max(number + 1);
+            continue;
+        }
+        let mut known = [0; WORDS];
+        live(number, &mut known);
+        let mut gone = Bitmap::default();
+        for (first, count) in rest.iter().take_while(|(first, _)| *first < end) {
+            gone.put_range(first.saturating_sub(start) as usize, ((first + count).min(end) - start) as usize);
+        }
+        let covered = count(&minus(&minus(&given_out(number, next), &known), &gone.bits())) == 0;
+        if !covered && settled.is_empty() {
+            // Nothing is said of what is settled.
+            return pages;
+        }
+        match pages.last_mut() {
+            Some((first, count)) if covered && *first + *count == number => *count += 1,
+            _ if covered => pages.push((number, 1)),
+            _ => {}
+        }
+        number += 1;
+    }
+    pages
+}
+
 fn has(bits: &Bits, bit: usize) -> bool {
     bits[bit / 64] & (1 << (bit % 64)) != 0
 }
@@ -211,31 +333,9 @@ fn minus(these: &Bits, those: &Bits) -> Bits {
     left
 }
 
-/// Sets the bits from `from` up to `to`.
-fn set_range(bits: &mut Bits, from: usize, to: usize) {
-    let mut at = from;
-    while at < to {
-        let end = ((at / 64 + 1) * 64).min(to);
-        let width = end - at;
-        let mask = if width == 64 { u64::MAX } else { ((1 << width) - 1) << (at % 64) };
-        bits[at / 64] |= mask;
-        at = end;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_of_bits_are_set_whole() {
-        for (from, to) in [(0, 0), (0, 1), (0, 64), (3, 64), (63, 65), (0, 4096), (100, 1000), (4095, 4096)] {
-            let mut bits = [0; WORDS];
-            set_range(&mut bits, from, to);
-            assert_eq!(count(&bits), (to - from) as u64);
-            assert!((from..to).all(|bit| has(&bits, bit)));
-        }
-    }
 
     #[test]
     fn references_with_gaps_keep_their_places() {
@@ -246,8 +346,11 @@ mod tests {
         pages.settle(4091, 2);
         pages.settle(0, 4090);
         pages.settle(4096, 1);
-        let left: Vec<_> =
-            pages.pages.iter().map(|(number, page)| (*number, count(&minus(&page.told, &page.settled)))).collect();
+        let left: Vec<_> = pages
+            .pages
+            .iter()
+            .map(|(number, page)| (*number, count(&minus(&page.told.bits(), &page.settled.bits()))))
+            .collect();
         assert_eq!(left, [(0, 4), (1, 4)]);
         assert_eq!(pages.pages[&1].addresses[9], address(4105));
         pages.settle(1, u64::MAX);

@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
-use journal::{Address, Chunk, Opened, Owner, PAGE, Replay};
+use journal::{Address, Chunk, Owner, PAGE, Replay};
 
 use crate::catalog::arguments::QueueArguments;
-use crate::catalog::{Catalog, Exchange, OWNERS_PER_VHOST, Vhost, binding_of};
+use crate::catalog::{Catalog, Exchange, OWNERS_PER_VHOST, Tables, Vhost, binding_of};
 use crate::core::Core;
 use crate::encoding::Malformed;
 use crate::error::Error;
-use crate::queue::{Bound, Lane, Queue, QueueParts, Reason, reason_code};
+use crate::queue::{Bound, Lane, Queue, QueueParts, Reason, keep_binding, reason_code};
 use crate::routing::{Bindings, Destination};
 use crate::store::facts::{self, ExchangeFact, QueueFact};
-use crate::store::pages::Pages;
+use crate::store::pages::{Lost, Pages, ReadChunk};
 
 #[derive(Debug, Default)]
 struct Entries {
@@ -47,6 +47,10 @@ pub(crate) struct Rebuilt {
     entries: HashMap<Owner, Entries>,
     left: HashMap<Owner, Left>,
     pub(crate) users: BTreeMap<Owner, Vec<u8>>,
+    /// Segments that are damaged, and what is wrong with each.
+    pub(crate) lost_segments: BTreeMap<u32, String>,
+    /// Queues of which entries can't be read.
+    pub(crate) lost: BTreeMap<Owner, Lost>,
     dropped: HashSet<Owner>,
     last_owner: Owner,
     damage: Option<String>,
@@ -70,7 +74,7 @@ impl Rebuilt {
                 let list = self.bound.entry(owner).or_default();
                 list.retain(|other| *other != bound);
                 if kind == facts::BIND {
-                    list.push(bound);
+                    keep_binding(list, bound);
                 }
             }
             facts::USER if bytes.is_empty() => {
@@ -86,6 +90,11 @@ impl Rebuilt {
 
     fn apply_to_entries(&mut self, owner: Owner, kind: u8, bytes: &[u8]) -> Result<(), Malformed> {
         let entries = self.entries.entry(owner).or_default();
+        if kind == facts::ACCOUNTED {
+            let (next, pages) = facts::read_accounted(bytes)?;
+            entries.pages.state(next, &pages);
+            return Ok(());
+        }
         let (first, second) = facts::read_pair(bytes)?;
         match kind {
             facts::POSITION => {
@@ -127,13 +136,17 @@ impl Rebuilt {
 
     /// Drops what belongs to nobody, decides what is left of each queue, and counts the entries that are left by the file
     /// that their bodies lie in.
-    pub(crate) fn settle_pages(&mut self, opened: &Opened) -> Result<BTreeMap<u32, u64>, Error> {
+    pub(crate) fn settle_pages(&mut self, read: &ReadChunk<'_>) -> BTreeMap<u32, u64> {
         let mut live = BTreeMap::new();
         for (owner, entries) in std::mem::take(&mut self.entries) {
-            let Some(queue) = self.queues.get(&owner) else { continue };
-            let left = entries.pages.finish(entries.next_seq, opened).map_err(|error| {
-                Error::internal(format!("what is left of queue '{}' can't be told: {error}", queue.name))
-            })?;
+            if !self.queues.contains_key(&owner) {
+                continue;
+            }
+            let damaged = |segment| self.lost_segments.contains_key(&segment);
+            let left = entries.pages.finish(entries.next_seq, read, &damaged);
+            if !left.lost.is_none() {
+                self.lost.insert(owner, left.lost);
+            }
             let chunked = left.chunked;
             let lane = Lane::recovered(left.pages, entries.next_seq.max(1), entries.mark, entries.returns, chunked);
             for (file, count) in lane.files() {
@@ -141,7 +154,42 @@ impl Rebuilt {
             }
             self.left.insert(owner, Left { lane, mark: entries.mark, dying: entries.dying });
         }
-        Ok(live)
+        live
+    }
+
+    /// Every queue: its owner, vhost and name, and how many entries are left of it.
+    pub(crate) fn queue_counts(&self) -> impl Iterator<Item = (Owner, String, String, u64)> + '_ {
+        self.queues.iter().map(|(owner, fact)| {
+            let vhost = self.vhosts.get(&fact.vhost).cloned().unwrap_or_default();
+            let entries = self.left.get(owner).map_or(0, |left| left.lane.live() as u64);
+            (*owner, vhost, fact.name.clone(), entries)
+        })
+    }
+
+    /// What is lost of queues, in words.
+    pub(crate) fn losses(&self) -> HashMap<Owner, String> {
+        self.lost.iter().map(|(owner, lost)| (*owner, lost.to_string())).collect()
+    }
+
+    /// What a start with damaged segments says, a line for each file and each queue.
+    pub(crate) fn news(&self) -> Vec<String> {
+        let segments = self.lost_segments.values().map(|what| {
+            let meaning = if self.lost.is_empty() {
+                "no queue misses anything in it, and it may be removed while the broker is stopped"
+            } else {
+                "its files are kept; restore them from a copy of this very moment, or see hermod repair"
+            };
+            format!("{what}; {meaning}")
+        });
+        let queues = self.lost.iter().filter_map(|(owner, lost)| {
+            let QueueFact { vhost, name, .. } = self.queues.get(owner)?;
+            let vhost = self.vhosts.get(vhost)?;
+            Some(format!(
+                "queue '{name}' in vhost '{vhost}': {lost}; it delivers what comes before and stops there, and all other \
+                 queues go on; hermod repair '{name}' --vhost '{vhost}' says what can't be read"
+            ))
+        });
+        segments.chain(queues).collect()
     }
 
     /// Declares everything in `catalog`. Bindings whose source is gone are dead.
@@ -197,24 +245,11 @@ impl Rebuilt {
         let mut decided = Vec::new();
         for vhost in core.catalog.vhosts() {
             let mut tables = vhost.tables.write();
-            for (owner, list) in &self.bound {
-                let queue = tables.queue_by_id(*owner).cloned();
-                let destination = match queue {
-                    Some(_) => Destination::Queue(*owner),
-                    None if tables.exchange_by_id(*owner).is_some() => Destination::Exchange(*owner),
-                    None => continue,
-                };
-                for bound in list {
-                    let Some(source) = tables.exchange_by_id_mut(bound.exchange) else { continue };
-                    source.bindings.insert(binding_of(destination, &bound.key, &bound.arguments))?;
-                    match &queue {
-                        Some(queue) => queue.lock(core).bindings.push(bound.clone()),
-                        None => tables
-                            .exchange_by_id_mut(*owner)
-                            .into_iter()
-                            .for_each(|exchange| exchange.bound.push(bound.clone())),
-                    }
-                }
+            let here = |owner: &Owner| tables.queue_by_id(*owner).is_some() || tables.exchange_by_id(*owner).is_some();
+            let owners: Vec<Owner> = self.bound.keys().copied().filter(here).collect();
+            for owner in owners {
+                let list = self.bound.remove(&owner).unwrap_or_default();
+                bind(&mut tables, core, owner, list)?;
             }
             for queue in tables.queues() {
                 decided.extend(left.remove(&queue.id).map(|left| left.fill(core, queue)));
@@ -223,6 +258,24 @@ impl Rebuilt {
         core.catalog.changed();
         Ok(decided)
     }
+}
+
+/// Binds a queue or an exchange, and lets it keep its bindings, but for those whose source is gone.
+fn bind(tables: &mut Tables, core: &Core, owner: Owner, mut list: Vec<Bound>) -> Result<(), Error> {
+    let queue = tables.queue_by_id(owner).cloned();
+    let destination = if queue.is_some() { Destination::Queue(owner) } else { Destination::Exchange(owner) };
+    list.retain(|bound| tables.exchange_by_id(bound.exchange).is_some());
+    for bound in &list {
+        if let Some(source) = tables.exchange_by_id_mut(bound.exchange) {
+            source.bindings.insert(binding_of(destination, &bound.key, &bound.arguments))?;
+        }
+    }
+    if let Some(queue) = queue {
+        queue.lock(core).bindings = list;
+    } else if let Some(exchange) = tables.exchange_by_id_mut(owner) {
+        exchange.bound = list;
+    }
+    Ok(())
 }
 
 impl Left {
@@ -301,6 +354,10 @@ impl Replay for Rebuilt {
         self.bound.remove(&owner);
         self.entries.remove(&owner);
         self.users.remove(&owner);
+    }
+
+    fn lost(&mut self, segment: u32, file: &str, what: &str) {
+        self.lost_segments.insert(segment, format!("{file} is damaged: {what}"));
     }
 
     fn burnt(&mut self, owner: Owner, first_seq: u64, count: u64) {

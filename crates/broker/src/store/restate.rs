@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::core::Core;
 use crate::queue::Queue;
-use crate::store::facts;
+use crate::store::{facts, pages};
 
 /// Answers the journal's questions, once the broker has filled its queues: until then they wait.
 #[derive(Default)]
@@ -81,11 +81,15 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
             return;
         }
         if let Some(queue) = tables.queue_by_id(owner).filter(|queue| queue.logged()) {
-            let inner = queue.lock(core);
+            let mut inner = queue.lock(core);
             if !inner.is_deleted() {
-                let remains = inner.remains();
+                let settled = inner.remains().settled;
+                let next = inner.position().0;
+                let accounted = pages::accounted(next, &settled, &mut |page, bits| inner.unsettled_of(page, bits));
+                let (position, remains) = (inner.position(), inner.remains());
                 let mut appender = journal.housekeeping_appender();
-                facts::log_whole_queue(&mut appender, vhost.id, queue, &inner.bindings, inner.position(), &remains);
+                let bound = &inner.bindings;
+                facts::log_whole_queue(&mut appender, vhost.id, queue, bound, position, &remains, &accounted);
             }
             return;
         }

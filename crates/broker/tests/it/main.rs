@@ -5,6 +5,7 @@
 
 mod consuming;
 mod crashes;
+mod damage;
 mod declaring;
 mod history;
 mod limits;

@@ -1,14 +1,17 @@
 //! The command line: verbs and flags. Flags of settings are made from their declarations.
 
 mod ask;
+mod backup;
 mod config;
 mod connections;
 mod queues;
+mod repair;
 mod status;
 mod table;
+mod verify;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
@@ -29,7 +32,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     };
     let config = load(arguments)?;
     match verb {
-        "serve" => crate::serve::run(config),
+        "serve" => crate::serve::run(config, arguments.get_one::<String>("accept-damage").map(String::as_str)),
         "config" => config::run(&config, arguments.get_flag("manual"), arguments.get_flag("json")),
         "status" => status::run(&config.settings, arguments.get_flag("json")),
         "queues" => queues::run(&config.settings, arguments.get_flag("json")),
@@ -37,6 +40,19 @@ pub(crate) fn run() -> Result<(), Failure> {
             let close = arguments.get_one::<u64>("close").copied();
             let reason = arguments.get_one::<String>("reason").map_or("", String::as_str);
             connections::run(&config.settings, close, reason, arguments.get_flag("json"))
+        }
+        "backup" => {
+            let directory = arguments.get_one::<PathBuf>("directory").map_or(Path::new(""), PathBuf::as_path);
+            backup::run(&config.settings, directory, arguments.get_flag("json"))
+        }
+        "repair" => {
+            let text = |name: &str| arguments.get_one::<String>(name).map_or("", String::as_str);
+            let (accept, json) = (arguments.get_flag("accept-loss"), arguments.get_flag("json"));
+            repair::run(&config.settings, text("vhost"), text("queue"), accept, json)
+        }
+        "verify" => {
+            let directory = arguments.get_one::<PathBuf>("directory").map(PathBuf::as_path);
+            verify::run(&config.settings, directory, arguments.get_flag("json"))
         }
         other => Err(Exit::Bug.because(format!("no code for the command {other}"))),
     }
@@ -74,16 +90,20 @@ fn load(arguments: &ArgMatches) -> Result<Config, Failure> {
 }
 
 fn command() -> Command {
-    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON instead of a table");
-    let asking = |name: &'static str, about: &'static str| {
-        with_settings(Command::new(name).about(about).arg(json()), &["data_dir"])
-    };
     let names: Vec<_> = describe_all().iter().map(|setting| setting.name).collect();
     Command::new("hermod")
         .about("A message broker that speaks the protocols its users already speak")
         .version(env!("CARGO_PKG_VERSION"))
         .arg_required_else_help(true)
-        .subcommand(with_settings(Command::new("serve").about("Run the broker"), &names))
+        .subcommand(with_settings(
+            Command::new("serve").about("Run the broker").arg(
+                Arg::new("accept-damage")
+                    .long("accept-damage")
+                    .value_name("FILE")
+                    .help("End a damaged log before its damage, which is in this file; what follows is gone for good"),
+            ),
+            &names,
+        ))
         .subcommand(asking("status", "Show how a running broker does"))
         .subcommand(asking("queues", "List the queues of a running broker"))
         .subcommand(
@@ -104,6 +124,17 @@ fn command() -> Command {
                 ),
         )
         .subcommand(
+            asking("backup", "Copy the data directory of a running broker").arg(
+                Arg::new("directory")
+                    .value_name("DIR")
+                    .required(true)
+                    .value_parser(clap::value_parser!(PathBuf))
+                    .help("Where to, on the broker's machine: a new or an empty directory"),
+            ),
+        )
+        .subcommand(repairing())
+        .subcommand(verifying())
+        .subcommand(
             with_settings(Command::new("config").about("Show the effective settings and where each came from"), &names)
                 .arg(json())
                 .arg(
@@ -113,6 +144,36 @@ fn command() -> Command {
                         .help("Print the manual's page of settings instead"),
                 ),
         )
+}
+
+fn json() -> Arg {
+    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON instead of a table")
+}
+
+/// A command that asks a running broker, or looks into its data.
+fn asking(name: &'static str, about: &'static str) -> Command {
+    with_settings(Command::new(name).about(about).arg(json()), &["data_dir"])
+}
+
+fn repairing() -> Command {
+    asking("repair", "Say what of a queue can't be read, or let the queue go on without it")
+        .arg(Arg::new("queue").value_name("QUEUE").required(true).help("The queue"))
+        .arg(Arg::new("vhost").long("vhost").value_name("VHOST").default_value("/").help("Its vhost"))
+        .arg(
+            Arg::new("accept-loss")
+                .long("accept-loss")
+                .action(ArgAction::SetTrue)
+                .help("Give up the messages that can't be read, for good"),
+        )
+}
+
+fn verifying() -> Command {
+    asking("verify", "Read a data directory from end to end while no broker runs on it, and say what is damaged").arg(
+        Arg::new("directory")
+            .value_name("DIR")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help("The data directory [default: that of the settings]"),
+    )
 }
 
 fn with_settings(command: Command, names: &[&str]) -> Command {

@@ -23,7 +23,7 @@ pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
     table::print(&head, &rows);
     for queue in &queues {
         if let Some(damage) = &queue.damaged {
-            println!("{} in {} delivers nothing: {damage}", queue.name, queue.vhost);
+            println!("damaged: {} in {}: {damage}", queue.name, queue.vhost);
         }
     }
     Ok(())

@@ -41,8 +41,12 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
         (
             "objects",
             format!(
-                "{} queues, {} exchanges, {} bindings, {} consumers",
-                status.queues, status.exchanges, status.bindings, status.consumers
+                "{} queues{}, {} exchanges, {} bindings, {} consumers",
+                status.queues,
+                if status.damaged_queues > 0 { format!(" ({} damaged)", status.damaged_queues) } else { String::new() },
+                status.exchanges,
+                status.bindings,
+                status.consumers
             ),
         ),
         ("messages", format!("{} ready, {} with consumers", status.messages_ready, status.messages_unacked)),
@@ -63,8 +67,16 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
                 size(status.disk_free_bytes)
             ),
         ),
-        ("segments", format!("{} in {} files", size(status.segment_bytes), status.segments)),
+        ("segments", segments(status)),
     ]
+}
+
+fn segments(status: &Status) -> String {
+    let damaged = match status.damaged_segments {
+        0 => String::new(),
+        count => format!(", {count} of them damaged: the log names them"),
+    };
+    format!("{} in {} files{damaged}", size(status.segment_bytes), status.segments)
 }
 
 fn uptime(seconds: u64) -> String {

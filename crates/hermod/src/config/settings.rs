@@ -116,6 +116,8 @@ pub(crate) struct Memory {
 pub(crate) struct JournalSizes {
     pub(crate) max_bytes: u64,
     pub(crate) file_bytes: u64,
+    /// Bytes for each second.
+    pub(crate) scrub: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -390,7 +392,17 @@ impl JournalSizes {
             ),
             |text| between(text, value::bytes, 1 << 16, 1 << 30),
         )?;
-        Ok(Self { max_bytes, file_bytes })
+        let scrub = reader.get(
+            declare(
+                "journal.scrub",
+                "size",
+                "4 MiB",
+                "Bytes of waiting messages on disk that are read each second to see whether they still can be, once a day all of \
+                 them; `0` is never.",
+            ),
+            value::bytes,
+        )?;
+        Ok(Self { max_bytes, file_bytes, scrub })
     }
 }
 

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failed test")]
 #![cfg(unix)]
 
+mod backup;
 mod control;
+mod damage;
 mod durability;
 mod http;
 mod refusals;
+mod scrub;
 mod server;
 mod shutdown;
 mod stomp;

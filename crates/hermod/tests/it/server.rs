@@ -83,6 +83,17 @@ impl Server {
         self.child.id()
     }
 
+    /// Waits for a line of the log with this text.
+    pub(crate) fn until_logged(&self, text: &str) -> String {
+        loop {
+            match self.log.recv_timeout(HANG) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(_) => {}
+                Err(error) => panic!("no line with {text}: {error}"),
+            }
+        }
+    }
+
     /// Sends a signal by name.
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status().unwrap();

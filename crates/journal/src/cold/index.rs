@@ -8,6 +8,7 @@
 use std::io;
 use std::sync::Arc;
 
+use super::merge::MERGED_AT_ONCE;
 use super::plan::{PagePlan, Plan};
 use crate::cold::{Chunk, PAGE, Reference};
 use crate::disk::DiskFile;
@@ -192,16 +193,46 @@ impl Header {
         {
             return None;
         }
-        let (sources, rows) = bytes.split_at(4 * self.sources as usize);
-        let sources = sources.as_chunks::<4>().0.iter().map(|source| u32::from_le_bytes(*source)).collect();
-        let rows = rows.as_chunks::<ROW>().0.iter().map(|row| Row {
-            owner: u64_at(row, 0),
-            page: u64_at(row, 8),
-            bytes: u64_at(row, 16),
-            block: u32_at(row, 24),
-            count: u32_at(row, 28),
-        });
-        Some(Directory { sources, rows: rows.collect() })
+        Some(Directory::decode(bytes, self.sources as usize))
+    }
+}
+
+/// What the index of segment `number` replaces whose header is gone: known if everything else of it is there, since the last
+/// row of a directory says where the directory begins, and the blocks have checksums of their own. `None` if the index was
+/// cut short; the error is the disk's.
+pub(crate) fn sources_of_headless(file: &dyn DiskFile, incarnation: u64, number: u32) -> io::Result<Option<Vec<u32>>> {
+    let length = file.length()?;
+    let mut row = [0; ROW];
+    let Some(last) = length.checked_sub(ROW as u64).filter(|last| *last > HEADER as u64) else { return Ok(None) };
+    file.read_exact_at(&mut row, last)?;
+    let row = Row::decode(&row);
+    let directory = u64::from(row.block) + block_len(row.count as usize) as u64;
+    if u64::from(row.count) > PAGE || directory > last {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; (length - directory) as usize];
+    file.read_exact_at(&mut bytes, directory)?;
+    for count in 1..=MERGED_AT_ONCE.min(bytes.len() / 4) {
+        if !(bytes.len() - 4 * count).is_multiple_of(ROW) {
+            continue;
+        }
+        let found = Directory::decode(&bytes, count);
+        if found.has_blocks(file, incarnation, number)? {
+            return Ok(Some(found.sources));
+        }
+    }
+    Ok(None)
+}
+
+impl Row {
+    fn decode(bytes: &[u8; ROW]) -> Self {
+        Self {
+            owner: u64_at(bytes, 0),
+            page: u64_at(bytes, 8),
+            bytes: u64_at(bytes, 16),
+            block: u32_at(bytes, 24),
+            count: u32_at(bytes, 28),
+        }
     }
 }
 
@@ -222,6 +253,32 @@ impl Directory {
         Self { sources: plan.sources.clone(), rows: rows.collect() }
     }
 
+    /// Reads a directory that begins with so many sources.
+    fn decode(bytes: &[u8], sources: usize) -> Self {
+        let (sources, rows) = bytes.split_at(4 * sources);
+        let sources = sources.as_chunks::<4>().0.iter().map(|source| u32::from_le_bytes(*source)).collect();
+        Self { sources, rows: rows.as_chunks::<ROW>().0.iter().map(Row::decode).collect() }
+    }
+
+    /// Whether its rows are those of the blocks of a file, one after the other, each of which checks.
+    fn has_blocks(&self, file: &dyn DiskFile, incarnation: u64, number: u32) -> io::Result<bool> {
+        let (mut at, mut listed) = (HEADER as u64, Vec::new());
+        for row in &self.rows {
+            if u64::from(row.block) != at || u64::from(row.count) > PAGE {
+                return Ok(false);
+            }
+            at += block_len(row.count as usize) as u64;
+            listed.clear();
+            let chunk = Chunk { segment: number, block: row.block, count: row.count };
+            match read_block(file, incarnation, chunk, row.page, &mut listed) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(!self.rows.is_empty())
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 * self.sources.len() + ROW * self.rows.len());
         self.sources.iter().for_each(|source| out.extend_from_slice(&source.to_le_bytes()));
@@ -234,7 +291,7 @@ impl Directory {
 }
 
 /// The bytes of a block of `count` entries.
-fn block_len(count: usize) -> usize {
+pub(crate) fn block_len(count: usize) -> usize {
     BLOCK_HEAD + ENTRY * count
 }
 

@@ -15,7 +15,7 @@ use crate::replay::Owners;
 /// How many segments that are small or mostly dead are borne with.
 const BORNE: usize = 8;
 /// How many segments are merged into one.
-const MERGED_AT_ONCE: usize = 16;
+pub(crate) const MERGED_AT_ONCE: usize = 16;
 /// How many listed references are looked through in one step, about.
 const SIFTED_AT_ONCE: u64 = 64 << 10;
 

@@ -3,20 +3,21 @@
 //! Invariant: a directory without a marker is used only if it is empty; the marker is durable before the first log
 //! file is made.
 
+use super::cold::Segments;
 use super::scan::{BrokenFile, ScanFile, Spare};
 use super::{BLOCK, FORMAT, HARMLESS};
 use crate::disk::Disk;
 use crate::error::OpenError;
-use crate::wal::file::{FILE_HEADER, FileHeader, slot_number};
+use crate::wal::file::{FILE_HEADER, FileHeader, slot_name, slot_number};
 
 /// The file that marks a directory as a journal's.
-const MARKER: &str = "FORMAT";
+pub(crate) const MARKER: &str = "FORMAT";
 /// More than the longest marker.
 const MARKER_LIMIT: usize = 256;
 
 /// What the marker says.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Marker {
+pub(crate) enum Marker {
     /// The directory is new, or its making was cut short before it had a log file.
     Missing,
     /// The directory holds a journal of this incarnation.
@@ -24,7 +25,7 @@ pub(super) enum Marker {
 }
 
 /// Reads the marker; `names` is everything in the directory.
-pub(super) fn read_marker(disk: &dyn Disk, names: &[String]) -> Result<Marker, OpenError> {
+pub(crate) fn read_marker(disk: &dyn Disk, names: &[String]) -> Result<Marker, OpenError> {
     let has_log = names.iter().any(|name| slot_number(name).is_some());
     if !names.iter().any(|name| name == MARKER) {
         let foreign: Vec<_> = names.iter().filter(|name| !HARMLESS.contains(&name.as_str())).cloned().collect();
@@ -49,7 +50,7 @@ pub(super) fn read_marker(disk: &dyn Disk, names: &[String]) -> Result<Marker, O
 }
 
 /// Writes the marker and makes it durable.
-pub(super) fn write_marker(disk: &dyn Disk, incarnation: u64) -> Result<(), OpenError> {
+pub(crate) fn write_marker(disk: &dyn Disk, incarnation: u64) -> Result<(), OpenError> {
     let write = || {
         let file = disk.create(MARKER)?;
         file.write_all_at(encode(FORMAT, incarnation).as_bytes(), 0)?;
@@ -75,56 +76,96 @@ fn decode(bytes: &[u8]) -> Option<(u16, u64)> {
 
 /// The files in the slots.
 #[derive(Default)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     /// Those with a good header.
-    pub(super) files: Vec<ScanFile>,
+    pub(crate) files: Vec<ScanFile>,
     /// Those that are older than the log, and closed.
-    pub(super) spare: Vec<Spare>,
-    pub(super) broken: Vec<BrokenFile>,
+    pub(crate) spare: Vec<Spare>,
+    pub(crate) broken: Vec<BrokenFile>,
+    /// Those that are older than the log, and cut short.
+    pub(crate) short: Vec<Spare>,
     /// The bytes they all take.
-    pub(super) used: u64,
+    pub(crate) used: u64,
 }
 
-/// Opens every log file and reads its header. The log is known not to begin before generation `newest_source`.
-pub(super) fn open_files(
+/// A log file, as its header has it.
+pub(crate) enum Opening {
+    File(ScanFile),
+    Broken(BrokenFile),
+    /// It ends before its length. A file has its full length, durably, before it has a header.
+    Short(Spare, u64),
+}
+
+/// Opens every log file and reads its header.
+pub(crate) fn open_files(
     disk: &dyn Disk,
     names: &[String],
     marker: Marker,
-    newest_source: u32,
+    segments: &Segments,
 ) -> Result<Slots, OpenError> {
     let mut slots = Slots::default();
-    for name in names {
-        let Some(number) = slot_number(name) else { continue };
-        let handle = disk.open(name).map_err(OpenError::io(format!("opening {name}")))?;
-        let mut block = [0; FILE_HEADER];
-        let length = handle.length().map_err(OpenError::io(format!("opening {name}")))?;
-        slots.used += length;
-        if length >= u64::from(BLOCK) {
-            handle.read_exact_at(&mut block, 0).map_err(OpenError::io(format!("reading {name}")))?;
-        }
-        match FileHeader::decode(&block) {
-            None => slots.broken.push(BrokenFile { number, length, handle }),
-            Some(header) if header.format != FORMAT => {
-                return Err(OpenError::Format { file: name.clone(), found: header.format });
-            }
-            Some(header) if marker != Marker::Found(header.incarnation) => {
-                return Err(OpenError::damaged(name, 0, "the file belongs to another journal"));
-            }
-            // It had its full length, durably, before it had a header.
-            Some(header) if u64::from(header.length) > length => {
-                let what = format!("the file ends here, and its header says {} bytes", header.length);
-                return Err(OpenError::damaged(name, length, what));
-            }
-            // Not kept open: a backlog may have thousands.
-            Some(FileHeader { generation, length, .. }) if generation < newest_source => {
-                slots.spare.push(Spare { number, generation, length });
-            }
-            Some(FileHeader { generation, length, .. }) => {
-                slots.files.push(ScanFile { number, generation, length, handle });
-            }
-        }
+    for (name, number) in names.iter().filter_map(|name| slot_number(name).map(|number| (name, number))) {
+        let opening = open_file(disk, name, number, marker)?;
+        slots.take(opening, segments)?;
     }
     Ok(slots)
+}
+
+impl Slots {
+    /// Sorts in a file. The log is known not to begin before the newest file that an index names.
+    pub(crate) fn take(&mut self, opening: Opening, segments: &Segments) -> Result<(), OpenError> {
+        let newest_source = segments.newest_source();
+        match opening {
+            Opening::Short(file, _) if file.generation < newest_source || segments.is_of(file.generation) => {
+                self.used += u64::from(file.length);
+                self.short.push(file);
+            }
+            Opening::Short(file, length) => {
+                let what = format!("the file ends here, and its header says {} bytes", file.length);
+                return Err(OpenError::damaged(&slot_name(file.number), length, what));
+            }
+            Opening::Broken(file) => {
+                self.used += file.length;
+                self.broken.push(file);
+            }
+            Opening::File(file) => {
+                let name = file.name();
+                self.used += file.handle.length().map_err(OpenError::io(format!("opening {name}")))?;
+                if file.generation < newest_source {
+                    // Not kept open: a backlog may have thousands.
+                    self.spare.push(file.spare());
+                } else {
+                    self.files.push(file);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens the log file in slot `number` and reads its header.
+pub(crate) fn open_file(disk: &dyn Disk, name: &str, number: u32, marker: Marker) -> Result<Opening, OpenError> {
+    let handle = disk.open(name).map_err(OpenError::io(format!("opening {name}")))?;
+    let mut block = [0; FILE_HEADER];
+    let length = handle.length().map_err(OpenError::io(format!("opening {name}")))?;
+    if length >= u64::from(BLOCK) {
+        handle.read_exact_at(&mut block, 0).map_err(OpenError::io(format!("reading {name}")))?;
+    }
+    match FileHeader::decode(&block) {
+        None => Ok(Opening::Broken(BrokenFile { number, length, handle })),
+        Some(header) if header.format != FORMAT => {
+            Err(OpenError::Format { file: name.to_owned(), found: header.format })
+        }
+        Some(header) if marker != Marker::Found(header.incarnation) => {
+            Err(OpenError::damaged(name, 0, "the file belongs to another journal"))
+        }
+        Some(header) if u64::from(header.length) > length => {
+            Ok(Opening::Short(Spare { number, generation: header.generation, length: header.length }, length))
+        }
+        Some(FileHeader { generation, length, .. }) => {
+            Ok(Opening::File(ScanFile { number, generation, length, handle }))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -15,71 +15,83 @@ use crate::wal::batch::{Checksums, HEADER, Header, Link};
 use crate::wal::file::slot_name;
 
 /// A file with a good header.
-pub(super) struct ScanFile {
-    pub(super) number: u32,
-    pub(super) generation: u32,
-    pub(super) length: u32,
-    pub(super) handle: Arc<dyn DiskFile>,
+pub(crate) struct ScanFile {
+    pub(crate) number: u32,
+    pub(crate) generation: u32,
+    pub(crate) length: u32,
+    pub(crate) handle: Arc<dyn DiskFile>,
 }
 
 impl ScanFile {
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         slot_name(self.number)
     }
 
-    pub(super) fn spare(&self) -> Spare {
+    pub(crate) fn spare(&self) -> Spare {
         Spare { number: self.number, generation: self.generation, length: self.length }
     }
 }
 
 /// A file whose header is not whole: one whose making or recycling was cut short, or a damaged one.
-pub(super) struct BrokenFile {
-    pub(super) number: u32,
-    pub(super) length: u64,
-    pub(super) handle: Arc<dyn DiskFile>,
+pub(crate) struct BrokenFile {
+    pub(crate) number: u32,
+    pub(crate) length: u64,
+    pub(crate) handle: Arc<dyn DiskFile>,
 }
 
 /// A file that is older than the log.
 #[derive(Copy, Clone)]
-pub(super) struct Spare {
-    pub(super) number: u32,
-    pub(super) generation: u32,
-    pub(super) length: u32,
+pub(crate) struct Spare {
+    pub(crate) number: u32,
+    pub(crate) generation: u32,
+    pub(crate) length: u32,
 }
 
 /// All files, the good ones in order of generation.
-pub(super) struct Scan {
-    pub(super) incarnation: u64,
-    pub(super) files: Vec<ScanFile>,
-    pub(super) broken: Vec<BrokenFile>,
+pub(crate) struct Scan {
+    pub(crate) incarnation: u64,
+    pub(crate) files: Vec<ScanFile>,
+    pub(crate) broken: Vec<BrokenFile>,
+    /// Files of one generation that both have batches: one of them was copied over another file.
+    twins: Option<(String, String)>,
 }
 
 /// Where a walk has got to: the place of the next batch, and what it must say.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct End {
+pub(crate) struct End {
     /// The index of the file.
-    pub(super) index: usize,
-    pub(super) offset: u32,
+    pub(crate) index: usize,
+    pub(crate) offset: u32,
     /// The next sequence; none before the first batch, which may have any.
-    pub(super) sequence: Option<u64>,
-    pub(super) previous: Link,
+    pub(crate) sequence: Option<u64>,
+    pub(crate) previous: Link,
     /// The oldest generation still needed, by the last batch that said so.
-    pub(super) oldest: u32,
+    pub(crate) oldest: u32,
+}
+
+impl End {
+    /// Before the first batch of file `index`.
+    pub(crate) fn before(index: usize) -> Self {
+        Self { index, offset: BLOCK, sequence: None, previous: 0, oldest: 0 }
+    }
 }
 
 /// Takes each batch of a walk: the index of its file, its header, its records.
-type Visit<'a> = dyn FnMut(usize, &Header, &[u8]) -> Result<(), OpenError> + 'a;
+pub(crate) type Visit<'a> = dyn FnMut(usize, &Header, &[u8]) -> Result<(), OpenError> + 'a;
 
 impl Scan {
     /// Sorts the good files by generation. Of two files of one generation, which a readying that failed may leave
     /// behind, the one with a batch is kept.
-    pub(super) fn new(incarnation: u64, files: Vec<ScanFile>, broken: Vec<BrokenFile>) -> Result<Self, OpenError> {
-        let mut scan = Self { incarnation, files, broken };
+    pub(crate) fn new(incarnation: u64, files: Vec<ScanFile>, broken: Vec<BrokenFile>) -> Result<Self, OpenError> {
+        let mut scan = Self { incarnation, files, broken, twins: None };
         scan.files.sort_by_key(|file| file.generation);
         let mut at = 1;
         while at < scan.files.len() {
             if scan.files[at - 1].generation == scan.files[at].generation {
                 let used = scan.batch(at, BLOCK, &mut Vec::new())?.is_some();
+                if used && scan.batch(at - 1, BLOCK, &mut Vec::new())?.is_some() {
+                    scan.twins = Some((scan.files[at - 1].name(), scan.files[at].name()));
+                }
                 let file = scan.files.remove(if used { at - 1 } else { at });
                 let length = u64::from(file.length);
                 scan.broken.push(BrokenFile { number: file.number, length, handle: file.handle });
@@ -92,7 +104,7 @@ impl Scan {
 
     /// Finds the log among the files: the index of its oldest file, and its end. `visit` takes each batch on the way,
     /// and may be given some that are older than the log, or some twice.
-    pub(super) fn find_log(&self, visit: &mut Visit<'_>) -> Result<(usize, End), OpenError> {
+    pub(crate) fn find_log(&self, visit: &mut Visit<'_>) -> Result<(usize, End), OpenError> {
         let (first, needed) = self.last_used()?.unwrap_or((0, 0));
         // From the first file that connects, which may be older than the log: then the end is sure to be found even if
         // the batch that says where the log begins is itself cut off.
@@ -116,14 +128,15 @@ impl Scan {
 
     /// Walks from file `start`, and refuses the log if what is missing at the end had been flushed.
     fn walk_checked(&self, start: usize, visit: &mut Visit<'_>) -> Result<End, OpenError> {
-        let end = self.walk(start, visit)?;
+        let end = self.walk(End::before(start), visit)?;
         self.refuse_if_proven(&end)?;
+        self.refuse_gap(&end)?;
         Ok(end)
     }
 
     /// The index of the first file that connects without a gap to the last one with a batch, and that of the oldest
     /// file this last one says is needed. `None` if no file has a batch.
-    fn last_used(&self) -> Result<Option<(usize, usize)>, OpenError> {
+    pub(crate) fn last_used(&self) -> Result<Option<(usize, usize)>, OpenError> {
         for at in (0..self.files.len()).rev() {
             let Some(header) = self.batch(at, BLOCK, &mut Vec::new())?.map(|(header, _)| header) else { continue };
             let mut first = at;
@@ -136,9 +149,9 @@ impl Scan {
         Ok(None)
     }
 
-    /// Walks the chain of whole batches from the start of file `start`.
-    pub(super) fn walk(&self, start: usize, visit: &mut Visit<'_>) -> Result<End, OpenError> {
-        let mut end = End { index: start, offset: BLOCK, sequence: None, previous: 0, oldest: 0 };
+    /// Walks the chain of whole batches from `start` on.
+    pub(crate) fn walk(&self, start: End, visit: &mut Visit<'_>) -> Result<End, OpenError> {
+        let mut end = start;
         let mut records = Vec::new();
         if self.files.is_empty() {
             return Ok(end);
@@ -180,7 +193,12 @@ impl Scan {
     }
 
     /// The batch at `offset` of file `at`, its records in `records`; `None` if there is no whole one.
-    fn batch(&self, at: usize, offset: u32, records: &mut Vec<u8>) -> Result<Option<(Header, Link)>, OpenError> {
+    pub(crate) fn batch(
+        &self,
+        at: usize,
+        offset: u32,
+        records: &mut Vec<u8>,
+    ) -> Result<Option<(Header, Link)>, OpenError> {
         let file = &self.files[at];
         let mut header = [0; HEADER];
         if offset >= file.length || !self.read(file, &mut header, offset)? {
@@ -200,6 +218,27 @@ impl Scan {
         Ok(whole.then_some((header, link)))
     }
 
+    /// The next place behind `end` where a batch begins whose header is whole and as `wanted`: the index of its file, and the
+    /// header.
+    pub(crate) fn next_header(
+        &self,
+        end: &End,
+        wanted: &mut dyn FnMut(usize, &Header) -> bool,
+    ) -> Result<Option<(usize, Header)>, OpenError> {
+        for (at, file) in self.files.iter().enumerate().skip(end.index) {
+            let mut offset = if at == end.index { end.offset } else { BLOCK };
+            let mut header = [0; HEADER];
+            while offset < file.length && self.read(file, &mut header, offset)? {
+                let found = Header::decode(&header, self.incarnation, file.generation, offset);
+                if let Some((header, _)) = found.filter(|(header, _)| wanted(at, header)) {
+                    return Ok(Some((at, header)));
+                }
+                offset += BLOCK;
+            }
+        }
+        Ok(None)
+    }
+
     /// Fills `bytes` from the file; false if the file ends before.
     fn read(&self, file: &ScanFile, bytes: &mut [u8], offset: u32) -> Result<bool, OpenError> {
         match file.handle.read_exact_at(bytes, u64::from(offset)) {
@@ -209,13 +248,31 @@ impl Scan {
         }
     }
 
+    /// Files are readied in the order of their generations, each one durably before the next, and the last one stands for
+    /// all before it: one that is missing behind `end` was there, and may have had batches.
+    fn refuse_gap(&self, end: &End) -> Result<(), OpenError> {
+        if let Some((one, other)) = &self.twins {
+            let what =
+                format!("{other} claims to be the same part of the log; one of them was copied over another file");
+            return Err(OpenError::damaged(one, 0, what));
+        }
+        let behind = self.files.get(end.index..).unwrap_or_default();
+        let gap = behind.array_windows().find(|[one, next]| one.generation + 1 != next.generation);
+        gap.map_or(Ok(()), |[one, next]| {
+            let missing = one.generation + 1;
+            let what = format!("the log file of generation {missing} is missing, or something was copied over it");
+            Err(OpenError::damaged(&next.name(), 0, what))
+        })
+    }
+
     /// Looks at every block after `end` for a batch that proves that the one missing there had been flushed.
     fn refuse_if_proven(&self, end: &End) -> Result<(), OpenError> {
         let missing = end.sequence.unwrap_or(1);
-        let mut proven = false;
+        let (mut proven, mut here) = (false, true);
         for (at, file) in self.files.iter().enumerate().skip(end.index) {
             let from = if at == end.index { end.offset } else { BLOCK };
             proven |= self.proof(&*file.handle, &file.name(), u64::from(from), u64::from(file.length), missing)?;
+            here &= at != end.index || proven;
         }
         for file in &self.broken {
             proven |= self.proof(&*file.handle, &slot_name(file.number), 0, file.length, missing)?;
@@ -223,9 +280,12 @@ impl Scan {
         if !proven {
             return Ok(());
         }
-        let name = self.files.get(end.index).map_or_else(|| "wal".to_owned(), ScanFile::name);
+        // Where nothing follows in its file, the batch had been the first of the next one.
+        let next = self.files.get(end.index + 1).filter(|_| !here).map(|next| (next.name(), BLOCK));
+        let this = || self.files.get(end.index).map_or_else(|| "wal".to_owned(), ScanFile::name);
+        let (name, offset) = next.unwrap_or_else(|| (this(), end.offset));
         let what = format!("batch {missing} had been flushed to disk and does not read back");
-        Err(OpenError::damaged(&name, u64::from(end.offset), what))
+        Err(OpenError::damaged(&name, u64::from(offset), what))
     }
 
     /// Whether a block of the file from `from` on holds a header which says that `missing` had been flushed.

@@ -29,9 +29,14 @@ impl Checksums {
     }
 
     pub(crate) fn of(self, bytes: &[u8]) -> u32 {
-        let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, self.seed);
-        digest.update(bytes);
-        digest.finalize() as u32
+        let mut sum = self.begin();
+        sum.add(bytes);
+        sum.value()
+    }
+
+    /// Begins the checksum of what comes piece by piece.
+    pub(crate) fn begin(self) -> Sum {
+        Sum(Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, self.seed))
     }
 
     /// The checksum of a body whose record is at `offset` of the file.
@@ -41,10 +46,26 @@ impl Checksums {
 
     /// The checksum of two pieces, one after the other.
     pub(crate) fn two(self, first: &[u8], second: &[u8]) -> u32 {
-        let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, self.seed);
-        digest.update(first);
-        digest.update(second);
-        digest.finalize() as u32
+        let mut sum = self.begin();
+        sum.add(first);
+        sum.add(second);
+        sum.value()
+    }
+}
+
+/// A checksum under way.
+pub(crate) struct Sum(Digest);
+
+impl Sum {
+    #[inline]
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of all that was added.
+    #[inline]
+    pub(crate) fn value(&self) -> u32 {
+        self.0.finalize() as u32
     }
 }
 

@@ -244,6 +244,12 @@ impl Ring {
         self.discard(slot);
     }
 
+    /// Which slot has which generation, and which are free, while no file is being readied; `look` sees the same state.
+    pub(crate) fn standing<T>(&self, look: impl FnOnce(&Shelf) -> T) -> T {
+        let _none_is_readied = self.readying.lock();
+        look(&self.shelf.lock())
+    }
+
     /// The slot of `generation`.
     pub(crate) fn slot(&self, generation: u32) -> Option<u32> {
         self.shelf.lock().used.get(&generation).map(|slot| slot.number)

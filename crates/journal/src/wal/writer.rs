@@ -14,7 +14,7 @@ use super::file::Ring;
 use crate::engine::{Core, Log, Target};
 use crate::options::{BLOCK, Durability};
 use crate::record;
-use crate::ticket::Ticket;
+use crate::ticket::{Address, Ticket};
 
 /// What a step of the writer did.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -39,10 +39,15 @@ pub(crate) struct Writer {
     pub(crate) proof: bool,
     /// The generations written to since the last flush.
     pub(crate) dirty: Vec<u32>,
+    /// Where the last batch written in this run ends.
+    pub(crate) end: Option<Address>,
+    /// Where the last one ends that is known to be flushed.
+    pub(crate) synced_end: Option<Address>,
 }
 
 impl Core {
-    /// Writes and flushes everything appended before the call. An error is final: the log has failed.
+    /// Writes and flushes everything appended before the call. An error is final: the log has failed. Nobody may call it but
+    /// the writer: until what it wrote is off the buffer, another call would write that again, with another header.
     pub(crate) fn flush(&self, log: &Log) -> io::Result<Flushed> {
         let mut writer = log.writer.lock();
         let (mut run, sync) = {
@@ -164,6 +169,7 @@ impl Writer {
             let bytes = RwLockWriteGuard::downgrade(bytes);
             file.write_all_at(&bytes, u64::from(batch.offset))?;
             log.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            self.end = Some(Address { file: batch.file, offset: batch.offset + bytes.len() as u32 });
             if self.dirty.last() != Some(&batch.file) {
                 self.dirty.push(batch.file);
             }
@@ -208,6 +214,7 @@ impl Writer {
         log.flushes.fetch_add(1, Ordering::Relaxed);
         self.dirty.clear();
         self.synced = last;
+        self.synced_end = self.end;
         log.synced.store(last, Ordering::Release);
         Ok(())
     }

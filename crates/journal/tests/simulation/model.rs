@@ -98,6 +98,8 @@ pub(crate) fn encode_state(state: &OwnerState) -> Vec<u8> {
 /// Builds the world from replay; where bodies lie instead of which they are.
 #[derive(Default)]
 pub(crate) struct Replayed {
+    /// Segments that are damaged.
+    pub(crate) lost: Vec<String>,
     /// Without references.
     pub(crate) world: World,
     pub(crate) places: BTreeMap<(Owner, u64), Address>,
@@ -174,6 +176,10 @@ impl Replay for Replayed {
         let state = self.owner(owner);
         state.next_seq = state.next_seq.max(end);
         self.places.extend((first_seq..).zip(bodies).map(|(seq, address)| ((owner, seq), *address)));
+    }
+
+    fn lost(&mut self, _: u32, file: &str, what: &str) {
+        self.lost.push(format!("{file}: {what}"));
     }
 
     fn settled(&mut self, owner: Owner, reason: u8, runs: &[(u64, u64)]) {

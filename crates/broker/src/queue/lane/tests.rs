@@ -378,7 +378,7 @@ fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
         Page::absent(0, first, vec![crate::queue::Listed { chunk, live: 3 }]),
         Page::lean(1, second, vec![place(1), place(2)], Vec::new()),
     ];
-    let mut lane = Lane::recovered(pages.into(), PAGE + 2, 71, BTreeMap::from([(70, 4)]), true);
+    let mut lane = Lane::recovered(pages.map(Box::new).into(), PAGE + 2, 71, BTreeMap::from([(70, 4)]), true);
     assert_eq!((lane.next(), lane.ready(), lane.live()), (2 * PAGE, 5, 5));
     assert_eq!(lane.files(), BTreeMap::from([(9, 3), (3, 2)]));
     assert_eq!(lane.first_ready(), Some(5));
@@ -404,7 +404,7 @@ fn lists_of_chunks_that_were_merged_meanwhile_are_no_places() {
     let mut bits = [0; SIZE / 64];
     [5, 6].iter().for_each(|bit| put(&mut bits, *bit));
     let page = Page::absent(0, bits, vec![crate::queue::Listed { chunk: chunk(9), live: 2 }]);
-    let mut lane = Lane::recovered(vec![page], 7, 0, BTreeMap::new(), true);
+    let mut lane = Lane::recovered([Box::new(page)].into(), 7, 0, BTreeMap::new(), true);
     let read = vec![at(9, 5), at(9, 6)];
     assert!(lane.lies_at(&at(9, 5)), "what can't be read there is damage");
     assert_eq!(lane.moved(0, &[9], chunk(10), &[at(10, 5), at(10, 6)]), 2);

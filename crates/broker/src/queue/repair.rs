@@ -1,0 +1,89 @@
+//! A queue looked through for what can't be read, page by page, and how it goes on without that.
+//!
+//! Invariant: an entry is given up only if it is still ready, not in memory, and lies where it could not be read.
+
+use std::sync::Arc;
+
+use journal::{Address, Bits, Chunk, LOST, PAGE, Reference};
+
+use crate::core::Core;
+use crate::queue::lane::Placed;
+use crate::queue::{Queue, State, Visit, settle};
+
+/// The numbers of a page that are in `bits`.
+fn numbers(page: u64, bits: &Bits) -> impl Iterator<Item = u64> + '_ {
+    let is_set = |bit: &u64| bits[(bit / 64) as usize] & (1 << (bit % 64)) != 0;
+    (0..PAGE).filter(is_set).map(move |bit| page * PAGE + bit)
+}
+
+impl Queue {
+    /// The first page from `number` on that has durable entries.
+    pub(crate) fn page_from(&self, number: u64, core: &Core) -> Option<u64> {
+        let mut inner = self.lock(core);
+        let end = inner.lane.next().div_ceil(PAGE);
+        (number..end).find(|number| {
+            let mut bits: Bits = [0; (PAGE / 64) as usize];
+            inner.lane.unsettled(*number, &mut bits);
+            bits.iter().any(|word| *word != 0)
+        })
+    }
+
+    /// Makes an absent page hot from what could be read of the lists of `chunks`. Entries that are in none of them lie nowhere.
+    /// False if the page has other chunks by now.
+    pub(crate) fn place_what_is_listed(
+        &self,
+        page: u64,
+        chunks: &[Chunk],
+        listed: Vec<Reference>,
+        core: &Core,
+    ) -> bool {
+        let mut bits: Bits = [0; (PAGE / 64) as usize];
+        self.lock(core).lane.unsettled(page, &mut bits);
+        let mut all = listed;
+        for bit in all.iter().filter(|one| one.seq / PAGE == page).map(|one| one.seq % PAGE) {
+            bits[(bit / 64) as usize] &= !(1 << (bit % 64));
+        }
+        let missing: Vec<u64> = numbers(page, &bits).collect();
+        let nowhere = Address { file: LOST, offset: 0 };
+        all.extend(missing.into_iter().map(|seq| Reference { seq, address: nowhere, length: 0 }));
+        self.place(page, chunks, all, core) != Placed::Moved
+    }
+
+    /// The ready entries of a page that only the disk has.
+    pub(crate) fn on_disk(&self, page: u64, core: &Core) -> Vec<Reference> {
+        let mut inner = self.lock(core);
+        let mut bits: Bits = [0; (PAGE / 64) as usize];
+        inner.lane.unsettled(page, &mut bits);
+        let mut found = Vec::new();
+        for seq in numbers(page, &bits) {
+            let entry = inner.lane.get_mut(seq).filter(|entry| entry.state == State::Ready && entry.message.is_none());
+            let place = entry.and_then(|entry| Some(Reference { seq, address: entry.address?, length: entry.length }));
+            found.extend(place);
+        }
+        found
+    }
+
+    /// Makes a page small again that was looked through.
+    pub(crate) fn leave_page(&self, page: u64, core: &Core) {
+        self.lock(core).lane.lean_down(page * PAGE);
+    }
+
+    /// Settles these entries, for they can't be read. Returns how many.
+    pub(crate) fn give_up(self: &Arc<Self>, lost: &[Reference], visit: &mut Visit<'_>) -> u64 {
+        let mut inner = self.lock(visit.core);
+        let mut count = 0;
+        for one in lost {
+            let same = inner.lane.get_mut(one.seq).is_some_and(|entry| {
+                entry.state == State::Ready && entry.message.is_none() && entry.address == Some(one.address)
+            });
+            if same {
+                let (seq, address, reason) = (one.seq, one.address, settle::UNREADABLE);
+                inner.settled.push(settle::Settled { seq, address, reason });
+                inner.leave_ready(seq, State::Done);
+                count += 1;
+            }
+        }
+        self.finish(inner, visit);
+        count
+    }
+}

@@ -1,0 +1,111 @@
+//! Finds what of a queue can't be read, and lets the queue go on without it, but only when an operator accepts the loss.
+//!
+//! Invariants: looking changes nothing that is durable; nothing is given up that can be read; everything is read without
+//! a lock, page by page, while the queue is in use.
+
+use std::sync::Arc;
+
+use journal::{PAGE, Reference};
+
+use crate::broker::Broker;
+use crate::core::Core;
+use crate::message::Message;
+use crate::queue::{Queue, Visit};
+
+/// How many messages are read at once.
+const READ_AT_ONCE: usize = 64;
+/// A page whose chunks are merged meanwhile is looked at anew so often.
+const ATTEMPTS: usize = 16;
+
+/// What became of a queue that was to be repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repair {
+    /// Messages that were read.
+    pub read: u64,
+    /// Messages that can't be.
+    pub unreadable: u64,
+    /// The first and the last of their numbers.
+    pub numbers: (u64, u64),
+    /// How many of them were given up.
+    pub given_up: u64,
+}
+
+impl Broker {
+    /// Reads every message of a queue that only the disk has. With `accept_loss` those that can't be read are settled, and
+    /// the queue goes on. `None` if there is no such queue. Takes as long as the disk needs for the whole queue.
+    pub fn repair(&self, vhost: &str, queue: &str, accept_loss: bool) -> Option<Repair> {
+        let vhost = self.core.catalog.vhost(vhost)?;
+        let queue = vhost.tables.read().queue(queue).cloned()?;
+        Some(self.core.repair(&queue, accept_loss))
+    }
+}
+
+impl Core {
+    fn repair(&self, queue: &Arc<Queue>, accept_loss: bool) -> Repair {
+        let mut repair = Repair { read: 0, unreadable: 0, numbers: (u64::MAX, 0), given_up: 0 };
+        let mut work = Vec::new();
+        let mut next = 0;
+        while let Some(page) = queue.page_from(next, self) {
+            next = page + 1;
+            let (read, unreadable) = self.look_through(queue, page);
+            repair.read += read;
+            repair.unreadable += unreadable.len() as u64;
+            for one in &unreadable {
+                repair.numbers = (repair.numbers.0.min(one.seq), repair.numbers.1.max(one.seq));
+            }
+            if accept_loss {
+                let now = self.clock.unix_ms();
+                repair.given_up += queue.give_up(&unreadable, &mut Visit { core: self, now, work: &mut work });
+            }
+            queue.leave_page(page, self);
+        }
+        if repair.unreadable == 0 {
+            repair.numbers = (0, 0);
+        }
+        if repair.given_up == repair.unreadable {
+            self.lost.lock().remove(&queue.id);
+            // It stopped at one of them.
+            let now = self.clock.unix_ms();
+            queue.loaded(None, true, &mut Visit { core: self, now, work: &mut work });
+        }
+        self.run_work(&mut work);
+        repair
+    }
+
+    /// Reads a page of a queue: how many messages could be read, and which could not.
+    fn look_through(&self, queue: &Arc<Queue>, page: u64) -> (u64, Vec<Reference>) {
+        for _ in 0..ATTEMPTS {
+            let Some(chunks) = queue.absent_chunks_of(page, self) else { break };
+            let mut listed = Vec::new();
+            for chunk in &chunks {
+                let before = listed.len();
+                if self.journal.read_chunk(*chunk, page, &mut listed).is_err() {
+                    listed.truncate(before);
+                }
+            }
+            if queue.place_what_is_listed(page, &chunks, listed, self) {
+                break;
+            }
+        }
+        let (mut read, mut unreadable) = (0, Vec::new());
+        for piece in queue.on_disk(page, self).chunks(READ_AT_ONCE) {
+            let all = self.journal.read_all(piece);
+            let whole = |block| Message::from_stored(block).is_ok();
+            if all.is_ok_and(|blocks| blocks.into_iter().all(whole)) {
+                read += piece.len() as u64;
+                continue;
+            }
+            for one in piece {
+                let readable = self.journal.read(one.address).is_ok_and(whole);
+                // What was moved meanwhile is read when it is wanted.
+                if readable || !queue.lies_at(one, self) {
+                    read += 1;
+                } else {
+                    unreadable.push(*one);
+                }
+            }
+        }
+        debug_assert!(unreadable.iter().all(|one| one.seq / PAGE == page));
+        (read, unreadable)
+    }
+}

@@ -1,0 +1,186 @@
+//! Damaged segments: the queues that they concern deliver what comes before and stop there, all others go on, and an
+//! operator can let a damaged queue go on without what is lost.
+
+use broker::{Consume, Outcome, Prefetch, Repair};
+use testkit::broker::{Setup, TestBroker};
+use testkit::peer::{Peer, Received, Seen};
+use testkit::sim_disk::SimDisk;
+
+use crate::{durable, message};
+
+const RING: u64 = 2 << 20;
+const MANY: u64 = 12_000;
+
+struct Scene {
+    broker: TestBroker,
+    peer: Peer,
+}
+
+impl Scene {
+    fn open(setup: Setup) -> Self {
+        let broker = TestBroker::open(setup);
+        let peer = Peer::attach(&broker, "guest").unwrap();
+        Self { broker, peer }
+    }
+
+    fn publish(&mut self, queue: &str, numbers: std::ops::Range<u64>) {
+        let session = self.peer.session(1);
+        for number in numbers {
+            let body = format!("{number:0200}");
+            self.peer.client.publish(session, message("", queue, body.as_bytes())).unwrap();
+            if number % 200 == 199 {
+                self.turn();
+            }
+        }
+        self.turn();
+    }
+
+    fn turn(&mut self) -> Vec<Received> {
+        self.peer.client.flush(self.broker.now());
+        self.broker.flush();
+        assert!(self.broker.background(100));
+        let received = |seen| if let Seen::Delivery(received) = seen { Some(received) } else { None };
+        self.peer.drain(&self.broker).into_iter().filter_map(received).collect()
+    }
+
+    /// The numbers of all that comes, which are accepted.
+    fn drain(&mut self, queue: &str) -> Vec<u64> {
+        let (session, now) = (self.peer.session(1), self.broker.now());
+        self.peer.client.set_prefetch(session, 500, Prefetch::NewConsumers, now);
+        let consume = Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() };
+        self.peer.client.consume(session, consume, now).unwrap();
+        self.drain_on()
+    }
+
+    /// The same, for the consumer that is there.
+    fn drain_on(&mut self) -> Vec<u64> {
+        let session = self.peer.session(1);
+        let mut all: Vec<u64> = Vec::new();
+        loop {
+            let came = self.turn();
+            let Some(last) = came.last().map(|received| received.tag) else { return all };
+            all.extend(came.iter().map(|received| received.body.parse::<u64>().unwrap()));
+            self.peer.client.settle(session, last, true, Outcome::Accepted).unwrap();
+        }
+    }
+
+    fn damaged(&self, queue: &str) -> bool {
+        self.broker.broker.queues().iter().any(|report| report.name == queue && report.damaged.is_some())
+    }
+
+    fn repair(&self, accept_loss: bool) -> Repair {
+        self.broker.broker.repair("/", "hurt", accept_loss).unwrap()
+    }
+
+    fn stop(mut self) -> Setup {
+        self.turn();
+        self.peer.client.close(self.broker.now());
+        drop(self.peer);
+        self.broker.stop()
+    }
+}
+
+/// A broker that has stopped with two long queues in segments, the first in the older ones.
+fn stopped(disk: &SimDisk) -> Setup {
+    let mut scene = Scene::open(Setup::stepped(disk, RING));
+    for queue in ["hurt", "well"] {
+        scene.peer.client.declare_queue(&durable(queue), scene.broker.now()).unwrap();
+        scene.publish(queue, 0..MANY);
+    }
+    scene.stop()
+}
+
+/// The index of the second segment, all of which is the first queue's, and the file with its bodies.
+fn victim(disk: &SimDisk) -> (String, String) {
+    let index = disk.names().into_iter().filter(|name| name.ends_with(".idx")).nth(1).unwrap();
+    let bytes = disk.bytes(&index);
+    assert_eq!(bytes[20], 1, "a file of which all is alive is adopted");
+    (index, format!("wal/{:04}.wal", u32::from_le_bytes(bytes[24..28].try_into().unwrap())))
+}
+
+fn overwrite(disk: &SimDisk, name: &str, range: std::ops::Range<usize>) {
+    let mut bytes = disk.bytes(name);
+    bytes[range].fill(0);
+    disk.replace(name, &bytes);
+}
+
+fn remove(disk: &SimDisk, name: &str) {
+    use journal::Disk;
+    disk.remove(name).unwrap();
+    disk.sync_directory().unwrap();
+}
+
+type Case = (&'static str, fn(&SimDisk, &str, &str));
+
+const CASES: [Case; 8] = [
+    ("the index is gone", |disk, index, _| remove(disk, index)),
+    ("its header is zeros", |disk, index, _| overwrite(disk, index, 0..512)),
+    ("its header is damaged", |disk, index, _| disk.flip_bit(index, 8 * 40)),
+    ("its directory is damaged", |disk, index, _| disk.flip_bit(index, 8 * (disk.bytes(index).len() as u64 - 4))),
+    ("a list is damaged", |disk, index, _| disk.flip_bit(index, 8 * 600)),
+    ("the bodies are cut", |disk, _, bodies| disk.replace(bodies, &disk.bytes(bodies)[..100_000])),
+    ("the bodies are gone", |disk, _, bodies| remove(disk, bodies)),
+    ("the first block of the bodies is gone", |disk, _, bodies| overwrite(disk, bodies, 0..4096)),
+];
+
+#[test]
+fn a_damaged_segment_stops_its_queue_alone_until_the_loss_is_accepted() {
+    for (what, damage) in CASES {
+        let disk = SimDisk::new(1, 64 << 20);
+        let setup = stopped(&disk);
+        let (index, bodies) = victim(&disk);
+        damage(&disk, &index, &bodies);
+        let (index_left, bodies_left) = (disk.bytes(&index), disk.bytes(&bodies));
+        let harmless = what.contains("first block");
+
+        let mut scene = Scene::open(setup);
+        // No list is read at a start that need not be.
+        let known = what != "a list is damaged";
+        assert_eq!((scene.damaged("hurt"), scene.damaged("well")), (known, false), "{what}");
+        assert_eq!(scene.broker.broker.overview().damaged_queues, u64::from(known), "{what}");
+        let told = scene.broker.broker.take_damages();
+        assert_eq!(told.iter().any(|line| line.contains("'hurt'")), known, "{what}: {told:?}");
+        assert!(scene.drain("well").into_iter().eq(0..MANY), "{what}: the other queue goes on");
+        scene.publish("hurt", MANY..MANY + 500);
+        let before = scene.drain("hurt");
+        assert!(before.iter().copied().eq(0..before.len() as u64), "{what}: in order, up to what is lost");
+        assert_eq!(before.len() as u64 == MANY + 500, harmless, "{what}: {}", before.len());
+        // Without its index an adopted segment is a slot like any other that the log is done with.
+        let kept =
+            disk.bytes(&index) == index_left && (disk.bytes(&bodies) == bodies_left || what == "the index is gone");
+        assert!(kept || harmless, "{what}: no file is touched");
+        assert_eq!(scene.damaged("hurt"), !harmless, "{what}");
+        if harmless {
+            continue;
+        }
+
+        let told = scene.repair(false);
+        assert!(told.unreadable > 100 && told.given_up == 0, "{what}: {told:?}");
+        assert_eq!(scene.repair(false), told, "{what}: nothing was changed");
+        assert!(scene.turn().is_empty(), "{what}");
+        let done = scene.repair(true);
+        assert_eq!((done.unreadable, done.given_up), (told.unreadable, told.unreadable), "{what}");
+        let after = scene.drain_on();
+        let count = (before.len() + after.len()) as u64;
+        assert_eq!(count, MANY + 500 - done.given_up, "{what}: the rest comes");
+        assert!(after.array_windows().all(|[one, next]| one < next), "{what}: in order");
+        assert!(!scene.damaged("hurt"), "{what}");
+
+        let mut scene = Scene::open(scene.stop());
+        assert!(scene.drain("hurt").is_empty(), "{what}: what was given up stays so");
+        assert!(!scene.damaged("hurt") && !scene.damaged("well"), "{what}");
+    }
+}
+
+#[test]
+fn a_queue_that_is_whole_is_told_so_and_loses_nothing() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut scene = Scene::open(stopped(&disk));
+    for accept in [false, true] {
+        let told = scene.repair(accept);
+        assert_eq!((told.unreadable, told.given_up), (0, 0), "{told:?}");
+        assert!(told.read > MANY / 2, "{told:?}");
+    }
+    assert_eq!(scene.broker.broker.repair("/", "none", true), None);
+    assert!(scene.drain("hurt").into_iter().eq(0..MANY));
+}

@@ -1,0 +1,36 @@
+//! `hermod backup`: a copy of a running broker's data directory, made by the broker.
+
+use std::path::Path;
+
+use management::control::{Answer, Request};
+
+use crate::cli::ask::{ask, print_json, strange};
+use crate::cli::status::size;
+use crate::config::Settings;
+use crate::exit::{Exit, Failure};
+
+/// Has the broker copy its data directory to `directory`, which is new or empty, and waits for the end.
+pub(crate) fn run(settings: &Settings, directory: &Path, json: bool) -> Result<(), Failure> {
+    let unusable = |why: &dyn std::fmt::Display| Exit::Usage.because(format!("{}: {why}", directory.display()));
+    // The broker has a working directory of its own.
+    let whole = std::path::absolute(directory).map_err(|error| unusable(&error))?;
+    let whole = whole.to_str().ok_or_else(|| unusable(&"the name of the directory is not UTF-8"))?;
+    let row = match ask(settings, &Request::Backup { directory: whole.to_owned() })? {
+        Answer::BackedUp(row) => row,
+        Answer::NotBackedUp(why) => return Err(Exit::CannotCreate.because(why)),
+        other => return Err(strange(&other)),
+    };
+    if json {
+        return print_json(&row);
+    }
+    println!(
+        "{}: {} files, {} in {}.{:03} s, up to batch {} of the log",
+        row.directory,
+        row.files,
+        size(row.bytes),
+        row.milliseconds / 1000,
+        row.milliseconds % 1000,
+        row.sequence
+    );
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! `hermod repair`: what of a queue can't be read, and the queue's way on without it.
+
+use management::control::{Answer, Request};
+
+use crate::cli::ask::{ask, print_json, strange};
+use crate::config::Settings;
+use crate::exit::{Exit, Failure};
+
+/// Asks the broker to look through a queue, and with `accept_loss` to give up what can't be read.
+pub(crate) fn run(settings: &Settings, vhost: &str, queue: &str, accept_loss: bool, json: bool) -> Result<(), Failure> {
+    let request = Request::Repair { vhost: vhost.to_owned(), queue: queue.to_owned(), accept_loss };
+    let row = match ask(settings, &request)? {
+        Answer::Repaired(Some(row)) => row,
+        Answer::Repaired(None) => {
+            return Err(Exit::NotFound.because(format!("there is no queue '{queue}' in vhost '{vhost}'")));
+        }
+        other => return Err(strange(&other)),
+    };
+    if json {
+        return print_json(&row);
+    }
+    let (first, last) = row.numbers;
+    if row.unreadable == 0 {
+        println!("{queue}: {} messages read back, none is lost", row.read);
+    } else if accept_loss {
+        println!("{queue}: {} messages given up, numbers {first} to {last}; {} are there", row.given_up, row.read);
+    } else {
+        println!(
+            "{queue}: {} messages can't be read, numbers {first} to {last}; {} can; nothing was changed; with --accept-loss \
+             they are given up for good and the queue goes on",
+            row.unreadable, row.read
+        );
+    }
+    Ok(())
+}

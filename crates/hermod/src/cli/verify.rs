@@ -1,0 +1,207 @@
+//! `hermod verify`: reads a data directory from end to end while no broker runs on it, and says what is in it and what of
+//! it is damaged. Nothing is changed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use broker::{OpenError, Verified, VerifiedQueue};
+use journal::{Damage, RealDisk};
+use serde::Serialize;
+
+use crate::cli::ask::print_json;
+use crate::cli::status::size;
+use crate::cli::table;
+use crate::config::Settings;
+use crate::data_dir;
+use crate::exit::{Exit, Failure};
+
+/// The answer as JSON.
+#[derive(Serialize)]
+struct Report {
+    directory: String,
+    whole: bool,
+    last_sequence: u64,
+    torn_tail: Option<(String, u64)>,
+    log: Vec<LogRow>,
+    segments: Vec<SegmentRow>,
+    queues: Vec<QueueRow>,
+    facts: Option<String>,
+    damages: Vec<DamageRow>,
+    more_damages: u64,
+}
+
+#[derive(Serialize)]
+struct LogRow {
+    file: String,
+    generation: u32,
+    batches: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct SegmentRow {
+    number: String,
+    file: String,
+    kind: &'static str,
+    listed: u64,
+    live: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct QueueRow {
+    vhost: String,
+    name: String,
+    messages: u64,
+    lost: u64,
+    lost_numbers: Option<(u64, u64)>,
+}
+
+#[derive(Serialize)]
+struct DamageRow {
+    file: String,
+    offset: u64,
+    what: String,
+    queue: Option<String>,
+    numbers: Option<(u64, u64)>,
+    messages: Option<u64>,
+    waiting: Option<u64>,
+}
+
+/// Reads `directory`, or the data directory of the settings, and prints what it found.
+pub(crate) fn run(settings: &Settings, directory: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let directory = directory.map_or_else(|| data_dir::data_dir(settings), |path| Ok(path.to_owned()))?;
+    let report = read(directory)?;
+    if json {
+        print_json(&report)?;
+    } else {
+        print(&report);
+    }
+    if report.whole {
+        return Ok(());
+    }
+    let (shown, count) = (&report.directory, report.damages.len() as u64 + report.more_damages);
+    let lost: u64 = report.queues.iter().map(|queue| queue.lost).sum();
+    Err(Exit::BadData
+        .because(format!("{shown} is damaged: {count} places, {lost} messages that nothing lists any more")))
+}
+
+fn read(directory: PathBuf) -> Result<Report, Failure> {
+    let shown = directory.display().to_string();
+    // What is opened as a data directory is made if it is missing, and here nothing is to be made.
+    if !directory.join("FORMAT").is_file() {
+        return Err(Exit::NotFound.because(format!("{shown} is no data directory: it has no file FORMAT")));
+    }
+    let failed = |error: &dyn std::fmt::Display| Exit::Io.because(format!("{shown}: cannot be read: {error}"));
+    let disk = RealDisk::open(&directory).map_err(|error| failed(&error))?;
+    let found = Verified::read(Arc::new(disk)).map_err(|error| {
+        let exit = match &error {
+            OpenError::Journal(journal::OpenError::Locked) => Exit::TryAgain,
+            OpenError::Journal(journal::OpenError::Io { .. }) => Exit::Io,
+            OpenError::Journal(journal::OpenError::NoJournal | journal::OpenError::Foreign(_)) => Exit::NotFound,
+            _ => Exit::BadData,
+        };
+        exit.because(format!("{shown}: {error}"))
+    })?;
+    Ok(report(shown, &found))
+}
+
+fn report(directory: String, found: &Verified) -> Report {
+    let journal = &found.journal;
+    let log = journal.log.iter().map(|file| LogRow {
+        file: file.name.clone(),
+        generation: file.generation,
+        batches: file.batches,
+        bytes: file.bytes,
+    });
+    let segments = journal.segments.iter().map(|segment| SegmentRow {
+        number: format!("{:08x}", segment.number),
+        file: segment.name.clone(),
+        kind: if segment.adopted { "adopted" } else { "copied" },
+        listed: segment.listed,
+        live: segment.live,
+        bytes: segment.bytes,
+    });
+    Report {
+        directory,
+        whole: found.is_whole(),
+        last_sequence: journal.last_sequence,
+        torn_tail: journal.torn_tail.clone(),
+        log: log.collect(),
+        segments: segments.collect(),
+        queues: found.queues.iter().map(queue_row).collect(),
+        facts: found.facts.clone(),
+        damages: journal.damages.iter().map(|damage| damage_row(found, damage)).collect(),
+        more_damages: journal.more_damages,
+    }
+}
+
+fn queue_row(queue: &VerifiedQueue) -> QueueRow {
+    QueueRow {
+        vhost: queue.vhost.clone(),
+        name: queue.name.clone(),
+        messages: queue.entries,
+        lost: queue.lost,
+        lost_numbers: (queue.lost > 0).then_some(queue.lost_numbers),
+    }
+}
+
+fn damage_row(found: &Verified, damage: &Damage) -> DamageRow {
+    let entries = damage.entries;
+    DamageRow {
+        file: damage.file.clone(),
+        offset: damage.offset,
+        what: damage.what.clone(),
+        queue: entries.map(|entries| {
+            found.name_of(entries.owner).map_or_else(|| "a queue that is gone".to_owned(), str::to_owned)
+        }),
+        numbers: entries.map(|entries| entries.numbers),
+        messages: entries.map(|entries| entries.count),
+        waiting: entries.map(|entries| entries.live),
+    }
+}
+
+fn print(report: &Report) {
+    let sum = |bytes: &mut dyn Iterator<Item = u64>| size(bytes.sum());
+    println!("{}: {}", report.directory, if report.whole { "whole" } else { "damaged" });
+    let batches: u64 = report.log.iter().map(|file| file.batches).sum();
+    let bytes = sum(&mut report.log.iter().map(|file| file.bytes));
+    println!("log: {} files, {batches} batches, {bytes}, last sequence {}", report.log.len(), report.last_sequence);
+    if let Some((file, offset)) = &report.torn_tail {
+        println!("torn tail: {file} from byte {offset} on; what was being written there was never confirmed");
+    }
+    let (listed, live): (u64, u64) =
+        report.segments.iter().fold((0, 0), |(listed, live), one| (listed + one.listed, live + one.live));
+    let bytes = sum(&mut report.segments.iter().map(|segment| segment.bytes));
+    println!("segments: {}, {bytes}, {listed} messages listed, {live} of them waiting", report.segments.len());
+    let rows: Vec<_> = report
+        .queues
+        .iter()
+        .map(|queue| vec![queue.vhost.clone(), queue.name.clone(), queue.messages.to_string(), queue.lost.to_string()])
+        .collect();
+    table::print(&["vhost", "queue", "messages", "lost"], &rows);
+    for damage in &report.damages {
+        println!("damaged: {}", sentence(damage));
+    }
+    if report.more_damages > 0 {
+        println!("damaged: {} more places", report.more_damages);
+    }
+    for queue in report.queues.iter().filter(|queue| queue.lost > 0) {
+        let (first, last) = queue.lost_numbers.unwrap_or_default();
+        let QueueRow { vhost, name, lost, .. } = queue;
+        println!(
+            "lost: {lost} messages of queue '{name}' in vhost '{vhost}', numbers {first} to {last}: nothing lists them"
+        );
+    }
+    if let Some(facts) = &report.facts {
+        println!("damaged: {facts}");
+    }
+}
+
+fn sentence(damage: &DamageRow) -> String {
+    let whose = match (&damage.queue, damage.numbers) {
+        (Some(queue), Some((first, last))) => format!(" ({queue}, numbers {first} to {last})"),
+        _ => String::new(),
+    };
+    format!("{} at byte {}: {}{whose}", damage.file, damage.offset, damage.what)
+}
