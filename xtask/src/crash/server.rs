@@ -135,6 +135,14 @@ impl Program {
         Ok(Server { child, started: Instant::now() })
     }
 
+    /// Runs another verb of the program, which asks the server about its data directory.
+    pub(crate) fn ask(&self, words: &[&OsStr]) -> Result<Child, String> {
+        let mut command = Command::new(&self.path);
+        command.args(words).arg("--data-dir").arg(self.data()).stdin(Stdio::null());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        child.map_err(|error| format!("cannot start {}: {error}", self.path.display()))
+    }
+
     /// The end of what the server wrote, for a report of a failure.
     pub(crate) fn log_tail(&self) -> String {
         let path = self.folder.join("log");

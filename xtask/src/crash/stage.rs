@@ -47,6 +47,14 @@ impl Stage {
         }
     }
 
+    /// A stage on which the history so far goes on elsewhere.
+    pub(crate) fn fork(&self, ports: Ports) -> Self {
+        let fork = Self::new(ports, self.run, self.largest);
+        fork.checker().clone_from(&self.checker());
+        fork.next.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
+        fork
+    }
+
     /// The checker. A thread that panicked with it has been reported by then.
     pub(crate) fn checker(&self) -> MutexGuard<'_, Checker> {
         self.checker.lock().unwrap_or_else(PoisonError::into_inner)

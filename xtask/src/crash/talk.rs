@@ -113,7 +113,7 @@ pub(crate) enum Heard<'a> {
 }
 
 /// One connection to the broker.
-pub(crate) trait Talk {
+pub(crate) trait Talk: Send {
     /// Publishes a message. Confirms count the publishes from 1.
     fn publish(&mut self, publish: &Publish<'_>);
     /// Consumes from a queue, with at most `prefetch` unsettled deliveries at a time.

@@ -1,11 +1,12 @@
-//! F13, the disk that goes away under a running broker: it ends by itself or goes on with the files that it has, but
-//! everything that it confirmed is on the disk that comes back.
+//! F13, the disk that goes away under a running broker or takes no more writes: it ends by itself or goes on with the files
+//! that it has, but everything that it confirmed is on the disk that comes back.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::hand::Publisher;
 use super::mount::{Mount, run};
-use super::rig::Rig;
+use super::rig::{Rig, demand};
 use super::{Scene, Stop};
 use crate::crash::server::{Launch, Server, Sizes};
 use crate::crash::talk::{Broken, Protocol};
@@ -21,22 +22,15 @@ const BODY: usize = 8 * 1024;
 const BEFORE: u64 = 1000;
 const PUBLISHED: u64 = 4000;
 const WINDOW: usize = 32;
+/// The exit code of a broker that cannot write its log any more.
+const CANNOT_WRITE: i32 = 74;
 /// How long the broker may neither confirm nor end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The mount is detached (`umount -l`): open files still reach the disk, new names do not.
 pub(super) fn detached(scene: &Scene) -> Result<String, Stop> {
-    let rig = Rig::new(scene)?;
+    let OnImage { rig, launch, mut server, image, mount } = start(scene)?;
     let data = rig.program.data();
-    let image = scene.folder.join("image");
-    let mount = Mount::new_ext4(&image, &data, IMAGE)?;
-    let variables = vec![
-        ("HERMOD_JOURNAL_MAX_BYTES", LOG_BYTES.to_owned()),
-        ("HERMOD_JOURNAL_FILE_BYTES", FILE_BYTES.to_owned()),
-        ("HERMOD_LIMITS_MAX_MESSAGE_SIZE", LARGEST.to_owned()),
-    ];
-    let launch = Launch { variables, ..Launch::plain(Sizes::Default) };
-    let mut server = rig.start_new(&launch)?;
     let (before, after) = publish(&rig, &mut server, || run("umount", &["-l", &data.to_string_lossy()]).map(drop))?;
     let ended = server.ended();
     rig.kill(&mut server)?;
@@ -52,6 +46,51 @@ pub(super) fn detached(scene: &Scene) -> Result<String, Stop> {
     let what = format!("{told}; {before} confirmed before, {after} after; {astray} files were made beside the mount");
     rig.judge(&launch).map_err(|error| format!("{what}: {error}"))?;
     Ok(format!("{what}; mounted again and restarted: 0 lost"))
+}
+
+/// The file system becomes read-only, as it does when it finds damage in itself.
+pub(super) fn read_only(scene: &Scene) -> Result<String, Stop> {
+    let OnImage { rig, launch, mut server, image, mount } = start(scene)?;
+    let (before, after) = publish(&rig, &mut server, || mount.abort())?;
+    let begin = Instant::now();
+    let mut ended = server.ended();
+    while ended.is_none() && begin.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+        ended = server.ended();
+    }
+    demand(ended.and_then(|status| status.code()) == Some(CANNOT_WRITE), || {
+        rig.with_log(format!("the broker ended with {ended:?}; {after} confirmed after the disk was read-only"))
+    })?;
+    rig.buried();
+    rig.stage.forgive_lost();
+    drop(mount);
+    let _mount = Mount::ext4(&image, &rig.program.data())?;
+    rig.judge(&launch)?;
+    let confirmed = before + after;
+    Ok(format!("exit code {CANNOT_WRITE}; {confirmed} confirmed, {after} of them after it; mounted again: 0 lost"))
+}
+
+/// A broker whose data directory is a file system of its own.
+struct OnImage {
+    rig: Rig,
+    launch: Launch,
+    server: Server,
+    image: PathBuf,
+    mount: Mount,
+}
+
+fn start(scene: &Scene) -> Result<OnImage, Stop> {
+    let rig = Rig::new(scene)?;
+    let image = scene.folder.join("image");
+    let mount = Mount::new_ext4(&image, &rig.program.data(), IMAGE)?;
+    let variables = vec![
+        ("HERMOD_JOURNAL_MAX_BYTES", LOG_BYTES.to_owned()),
+        ("HERMOD_JOURNAL_FILE_BYTES", FILE_BYTES.to_owned()),
+        ("HERMOD_LIMITS_MAX_MESSAGE_SIZE", LARGEST.to_owned()),
+    ];
+    let launch = Launch { variables, ..Launch::plain(Sizes::Default) };
+    let server = rig.start_new(&launch)?;
+    Ok(OnImage { rig, launch, server, image, mount })
 }
 
 /// Publishes to one queue, with `fault` in the middle. Returns what was confirmed before and after.
@@ -81,9 +120,8 @@ fn publish(rig: &Rig, server: &mut Server, fault: impl FnOnce() -> Result<(), St
 }
 
 /// How many files lie in a folder and the folders in it.
-fn files_below(folder: &std::path::Path) -> usize {
+fn files_below(folder: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    let count =
-        |path: std::path::PathBuf| if path.is_dir() { std::fs::read_dir(path).map_or(0, Iterator::count) } else { 1 };
+    let count = |path: PathBuf| if path.is_dir() { std::fs::read_dir(path).map_or(0, Iterator::count) } else { 1 };
     entries.flatten().map(|entry| count(entry.path())).sum()
 }

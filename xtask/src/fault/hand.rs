@@ -33,6 +33,17 @@ impl<'a> Publisher<'a> {
         Ok(Self { stage, talk, producer, next: 0, waiting: VecDeque::new(), blocked: false })
     }
 
+    /// How many messages it has published.
+    pub(super) fn published(&self) -> u64 {
+        self.next
+    }
+
+    /// The names of what it has published from the `first` one on, counted from 0.
+    pub(super) fn ids_from(&self, first: u64) -> impl Iterator<Item = Id> {
+        let producer = self.producer;
+        (first..self.next).map(move |seq| Id { producer, seq })
+    }
+
     /// How many publishes wait for a confirm.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
@@ -93,9 +104,35 @@ pub(super) struct Taker<'a> {
 
 impl<'a> Taker<'a> {
     pub(super) fn open(stage: &'a Stage, protocol: Protocol, queue: usize) -> Result<Self, Broken> {
+        Self::with_prefetch(stage, protocol, queue, 100)
+    }
+
+    pub(super) fn with_prefetch(
+        stage: &'a Stage,
+        protocol: Protocol,
+        queue: usize,
+        prefetch: u16,
+    ) -> Result<Self, Broken> {
         let mut talk = talk::open(stage.ports, protocol, Purpose::Consume)?;
-        talk.subscribe(queue, 100);
+        talk.subscribe(queue, prefetch);
         Ok(Self { stage, talk, books: Books::new(stage.number()) })
+    }
+
+    /// How many messages it has and has not settled.
+    pub(super) fn held(&self) -> usize {
+        self.books.held.len()
+    }
+
+    /// Accepts at most `most` of the messages that it has, writes, and hears once. Returns whether anything was heard.
+    pub(super) fn turn(&mut self, most: usize) -> Result<bool, Broken> {
+        let now = most.min(self.held());
+        let settled: Vec<_> = self.books.held.drain(..now).collect();
+        let mut events = Vec::new();
+        for (at, one) in settled.iter().enumerate() {
+            self.books.settle(self.talk.as_mut(), one, Outcome::Accepted, at + 1 == now, &mut events);
+        }
+        self.stage.tell(&events);
+        self.books.exchange(self.stage, self.talk.as_mut(), LOOK)
     }
 
     /// Accepts `count` messages and waits until that is on disk.
@@ -103,15 +140,9 @@ impl<'a> Taker<'a> {
         let mut left = count as usize;
         let mut last = Instant::now();
         while left > 0 || self.books.answered < self.books.asked {
-            let now = left.min(self.books.held.len());
-            let held: Vec<_> = self.books.held.drain(..now).collect();
-            let mut events = Vec::new();
-            for (at, one) in held.iter().enumerate() {
-                self.books.settle(self.talk.as_mut(), one, Outcome::Accepted, at + 1 == now, &mut events);
-            }
-            self.stage.tell(&events);
+            let now = left.min(self.held());
             left -= now;
-            if self.books.exchange(self.stage, self.talk.as_mut(), LOOK)? {
+            if self.turn(now)? {
                 last = Instant::now();
             }
             patience(last, "deliveries and the answers to fences")?;

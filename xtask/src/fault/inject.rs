@@ -22,6 +22,10 @@ const ROUND: Duration = Duration::from_secs(20);
 const LYING: Duration = Duration::from_secs(2);
 /// The exit code of a broker that cannot write its log any more.
 const CANNOT_WRITE: i32 = 74;
+/// How a drain fails that finds nothing wrong but a queue that gives no more.
+const STUCK: &str = "the drain is stuck";
+/// What the broker says of a queue that it has stopped, with its name.
+const UNREADABLE: &str = "that can't be read";
 /// The exit code of a broker that finds damage in its log.
 const DAMAGED: i32 = 65;
 
@@ -61,8 +65,7 @@ pub(super) fn strace(folder: &Path, inject: &str) -> Result<Vec<String>, Stop> {
 fn fail_stop(scene: &Scene, inject: &str, from_then_on: &str) -> Result<String, Stop> {
     let mut rig = Rig::new(scene)?;
     let plain = Launch::plain(Sizes::Small);
-    let mut server = rig.start_new(&plain)?;
-    rig.kill(&mut server)?;
+    rig.declare(&plain)?;
     let rounds = scene.count.unwrap_or(ROUNDS);
     let mut slowest = Duration::ZERO;
     for round in 1..=rounds {
@@ -83,18 +86,18 @@ fn fail_stop(scene: &Scene, inject: &str, from_then_on: &str) -> Result<String, 
     Ok(format!("{rounds} times exit code {CANNOT_WRITE}, restarted; {confirmed} confirmed, 0 lost"))
 }
 
-/// A write that claims 512 bytes and wrote nothing. Nobody can notice at once; a restart must, or nothing is missing.
+/// A write that claims 512 bytes and wrote nothing. Nobody can notice at once; a restart must, or the queue that needs what is
+/// missing, or nothing is missing.
 pub(super) fn write_lies(scene: &Scene) -> Result<String, Stop> {
     let rounds = scene.count.unwrap_or(ROUNDS);
-    let (mut refused, mut harmless) = (0, 0);
+    let (mut refused, mut stopped, mut harmless) = (0, 0, 0);
     for round in 1..=rounds {
         let seed = scene.seed.wrapping_add(round);
         let part =
             Scene { seed, count: None, source: scene.source.clone(), folder: scene.folder.join(round.to_string()) };
         let mut rig = Rig::new(&part)?;
         let plain = Launch::plain(Sizes::Small);
-        let mut server = rig.start_new(&plain)?;
-        rig.kill(&mut server)?;
+        rig.declare(&plain)?;
         let when = rig.random.within(CALLS.0..=CALLS.1);
         let wrapper = strace(&part.folder, &format!("pwrite64:retval=512:when={when}"))?;
         let mut server = rig.start(&Launch { wrapper, ..plain.clone() })?;
@@ -106,12 +109,23 @@ pub(super) fn write_lies(scene: &Scene) -> Result<String, Stop> {
             Started::Ended(status) if is_refusal(status) => refused += 1,
             _ => {
                 server.kill()?;
-                rig.judge(&plain).map_err(|error| format!("round {round}, a lie at write {when}: {error}"))?;
-                harmless += 1;
+                match rig.judge(&plain) {
+                    Ok(()) => harmless += 1,
+                    Err(error) if error.starts_with(STUCK) && rig.program.log_tail().contains(UNREADABLE) => {
+                        stopped += 1
+                    }
+                    Err(error) => {
+                        let what = format!("round {round}, a lie at write {when}: {error}");
+                        return Err(Stop::Failed(rig.with_log(what)));
+                    }
+                }
             }
         }
     }
-    Ok(format!("{rounds} writes of 512 bytes that never happened: {refused} refused at the start, {harmless} harmless"))
+    Ok(format!(
+        "{rounds} writes of 512 bytes that never happened: {refused} refused at the start, {stopped} stopped a queue by name, \
+         {harmless} harmless"
+    ))
 }
 
 /// Whether a broker has refused to start because its data is damaged.

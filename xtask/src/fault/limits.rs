@@ -1,13 +1,12 @@
 //! Faults of the machine besides the disk: F8 (little memory), F9 (few file descriptors), F10 (a stopped process).
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::full;
+use super::group::Group;
 use super::hand::Publisher;
 use super::mount::run;
 use super::rig::{Rig, demand};
-use super::{Scene, Stop};
+use super::{Scene, Stop, full, gauge};
 use crate::crash::server::{Launch, Sizes};
 use crate::crash::talk::Protocol;
 use crate::crash::topology::{PLAIN, straight};
@@ -15,35 +14,15 @@ use crate::crash::topology::{PLAIN, straight};
 const MIB: u64 = 1 << 20;
 /// The memory that a broker gets.
 const MEMORY: u64 = 128 * MIB;
-/// The folder of the memory limits, in the first version of control groups.
-const GROUPS: &str = "/sys/fs/cgroup/memory";
 /// File descriptors that a broker gets, and the connections that are tried.
 const DESCRIPTORS: &str = "--nofile=256";
 const CONNECTIONS: usize = 300;
 /// How long a broker without descriptors is watched, and the part of a core, in percent, that it may use.
 const WATCHED: Duration = Duration::from_secs(3);
 const BUSY: u64 = 20;
-/// Ticks of the kernel's clock in a second, as it shows them to programs.
-const TICKS: u64 = 100;
 /// How long a process is stopped, and how long the load lasts before and after.
 const STOPPED: (u64, u64) = (5, 8);
 const BESIDE: Duration = Duration::from_secs(1);
-
-/// A control group that is removed when it is dropped.
-struct Group(PathBuf);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The kernel forgets a process some time after its end.
-        let gone = (0..100).any(|_| {
-            std::thread::sleep(Duration::from_millis(20));
-            std::fs::remove_dir(&self.0).is_ok()
-        });
-        if !gone {
-            eprintln!("{} stays", self.0.display());
-        }
-    }
-}
 
 /// F8: a queue twice as large as the memory does not have the kernel end the broker. The broker finds its limit itself.
 pub(super) fn memory(scene: &Scene) -> Result<String, Stop> {
@@ -56,20 +35,10 @@ pub(super) fn memory_set(scene: &Scene) -> Result<String, Stop> {
 }
 
 fn little_memory(scene: &Scene, variables: Vec<(&'static str, String)>) -> Result<String, Stop> {
-    let folder = PathBuf::from(GROUPS).join(format!("hermod-fault-{}", std::process::id()));
-    std::fs::create_dir(&folder)
-        .map_err(|error| Stop::Skipped(format!("cannot make {}: {error}", folder.display())))?;
-    let group = Group(folder);
-    let limit = group.0.join("memory.limit_in_bytes");
-    std::fs::write(&limit, MEMORY.to_string())
-        .map_err(|error| Stop::Skipped(format!("{}: {error}", limit.display())))?;
-    let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.0.display());
-    let wrapper = ["sh", "-c", &enter, "sh"].map(str::to_owned).to_vec();
-    let launch = Launch { wrapper, variables, ..Launch::plain(Sizes::Default) };
+    let group = Group::with_memory(MEMORY)?;
+    let launch = Launch { wrapper: group.wrapper(), variables, ..Launch::plain(Sizes::Default) };
     let figure = full::held(scene, &launch, 2 * MEMORY)?;
-    let peak = std::fs::read_to_string(group.0.join("memory.max_usage_in_bytes")).unwrap_or_default();
-    let peak = peak.trim().parse::<u64>().unwrap_or(0) / MIB;
-    Ok(format!("{figure}; peak {peak} of {} MiB with the file cache", MEMORY / MIB))
+    Ok(format!("{figure}; peak {} of {} MiB with the file cache", group.peak() / MIB, MEMORY / MIB))
 }
 
 /// F9: without descriptors the broker takes no new connection, does not spin, and serves the ones that it has.
@@ -92,9 +61,9 @@ pub(super) fn descriptors(scene: &Scene) -> Result<String, Stop> {
     let knocking: Vec<_> = (0..20)
         .filter_map(|_| std::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, rig.stage.ports.amqp)).ok())
         .collect();
-    let before = ticks(server.id())?;
+    let before = gauge::ticks(server.id())?;
     std::thread::sleep(WATCHED);
-    let busy = (ticks(server.id())? - before) * 100 / (TICKS * WATCHED.as_secs());
+    let busy = (gauge::ticks(server.id())? - before) * 100 / (gauge::TICKS * WATCHED.as_secs());
     demand(busy < BUSY, || rig.with_log(format!("a broker without descriptors uses {busy} % of a core")))?;
     first.publish_all(straight(PLAIN), 500, 200, 64).map_err(refused)?;
     let taken = open.len();
@@ -106,16 +75,6 @@ pub(super) fn descriptors(scene: &Scene) -> Result<String, Stop> {
     rig.kill(&mut server)?;
     rig.judge(&plain)?;
     Ok(format!("{taken} connections with 256 descriptors; {busy} % of a core while more knock; 1000 confirmed, 0 lost"))
-}
-
-/// The processor time of a process, in ticks.
-fn ticks(process: u32) -> Result<u64, String> {
-    let path = format!("/proc/{process}/stat");
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))?;
-    // The name, which comes second, may hold anything; what follows its bracket is the third field.
-    let rest = text.rsplit(')').next().unwrap_or_default();
-    let fields: Vec<u64> = rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
-    Ok(fields.get(11).unwrap_or(&0) + fields.get(12).unwrap_or(&0))
 }
 
 /// F10: the process is stopped and goes on; connections live, nothing is lost or comes twice.

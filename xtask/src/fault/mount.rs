@@ -39,6 +39,11 @@ impl Mount {
 }
 
 impl Mount {
+    /// Makes an ext4 file system treat itself as damaged: from now on it takes no writes.
+    pub(super) fn abort(&self) -> Result<(), String> {
+        run("mount", &["-o", "remount,abort", &self.at.to_string_lossy()]).map(drop)
+    }
+
     /// It is not mounted any more.
     pub(super) fn forget(mut self) {
         self.at = PathBuf::new();

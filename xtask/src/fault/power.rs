@@ -36,8 +36,7 @@ pub(super) fn cut(scene: &Scene) -> Result<String, Stop> {
     let mut rig = Rig::new(scene)?;
     let mounted = MountedDisk::mount(&rig.program.data(), Duration::ZERO)?;
     let small = Launch::plain(Sizes::Small);
-    let mut server = rig.start_new(&small)?;
-    rig.kill(&mut server)?;
+    rig.declare(&small)?;
     let cycles = scene.count.unwrap_or(CUTS);
     let mut with_loss = 0;
     for cycle in 1..=cycles {
@@ -81,8 +80,7 @@ fn trouble(scene: &Scene, trouble: Trouble) -> Result<String, Stop> {
     let mut rig = Rig::new(scene)?;
     let mounted = MountedDisk::mount(&rig.program.data(), Duration::ZERO)?;
     let small = Launch::plain(Sizes::Small);
-    let mut server = rig.start_new(&small)?;
-    rig.kill(&mut server)?;
+    rig.declare(&small)?;
     let rounds = scene.count.unwrap_or(ROUNDS);
     let mut survived = 0;
     for round in 1..=rounds {

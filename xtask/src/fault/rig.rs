@@ -45,6 +45,12 @@ impl Rig {
         Ok(server)
     }
 
+    /// Makes the queues of the load in an empty data directory. Nothing runs afterwards.
+    pub(super) fn declare(&self, launch: &Launch) -> Result<(), String> {
+        let mut server = self.start_new(launch)?;
+        self.kill(&mut server)
+    }
+
     /// Kills the broker without warning and tells the history.
     pub(super) fn kill(&self, server: &mut Server) -> Result<(), String> {
         self.stage.set_dying(true);

@@ -60,7 +60,7 @@ impl Control {
         }
         for queue in &QUEUES {
             if queue.durable {
-                self.depth(queue)?;
+                self.depth(queue.name)?;
             } else {
                 self.declare_queue(queue)?;
             }
@@ -71,6 +71,17 @@ impl Control {
     /// Makes a durable queue that is none of the load's.
     pub(crate) fn declare_extra(&mut self, queue: &str) -> Result<(), Broken> {
         self.call(QueueDeclare { queue, durable: true, ..QueueDeclare::default() }).map(drop)
+    }
+
+    /// The same, with what an exchange of the load brings.
+    pub(crate) fn declare_bound(&mut self, queue: &str, exchange: &str) -> Result<(), Broken> {
+        self.declare_extra(queue)?;
+        self.call(QueueBind { queue, exchange, ..QueueBind::default() }).map(drop)
+    }
+
+    /// Makes a durable queue whose messages die of age after so many milliseconds.
+    pub(crate) fn declare_expiring(&mut self, queue: &str, after_ms: i64) -> Result<(), Broken> {
+        self.declare_with(queue, true, &[("x-message-ttl".to_owned(), Value::I64(after_ms))])
     }
 
     /// Whether there is a queue of this name. If not, the connection cannot be used any more.
@@ -89,11 +100,12 @@ impl Control {
 
     /// How many ready messages all queues hold together.
     pub(crate) fn depth_of_all(&mut self) -> Result<u64, Broken> {
-        QUEUES.iter().try_fold(0, |sum, queue| Ok(sum + self.depth(queue)?))
+        QUEUES.iter().try_fold(0, |sum, queue| Ok(sum + self.depth(queue.name)?))
     }
 
-    fn depth(&mut self, queue: &Queue) -> Result<u64, Broken> {
-        self.call(QueueDeclare { queue: queue.name, passive: true, ..QueueDeclare::default() })
+    /// How many ready messages a queue holds.
+    pub(crate) fn depth(&mut self, queue: &str) -> Result<u64, Broken> {
+        self.call(QueueDeclare { queue, passive: true, ..QueueDeclare::default() })
     }
 
     fn declare_queue(&mut self, queue: &Queue) -> Result<(), Broken> {
@@ -105,11 +117,14 @@ impl Control {
         if let Some(most) = queue.max_length {
             arguments.push(("x-max-length".to_owned(), Value::I64(most)));
         }
-        let arguments = encode_fields(&arguments);
-        let arguments = Table::new(&arguments)
-            .map_err(|error| Broken::Refused(format!("the arguments of {}: {error}", queue.name)))?;
-        self.call(QueueDeclare { queue: queue.name, durable: queue.durable, arguments, ..QueueDeclare::default() })?;
-        Ok(())
+        self.declare_with(queue.name, queue.durable, &arguments)
+    }
+
+    fn declare_with(&mut self, queue: &str, durable: bool, arguments: &[(String, Value)]) -> Result<(), Broken> {
+        let arguments = encode_fields(arguments);
+        let arguments =
+            Table::new(&arguments).map_err(|error| Broken::Refused(format!("the arguments of {queue}: {error}")))?;
+        self.call(QueueDeclare { queue, durable, arguments, ..QueueDeclare::default() }).map(drop)
     }
 
     /// Sends a method and waits for its answer, which has the next number in its class. Returns the message count of

@@ -1,0 +1,65 @@
+//! What Linux tells of a process, and what lies in a folder.
+
+use std::path::Path;
+
+/// Ticks of the kernel's clock in a second, as it shows them to programs.
+pub(super) const TICKS: u64 = 100;
+/// The unit in which a file's room is counted.
+const SECTOR: u64 = 512;
+
+/// The processor time of a process, in ticks.
+pub(super) fn ticks(process: u32) -> Result<u64, String> {
+    let text = told(process, "stat")?;
+    // The name, which comes second, may hold anything; what follows its bracket is the third field.
+    let rest = text.rsplit(')').next().unwrap_or_default();
+    let fields: Vec<u64> = rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
+    Ok(fields.get(11).unwrap_or(&0) + fields.get(12).unwrap_or(&0))
+}
+
+/// The most memory that a process has had, in bytes.
+pub(super) fn peak_resident(process: u32) -> Result<u64, String> {
+    Ok(line(&told(process, "status")?, "VmHWM:")? * 1024)
+}
+
+/// The bytes that a process has given to write calls.
+pub(super) fn written(process: u32) -> Result<u64, String> {
+    line(&told(process, "io")?, "wchar:")
+}
+
+/// The room that the files below a folder take, in bytes. What goes while it is looked at does not count.
+pub(super) fn room_below(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let room = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => room_below(&entry.path()),
+        Ok(found) => found.blocks() * SECTOR,
+        Err(_) => 0,
+    };
+    entries.flatten().map(room).sum()
+}
+
+fn told(process: u32, what: &str) -> Result<String, String> {
+    let path = format!("/proc/{process}/{what}");
+    std::fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))
+}
+
+/// The number behind `name` in a text with a name and a number on each line.
+fn line(text: &str, name: &str) -> Result<u64, String> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = rest.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok());
+    number.ok_or_else(|| format!("no number behind {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_used_memory_and_written() {
+        let own = std::process::id();
+        assert!(peak_resident(own).unwrap() > 1 << 20);
+        assert!(written(own).is_ok() && ticks(own).is_ok());
+        assert!(line("a: 1 kB\nb: x\n", "b:").is_err());
+        assert_eq!(line("a: 1 kB\nb: 2\n", "a:"), Ok(1));
+    }
+}
