@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::flow::Alarms;
+use crate::intake::Intake;
 use crate::message::dialect::Dialects;
 use crate::paging::{Pager, Sweep};
 use crate::queue::Queue;
@@ -171,7 +172,8 @@ pub(crate) struct Core {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) totals: Totals,
-    pub(crate) memory: Memory,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) intake: Arc<Intake>,
     pub(crate) alarms: Alarms,
     pub(crate) housekeeper: Arc<Housekeeper>,
     pub(crate) waiting: Mutex<Waiting>,
@@ -211,8 +213,11 @@ pub(crate) struct CoreParts {
 impl Core {
     pub(crate) fn new(parts: CoreParts) -> Self {
         let housekeeper = Arc::new(Housekeeper::default());
+        let (limit, budget) = (parts.settings.memory_limit, parts.settings.memory_budget);
+        let memory = Arc::new(Memory::new(limit, budget, Arc::clone(&housekeeper)));
         Self {
-            memory: Memory::new(parts.settings.memory_limit, parts.settings.memory_budget, Arc::clone(&housekeeper)),
+            intake: Arc::new(Intake::new(Arc::clone(&memory))),
+            memory,
             journal: parts.journal,
             catalog: parts.catalog,
             authority: parts.authority,

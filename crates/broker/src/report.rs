@@ -25,8 +25,10 @@ pub struct Overview {
     pub ready: u64,
     /// Entries that are out with consumers.
     pub unacked: u64,
-    /// Bytes of queued messages in memory.
+    /// Bytes of messages in memory: queued ones, and large ones that are under way.
     pub memory_used: u64,
+    /// The latter: bytes of large messages that are arriving or have not been flushed.
+    pub arriving_bytes: u64,
     /// Bytes at which the memory alarm rises.
     pub memory_limit: u64,
     /// Queues that can't go on delivering at some message.
@@ -164,7 +166,8 @@ impl Broker {
             queues: census.queues,
             exchanges: census.exchanges,
             bindings: census.bindings,
-            memory_used: core.memory.used() as u64,
+            memory_used: (core.memory.used() + core.intake.used()) as u64,
+            arriving_bytes: core.intake.used() as u64,
             memory_limit: core.memory.limit() as u64,
             memory_alarm,
             disk_alarm,

@@ -135,7 +135,10 @@ fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
             out.gauge(name, help, value);
         }
     }
-    out.gauge("hermod_queued_memory_bytes", "Bytes of queued messages in memory", overview.memory_used);
+    let queued = overview.memory_used - overview.arriving_bytes.min(overview.memory_used);
+    out.gauge("hermod_queued_memory_bytes", "Bytes of queued messages in memory", queued);
+    let arriving = "Bytes of large messages that are arriving or wait for a flush";
+    out.gauge("hermod_arriving_memory_bytes", arriving, overview.arriving_bytes);
     out.gauge("rabbitmq_resident_memory_limit_bytes", "Where the memory alarm rises", overview.memory_limit);
     out.gauge("rabbitmq_disk_space_available_bytes", "Bytes free on the journal's disk", overview.journal.free_bytes);
     let alarm = "1 while the alarm stops publishers";

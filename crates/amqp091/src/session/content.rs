@@ -2,6 +2,8 @@
 //!
 //! A body is kept only as far as it has arrived; what it announced is checked against the limits first.
 
+use broker::SessionId;
+
 use crate::codec::methods::BasicPublish;
 use crate::codec::{ContentHeader, Frame, FrameKind, Method, decode_frame, decode_method};
 use crate::limits::BASIC_CLASS;
@@ -101,10 +103,11 @@ impl Channel {
 
     /// A frame while content is expected.
     pub(super) fn take_content(&mut self, cx: &mut Context<'_>, frame: Frame<'_>) -> Result<Step, Failure> {
+        let session = self.session;
         let whole = match &mut self.incoming {
             Incoming::Method => return Ok(Step::Done),
             Incoming::Header(_) => self.take_header(cx, frame),
-            Incoming::Body { size, body, .. } => take_body(cx, frame, *size, body),
+            Incoming::Body { size, body, .. } => take_body(cx, session, frame, *size, body),
         };
         if whole.map_err(|failure| failure.of(PUBLISH))? {
             self.finish_content(cx).map_err(|failure| failure.of(PUBLISH))?;
@@ -113,7 +116,7 @@ impl Channel {
     }
 
     /// True when the content has no body and is whole.
-    fn take_header(&mut self, cx: &Context<'_>, frame: Frame<'_>) -> Result<bool, Failure> {
+    fn take_header(&mut self, cx: &mut Context<'_>, frame: Frame<'_>) -> Result<bool, Failure> {
         let unexpected = |what: String| {
             let text = format!("expected content header for class {BASIC_CLASS}, got {what} instead");
             Failure::new(ReplyCode::UnexpectedFrame, text)
@@ -138,6 +141,7 @@ impl Channel {
         }
         if let Incoming::Header(address) = std::mem::replace(&mut self.incoming, Incoming::Method) {
             let properties = header.properties.to_vec();
+            cx.client.body_arrives(self.session, size, cx.now);
             self.incoming = Incoming::Body { address, properties, size, body: Vec::new() };
         }
         Ok(size == 0)
@@ -163,7 +167,13 @@ fn check_immediate(publish: &BasicPublish<'_>) -> Result<(), Failure> {
 }
 
 /// True when the body is whole.
-fn take_body(cx: &mut Context<'_>, frame: Frame<'_>, size: u64, body: &mut Vec<u8>) -> Result<bool, Failure> {
+fn take_body(
+    cx: &mut Context<'_>,
+    session: SessionId,
+    frame: Frame<'_>,
+    size: u64,
+    body: &mut Vec<u8>,
+) -> Result<bool, Failure> {
     if frame.kind != FrameKind::Body {
         let text = "expected content body, got non content body frame instead";
         return Err(Failure::new(ReplyCode::UnexpectedFrame, text));
@@ -178,6 +188,17 @@ fn take_body(cx: &mut Context<'_>, frame: Frame<'_>, size: u64, body: &mut Vec<u
         return Err(Failure::new(ReplyCode::ResourceError, text));
     }
     *cx.unfinished += part.len() as u64;
+    cx.client.body_arrives(session, size, cx.now);
+    make_room(body, part.len(), size);
     body.extend_from_slice(part);
     Ok(body.len() as u64 == size)
+}
+
+/// Sees to it that `body` can take `more` bytes: it grows by doubling, but never past its whole size.
+fn make_room(body: &mut Vec<u8>, more: usize, size: u64) {
+    let need = body.len() + more;
+    if need > body.capacity() {
+        let whole = usize::try_from(size).unwrap_or(usize::MAX);
+        body.reserve_exact((need * 2).min(whole).max(need) - body.len());
+    }
 }

@@ -196,6 +196,14 @@ impl Arena {
     pub(crate) fn copy(&mut self, block: &[u8]) -> Bytes {
         self.reserve(block.len());
         self.block.put_slice(block);
+        self.take()
+    }
+
+    /// What was written. A block that is for one message alone is not kept: what is left of it would keep all of it alive.
+    fn take(&mut self) -> Bytes {
+        if self.block.len() > BLOCK / 2 {
+            return std::mem::take(&mut self.block).freeze();
+        }
         self.block.split().freeze()
     }
 
@@ -235,7 +243,7 @@ impl Arena {
         self.block.put_slice(head.properties);
         self.block.put_slice(head.marks);
         self.block.put_slice(body);
-        Message(self.block.split().freeze())
+        Message(self.take())
     }
 }
 
@@ -281,6 +289,15 @@ mod tests {
         for length in 0..whole.len() - 4 {
             assert!(Message::from_stored(whole.slice(..length)).is_err(), "cut at {length}");
         }
+    }
+
+    #[test]
+    fn a_large_message_is_gone_when_nobody_has_it() {
+        let mut arena = Arena::default();
+        let large = arena.add(&head(), &[0; BLOCK]);
+        assert!(large.0.is_unique(), "the arena keeps a part");
+        let small = arena.add(&head(), b"small");
+        assert!(!small.0.is_unique(), "small messages share");
     }
 
     #[test]

@@ -101,6 +101,7 @@ impl Client {
         let was_blocked = self.blocked;
         self.retry_parked(now);
         self.retry_commits(now);
+        self.look_after_bodies(now);
         if let Some(reason) = self.tell_blocked.take() {
             report(Event::Blocked { reason });
         }

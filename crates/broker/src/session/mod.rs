@@ -3,6 +3,7 @@
 //! A protocol calls publish and settle as it parses, then `flush` at the end of the turn, and `drain` to write what
 //! waits. Everything else flushes first, so a session's effects happen in the order in which it asked for them.
 
+mod arriving;
 mod consume;
 mod declare;
 mod drain;
@@ -28,6 +29,7 @@ use crate::error::{Error, ErrorKind};
 use crate::flow::Flow;
 use crate::message::{Arena, Message};
 use crate::queue::{ConsumerKey, Queue, SharedCredit, Visit};
+use arriving::Arriving;
 use mailbox::{Lent, Mailbox, Notice};
 use park::Parking;
 use publish::Routes;
@@ -146,6 +148,8 @@ pub struct Client {
     /// Sessions with answers waiting.
     answering: Vec<u32>,
     arena: Arena,
+    /// Large bodies that are not whole.
+    arriving: Vec<Arriving>,
     arrivals: Vec<Arrival>,
     slots: Vec<Option<QueueSlot>>,
     free_slots: Vec<u32>,
@@ -221,6 +225,7 @@ impl Client {
             next_consumer: 1,
             answering: Vec::new(),
             arena: Arena::default(),
+            arriving: Vec::new(),
             arrivals: Vec::new(),
             slots: Vec::new(),
             free_slots: Vec::new(),
@@ -276,6 +281,7 @@ impl Client {
     /// refused. Returns what the reply must wait for.
     pub fn close_session(&mut self, session: SessionId, now: Instant) -> Ticket {
         self.flush(now);
+        self.forget_body(session);
         let Some(mut ended) = self.sessions.remove(&session.0) else { return Ticket::NONE };
         self.refuse_parked_of_closed(&mut ended);
         self.rollback_all(Some(session));
@@ -335,9 +341,9 @@ impl Client {
 
     /// Whether to read on.
     pub fn flow(&self) -> Flow {
-        let alarmed = self.blocked && !self.consumes;
+        let alarmed = self.blocked && !self.consumes && !self.has_place();
         let lagging = self.core.journal.durable() < self.lag_ticket;
-        if alarmed || lagging || self.committing > 0 { Flow::Pause } else { Flow::Run }
+        if alarmed || lagging || self.waits_for_place() || self.committing > 0 { Flow::Pause } else { Flow::Run }
     }
 
     fn session_mut(&mut self, session: SessionId) -> Result<&mut Session, Error> {

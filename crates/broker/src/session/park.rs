@@ -53,7 +53,8 @@ impl Client {
         let timeout = self.core.settings.park_timeout;
         let parked = self.sessions.values().filter_map(|session| session.parking.since).min();
         let commits = self.open.values().filter_map(|open| open.waiting_since).min();
-        [parked, commits].into_iter().flatten().min().map(|since| since + timeout)
+        let waiting = [parked, commits].into_iter().flatten().min().map(|since| since + timeout);
+        [waiting, self.bodies_deadline()].into_iter().flatten().min()
     }
 
     pub(super) fn park(&mut self, session: u32, arrival: Arrival) {

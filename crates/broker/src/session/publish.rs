@@ -103,6 +103,7 @@ impl Client {
         self.check_publish(&publish)?;
         let route = self.route(publish.exchange, publish.routing_key, publish.dialect, publish.properties)?;
         let message = self.write_message(&publish);
+        let claim = self.body_arrived(session);
         let entry = self.session_mut(session)?;
         let number = if entry.confirming {
             entry.published += 1;
@@ -110,7 +111,8 @@ impl Client {
         } else {
             0
         };
-        let arrival = Arrival::new(message, publish.mandatory, session.0, number);
+        let mut arrival = Arrival::new(message, publish.mandatory, session.0, number);
+        arrival.claim = claim;
         if !entry.parking.is_empty() {
             self.park(session.0, arrival);
             return Ok(());
@@ -317,9 +319,12 @@ impl Client {
     fn answer_all(&mut self, arrivals: &mut Vec<Arrival>, ticket: Ticket) {
         let (mut routed, mut refused, mut returned, mut dropped) = (0, 0, 0, 0);
         let turn = self.turn;
-        for arrival in arrivals.drain(..) {
+        for mut arrival in arrivals.drain(..) {
             let (session, number) = (arrival.session, arrival.number);
             let durable = arrival.address.is_some();
+            if let Some(claim) = arrival.claim.take_if(|_| durable) {
+                self.core.journal.when_durable(ticket, &claim.into_waker());
+            }
             if arrival.taken > 0 {
                 routed += 1;
             }

@@ -95,6 +95,8 @@ impl Client {
         }
         open.bytes += cost;
         open.arrivals.push(Arrival::new(message, publish.mandatory, session.0, 0));
+        // From here on the transaction's own limit counts it.
+        self.forget_body(session);
         Ok(())
     }
 

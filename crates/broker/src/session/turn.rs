@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use journal::{Address, Ticket};
 
+use crate::intake::Claim;
 use crate::message::Message;
 use crate::queue::{Dying, Queue, Settlement};
 
@@ -24,11 +25,13 @@ pub(crate) struct Arrival {
     /// Its session, and its publish number there; 0 where nobody waits for a confirm.
     pub(crate) session: u32,
     pub(crate) number: u64,
+    /// The place of a large body among those under way, until it is durable.
+    pub(crate) claim: Option<Claim>,
 }
 
 impl Arrival {
     pub(crate) fn new(message: Message, mandatory: bool, session: u32, number: u64) -> Self {
-        Self { message, address: None, shares: 0, taken: 0, refused: false, mandatory, session, number }
+        Self { message, address: None, shares: 0, taken: 0, refused: false, mandatory, session, number, claim: None }
     }
 
     /// One queue's share. The last one takes the message itself, unless it may have to be returned.

@@ -8,6 +8,7 @@ mod crashes;
 mod damage;
 mod declaring;
 mod history;
+mod intake;
 mod limits;
 mod model;
 mod overtaken;

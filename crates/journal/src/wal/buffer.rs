@@ -101,6 +101,10 @@ impl Buffer {
         let counter = if housekeeping { &mut self.restated } else { &mut self.fresh };
         *counter += need as u64;
         let bytes = self.open.bytes.get_mut();
+        if need > self.sizes.batch as usize {
+            // It has the batch to itself: the memory that it takes, padding included, and no more.
+            bytes.reserve_exact(need + BLOCK as usize);
+        }
         let address = Address { file: self.open.file, offset: self.open.offset + bytes.len() as u32 };
         draft.write(group, bytes);
         self.open.records += 1;

@@ -119,6 +119,15 @@ impl Decoder {
         Ok(decoded)
     }
 
+    /// How much has come of a body that is gathered piece by piece, and how much was announced.
+    pub fn gathered(&self) -> Option<(usize, Option<usize>)> {
+        match self.progress {
+            Progress::Gather { end: BodyEnd::Length(length), .. } => Some((self.body.len(), Some(length))),
+            Progress::Gather { end: BodyEnd::Nul, .. } => Some((self.body.len(), None)),
+            Progress::Between | Progress::Head { .. } | Progress::Body { .. } => None,
+        }
+    }
+
     /// Reads the command line; false when it is not complete.
     fn read_command(&mut self, input: &[u8]) -> Result<bool, FrameError> {
         let window = &input[..input.len().min(limits::COMMAND + 1)];
@@ -243,7 +252,13 @@ impl Decoder {
             BodyEnd::Nul => memchr(0, input),
         };
         let piece = wanted.unwrap_or(input.len());
-        self.check_length(command, self.body.len() + piece)?;
+        let need = self.body.len() + piece;
+        self.check_length(command, need)?;
+        if need > self.body.capacity() {
+            // By doubling, but never past what was announced.
+            let whole = if let BodyEnd::Length(length) = end { length } else { usize::MAX };
+            self.body.reserve_exact((need * 2).min(whole).max(need) - self.body.len());
+        }
         self.body.extend_from_slice(&input[..piece]);
         if wanted.is_none() {
             return Ok(Decoded { consumed: input.len(), frame: None });

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
+use broker::LARGE_BODY;
 use wire::{CloseReason, Connection, Output, Peer, ReadState};
 
 use super::connect::{Connecting, log_in_first};
@@ -91,6 +92,7 @@ impl StompConnection {
             };
             let Some(frame) = decoded.frame else {
                 consumed += decoded.consumed;
+                self.note_body(decoder, now);
                 break;
             };
             if let Phase::Open(session) = &mut self.phase
@@ -108,6 +110,14 @@ impl StompConnection {
             }
         }
         consumed
+    }
+
+    /// Tells the broker of a body that is on its way. One that only a NUL will end may be as long as any, once it is large.
+    fn note_body(&mut self, decoder: &Decoder, now: Instant) {
+        let (Phase::Open(session), Some((arrived, announced))) = (&mut self.phase, decoder.gathered()) else { return };
+        let arrived = arrived as u64;
+        let unknown = if arrived > LARGE_BODY { self.shared.broker.limits().max_message_bytes } else { arrived };
+        session.client.body_arrives(session.id, announced.map_or(unknown, |length| length as u64), now);
     }
 
     fn handle(&mut self, frame: &Frame<'_>, now: Instant) -> Result<(), Failure> {

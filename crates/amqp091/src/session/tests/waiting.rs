@@ -122,3 +122,36 @@ fn a_peer_that_does_not_read_its_replies_is_not_listened_to() {
     peer.connection.wake(peer.now);
     assert!(peer.reads());
 }
+
+#[test]
+fn a_large_body_is_read_when_it_has_its_turn() {
+    let mut setup = Setup::stepped(&SimDisk::new(0, 1 << 30), 64 << 20);
+    // One body may be under way.
+    setup.settings.memory_limit = 4_000_000;
+    let server = server_with(Settings::default(), setup);
+    let (mut first, mut second) = (server.channel(), server.channel());
+    first.send(1, QueueDeclare { queue: "q", durable: true, nowait: true, ..Default::default() });
+    server.test.flush();
+    let body = vec![7; 600_000];
+    let mut bytes = Vec::new();
+    Method::from(BasicPublish { routing_key: "q", ..Default::default() }).encode(1, &mut bytes);
+    frame::encode_header(&mut bytes, 1, body.len() as u64, &[0x10, 0, 2]);
+    frame::encode_body(&mut bytes, 1, 131_072, &body);
+    let confirmed = "1 BasicAck { delivery_tag: 1, multiple: false }";
+    for peer in [&mut first, &mut second] {
+        peer.send(1, ConfirmSelect { nowait: true });
+    }
+    first.raw(&bytes[..200_000]);
+    second.raw(&bytes);
+    assert!(first.reads() && !second.reads());
+    first.raw(&bytes[200_000..]);
+    second.expect(&[]);
+    assert!(!second.reads(), "the first body is not on disk");
+    server.test.flush();
+    first.expect(&[confirmed]);
+    second.expect(&[]);
+    assert!(second.reads());
+    server.test.flush();
+    second.expect(&[confirmed]);
+    assert_eq!(server.test.broker.queues()[0].ready, 2);
+}

@@ -167,3 +167,27 @@ fn what_an_alarm_parks_holds_back_no_settlement() {
     assert_eq!(consume_all(&scene, &mut writer), sent);
     assert_eq!(writer.heard(), [format!("RECEIPT\nreceipt-id:{sent}"), "RECEIPT\nreceipt-id:late".to_owned()]);
 }
+
+#[test]
+fn a_large_body_is_read_when_it_has_its_turn() {
+    // One body may be under way; where only a NUL ends it, it may become as long as any.
+    for length in ["content-length:600000\n", ""] {
+        let scene = Scene::stepped_with_memory(4_000_000);
+        let (mut first, mut second) = (scene.connect("1.2"), scene.connect("1.2"));
+        let (begin, rest) = ("x".repeat(200_000), "x".repeat(400_000));
+        for peer in [&mut first, &mut second] {
+            peer.say(&format!("SEND\ndestination:/queue/a\npersistent:true\nreceipt:1\n{length}\n{begin}"));
+        }
+        assert_eq!((first.state(), second.state()), (ReadState::Read, ReadState::Pause), "{length}");
+        first.say(&format!("{rest}\0"));
+        is_silent(&mut second);
+        assert_eq!(second.state(), ReadState::Pause, "the first body is not on disk");
+        scene.test.flush();
+        answers(&mut first, "1");
+        second.run();
+        assert_eq!(second.state(), ReadState::Read, "{length}");
+        second.say(&format!("{rest}\0"));
+        scene.test.flush();
+        answers(&mut second, "1");
+    }
+}

@@ -58,6 +58,13 @@ impl Scene {
         Self::open(Setup::stepped(&SimDisk::new(1, 64 << 20), 16 << 20))
     }
 
+    /// The same with so much memory.
+    pub(super) fn stepped_with_memory(memory_limit: u64) -> Self {
+        let mut setup = Setup::stepped(&SimDisk::new(1, 1 << 30), 64 << 20);
+        setup.settings.memory_limit = memory_limit;
+        Self::open(setup)
+    }
+
     /// A broker in memory that may hold this many bytes of messages.
     pub(super) fn with_memory(memory_limit: u64) -> Self {
         let mut setup = Setup::memory();

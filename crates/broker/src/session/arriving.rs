@@ -1,0 +1,126 @@
+//! Large bodies that this client is sending, at most one in each session, and the place that each has in the [`Intake`].
+//!
+//! While one of them is let in the client is read on, whatever alarm is up, and its others are let in too. While all of
+//! them wait it is not read. Who sends nothing of a body that was let in loses the session when others wait for the place.
+//!
+//! [`Intake`]: crate::intake::Intake
+
+use std::time::Instant;
+
+use crate::error::Error;
+use crate::flow::{Allowance, Flow};
+use crate::intake::{Claim, LARGE_BODY, Order};
+use crate::session::{Client, SessionId};
+
+/// A body of which the end has not come.
+#[derive(Debug)]
+pub(super) struct Arriving {
+    session: u32,
+    bytes: usize,
+    /// None while it does not even wait in line: an alarm is up, or another body of the client waits.
+    claim: Option<Claim>,
+    /// When something of it came last; none before it is let in.
+    heard: Option<Instant>,
+}
+
+impl Arriving {
+    fn is_let_in(&self) -> bool {
+        self.claim.as_ref().is_some_and(Claim::is_granted)
+    }
+}
+
+impl Client {
+    /// Some of a body that has `bytes` bytes in all has arrived in this session, or its header has. A large one needs a
+    /// place among all that are under way; until it has one, [`Client::flow`] says pause. To be called before the publish.
+    pub fn body_arrives(&mut self, session: SessionId, bytes: u64, now: Instant) {
+        if bytes <= LARGE_BODY {
+            return;
+        }
+        if let Some(known) = self.arriving.iter_mut().find(|body| body.session == session.0) {
+            known.heard = known.heard.and(Some(now));
+            return;
+        }
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.arriving.push(Arriving { session: session.0, bytes, claim: None, heard: None });
+        self.find_places(now);
+    }
+
+    /// The session's body is whole: its place, if it was let in.
+    #[inline]
+    pub(super) fn body_arrived(&mut self, session: SessionId) -> Option<Claim> {
+        if self.arriving.is_empty() {
+            return None;
+        }
+        let at = self.arriving.iter().position(|body| body.session == session.0)?;
+        self.arriving.swap_remove(at).claim.filter(Claim::is_granted)
+    }
+
+    /// Nothing more is to come of the session's body.
+    pub(super) fn forget_body(&mut self, session: SessionId) {
+        self.arriving.retain(|body| body.session != session.0);
+    }
+
+    /// True while bodies wait and none was let in.
+    pub(super) fn waits_for_place(&self) -> bool {
+        !self.arriving.is_empty() && !self.has_place()
+    }
+
+    /// True while a body that was let in arrives.
+    pub(super) fn has_place(&self) -> bool {
+        self.arriving.iter().any(Arriving::is_let_in)
+    }
+
+    /// Finds places for the bodies that have none, and starts the clock of those that were let in.
+    fn find_places(&mut self, now: Instant) {
+        let stopped = self.blocked && !self.consumes;
+        let urgent = self.consumes && self.core.allowance() != Allowance::All;
+        let mut let_in = self.has_place();
+        let mut in_line = self.arriving.iter().any(|body| body.claim.is_some());
+        for body in &mut self.arriving {
+            if body.claim.is_none() {
+                let order = match (let_in, urgent) {
+                    (true, _) => Order::Now,
+                    (false, _) if stopped || in_line => continue,
+                    (false, true) => Order::First,
+                    (false, false) => Order::Turn,
+                };
+                body.claim = Some(self.core.intake.claim(body.bytes, order, self.shared.mailbox.waker()));
+                in_line = true;
+            }
+            if body.is_let_in() {
+                let_in = true;
+                body.heard.get_or_insert(now);
+            }
+        }
+    }
+
+    /// Looks after the bodies that are arriving: whether their turn has come, and whether they come.
+    pub(super) fn look_after_bodies(&mut self, now: Instant) {
+        if self.arriving.is_empty() {
+            return;
+        }
+        self.find_places(now);
+        let timeout = self.core.settings.park_timeout;
+        // A client that is not read can't be blamed.
+        let to_blame = self.flow() == Flow::Run && self.core.intake.is_awaited();
+        let mut given_up = Vec::new();
+        for body in &mut self.arriving {
+            if body.heard.is_some_and(|heard| now >= heard + timeout) {
+                body.heard = Some(now);
+                given_up.push(body.session);
+            }
+        }
+        for session in given_up.into_iter().filter(|_| to_blame) {
+            let seconds = timeout.as_secs();
+            let text =
+                format!("nothing of a large message has arrived for {seconds} s while others wait for its place");
+            self.fail(session, Error::precondition(text));
+        }
+    }
+
+    /// When [`Client::look_after_bodies`] has to be called though nothing woke the connection.
+    pub(super) fn bodies_deadline(&self) -> Option<Instant> {
+        let heard = self.arriving.iter().filter_map(|body| body.heard).min();
+        heard.map(|heard| heard + self.core.settings.park_timeout)
+    }
+}
