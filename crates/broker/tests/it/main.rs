@@ -9,6 +9,7 @@ mod damage;
 mod declaring;
 mod history;
 mod intake;
+mod kept;
 mod limits;
 mod model;
 mod overtaken;

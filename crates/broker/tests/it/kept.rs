@@ -1,0 +1,154 @@
+//! A data directory that version 1 of the formats wrote: every later version opens it and finds everything in it.
+//!
+//! It is never written again. It has a log, segments that lie where they were written and such as came of merges, queues of
+//! both types with some messages settled and some that came back, an exchange with bindings, and a user.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use broker::{Consume, ExchangeSpec, Outcome, Value};
+use testkit::broker::{Setup, TestBroker};
+use testkit::peer::{Peer, Received, Seen};
+
+use crate::{binding, durable, durable_with, message};
+
+const RING: u64 = 1 << 20;
+const COUNT: u64 = 3000;
+/// Those in queue `late`.
+const LATER: u64 = 1000;
+/// Every so many of queue `mixed` are left.
+const LEFT: u64 = 10;
+/// The one in queue `quorum` that came back.
+const RETURNED: u64 = 4;
+
+fn kept() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1")
+}
+
+fn open(path: &Path) -> TestBroker {
+    let mut setup = Setup::directory(path, RING);
+    setup.threads = false;
+    setup.default_user = Some(("kept".to_owned(), "secret".to_owned()));
+    TestBroker::open(setup)
+}
+
+fn body(number: u64) -> String {
+    format!("{number:0200}")
+}
+
+fn turn(peer: &mut Peer, broker: &TestBroker) -> Vec<Received> {
+    peer.client.flush(broker.now());
+    broker.flush();
+    assert!(broker.background(100));
+    let seen = peer.drain(broker).into_iter();
+    seen.filter_map(|seen| if let Seen::Delivery(received) = seen { Some(received) } else { None }).collect()
+}
+
+/// Takes everything of a queue, and settles what `settle` says; the rest comes back when the client leaves.
+fn take(peer: &mut Peer, broker: &TestBroker, queue: &str, settle: impl Fn(u64) -> Option<Outcome>) -> Vec<Received> {
+    let (session, now) = (peer.session(1), broker.now());
+    let consume = Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() };
+    peer.client.consume(session, consume, now).unwrap();
+    let mut all = Vec::new();
+    loop {
+        let came = turn(peer, broker);
+        if came.is_empty() {
+            return all;
+        }
+        for received in &came {
+            if let Some(outcome) = settle(received.body.parse().unwrap()) {
+                peer.client.settle(session, received.tag, false, outcome).unwrap();
+            }
+        }
+        all.extend(came);
+    }
+}
+
+/// `cargo test -p broker --test it kept::make -- --ignored` made it. A new version of a format gets a directory and a test of
+/// its own.
+#[test]
+#[ignore = "it was made once and is kept"]
+fn make() {
+    let path = kept();
+    assert!(!path.exists(), "{} is there already", path.display());
+    std::fs::create_dir_all(&path).unwrap();
+    let broker = open(&path);
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    let (session, now) = (peer.session(1), broker.now());
+    let kinds = [("x-queue-type", Value::Text("quorum".to_owned())), ("x-delivery-limit", Value::I64(7))];
+    for spec in [durable("mixed"), durable("whole"), durable("late"), durable_with("quorum", &kinds)] {
+        peer.client.declare_queue(&spec, now).unwrap();
+    }
+    let logs = ExchangeSpec { name: "logs".into(), kind: "topic".into(), durable: true, ..ExchangeSpec::default() };
+    peer.client.declare_exchange(&logs, now).unwrap();
+    peer.client.bind(&binding("logs", "a.#", "mixed"), now).unwrap();
+    peer.client.bind(&binding("logs", "*.b", "whole"), now).unwrap();
+    for number in 0..COUNT {
+        // Both bindings take it: one body, two references.
+        peer.client.publish(session, message("logs", "a.b", body(number).as_bytes())).unwrap();
+        if number % 20 == 0 {
+            peer.client.publish(session, message("", "quorum", body(number / 20).as_bytes())).unwrap();
+        }
+        if number % 50 == 49 {
+            turn(&mut peer, &broker);
+        }
+    }
+    take(&mut peer, &broker, "mixed", |number| (number % LEFT != 0).then_some(Outcome::Accepted));
+    take(&mut peer, &broker, "whole", |number| (number < COUNT / 10 * 9).then_some(Outcome::Accepted));
+    let came = take(&mut peer, &broker, "quorum", |_| None);
+    let back = came.iter().find(|received| received.body == body(RETURNED)).unwrap();
+    peer.client.settle(session, back.tag, false, Outcome::Released).unwrap();
+    (0..50).for_each(|_| drop(turn(&mut peer, &broker)));
+    for number in COUNT..COUNT + LATER {
+        peer.client.publish(session, message("", "late", body(number).as_bytes())).unwrap();
+        if number % 50 == 49 {
+            turn(&mut peer, &broker);
+        }
+    }
+    (0..50).for_each(|_| drop(turn(&mut peer, &broker)));
+    let journal = broker.broker.overview().journal;
+    assert!(journal.adopted_files > 0 && journal.merges > 0 && journal.segments > 1, "{journal:?}");
+    peer.client.close(broker.now());
+    drop(peer);
+    broker.stop();
+}
+
+#[test]
+fn the_data_directory_of_version_1_opens_and_has_everything() {
+    let copy = tempfile::tempdir().unwrap();
+    copy_all(&kept(), copy.path());
+    let broker = open(copy.path());
+    let authority = broker.broker.authority();
+    assert!(authority.verify("kept", b"secret", true, broker.now()).is_ok());
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    let session = peer.session(1);
+    peer.client.publish(session, message("logs", "a.b", body(COUNT * LEFT).as_bytes())).unwrap();
+    let accept = |_| Some(Outcome::Accepted);
+    let numbers = |came: &[Received]| came.iter().map(|one| one.body.parse().unwrap()).collect::<Vec<u64>>();
+    let mixed = numbers(&take(&mut peer, &broker, "mixed", accept));
+    assert_eq!(mixed, (0..COUNT).step_by(LEFT as usize).chain([COUNT * LEFT]).collect::<Vec<_>>());
+    let whole = numbers(&take(&mut peer, &broker, "whole", accept));
+    assert_eq!(whole, (COUNT / 10 * 9..COUNT).chain([COUNT * LEFT]).collect::<Vec<_>>());
+    let late = numbers(&take(&mut peer, &broker, "late", accept));
+    assert_eq!(late, (COUNT..COUNT + LATER).collect::<Vec<_>>());
+    let quorum = take(&mut peer, &broker, "quorum", accept);
+    assert_eq!(numbers(&quorum), (0..COUNT.div_ceil(20)).collect::<Vec<_>>());
+    // All came back when their client left, one of them once before.
+    let counts: BTreeMap<_, _> = quorum.iter().map(|one| (one.body.clone(), (one.redelivered, one.count))).collect();
+    let expected = |number| (true, Some(if number == RETURNED { 2 } else { 1 }));
+    assert_eq!(counts, (0..COUNT.div_ceil(20)).map(|number| (body(number), expected(number))).collect());
+    assert_eq!(broker.broker.take_damages(), Vec::<String>::new());
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&target).unwrap();
+            copy_all(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
