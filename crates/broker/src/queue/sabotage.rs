@@ -6,6 +6,7 @@
 
 use journal::{Address, Owner, Ticket};
 
+use super::settle::ACKNOWLEDGED;
 use super::{Inner, Queue, Visit};
 
 /// Visits by which references are late.
@@ -48,7 +49,7 @@ impl Queue {
             let mark = inner.logged_mark();
             for (seq, address) in std::mem::take(&mut inner.held_back).entries {
                 appender.reference(None, self.id, seq, mark, &[address]);
-                appender.release_hold(address);
+                appender.settle(None, NOBODY, ACKNOWLEDGED, &[(seq, 1)], &[address]);
             }
         }
         appender.ticket()
