@@ -37,10 +37,3 @@ pub(crate) fn ask(settings: &Settings, _: &Request) -> Result<Answer, Failure> {
 pub(crate) fn strange(answer: &Answer) -> Failure {
     Exit::Bug.because(format!("the server answered another question: {answer:?}; is it of another version?"))
 }
-
-/// Prints `value` as JSON, on one line.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(value).map_err(|error| Exit::Bug.because(error))?;
-    println!("{text}");
-    Ok(())
-}

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use management::control::{Answer, Request};
 
-use crate::cli::ask::{ask, print_json, strange};
+use crate::cli::ask::{ask, strange};
+use crate::cli::output::{show, show_json};
 use crate::cli::status::size;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
@@ -21,16 +22,15 @@ pub(crate) fn run(settings: &Settings, directory: &Path, json: bool) -> Result<(
         other => return Err(strange(&other)),
     };
     if json {
-        return print_json(&row);
+        return show_json(&row);
     }
-    println!(
-        "{}: {} files, {} in {}.{:03} s, up to batch {} of the log",
+    show(&format!(
+        "{}: {} files, {} in {}.{:03} s, up to batch {} of the log\n",
         row.directory,
         row.files,
         size(row.bytes),
         row.milliseconds / 1000,
         row.milliseconds % 1000,
         row.sequence
-    );
-    Ok(())
+    ))
 }

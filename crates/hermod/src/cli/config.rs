@@ -1,5 +1,6 @@
 //! `hermod config`: the effective settings, each with its origin.
 
+use crate::cli::output::{show, show_json};
 use crate::cli::table;
 use crate::config::{Config, Described, describe_all, settings_page};
 use crate::exit::Failure;
@@ -7,8 +8,7 @@ use crate::exit::Failure;
 /// Prints the settings, or the page of the manual about them.
 pub(crate) fn run(config: &Config, manual: bool, json: bool) -> Result<(), Failure> {
     if manual {
-        print!("{}", settings_page(&describe_all()));
-        return Ok(());
+        return show(&settings_page(&describe_all()));
     }
     if json {
         let settings: serde_json::Map<_, _> = config
@@ -19,8 +19,7 @@ pub(crate) fn run(config: &Config, manual: bool, json: bool) -> Result<(), Failu
                 (setting.name.to_owned(), entry)
             })
             .collect();
-        println!("{}", serde_json::Value::Object(settings));
-        return Ok(());
+        return show_json(&serde_json::Value::Object(settings));
     }
     if let Some(file) = &config.file {
         eprintln!("configuration file: {}", file.display());
@@ -30,8 +29,7 @@ pub(crate) fn run(config: &Config, manual: bool, json: bool) -> Result<(), Failu
         .iter()
         .map(|setting| vec![setting.name.to_owned(), value(setting), setting.origin.to_string()])
         .collect();
-    table::print(&["setting", "value", "origin"], &rows);
-    Ok(())
+    show(&table::text(&["setting", "value", "origin"], &rows))
 }
 
 fn value(setting: &Described) -> String {

@@ -3,7 +3,8 @@
 use management::ConnectionRow;
 use management::control::{Answer, Request};
 
-use crate::cli::ask::{ask, print_json, strange};
+use crate::cli::ask::{ask, strange};
+use crate::cli::output::{show, show_json};
 use crate::cli::status::size;
 use crate::cli::table;
 use crate::config::Settings;
@@ -23,13 +24,12 @@ pub(crate) fn run(settings: &Settings, close: Option<u64>, reason: &str, json: b
         other => return Err(strange(&other)),
     };
     if json {
-        return print_json(&connections);
+        return show_json(&connections);
     }
     let rows: Vec<_> = connections.iter().map(row).collect();
     let head =
         ["id", "user", "vhost", "protocol", "peer", "name", "sessions", "consumers", "state", "received", "sent"];
-    table::print(&head, &rows);
-    Ok(())
+    show(&table::text(&head, &rows))
 }
 
 fn row(connection: &ConnectionRow) -> Vec<String> {

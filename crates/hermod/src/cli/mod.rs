@@ -4,6 +4,7 @@ mod ask;
 mod backup;
 mod config;
 mod connections;
+mod output;
 mod queues;
 mod repair;
 mod status;

@@ -3,7 +3,8 @@
 use management::QueueRow;
 use management::control::{Answer, Request};
 
-use crate::cli::ask::{ask, print_json, strange};
+use crate::cli::ask::{ask, strange};
+use crate::cli::output::{show, show_json};
 use crate::cli::status::size;
 use crate::cli::table;
 use crate::config::Settings;
@@ -16,17 +17,17 @@ pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
         other => return Err(strange(&other)),
     };
     if json {
-        return print_json(&queues);
+        return show_json(&queues);
     }
     let rows: Vec<_> = queues.iter().map(row).collect();
     let head = ["vhost", "name", "type", "features", "ready", "unacked", "consumers", "memory", "in", "out", "acked"];
-    table::print(&head, &rows);
+    let mut text = table::text(&head, &rows);
     for queue in &queues {
         if let Some(damage) = &queue.damaged {
-            println!("damaged: {} in {}: {damage}", queue.name, queue.vhost);
+            text += &format!("damaged: {} in {}: {damage}\n", queue.name, queue.vhost);
         }
     }
-    Ok(())
+    show(&text)
 }
 
 fn row(queue: &QueueRow) -> Vec<String> {

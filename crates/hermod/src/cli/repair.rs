@@ -2,7 +2,8 @@
 
 use management::control::{Answer, Request};
 
-use crate::cli::ask::{ask, print_json, strange};
+use crate::cli::ask::{ask, strange};
+use crate::cli::output::{show, show_json};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
@@ -17,19 +18,19 @@ pub(crate) fn run(settings: &Settings, vhost: &str, queue: &str, accept_loss: bo
         other => return Err(strange(&other)),
     };
     if json {
-        return print_json(&row);
+        return show_json(&row);
     }
     let (first, last) = row.numbers;
-    if row.unreadable == 0 {
-        println!("{queue}: {} messages read back, none is lost", row.read);
+    let text = if row.unreadable == 0 {
+        format!("{queue}: {} messages read back, none is lost\n", row.read)
     } else if accept_loss {
-        println!("{queue}: {} messages given up, numbers {first} to {last}; {} are there", row.given_up, row.read);
+        format!("{queue}: {} messages given up, numbers {first} to {last}; {} are there\n", row.given_up, row.read)
     } else {
-        println!(
+        format!(
             "{queue}: {} messages can't be read, numbers {first} to {last}; {} can; nothing was changed; with --accept-loss \
-             they are given up for good and the queue goes on",
+             they are given up for good and the queue goes on\n",
             row.unreadable, row.read
-        );
-    }
-    Ok(())
+        )
+    };
+    show(&text)
 }

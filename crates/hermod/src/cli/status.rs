@@ -3,7 +3,8 @@
 use management::Status;
 use management::control::{Answer, Request};
 
-use crate::cli::ask::{ask, print_json, strange};
+use crate::cli::ask::{ask, strange};
+use crate::cli::output::{show, show_json};
 use crate::cli::table;
 use crate::config::Settings;
 use crate::exit::Failure;
@@ -15,11 +16,10 @@ pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
         other => return Err(strange(&other)),
     };
     if json {
-        return print_json(&status);
+        return show_json(&status);
     }
     let rows: Vec<_> = lines(&status).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    table::print(&["", ""], &rows);
-    Ok(())
+    show(&table::text(&["", ""], &rows))
 }
 
 fn lines(status: &Status) -> Vec<(&'static str, String)> {

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
 
-/// Prints `rows` under `head`; a head of empty titles is left out.
-pub(crate) fn print(head: &[&str], rows: &[Vec<String>]) {
-    print!("{}", layout(head, rows, std::io::stdout().is_terminal()));
+/// `rows` under `head`, for what standard output is; a head of empty titles is left out.
+pub(crate) fn text(head: &[&str], rows: &[Vec<String>]) -> String {
+    layout(head, rows, std::io::stdout().is_terminal())
 }
 
 fn layout(head: &[&str], rows: &[Vec<String>], aligned: bool) -> String {

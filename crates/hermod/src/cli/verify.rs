@@ -8,7 +8,7 @@ use broker::{OpenError, Verified, VerifiedQueue};
 use journal::{Damage, RealDisk};
 use serde::Serialize;
 
-use crate::cli::ask::print_json;
+use crate::cli::output::{show, show_json};
 use crate::cli::status::size;
 use crate::cli::table;
 use crate::config::Settings;
@@ -73,9 +73,9 @@ pub(crate) fn run(settings: &Settings, directory: Option<&Path>, json: bool) -> 
     let directory = directory.map_or_else(|| data_dir::data_dir(settings), |path| Ok(path.to_owned()))?;
     let report = read(directory)?;
     if json {
-        print_json(&report)?;
+        show_json(&report)?;
     } else {
-        print(&report);
+        show(&text(&report))?;
     }
     if report.whole {
         return Ok(());
@@ -161,41 +161,51 @@ fn damage_row(found: &Verified, damage: &Damage) -> DamageRow {
     }
 }
 
-fn print(report: &Report) {
+fn text(report: &Report) -> String {
+    let mut lines = Vec::new();
     let sum = |bytes: &mut dyn Iterator<Item = u64>| size(bytes.sum());
-    println!("{}: {}", report.directory, if report.whole { "whole" } else { "damaged" });
+    lines.push(format!("{}: {}", report.directory, if report.whole { "whole" } else { "damaged" }));
     let batches: u64 = report.log.iter().map(|file| file.batches).sum();
     let bytes = sum(&mut report.log.iter().map(|file| file.bytes));
-    println!("log: {} files, {batches} batches, {bytes}, last sequence {}", report.log.len(), report.last_sequence);
+    lines.push(format!(
+        "log: {} files, {batches} batches, {bytes}, last sequence {}",
+        report.log.len(),
+        report.last_sequence
+    ));
     if let Some((file, offset)) = &report.torn_tail {
-        println!("torn tail: {file} from byte {offset} on; what was being written there was never confirmed");
+        lines
+            .push(format!("torn tail: {file} from byte {offset} on; what was being written there was never confirmed"));
     }
     let (listed, live): (u64, u64) =
         report.segments.iter().fold((0, 0), |(listed, live), one| (listed + one.listed, live + one.live));
     let bytes = sum(&mut report.segments.iter().map(|segment| segment.bytes));
-    println!("segments: {}, {bytes}, {listed} messages listed, {live} of them waiting", report.segments.len());
+    lines.push(format!(
+        "segments: {}, {bytes}, {listed} messages listed, {live} of them waiting",
+        report.segments.len()
+    ));
     let rows: Vec<_> = report
         .queues
         .iter()
         .map(|queue| vec![queue.vhost.clone(), queue.name.clone(), queue.messages.to_string(), queue.lost.to_string()])
         .collect();
-    table::print(&["vhost", "queue", "messages", "lost"], &rows);
+    lines.push(table::text(&["vhost", "queue", "messages", "lost"], &rows).trim_end().to_owned());
     for damage in &report.damages {
-        println!("damaged: {}", sentence(damage));
+        lines.push(format!("damaged: {}", sentence(damage)));
     }
     if report.more_damages > 0 {
-        println!("damaged: {} more places", report.more_damages);
+        lines.push(format!("damaged: {} more places", report.more_damages));
     }
     for queue in report.queues.iter().filter(|queue| queue.lost > 0) {
         let (first, last) = queue.lost_numbers.unwrap_or_default();
         let QueueRow { vhost, name, lost, .. } = queue;
-        println!(
+        lines.push(format!(
             "lost: {lost} messages of queue '{name}' in vhost '{vhost}', numbers {first} to {last}: nothing lists them"
-        );
+        ));
     }
     if let Some(facts) = &report.facts {
-        println!("damaged: {facts}");
+        lines.push(format!("damaged: {facts}"));
     }
+    lines.join("\n") + "\n"
 }
 
 fn sentence(damage: &DamageRow) -> String {

@@ -1,5 +1,7 @@
 //! The command line against a running broker.
 
+use std::process::Stdio;
+
 use crate::server::{Server, hermod, run, until};
 use crate::stomp::Stomp;
 
@@ -89,4 +91,33 @@ fn config_shows_values_and_their_origin() {
     assert_eq!(shown["log.format"]["origin"], "HERMOD_LOG_FORMAT");
     assert_eq!(shown["default_pass"]["value"], "(hidden)");
     assert_eq!(shown["bind"]["origin"], "default");
+}
+
+/// `hermod config | head -1`: who stops reading has seen enough. It once ended with a panic and its backtrace.
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    for flags in [&[][..], &["--json"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let child = hermod("config", dir.path()).args(flags).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()),
+            (Some(0), ""),
+            "{flags:?}"
+        );
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_answer_that_cannot_be_written_is_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let child = hermod("config", dir.path()).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(74), "{stderr}");
+    assert!(stderr.starts_with("hermod: standard output: "), "{stderr}");
 }
