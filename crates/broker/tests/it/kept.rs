@@ -64,15 +64,9 @@ fn take(peer: &mut Peer, broker: &TestBroker, queue: &str, settle: impl Fn(u64) 
     }
 }
 
-/// `cargo test -p broker --test it kept::make -- --ignored` made it. A new version of a format gets a directory and a test of
-/// its own.
-#[test]
-#[ignore = "it was made once and is kept"]
-fn make() {
-    let path = kept();
-    assert!(!path.exists(), "{} is there already", path.display());
-    std::fs::create_dir_all(&path).unwrap();
-    let broker = open(&path);
+/// Writes to `path` what the kept directory has.
+fn make(path: &Path) {
+    let broker = open(path);
     let mut peer = Peer::attach(&broker, "guest").unwrap();
     let (session, now) = (peer.session(1), broker.now());
     let kinds = [("x-queue-type", Value::Text("quorum".to_owned())), ("x-delivery-limit", Value::I64(7))];
@@ -117,7 +111,23 @@ fn make() {
 fn the_data_directory_of_version_1_opens_and_has_everything() {
     let copy = tempfile::tempdir().unwrap();
     copy_all(&kept(), copy.path());
-    let broker = open(copy.path());
+    assert_everything(copy.path());
+}
+
+/// The next directory to keep, when a format gets a new version, is what this writes with `HERMOD_KEEP=DIR`, a new one.
+#[test]
+fn the_data_directory_that_this_version_writes_has_the_same() {
+    let written = tempfile::tempdir().unwrap();
+    make(written.path());
+    if let Some(keep) = std::env::var_os("HERMOD_KEEP") {
+        std::fs::create_dir(&keep).unwrap();
+        copy_all(written.path(), Path::new(&keep));
+    }
+    assert_everything(written.path());
+}
+
+fn assert_everything(path: &Path) {
+    let broker = open(path);
     let authority = broker.broker.authority();
     assert!(authority.verify("kept", b"secret", true, broker.now()).is_ok());
     let mut peer = Peer::attach(&broker, "guest").unwrap();
