@@ -47,7 +47,8 @@ pub struct Publish<'a> {
 /// Bytes of a stored message besides its body and properties: its head, its address, and the deaths it may live to see.
 pub const STORED_BESIDES: u64 = 64 << 10;
 
-/// Routes kept at most; beyond it all are forgotten.
+/// Routes kept at most; beyond it all are forgotten, and the slots that they led to: a connection that publishes to a
+/// hundred thousand queues, one after the other, is not to remember all of them.
 const ROUTES_MAX: usize = 1024;
 
 /// The slots of the queues that a message goes to.
@@ -86,9 +87,6 @@ impl Routes {
 
     /// Remembers the route that was looked for last.
     fn remember(&mut self, route: &Route) {
-        if self.known.len() >= ROUTES_MAX {
-            self.clear();
-        }
         self.known.insert(self.wanted.as_slice().into(), Arc::clone(route));
     }
 }
@@ -178,6 +176,9 @@ impl Client {
         }
         if let Some(route) = self.routes.find(exchange, key) {
             return Ok(route);
+        }
+        if self.routes.known.len() >= ROUTES_MAX {
+            self.forget_routes();
         }
         self.core
             .authority

@@ -1,9 +1,12 @@
 //! What publishers are told: confirms, refusals, returns; and who may publish.
 
+use broker::{Consume, QueueSpec};
+use testkit::broker::{Setup, TestBroker};
+use testkit::peer::{Peer, Seen};
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
 
-use crate::check;
+use crate::{check, message};
 
 #[test]
 fn confirms_count_from_one_and_are_cumulative() {
@@ -96,4 +99,35 @@ fn rights_are_checked_for_every_operation() {
             "403 read access to queue 'w2' in vhost '/' refused for user 'writer'",
         ),
     ]);
+}
+
+/// A connection remembers only so many routes; it forgets them in the middle of a turn, and nothing goes astray.
+#[test]
+fn one_turn_may_reach_more_queues_than_are_remembered() {
+    let broker = TestBroker::open(Setup::memory());
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    let session = peer.session(1);
+    let names: Vec<_> = (0..2500).map(|number| format!("q{number}")).collect();
+    for name in &names {
+        peer.client.declare_queue(&QueueSpec { name: name.clone(), ..QueueSpec::default() }, broker.now()).unwrap();
+    }
+    let mut publish =
+        |body: &str, name: &str| peer.client.publish(session, message("", name, body.as_bytes())).unwrap();
+    names.iter().chain(names.iter().rev()).for_each(|name| publish(name, name));
+    peer.client.flush(broker.now());
+    let overview = broker.broker.overview();
+    assert_eq!(overview.ready, 2 * names.len() as u64);
+    for name in &names {
+        let consume = Consume { queue: name.clone(), no_ack: true, ..Consume::default() };
+        peer.client.consume(session, consume, broker.now()).unwrap();
+    }
+    let mut bodies: Vec<_> = peer.drain(&broker).into_iter().filter_map(delivered).collect();
+    bodies.sort_unstable();
+    let mut expected: Vec<_> = names.iter().chain(&names).cloned().collect();
+    expected.sort_unstable();
+    assert_eq!(bodies, expected);
+}
+
+fn delivered(seen: Seen) -> Option<String> {
+    if let Seen::Delivery(received) = seen { Some(received.body) } else { None }
 }
