@@ -27,8 +27,7 @@ use crate::session::turn::Work;
 use crate::settings::Settings;
 use crate::stats::Totals;
 
-/// A queue keeps so many bytes of messages that it could read again, while memory is short; a quarter of a mebibyte more
-/// or less costs little where there are few queues, and much where there are many.
+/// A queue with consumers keeps so many bytes of messages in memory ahead of them that it could read again.
 const WINDOW: usize = 1 << 20;
 /// The same, while memory is very short.
 const SMALL_WINDOW: usize = 64 << 10;

@@ -1,7 +1,8 @@
 //! Where dead messages go: to their queue's dead-letter exchange, as new messages that carry the story of their deaths.
 //!
 //! Each hop is a group: the settlement in the old queue and the arrivals in the new ones happen together, so a crash
-//! neither loses nor doubles the message; the arrivals are visible once the group is durable. A hop that closes a cycle without a rejection in it is not taken.
+//! neither loses nor doubles the message; the arrivals are visible once the group is durable. A hop that closes a cycle
+//! without a rejection in it is not taken.
 
 use std::sync::Arc;
 

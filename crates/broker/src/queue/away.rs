@@ -202,8 +202,8 @@ impl Queue {
         };
         let (name, vhost) = (&self.name, &self.vhost);
         format!(
-            "queue '{name}' in vhost '{vhost}' stops at a message {place} that can't be read: {error}; purge or delete the \
-             queue, or restore the data directory from a copy"
+            "queue '{name}' in vhost '{vhost}' stops at a message {place} that can't be read: {error}; `hermod repair` says what \
+             is lost and, with --accept-loss, goes on without it"
         )
     }
 }
