@@ -119,7 +119,10 @@ fn bind_port(
 fn open(settings: &Settings, directory: &Path, accept_damage: Option<&str>) -> Result<(Broker, Option<Lock>), Failure> {
     let path = directory.display();
     let unusable = |error| Exit::Io.because(format!("{path}: the data directory cannot be used: {error}"));
-    let disk = RealDisk::open(directory).map_err(unusable)?;
+    let mut disk = RealDisk::open(directory).map_err(unusable)?;
+    if settings.durability == Durability::Fsync {
+        disk = disk.past_the_cache();
+    }
     data_dir::sweep(settings)?;
     let mut lock = None;
     if settings.durability == Durability::Memory {

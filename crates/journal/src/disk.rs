@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing else in the journal touches the file system, so a simulated [`Disk`] sees every operation.
 
+mod direct;
 mod folder;
 mod real;
 

@@ -147,7 +147,7 @@ fn refused(disk: &Arc<dyn Disk>, options: &Options) -> OpenError {
 fn what_was_durable_is_there_after_a_restart_on_a_real_disk() {
     for durability in [Durability::Fsync, Durability::Os] {
         let folder = tempfile::tempdir().unwrap();
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder.path().join("data")).unwrap());
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder.path().join("data")).unwrap().past_the_cache());
         let options = Options { durability, max_bytes: 4 << 20, ..small() };
         let (journal, _) = open(&disk, &options).unwrap();
         let bodies: Vec<Vec<u8>> = (0..40u8).map(|at| vec![at; 500 * usize::from(at)]).collect();

@@ -137,7 +137,7 @@ impl Setup {
 
     /// Over a real directory, with the journal's threads.
     pub fn directory(path: &Path, ring: u64) -> Self {
-        let disk = RealDisk::open(path).expect("the test's directory can be made");
+        let disk = RealDisk::open(path).expect("the test's directory can be made").past_the_cache();
         Self::new(Arc::new(disk), small_ring(ring), true)
     }
 

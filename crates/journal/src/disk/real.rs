@@ -8,20 +8,32 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use super::direct::{Buffers, Direct};
 use super::folder::{Folder, Mode};
-use super::{Disk, DiskFile, FOLDERS, LOCK, Lock};
+use super::{Disk, DiskFile, FOLDERS, LOCK, Lock, WAL};
 
 /// A directory of the real file system.
 pub struct RealDisk {
     root: Folder,
     /// Made when they are first needed.
     folders: [OnceLock<Folder>; FOLDERS.len()],
+    /// What the log's files are written from past the page cache, if they are.
+    direct: Option<Arc<Buffers>>,
 }
 
 impl RealDisk {
     /// Uses the directory at `root`, which is created if it is missing.
     pub fn open(root: impl Into<PathBuf>) -> io::Result<Self> {
-        Ok(Self { root: Folder::open(root.into())?, folders: Default::default() })
+        let root = Folder::open(root.into())?;
+        Ok(Self { root, folders: Default::default(), direct: None })
+    }
+
+    /// Has the files of the log written past the page cache, where the system and the file system allow it: for a log that
+    /// is flushed before anything is confirmed. One that is only handed to the system is handed to its cache.
+    #[must_use]
+    pub fn past_the_cache(mut self) -> Self {
+        self.direct = Some(Arc::default());
+        self
     }
 
     /// The folder that `name` lies in, and its name there.
@@ -30,6 +42,13 @@ impl RealDisk {
         let at = FOLDERS.iter().position(|known| *known == folder);
         let at = at.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no folder {folder}")))?;
         Ok((self.folder(at)?, name))
+    }
+
+    fn file(&self, name: &str, mode: Mode) -> io::Result<Arc<dyn DiskFile>> {
+        let direct =
+            self.direct.as_ref().filter(|_| name.starts_with(WAL)).map(|buffers| Direct::new(Arc::clone(buffers)));
+        let (folder, name) = self.locate(name)?;
+        Ok(Arc::new(RealFile { file: folder.file(name, mode)?, direct }))
     }
 
     fn folder(&self, at: usize) -> io::Result<&Folder> {
@@ -68,13 +87,11 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let (folder, name) = self.locate(name)?;
-        Ok(Arc::new(RealFile(folder.file(name, Mode::Existing)?)))
+        self.file(name, Mode::Existing)
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let (folder, name) = self.locate(name)?;
-        Ok(Arc::new(RealFile(folder.file(name, Mode::Empty)?)))
+        self.file(name, Mode::Empty)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -92,29 +109,36 @@ impl Disk for RealDisk {
     }
 }
 
-struct RealFile(File);
+struct RealFile {
+    file: File,
+    /// The way past the page cache.
+    direct: Option<Direct>,
+}
 
 impl DiskFile for RealFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         #[cfg(unix)]
-        return std::os::unix::fs::FileExt::read_at(&self.0, buffer, offset);
+        return std::os::unix::fs::FileExt::read_at(&self.file, buffer, offset);
         #[cfg(windows)]
-        return std::os::windows::fs::FileExt::seek_read(&self.0, buffer, offset);
+        return std::os::windows::fs::FileExt::seek_read(&self.file, buffer, offset);
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        if let Some(done) = self.direct.as_ref().and_then(|direct| direct.write_at(&self.file, bytes, offset)) {
+            return done;
+        }
         #[cfg(unix)]
-        return std::os::unix::fs::FileExt::write_at(&self.0, bytes, offset);
+        return std::os::unix::fs::FileExt::write_at(&self.file, bytes, offset);
         #[cfg(windows)]
-        return std::os::windows::fs::FileExt::seek_write(&self.0, bytes, offset);
+        return std::os::windows::fs::FileExt::seek_write(&self.file, bytes, offset);
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn length(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 }
 
@@ -138,6 +162,33 @@ mod tests {
         assert_eq!(disk.list().unwrap(), ["cold/1.idx", "wal/0001.wal"]);
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
         assert_eq!(std::fs::read(moved.join("wal/0001.wal")).unwrap(), b"x");
+    }
+
+    /// A log file is written past the page cache block by block, and through it where a write is no whole block; what is read
+    /// must be what was written last, whichever way it went, with a reader that keeps the cache full of what was there before.
+    #[test]
+    fn both_ways_to_write_are_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(folder.path()).unwrap().past_the_cache();
+        let file = disk.create("wal/0000.wal").unwrap();
+        let blocks = 64;
+        file.write_all_at(&vec![0; blocks * 4096], 0).unwrap();
+        let mut expected = vec![0; blocks * 4096];
+        for round in 1..200_usize {
+            let first = round * 7 % (blocks - 8);
+            let range = match round % 3 {
+                0 => first * 4096 + 100..first * 4096 + 5000,
+                1 => first * 4096..(first + 1) * 4096,
+                _ => first * 4096..(first + 8) * 4096,
+            };
+            expected[range.clone()].fill(round as u8);
+            file.write_all_at(&expected[range.clone()], range.start as u64).unwrap();
+            let mut found = vec![0; expected.len()];
+            file.read_exact_at(&mut found, 0).unwrap();
+            assert!(found == expected, "round {round}");
+        }
+        file.sync_data().unwrap();
+        assert!(std::fs::read(folder.path().join("wal/0000.wal")).unwrap() == expected);
     }
 
     #[test]
