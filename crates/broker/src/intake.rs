@@ -18,6 +18,8 @@ pub const LARGE_BODY: u64 = 64 << 10;
 /// The part of the memory limit that may be under way: in memory a body may be twice at a time, as message and in the log's
 /// buffer.
 const SHARE: usize = 4;
+/// And never more than this: it keeps any disk busy, and what waits in a socket instead costs nothing.
+const MOST: usize = 128 << 20;
 
 /// Who gets a place before whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +64,7 @@ pub(crate) struct Claim(Arc<Place>);
 
 impl Intake {
     pub(crate) fn new(memory: Arc<Memory>) -> Self {
-        Self { line: Mutex::default(), room: memory.limit() / SHARE, memory }
+        Self { line: Mutex::default(), room: (memory.limit() / SHARE).min(MOST), memory }
     }
 
     /// Bytes of the bodies that were let in.

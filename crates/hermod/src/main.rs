@@ -1,5 +1,6 @@
 //! `hermod`: the broker and its command line. `hermod serve` runs the broker; the other verbs ask a running one.
 
+mod allocator;
 mod backup;
 mod cli;
 mod config;
@@ -18,6 +19,7 @@ mod worker;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    allocator::give_large_blocks_back();
     match cli::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
