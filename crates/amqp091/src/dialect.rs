@@ -1,11 +1,12 @@
 //! AMQP 0-9-1's properties and tables beside the broker's neutral ones.
 //!
 //! A message that was published by AMQP 0-9-1 and to which nothing happened is delivered with its property bytes
-//! untouched. Only where the broker has something to add, or the publisher spoke another protocol, are they written anew.
+//! untouched. Only where the broker has something to add, consumers must not see all headers, or the publisher spoke
+//! another protocol, are they written anew.
 
 use std::borrow::Cow;
 
-use broker::{Dialect, DialectId, Dialects, Error, Message, Properties};
+use broker::{Copies, Dialect, DialectId, Dialects, Error, Message, Properties};
 
 use crate::codec::decode_properties;
 use crate::codec::properties::BasicProperties;
@@ -120,13 +121,17 @@ pub(crate) fn delivered_properties<'m>(
     dialects: &Dialects,
 ) -> Result<Cow<'m, [u8]>, Error> {
     let own = message.dialect() == DialectId::AMQP_091;
-    if own && delivery_count.is_none() && !message.is_marked() {
+    if own && delivery_count.is_none() && !message.is_marked() && message.copies() == Copies::None {
         return Ok(Cow::Borrowed(message.properties()));
     }
     if own {
         let basic = decode_properties(message.properties())
             .map_err(|error| Error::internal(format!("stored AMQP properties cannot be read: {error}")))?;
-        let headers = basic.headers.map(|headers| headers.to_fields());
+        let mut headers = basic.headers.map(|headers| headers.to_fields());
+        if let Some(fields) = &mut headers {
+            let hidden = message.copies().hidden();
+            fields.retain(|(name, _)| !hidden.contains(&name.as_str()));
+        }
         return Ok(Cow::Owned(rewritten(basic, headers, message, delivery_count)));
     }
     let neutral = dialects.read(message.dialect(), message.properties())?;

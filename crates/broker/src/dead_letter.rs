@@ -9,9 +9,11 @@ use std::sync::Arc;
 use journal::{Admission, Ticket};
 
 use crate::core::Core;
+use crate::message::copies::{CC, Copies, named_keys};
 use crate::message::marks::{Death, Marks};
 use crate::message::{Arena, Head, Message};
 use crate::queue::{Dying, Queue, Reason, Visit};
+use crate::routing::Envelope;
 use crate::session::publish::{STORED_BESIDES, release_holds};
 use crate::session::transaction::{Sealed, hide_arrivals};
 use crate::session::turn::{Arrival, Work};
@@ -22,6 +24,8 @@ const CHUNK: usize = 64;
 const RESERVED: usize = 64 << 10;
 /// What a message is taken to be long that only the disk has.
 const LIKELY_BYTES: usize = 4 << 10;
+/// Bytes of keys from `CC` that the story of one death tells, so that a long list leaves room for more deaths.
+const COPIED_KEYS: usize = 1 << 10;
 
 /// Takes the next few of what waits: the oldest messages of the oldest entry.
 pub(crate) fn next_postponed(postponed: &mut Vec<Work>) -> Option<(Arc<Queue>, Vec<Dying>)> {
@@ -111,14 +115,17 @@ impl Core {
     fn next_hop(&self, queue: &Queue, dead: &Dying, now: u64, arena: &mut Arena) -> Option<(Message, Vec<Arc<Queue>>)> {
         let exchange = queue.arguments.dead_letter_exchange.as_deref()?;
         let message = dead.message.as_ref()?;
-        let key = queue.arguments.dead_letter_routing_key.as_deref().unwrap_or(message.routing_key());
+        // A key of the queue's own stands for all that the message had, also at its next death.
+        let (key, copies) = match (queue.arguments.dead_letter_routing_key.as_deref(), message.copies()) {
+            (None, copies) => (message.routing_key(), copies),
+            (Some(key), Copies::None) => (key, Copies::None),
+            (Some(key), _) => (key, Copies::Spent),
+        };
+        let read = || self.dialects.read(message.dialect(), message.properties()).ok();
         let marks = self.marks_after(queue, message, dead.reason, now);
         let vhost = self.catalog.vhost(&queue.vhost)?;
-        let mut headers = || {
-            let properties = self.dialects.read(message.dialect(), message.properties()).ok()?;
-            Some(properties.headers)
-        };
-        let mut queues = vhost.tables.read().route(exchange, key, &mut headers)?.queues;
+        let envelope = Envelope::new(key, copies, &read);
+        let mut queues = vhost.tables.read().route(exchange, &envelope)?.queues;
         queues.retain(|target| !marks.is_cycle(&target.name));
         if queues.is_empty() {
             return None;
@@ -134,6 +141,7 @@ impl Core {
             priority: message.priority(),
             published_at: now,
             expiration: None,
+            copies,
             exchange,
             routing_key: key,
             properties: message.properties(),
@@ -143,16 +151,26 @@ impl Core {
     }
 
     fn marks_after(&self, queue: &Queue, message: &Message, reason: Reason, now: u64) -> Marks {
-        let before = message.marks().or_else(|| {
-            let properties = self.dialects.read(message.dialect(), message.properties()).ok()?;
-            Marks::from_headers(&properties.headers)
-        });
+        let read = || self.dialects.read(message.dialect(), message.properties()).ok();
+        let before = message.marks().or_else(|| Marks::from_headers(&read()?.headers));
         let mut marks = before.unwrap_or_default();
+        let mut routing_keys = vec![message.routing_key().to_owned()];
+        if message.copies() == Copies::Named
+            && let Some(properties) = read()
+        {
+            let mut left = COPIED_KEYS;
+            let fits = |key: &&str| {
+                let fits = key.len() <= left;
+                left -= key.len().min(left);
+                fits
+            };
+            routing_keys.extend(named_keys(&properties.headers, CC).take_while(fits).map(str::to_owned));
+        }
         marks.record(Death {
             queue: queue.name.to_string(),
             reason,
             exchange: message.exchange().to_owned(),
-            routing_keys: vec![message.routing_key().to_owned()],
+            routing_keys,
             count: 1,
             time: now / 1000,
             original_expiration: message.expiration(),

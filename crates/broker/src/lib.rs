@@ -34,6 +34,7 @@ pub use flow::Flow;
 pub use intake::LARGE_BODY;
 pub use journal::Ticket;
 pub use message::Message;
+pub use message::copies::Copies;
 pub use message::dialect::{Dialect, DialectId, Dialects};
 pub use message::marks::{Death, Marks, Place, Reason};
 pub use message::properties::Properties;

@@ -49,7 +49,8 @@ impl Clock for FakeClock {
     }
 }
 
-/// The encoding of properties in tests: lines `name=value`, each a header. A value of digits is an integer.
+/// The encoding of properties in tests: lines `name=value`, each a header. A value of digits is an integer; `CC` and `BCC`
+/// are lists of texts with commas between them.
 #[derive(Debug)]
 pub struct TextDialect;
 
@@ -67,7 +68,9 @@ impl Dialect for TextDialect {
         let mut properties = Properties::default();
         for line in String::from_utf8_lossy(raw).lines() {
             let (name, value) = line.split_once('=').unwrap_or((line, ""));
-            properties.headers.set(name, value_of(value));
+            let listed = || value.split(',').map(|key| Value::Text(key.to_owned())).collect();
+            let value = if ["CC", "BCC"].contains(&name) { Value::Array(listed()) } else { value_of(value) };
+            properties.headers.set(name, value);
         }
         Ok(properties)
     }

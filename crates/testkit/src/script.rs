@@ -330,6 +330,7 @@ impl Script {
             expiration,
             body: body.as_bytes(),
             mandatory: statement.has("mandatory"),
+            copies: ["CC", "BCC"].iter().any(|name| statement.table.get(name).is_some()),
         };
         match peer.transactions.get(&number) {
             Some(transaction) if statement.verb == "tx-publish" => {

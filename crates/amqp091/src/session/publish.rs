@@ -6,7 +6,7 @@
 use broker::{DialectId, Publish};
 
 use crate::codec::methods::BasicPublish;
-use crate::codec::table::ValueRef;
+use crate::codec::table::{Table, ValueRef};
 use crate::codec::{PropertyScan, scan_properties};
 use crate::session::channel::{Channel, Mode};
 use crate::session::error::{Failure, ReplyCode};
@@ -28,12 +28,10 @@ impl Channel {
         body: &[u8],
     ) -> Result<(), Failure> {
         let scan = scan_properties(properties)?;
-        let expiration = match check_properties(&scan, cx) {
-            Ok(expiration) => expiration,
+        let asked = match check_properties(&scan, cx) {
+            Ok(asked) => asked,
             Err(failure) => {
-                if !to.exchange.is_empty() {
-                    cx.client.check_exchange(to.exchange, cx.now)?;
-                }
+                cx.client.check_target(to.exchange)?;
                 return Err(failure);
             }
         };
@@ -44,9 +42,10 @@ impl Channel {
             properties,
             persistent: scan.is_persistent(),
             priority: scan.priority.unwrap_or(0),
-            expiration,
+            expiration: asked.expiration,
             body,
             mandatory: to.mandatory,
+            copies: asked.copies,
         };
         match self.mode {
             Mode::Transactional(transaction) => cx.client.publish_in(transaction, self.session, publish)?,
@@ -56,9 +55,17 @@ impl Channel {
     }
 }
 
-/// What the properties ask for must be possible. Returns the time to live in milliseconds.
+/// What the properties ask of the broker.
+struct Asked {
+    /// The time to live in milliseconds.
+    expiration: Option<u64>,
+    /// The headers name more routing keys.
+    copies: bool,
+}
+
+/// What the properties ask for must be possible.
 #[inline]
-fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Option<u64>, Failure> {
+fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Asked, Failure> {
     let refuse = |text: String| Err(Failure::new(ReplyCode::PreconditionFailed, text));
     if scan.reply_to == Some(REPLY_TO.as_bytes()) {
         return refuse("fast reply consumer does not exist".to_owned());
@@ -70,13 +77,10 @@ fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Option<
             Err(why) => return refuse(format!("invalid expiration '{}': {why}", String::from_utf8_lossy(digits))),
         },
     };
-    let copies = scan.headers.and_then(|headers| headers.iter().find(|(name, _)| matches!(*name, "CC" | "BCC")));
-    if let Some((name, value)) = copies {
-        return match value {
-            ValueRef::Array(_) => refuse(format!("invalid message: the header {name} is not implemented yet")),
-            _ => refuse(format!("invalid message: {{unacceptable_type_in_header,\"{name}\"}}")),
-        };
-    }
+    let copies = match scan.headers {
+        None => false,
+        Some(headers) => names_copies(headers)?,
+    };
     if let Some(user) = scan.user_id
         && user != cx.client.user().as_bytes()
         && !cx.impersonates
@@ -84,7 +88,27 @@ fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Option<
         let (claimed, user) = (String::from_utf8_lossy(user), cx.client.user());
         return refuse(format!("user_id property set to '{claimed}' but authenticated user was '{user}'"));
     }
-    Ok(expiration)
+    Ok(Asked { expiration, copies })
+}
+
+/// Whether the headers hold lists of more routing keys. Of a repeated header the first one counts.
+fn names_copies(headers: Table<'_>) -> Result<bool, Failure> {
+    let (mut cc, mut bcc) = (None, None);
+    for (name, value) in headers.iter() {
+        match name {
+            "CC" => cc = cc.or(Some(value)),
+            "BCC" => bcc = bcc.or(Some(value)),
+            _ => {}
+        }
+    }
+    for (name, value) in [("CC", cc), ("BCC", bcc)] {
+        if let Some(value) = value.filter(|value| !matches!(value, ValueRef::Array(_))) {
+            let kind = value.type_name();
+            let text = format!("invalid message: {{unacceptable_type_in_header,\"{name}\",{kind}}}");
+            return Err(Failure::new(ReplyCode::PreconditionFailed, text));
+        }
+    }
+    Ok(cc.is_some() || bcc.is_some())
 }
 
 /// Decimal digits as milliseconds; the reasons are RabbitMQ's.

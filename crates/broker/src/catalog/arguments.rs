@@ -11,6 +11,7 @@ pub(crate) use self::equivalence::{Declared, DeclaredExchange, exchange_inequiva
 use crate::encoding::check_depth;
 use crate::error::Error;
 use crate::message::value::{Table, Value};
+use crate::routing::{ExchangeKind, HashOn};
 
 const QUEUE_TYPE: &str = "x-queue-type";
 const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
@@ -285,50 +286,50 @@ impl QueueArguments {
     }
 }
 
-/// Refuses, by name, the arguments of an exchange that are not built, and arguments nested too deep to be kept.
-pub(crate) fn check_exchange_arguments(name: &str, vhost: &str, table: &Table) -> Result<(), Error> {
-    check_depth(table)?;
-    for (argument, _) in &table.0 {
-        let what = match argument.as_str() {
-            ALTERNATE_EXCHANGE => NOT_BUILT,
-            other if other.starts_with("x-") => "unknown; arguments of the application must not begin with x-",
-            _ => continue,
-        };
-        let text = format!("invalid arg '{argument}' for exchange '{name}' in vhost '{vhost}': {what}");
-        return Err(Error::precondition(text));
-    }
-    Ok(())
+/// What the arguments of an exchange ask for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ExchangeArguments {
+    /// `alternate-exchange`: where messages go that no binding of the exchange takes; the empty name is the default one.
+    pub(crate) alternate: Option<String>,
+    /// What a consistent-hash exchange hashes.
+    pub(crate) hash_on: HashOn,
 }
 
-/// The name of a value's type in errors.
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "void",
-        Value::Bool(_) => "bool",
-        Value::I8(_) => "byte",
-        Value::U8(_) => "unsignedbyte",
-        Value::I16(_) => "short",
-        Value::U16(_) => "unsignedshort",
-        Value::I32(_) => "signedint",
-        Value::U32(_) => "unsignedint",
-        Value::I64(_) => "long",
-        Value::F32(_) => "float",
-        Value::F64(_) => "double",
-        Value::Decimal { .. } => "decimal",
-        Value::Text(_) => "longstr",
-        Value::Bytes(_) => "binary",
-        Value::Timestamp(_) => "timestamp",
-        Value::Array(_) => "array",
-        Value::Table(_) => "table",
+impl ExchangeArguments {
+    /// What the arguments of exchange `name` in `vhost` ask for, or an error of kind `Precondition` that names the first
+    /// argument which is wrong or not built. Arguments nested too deep to be kept are refused too.
+    pub(crate) fn parse(kind: ExchangeKind, name: &str, vhost: &str, table: &Table) -> Result<Self, Error> {
+        check_depth(table)?;
+        if let Some((argument, _)) = table.0.iter().find(|(argument, _)| argument.starts_with("x-")) {
+            return Err(Error::precondition(format!(
+                "invalid arg '{argument}' for exchange '{name}' in vhost '{vhost}': unknown; arguments of the application \
+                 must not begin with x-"
+            )));
+        }
+        let alternate = match table.get(ALTERNATE_EXCHANGE) {
+            None => None,
+            Some(Value::Text(alternate)) => Some(alternate.clone()),
+            Some(other) => {
+                return Err(Error::precondition(format!(
+                    "invalid type '{}' for arg '{ALTERNATE_EXCHANGE}' in exchange '{name}' in vhost '{vhost}'",
+                    other.type_name()
+                )));
+            }
+        };
+        let hash_on = match kind {
+            ExchangeKind::ConsistentHash => HashOn::of(table).map_err(Error::precondition)?,
+            _ => HashOn::default(),
+        };
+        Ok(Self { alternate, hash_on })
     }
 }
 
 fn unacceptable(value: &Value) -> String {
-    format!("{{unacceptable_type,{}}}", type_name(value))
+    format!("{{unacceptable_type,{}}}", value.type_name())
 }
 
 fn integer(value: &Value) -> Result<i64, String> {
-    value.as_integer().ok_or_else(|| format!("\"expected integer, got {}\"", type_name(value)))
+    value.as_integer().ok_or_else(|| format!("\"expected integer, got {}\"", value.type_name()))
 }
 
 fn non_negative(value: &Value) -> Result<u64, String> {

@@ -5,18 +5,20 @@
 //! before it is visible.
 
 pub(crate) mod arguments;
+mod search;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use journal::Owner;
 use parking_lot::RwLock;
 
 use crate::error::Error;
 use crate::message::value::Table;
 use crate::queue::{Bound, Queue};
-use crate::routing::{Binding, Bindings, Destination, ExchangeKind};
+use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn};
+use search::Search;
 
 /// An exchange and what is bound to it.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(crate) struct Exchange {
     pub(crate) auto_delete: bool,
     pub(crate) internal: bool,
     pub(crate) arguments: Table,
+    /// The name of its alternate exchange, which need not be there.
+    pub(crate) alternate: Option<String>,
     pub(crate) bindings: Bindings,
     /// Durable bindings of which it is the destination.
     pub(crate) bound: Vec<Bound>,
@@ -116,40 +120,9 @@ impl Tables {
         orphans
     }
 
-    /// Follows exchanges and their bindings to queues.
-    pub(crate) fn route(
-        &self,
-        exchange: &str,
-        key: &str,
-        headers: &mut dyn FnMut() -> Option<Table>,
-    ) -> Option<Routing> {
-        if exchange.is_empty() {
-            let queues = self.queues.get(key).cloned().into_iter().collect();
-            return Some(Routing { queues, cacheable: true });
-        }
-        let first = self.exchanges.get(exchange)?;
-        let mut routing = Routing { queues: Vec::new(), cacheable: true };
-        let mut seen_queues: HashSet<Owner> = HashSet::new();
-        let mut seen_exchanges: HashSet<Owner> = HashSet::new();
-        seen_exchanges.insert(first.id);
-        let mut waiting = vec![first];
-        let mut found = Vec::new();
-        while let Some(exchange) = waiting.pop() {
-            routing.cacheable &= exchange.kind != ExchangeKind::Headers;
-            exchange.bindings.route(key, headers, &mut found);
-            for destination in found.drain(..) {
-                match destination {
-                    Destination::Queue(id) if seen_queues.insert(id) => {
-                        routing.queues.extend(self.queues_by_id.get(&id).cloned());
-                    }
-                    Destination::Exchange(id) if seen_exchanges.insert(id) => {
-                        waiting.extend(self.exchange_by_id(id));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Some(routing)
+    /// Follows exchanges, their bindings and alternate exchanges to queues; `None` without such an exchange.
+    pub(crate) fn route(&self, exchange: &str, envelope: &Envelope<'_>) -> Option<Routing> {
+        Search::new(self, envelope).run(exchange)
     }
 
     fn count_bindings(&self) -> usize {
@@ -191,7 +164,8 @@ impl Vhost {
                 auto_delete: false,
                 internal: false,
                 arguments: Table::default(),
-                bindings: Bindings::new(kind),
+                alternate: None,
+                bindings: Bindings::new(kind, HashOn::default()),
                 bound: Vec::new(),
                 predeclared: true,
             });
@@ -204,21 +178,32 @@ impl Vhost {
     }
 
     /// Where a message goes; fails for an exchange that is not there or takes no messages from clients.
-    pub(crate) fn route(
-        &self,
-        exchange: &str,
-        key: &str,
-        headers: &mut dyn FnMut() -> Option<Table>,
-    ) -> Result<Routing, Error> {
+    pub(crate) fn route(&self, exchange: &str, envelope: &Envelope<'_>) -> Result<Routing, Error> {
         let tables = self.tables.read();
-        let vhost = &self.name;
+        self.check_takes(&tables, exchange)?;
+        tables.route(exchange, envelope).ok_or_else(|| self.no_exchange(exchange))
+    }
+
+    /// Fails for an exchange that is not there or takes no messages from clients.
+    pub(crate) fn check_target(&self, exchange: &str) -> Result<(), Error> {
+        let tables = self.tables.read();
+        self.check_takes(&tables, exchange)?;
+        if exchange.is_empty() || tables.exchange(exchange).is_some() {
+            return Ok(());
+        }
+        Err(self.no_exchange(exchange))
+    }
+
+    fn check_takes(&self, tables: &Tables, exchange: &str) -> Result<(), Error> {
         if tables.exchange(exchange).is_some_and(|exchange| exchange.internal) {
-            let text = format!("cannot publish to internal exchange '{exchange}' in vhost '{vhost}'");
+            let text = format!("cannot publish to internal exchange '{exchange}' in vhost '{}'", self.name);
             return Err(Error::refused(text));
         }
-        tables
-            .route(exchange, key, headers)
-            .ok_or_else(|| Error::not_found(format!("no exchange '{exchange}' in vhost '{vhost}'")))
+        Ok(())
+    }
+
+    fn no_exchange(&self, exchange: &str) -> Error {
+        Error::not_found(format!("no exchange '{exchange}' in vhost '{}'", self.name))
     }
 }
 

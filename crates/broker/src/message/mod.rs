@@ -3,6 +3,7 @@
 //! The block is written once, at publish, and never edited; what the broker itself adds later (deaths) makes a new block.
 //! `docs/formats/message.md` draws it. Properties stay in the publisher's encoding, named by its dialect.
 
+pub(crate) mod copies;
 pub(crate) mod dialect;
 pub(crate) mod marks;
 pub(crate) mod properties;
@@ -11,6 +12,7 @@ pub(crate) mod value;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::Error;
+use crate::message::copies::Copies;
 use crate::message::dialect::DialectId;
 use crate::message::marks::Marks;
 
@@ -19,6 +21,8 @@ const VERSION: u8 = 1;
 /// Bytes in front of the address.
 const HEAD: usize = 28;
 const PERSISTENT: u8 = 1;
+const COPIES_NAMED: u8 = 2;
+const COPIES_SPENT: u8 = 4;
 const NO_EXPIRATION: u32 = u32::MAX;
 /// Small messages of a connection share blocks of this size: one live message pins at most this much.
 const BLOCK: usize = 32 * 1024;
@@ -35,6 +39,7 @@ pub(crate) struct Head<'a> {
     pub(crate) published_at: u64,
     /// Time to live in milliseconds.
     pub(crate) expiration: Option<u64>,
+    pub(crate) copies: Copies,
     pub(crate) exchange: &'a str,
     pub(crate) routing_key: &'a str,
     pub(crate) properties: &'a [u8],
@@ -106,6 +111,16 @@ impl Message {
     #[inline]
     pub fn persistent(&self) -> bool {
         self.0[2] & PERSISTENT != 0
+    }
+
+    /// Whether its headers name more routing keys.
+    #[inline]
+    pub fn copies(&self) -> Copies {
+        match self.0[2] & (COPIES_NAMED | COPIES_SPENT) {
+            0 => Copies::None,
+            COPIES_NAMED => Copies::Named,
+            _ => Copies::Spent,
+        }
     }
 
     /// Its priority; 0 where none was given.
@@ -229,6 +244,11 @@ impl Arena {
         fixed[0] = VERSION;
         fixed[1] = head.dialect.0;
         fixed[2] = if head.persistent { PERSISTENT } else { 0 };
+        fixed[2] |= match head.copies {
+            Copies::None => 0,
+            Copies::Named => COPIES_NAMED,
+            Copies::Spent => COPIES_SPENT,
+        };
         fixed[3] = head.priority;
         fixed[4..6].copy_from_slice(&(address_len as u16).to_le_bytes());
         fixed[8..16].copy_from_slice(&head.published_at.to_le_bytes());
@@ -258,6 +278,7 @@ mod tests {
             priority: 7,
             published_at: 1_700_000_000_123,
             expiration: Some(60_000),
+            copies: Copies::None,
             exchange: "orders",
             routing_key: "eu.de",
             properties: b"\x10\x00\x02",
@@ -279,6 +300,23 @@ mod tests {
         assert!(!message.is_marked());
         assert_eq!(message.body(), b"body");
         assert_eq!(message.address_bytes(), b"\x06orders\x05eu.de");
+    }
+
+    #[test]
+    fn copies_are_flags_beside_the_others() {
+        let cases = [
+            (Copies::None, false, 0),
+            (Copies::Named, false, 2),
+            (Copies::Spent, false, 4),
+            (Copies::None, true, 1),
+            (Copies::Named, true, 3),
+            (Copies::Spent, true, 5),
+        ];
+        for (copies, persistent, flags) in cases {
+            let message = Arena::default().add(&Head { copies, persistent, ..head() }, b"");
+            assert_eq!((message.copies(), message.persistent()), (copies, persistent));
+            assert_eq!(message.block()[2], flags);
+        }
     }
 
     #[test]

@@ -61,6 +61,29 @@ impl Value {
         }
     }
 
+    /// The name of its type in errors, which is RabbitMQ's.
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "void",
+            Self::Bool(_) => "bool",
+            Self::I8(_) => "byte",
+            Self::U8(_) => "unsignedbyte",
+            Self::I16(_) => "short",
+            Self::U16(_) => "unsignedshort",
+            Self::I32(_) => "signedint",
+            Self::U32(_) => "unsignedint",
+            Self::I64(_) => "long",
+            Self::F32(_) => "float",
+            Self::F64(_) => "double",
+            Self::Decimal { .. } => "decimal",
+            Self::Text(_) => "longstr",
+            Self::Bytes(_) => "binary",
+            Self::Timestamp(_) => "timestamp",
+            Self::Array(_) => "array",
+            Self::Table(_) => "table",
+        }
+    }
+
     /// The text, if this is text.
     pub fn as_text(&self) -> Option<&str> {
         match self {

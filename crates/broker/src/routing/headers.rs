@@ -1,31 +1,35 @@
 //! Headers exchanges: a message goes where its headers hold all, or any, of the fields that the binding's arguments
-//! name (`x-match`, by default `all`). Arguments whose names begin with `x-` are not fields to match. Every binding is
-//! compared with every message; the routing key plays no part.
+//! name. `x-match` says which: `all` (the default) and `any` pass over arguments whose names begin with `x-`,
+//! `all-with-x` and `any-with-x` only over `x-match` itself. Every binding is compared with every message; the routing
+//! key plays no part.
 
 use crate::error::Error;
 use crate::message::value::{Table, Value};
 
 const MATCH: &str = "x-match";
+const MODES: [&str; 4] = ["all", "any", "all-with-x", "any-with-x"];
 
-/// Refuses what can't be matched by.
+/// Refuses what can't be matched by, in RabbitMQ's words.
 pub(super) fn validate(arguments: &Table) -> Result<(), Error> {
     let refusal = match arguments.get(MATCH) {
         None => return Ok(()),
-        Some(Value::Text(mode)) => match mode.as_str() {
-            "all" | "any" => return Ok(()),
-            "all-with-x" | "any-with-x" => format!("'{mode}' is not implemented yet; use 'all' or 'any'"),
-            other => format!("'{other}' is no way to match; use 'all' or 'any'"),
-        },
-        Some(_) => "it is not a text; use 'all' or 'any'".to_owned(),
+        Some(Value::Text(mode)) if MODES.contains(&mode.as_str()) => return Ok(()),
+        Some(Value::Text(other)) => {
+            format!("value <<\"{other}\">>; expected all, any, all-with-x, or any-with-x")
+        }
+        Some(other) => format!("type {}; expected longstr", other.type_name()),
     };
-    Err(Error::precondition(format!("invalid arg '{MATCH}' of a binding: {refusal}")))
+    Err(Error::precondition(format!("Invalid {MATCH} field {refusal}")))
 }
 
 /// Whether a message with these headers goes where the binding with these arguments leads. Without fields to match,
 /// `all` is true and `any` is false.
 pub(super) fn matches(arguments: &Table, headers: &Table) -> bool {
-    let mut fields = arguments.0.iter().filter(|(name, _)| !name.starts_with("x-"));
-    if arguments.get(MATCH).and_then(Value::as_text) == Some("any") {
+    let mode = arguments.get(MATCH).and_then(Value::as_text).unwrap_or("all");
+    let with_x = mode.ends_with("-with-x");
+    let counts = |name: &str| if with_x { name != MATCH } else { !name.starts_with("x-") };
+    let mut fields = arguments.0.iter().filter(|(name, _)| counts(name));
+    if mode.starts_with("any") {
         fields.any(|(name, wanted)| holds(headers, name, wanted))
     } else {
         fields.all(|(name, wanted)| holds(headers, name, wanted))
@@ -70,6 +74,8 @@ mod tests {
         let one_two = [("a", Value::I32(1)), ("b", text("2"))];
         let all = ("x-match", text("all"));
         let any = ("x-match", text("any"));
+        let all_x = ("x-match", text("all-with-x"));
+        let any_x = ("x-match", text("any-with-x"));
         let a = one_two[0].clone();
         let b = one_two[1].clone();
         let wrong = ("a", Value::I32(9));
@@ -86,8 +92,15 @@ mod tests {
             ("any, one different", vec![any.clone(), a.clone()], vec![wrong], false),
             ("any, none there", vec![any.clone(), a.clone(), b.clone()], vec![], false),
             ("any, no fields", vec![any.clone()], one_two.to_vec(), false),
-            ("all, x- is no field", vec![all, a.clone(), odd.clone()], vec![a], true),
-            ("any, x- is no field", vec![any, b, odd.clone()], vec![odd], false),
+            ("all, x- is no field", vec![all, a.clone(), odd.clone()], vec![a.clone()], true),
+            ("any, x- is no field", vec![any, b.clone(), odd.clone()], vec![odd.clone()], false),
+            ("all-with-x, all there", vec![all_x.clone(), a.clone(), odd.clone()], vec![odd.clone(), a.clone()], true),
+            ("all-with-x, x- missing", vec![all_x.clone(), a.clone(), odd.clone()], vec![a], false),
+            ("all-with-x, x- different", vec![all_x.clone(), odd.clone()], vec![("x-odd", text("3"))], false),
+            ("all-with-x, no fields", vec![all_x], vec![], true),
+            ("any-with-x, only x- there", vec![any_x.clone(), b, odd.clone()], vec![odd.clone()], true),
+            ("any-with-x, none there", vec![any_x.clone(), odd], vec![any_x.clone()], false),
+            ("any-with-x, x-match is no field", vec![any_x.clone()], vec![any_x], false),
         ];
         for (what, arguments, headers, expected) in cases {
             assert_eq!(matches(&table(arguments), &table(headers)), *expected, "{what}");
@@ -126,23 +139,20 @@ mod tests {
 
     #[test]
     fn x_match_is_validated() {
+        let expected = "expected all, any, all-with-x, or any-with-x";
         let cases = [
             (None, None),
             (Some(text("all")), None),
             (Some(text("any")), None),
-            (Some(text("all-with-x")), Some("'all-with-x' is not implemented yet; use 'all' or 'any'")),
-            (Some(text("any-with-x")), Some("'any-with-x' is not implemented yet; use 'all' or 'any'")),
-            (Some(text("none")), Some("'none' is no way to match; use 'all' or 'any'")),
-            (Some(Value::I32(1)), Some("it is not a text; use 'all' or 'any'")),
+            (Some(text("all-with-x")), None),
+            (Some(text("any-with-x")), None),
+            (Some(text("none")), Some(format!("Invalid x-match field value <<\"none\">>; {expected}"))),
+            (Some(text("any-with-y")), Some(format!("Invalid x-match field value <<\"any-with-y\">>; {expected}"))),
+            (Some(Value::I32(1)), Some("Invalid x-match field type signedint; expected longstr".to_owned())),
         ];
         for (value, refusal) in cases {
             let arguments = Table(value.into_iter().map(|value| ("x-match".to_owned(), value)).collect());
-            let expected = match refusal {
-                None => Ok(()),
-                Some(text) => {
-                    Err(Error::new(ErrorKind::Precondition, format!("invalid arg 'x-match' of a binding: {text}")))
-                }
-            };
+            let expected = refusal.map_or(Ok(()), |text| Err(Error::new(ErrorKind::Precondition, text)));
             assert_eq!(validate(&arguments), expected);
         }
     }

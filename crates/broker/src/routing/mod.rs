@@ -6,7 +6,9 @@
 
 mod binding;
 mod direct;
+mod envelope;
 mod fanout;
+mod hash;
 mod headers;
 mod pattern;
 mod targets;
@@ -17,10 +19,12 @@ use std::collections::BTreeMap;
 use self::binding::Identity;
 pub(crate) use self::binding::{Binding, Destination};
 use self::direct::Direct;
+pub(crate) use self::envelope::Envelope;
 use self::fanout::Fanout;
+use self::hash::{Consistent, Modulus};
+pub(crate) use self::hash::{HASH_HEADER, HASH_PROPERTY, HashOn};
 use self::topic::Topic;
 use crate::error::Error;
-use crate::message::value::Table;
 
 /// How an exchange chooses among its bindings.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -33,12 +37,19 @@ pub(crate) enum ExchangeKind {
     Topic,
     /// By the message's headers.
     Headers,
+    /// One of them, by a hash; the binding key is a weight.
+    ConsistentHash,
+    /// One of them, by the hash of the routing key modulo their number.
+    ModulusHash,
 }
 
 impl ExchangeKind {
+    const ALL: [Self; 6] =
+        [Self::Direct, Self::Fanout, Self::Topic, Self::Headers, Self::ConsistentHash, Self::ModulusHash];
+
     /// The kind of this name, as in a declaration.
     pub(crate) fn parse(name: &str) -> Option<Self> {
-        [Self::Direct, Self::Fanout, Self::Topic, Self::Headers].into_iter().find(|kind| kind.name() == name)
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Its name in declarations.
@@ -48,6 +59,8 @@ impl ExchangeKind {
             Self::Fanout => "fanout",
             Self::Topic => "topic",
             Self::Headers => "headers",
+            Self::ConsistentHash => "x-consistent-hash",
+            Self::ModulusHash => "x-modulus-hash",
         }
     }
 }
@@ -69,6 +82,8 @@ enum Matcher {
     Topic(Topic),
     /// Compares with every binding of the index.
     Headers,
+    Consistent(Consistent),
+    Modulus(Modulus),
 }
 
 impl Matcher {
@@ -78,6 +93,8 @@ impl Matcher {
             Self::Fanout(fanout) => fanout.add(binding.destination),
             Self::Topic(topic) => topic.add(&binding.key, binding.destination),
             Self::Headers => {}
+            Self::Consistent(consistent) => consistent.add(kept_weight(binding), binding.destination),
+            Self::Modulus(modulus) => modulus.add(binding.destination),
         }
     }
 
@@ -87,27 +104,38 @@ impl Matcher {
             Self::Fanout(fanout) => fanout.remove(binding.destination),
             Self::Topic(topic) => topic.remove(&binding.key, binding.destination),
             Self::Headers => {}
+            Self::Consistent(consistent) => consistent.remove(kept_weight(binding), binding.destination),
+            Self::Modulus(modulus) => modulus.remove(binding.destination),
         }
     }
 }
 
+/// The weight of a binding that was let in: its key is a good one.
+fn kept_weight(binding: &Binding) -> u64 {
+    hash::weight(&binding.key).unwrap_or_default()
+}
+
 impl Bindings {
-    /// No bindings yet.
-    pub(crate) fn new(kind: ExchangeKind) -> Self {
+    /// No bindings yet. Only a consistent-hash exchange looks at `hash_on`.
+    pub(crate) fn new(kind: ExchangeKind, hash_on: HashOn) -> Self {
         let matcher = match kind {
             ExchangeKind::Direct => Matcher::Direct(Direct::default()),
             ExchangeKind::Fanout => Matcher::Fanout(Fanout::default()),
             ExchangeKind::Topic => Matcher::Topic(Topic::default()),
             ExchangeKind::Headers => Matcher::Headers,
+            ExchangeKind::ConsistentHash => Matcher::Consistent(Consistent::new(hash_on)),
+            ExchangeKind::ModulusHash => Matcher::Modulus(Modulus::default()),
         };
         Self { index: BTreeMap::new(), matcher }
     }
 
     /// Adds a binding: false when it was there already. An error of kind `Precondition` when the arguments can't be
-    /// matched by or are nested too deep to be kept.
+    /// matched by or are nested too deep to be kept, or the key is no weight where it should be one.
     pub(crate) fn insert(&mut self, binding: Binding) -> Result<bool, Error> {
-        if let Matcher::Headers = self.matcher {
-            headers::validate(&binding.arguments)?;
+        match self.matcher {
+            Matcher::Headers => headers::validate(&binding.arguments)?,
+            Matcher::Consistent(_) => drop(hash::weight(&binding.key)?),
+            _ => {}
         }
         let place = (binding.destination, Identity::of(&binding)?);
         if self.index.contains_key(&place) {
@@ -165,27 +193,31 @@ impl Bindings {
         self.index.values()
     }
 
-    /// Appends each destination of a message with this routing key. One destination may come several times.
-    ///
-    /// `headers` gives the message's headers, or none when it has none; it is called at most once, and only where
-    /// the kind looks at them.
-    pub(crate) fn route(&self, key: &str, headers: &mut dyn FnMut() -> Option<Table>, into: &mut Vec<Destination>) {
+    /// True when a message's own routing key decides alone, so that the route of one message is that of all with its key.
+    pub(crate) fn are_by_key(&self) -> bool {
         match &self.matcher {
-            Matcher::Direct(direct) => direct.route(key, into),
-            Matcher::Fanout(fanout) => fanout.route(into),
-            Matcher::Topic(topic) => topic.route(key, into),
-            Matcher::Headers => self.route_by_headers(headers, into),
+            Matcher::Direct(_) | Matcher::Fanout(_) | Matcher::Topic(_) | Matcher::Modulus(_) => true,
+            Matcher::Headers => false,
+            Matcher::Consistent(consistent) => consistent.is_by_key(),
         }
     }
 
-    fn route_by_headers(&self, headers: &mut dyn FnMut() -> Option<Table>, into: &mut Vec<Destination>) {
-        if self.is_empty() {
-            return;
+    /// Appends each destination of a message. One destination may come several times.
+    pub(crate) fn route(&self, envelope: &Envelope<'_>, into: &mut Vec<Destination>) {
+        match &self.matcher {
+            Matcher::Direct(direct) => envelope.keys().for_each(|key| direct.route(key, into)),
+            Matcher::Fanout(fanout) => fanout.route(into),
+            Matcher::Topic(topic) => envelope.keys().for_each(|key| topic.route(key, into)),
+            Matcher::Headers => self.route_by_headers(envelope, into),
+            Matcher::Consistent(consistent) => consistent.route(envelope, into),
+            Matcher::Modulus(modulus) => modulus.route(envelope.key(), into),
         }
-        let headers = headers().unwrap_or_default();
-        for binding in self.index.values().filter(|binding| headers::matches(&binding.arguments, &headers)) {
+    }
+
+    fn route_by_headers(&self, envelope: &Envelope<'_>, into: &mut Vec<Destination>) {
+        for binding in self.index.values() {
             // Those of one destination lie together.
-            if into.last() != Some(&binding.destination) {
+            if into.last() != Some(&binding.destination) && headers::matches(&binding.arguments, envelope.headers()) {
                 into.push(binding.destination);
             }
         }

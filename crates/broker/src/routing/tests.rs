@@ -2,10 +2,21 @@
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::message::value::Value;
+use crate::message::copies::Copies;
+use crate::message::properties::Properties;
+use crate::message::value::{Table, Value};
 
-const KINDS: [ExchangeKind; 4] =
+/// Those that take any binding key; the keys of the others are weights.
+const KINDS: [ExchangeKind; 5] =
+    [ExchangeKind::Direct, ExchangeKind::Fanout, ExchangeKind::Topic, ExchangeKind::Headers, ExchangeKind::ModulusHash];
+
+/// Those of them that choose among destinations, not one of all.
+const CHOOSING: [ExchangeKind; 4] =
     [ExchangeKind::Direct, ExchangeKind::Fanout, ExchangeKind::Topic, ExchangeKind::Headers];
+
+fn bindings_of(kind: ExchangeKind) -> Bindings {
+    Bindings::new(kind, HashOn::default())
+}
 
 fn binding(destination: Destination, key: &str, arguments: &[(&str, Value)]) -> Binding {
     let fields = arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
@@ -18,7 +29,8 @@ fn to_queue(id: u64, key: &str) -> Binding {
 
 fn route(bindings: &Bindings, key: &str, headers: &Table) -> Vec<Destination> {
     let mut into = Vec::new();
-    bindings.route(key, &mut || Some(headers.clone()), &mut into);
+    let read = || Some(Properties { headers: headers.clone(), ..Properties::default() });
+    bindings.route(&Envelope::new(key, Copies::None, &read), &mut into);
     into.sort();
     into.dedup();
     into
@@ -32,7 +44,7 @@ fn insert_all(bindings: &mut Bindings, all: &[Binding]) {
 
 #[test]
 fn kinds_by_name() {
-    for kind in KINDS {
+    for kind in ExchangeKind::ALL {
         assert_eq!(ExchangeKind::parse(kind.name()), Some(kind));
     }
     for unknown in ["", "Direct", "x-delayed-message", "match"] {
@@ -65,49 +77,104 @@ fn each_kind_routes_its_way() {
         (ExchangeKind::Headers, "", &with_header, &[q1, q2, q3, x1]),
     ];
     for (kind, key, headers, expected) in cases {
-        let mut bindings = Bindings::new(*kind);
+        let mut bindings = bindings_of(*kind);
         insert_all(&mut bindings, &all);
         assert_eq!(route(&bindings, key, headers), *expected, "{kind:?} {key:?}");
     }
 }
 
 #[test]
-fn headers_are_asked_for_once_and_only_where_they_matter() {
-    for kind in KINDS {
-        let mut bindings = Bindings::new(kind);
-        let mut calls = 0;
-        bindings.route(
-            "k",
-            &mut || {
-                calls += 1;
-                None
-            },
-            &mut Vec::new(),
-        );
-        assert_eq!(calls, 0, "{kind:?} without bindings");
-        insert_all(&mut bindings, &[to_queue(1, "k"), to_queue(2, "k")]);
+fn properties_are_read_once_and_only_where_they_matter() {
+    let cases = [
+        (ExchangeKind::Direct, HashOn::RoutingKey, 0),
+        (ExchangeKind::Fanout, HashOn::RoutingKey, 0),
+        (ExchangeKind::Topic, HashOn::RoutingKey, 0),
+        (ExchangeKind::Headers, HashOn::RoutingKey, 1),
+        (ExchangeKind::ConsistentHash, HashOn::RoutingKey, 0),
+        (ExchangeKind::ConsistentHash, HashOn::Header("h".to_owned()), 1),
+        (ExchangeKind::ConsistentHash, HashOn::MessageId, 1),
+        (ExchangeKind::ModulusHash, HashOn::RoutingKey, 0),
+    ];
+    for (kind, hash_on, expected) in cases {
+        let mut bindings = Bindings::new(kind, hash_on);
+        assert_eq!(bindings.are_by_key(), expected == 0, "{kind:?}");
+        let reads = std::cell::Cell::new(0);
+        let read = || {
+            reads.set(reads.get() + 1);
+            None
+        };
+        bindings.route(&Envelope::new("1", Copies::None, &read), &mut Vec::new());
+        assert_eq!(reads.get(), 0, "{kind:?} without bindings");
+        insert_all(&mut bindings, &[to_queue(1, "1"), to_queue(2, "1")]);
         let mut into = Vec::new();
-        bindings.route(
-            "k",
-            &mut || {
-                calls += 1;
-                None
-            },
-            &mut into,
-        );
-        assert_eq!(calls, usize::from(kind == ExchangeKind::Headers), "{kind:?}");
-        assert_eq!(into.len(), 2, "{kind:?}: no headers are like empty ones");
+        bindings.route(&Envelope::new("1", Copies::None, &read), &mut into);
+        assert_eq!(reads.get(), expected, "{kind:?}");
+        let one = matches!(kind, ExchangeKind::ConsistentHash | ExchangeKind::ModulusHash);
+        assert_eq!(into.len(), if one { 1 } else { 2 }, "{kind:?}: no properties are like empty ones");
+    }
+}
+
+#[test]
+fn all_keys_of_a_message_count_where_keys_choose() {
+    let list = |keys: &[&str]| Value::Array(keys.iter().map(|key| Value::Text((*key).to_owned())).collect());
+    let headers = Table(vec![("CC".to_owned(), list(&["b.x", "b.x"])), ("BCC".to_owned(), list(&["c"]))]);
+    let read = || Some(Properties { headers: headers.clone(), ..Properties::default() });
+    let all = [to_queue(1, "a"), to_queue(2, "b.x"), to_queue(3, "*.x"), to_queue(4, "c"), to_queue(5, "d")];
+    for (kind, copied, alone) in [
+        (ExchangeKind::Direct, &[1, 2, 4][..], &[1][..]),
+        (ExchangeKind::Topic, &[1, 2, 3, 4], &[1]),
+        (ExchangeKind::Fanout, &[1, 2, 3, 4, 5], &[1, 2, 3, 4, 5]),
+        (ExchangeKind::Headers, &[1, 2, 3, 4, 5], &[1, 2, 3, 4, 5]),
+    ] {
+        let mut bindings = bindings_of(kind);
+        insert_all(&mut bindings, &all);
+        for (copies, expected) in [(Copies::Named, copied), (Copies::None, alone), (Copies::Spent, alone)] {
+            let mut into = Vec::new();
+            bindings.route(&Envelope::new("a", copies, &read), &mut into);
+            into.sort();
+            into.dedup();
+            let expected: Vec<_> = expected.iter().map(|id| Destination::Queue(*id)).collect();
+            assert_eq!(into, expected, "{kind:?} {copies:?}");
+        }
+    }
+}
+
+#[test]
+fn only_consistent_hash_exchanges_want_weights_for_keys() {
+    let keys = [("0", false), ("x", false), ("", false), ("3", true)];
+    for kind in ExchangeKind::ALL {
+        for (key, good) in keys {
+            let mut bindings = bindings_of(kind);
+            let inserted = bindings.insert(to_queue(1, key)).map_err(|error| error.kind);
+            let refused = kind == ExchangeKind::ConsistentHash && !good;
+            assert_eq!(inserted, if refused { Err(ErrorKind::Precondition) } else { Ok(true) }, "{kind:?} {key:?}");
+            assert_eq!(bindings.is_empty(), refused);
+        }
+    }
+}
+
+#[test]
+fn a_destination_of_a_hashing_exchange_goes_with_all_its_bindings() {
+    for kind in [ExchangeKind::ConsistentHash, ExchangeKind::ModulusHash] {
+        let mut bindings = bindings_of(kind);
+        insert_all(&mut bindings, &[to_queue(1, "1"), to_queue(1, "20"), to_queue(2, "1")]);
+        assert_eq!(bindings.remove_destination(Destination::Queue(1)).len(), 2);
+        for key in ["a", "b", "c", "d", "e", "f"] {
+            assert_eq!(route(&bindings, key, &Table::default()), [Destination::Queue(2)], "{kind:?}");
+        }
+        assert!(bindings.remove(&to_queue(2, "1")));
+        assert_eq!(route(&bindings, "a", &Table::default()), []);
     }
 }
 
 #[test]
 fn a_binding_is_destination_key_and_arguments() {
-    for kind in KINDS {
+    for kind in CHOOSING {
         let (p, q) = (("p", Value::I32(1)), ("q", Value::F64(f64::NAN)));
         let plain = to_queue(1, "k");
         let with = binding(Destination::Queue(1), "k", &[p.clone(), q.clone()]);
         let reordered = binding(Destination::Queue(1), "k", &[q, p]);
-        let mut bindings = Bindings::new(kind);
+        let mut bindings = bindings_of(kind);
         insert_all(&mut bindings, &[plain.clone(), with.clone(), to_queue(1, "l"), to_queue(2, "k")]);
         assert_eq!(bindings.insert(plain.clone()), Ok(false));
         assert_eq!(bindings.insert(reordered.clone()), Ok(false), "{kind:?}: order of arguments is no difference");
@@ -132,7 +199,7 @@ fn a_binding_is_destination_key_and_arguments() {
 fn only_headers_exchanges_mind_x_match() {
     for kind in KINDS {
         let odd = binding(Destination::Queue(1), "k", &[("x-match", Value::Text("some".into()))]);
-        let inserted = Bindings::new(kind).insert(odd).map_err(|error| error.kind);
+        let inserted = bindings_of(kind).insert(odd).map_err(|error| error.kind);
         let expected = if kind == ExchangeKind::Headers { Err(ErrorKind::Precondition) } else { Ok(true) };
         assert_eq!(inserted, expected, "{kind:?}");
     }
@@ -146,7 +213,7 @@ fn arguments_nested_too_deep_are_refused() {
     }
     let deep = binding(Destination::Queue(1), "k", &[("a", deep)]);
     for kind in KINDS {
-        let mut bindings = Bindings::new(kind);
+        let mut bindings = bindings_of(kind);
         assert_eq!(bindings.insert(deep.clone()).map_err(|error| error.kind), Err(ErrorKind::Precondition));
         assert!(!bindings.contains(&deep) && !bindings.remove(&deep) && bindings.is_empty());
     }
@@ -154,8 +221,8 @@ fn arguments_nested_too_deep_are_refused() {
 
 #[test]
 fn a_destination_goes_with_its_bindings() {
-    for kind in KINDS {
-        let mut bindings = Bindings::new(kind);
+    for kind in CHOOSING {
+        let mut bindings = bindings_of(kind);
         let exchange = binding(Destination::Exchange(1), "a", &[]);
         insert_all(&mut bindings, &[to_queue(1, "a"), to_queue(1, "a.#"), to_queue(2, "a"), exchange.clone()]);
         let mut removed = bindings.remove_destination(Destination::Queue(1));
@@ -174,7 +241,7 @@ fn a_hundred_thousand_bindings_come_and_go() {
     const COUNT: u64 = 100_000;
     for kind in KINDS {
         // Many destinations on one key, and one destination with many keys.
-        let mut bindings = Bindings::new(kind);
+        let mut bindings = bindings_of(kind);
         for id in 0..COUNT {
             assert_eq!(bindings.insert(to_queue(id, "same.key")), Ok(true));
         }

@@ -82,6 +82,9 @@ struct Walk {
     many: Vec<NodeId>,
     /// The same as `many`.
     seen: HashSet<NodeId>,
+    /// Nodes looked at since the last walk began.
+    #[cfg(test)]
+    steps: usize,
 }
 
 /// What a walk keeps room for. A larger one gives its memory back.
@@ -169,8 +172,16 @@ impl Topic {
     fn walk(&self, key: &str, walk: &mut Walk) {
         walk.here.push(ROOT);
         walk.open(&self.nodes[ROOT]);
+        #[cfg(test)]
+        {
+            walk.steps = 0;
+        }
         for word in words(key) {
             walk.next.clear();
+            #[cfg(test)]
+            {
+                walk.steps += walk.here.len() + walk.many.len();
+            }
             for &id in walk.here.iter().chain(&walk.many) {
                 let node = &self.nodes[id];
                 walk.next.extend(node.literals.get(word));
@@ -272,14 +283,42 @@ mod tests {
         }
     }
 
+    /// Nodes looked at for this key; the walk keeps the count until the next one.
+    fn steps(topic: &Topic, key: &str) -> usize {
+        reached(topic, key);
+        WALK.with_borrow(|walk| walk.steps)
+    }
+
     #[test]
     fn many_hashes_cost_no_more_than_words_times_nodes() {
-        // A matcher that tries every way to share out the words would not end on this one.
-        let patterns: Vec<String> = (1..60).map(|count| vec!["#.a"; count].join(".")).collect();
-        let topic = topic_of(&patterns);
-        let key = vec!["a"; 500].join(".");
-        assert_eq!(reached(&topic, &key).len(), patterns.len());
-        assert!(reached(&topic, &format!("{key}.b")).is_empty());
+        // A matcher that tries every way to share out the words would need more steps than there are atoms.
+        let alike = |part: &str| (1..60).map(|count| vec![part; count].join(".")).collect::<Vec<_>>();
+        for (patterns, matching) in [
+            (alike("#.a"), 59),
+            (alike("#.*"), 59),
+            (alike("#.a.*"), 59),
+            (alike("#.a.#"), 59),
+            (alike("#"), 59),
+            (vec![vec!["#"; 10_000].join(".")], 1),
+            (vec![format!("{}.b", vec!["#.a"; 100].join("."))], 0),
+        ] {
+            let topic = topic_of(&patterns);
+            for length in [1, 10, 500] {
+                let key = vec!["a"; length].join(".");
+                let (steps, bound) = (steps(&topic, &key), length * topic.nodes.len());
+                assert!(steps <= bound, "{steps} steps for {length} words in {} nodes", topic.nodes.len());
+            }
+            let key = vec!["a"; 500].join(".");
+            assert_eq!(reached(&topic, &key).len(), matching, "{}", patterns[0]);
+        }
+    }
+
+    #[test]
+    fn a_key_costs_no_more_for_what_others_bind() {
+        let mut keys: Vec<String> = (0..1000).map(|number| format!("other{number}.#.x")).collect();
+        keys.push("mine.*.c".to_owned());
+        let topic = topic_of(&keys);
+        assert_eq!((steps(&topic, "mine.b.c"), reached(&topic, "mine.b.c")), (3, vec![1000]));
     }
 
     #[test]

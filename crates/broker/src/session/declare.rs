@@ -8,7 +8,7 @@ use std::time::Instant;
 use auth::{Resource, Right};
 use journal::Ticket;
 
-use crate::catalog::arguments::{self, QueueArguments, check_exchange_arguments};
+use crate::catalog::arguments::{self, ExchangeArguments, QueueArguments};
 use crate::catalog::{Exchange, Tables, binding_of};
 use crate::error::Error;
 use crate::message::NAME_MAX;
@@ -52,7 +52,7 @@ pub struct Declared {
 pub struct ExchangeSpec {
     /// Its name.
     pub name: String,
-    /// `direct`, `fanout`, `topic` or `headers`.
+    /// `direct`, `fanout`, `topic`, `headers`, `x-consistent-hash` or `x-modulus-hash`.
     pub kind: String,
     /// It survives a restart.
     pub durable: bool,
@@ -87,7 +87,7 @@ pub struct BindingSpec {
 }
 
 impl Client {
-    fn authorize(&self, resource: Resource<'_>, right: Right) -> Result<(), Error> {
+    pub(super) fn authorize(&self, resource: Resource<'_>, right: Right) -> Result<(), Error> {
         self.core
             .authority
             .authorize(&self.identity, &self.shared.vhost, resource, right)
@@ -101,7 +101,8 @@ impl Client {
     /// Declares an exchange, or checks that it is what exists.
     ///
     /// # Errors
-    /// `Precondition` for another kind or other properties, `AccessRefused` for a reserved name or a missing right.
+    /// `Precondition` for another kind, other properties or bad arguments, `AccessRefused` for a reserved name or a missing
+    /// right.
     pub fn declare_exchange(&mut self, spec: &ExchangeSpec, now: Instant) -> Result<Ticket, Error> {
         self.flush(now);
         let (name, vhost) = (spec.name.as_str(), Arc::clone(&self.vhost));
@@ -116,7 +117,8 @@ impl Client {
             return same_exchange(existing, spec, kind, &vhost.name).map(|()| self.settled_ticket);
         }
         refuse_reserved("exchange", name)?;
-        check_exchange_arguments(name, &vhost.name, &spec.arguments)?;
+        let parsed = ExchangeArguments::parse(kind, name, &vhost.name, &spec.arguments)?;
+        self.authorize_alternate(name, &parsed)?;
         let limit = self.core.settings.limits.exchanges;
         if !self.core.catalog.admit_exchange(limit) {
             return Err(Self::over_limit("exchanges", limit));
@@ -129,7 +131,8 @@ impl Client {
             auto_delete: spec.auto_delete,
             internal: spec.internal,
             arguments: spec.arguments.clone(),
-            bindings: Bindings::new(kind),
+            alternate: parsed.alternate,
+            bindings: Bindings::new(kind, parsed.hash_on),
             bound: Vec::new(),
             predeclared: false,
         };
@@ -142,6 +145,13 @@ impl Client {
         tables.insert_exchange(exchange);
         self.core.catalog.changed();
         Ok(ticket)
+    }
+
+    /// Messages move on with the rights of whoever declared the exchange: read on it, write on its alternate exchange.
+    fn authorize_alternate(&self, name: &str, parsed: &ExchangeArguments) -> Result<(), Error> {
+        let Some(alternate) = &parsed.alternate else { return Ok(()) };
+        self.authorize(Resource::exchange(name), Right::Read)?;
+        self.authorize(Resource::exchange(alternate), Right::Write)
     }
 
     /// Checks that an exchange exists.

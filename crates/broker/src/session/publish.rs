@@ -14,10 +14,11 @@ use crate::catalog::Routing;
 use crate::core::Core;
 use crate::error::Error;
 use crate::flow::Allowance;
+use crate::message::copies::Copies;
 use crate::message::dialect::DialectId;
-use crate::message::value::Table;
 use crate::message::{Head, Message, NAME_MAX};
 use crate::queue::{Queue, Visit};
+use crate::routing::Envelope;
 use crate::session::turn::Arrival;
 use crate::session::{Answer, BLOCKED, Client, SessionId};
 
@@ -42,6 +43,8 @@ pub struct Publish<'a> {
     pub body: &'a [u8],
     /// It must come back when it reaches no queue.
     pub mandatory: bool,
+    /// Its headers name more routing keys, in lists called `CC` and `BCC`.
+    pub copies: bool,
 }
 
 /// Bytes of a stored message besides its body and properties: its head, its address, and the deaths it may live to see.
@@ -99,7 +102,8 @@ impl Client {
     /// taken then.
     pub fn publish(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
         self.check_publish(&publish)?;
-        let route = self.route(publish.exchange, publish.routing_key, publish.dialect, publish.properties)?;
+        let (exchange, key, copies) = (publish.exchange, publish.routing_key, copies_of(&publish));
+        let route = self.route(exchange, key, copies, publish.dialect, publish.properties)?;
         let message = self.write_message(&publish);
         let claim = self.body_arrived(session);
         let entry = self.session_mut(session)?;
@@ -117,6 +121,16 @@ impl Client {
         }
         self.gather(arrival, &route);
         Ok(())
+    }
+
+    /// Checks what [`Client::publish`] checks of an exchange, for a protocol that has to refuse the message for a reason
+    /// that comes after this one.
+    ///
+    /// # Errors
+    /// `AccessRefused` without the right to write or for an internal exchange, `NotFound`.
+    pub fn check_target(&self, exchange: &str) -> Result<(), Error> {
+        self.authorize(Resource::exchange(exchange), Right::Write)?;
+        self.vhost.check_target(exchange)
     }
 
     pub(super) fn check_publish(&self, publish: &Publish<'_>) -> Result<(), Error> {
@@ -145,6 +159,7 @@ impl Client {
             priority: publish.priority,
             published_at: self.turn_time(),
             expiration: publish.expiration,
+            copies: copies_of(publish),
             exchange: publish.exchange,
             routing_key: publish.routing_key,
             properties: publish.properties,
@@ -161,11 +176,13 @@ impl Client {
         self.turn_ms
     }
 
-    /// Where a message goes, by the client's queue slots. Checks the right to write to the exchange.
+    /// Where a message goes, by the client's queue slots. Checks the right to write to the exchange. The route of a message
+    /// whose headers name more keys is neither one that is remembered nor one to remember.
     pub(super) fn route(
         &mut self,
         exchange: &str,
         key: &str,
+        copies: Copies,
         dialect: DialectId,
         properties: &[u8],
     ) -> Result<Route, Error> {
@@ -174,23 +191,21 @@ impl Client {
             self.forget_routes();
             self.routes.generation = generation;
         }
-        if let Some(route) = self.routes.find(exchange, key) {
+        if copies != Copies::Named
+            && let Some(route) = self.routes.find(exchange, key)
+        {
             return Ok(route);
         }
         if self.routes.known.len() >= ROUTES_MAX {
             self.forget_routes();
         }
-        self.core
-            .authority
-            .authorize(&self.identity, &self.shared.vhost, Resource::exchange(exchange), Right::Write)
-            .map_err(|denied| Error::refused(denied.to_string()))?;
+        self.authorize(Resource::exchange(exchange), Right::Write)?;
         let vhost = Arc::clone(&self.vhost);
         let dialects = self.core.dialects.clone();
-        let mut headers =
-            || -> Option<Table> { dialects.read(dialect, properties).ok().map(|properties| properties.headers) };
-        let Routing { queues, cacheable } = vhost.route(exchange, key, &mut headers)?;
+        let read = || dialects.read(dialect, properties).ok();
+        let Routing { queues, cacheable } = vhost.route(exchange, &Envelope::new(key, copies, &read))?;
         let route: Route = queues.iter().map(|queue| self.slot(queue)).collect();
-        if cacheable {
+        if cacheable && copies != Copies::Named {
             self.routes.remember(&route);
         }
         Ok(route)
@@ -198,7 +213,8 @@ impl Client {
 
     /// Where a message goes that has waited.
     pub(super) fn route_again(&mut self, message: &Message) -> Result<Route, Error> {
-        self.route(message.exchange(), message.routing_key(), message.dialect(), message.properties())
+        let (exchange, key, copies) = (message.exchange(), message.routing_key(), message.copies());
+        self.route(exchange, key, copies, message.dialect(), message.properties())
     }
 
     /// Puts an arrival on the lists of its queues.
@@ -402,6 +418,11 @@ impl Client {
             entry.confirming = true;
         }
     }
+}
+
+#[inline]
+fn copies_of(publish: &Publish<'_>) -> Copies {
+    if publish.copies { Copies::Named } else { Copies::None }
 }
 
 /// The publisher has brought its messages to all queues: only their references keep the bodies now.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use journal::{Address, Chunk, Owner, PAGE, Replay};
 
-use crate::catalog::arguments::QueueArguments;
+use crate::catalog::arguments::{ExchangeArguments, QueueArguments};
 use crate::catalog::{Catalog, Exchange, OWNERS_PER_VHOST, Tables, Vhost, binding_of};
 use crate::core::Core;
 use crate::encoding::Malformed;
@@ -199,6 +199,7 @@ impl Rebuilt {
         }
         for (id, fact) in &self.exchanges {
             let Some(vhost) = self.vhost(catalog, fact.vhost) else { continue };
+            let parsed = ExchangeArguments::parse(fact.kind, &fact.name, &vhost.name, &fact.arguments)?;
             catalog.admit_exchange(u64::MAX);
             vhost.tables.write().insert_exchange(Exchange {
                 id: *id,
@@ -208,7 +209,8 @@ impl Rebuilt {
                 auto_delete: fact.auto_delete,
                 internal: fact.internal,
                 arguments: fact.arguments.clone(),
-                bindings: Bindings::new(fact.kind),
+                alternate: parsed.alternate,
+                bindings: Bindings::new(fact.kind, parsed.hash_on),
                 bound: Vec::new(),
                 predeclared: false,
             });

@@ -51,6 +51,7 @@ fn message<'a>(exchange: &'a str, routing_key: &'a str, body: &'a [u8]) -> Publi
         expiration: None,
         body,
         mandatory: false,
+        copies: false,
     }
 }
 

@@ -76,6 +76,79 @@ fn bindings_come_back_between_durable_ends_only() {
 }
 
 #[test]
+fn exchanges_come_back_with_their_arguments() {
+    check_each(
+        ALL,
+        &[
+            (
+                "a queue q durable; queue r durable; queue s durable; exchange ae fanout durable; bind ae - q",
+                "0 0, 0 0, 0 0",
+            ),
+            ("a exchange x headers durable alternate-exchange=ae; bind x - r x-match=any-with-x x-h=1", ""),
+            (
+                "a exchange h x-consistent-hash durable hash-header=h; bind h 10 s; exchange m x-modulus-hash durable",
+                "",
+            ),
+            ("* END", ""),
+            ("a publish x - m x-h=1; publish x - m", ""),
+            ("* counts q", "1 0"),
+            ("* counts r", "1 0"),
+            ("a publish h k m h=5; exchange m x-modulus-hash durable", ""),
+            ("* counts s", "1 0"),
+            ("a exchange x headers durable alternate-exchange=ae", ""),
+            (
+                "a exchange h x-consistent-hash durable hash-header=g",
+                "406 inequivalent arg 'hash-header' for exchange 'h' in vhost '/': received 'g' but current is 'h'",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_key_is_hashed_to_the_same_queue_after_a_restart() {
+    let publishes: Vec<String> = (0..50).map(|key| format!("publish x user.{key} m persistent")).collect();
+    let publishes = format!("a {}", publishes.join("; "));
+    for kind in ["x-consistent-hash", "x-modulus-hash"] {
+        for end in ALL {
+            let disk = SimDisk::new(3, 64 << 20);
+            let mut script = Script::stepped(&disk, 8 << 20);
+            script.say(&format!("a exchange x {kind} durable"));
+            let queues = ["q0", "q1", "q2", "q3", "q4", "q5", "q6"];
+            for queue in queues {
+                script.say(&format!("a queue {queue} durable; bind x 1 {queue}"));
+            }
+            let mut counts = Vec::new();
+            for round in 1..=2 {
+                assert_eq!(script.say(&publishes), "");
+                let now = queues.map(|queue| script.say(&format!("* counts {queue}")));
+                let now = now.map(|count| count.trim_end_matches(" 0").parse::<u64>().unwrap());
+                assert_eq!(now.iter().sum::<u64>(), 50 * round, "{kind} {end}");
+                counts.push(now);
+                script.say(&format!("* {end}"));
+            }
+            assert_eq!(counts[1], counts[0].map(|count| 2 * count), "{kind} {end}");
+        }
+    }
+}
+
+#[test]
+fn copies_are_still_copies_after_a_restart() {
+    check_each(
+        ALL,
+        &[
+            ("a queue q durable x-dead-letter-exchange=d; queue r durable; queue s durable", "0 0, 0 0, 0 0"),
+            ("a exchange d direct durable; bind d k1 r; bind d k2 s", ""),
+            ("a publish - q m persistent CC=k1 BCC=k2", ""),
+            ("* END", ""),
+            ("a prefetch 1; get q", ":1=m left 0"),
+            ("a reject 1", ""),
+            ("* counts r", "1 0"),
+            ("* counts s", "1 0"),
+        ],
+    );
+}
+
+#[test]
 fn after_a_good_stop_only_what_was_delivered_is_marked() {
     check_each(
         &["restart"],

@@ -1,5 +1,10 @@
 //! Where messages go: the default exchange, the four kinds, exchanges bound to exchanges.
 
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use testkit::script::Script;
+
 use crate::check;
 
 #[test]
@@ -88,4 +93,304 @@ fn an_unknown_or_internal_exchange_takes_nothing() {
         ("a publish y k m", ""),
         ("* counts q", "1 0"),
     ]);
+}
+
+#[test]
+fn what_no_binding_takes_goes_to_the_alternate_exchange() {
+    check(&[
+        ("a queue q; queue lost", "0 0, 0 0"),
+        ("a exchange ae fanout; exchange x direct alternate-exchange=ae; bind ae - lost; bind x k q", ""),
+        ("a publish x k m; publish x other m mandatory", ""),
+        ("* counts q", "1 0"),
+        ("* counts lost", "1 0"),
+        ("a publish x other m mandatory", ""),
+        ("* counts lost", "2 0"),
+        ("b bind x other q", ""),
+        ("a publish x other m", ""),
+        ("* counts lost", "2 0"),
+        ("* counts q", "2 0"),
+        // Without the alternate exchange the message is unroutable; it may come back later, and be internal.
+        ("b unbind x other q; delete-exchange ae", ""),
+        ("a publish x other m mandatory", "returned m"),
+        ("b exchange ae fanout internal; bind ae - lost", ""),
+        ("a publish x other m mandatory", ""),
+        ("* counts lost", "3 0"),
+        ("b delete lost", "3"),
+        ("a publish x other m mandatory", "returned m"),
+    ]);
+}
+
+#[test]
+fn alternate_exchanges_form_chains_and_circles_end() {
+    check(&[
+        ("a queue q; queue r", "0 0, 0 0"),
+        ("a exchange x topic alternate-exchange=y; exchange y headers alternate-exchange=z", ""),
+        ("a exchange z direct alternate-exchange=x; exchange self fanout alternate-exchange=self", ""),
+        ("a publish x k m mandatory; publish self k n mandatory", "returned m, returned n"),
+        ("a bind z k q; publish x k m mandatory; publish y k m mandatory", ""),
+        ("* counts q", "2 0"),
+        ("a bind y - r x-match=all h=1; publish x k m; publish x k m h=1; publish x k m h=2", ""),
+        ("* counts q", "4 0"),
+        ("* counts r", "1 0"),
+        // A binding to an exchange leads somewhere, whatever comes of it there: only that one's alternate counts.
+        ("a exchange empty fanout; exchange half fanout alternate-exchange=z", ""),
+        ("a exchange s fanout alternate-exchange=z; bind s - exchange:empty; publish s k m mandatory", "returned m"),
+        ("a bind s - exchange:half; publish s k m mandatory", ""),
+        ("* counts q", "5 0"),
+        // Named as alternate, the default exchange does what it always does.
+        ("a exchange d direct alternate-exchange=; publish d r m mandatory; publish d none m mandatory", "returned m"),
+        ("* counts r", "2 0"),
+    ]);
+}
+
+#[test]
+fn the_alternate_exchange_is_part_of_the_declaration_and_needs_rights() {
+    let differs = "406 inequivalent arg 'alternate-exchange' for exchange 'x' in vhost '/': received";
+    check(&[
+        ("* user writer .* ^x .*", ""),
+        ("* user reader .* .* ^ae", ""),
+        (
+            "writer exchange x direct alternate-exchange=ae",
+            "403 write access to exchange 'ae' in vhost '/' refused for user 'writer'",
+        ),
+        (
+            "reader exchange x direct alternate-exchange=ae",
+            "403 read access to exchange 'x' in vhost '/' refused for user 'reader'",
+        ),
+        ("a exchange x direct alternate-exchange=ae", ""),
+        // What exists is compared, which takes no more than the right to declare it.
+        ("writer exchange x direct alternate-exchange=ae", ""),
+        ("a exchange x direct", &format!("{differs} none but current is the value 'ae' of type 'longstr'")),
+        ("a exchange x direct alternate-exchange=other", &format!("{differs} 'other' but current is 'ae'")),
+        (
+            "a exchange y direct alternate-exchange=5",
+            "406 invalid type 'long' for arg 'alternate-exchange' in exchange 'y' in vhost '/'",
+        ),
+    ]);
+}
+
+#[test]
+fn dead_letters_find_the_alternate_exchange_too() {
+    check(&[
+        ("a queue q x-dead-letter-exchange=x x-dead-letter-routing-key=k; queue lost", "0 0, 0 0"),
+        ("a exchange ae fanout; bind ae - lost; exchange x direct alternate-exchange=ae", ""),
+        ("a publish - q m; get q; reject 1", ":1=m left 0"),
+        ("a get lost no-ack", ":2=m[q/rejected*1] left 0"),
+    ]);
+}
+
+#[test]
+fn copies_go_where_more_keys_lead() {
+    check(&[
+        ("a queue q; queue r; queue s", "0 0, 0 0, 0 0"),
+        ("a publish - q m CC=r BCC=s", ""),
+        ("* counts q", "1 0"),
+        ("* counts r", "1 0"),
+        ("* counts s", "1 0"),
+        // Nothing of it is remembered for messages with the same key, and what is remembered is not used for copies.
+        ("a publish - q m; publish - q m; publish - q m CC=r,r,q", ""),
+        ("* counts q", "4 0"),
+        ("* counts r", "2 0"),
+        ("* counts s", "1 0"),
+        ("a publish - none m CC=none,other mandatory; publish - none m BCC=s mandatory", "returned m"),
+        ("* counts s", "2 0"),
+        // The first message with this key has copies, the second has none.
+        ("a exchange d direct; bind d k q; bind d l r; publish d k m CC=l; publish d k m", ""),
+        ("* counts q", "6 0"),
+        ("* counts r", "3 0"),
+        ("a exchange t topic; bind t *.x q; bind t a.# r; publish t b.x m CC=a.y BCC=a.z,c.x", ""),
+        ("* counts q", "7 0"),
+        ("* counts r", "4 0"),
+        ("a exchange f fanout; bind f - q; publish f k m CC=l", ""),
+        ("* counts q", "8 0"),
+        // An exchange whose own bindings take none of the keys hands all of them on.
+        ("a exchange x direct alternate-exchange=d; publish x none m CC=l", ""),
+        ("* counts r", "5 0"),
+        ("a begin; tx-publish - q m BCC=r; commit", "committed"),
+        ("* counts q", "9 0"),
+        ("* counts r", "6 0"),
+    ]);
+}
+
+#[test]
+fn dead_letters_take_all_their_keys_along_unless_the_queue_gives_them_one() {
+    check(&[
+        (
+            "a queue q x-dead-letter-exchange=d; queue p x-dead-letter-exchange=d x-dead-letter-routing-key=new",
+            "0 0, 0 0",
+        ),
+        ("a queue own; queue cc; queue bcc; queue new x-dead-letter-exchange=d", "0 0, 0 0, 0 0, 0 0"),
+        ("a exchange d direct; bind d q own; bind d k1 cc; bind d k2 bcc; bind d new new", ""),
+        ("a publish - q m CC=k1 BCC=k2; get q; reject 1", ":1=m left 0"),
+        ("* counts own", "1 0"),
+        ("* counts cc", "1 0"),
+        ("* counts bcc", "1 0"),
+        ("a publish - p m CC=k1 BCC=k2; get p; reject 2", ":2=m left 0"),
+        ("* counts new", "1 0"),
+        // The other keys are forgotten for good.
+        ("a get new; reject 3", ":3=m[p/rejected*1] left 0"),
+        ("* counts new", "1 0"),
+        ("* counts cc", "1 0"),
+        ("* counts bcc", "1 0"),
+    ]);
+}
+
+/// The story of a death has bounded room; a list of keys that would fill it must not cost the message.
+#[test]
+fn a_dead_letter_with_very_many_keys_is_not_lost() {
+    let keys: Vec<String> = (0..6000).map(|number| format!("key{number:07}")).collect();
+    let publish = format!("a publish - q m CC={},r", keys.join(","));
+    check(&[
+        ("a queue q x-dead-letter-exchange=d; queue r; queue dead; exchange d direct; bind d r dead", "0 0, 0 0, 0 0"),
+        (&publish, ""),
+        ("* counts r", "1 0"),
+        ("a get q; reject 1", ":1=m left 0"),
+        ("a get dead no-ack", ":2=m[q/rejected*1] left 0"),
+    ]);
+}
+
+#[test]
+fn a_hashing_exchange_brings_each_message_to_one_queue() {
+    for kind in ["x-consistent-hash", "x-modulus-hash"] {
+        let declare = format!("a exchange x {kind}; bind x 1 q; bind x 1 r; bind x 1 s");
+        let publishes: Vec<String> = (0..60).map(|key| format!("publish x user.{key} {key} mandatory")).collect();
+        let mut script = Script::memory();
+        assert_eq!(script.say("a queue q; queue r; queue s"), "0 0, 0 0, 0 0");
+        assert_eq!(script.say(&declare), "");
+        let mut before = Vec::new();
+        for round in 1..=3 {
+            // Once by a route that is found, then by one that is remembered.
+            assert_eq!(script.say(&format!("a {}", publishes.join("; "))), "");
+            let counts: Vec<u64> = ["q", "r", "s"]
+                .iter()
+                .map(|queue| script.say(&format!("* counts {queue}")).trim_end_matches(" 0").parse().unwrap())
+                .collect();
+            assert_eq!(counts.iter().sum::<u64>(), 60 * round);
+            if round == 1 {
+                assert!(counts.iter().all(|count| (10..=30).contains(count)), "{kind}: {counts:?}");
+                before = counts;
+            } else {
+                assert_eq!(counts, before.iter().map(|count| count * round).collect::<Vec<_>>(), "{kind}");
+            }
+        }
+        // Copies go where the message itself goes.
+        assert_eq!(script.say("a publish x user.1 m CC=user.2,user.3,user.4,user.5,user.6"), "");
+        let total: u64 = ["q", "r", "s"]
+            .iter()
+            .map(|queue| script.say(&format!("* counts {queue}")).trim_end_matches(" 0").parse::<u64>().unwrap())
+            .sum();
+        assert_eq!(total, 181, "{kind}");
+    }
+}
+
+#[test]
+fn hashing_exchanges_refuse_what_they_cannot_hash_or_weigh() {
+    check(&[
+        ("a queue q; exchange x x-consistent-hash", "0 0"),
+        ("a bind x heavy q", "406 The binding key must be an integer: <<\"heavy\">>"),
+        ("a bind x 0 q", "406 The binding key must be greater than 0"),
+        ("a exchange y x-consistent-hash hash-property=app_id", "406 Unsupported property: app_id"),
+        (
+            "a exchange y x-consistent-hash hash-property=message_id hash-header=h",
+            "406 hash-header and hash-property are mutually exclusive",
+        ),
+        ("a exchange y x-consistent-hash hash-header=h; bind y 5 q", ""),
+        ("a publish y k m h=1 mandatory; publish y k m h=2 mandatory; publish y k m mandatory", ""),
+        ("* counts q", "3 0"),
+        (
+            "a exchange y x-consistent-hash hash-header=g",
+            "406 inequivalent arg 'hash-header' for exchange 'y' in vhost '/': received 'g' but current is 'h'",
+        ),
+        ("a exchange z x-random", "406 unknown exchange type 'x-random'"),
+    ]);
+}
+
+/// Exchanges, what is bound to them, and messages: exchange, key, and keys of copies.
+#[derive(Debug, Clone)]
+struct World {
+    /// Type and alternate exchange of each; the last numbers name none that is there.
+    exchanges: Vec<(&'static str, Option<usize>)>,
+    /// Source, key, and a queue or an exchange.
+    bindings: Vec<(usize, &'static str, Result<usize, usize>)>,
+    messages: Vec<(usize, &'static str, Vec<&'static str>)>,
+}
+
+const QUEUES: usize = 4;
+const EXCHANGES: usize = 5;
+
+fn world() -> impl Strategy<Value = World> {
+    let keys = || prop::sample::select(vec!["a", "b", "c"]);
+    let exchange = (prop::sample::select(vec!["direct", "fanout", "topic"]), prop::option::of(0..EXCHANGES + 1));
+    let patterns = prop::sample::select(vec!["a", "b", "*", "#", "#.#.c"]);
+    let destination = prop_oneof![(0..QUEUES).prop_map(Ok), (0..EXCHANGES).prop_map(Err)];
+    let message = (0..EXCHANGES, keys(), prop::collection::vec(keys(), 0..3));
+    (
+        prop::collection::vec(exchange, EXCHANGES),
+        prop::collection::vec((0..EXCHANGES, patterns, destination), 0..10),
+        prop::collection::vec(message, 1..10),
+    )
+        .prop_map(|(exchanges, bindings, messages)| World { exchanges, bindings, messages })
+}
+
+impl World {
+    /// The rules, by recursion.
+    fn reach(&self, exchange: usize, keys: &[&str], seen: &mut BTreeSet<usize>, queues: &mut BTreeSet<usize>) {
+        let Some((kind, alternate)) = self.exchanges.get(exchange) else { return };
+        if !seen.insert(exchange) {
+            return;
+        }
+        let takes = |pattern: &str, key: &str| match (*kind, pattern) {
+            ("fanout", _) | ("topic", "*" | "#") => true,
+            ("topic", "#.#.c") => key == "c",
+            (_, literal) => literal == key,
+        };
+        let taking: Vec<_> = self
+            .bindings
+            .iter()
+            .filter(|(source, pattern, _)| *source == exchange && keys.iter().any(|key| takes(pattern, key)))
+            .collect();
+        for (_, _, destination) in &taking {
+            match destination {
+                Ok(queue) => drop(queues.insert(*queue)),
+                Err(exchange) => self.reach(*exchange, keys, seen, queues),
+            }
+        }
+        if let (true, Some(alternate)) = (taking.is_empty(), alternate) {
+            self.reach(*alternate, keys, seen, queues);
+        }
+    }
+
+    fn declarations(&self) -> String {
+        let queues = (0..QUEUES).map(|queue| format!("queue q{queue}"));
+        let exchanges = self.exchanges.iter().enumerate().map(|(number, (kind, alternate))| {
+            let alternate = alternate.map(|other| format!("alternate-exchange=x{other}")).unwrap_or_default();
+            format!("exchange x{number} {kind} {alternate}")
+        });
+        let bindings = self.bindings.iter().map(|(source, key, destination)| match destination {
+            Ok(queue) => format!("bind x{source} {key} q{queue}"),
+            Err(exchange) => format!("bind x{source} {key} exchange:x{exchange}"),
+        });
+        queues.chain(exchanges).chain(bindings).collect::<Vec<_>>().join("; ")
+    }
+}
+
+proptest! {
+    #[test]
+    fn messages_go_where_bindings_alternates_and_copies_say(world in world()) {
+        let mut script = Script::memory();
+        script.say(&format!("a {}", world.declarations()));
+        let mut expected = [0; QUEUES];
+        for (exchange, key, copies) in &world.messages {
+            let mut queues = BTreeSet::new();
+            let keys: Vec<_> = [*key].into_iter().chain(copies.iter().copied()).collect();
+            world.reach(*exchange, &keys, &mut BTreeSet::new(), &mut queues);
+            let copies = if copies.is_empty() { String::new() } else { format!("BCC={}", copies.join(",")) };
+            let said = script.say(&format!("a publish x{exchange} {key} m mandatory {copies}"));
+            prop_assert_eq!(said, if queues.is_empty() { "returned m" } else { "" });
+            queues.iter().for_each(|queue| expected[*queue] += 1);
+        }
+        for (queue, count) in expected.iter().enumerate() {
+            prop_assert_eq!(script.say(&format!("* counts q{queue}")), format!("{count} 0"), "q{}", queue);
+        }
+    }
 }

@@ -43,6 +43,7 @@ impl Session {
             expiration: marked.expiration,
             body: frame.body.as_slice(),
             mandatory: false,
+            copies: false,
         };
         if let Some(transaction) = headers.get("transaction") {
             let transaction = self.transactions.id(&transaction)?;

@@ -141,7 +141,7 @@ fn bad_messages_close_their_channel() {
         ("", expires("x"), 406, "PRECONDITION_FAILED - invalid expiration 'x': no_integer"),
         ("amq.topic", expires("-1"), 406, "PRECONDITION_FAILED - invalid expiration '-1': {value_negative,-1}"),
         ("", reply, 406, "PRECONDITION_FAILED - fast reply consumer does not exist"),
-        ("", cc, 406, "PRECONDITION_FAILED - invalid message: {unacceptable_type_in_header,\"CC\"}"),
+        ("", cc, 406, "PRECONDITION_FAILED - invalid message: {unacceptable_type_in_header,\"CC\",longstr}"),
         (
             "",
             user("other"),

@@ -6,6 +6,7 @@
 mod closing;
 mod content;
 mod errors;
+mod exchanges;
 mod handshake;
 mod objects;
 mod settling;
@@ -17,13 +18,14 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use auth::{Cost, PasswordHash, Permission, Tags, User};
-use broker::Broker;
+use broker::{Broker, Dialects};
 use testkit::broker::{Bell, Setup, TestBroker};
 use wire::{CloseReason, Connection, Peer as WirePeer, Protocol, ReadState};
 
 use crate::codec::methods::*;
 use crate::codec::table::{Value, encode_fields};
 use crate::codec::{FrameKind, Method, Table, decode_frame, decode_method, frame};
+use crate::dialect::Amqp091Dialect;
 use crate::limits::PROTOCOL_HEADER;
 use crate::session::{Amqp091, Settings};
 
@@ -50,7 +52,8 @@ pub(super) fn server() -> Server {
     server_with(Settings::default(), Setup::memory())
 }
 
-pub(super) fn server_with(settings: Settings, setup: Setup) -> Server {
+pub(super) fn server_with(settings: Settings, mut setup: Setup) -> Server {
+    setup.dialects = Dialects::new(vec![Arc::new(Amqp091Dialect)]);
     let test = TestBroker::open(setup);
     add_user(&test.broker, "boss", &["impersonator"], Permission::full());
     add_user(&test.broker, "weak", &[], Permission::new("", "", "").expect("valid patterns"));

@@ -3,10 +3,10 @@
 //! Only arguments that the type of the existing queue knows are compared. Values are compared within a class of types:
 //! integers of all widths are one class, floating point of both another.
 
-use super::{ALTERNATE_EXCHANGE, QUEUE_TYPE, QueueType, type_name};
+use super::{ALTERNATE_EXCHANGE, QUEUE_TYPE, QueueType};
 use crate::error::Error;
 use crate::message::value::{Table, Value};
-use crate::routing::ExchangeKind;
+use crate::routing::{ExchangeKind, HASH_HEADER, HASH_PROPERTY};
 
 /// How a queue was, or is to be, declared.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -45,7 +45,8 @@ pub(crate) fn inequivalence(name: &str, vhost: &str, existing: &Declared<'_>, wa
         .or_else(|| known.iter().find_map(|key| argument(&object, key, existing.arguments, wanted.arguments)))
 }
 
-/// The first difference between two declarations of exchange `name` in `vhost`, as an error of kind `Precondition`.
+/// The first difference between two declarations of exchange `name` in `vhost`, as an error of kind `Precondition`. What
+/// a consistent-hash exchange hashes is compared too, unlike in RabbitMQ's plugin: nothing is accepted and ignored.
 pub(crate) fn exchange_inequivalence(
     name: &str,
     vhost: &str,
@@ -55,10 +56,14 @@ pub(crate) fn exchange_inequivalence(
     let object = format!("exchange '{name}' in vhost '{vhost}'");
     let kinds = (existing.kind.name(), wanted.kind.name());
     let kind = (kinds.0 != kinds.1).then(|| quoted(&object, "type", kinds.0, kinds.1));
+    let known: &[&str] = match existing.kind {
+        ExchangeKind::ConsistentHash => &[ALTERNATE_EXCHANGE, HASH_HEADER, HASH_PROPERTY],
+        _ => &[ALTERNATE_EXCHANGE],
+    };
     kind.or_else(|| flag(&object, "durable", existing.durable, wanted.durable))
         .or_else(|| flag(&object, "auto_delete", existing.auto_delete, wanted.auto_delete))
         .or_else(|| flag(&object, "internal", existing.internal, wanted.internal))
-        .or_else(|| argument(&object, ALTERNATE_EXCHANGE, existing.arguments, wanted.arguments))
+        .or_else(|| known.iter().find_map(|key| argument(&object, key, existing.arguments, wanted.arguments)))
 }
 
 fn flag(object: &str, key: &str, existing: bool, wanted: bool) -> Option<Error> {
@@ -99,7 +104,7 @@ fn difference(object: &str, key: &str, existing: &str, wanted: &str) -> Error {
 fn typed(value: Option<&Value>) -> String {
     match value {
         None => "none".to_owned(),
-        Some(value) => format!("the value '{}' of type '{}'", shown(value), type_name(value)),
+        Some(value) => format!("the value '{}' of type '{}'", shown(value), value.type_name()),
     }
 }
 

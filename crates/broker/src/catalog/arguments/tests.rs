@@ -166,7 +166,8 @@ fn what_cannot_be_kept_is_refused() {
     let deep = table(&[("owner", deep)]);
     let text = "the arguments nest lists or tables deeper than 32 levels; flatten them";
     assert_eq!(QueueArguments::parse("q", "/", &deep), refusal(text));
-    assert_eq!(check_exchange_arguments("x", "/", &deep), Err(Error::precondition(text)));
+    let parsed = ExchangeArguments::parse(ExchangeKind::Direct, "x", "/", &deep);
+    assert_eq!(parsed, Err(Error::precondition(text)));
 }
 
 #[test]
@@ -197,26 +198,39 @@ fn what_a_quorum_queue_cannot_be() {
 
 #[test]
 fn exchange_arguments() {
+    use ExchangeKind::{ConsistentHash, Direct};
+
+    let none = ExchangeArguments::default;
+    let header = || ExchangeArguments { hash_on: HashOn::Header("h".to_owned()), ..none() };
     let cases = [
-        (table(&[]), None),
-        (table(&[("owner", text("us"))]), None),
+        (Direct, table(&[]), Ok(none())),
+        (Direct, table(&[("owner", text("us"))]), Ok(none())),
         (
+            Direct,
             table(&[("alternate-exchange", text("ae"))]),
-            Some("'alternate-exchange' for exchange 'x' in vhost '/': not implemented yet"),
+            Ok(ExchangeArguments { alternate: Some("ae".to_owned()), ..none() }),
         ),
         (
+            Direct,
+            table(&[("alternate-exchange", Value::I32(1))]),
+            Err("invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost '/'"),
+        ),
+        (
+            Direct,
             table(&[("x-delayed-type", text("direct"))]),
-            Some(
-                "'x-delayed-type' for exchange 'x' in vhost '/': unknown; arguments of the application must not begin with x-",
+            Err(
+                "invalid arg 'x-delayed-type' for exchange 'x' in vhost '/': unknown; arguments of the application must \
+                 not begin with x-",
             ),
         ),
+        (ConsistentHash, table(&[("hash-header", text("h"))]), Ok(header())),
+        // To another kind it is the application's.
+        (Direct, table(&[("hash-header", text("h"))]), Ok(none())),
+        (ConsistentHash, table(&[("hash-property", text("app_id"))]), Err("Unsupported property: app_id")),
     ];
-    for (arguments, refused) in cases {
-        let expected = match refused {
-            None => Ok(()),
-            Some(rest) => Err(Error::precondition(format!("invalid arg {rest}"))),
-        };
-        assert_eq!(check_exchange_arguments("x", "/", &arguments), expected);
+    for (kind, arguments, expected) in cases {
+        let parsed = ExchangeArguments::parse(kind, "x", "/", &arguments);
+        assert_eq!(parsed, expected.map_err(Error::precondition), "{kind:?} {arguments:?}");
     }
 }
 
@@ -292,8 +306,6 @@ fn queues_declared_again_with_other_arguments() {
 
 #[test]
 fn exchanges_declared_again() {
-    use crate::routing::ExchangeKind;
-
     let none = table(&[]);
     let alternate = table(&[(ALTERNATE_EXCHANGE, text("ae"))]);
     let other = table(&[("owner", text("us"))]);
@@ -331,4 +343,10 @@ fn exchanges_declared_again() {
         });
         assert_eq!(exchange_inequivalence("x", "/", &existing, &wanted), expected);
     }
+    let header = table(&[("hash-header", text("h"))]);
+    let hashing = DeclaredExchange { kind: ExchangeKind::ConsistentHash, ..existing };
+    let wanted = DeclaredExchange { arguments: &header, ..hashing };
+    let expected = "inequivalent arg 'hash-header' for exchange 'x' in vhost '/': received the value 'h' of type 'longstr' \
+                    but current is none";
+    assert_eq!(exchange_inequivalence("x", "/", &hashing, &wanted), Some(Error::precondition(expected)));
 }

@@ -7,6 +7,7 @@ use journal::Address;
 use proptest::prelude::*;
 
 use super::*;
+use crate::message::copies::Copies;
 use crate::message::dialect::DialectId;
 use crate::message::{Arena, Head};
 
@@ -65,6 +66,7 @@ fn message(seq: u64) -> Message {
         priority: 0,
         published_at: 0,
         expiration: None,
+        copies: Copies::None,
         exchange: "",
         routing_key: "q",
         properties: b"",

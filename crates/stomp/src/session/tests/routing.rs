@@ -131,6 +131,7 @@ fn messages_of_other_protocols_are_shown_in_headers() {
         expiration: None,
         body: b"hi",
         mandatory: false,
+        copies: false,
     };
     client.publish(session, publish).unwrap();
     client.flush(scene.test.now());

@@ -1,0 +1,98 @@
+//! The search for a message's queues: through exchanges, what is bound to them, and their alternate exchanges.
+//!
+//! Each exchange is visited once and each queue found once, so that circles end. An exchange whose bindings lead nowhere
+//! for this message hands it to its alternate exchange, if that is there; a binding that leads to another exchange leads
+//! somewhere, whatever comes of it there (RabbitMQ's rule).
+
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+use journal::Owner;
+
+use super::{Exchange, Routing, Tables};
+use crate::queue::Queue;
+use crate::routing::{Destination, Envelope};
+
+pub(super) struct Search<'a> {
+    tables: &'a Tables,
+    envelope: &'a Envelope<'a>,
+    routing: Routing,
+    found: HashSet<Owner>,
+    seen: HashSet<Owner>,
+    waiting: Vec<&'a Exchange>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(tables: &'a Tables, envelope: &'a Envelope<'a>) -> Self {
+        Self {
+            tables,
+            envelope,
+            routing: Routing { queues: Vec::new(), cacheable: true },
+            found: HashSet::new(),
+            seen: HashSet::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// The queues that a message reaches from `exchange`; `None` without such an exchange.
+    pub(super) fn run(mut self, exchange: &str) -> Option<Routing> {
+        if exchange.is_empty() {
+            self.take_named();
+            return Some(self.routing);
+        }
+        self.enter(self.tables.exchange(exchange)?);
+        let mut destinations = Vec::new();
+        while let Some(exchange) = self.waiting.pop() {
+            self.routing.cacheable &= exchange.bindings.are_by_key();
+            exchange.bindings.route(self.envelope, &mut destinations);
+            if destinations.is_empty() {
+                self.turn_to_alternate(exchange);
+            }
+            for destination in destinations.drain(..) {
+                match destination {
+                    Destination::Queue(id) => {
+                        if let Some(queue) = self.tables.queue_by_id(id) {
+                            self.take(queue);
+                        }
+                    }
+                    Destination::Exchange(id) => {
+                        if let Some(exchange) = self.tables.exchange_by_id(id) {
+                            self.enter(exchange);
+                        }
+                    }
+                }
+            }
+        }
+        Some(self.routing)
+    }
+
+    fn turn_to_alternate(&mut self, exchange: &Exchange) {
+        match exchange.alternate.as_deref() {
+            None => {}
+            Some("") => self.take_named(),
+            Some(alternate) => {
+                if let Some(alternate) = self.tables.exchange(alternate) {
+                    self.enter(alternate);
+                }
+            }
+        }
+    }
+
+    /// What the default exchange does.
+    fn take_named(&mut self) {
+        let (tables, envelope) = (self.tables, self.envelope);
+        envelope.keys().filter_map(|key| tables.queue(key)).for_each(|queue| self.take(queue));
+    }
+
+    fn take(&mut self, queue: &Arc<Queue>) {
+        if self.found.insert(queue.id) {
+            self.routing.queues.push(Arc::clone(queue));
+        }
+    }
+
+    fn enter(&mut self, exchange: &'a Exchange) {
+        if self.seen.insert(exchange.id) {
+            self.waiting.push(exchange);
+        }
+    }
+}
