@@ -25,6 +25,7 @@ use crate::session::ClientShared;
 use crate::session::transaction::Sealed;
 use crate::session::turn::Work;
 use crate::settings::Settings;
+use crate::spilling::Spilling;
 use crate::stats::Totals;
 
 /// A queue with consumers keeps so many bytes of messages in memory ahead of them that it could read again.
@@ -33,6 +34,8 @@ const WINDOW: usize = 1 << 20;
 const SMALL_WINDOW: usize = 64 << 10;
 /// Messages are read in pieces of up to so many bytes.
 const PIECE: usize = 2 << 20;
+/// Messages are spilled in pieces of up to so many bytes.
+const SPILLED_AT_ONCE: usize = 1 << 20;
 
 /// Bytes of everything that is queued in memory.
 #[derive(Debug)]
@@ -97,6 +100,11 @@ impl Memory {
     /// Bytes of messages that are read at once.
     pub(crate) fn piece(&self) -> usize {
         if self.is_short() { SMALL_WINDOW.min(self.budget / 16) } else { PIECE.min(self.budget / 16) }
+    }
+
+    /// Bytes of messages that are spilled at once.
+    pub(crate) fn spill_piece(&self) -> usize {
+        SPILLED_AT_ONCE.min(self.budget / 16).max(1)
     }
 
     pub(crate) fn used(&self) -> usize {
@@ -178,6 +186,7 @@ pub(crate) struct Core {
     pub(crate) waiting: Mutex<Waiting>,
     pub(crate) pager: Pager,
     pub(crate) sweep: Mutex<Sweep>,
+    pub(crate) spilling: Spilling,
     /// Held by whoever writes a group, from its first settlement to its end, and exclusively while a queue is restated:
     /// what is restated as settled must not be undone by a group that never ends. Locked before any queue.
     pub(crate) groups: RwLock<()>,
@@ -229,6 +238,7 @@ impl Core {
             waiting: Mutex::default(),
             pager: Pager::default(),
             sweep: Mutex::default(),
+            spilling: Spilling::default(),
             groups: RwLock::new(()),
             clients: Mutex::default(),
             lost: Mutex::new(parts.lost),

@@ -24,6 +24,7 @@ mod report;
 mod routing;
 mod session;
 mod settings;
+mod spilling;
 mod stats;
 mod store;
 

@@ -1,7 +1,7 @@
 //! Messages that come back from the disk, and those that leave memory.
 //!
-//! One thread, the pager, runs [`Core::page`]: it reads without any lock and hands what it read to the queue that asked.
-//! The housekeeping sweeps the queues while memory is short. A message that can't be read stops its queue and no other.
+//! One thread, the pager, runs [`Core::page`]: it reads and spills without any lock and hands what came of it to the queue. The
+//! housekeeping sweeps the queues while memory is short. A message that can't be read stops its queue and no other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::{Arena, Message};
-use crate::queue::{Dying, Placed, Queue, Task, Visit};
+use crate::queue::{Dying, Picked, Placed, Queue, Task, Visit};
 
 /// Steps of one errand at most: an index or two, and the messages, some of them again if they were moved meanwhile.
 const STEPS: usize = 64;
@@ -35,6 +35,8 @@ enum Errand {
     Load(Arc<Queue>),
     /// The messages of these, which then move on to the dead-letter exchange.
     Mourn { queue: Arc<Queue>, dying: Vec<Dying> },
+    /// These messages are to be written where memory need not hold them.
+    Spill { queue: Arc<Queue>, picked: Vec<Picked> },
 }
 
 /// What waits for the pager.
@@ -58,8 +60,18 @@ impl Pager {
         self.send(Errand::Mourn { queue, dying });
     }
 
+    /// Writes these messages of `queue` to the disk.
+    pub(crate) fn spill(&self, queue: Arc<Queue>, picked: Vec<Picked>) {
+        self.send(Errand::Spill { queue, picked });
+    }
+
     fn send(&self, errand: Errand) {
         self.errands.lock().push_back(errand);
+        self.wake();
+    }
+
+    /// There is something to do.
+    pub(crate) fn wake(&self) {
         if let Some(waker) = &*self.waker.lock() {
             waker.wake_by_ref();
         }
@@ -73,6 +85,8 @@ pub(crate) struct Sweep {
     queues: Vec<Weak<Queue>>,
     /// What was in use when the round began.
     used: usize,
+    /// Nothing is spilled before that.
+    retry_at: Option<Instant>,
 }
 
 /// What was read, and what could not be.
@@ -86,13 +100,14 @@ fn unlisted(queue: &Queue) -> String {
 }
 
 impl Core {
-    /// Runs the oldest errand. True when more wait; else `waker` is woken when one comes.
+    /// Runs the oldest errand, or tidies up if there is none. True when there may be more to do; else `waker` is woken when
+    /// there is.
     pub(crate) fn page(&self, waker: &Waker) -> bool {
         *self.pager.waker.lock() = Some(waker.clone());
         let errand = self.pager.errands.lock().pop_front();
         let mut work = Vec::new();
         match errand {
-            None => return false,
+            None => return self.tidy_spilled(),
             Some(Errand::Load(queue)) => {
                 let (damage, useful) = self.fetch_for(&queue);
                 if let Some(damage) = &damage {
@@ -107,9 +122,15 @@ impl Core {
                 // Only now: what died later comes behind it.
                 queue.mourned.fetch_sub(1, Ordering::AcqRel);
             }
+            Some(Errand::Spill { queue, picked }) => {
+                let goes_on = self.spill(&queue, picked);
+                if !goes_on {
+                    self.housekeeper.wake();
+                }
+            }
         }
         self.run_work(&mut work);
-        !self.pager.errands.lock().is_empty()
+        true
     }
 
     /// What could not be read since the last call, a line for each queue.
@@ -282,11 +303,12 @@ impl Core {
             return None;
         }
         let mut sweep = self.sweep.lock();
+        let may_spill = self.may_spill(now, &mut sweep.retry_at);
         if sweep.queues.is_empty() {
             sweep.used = self.memory.used();
             for vhost in self.catalog.vhosts() {
                 let tables = vhost.tables.read();
-                sweep.queues.extend(tables.queues().filter(|queue| queue.logged()).map(Arc::downgrade));
+                sweep.queues.extend(tables.queues().filter(|queue| may_spill || queue.logged()).map(Arc::downgrade));
             }
         }
         for _ in 0..SWEPT_AT_ONCE {
@@ -296,7 +318,7 @@ impl Core {
                 }
                 continue;
             };
-            if queue.sweep(self) {
+            if queue.sweep(may_spill, self) {
                 sweep.queues.pop();
             }
         }

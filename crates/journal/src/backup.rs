@@ -15,6 +15,7 @@ use crate::disk::{Disk, DiskFile, Lock};
 use crate::engine::{Core, Log, Target};
 use crate::journal::{Journal, Stepper};
 use crate::recovery::{HARMLESS, MARKER};
+use crate::spill::is_spilled_name;
 use crate::ticket::Address;
 use crate::wal::file::{FILE_HEADER, FileHeader, slot_name, slot_number};
 
@@ -273,7 +274,7 @@ fn list(log: &Log, end: Address) -> Result<Vec<Item>, BackupError> {
         let mut names = disk.list()?;
         let later = shelf.used.iter().filter(|(generation, _)| **generation > end.file).map(|(_, slot)| slot);
         let unsteady: Vec<u32> = later.chain(&shelf.free).map(|slot| slot.number).collect();
-        names.retain(|name| slot_number(name).is_none_or(|slot| !unsteady.contains(&slot)));
+        names.retain(|name| slot_number(name).is_none_or(|slot| !unsteady.contains(&slot)) && !is_spilled_name(name));
         let log_files: Vec<(String, u32, u32)> =
             shelf.used.iter().map(|(generation, slot)| (slot_name(slot.number), *generation, slot.length)).collect();
         Ok((names, log_files))

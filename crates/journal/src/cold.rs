@@ -62,7 +62,7 @@ pub(crate) fn is_copied(file: u32) -> bool {
 /// The folder of the segments and indexes.
 pub(crate) const FOLDER: &str = "cold";
 
-/// How many segment files are kept open.
+/// How many files are kept open for reading.
 const KEPT_OPEN: usize = 32;
 
 /// The name of the file of copied segment `number`.
@@ -92,6 +92,36 @@ pub(crate) fn index_number(name: &str) -> Option<u32> {
     number_in(name, ".idx", index_name)
 }
 
+/// The files read last, the most recent one at the end; the oldest is closed when there are too many.
+#[derive(Default)]
+pub(crate) struct OpenFiles(Vec<(u32, Arc<dyn DiskFile>)>);
+
+impl OpenFiles {
+    /// The file of this number, if it is open.
+    pub(crate) fn get(&mut self, number: u32) -> Option<Arc<dyn DiskFile>> {
+        let at = self.0.iter().position(|(open, _)| *open == number)?;
+        let recent = self.0.remove(at);
+        let file = Arc::clone(&recent.1);
+        self.0.push(recent);
+        Some(file)
+    }
+
+    /// Keeps a file open.
+    pub(crate) fn put(&mut self, number: u32, file: Arc<dyn DiskFile>) {
+        if self.0.iter().any(|(open, _)| *open == number) {
+            return;
+        }
+        if self.0.len() >= KEPT_OPEN {
+            self.0.remove(0);
+        }
+        self.0.push((number, file));
+    }
+
+    pub(crate) fn close(&mut self, number: u32) {
+        self.0.retain(|(open, _)| *open != number);
+    }
+}
+
 /// The segments on disk: where they are, and reading from them.
 pub(crate) struct Cold {
     pub(crate) disk: Arc<dyn Disk>,
@@ -102,8 +132,7 @@ pub(crate) struct Cold {
 #[derive(Default)]
 struct Shelf {
     segments: HashMap<u32, Header>,
-    /// The segment files read last, the most recent one at the end.
-    open: Vec<(u32, Arc<dyn DiskFile>)>,
+    open: OpenFiles,
     /// The number of the next copied segment, less the bit.
     next: u32,
 }
@@ -112,7 +141,7 @@ impl Cold {
     /// The segments with these headers; the next one gets the number `next`, less the bit.
     pub(crate) fn new(disk: Arc<dyn Disk>, incarnation: u64, headers: Vec<Header>, next: u32) -> Self {
         let segments = headers.into_iter().map(|header| (header.number, header)).collect();
-        Self { disk, incarnation, shelf: Mutex::new(Shelf { segments, open: Vec::new(), next }) }
+        Self { disk, incarnation, shelf: Mutex::new(Shelf { segments, open: OpenFiles::default(), next }) }
     }
 
     /// A number that no copied segment has had since the start, nor one that was there then.
@@ -133,7 +162,7 @@ impl Cold {
 
     /// Closes the file of a segment.
     pub(crate) fn close(&self, number: u32) {
-        self.shelf.lock().open.retain(|(open, _)| *open != number);
+        self.shelf.lock().open.close(number);
     }
 
     /// Forgets a segment, and closes its file.
@@ -146,10 +175,7 @@ impl Cold {
     pub(crate) fn open(&self, number: u32) -> Option<Arc<dyn DiskFile>> {
         let name = {
             let mut shelf = self.shelf.lock();
-            if let Some(at) = shelf.open.iter().position(|(open, _)| *open == number) {
-                let recent = shelf.open.remove(at);
-                let file = Arc::clone(&recent.1);
-                shelf.open.push(recent);
+            if let Some(file) = shelf.open.get(number) {
                 return Some(file);
             }
             match shelf.segments.get(&number)?.place {
@@ -159,11 +185,8 @@ impl Cold {
         };
         let file = self.disk.open(&name).ok()?;
         let mut shelf = self.shelf.lock();
-        if shelf.segments.contains_key(&number) && shelf.open.iter().all(|(open, _)| *open != number) {
-            if shelf.open.len() >= KEPT_OPEN {
-                shelf.open.remove(0);
-            }
-            shelf.open.push((number, Arc::clone(&file)));
+        if shelf.segments.contains_key(&number) {
+            shelf.open.put(number, Arc::clone(&file));
         }
         Some(file)
     }

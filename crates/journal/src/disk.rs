@@ -18,8 +18,7 @@ pub type Lock = Box<dyn Send + Sync>;
 pub trait Disk: Send + Sync {
     /// Locks the directory for this process; `None` if another one has it.
     fn lock(&self) -> io::Result<Option<Lock>>;
-    /// The names of everything in the directory; the files in its folders `wal` and `cold` as
-    /// `wal/name` and `cold/name`.
+    /// The names of everything in the directory; the files in its folders `wal`, `cold` and `spill` as `wal/name` and so on.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
@@ -28,7 +27,7 @@ pub trait Disk: Send + Sync {
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Makes creations and removals durable.
+    /// Makes creations and removals durable, but for those in `spill`, of which nothing has to last.
     fn sync_directory(&self) -> io::Result<()>;
     /// Bytes still free on the file system.
     fn free(&self) -> io::Result<u64>;
@@ -82,7 +81,7 @@ impl dyn DiskFile + '_ {
 
 /// The folder that holds the log files.
 pub(crate) const WAL: &str = "wal";
-/// The folders of a journal: of the log, and of the segments and their indexes.
-const FOLDERS: [&str; 2] = [WAL, crate::cold::FOLDER];
+/// The folders of a journal: of the log, of the segments and their indexes, and of what ends with the process.
+const FOLDERS: [&str; 3] = [WAL, crate::cold::FOLDER, crate::spill::FOLDER];
 /// The file whose lock says that the directory is in use.
 pub(crate) const LOCK: &str = "LOCK";

@@ -19,6 +19,7 @@ use crate::options::{Durability, Sizes};
 use crate::recycle::Recycler;
 use crate::replay::Owners;
 use crate::scrub::Scrub;
+use crate::spill::{Spill, is_spilled};
 use crate::ticket::{Progress, Ticket};
 use crate::wal::buffer::Buffer;
 use crate::wal::file::Ring;
@@ -91,6 +92,7 @@ pub(crate) struct Log {
     /// A backup runs: no file that the log or a segment has may leave or change. Set under the recycler's lock.
     pub(crate) pinned: AtomicBool,
     pub(crate) scrub: Scrub,
+    pub(crate) spill: Spill,
     pub(crate) owners: Arc<dyn Owners>,
     pub(crate) on_failure: OnFailure,
 }
@@ -163,9 +165,10 @@ impl Core {
 impl Log {
     /// The file or segment of this number, if it is there.
     pub(crate) fn open(&self, file: u32) -> Option<Arc<dyn DiskFile>> {
-        match is_copied(file) {
-            true => self.cold.open(file),
-            false => self.ring.handle(file).or_else(|| self.cold.open(file)),
+        match file {
+            file if is_spilled(file) => self.spill.open(file),
+            file if is_copied(file) => self.cold.open(file),
+            file => self.ring.handle(file).or_else(|| self.cold.open(file)),
         }
     }
 
@@ -210,6 +213,12 @@ impl Log {
     pub(crate) fn slot_cost(&self, buffer: &Buffer, length: u32) -> u64 {
         let (ring, made) = (buffer.sizes.ring, self.made(buffer));
         ring.saturating_sub(made.saturating_sub(u64::from(length))) - ring.saturating_sub(made)
+    }
+
+    /// Bytes on the disk that the log may still come to take.
+    pub(crate) fn spoken_for(&self, buffer: &Buffer) -> u64 {
+        let growth = buffer.sizes.ring.saturating_sub(self.made(buffer));
+        growth + self.to_copy.load(Ordering::Relaxed) + self.thresholds(buffer.sizes).reserve
     }
 
     /// The bytes of the files that the ring has.

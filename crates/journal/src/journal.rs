@@ -21,7 +21,8 @@ use crate::recovery::{self, Recovered};
 use crate::recycle::Recycler;
 use crate::replay::{Owners, Replay};
 use crate::scrub::Scrub;
-use crate::stats::{Held, Stats};
+use crate::spill::Spill;
+use crate::stats::{Held, SpillStats, Stats};
 use crate::ticket::{Address, Progress, Ticket};
 use crate::wal::buffer::Buffer;
 use crate::wal::writer::{Flushed, Writer};
@@ -123,6 +124,51 @@ impl Journal {
         log.cold.read_chunk(chunk, page, into)
     }
 
+    /// Whether there is a disk to [`Journal::spill`] to.
+    pub fn spills(&self) -> bool {
+        self.0.log.is_some()
+    }
+
+    /// Writes bodies outside the log, for want of memory: nothing is flushed, and nothing of it is there after the process has
+    /// ended. Each is held once, until [`Journal::free_spilled`]; meanwhile it is read as any other. Waits for the disk.
+    ///
+    /// # Errors
+    /// If there is no disk, or no room on it that the log can't come to need; else what the disk said. No body is held then, and
+    /// the journal goes on.
+    pub fn spill(&self, bodies: &[&[u8]]) -> io::Result<Vec<Address>> {
+        let log = self.0.log.as_ref().ok_or_else(|| io::Error::other("this journal lies in memory"))?;
+        let room = |length: u64| {
+            let free = log.cold.disk.free()?;
+            let spoken_for = match &self.0.state.lock().target {
+                Target::Log(buffer) => log.spoken_for(buffer),
+                Target::Memory(_) => 0,
+            };
+            if free < spoken_for.saturating_add(length) {
+                let what = "what is free on the disk is kept for the log";
+                return Err(io::Error::new(io::ErrorKind::StorageFull, what));
+            }
+            Ok(())
+        };
+        log.spill.write(bodies, &room)
+    }
+
+    /// Lets go of `count` bodies that were spilled to `file`. True when [`Journal::tidy_spilled`] has something to do. Never
+    /// waits for the disk.
+    pub fn free_spilled(&self, file: u32, count: u64) -> bool {
+        self.0.log.as_ref().is_some_and(|log| log.spill.free(file, count))
+    }
+
+    /// Removes a file of which no body is held, or that an earlier process left. True when there are more.
+    pub fn tidy_spilled(&self) -> bool {
+        self.0.log.as_ref().is_some_and(|log| log.spill.tidy())
+    }
+
+    /// A file of spilled bodies that takes far more room than those of it which are held: they should be spilled anew. Each
+    /// file is named once.
+    pub fn sparse_spilled(&self) -> Option<u32> {
+        self.0.log.as_ref().and_then(|log| log.spill.sparse())
+    }
+
     /// What the log's files list costs its user too much memory: the oldest closed file is to leave the log soon, however
     /// much room there is. Cheap; to be called again while the need lasts.
     pub fn relieve(&self) {
@@ -173,6 +219,7 @@ impl Journal {
             scrubbed_bytes: 0,
             scrub_rounds: 0,
             damaged_segments: 0,
+            spill: SpillStats::default(),
         };
         match &mut state.target {
             Target::Memory(memory) => {
@@ -212,6 +259,7 @@ impl Journal {
             stats.merges = log.merges.load(Ordering::Relaxed);
             stats.segment_failures = log.failures.load(Ordering::Relaxed);
             (stats.scrubbed_bytes, stats.scrub_rounds) = log.scrub.figures();
+            stats.spill = log.spill.stats();
         }
         stats
     }
@@ -225,6 +273,7 @@ impl Journal {
         self.0.stop_threads();
         let Some(log) = &self.0.log else { return Ok(()) };
         let Some(directory) = self.0.directory.lock().take() else { return Ok(()) };
+        log.spill.close();
         let sealed = self.0.seal(log).and_then(|flushed| match flushed {
             Flushed::Stalled => Err(io::Error::new(io::ErrorKind::StorageFull, "no room for the last records")),
             Flushed::Idle | Flushed::Done => Ok(()),
@@ -329,8 +378,20 @@ fn running(
     owners: Arc<dyn Owners>,
     on_failure: OnFailure,
 ) -> (Buffer, Log) {
-    let Recovered { sizes, incarnation, table, segments, cold, ring, offset, next_sequence, previous, groups } =
-        recovered;
+    let Recovered {
+        sizes,
+        incarnation,
+        table,
+        segments,
+        cold,
+        ring,
+        offset,
+        next_sequence,
+        previous,
+        groups,
+        leftover,
+    } = recovered;
+    let spill = Spill::new(Arc::clone(&cold.disk), incarnation, sizes.file, leftover);
     let free = ring.free_on_disk().unwrap_or(0);
     let buffer = Buffer::new(sizes, table, segments, groups, offset, next_sequence);
     let last = next_sequence - 1;
@@ -363,6 +424,7 @@ fn running(
         restatement: AtomicU64::new(0),
         pinned: AtomicBool::new(false),
         scrub: Scrub::default(),
+        spill,
         owners,
         on_failure,
     };

@@ -28,10 +28,11 @@ pub(crate) fn no_body(address: Address) -> io::Error {
     if address.file == LOST {
         return io::Error::new(io::ErrorKind::InvalidData, "the index that listed the body is damaged or missing");
     }
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!("no whole body at byte {} of log file generation {}", address.offset, address.file),
-    )
+    let file = match address.is_spilled() {
+        true => format!("spilled file {:08x}", address.file),
+        false => format!("log file generation {}", address.file),
+    };
+    io::Error::new(io::ErrorKind::InvalidData, format!("no whole body at byte {} of {file}", address.offset))
 }
 
 /// Reads the body at `address` of its file and checks it.

@@ -18,6 +18,7 @@ use crate::group::{Group, Groups};
 use crate::options::{BLOCK, Options, Sizes};
 use crate::record::{self, Kind, Record};
 use crate::replay::Replay;
+use crate::spill::is_spilled_name;
 use crate::wal::batch::{HEADER, Header, Link};
 use crate::wal::file::{FREE_SLOTS, Ring, Shelf, Slot, slot_name, write_header};
 use crate::wal::table::{LogFile, Table};
@@ -48,6 +49,8 @@ pub(crate) struct Recovered {
     /// The header checksum of the last batch.
     pub(crate) previous: Link,
     pub(crate) groups: Groups,
+    /// Files of what ended with an earlier process.
+    pub(crate) leftover: Vec<String>,
 }
 
 /// What the first pass over the log learns: which groups are whole.
@@ -102,7 +105,9 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
     segments.tidy(&*disk, incarnation)?;
     rewrite_tail(&scan, start, &tail)?;
     let free = disk.free().map_err(OpenError::io("asking for the free space of the data directory"))?;
-    let sizes = Sizes::new(options, free.saturating_add(slots.used).saturating_add(segments.used));
+    let leftover: Vec<String> = names.into_iter().filter(|name| is_spilled_name(name)).collect();
+    let ours = slots.used + segments.used + length_of(&*disk, &leftover);
+    let sizes = Sizes::new(options, free.saturating_add(ours));
     let (shelf, ready) = shelve(&*disk, scan, start, end.index, sizes, (&older, &slots.short), &segments)?;
     let ring = Ring::new(Arc::clone(&disk), incarnation, sizes, shelf, ready);
     let mut table = match make_table(log_files) {
@@ -121,7 +126,14 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, replay: &mut dyn R
         next_sequence: end.sequence.unwrap_or(1),
         previous: end.previous,
         groups: Groups::new(NonZeroU64::MIN.saturating_add(groups.highest)),
+        leftover,
     })
+}
+
+/// The bytes that these files take, which will be free again soon.
+fn length_of(disk: &dyn Disk, names: &[String]) -> u64 {
+    let length = |name: &String| disk.open(name).and_then(|file| file.length()).unwrap_or(0);
+    names.iter().map(length).sum()
 }
 
 /// With the log beginning at file `start`, sees which segments count, and which of them are damaged or missing.

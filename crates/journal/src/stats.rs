@@ -13,6 +13,19 @@ pub enum Held {
     Nothing,
 }
 
+/// Figures about bodies that end with the process: see [`crate::Journal::spill`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct SpillStats {
+    /// Files of such bodies.
+    pub files: u32,
+    /// What these files take, in bytes.
+    pub bytes: u64,
+    /// Bytes written to them since the journal was opened.
+    pub written_bytes: u64,
+    /// How often bodies could not be spilled, for want of space, say.
+    pub failures: u64,
+}
+
 /// A snapshot of a journal's figures. Sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct Stats {
@@ -54,6 +67,8 @@ pub struct Stats {
     pub scrub_rounds: u64,
     /// Segments in which something was found that does not read back.
     pub damaged_segments: u32,
+    /// Bodies that end with the process.
+    pub spill: SpillStats,
     /// How often a log file could not be readied (for want of space, say) and the journal tried again.
     pub ready_failures: u64,
 }

@@ -8,6 +8,8 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
+use crate::spill::is_spilled;
+
 /// Where a body lies: the generation of its file and the byte offset of its record in that file.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address {
@@ -15,6 +17,14 @@ pub struct Address {
     pub file: u32,
     /// The byte offset of the record within the file.
     pub offset: u32,
+}
+
+impl Address {
+    /// Whether the body lies outside the log, where nothing survives the process: see [`crate::Journal::spill`].
+    #[inline]
+    pub fn is_spilled(self) -> bool {
+        is_spilled(self.file)
+    }
 }
 
 /// The end of some records in the log. They are durable once [`Journal::durable`](crate::Journal::durable) has

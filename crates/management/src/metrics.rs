@@ -160,6 +160,13 @@ fn journal(out: &mut Exposition, overview: &Overview) {
         journal.ready_failures,
     );
     out.gauge("hermod_queues_damaged", "Queues with messages that can't be read", overview.damaged_queues);
+    out.gauge("hermod_spill_bytes", "Bytes of transient messages on disk, for want of memory", journal.spill.bytes);
+    out.counter(
+        "hermod_spill_written_bytes_total",
+        "Bytes of transient messages written to disk",
+        journal.spill.written_bytes,
+    );
+    out.counter("hermod_spill_failures_total", "Times that the disk took none", journal.spill.failures);
     out.gauge("hermod_segments", "Files of messages outside the log", journal.segments.into());
     out.gauge("hermod_segment_bytes", "Bytes of these files", journal.segment_bytes);
     out.gauge(

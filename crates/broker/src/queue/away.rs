@@ -12,7 +12,7 @@ use journal::{Address, Chunk, Reference};
 use crate::core::Core;
 use crate::message::Message;
 use crate::queue::dispatch::Fetched;
-use crate::queue::lane::{Away, Placed, Want};
+use crate::queue::lane::{Away, Dropped, Placed, Want};
 use crate::queue::{Dying, Guard, Inner, Queue, State, Visit};
 use crate::session::turn::Work;
 
@@ -183,15 +183,25 @@ impl Queue {
         self.mourned.load(Ordering::Acquire) > 0
     }
 
-    /// One step of making room: lets go of what memory need not hold. True when the whole queue was looked at.
-    pub(crate) fn sweep(&self, core: &Core) -> bool {
+    /// One step of making room: lets go of what memory need not hold, and if it `may_spill` has some of what is on no disk
+    /// written there. True when the whole queue was looked at, as far as can be now.
+    pub(crate) fn sweep(self: &Arc<Self>, may_spill: bool, core: &Core) -> bool {
         let mut inner = self.lock(core);
         let inner = &mut *inner;
+        if inner.spilling {
+            return true;
+        }
         let excess = inner.resident.saturating_sub(inner.window(core));
-        let (dropped, whole) = inner.lane.sweep(excess, inner.kept);
-        inner.bytes -= dropped.bytes;
-        inner.resident -= dropped.length;
-        whole
+        let room = if may_spill { core.memory.spill_piece() } else { 0 };
+        let mut swept = inner.lane.sweep(excess, inner.kept, room);
+        inner.forget(swept.dropped);
+        if !swept.picked.is_empty() {
+            // In the order in which they will be read.
+            swept.picked.reverse();
+            inner.spilling = true;
+            core.pager.spill(Arc::clone(self), swept.picked);
+        }
+        swept.whole
     }
 
     /// The queue can't go on: where its first message should lie, in words.
@@ -263,8 +273,20 @@ impl Inner {
 
     /// Bytes of messages that may stay while memory is tight. A hundred thousand short queues are a backlog too, so one that
     /// nobody consumes keeps none.
-    fn window(&self, core: &Core) -> usize {
+    pub(super) fn window(&self, core: &Core) -> usize {
         if self.consumers.is_empty() && core.memory.is_short() { 0 } else { core.memory.window() }
+    }
+
+    /// Lets go of one message, if the disk has it and it is ready.
+    pub(super) fn let_go_of(&mut self, seq: u64) {
+        if let Some(dropped) = self.lane.drop_message(seq) {
+            self.forget(dropped);
+        }
+    }
+
+    fn forget(&mut self, dropped: Dropped) {
+        self.bytes -= dropped.bytes;
+        self.resident -= dropped.length;
     }
 
     /// Lets go of the messages from `first` on that came in this visit and are not wanted soon.
@@ -275,10 +297,7 @@ impl Inner {
             if self.resident <= window {
                 return;
             }
-            if let Some(dropped) = self.lane.drop_message(seq) {
-                self.bytes -= dropped.bytes;
-                self.resident -= dropped.length;
-            }
+            self.let_go_of(seq);
         }
         for page in first / journal::PAGE..next / journal::PAGE {
             self.lane.lean_down(page * journal::PAGE);

@@ -58,8 +58,8 @@ impl Queue {
                 self.die(inner, seq, Reason::Expired);
                 continue;
             }
-            let (durable, away) = (entry.address.is_some(), entry.message.is_none());
-            if durable && (away || !self.mark_covers(inner, seq, visit)) {
+            let (durable, away) = (entry.is_durable(), entry.message.is_none());
+            if away || (durable && !self.mark_covers(inner, seq, visit)) {
                 break;
             }
             if !self.deliver(inner, seq) {
@@ -213,7 +213,7 @@ impl Queue {
         if inner.lane.get_mut(seq).is_none_or(|entry| entry.message.is_none()) {
             return Ok(self.fetch_away(inner, waker, visit));
         }
-        let durable = inner.lane.get_mut(seq).is_some_and(|entry| entry.address.is_some());
+        let durable = inner.lane.get_mut(seq).is_some_and(|entry| entry.is_durable());
         if durable && !self.mark_covers(&mut inner, seq, visit) {
             let ticket = inner.mark_rising.map_or(Ticket::NONE, |(_, ticket)| ticket);
             self.finish(inner, visit);

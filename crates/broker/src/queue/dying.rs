@@ -43,8 +43,8 @@ impl Queue {
         };
         let address = entry.address;
         if self.arguments.dead_letter_exchange.is_some() {
-            let (message, durable) = (entry.message.clone(), address.is_some());
-            if message.is_some() || durable {
+            let (message, durable) = (entry.message.clone(), entry.is_durable());
+            if message.is_some() || address.is_some() {
                 inner.dying.push(Dying { seq, message, durable, reason });
             }
             inner.leave_ready(seq, State::Dying);

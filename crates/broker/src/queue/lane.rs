@@ -1,18 +1,19 @@
 //! A lane: the entries of a queue in order, in pages, each entry ready, out with a consumer, dying, hidden or done.
 //!
 //! An entry is found by its sequence number, so settling out of order and requeuing to its place change one bit. A page
-//! whose entries are all done gives its memory back, whatever lies around it. A durable entry that is ready may be *away*:
-//! only the disk has its message; whole pages of such entries shrink to a few bytes for each, or none.
+//! whose entries are all done gives its memory back, whatever lies around it. An entry that is ready and on disk may be
+//! *away*: only the disk has its message; whole pages of such entries shrink to a few bytes for each, or none.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use journal::{Bits, Chunk, PAGE, Reference};
+use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
-use crate::queue::Task;
 use crate::queue::bitmap::Bitmap;
 use crate::queue::page::{Memo, Page, SIZE, bit_of};
+use crate::queue::{Picked, Task};
 
+pub(super) use crate::queue::page::PLACE_COST;
 pub(crate) use crate::queue::page::{Entry, Placed, State};
 
 mod purge;
@@ -80,6 +81,56 @@ pub(crate) struct Dropped {
     pub(crate) bytes: usize,
     /// Their lengths.
     pub(crate) length: usize,
+}
+
+/// What a sweep came to.
+#[derive(Debug)]
+pub(crate) struct Swept {
+    pub(crate) dropped: Dropped,
+    /// To be spilled, the farthest back first.
+    pub(crate) picked: Vec<Picked>,
+    /// It has come to the front.
+    pub(crate) whole: bool,
+}
+
+/// How many bytes of messages are still to go, and how many may be picked.
+struct Left {
+    excess: usize,
+    room: usize,
+}
+
+impl Left {
+    /// Goes through a hot page from its end. Returns how many messages have gone.
+    fn take_from(&mut self, page: &mut Page, kept: Option<u64>, swept: &mut Swept) -> usize {
+        let mut gone = 0;
+        let numbers = (page.first..page.first + page.entries.len() as u64).rev();
+        for (seq, entry) in numbers.zip(page.entries.iter_mut().rev()) {
+            if self.excess == 0 {
+                break;
+            }
+            if kept == Some(seq) {
+                continue;
+            }
+            if let Some(dropped) = let_go(entry) {
+                swept.dropped.bytes += dropped.bytes;
+                swept.dropped.length += dropped.length;
+                self.excess = self.excess.saturating_sub(dropped.length);
+                gone += 1;
+                continue;
+            }
+            let (State::Ready, None, Some(message)) = (entry.state, entry.address, &entry.message) else { continue };
+            if self.room > 0 {
+                let length = message.block().len();
+                swept.picked.push((seq, message.clone()));
+                self.excess = self.excess.saturating_sub(length);
+                self.room = self.room.saturating_sub(length);
+                if self.room == 0 {
+                    break;
+                }
+            }
+        }
+        gone
+    }
 }
 
 impl Lane {
@@ -374,7 +425,7 @@ impl Lane {
         Task::Peek { seq, place: page.reference_of(seq) }
     }
 
-    /// Lets go of the message of a durable entry that is ready.
+    /// Lets go of the message of an entry that is ready and on disk.
     pub(crate) fn drop_message(&mut self, seq: u64) -> Option<Dropped> {
         let entry = self.get_mut(seq)?;
         let dropped = let_go(entry)?;
@@ -409,40 +460,49 @@ impl Lane {
     }
 
     /// Lets go of messages, those farthest back first, until they are `excess` bytes, and makes pages smaller in which
-    /// everything is away; in a few pages only, the next call goes on. The message of `kept` stays. True when it has come
-    /// to the front.
-    pub(crate) fn sweep(&mut self, excess: usize, kept: Option<u64>) -> (Dropped, bool) {
-        let mut all = Dropped::default();
+    /// everything is away; in a few pages only, the next call goes on. Of messages that are not on disk up to `room` bytes
+    /// are picked to be spilled, but at least one, and count as if they had gone; with no room none. The message of `kept`
+    /// stays.
+    pub(crate) fn sweep(&mut self, excess: usize, kept: Option<u64>, room: usize) -> Swept {
+        let mut swept = Swept { dropped: Dropped::default(), picked: Vec::new(), whole: false };
+        let mut left = Left { excess, room };
         let mut looked = 0;
         let end = self.pages.partition_point(|page| page.number < self.swept);
         for index in (0..end).rev() {
             if looked == SWEPT_AT_ONCE {
-                return (all, false);
+                return swept;
             }
             let page = &mut self.pages[index];
             self.swept = page.number;
             if page.is_hot() {
                 looked += 1;
-                let numbers = (page.first..page.first + page.entries.len() as u64).rev();
-                for (seq, entry) in numbers.zip(page.entries.iter_mut().rev()) {
-                    if all.length >= excess {
-                        break;
-                    }
-                    if kept == Some(seq) {
-                        continue;
-                    }
-                    if let Some(dropped) = let_go(entry) {
-                        all.bytes += dropped.bytes;
-                        all.length += dropped.length;
-                        self.away += 1;
-                        self.index_bytes += AWAY_COST;
-                    }
+                let gone = left.take_from(page, kept, &mut swept);
+                self.away += gone;
+                self.index_bytes += gone * AWAY_COST;
+                if !swept.picked.is_empty() && left.room == 0 {
+                    // The page is not done with.
+                    self.swept += 1;
+                    return swept;
                 }
             }
             self.lean_page(index);
         }
         self.swept = u64::MAX;
-        (all, true)
+        swept.whole = true;
+        swept
+    }
+
+    /// The body of an entry that is not on disk was spilled to `address`; false unless it is ready and in memory.
+    pub(crate) fn spill(&mut self, seq: u64, address: Address) -> bool {
+        let entry = self
+            .get_mut(seq)
+            .filter(|entry| entry.state == State::Ready && entry.address.is_none() && entry.message.is_some());
+        entry.map(|entry| entry.address = Some(address)).is_some()
+    }
+
+    /// The body of an entry lies at `to` now; false if it does not lie where `one` says any more.
+    pub(crate) fn relocate(&mut self, one: &Reference, to: Address) -> bool {
+        self.page_mut(one.seq / PAGE).is_some_and(|page| page.relocate(one, to))
     }
 
     /// What must be read for `want`. Pages on the way become hot where that takes no reading.
@@ -548,6 +608,13 @@ impl Lane {
         }
     }
 
+    /// Sets the bits of the entries of a page that are not done and that the disk has.
+    pub(crate) fn stored(&mut self, number: u64, bits: &mut Bits) {
+        if let Some(page) = self.page_mut(number) {
+            page.stored(bits);
+        }
+    }
+
     /// Bodies of a page lie in `chunk` now that lay in one of the files `from`. Returns how many of them are still wanted.
     pub(crate) fn moved(&mut self, number: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
         self.chunked = true;
@@ -597,7 +664,7 @@ impl Lane {
     /// How often entries came back, for those of which that counts.
     pub(crate) fn returns(&self) -> Vec<(u64, u32)> {
         let hot = self.pages.iter().flat_map(|page| (page.first..).zip(&page.entries));
-        let hot = hot.filter(|(_, entry)| entry.state != State::Done && entry.returns > 0 && entry.address.is_some());
+        let hot = hot.filter(|(_, entry)| entry.state != State::Done && entry.returns > 0 && entry.is_durable());
         let mut all: Vec<_> = hot.map(|(seq, entry)| (seq, entry.returns)).collect();
         all.extend(self.memo.returns.iter().map(|(seq, returns)| (*seq, *returns)));
         all
@@ -608,7 +675,7 @@ fn messages(wanted: Vec<Reference>) -> Away {
     if wanted.is_empty() { Away::Nothing } else { Away::Messages(wanted) }
 }
 
-/// Drops the message of a durable entry that is ready, and notes what is worth knowing of it.
+/// Drops the message of an entry that is ready and on disk, and notes what is worth knowing of it.
 fn let_go(entry: &mut Entry) -> Option<Dropped> {
     if entry.state != State::Ready || entry.address.is_none() {
         return None;

@@ -15,6 +15,7 @@ mod repair;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod settle;
+mod spill;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub(crate) use dying::{Dying, Reason, reason_code};
 pub(crate) use lane::{Entry, Lane, Placed, State};
 pub(crate) use page::{Listed, Page, Place};
 pub(crate) use settle::{SETTLED_BEFORE, Settlement, Verdict};
+pub(crate) use spill::Picked;
 
 use crate::catalog::arguments::{Overflow, QueueArguments};
 use crate::core::Core;
@@ -114,8 +116,12 @@ pub(crate) struct Inner {
     mark_rising: Option<(u64, Ticket)>,
     /// What the messages cost that are in memory.
     bytes: usize,
-    /// Bytes of the messages in memory that are ready and could leave it.
+    /// Bytes of the messages in memory that are ready.
     resident: usize,
+    /// Entries that are not done and whose body was spilled.
+    spilled: usize,
+    /// Messages are on their way to be spilled.
+    spilling: bool,
     /// Bytes of the bodies that are ready, where their sum is limited; and the entries that nobody has weighed since the
     /// start, which count nothing.
     ready_bytes: u64,
@@ -156,6 +162,7 @@ pub(crate) struct Guard<'a> {
     core: &'a Core,
     bytes_before: usize,
     index_before: usize,
+    listed_before: usize,
     /// The thread was unwinding before: a connection whose protocol panicked is being closed.
     unwinding: bool,
 }
@@ -180,8 +187,9 @@ impl Drop for Guard<'_> {
         }
         let index = self.inner.lane.index_bytes();
         self.core.memory.changed(self.bytes_before + self.index_before, self.inner.bytes + index);
-        if index != self.index_before {
-            self.core.memory.index_changed(self.index_before, index);
+        let listed = self.inner.listed_bytes();
+        if listed != self.listed_before {
+            self.core.memory.index_changed(self.listed_before, listed);
         }
     }
 }
@@ -232,6 +240,8 @@ impl Queue {
             mark_rising: None,
             bytes: 0,
             resident: 0,
+            spilled: 0,
+            spilling: false,
             ready_bytes: 0,
             unweighed: 0,
             weighs,
@@ -274,7 +284,8 @@ impl Queue {
     pub(crate) fn lock<'a>(&'a self, core: &'a Core) -> Guard<'a> {
         let inner = self.inner.lock();
         let (bytes_before, index_before) = (inner.bytes, inner.lane.index_bytes());
-        Guard { inner, core, bytes_before, index_before, unwinding: std::thread::panicking() }
+        let listed_before = inner.listed_bytes();
+        Guard { inner, core, bytes_before, index_before, listed_before, unwinding: std::thread::panicking() }
     }
 
     /// Takes the picked arrivals at its end and dispatches. The returned ticket covers their references.
@@ -312,7 +323,7 @@ impl Queue {
             ticket = ticket.max(self.log_references(&mut inner, first, rides, None, visit));
             self.dispatch(&mut inner, visit);
             self.enforce_length(&mut inner);
-            if visit.core.memory.is_tight() {
+            if self.logged() && visit.core.memory.is_tight() {
                 inner.let_go(first, visit.core);
             }
         }
@@ -356,7 +367,7 @@ impl Queue {
         }
         self.dispatch(&mut inner, visit);
         self.enforce_length(&mut inner);
-        if visit.core.memory.is_tight() {
+        if self.logged() && visit.core.memory.is_tight() {
             inner.let_go(first, visit.core);
         }
         self.finish(inner, visit);
@@ -568,6 +579,11 @@ impl Inner {
         self.bytes
     }
 
+    /// What it costs to know where messages lie that the log has, or could list.
+    fn listed_bytes(&self) -> usize {
+        self.lane.index_bytes().saturating_sub(self.spilled * lane::PLACE_COST)
+    }
+
     pub(crate) fn consumer_count(&self) -> usize {
         self.consumers.len()
     }
@@ -636,13 +652,10 @@ pub(crate) struct Remains<'a> {
     pub(crate) decided: &'a BTreeMap<u64, Reason>,
 }
 
-/// Bytes of a ready entry's message that memory could do without.
+/// Bytes of a ready entry's message in memory.
 #[inline]
 fn resident_of(entry: &Entry) -> usize {
-    match (&entry.message, entry.address) {
-        (Some(message), Some(_)) => message.block().len(),
-        _ => 0,
-    }
+    entry.message.as_ref().map_or(0, |message| message.block().len())
 }
 
 /// Bytes of a ready entry's body, as far as it is known.

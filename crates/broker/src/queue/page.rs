@@ -2,7 +2,7 @@
 //!
 //! A *hot* page has an entry for each number; only in hot pages entries change one by one. A *lean* page knows where each
 //! body lies, an *absent* one only which entries there are: the indexes of its chunks say the rest. Invariant: all live
-//! entries of a page that is not hot are ready and durable, and an absent page's chunks list every one of them.
+//! entries of a page that is not hot are ready and on disk, and an absent page's are durable: its chunks list every one of them.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const PAGE_COST: usize = size_of::<Page>() + 48;
 /// A number beyond all that are ever given out.
 const FAR: u64 = 1 << 62;
 /// What one place of a lean page costs.
-const PLACE_COST: usize = size_of::<Place>();
+pub(super) const PLACE_COST: usize = size_of::<Place>();
 
 /// What an entry is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) enum State {
 pub(crate) struct Entry {
     /// The message; `None` once the entry is done, and while only the disk has it.
     pub(crate) message: Option<Message>,
-    /// Where its body lies in the journal, if it is durable.
+    /// Where its body lies in the journal, if it is durable or was spilled.
     pub(crate) address: Option<Address>,
     /// When it dies of age, in milliseconds since 1970; `u64::MAX` for never, or while nobody has looked.
     pub(crate) expires_at: u64,
@@ -70,14 +70,22 @@ impl Entry {
         }
     }
 
+    /// True when the log has it: it is there after a restart.
+    #[inline]
+    pub(crate) fn is_durable(&self) -> bool {
+        self.address.is_some_and(|address| !address.is_spilled())
+    }
+
     /// True when only the disk has the message, and nobody has looked when it dies of age.
     pub(crate) fn is_unread(&self) -> bool {
         self.message.is_none() && self.besides == 0
     }
 
-    /// True when memory need not know more of it than its place.
+    /// True when memory need not know more of it than its place. How often it came back is noted for a restart as well, which
+    /// only a durable one sees.
     fn is_plain(&self) -> bool {
-        self.state == State::Ready && self.message.is_none() && self.address.is_some()
+        let away = self.state == State::Ready && self.message.is_none();
+        away && self.address.is_some_and(|address| self.returns == 0 || !address.is_spilled())
     }
 }
 
@@ -422,17 +430,44 @@ impl Page {
         }
     }
 
+    /// Sets the bits of the entries that are not done and whose body lies where `counts` says.
+    fn mark(&self, counts: impl Fn(Address) -> bool, bits: &mut Bits) {
+        let mut set = |bit: usize| bits[bit / 64] |= 1 << (bit % 64);
+        match &self.content {
+            Content::Hot => {
+                for (seq, entry) in (self.first..).zip(&self.entries) {
+                    if entry.state != State::Done && entry.address.is_some_and(&counts) {
+                        set(bit_of(seq));
+                    }
+                }
+            }
+            Content::Lean(lean) => {
+                let places = self.ready.iter().zip(&lean.places);
+                places.filter(|(_, place)| counts(place.address)).for_each(|(bit, _)| set(bit));
+            }
+            Content::Absent => *bits = self.ready.bits(),
+        }
+    }
+
     /// Sets the bits of the durable entries that are not done.
     pub(super) fn unsettled(&self, bits: &mut Bits) {
-        if !self.is_hot() {
-            *bits = self.ready.bits();
-            return;
+        self.mark(|address| !address.is_spilled(), bits);
+    }
+
+    /// Sets the bits of the entries that are not done and that the disk has, whether or not they are durable.
+    pub(super) fn stored(&self, bits: &mut Bits) {
+        self.mark(|_| true, bits);
+    }
+
+    /// The body of an entry lies at `to` now; false if it does not lie where `one` says any more.
+    pub(super) fn relocate(&mut self, one: &Reference, to: Address) -> bool {
+        let place = self.place_mut(one.seq).filter(|(address, _)| **address == one.address);
+        let Some((address, _)) = place else { return false };
+        *address = to;
+        if let Content::Lean(lean) = &mut self.content {
+            lean.files = (lean.files.0.min(to.file), lean.files.1.max(to.file));
         }
-        for (seq, entry) in (self.first..).zip(&self.entries) {
-            if entry.state != State::Done && entry.address.is_some() {
-                bits[bit_of(seq) / 64] |= 1 << (bit_of(seq) % 64);
-            }
-        }
+        true
     }
 
     /// Bodies lie in `chunk` now that lay in one of the files `from`. Returns how many entries they are of that are live.

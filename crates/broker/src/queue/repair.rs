@@ -17,13 +17,13 @@ fn numbers(page: u64, bits: &Bits) -> impl Iterator<Item = u64> + '_ {
 }
 
 impl Queue {
-    /// The first page from `number` on that has durable entries.
+    /// The first page from `number` on that has entries on disk.
     pub(crate) fn page_from(&self, number: u64, core: &Core) -> Option<u64> {
         let mut inner = self.lock(core);
         let end = inner.lane.next().div_ceil(PAGE);
         (number..end).find(|number| {
             let mut bits: Bits = [0; (PAGE / 64) as usize];
-            inner.lane.unsettled(*number, &mut bits);
+            inner.lane.stored(*number, &mut bits);
             bits.iter().any(|word| *word != 0)
         })
     }
@@ -53,7 +53,7 @@ impl Queue {
     pub(crate) fn on_disk(&self, page: u64, core: &Core) -> Vec<Reference> {
         let mut inner = self.lock(core);
         let mut bits: Bits = [0; (PAGE / 64) as usize];
-        inner.lane.unsettled(page, &mut bits);
+        inner.lane.stored(page, &mut bits);
         let mut found = Vec::new();
         for seq in numbers(page, &bits) {
             let entry = inner.lane.get_mut(seq).filter(|entry| entry.state == State::Ready && entry.message.is_none());

@@ -110,7 +110,7 @@ impl Queue {
         entry.redelivered = true;
         if let Some(limit) = self.arguments.delivery_limit {
             entry.returns = entry.returns.saturating_add(1);
-            let (returns, durable) = (entry.returns, entry.address.is_some());
+            let (returns, durable) = (entry.returns, entry.is_durable());
             if u64::from(returns) > limit {
                 self.die(inner, seq, Reason::DeliveryLimit);
                 return;
@@ -143,6 +143,16 @@ impl Queue {
             return Ticket::NONE;
         }
         let mut settled = std::mem::take(&mut inner.settled);
+        if inner.spilled > 0 {
+            // The log never heard of these.
+            for one in settled.extract_if(.., |one| one.address.is_spilled()) {
+                inner.free_spilled(one.address.file, 1, core);
+            }
+            if settled.is_empty() {
+                inner.settled = settled;
+                return Ticket::NONE;
+            }
+        }
         let mut addresses = ADDRESSES.take();
         let mut runs: Vec<(u64, u64)> = Vec::new();
         let mut appender = core.journal.appender();
@@ -177,7 +187,8 @@ impl Queue {
     pub(crate) fn purge(self: &Arc<Self>, core: &Core) -> (u64, Ticket) {
         let mut inner = self.lock(core);
         inner.used_at = core.clock.unix_ms();
-        let purged = inner.lane.purge();
+        let mut purged = inner.lane.purge();
+        inner.free_spilled_of(&mut purged.freed, core);
         inner.bytes -= purged.bytes;
         (inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0);
         inner.damage = None;
@@ -195,8 +206,9 @@ impl Queue {
         let ready = inner.lane.ready() as u64;
         inner.deleted = true;
         let mut ticket = Ticket::NONE;
+        let mut freed = inner.lane.files();
+        inner.free_spilled_of(&mut freed, core);
         if self.logged() {
-            let freed = inner.lane.files();
             let mut appender = core.journal.appender();
             appender.drop_owner(None, self.id, &mut freed.into_iter());
             ticket = appender.ticket();

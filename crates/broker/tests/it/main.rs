@@ -20,6 +20,7 @@ mod random;
 mod restart;
 mod routing;
 mod settling;
+mod spilling;
 mod transactions;
 
 use broker::{BindingSpec, DestinationName, Publish, QueueSpec, Table, Value};

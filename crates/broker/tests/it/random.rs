@@ -29,6 +29,8 @@ struct Run {
     cancelled: BTreeSet<String>,
     commits: usize,
     made: u64,
+    /// Of a hundred messages, how many are persistent.
+    persistent: u64,
     log: Vec<String>,
 }
 
@@ -71,7 +73,7 @@ impl Run {
             Setup::stepped(&SimDisk::new(seed, 64 << 20), 16 << 20)
         };
         if seed % 4 >= 2 {
-            // Nothing durable that waits stays in memory. While a message is read for a consumer it may be dropped for a new
+            // Nothing that waits stays in memory, if there is a disk. While a message is read for a consumer it may be dropped for a new
             // one: when queues drop what, the model does not know.
             setup.settings.memory_budget = 100;
             rules[1].drop_head = None;
@@ -90,6 +92,7 @@ impl Run {
             cancelled: BTreeSet::new(),
             commits: 0,
             made: 0,
+            persistent: if seed % 8 < 4 { 70 } else { 20 },
             log: Vec::new(),
         };
         for queue in 0..QUEUES {
@@ -149,7 +152,7 @@ impl Run {
 
     fn publish_one(&mut self, key: SessionKey, one: &(String, String, String), transaction: bool) {
         let mandatory = self.random.chance(30);
-        let persistent = self.random.chance(70);
+        let persistent = self.random.chance(self.persistent);
         let publish = Publish { persistent, mandatory, ..message(&one.0, &one.1, one.2.as_bytes()) };
         let peer = &mut self.peers[key.0];
         let session = peer.session(key.1);
@@ -482,6 +485,17 @@ impl Run {
         }
     }
 
+    /// Without queues nothing is held: neither memory nor a file.
+    fn empty(&mut self) {
+        let mut peer = Peer::attach(&self.broker, "guest").unwrap();
+        for queue in 0..QUEUES {
+            peer.client.delete_queue(&format!("q{queue}"), false, false, self.now()).unwrap();
+        }
+        self.broker.flush();
+        let overview = self.broker.broker.overview();
+        assert_eq!((overview.memory_used, overview.journal.spill.files, overview.journal.spill.bytes), (0, 0, 0));
+    }
+
     fn check_counts(&self) {
         let reports = self.broker.broker.queues();
         assert_eq!(reports.len(), self.model.queues.len());
@@ -505,6 +519,7 @@ fn random_operations_agree_with_the_model() {
         }
         Err(_) => 0..300,
     };
+    let (mut spills, count) = (0, seeds.end - seeds.start);
     for seed in seeds {
         let run = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed);
@@ -521,7 +536,13 @@ fn random_operations_agree_with_the_model() {
             run.peers.clear();
             let unsettled: u64 = run.broker.broker.queues().iter().map(|queue| queue.unacked + queue.consumers).sum();
             assert_eq!(unsettled, 0);
+            run.empty();
+            run.broker.broker.overview().journal.spill.written_bytes > 0
         });
+        if let Ok(spilled) = run {
+            spills += u64::from(spilled);
+        }
         assert!(run.is_ok(), "seed {seed} fails; replay it with BROKER_SEED={seed}");
     }
+    assert!(count == 1 || spills >= count / 5, "transient messages were on the disk in {spills} of {count} runs");
 }

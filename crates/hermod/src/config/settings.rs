@@ -363,8 +363,8 @@ impl Memory {
                 "memory.budget",
                 "size",
                 "auto",
-                "Bytes that queues keep in memory of what is on disk too; what is beyond is read when a consumer wants it. \
-                 `auto` is an eighth of `memory.limit`, from 32 MiB to 1 GiB.",
+                "Bytes of waiting messages that queues keep in memory; what is beyond waits on disk and is read when a \
+                 consumer wants it. `auto` is an eighth of `memory.limit`, from 32 MiB to 1 GiB.",
             ),
             |text| value::or_auto(text, |text| at_least(text, value::bytes, 1 << 20)),
         )?;

@@ -101,7 +101,8 @@ impl Disk for RealDisk {
 
     fn sync_directory(&self) -> io::Result<()> {
         self.root.sync()?;
-        self.folders.iter().filter_map(OnceLock::get).try_for_each(Folder::sync)
+        let lasting = self.folders.iter().zip(FOLDERS).filter(|(_, name)| *name != crate::spill::FOLDER);
+        lasting.filter_map(|(folder, _)| folder.get()).try_for_each(Folder::sync)
     }
 
     fn free(&self) -> io::Result<u64> {

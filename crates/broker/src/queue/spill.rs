@@ -1,0 +1,84 @@
+//! What is not in the log and leaves memory all the same: spilled to files that end with the process.
+//!
+//! The pager writes, without the lock; an entry gets its address afterwards, if it still waits then. Invariant: each entry
+//! with such an address that is not done holds its body once, and whoever ends the entry lets go of it in the same visit.
+
+use std::collections::BTreeMap;
+
+use journal::{Address, PAGE, Reference, is_spilled};
+
+use crate::core::Core;
+use crate::message::Message;
+use crate::queue::{Inner, Queue};
+
+/// A message that is to be spilled, and its number.
+pub(crate) type Picked = (u64, Message);
+
+impl Queue {
+    /// Picked messages were written: those of entries that still wait may leave memory. Of the others nothing is kept.
+    pub(crate) fn spilled(&self, picked: &[Picked], addresses: &[Address], core: &Core) {
+        let mut inner = self.lock(core);
+        let inner = &mut *inner;
+        inner.spilling = false;
+        let window = inner.window(core);
+        // What consumers have come near meanwhile stays in memory.
+        for ((seq, _), address) in picked.iter().zip(addresses).rev() {
+            if inner.deleted || !inner.lane.spill(*seq, *address) {
+                core.free_spilled(address.file, 1);
+                continue;
+            }
+            inner.spilled += 1;
+            if inner.resident > window {
+                inner.let_go_of(*seq);
+            }
+        }
+        if let (Some((first, _)), Some((last, _))) = (picked.first(), picked.last()) {
+            (first / PAGE..=last / PAGE).for_each(|page| inner.lane.lean_down(page * PAGE));
+        }
+    }
+
+    /// Picked messages could not be written: they stay.
+    pub(crate) fn not_spilled(&self, core: &Core) {
+        self.lock(core).spilling = false;
+    }
+
+    /// True while messages are on their way.
+    pub(crate) fn is_spilling(&self, core: &Core) -> bool {
+        self.lock(core).spilling
+    }
+
+    /// What is wanted of a spilled file.
+    pub(crate) fn spilled_in(&self, file: u32, core: &Core) -> Vec<Reference> {
+        let inner = self.lock(core);
+        let mut found = Vec::new();
+        if inner.spilled > 0 {
+            inner.referenced(file, &mut found);
+        }
+        found
+    }
+
+    /// Messages were spilled anew: entries that still lie where they were read lie there now.
+    pub(crate) fn spilled_anew(&self, before: &[Reference], addresses: &[Address], core: &Core) {
+        let mut inner = self.lock(core);
+        for (one, address) in before.iter().zip(addresses) {
+            let moved = inner.lane.relocate(one, *address);
+            core.free_spilled(if moved { one.address.file } else { address.file }, 1);
+        }
+    }
+}
+
+impl Inner {
+    /// An entry that was spilled has ended.
+    pub(super) fn free_spilled(&mut self, file: u32, count: u64, core: &Core) {
+        self.spilled = self.spilled.saturating_sub(count as usize);
+        core.free_spilled(file, count);
+    }
+
+    /// Lets go of what was spilled among bodies that ended, and leaves those that the log has.
+    pub(super) fn free_spilled_of(&mut self, freed: &mut BTreeMap<u32, u64>, core: &Core) {
+        if self.spilled > 0 {
+            let spilled: Vec<_> = freed.extract_if(.., |file, _| is_spilled(*file)).collect();
+            spilled.into_iter().for_each(|(file, count)| self.free_spilled(file, count, core));
+        }
+    }
+}
