@@ -30,21 +30,13 @@ pub(super) enum Mode {
     Transactional(TransactionId),
 }
 
-/// An acknowledgement or a refusal that waits for a commit.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Settlement {
-    pub(super) tag: u64,
-    pub(super) multiple: bool,
-    pub(super) outcome: Outcome,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) session: SessionId,
     pub(super) mode: Mode,
-    /// What the next commit settles, in order.
-    pub(super) settlements: Vec<Settlement>,
+    /// The deliveries that the next commit settles, in order.
+    pub(super) settlements: Vec<(u64, Outcome)>,
     /// The queue declared last: what an empty name stands for.
     pub(super) last_queue: String,
     pub(super) incoming: Incoming,

@@ -3,7 +3,7 @@
 use broker::Outcome;
 
 use crate::codec::methods::{ConfirmSelect, ConfirmSelectOk, TxRollbackOk, TxSelectOk};
-use crate::session::channel::{Channel, Mode, Settlement};
+use crate::session::channel::{Channel, Mode};
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::link::Waiting;
 use crate::session::running::Context;
@@ -32,7 +32,7 @@ impl Channel {
     }
 
     /// Keeps a settlement until the commit: after a rollback the delivery is still this channel's, unsettled, as if
-    /// nothing had been said about it.
+    /// nothing had been said about it. A tag that is wrong is refused at once (specification, `basic.ack.delivery-tag`).
     pub(super) fn settle_at_commit(
         &mut self,
         cx: &mut Context<'_>,
@@ -40,16 +40,8 @@ impl Channel {
         multiple: bool,
         outcome: Outcome,
     ) -> Result<(), Failure> {
-        let bytes = (self.settlements.len() * size_of::<Settlement>()) as u64;
-        let limit = cx.broker.limits().transaction_bytes;
-        if bytes >= limit {
-            return Err(precondition(&format!("the transaction is larger than {limit} bytes")));
-        }
-        // "All there are" is meant as of now, not as of the commit.
-        let tag = if multiple && tag == 0 { cx.sessions.last_tag(self.session) } else { tag };
-        if tag > 0 || !multiple {
-            self.settlements.push(Settlement { tag, multiple, outcome });
-        }
+        let settlements = &mut self.settlements;
+        cx.client.put_aside(self.session, tag, multiple, &mut |tag| settlements.push((tag, outcome)))?;
         Ok(())
     }
 
@@ -58,8 +50,8 @@ impl Channel {
         let Mode::Transactional(transaction) = self.mode else {
             return Err(precondition("channel is not transactional"));
         };
-        for Settlement { tag, multiple, outcome } in std::mem::take(&mut self.settlements) {
-            cx.client.settle_in(transaction, self.session, tag, multiple, outcome)?;
+        for (tag, outcome) in std::mem::take(&mut self.settlements) {
+            cx.client.settle_in(transaction, self.session, tag, false, outcome)?;
         }
         cx.client.commit(transaction, cx.now)?;
         self.mode = Mode::Transactional(cx.client.begin(self.session));
@@ -72,6 +64,7 @@ impl Channel {
             return Err(precondition("channel is not transactional"));
         };
         cx.client.rollback(transaction);
+        cx.client.take_up_again(self.session);
         self.settlements.clear();
         self.mode = Mode::Transactional(cx.client.begin(self.session));
         cx.link.send(cx.number, TxRollbackOk {});

@@ -24,8 +24,9 @@ use crate::session::running::{Running, Taken};
 const TURN_BYTES: usize = 256 * 1024;
 /// The same for frames or whole publishes.
 const TURN_ENTRIES: usize = 10_000;
-/// Largest frame before both sides have agreed on a size: room for a long token as password.
-pub(super) const HANDSHAKE_FRAME_MAX: u32 = 16 * 1024;
+/// Largest frame before both sides have agreed on a size. The specification has 4096 (§4.2.3), RabbitMQ since 4.1 twice as
+/// much, as room for a long token as password.
+pub(super) const HANDSHAKE_FRAME_MAX: u32 = 8192;
 /// How long the peer may take to answer our close.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a peer that is not trusted or not understood is kept before its socket is closed.

@@ -39,7 +39,7 @@ pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, 
         }
         Event::Cancelled { session, consumer_tag } => {
             if let (Some(channel), true) = (sessions.channel_of(session), link.traits.cancel_notify) {
-                link.send(channel, BasicCancel { consumer_tag, nowait: true });
+                link.send_after_reply(channel, BasicCancel { consumer_tag, nowait: true });
             }
         }
         Event::SessionFailed { session, error } => {
@@ -93,7 +93,7 @@ fn with_content(
 
 #[inline]
 fn deliver(link: &mut Link, sessions: &mut Sessions, broker: &Broker, delivery: &Delivery<'_>) {
-    let Some(channel) = sessions.receiver(delivery.session, delivery.tag) else { return };
+    let Some(channel) = sessions.receiver(delivery.session) else { return };
     let deliver =
         Deliver { consumer_tag: delivery.consumer_tag, delivery_tag: delivery.tag, redelivered: delivery.redelivered };
     with_content(link, broker, delivery.message, delivery.delivery_count, |link, content| {
@@ -103,7 +103,7 @@ fn deliver(link: &mut Link, sessions: &mut Sessions, broker: &Broker, delivery: 
 
 /// Writes the message that `basic.get` asked for.
 pub(super) fn got(link: &mut Link, sessions: &mut Sessions, broker: &Broker, delivery: &Delivery<'_>, remaining: u64) {
-    let Some(channel) = sessions.receiver(delivery.session, delivery.tag) else { return };
+    let Some(channel) = sessions.receiver(delivery.session) else { return };
     let got = GetOk {
         delivery_tag: delivery.tag,
         redelivered: delivery.redelivered,

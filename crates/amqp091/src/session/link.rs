@@ -52,6 +52,7 @@ pub(super) enum Waiting {
     /// This reply goes out when its change is durable.
     Reply {
         ticket: Ticket,
+        /// Its frame, and those that must come after it.
         frame: Vec<u8>,
         /// It is the last: the connection is closed then.
         closes: bool,
@@ -120,6 +121,15 @@ impl Link {
             let mut frame = Vec::new();
             method.into().encode(channel, &mut frame);
             self.waiting = Some(Waiting::Reply { ticket, frame, closes: false });
+        }
+    }
+
+    /// Sends `method`, but behind a reply that is held back: who deletes the queue of its own consumer hears first that it
+    /// is deleted, as from RabbitMQ. Some clients end what they do at the other word.
+    pub(super) fn send_after_reply<'m>(&mut self, channel: u16, method: impl Into<Method<'m>>) {
+        match &mut self.waiting {
+            Some(Waiting::Reply { frame, closes: false, .. }) => method.into().encode(channel, frame),
+            _ => self.send(channel, method),
         }
     }
 

@@ -26,8 +26,8 @@ pub(super) enum Taken {
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     known: std::collections::HashMap<SessionId, SessionLink>,
-    /// The one that had the last delivery: they come in runs.
-    last: Option<Receiver>,
+    /// The one that had the last delivery, and its channel: they come in runs.
+    last: Option<(SessionId, u16)>,
 }
 
 #[derive(Debug)]
@@ -35,47 +35,19 @@ pub(super) struct SessionLink {
     pub(super) channel: u16,
     /// All publishes up to this number have been confirmed or refused.
     pub(super) answered: u64,
-    /// Tag of the last delivery, as far as another session has had one since.
-    last_tag: u64,
-}
-
-/// The session that deliveries go to at the moment.
-#[derive(Debug)]
-struct Receiver {
-    session: SessionId,
-    channel: u16,
-    last_tag: u64,
 }
 
 impl Sessions {
-    /// The channel of a session that gets the delivery with this tag.
+    /// The channel of a session that gets a delivery.
     #[inline]
-    pub(super) fn receiver(&mut self, session: SessionId, tag: u64) -> Option<u16> {
-        match &mut self.last {
-            Some(last) if last.session == session => {
-                last.last_tag = tag;
-                Some(last.channel)
+    pub(super) fn receiver(&mut self, session: SessionId) -> Option<u16> {
+        match self.last {
+            Some((last, channel)) if last == session => Some(channel),
+            _ => {
+                let channel = self.known.get(&session)?.channel;
+                self.last = Some((session, channel));
+                Some(channel)
             }
-            _ => self.switch_receiver(session, tag),
-        }
-    }
-
-    fn switch_receiver(&mut self, session: SessionId, tag: u64) -> Option<u16> {
-        if let Some(last) = self.last.take()
-            && let Some(known) = self.known.get_mut(&last.session)
-        {
-            known.last_tag = last.last_tag;
-        }
-        let channel = self.known.get(&session)?.channel;
-        self.last = Some(Receiver { session, channel, last_tag: tag });
-        Some(channel)
-    }
-
-    /// The tag of the last delivery to a session; 0 if it had none.
-    pub(super) fn last_tag(&self, session: SessionId) -> u64 {
-        match &self.last {
-            Some(last) if last.session == session => last.last_tag,
-            _ => self.known.get(&session).map_or(0, |known| known.last_tag),
         }
     }
 
@@ -88,12 +60,12 @@ impl Sessions {
     }
 
     fn insert(&mut self, session: SessionId, channel: u16) {
-        self.known.insert(session, SessionLink { channel, answered: 0, last_tag: 0 });
+        self.known.insert(session, SessionLink { channel, answered: 0 });
     }
 
     pub(super) fn remove(&mut self, session: SessionId) {
         self.known.remove(&session);
-        self.last.take_if(|last| last.session == session);
+        self.last.take_if(|(last, _)| *last == session);
     }
 }
 

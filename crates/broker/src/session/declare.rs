@@ -10,7 +10,7 @@ use journal::Ticket;
 
 use crate::catalog::arguments::{self, ExchangeArguments, QueueArguments};
 use crate::catalog::{Exchange, Tables, binding_of};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::message::NAME_MAX;
 use crate::message::value::Table;
 use crate::queue::{Bound, Queue, QueueParts, keep_binding};
@@ -218,16 +218,20 @@ impl Client {
         Ok(ticket)
     }
 
-    /// Undoes a binding. One that does not exist is no error.
+    /// Undoes a binding. One that does not exist, or ends that do not, are no error.
     ///
     /// # Errors
-    /// As [`Client::bind`].
+    /// `Locked`, `AccessRefused`.
     pub fn unbind(&mut self, spec: &BindingSpec, now: Instant) -> Result<Ticket, Error> {
         self.flush(now);
         let vhost = Arc::clone(&self.vhost);
         self.authorize_binding(spec)?;
         let mut tables = vhost.tables.write();
-        let Ok((destination, queue)) = self.resolve(&tables, spec) else { return Ok(self.settled_ticket) };
+        let (destination, queue) = match self.resolve(&tables, spec) {
+            Ok(ends) => ends,
+            Err(error) if error.kind == ErrorKind::NotFound => return Ok(self.settled_ticket),
+            Err(error) => return Err(error),
+        };
         let Some(source) = tables.exchange_mut(&spec.source) else { return Ok(self.settled_ticket) };
         if !source.bindings.remove(&binding_of(destination, &spec.key, &spec.arguments)) {
             return Ok(self.settled_ticket);
@@ -407,7 +411,7 @@ impl Client {
         self.authorize(Resource::exchange(exchange), Right::Write)
     }
 
-    /// Checks that a queue exists.
+    /// Checks that a queue exists. Who asks uses it: a queue that goes when it is unused for long stays as much longer.
     ///
     /// # Errors
     /// `NotFound`, `Locked`.
@@ -415,6 +419,7 @@ impl Client {
         self.flush(now);
         let queue = self.vhost.queue(name).ok_or_else(|| no_queue(name, &self.shared.vhost))?;
         self.check_owner(&queue)?;
+        queue.lock(&self.core).used_at = self.core.clock.unix_ms();
         Ok(self.declared(&queue, self.settled_ticket))
     }
 

@@ -1,6 +1,6 @@
 //! Settling: a session's unsettled deliveries by tag, and how settlements reach their queues.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use journal::Ticket;
@@ -46,11 +46,15 @@ pub(super) struct Unsettled {
     base: u64,
     liens: VecDeque<Option<Lien>>,
     count: usize,
+    /// Tags that an open transaction is going to settle.
+    aside: BTreeSet<u64>,
+    /// All up to this tag are aside, so that a row of settlements, each of all there are, costs each of them once.
+    aside_to: u64,
 }
 
 impl Default for Unsettled {
     fn default() -> Self {
-        Self { base: 1, liens: VecDeque::new(), count: 0 }
+        Self { base: 1, liens: VecDeque::new(), count: 0, aside: BTreeSet::new(), aside_to: 0 }
     }
 }
 
@@ -80,6 +84,7 @@ impl Unsettled {
 
     fn take_one(&mut self, index: usize) -> Option<Lien> {
         let lien = self.liens.get_mut(index)?.take()?;
+        self.aside.remove(&(self.base + index as u64));
         self.count -= 1;
         self.trim();
         Some(lien)
@@ -88,6 +93,7 @@ impl Unsettled {
     /// Takes the first if it is among the first `count` tags.
     fn take_front(&mut self) -> Option<Lien> {
         let lien = self.liens.pop_front().flatten();
+        self.aside.remove(&self.base);
         self.base += 1;
         self.count -= usize::from(lien.is_some());
         lien
@@ -96,7 +102,45 @@ impl Unsettled {
     pub(super) fn take_all(&mut self) -> Vec<Lien> {
         self.base += self.liens.len() as u64;
         self.count = 0;
+        self.aside.clear();
         std::mem::take(&mut self.liens).into_iter().flatten().collect()
+    }
+
+    /// Takes all that no open transaction is going to settle.
+    fn take_free(&mut self) -> Vec<Lien> {
+        if self.aside.is_empty() {
+            return self.take_all();
+        }
+        let tags = self.base..;
+        let free = self.liens.iter_mut().zip(tags).filter(|(_, tag)| !self.aside.contains(tag));
+        let taken: Vec<_> = free.filter_map(|(lien, _)| lien.take()).collect();
+        self.count -= taken.len();
+        self.trim();
+        taken
+    }
+
+    /// Puts aside what `tag` names; None when it is not that of an unsettled delivery, or was put aside before.
+    fn put_aside(&mut self, tag: u64, multiple: bool, each: &mut dyn FnMut(u64)) -> Option<()> {
+        let all = multiple && tag == 0;
+        if !all && (self.index(tag).is_none() || self.aside.contains(&tag)) {
+            return None;
+        }
+        let last = if all { self.base + self.liens.len() as u64 - 1 } else { tag };
+        let first = if multiple { self.base.max(self.aside_to + 1) } else { tag };
+        for tag in first..=last {
+            if self.index(tag).is_some() && self.aside.insert(tag) {
+                each(tag);
+            }
+        }
+        if multiple {
+            self.aside_to = self.aside_to.max(last);
+        }
+        Some(())
+    }
+
+    fn take_up_again(&mut self) {
+        self.aside.clear();
+        self.aside_to = 0;
     }
 }
 
@@ -121,14 +165,13 @@ impl Client {
     ) -> Result<(), Error> {
         let entry = self.session_mut(session)?;
         let shared = Arc::clone(&entry.shared);
-        let unknown = || Error::precondition(format!("unknown delivery tag {tag}"));
         if multiple && tag == 0 {
             for lien in entry.unsettled.take_all() {
                 each(self, lien, &shared);
             }
             return Ok(());
         }
-        let index = entry.unsettled.index(tag).ok_or_else(unknown)?;
+        let index = entry.unsettled.index(tag).ok_or_else(|| unknown_tag(tag))?;
         if !multiple {
             if let Some(lien) = entry.unsettled.take_one(index) {
                 each(self, lien, &shared);
@@ -145,6 +188,31 @@ impl Client {
             entry.unsettled.trim();
         }
         Ok(())
+    }
+
+    /// Puts deliveries aside that a transaction is going to settle, and reports their tags: one, or all up to `tag` (all
+    /// there are with tag 0). They stay the session's, but nobody names them again before [`Client::settle_in`] or
+    /// [`Client::take_up_again`], and [`Client::recover`] passes them over. This is for a protocol in which a rollback
+    /// leaves deliveries with the client; the bare [`Client::settle_in`] gives them back to their queues.
+    ///
+    /// # Errors
+    /// `Precondition` when the tag is not one of an unsettled delivery of this session, or was put aside before.
+    pub fn put_aside(
+        &mut self,
+        session: SessionId,
+        tag: u64,
+        multiple: bool,
+        each: &mut dyn FnMut(u64),
+    ) -> Result<(), Error> {
+        let aside = self.session_mut(session)?.unsettled.put_aside(tag, multiple, each);
+        aside.ok_or_else(|| unknown_tag(tag))
+    }
+
+    /// What this session has put aside is unsettled again.
+    pub fn take_up_again(&mut self, session: SessionId) {
+        if let Some(entry) = self.sessions.get_mut(&session.0) {
+            entry.unsettled.take_up_again();
+        }
     }
 
     #[inline]
@@ -213,17 +281,22 @@ impl Client {
         }
     }
 
-    /// Puts everything that a session has not settled back to its place. Returns what the reply waits for.
+    /// Puts everything that a session has not settled back to its place, but for what it has put aside. Returns what the
+    /// reply waits for.
     pub fn recover(&mut self, session: SessionId, now: std::time::Instant) -> Ticket {
         self.flush(now);
         let Some(entry) = self.sessions.get_mut(&session.0) else { return Ticket::NONE };
         let shared = Arc::clone(&entry.shared);
-        for lien in entry.unsettled.take_all() {
+        for lien in entry.unsettled.take_free() {
             self.release_lien(lien, &shared);
         }
         self.flush(now);
         self.settled_ticket
     }
+}
+
+fn unknown_tag(tag: u64) -> Error {
+    Error::precondition(format!("unknown delivery tag {tag}"))
 }
 
 #[cfg(test)]
@@ -248,5 +321,40 @@ mod tests {
         assert_eq!(unsettled.index(4), None, "settled twice");
         assert_eq!(unsettled.take_all().len(), 1);
         assert_eq!(unsettled.add(Some(lien(12))), 5);
+    }
+    #[test]
+    fn what_is_put_aside_is_named_once_and_passed_over() {
+        let mut unsettled = Unsettled::default();
+        for seq in 1..=5 {
+            unsettled.add((seq != 3).then_some(lien(seq)));
+        }
+        // Tag and multiple, and what is put aside; none is a refusal.
+        let steps: [(u64, bool, Option<&[u64]>); 9] = [
+            (0, false, None),
+            (3, false, None),
+            (6, false, None),
+            (2, false, Some(&[2])),
+            (2, false, None),
+            (2, true, None),
+            (4, true, Some(&[1, 4])),
+            (0, true, Some(&[5])),
+            (0, true, Some(&[])),
+        ];
+        for (tag, multiple, expected) in steps {
+            let mut tags = Vec::new();
+            let known = unsettled.put_aside(tag, multiple, &mut |tag| tags.push(tag));
+            assert_eq!(known.map(|()| tags.as_slice()), expected, "{tag} {multiple}");
+        }
+        assert_eq!(unsettled.take_free().len(), 0);
+        unsettled.aside.remove(&4);
+        assert_eq!(unsettled.take_free().iter().map(|lien| lien.seq).collect::<Vec<_>>(), [4]);
+        assert_eq!(unsettled.index(5).and_then(|index| unsettled.take_one(index)).map(|lien| lien.seq), Some(5));
+        unsettled.take_up_again();
+        let mut tags = Vec::new();
+        unsettled.put_aside(2, true, &mut |tag| tags.push(tag));
+        assert_eq!(tags, [1, 2]);
+        unsettled.take_up_again();
+        assert_eq!(unsettled.take_free().iter().map(|lien| lien.seq).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(unsettled.add(Some(lien(6))), 6);
     }
 }

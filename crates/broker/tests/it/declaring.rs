@@ -151,6 +151,7 @@ fn an_unused_queue_expires() {
         ("a get q", "empty"),
         ("* tick 900", ""),
         ("a passive q", "0 0"),
+        ("* tick 900", ""),
         ("a consume q c", ""),
         ("* tick 5000", ""),
         ("a cancel c", "cancelled"),

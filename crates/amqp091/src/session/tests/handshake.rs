@@ -148,7 +148,7 @@ fn frames_are_small_and_channels_closed_before_the_connection_is_open() {
     let server = server();
     let mut peer = started(&server);
     peer.raw(&[1, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF]);
-    let text = "FRAME_ERROR - type 1, all octets = <<>>: {frame_too_large,2147483647,16376}";
+    let text = "FRAME_ERROR - type 1, all octets = <<>>: {frame_too_large,2147483647,8184}";
     peer.expect(&[&connection_closed(501, text, (0, 0))]);
     peer.advance(3);
     assert!(peer.is_closed());

@@ -159,6 +159,7 @@ fn exclusive_queues_are_locked_and_go_with_their_connection() {
                 originally declared on another connection or the exclusive property value does not match that of the \
                 original declaration.";
     refused(&mut other, QueueDeclare { queue: "mine", passive: true, ..Default::default() }, 405, text);
+    refused(&mut other, QueueUnbind { queue: "mine", exchange: "amq.direct", ..Default::default() }, 405, text);
     owner.send(0, ConnectionClose::default());
     owner.expect(&["0 ConnectionCloseOk"]);
     assert!(owner.is_closed());

@@ -170,12 +170,78 @@ fn in_a_transaction_all_means_all_as_of_then() {
     peer.expect(&[&delivered(1, "c", 3, false, "q"), "1 header \\x00\\x00", "1 body m3"]);
     peer.send(1, TxCommit {});
     peer.expect(&["1 TxCommitOk"]);
-    peer.send(1, BasicAck { delivery_tag: 2, multiple: false });
-    peer.send(1, TxCommit {});
-    let text = "PRECONDITION_FAILED - unknown delivery tag 2";
-    peer.expect(&[&channel_closed(1, 406, text, (90, 20))]);
+    peer.send(1, ChannelClose::default());
+    peer.expect(&["1 ChannelCloseOk"]);
     peer.send(2, QueueDeclare { queue: "q", passive: true, ..Default::default() });
     peer.expect(&[&declared(2, "q", 1, 0)]);
+}
+
+#[test]
+fn in_a_transaction_a_wrong_tag_is_refused_at_once() {
+    let ack = |delivery_tag, multiple| Method::BasicAck(BasicAck { delivery_tag, multiple });
+    let table: [(&[Method<'_>], u64, (u16, u16)); 4] = [
+        (&[ack(3, false)], 3, (60, 80)),
+        (&[ack(1, false), ack(1, false)], 1, (60, 80)),
+        (&[ack(2, true), ack(0, true), ack(2, true)], 2, (60, 80)),
+        (&[ack(1, false), Method::BasicReject(BasicReject { delivery_tag: 1, requeue: true })], 1, (60, 90)),
+    ];
+    for (methods, tag, blamed) in table {
+        let mut peer = consuming(&server(), 2);
+        peer.send(1, TxSelect {});
+        peer.expect(&["1 TxSelectOk"]);
+        for method in methods {
+            peer.send(1, *method);
+        }
+        let text = format!("PRECONDITION_FAILED - unknown delivery tag {tag}");
+        peer.expect(&[&channel_closed(1, 406, &text, blamed)]);
+        // The transaction goes with the channel, so nothing is settled.
+        peer.send(1, ChannelCloseOk {});
+        peer.open(1);
+        ready(&mut peer, 2, 0);
+    }
+}
+
+#[test]
+fn recovery_leaves_alone_what_the_open_transaction_settles() {
+    let mut peer = server().channel();
+    peer.declare(1, "q");
+    for body in ["a", "b"] {
+        peer.put(1, "q", body);
+    }
+    peer.send(1, TxSelect {});
+    peer.expect(&["1 TxSelectOk"]);
+    for _ in 0..2 {
+        peer.send(1, BasicGet { queue: "q", ..Default::default() });
+    }
+    peer.wait_for(6);
+    peer.lines.clear();
+    peer.send(1, BasicAck { delivery_tag: 1, multiple: false });
+    peer.send(1, BasicRecover { requeue: true });
+    peer.expect(&["1 BasicRecoverOk"]);
+    ready(&mut peer, 1, 0);
+    peer.send(1, TxRollback {});
+    peer.expect(&["1 TxRollbackOk"]);
+    peer.send(1, BasicRecover { requeue: true });
+    peer.expect(&["1 BasicRecoverOk"]);
+    ready(&mut peer, 2, 0);
+}
+
+#[test]
+fn who_deletes_the_queue_of_its_consumer_is_answered_before_it_is_told() {
+    let server =
+        server_with(Settings::default(), Setup::stepped(&testkit::sim_disk::SimDisk::new(0, 1 << 30), 64 << 20));
+    let mut peer = server.channel();
+    for durable in [false, true] {
+        peer.send(1, QueueDeclare { queue: "q", durable, ..Default::default() });
+        server.test.flush();
+        peer.expect(&[&declared(1, "q", 0, 0)]);
+        peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", ..Default::default() });
+        peer.expect(&["1 BasicConsumeOk { consumer_tag: \"c\" }"]);
+        peer.send(1, QueueDelete { queue: "q", ..Default::default() });
+        peer.pump();
+        server.test.flush();
+        peer.expect(&["1 QueueDeleteOk { message_count: 0 }", "1 BasicCancel { consumer_tag: \"c\", nowait: true }"]);
+    }
 }
 
 #[test]
