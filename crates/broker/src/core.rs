@@ -22,6 +22,7 @@ use crate::message::dialect::Dialects;
 use crate::paging::{Pager, Sweep};
 use crate::queue::Queue;
 use crate::session::ClientShared;
+use crate::session::replies::Replies;
 use crate::session::transaction::Sealed;
 use crate::session::turn::Work;
 use crate::settings::Settings;
@@ -191,6 +192,7 @@ pub(crate) struct Core {
     /// what is restated as settled must not be undone by a group that never ends. Locked before any queue.
     pub(crate) groups: RwLock<()>,
     pub(crate) clients: Mutex<HashMap<u64, Arc<ClientShared>>>,
+    pub(crate) replies: Replies,
     /// Queues of which entries can't be read since the start, and what is known of those, in words.
     pub(crate) lost: Mutex<HashMap<Owner, String>>,
     /// What the log should say of damage that was found at the start.
@@ -241,6 +243,7 @@ impl Core {
             spilling: Spilling::default(),
             groups: RwLock::new(()),
             clients: Mutex::default(),
+            replies: Replies::default(),
             lost: Mutex::new(parts.lost),
             news: Mutex::new(parts.news),
             users: Mutex::new(parts.users),

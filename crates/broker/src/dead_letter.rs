@@ -102,7 +102,7 @@ impl Core {
         }
         drop(written);
         release_holds(&arrivals, self);
-        let sealed = Sealed { ticket, hidden, committed: None };
+        let sealed = Sealed { ticket, hidden, replies: Vec::new(), committed: None };
         if ticket == Ticket::NONE {
             sealed.reveal(&mut visit);
         } else {

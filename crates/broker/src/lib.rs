@@ -44,7 +44,7 @@ pub use repair::Repair;
 pub use report::{ClientReport, Overview, QueueReport};
 pub use session::{
     BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Login, Outcome,
-    Prefetch, Publish, QueueSpec, STORED_BESIDES, SessionId, TransactionId,
+    Prefetch, Publish, QueueSpec, REPLY_PREFIX, STORED_BESIDES, SessionId, TransactionId,
 };
 pub use settings::{Limits, Settings};
 pub use store::verify::{Verified, VerifiedQueue};

@@ -33,8 +33,7 @@ impl Channel {
     pub(super) fn consume(&mut self, cx: &mut Context<'_>, consume: &BasicConsume<'_>) -> Result<(), Failure> {
         let queue = self.queue_name(consume.queue)?;
         if queue == REPLY_TO {
-            let text = format!("consuming from {REPLY_TO} (direct reply-to) is not implemented yet");
-            return Err(Failure::new(ReplyCode::NotImplemented, text));
+            return self.consume_replies(cx, consume);
         }
         // no_local is ignored, as by RabbitMQ: nothing in the model remembers who published.
         let wanted = Consume {
@@ -45,6 +44,18 @@ impl Channel {
             arguments: table_to_neutral(consume.arguments),
         };
         let tag = cx.client.consume(self.session, wanted, cx.now)?;
+        if !consume.nowait {
+            cx.link.send(cx.number, BasicConsumeOk { consumer_tag: &tag });
+        }
+        Ok(())
+    }
+
+    /// Replies reach a channel without a queue and are not acknowledged.
+    fn consume_replies(&mut self, cx: &mut Context<'_>, consume: &BasicConsume<'_>) -> Result<(), Failure> {
+        if !consume.no_ack {
+            return Err(Failure::new(ReplyCode::PreconditionFailed, "reply consumer cannot acknowledge"));
+        }
+        let tag = cx.client.consume_replies(self.session, consume.consumer_tag, cx.now)?;
         if !consume.nowait {
             cx.link.send(cx.number, BasicConsumeOk { consumer_tag: &tag });
         }

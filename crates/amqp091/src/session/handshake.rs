@@ -63,6 +63,7 @@ impl AmqpConnection {
             "consumer_priorities",
             "authentication_failure_close",
             "per_consumer_qos",
+            "direct_reply_to",
         ];
         let capabilities = capabilities.map(|name| (name.to_owned(), Value::Bool(true))).to_vec();
         let text = |name: &str, value: &str| (name.to_owned(), Value::from(value));

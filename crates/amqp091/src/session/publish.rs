@@ -7,12 +7,12 @@ use broker::{DialectId, Publish};
 
 use crate::codec::methods::BasicPublish;
 use crate::codec::table::{Table, ValueRef};
-use crate::codec::{PropertyScan, scan_properties};
+use crate::codec::{PropertyScan, decode_properties, scan_properties};
 use crate::session::channel::{Channel, Mode};
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::running::Context;
 
-/// The pseudo-queue by which replies would come without a queue.
+/// The pseudo-queue by which replies come without a queue.
 pub(super) const REPLY_TO: &str = "amq.rabbitmq.reply-to";
 /// The longest time to live in milliseconds that RabbitMQ takes.
 const EXPIRATION_MAX: u64 = u32::MAX as u64;
@@ -28,18 +28,20 @@ impl Channel {
         body: &[u8],
     ) -> Result<(), Failure> {
         let scan = scan_properties(properties)?;
-        let asked = match check_properties(&scan, cx) {
-            Ok(asked) => asked,
+        let checked = self.reply_address(&scan, cx).and_then(|reply| Ok((reply, check_properties(&scan, cx)?)));
+        let (reply_address, asked) = match checked {
+            Ok(checked) => checked,
             Err(failure) => {
                 cx.client.check_target(to.exchange)?;
                 return Err(failure);
             }
         };
+        let addressed = reply_address.map(|address| with_reply_to(properties, &address)).transpose()?;
         let publish = Publish {
             exchange: to.exchange,
             routing_key: to.routing_key,
             dialect: DialectId::AMQP_091,
-            properties,
+            properties: addressed.as_deref().unwrap_or(properties),
             persistent: scan.is_persistent(),
             priority: scan.priority.unwrap_or(0),
             expiration: asked.expiration,
@@ -53,6 +55,24 @@ impl Channel {
         }
         Ok(())
     }
+
+    /// Where replies to a request go that asks for them by the pseudo-queue. None when it does not.
+    #[inline]
+    fn reply_address(&self, scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Option<String>, Failure> {
+        if scan.reply_to != Some(REPLY_TO.as_bytes()) {
+            return Ok(None);
+        }
+        let address = cx.client.reply_address(self.session).map(str::to_owned);
+        let missing = || Failure::new(ReplyCode::PreconditionFailed, "fast reply consumer does not exist");
+        address.map(Some).ok_or_else(missing)
+    }
+}
+
+/// The same properties, but for where replies go.
+fn with_reply_to(properties: &[u8], address: &str) -> Result<Vec<u8>, Failure> {
+    let mut all = decode_properties(properties)?;
+    all.reply_to = Some(address.as_bytes());
+    Ok(all.to_bytes())
 }
 
 /// What the properties ask of the broker.
@@ -67,9 +87,6 @@ struct Asked {
 #[inline]
 fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Asked, Failure> {
     let refuse = |text: String| Err(Failure::new(ReplyCode::PreconditionFailed, text));
-    if scan.reply_to == Some(REPLY_TO.as_bytes()) {
-        return refuse("fast reply consumer does not exist".to_owned());
-    }
     let expiration = match scan.expiration {
         None => None,
         Some(digits) => match parse_expiration(digits) {

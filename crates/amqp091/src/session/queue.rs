@@ -1,6 +1,6 @@
 //! Class `queue`: declare, bind, unbind, purge, delete. What the broker decides is passed on in its own words.
 
-use broker::{BindingSpec, DestinationName, QueueSpec};
+use broker::{BindingSpec, Declared, DestinationName, QueueSpec, REPLY_PREFIX};
 
 use crate::codec::Table;
 use crate::codec::methods::{
@@ -11,12 +11,16 @@ use crate::dialect::table_to_neutral;
 use crate::session::channel::Channel;
 use crate::session::error::Failure;
 use crate::session::exchange::without_line_ends;
+use crate::session::publish::REPLY_TO;
 use crate::session::running::Context;
 
 impl Channel {
     pub(super) fn declare_queue(&mut self, cx: &mut Context<'_>, declare: &QueueDeclare<'_>) -> Result<(), Failure> {
         let name = without_line_ends(declare.queue);
-        let declared = if declare.passive {
+        let declared = if name == REPLY_TO {
+            // It is no queue, but is always there.
+            Declared { name, ready: 0, consumers: 1, ticket: cx.client.settled_ticket(self.session) }
+        } else if declare.passive || name.starts_with(REPLY_PREFIX) {
             cx.client.check_queue(&self.queue_name(&name)?, cx.now)?
         } else {
             let spec = QueueSpec {

@@ -74,7 +74,7 @@ impl Client {
     fn resume_session(&mut self, session: SessionId, prefetch: Option<u32>) {
         let consumers = self.sessions.get(&session.0).map(|session| session.consumers.clone()).unwrap_or_default();
         for consumer in consumers {
-            if let Some(slot) = self.consumers.get(&consumer).map(|record| record.slot) {
+            if let Some(slot) = self.consumers.get(&consumer).and_then(|record| record.slot) {
                 self.resume_consumer(consumer, slot, prefetch);
             }
         }
@@ -82,7 +82,8 @@ impl Client {
 
     /// Lets every consumer try again: the mailbox has room.
     pub(super) fn resume_all(&mut self) {
-        let all: Vec<_> = self.consumers.iter().map(|(consumer, record)| (*consumer, record.slot)).collect();
+        let all: Vec<_> =
+            self.consumers.iter().filter_map(|(consumer, record)| Some((*consumer, record.slot?))).collect();
         for (consumer, slot) in all {
             self.resume_consumer(consumer, slot, None);
         }
@@ -104,28 +105,15 @@ impl Client {
         let priority = consumer_priority(&consume, &queue)?;
         let tag = self.consumer_tag(session, &consume.tag)?;
         let slot = self.slot(&queue);
-        let number = self.next_consumer;
-        self.next_consumer += 1;
-        let core = Arc::clone(&self.core);
+        let number = self.add_consumer(session, &tag, Some(slot), consume.no_ack)?;
         let entry = self.session_mut(session)?;
-        let limit = core.settings.limits.consumers_per_session;
-        if entry.consumers.len() as u64 >= u64::from(limit) {
-            return Err(Error::not_allowed(format!("reached maximum ({limit}) of consumers per channel")));
-        }
-        entry.consumers.push(number);
         let (prefetch, shared) = (entry.prefetch, Arc::clone(&entry.shared));
         let mut consumer = Consumer::new(self.key(number), Arc::clone(&self.shared.mailbox), shared);
         consumer.no_ack = consume.no_ack;
         consumer.exclusive = consume.exclusive;
         consumer.priority = priority;
         consumer.prefetch = prefetch;
-        let record = ConsumerRecord { session, tag: tag.as_str().into(), slot, no_ack: consume.no_ack };
-        self.consumers.insert(number, record);
-        if let Some(slot) = self.slot_mut(slot) {
-            slot.uses += 1;
-        }
         self.consumes = true;
-        self.shared.consumers.fetch_add(1, Ordering::Relaxed);
         if let Err(why) = self.visit(|visit| queue.attach(consumer, visit)) {
             self.forget_consumer(number);
             return Err(match why {
@@ -136,7 +124,31 @@ impl Client {
         Ok(tag)
     }
 
-    fn consumer_tag(&self, session: SessionId, wanted: &str) -> Result<String, Error> {
+    /// Notes a consumer of a session and gives it its number.
+    pub(super) fn add_consumer(
+        &mut self,
+        session: SessionId,
+        tag: &str,
+        slot: Option<u32>,
+        no_ack: bool,
+    ) -> Result<u32, Error> {
+        let limit = self.core.settings.limits.consumers_per_session;
+        let number = self.next_consumer;
+        let entry = self.session_mut(session)?;
+        if entry.consumers.len() as u64 >= u64::from(limit) {
+            return Err(Error::not_allowed(format!("reached maximum ({limit}) of consumers per channel")));
+        }
+        entry.consumers.push(number);
+        self.next_consumer += 1;
+        self.consumers.insert(number, ConsumerRecord { session, tag: tag.into(), slot, no_ack });
+        if let Some(slot) = slot.and_then(|slot| self.slot_mut(slot)) {
+            slot.uses += 1;
+        }
+        self.shared.consumers.fetch_add(1, Ordering::Relaxed);
+        Ok(number)
+    }
+
+    pub(super) fn consumer_tag(&self, session: SessionId, wanted: &str) -> Result<String, Error> {
         if wanted.is_empty() {
             return Ok(self.core.name("amq.ctag-"));
         }
@@ -156,21 +168,18 @@ impl Client {
     pub fn cancel(&mut self, session: SessionId, tag: &str, now: Instant, report: &mut dyn FnMut(Event<'_>)) -> Ticket {
         self.flush(now);
         let Some(number) = self.find_consumer(session, tag) else { return self.settled_ticket };
-        let Some(record) = self.consumers.get(&number) else { return self.settled_ticket };
-        let key = self.key(number);
-        if let Some(queue) = self.slots[record.slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)) {
-            self.visit(|visit| queue.detach(key, visit));
-        }
+        self.stop_replies(session, number);
+        self.detach_consumer(number);
         while self.drain(now, usize::MAX, report) {}
         self.forget_consumer(number);
         self.settled_ticket
     }
 
-    /// Stops a consumer of a session that ends.
+    /// Takes a consumer away from its queue.
     pub(super) fn detach_consumer(&mut self, number: u32) {
-        let Some(record) = self.consumers.get(&number) else { return };
+        let Some(slot) = self.consumers.get(&number).and_then(|record| record.slot) else { return };
         let key = self.key(number);
-        if let Some(queue) = self.slots[record.slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)) {
+        if let Some(queue) = self.slot_mut(slot).map(|slot| Arc::clone(&slot.queue)) {
             self.visit(|visit| queue.detach(key, visit));
         }
     }
@@ -180,7 +189,7 @@ impl Client {
         if let Some(session) = self.sessions.get_mut(&record.session.0) {
             session.consumers.retain(|other| *other != number);
         }
-        if let Some(slot) = self.slot_mut(record.slot) {
+        if let Some(slot) = record.slot.and_then(|slot| self.slot_mut(slot)) {
             slot.uses -= 1;
         }
         self.shared.consumers.fetch_sub(1, Ordering::Relaxed);
@@ -204,7 +213,7 @@ impl Client {
                 continue;
             }
             self.shared.mailbox.handed_on(lent.message.cost());
-            if !no_ack {
+            if let Some(slot) = slot.filter(|_| !no_ack) {
                 self.unsend(slot, lent.consumer, lent.seq);
             }
         }

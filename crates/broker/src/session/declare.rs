@@ -411,12 +411,15 @@ impl Client {
         self.authorize(Resource::exchange(exchange), Right::Write)
     }
 
-    /// Checks that a queue exists. Who asks uses it: a queue that goes when it is unused for long stays as much longer.
+    /// Checks that a queue exists, or that somebody waits for replies at this address. Who asks uses it: a queue that goes when it is unused for long stays as much longer.
     ///
     /// # Errors
     /// `NotFound`, `Locked`.
     pub fn check_queue(&mut self, name: &str, now: Instant) -> Result<Declared, Error> {
         self.flush(now);
+        if self.is_reply_address(name) {
+            return Ok(Declared { name: name.to_owned(), ready: 0, consumers: 1, ticket: self.settled_ticket });
+        }
         let queue = self.vhost.queue(name).ok_or_else(|| no_queue(name, &self.shared.vhost))?;
         self.check_owner(&queue)?;
         queue.lock(&self.core).used_at = self.core.clock.unix_ms();

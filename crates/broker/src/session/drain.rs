@@ -218,10 +218,11 @@ impl Client {
     fn report_one(&mut self, lent: Lent, report: &mut dyn FnMut(Event<'_>)) -> bool {
         let Some(consumer) = self.consumers.get(&lent.consumer) else { return false };
         let Some(session) = self.sessions.get_mut(&consumer.session.0) else { return false };
-        let lien = Lien { slot: consumer.slot, consumer: lent.consumer, seq: lent.seq };
-        let tag = session.unsettled.add((!consumer.no_ack).then_some(lien));
+        let settles = consumer.slot.filter(|_| !consumer.no_ack);
+        let lien = settles.map(|slot| Lien { slot, consumer: lent.consumer, seq: lent.seq });
+        let tag = session.unsettled.add(lien);
         let mut counts = false;
-        if let Some(Some(slot)) = self.slots.get_mut(consumer.slot as usize) {
+        if let Some(Some(slot)) = consumer.slot.and_then(|slot| self.slots.get_mut(slot as usize)) {
             slot.uses += u32::from(!consumer.no_ack);
             counts = slot.queue.arguments.delivery_limit.is_some();
         }

@@ -10,6 +10,7 @@ mod drain;
 pub(crate) mod mailbox;
 mod park;
 pub(crate) mod publish;
+pub(crate) mod replies;
 mod settle;
 pub(crate) mod transaction;
 pub(crate) mod turn;
@@ -33,6 +34,7 @@ use arriving::Arriving;
 use mailbox::{Lent, Mailbox, Notice};
 use park::Parking;
 use publish::Routes;
+use replies::ReplyConsumer;
 use settle::Unsettled;
 use transaction::Open;
 use turn::{Arrival, QueueSlot, Work};
@@ -41,6 +43,7 @@ pub use consume::{Consume, Fetch, Prefetch};
 pub use declare::{BindingSpec, Declared, DestinationName, ExchangeSpec, QueueSpec};
 pub use drain::{Delivery, Event};
 pub use publish::{Publish, STORED_BESIDES};
+pub use replies::REPLY_PREFIX;
 pub use settle::Outcome;
 pub use transaction::TransactionId;
 
@@ -113,7 +116,8 @@ enum Answer {
 struct ConsumerRecord {
     session: SessionId,
     tag: Arc<str>,
-    slot: u32,
+    /// Its queue; the consumer of replies has none.
+    slot: Option<u32>,
     no_ack: bool,
 }
 
@@ -130,6 +134,7 @@ struct Session {
     /// For consumers to come.
     prefetch: u32,
     consumers: Vec<u32>,
+    replies: Option<ReplyConsumer>,
     parking: Parking,
     published_ticket: Ticket,
     failed: bool,
@@ -285,6 +290,9 @@ impl Client {
         let Some(mut ended) = self.sessions.remove(&session.0) else { return Ticket::NONE };
         self.refuse_parked_of_closed(&mut ended);
         self.rollback_all(Some(session));
+        if let Some(replies) = ended.replies.take() {
+            self.end_replies(&replies);
+        }
         for consumer in std::mem::take(&mut ended.consumers) {
             self.detach_consumer(consumer);
         }

@@ -353,7 +353,9 @@ impl Client {
                 continue;
             }
             if arrival.taken == 0 {
-                if arrival.mandatory {
+                if self.reply(&arrival) {
+                    routed += 1;
+                } else if arrival.mandatory {
                     returned += 1;
                     self.answer(session, Answer::Returned { message: arrival.into_message() });
                 } else {
@@ -373,6 +375,12 @@ impl Client {
         if !self.answering.is_empty() {
             self.shared.mailbox.waker().wake_by_ref();
         }
+    }
+
+    /// Hands on what is a reply rather than a message for a queue.
+    fn reply(&self, arrival: &Arrival) -> bool {
+        let requester = self.core.requester(&self.vhost.name, arrival.message());
+        requester.is_some_and(|requester| requester.deliver(arrival.message().clone()))
     }
 
     fn answer_taken(&mut self, session: u32, number: u64, ticket: Ticket, turn: u64) {

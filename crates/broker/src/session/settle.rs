@@ -274,7 +274,7 @@ impl Client {
             .values()
             .filter(|session| session.shared.is_limited())
             .flat_map(|session| session.consumers.iter())
-            .filter_map(|consumer| self.consumers.get(consumer).map(|record| (*consumer, record.slot)))
+            .filter_map(|consumer| Some((*consumer, self.consumers.get(consumer)?.slot?)))
             .collect();
         for (consumer, slot) in limited {
             self.resume_consumer(consumer, slot, None);

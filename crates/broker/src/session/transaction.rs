@@ -12,9 +12,11 @@ use journal::{Group, Ticket};
 use crate::core::Core;
 use crate::error::Error;
 use crate::flow::Allowance;
+use crate::message::Message;
 use crate::queue::{Queue, Settlement, Verdict, Visit};
 use crate::session::mailbox::{Mailbox, Notice};
 use crate::session::publish::{Publish, picks_of, release_holds};
+use crate::session::replies::Requester;
 use crate::session::settle::{Lien, Outcome};
 use crate::session::turn::Arrival;
 use crate::session::{Answer, Client, SessionId};
@@ -40,6 +42,8 @@ pub(crate) struct Sealed {
     pub(crate) ticket: Ticket,
     /// Queue, first hidden entry, number of them.
     pub(crate) hidden: Vec<(Arc<Queue>, u64, u64)>,
+    /// Messages that go to no queue.
+    pub(crate) replies: Vec<(Requester, Message)>,
     /// The transaction, and whom to tell.
     pub(crate) committed: Option<(TransactionId, Arc<Mailbox>)>,
 }
@@ -49,6 +53,11 @@ impl Sealed {
     pub(crate) fn reveal(self, visit: &mut Visit<'_>) {
         for (queue, first, count) in &self.hidden {
             queue.reveal(*first, *count, visit);
+        }
+        for (requester, message) in self.replies {
+            let counted = requester.deliver(message);
+            let totals = &visit.core.totals;
+            if counted { &totals.routed } else { &totals.unroutable_dropped }.add(1);
         }
         if let Some((transaction, mailbox)) = self.committed {
             mailbox.notify(Notice::Committed { transaction, result: Ok(()) });
@@ -161,9 +170,9 @@ impl Client {
         release_holds(&open.arrivals, &core);
         self.settled_ticket = self.settled_ticket.max(ticket);
         self.settle_rest(&open.liens);
-        self.return_unroutable(open.session, &mut open.arrivals);
+        let replies = self.return_unroutable(open.session, &mut open.arrivals);
         let mailbox = Arc::clone(&self.shared.mailbox);
-        let sealed = Sealed { ticket, hidden, committed: Some((transaction, mailbox)) };
+        let sealed = Sealed { ticket, hidden, replies, committed: Some((transaction, mailbox)) };
         self.committing += 1;
         // Only behind nothing else of this client's: commits become visible in their order.
         if self.committing == 1 && core.journal.durable() >= ticket {
@@ -175,11 +184,15 @@ impl Client {
         Ok(())
     }
 
-    /// What reached no queue comes back, if that was asked for.
-    fn return_unroutable(&mut self, session: SessionId, arrivals: &mut Vec<Arrival>) {
-        let all = arrivals.len();
+    /// What reached no queue and is no reply comes back, if that was asked for. Replies are returned.
+    fn return_unroutable(&mut self, session: SessionId, arrivals: &mut Vec<Arrival>) -> Vec<(Requester, Message)> {
+        let (all, mut replies) = (arrivals.len(), Vec::new());
         let (mut lost, mut returned) = (0, 0);
         for arrival in arrivals.drain(..).filter(|arrival| arrival.taken == 0) {
+            if let Some(requester) = self.core.requester(&self.vhost.name, arrival.message()) {
+                replies.push((requester, arrival.into_message()));
+                continue;
+            }
             lost += 1;
             if arrival.mandatory {
                 returned += 1;
@@ -187,9 +200,10 @@ impl Client {
             }
         }
         let totals = &self.core.totals;
-        totals.routed.add((all - lost) as u64);
+        totals.routed.add((all - lost - replies.len()) as u64);
         totals.unroutable_returned.add(returned);
         totals.unroutable_dropped.add(lost as u64 - returned);
+        replies
     }
 
     /// The queues of each arrival, or why the transaction can't be committed.

@@ -144,14 +144,6 @@ fn a_malformed_table_is_a_syntax_error() {
     peer.expect(&[&connection_closed(502, text, (50, 10))]);
 }
 
-#[test]
-fn what_is_not_built_is_refused_by_name() {
-    let mut peer = server().channel();
-    peer.send(1, BasicConsume { queue: "amq.rabbitmq.reply-to", no_ack: true, ..Default::default() });
-    let text = "NOT_IMPLEMENTED - consuming from amq.rabbitmq.reply-to (direct reply-to) is not implemented yet";
-    peer.expect(&[&connection_closed(540, text, (60, 20))]);
-}
-
 /// A conversation that uses every class, as bytes.
 fn conversation() -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -9,6 +9,7 @@ mod errors;
 mod exchanges;
 mod handshake;
 mod objects;
+mod replies;
 mod settling;
 mod waiting;
 
