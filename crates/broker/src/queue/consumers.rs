@@ -33,20 +33,17 @@ impl SharedCredit {
         self.limit.load(Ordering::Relaxed) != 0
     }
 
-    fn has_room(&self) -> bool {
+    /// Whether one more may go out.
+    pub(crate) fn has_room(&self) -> bool {
         let limit = self.limit.load(Ordering::SeqCst);
         limit == 0 || self.out.load(Ordering::SeqCst) < limit
     }
 
-    /// Counts one delivery, whether or not there is room: `basic.get` is not bounded by it, but counts.
-    pub(crate) fn take(&self) {
-        self.out.fetch_add(1, Ordering::SeqCst);
-    }
-
+    /// Counts one delivery that will be settled, if there is room. What was fetched does not count.
     fn try_take(&self) -> bool {
         let limit = self.limit.load(Ordering::SeqCst);
         if limit == 0 {
-            self.take();
+            self.out.fetch_add(1, Ordering::SeqCst);
             return true;
         }
         self.out.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |out| (out < limit).then_some(out + 1)).is_ok()
@@ -124,8 +121,10 @@ impl Consumer {
         }
     }
 
+    /// Deliveries that are settled as they are sent use no credit, but like all others of the session they wait while the
+    /// shared limit is reached, as in RabbitMQ.
     fn has_credit(&self) -> bool {
-        self.no_ack || ((self.prefetch == 0 || self.out < self.prefetch) && self.shared.has_room())
+        (self.no_ack || self.prefetch == 0 || self.out < self.prefetch) && self.shared.has_room()
     }
 }
 

@@ -54,7 +54,8 @@ impl Queue {
                 break;
             }
             let Some(entry) = inner.lane.get_mut(seq) else { break };
-            if entry.expires_at < visit.now {
+            // With no time to live at all a message may be delivered as it comes, but not when it comes back.
+            if entry.expires_at < visit.now || (entry.redelivered && entry.expires_at <= visit.now) {
                 self.die(inner, seq, Reason::Expired);
                 continue;
             }

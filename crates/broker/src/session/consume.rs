@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::message::value::Table;
 use crate::queue::{Consumer, Fetched, Queue, Unattached, Visit};
 use crate::session::drain::{Delivery, Event};
-use crate::session::settle::Lien;
+use crate::session::settle::{FETCHED, Lien};
 use crate::session::{Client, ConsumerRecord, SessionId};
 
 /// What a new consumer wants.
@@ -274,11 +274,8 @@ impl Client {
         if no_ack { &totals.fetched_auto } else { &totals.fetched_manual }.add(1);
         totals.redelivered.add(u64::from(redelivered));
         let entry = self.session_mut(session)?;
-        let lien = Lien { slot, consumer: u32::MAX, seq };
+        let lien = Lien { slot, consumer: FETCHED, seq };
         let tag = entry.unsettled.add((!no_ack).then_some(lien));
-        if !no_ack {
-            entry.shared.take();
-        }
         let counts = queue.arguments.delivery_limit.is_some();
         let delivery_count = (counts && returns > 0).then_some(returns);
         let delivery = Delivery { session, consumer_tag: "", tag, redelivered, delivery_count, message: &message };

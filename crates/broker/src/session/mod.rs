@@ -134,6 +134,8 @@ struct Session {
     /// For consumers to come.
     prefetch: u32,
     consumers: Vec<u32>,
+    /// Index of the consumer that gets shared credit first when some comes back.
+    first_in_turn: usize,
     replies: Option<ReplyConsumer>,
     parking: Parking,
     published_ticket: Ticket,
@@ -179,6 +181,8 @@ pub struct Client {
     consumes: bool,
     /// Some session limits its consumers together.
     shares_limits: bool,
+    /// Shared credit that comes back at the end of this turn's settlements.
+    returning: Vec<(Arc<SharedCredit>, u32)>,
     blocked: bool,
     /// An alarm to tell the peer about.
     tell_blocked: Option<&'static str>,
@@ -250,6 +254,7 @@ impl Client {
             fetching: None,
             consumes: false,
             shares_limits: false,
+            returning: Vec::new(),
             blocked: false,
             tell_blocked: None,
             lag_ticket: Ticket::NONE,

@@ -30,11 +30,14 @@ impl Outcome {
     }
 }
 
+/// Stands for a consumer where there was none.
+pub(super) const FETCHED: u32 = u32::MAX;
+
 /// A delivery that is not settled.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lien {
     pub(super) slot: u32,
-    /// `u32::MAX` for one that was fetched.
+    /// [`FETCHED`] for one that was fetched.
     pub(super) consumer: u32,
     pub(super) seq: u64,
 }
@@ -161,7 +164,7 @@ impl Client {
         session: SessionId,
         tag: u64,
         multiple: bool,
-        each: &mut dyn FnMut(&mut Self, Lien, &SharedCredit),
+        each: &mut dyn FnMut(&mut Self, Lien, &Arc<SharedCredit>),
     ) -> Result<(), Error> {
         let entry = self.session_mut(session)?;
         let shared = Arc::clone(&entry.shared);
@@ -216,8 +219,10 @@ impl Client {
     }
 
     #[inline]
-    fn gather_settlement(&mut self, lien: Lien, shared: &SharedCredit, verdict: Verdict) {
-        shared.give_back(1);
+    fn gather_settlement(&mut self, lien: Lien, shared: &Arc<SharedCredit>, verdict: Verdict) {
+        if lien.consumer != FETCHED {
+            self.return_credit(shared);
+        }
         if let Some(slot) = self.touch(lien.slot) {
             slot.uses -= 1;
             slot.settlements.push(Settlement { seq: lien.seq, consumer: lien.consumer, verdict });
@@ -225,7 +230,7 @@ impl Client {
     }
 
     /// Puts a delivery of an ended session back to its place.
-    pub(super) fn release_lien(&mut self, lien: Lien, shared: &SharedCredit) {
+    pub(super) fn release_lien(&mut self, lien: Lien, shared: &Arc<SharedCredit>) {
         self.gather_settlement(lien, shared, Verdict::Released);
     }
 
@@ -264,20 +269,54 @@ impl Client {
         self.resume_shared();
     }
 
+    /// Credit that several consumers share comes back when the queues have been visited: else the queue that something
+    /// was settled in would have it back each time.
+    pub(super) fn return_credit(&mut self, shared: &Arc<SharedCredit>) {
+        if !self.shares_limits {
+            shared.give_back(1);
+            return;
+        }
+        match self.returning.last_mut() {
+            Some((last, count)) if Arc::ptr_eq(last, shared) => *count += 1,
+            _ => self.returning.push((Arc::clone(shared), 1)),
+        }
+    }
+
     /// Consumers that share a limit may go on where any of them had something settled.
-    fn resume_shared(&mut self) {
+    pub(super) fn resume_shared(&mut self) {
+        for (shared, count) in self.returning.drain(..) {
+            shared.give_back(count);
+        }
         if !self.shares_limits {
             return;
         }
-        let limited: Vec<(u32, u32)> = self
-            .sessions
-            .values()
-            .filter(|session| session.shared.is_limited())
-            .flat_map(|session| session.consumers.iter())
-            .filter_map(|consumer| Some((*consumer, self.consumers.get(consumer)?.slot?)))
-            .collect();
-        for (consumer, slot) in limited {
-            self.resume_consumer(consumer, slot, None);
+        let limited = self.sessions.iter().filter(|(_, session)| session.shared.is_limited());
+        let limited: Vec<u32> = limited.map(|(number, _)| *number).collect();
+        for session in limited {
+            self.resume_in_turn(session);
+        }
+    }
+
+    /// Lets the consumers of a session try again, that one first which comes after the last one that found credit.
+    fn resume_in_turn(&mut self, session: u32) {
+        let Some(entry) = self.sessions.get(&session).filter(|entry| !entry.consumers.is_empty()) else { return };
+        let (shared, mut consumers) = (Arc::clone(&entry.shared), entry.consumers.clone());
+        let (first, count) = (entry.first_in_turn % consumers.len(), consumers.len());
+        consumers.rotate_left(first);
+        let mut served = 0;
+        for consumer in consumers {
+            if !shared.has_room() {
+                break;
+            }
+            if let Some(slot) = self.consumers.get(&consumer).and_then(|record| record.slot) {
+                self.resume_consumer(consumer, slot, None);
+            }
+            served += 1;
+        }
+        if !shared.has_room()
+            && let Some(entry) = self.sessions.get_mut(&session)
+        {
+            entry.first_in_turn = (first + served) % count;
         }
     }
 

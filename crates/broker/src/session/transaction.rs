@@ -17,7 +17,7 @@ use crate::queue::{Queue, Settlement, Verdict, Visit};
 use crate::session::mailbox::{Mailbox, Notice};
 use crate::session::publish::{Publish, picks_of, release_holds};
 use crate::session::replies::Requester;
-use crate::session::settle::{Lien, Outcome};
+use crate::session::settle::{FETCHED, Lien, Outcome};
 use crate::session::turn::Arrival;
 use crate::session::{Answer, Client, SessionId};
 
@@ -123,10 +123,7 @@ impl Client {
     ) -> Result<(), Error> {
         self.open_mut(transaction)?;
         let mut liens = Vec::new();
-        self.take_liens(session, tag, multiple, &mut |_, lien, shared| {
-            shared.give_back(1);
-            liens.push((lien, outcome));
-        })?;
+        self.take_liens(session, tag, multiple, &mut |_, lien, _| liens.push((lien, outcome)))?;
         self.open_mut(transaction)?.liens.extend(liens);
         Ok(())
     }
@@ -169,7 +166,7 @@ impl Client {
         drop(written);
         release_holds(&open.arrivals, &core);
         self.settled_ticket = self.settled_ticket.max(ticket);
-        self.settle_rest(&open.liens);
+        self.settle_rest(open.session, &open.liens);
         let replies = self.return_unroutable(open.session, &mut open.arrivals);
         let mailbox = Arc::clone(&self.shared.mailbox);
         let sealed = Sealed { ticket, hidden, replies, committed: Some((transaction, mailbox)) };
@@ -247,7 +244,7 @@ impl Client {
     }
 
     /// Released and rejected deliveries have effects of their own; they take place when the group is in the log.
-    fn settle_rest(&mut self, liens: &[(Lien, Outcome)]) {
+    fn settle_rest(&mut self, session: SessionId, liens: &[(Lien, Outcome)]) {
         let (client, now) = (self.shared.number, self.core.clock.unix_ms());
         let core = Arc::clone(&self.core);
         let rest = self.by_queue(liens, |outcome| outcome != Outcome::Accepted);
@@ -258,11 +255,16 @@ impl Client {
             // Credit came back inside the group; whoever has it now may be served.
             queue.settle(&[], client, &mut Visit { core: &core, now, work: &mut self.work });
         }
+        let shared = self.sessions.get(&session.0).map(|entry| Arc::clone(&entry.shared));
         for (lien, _) in liens {
             if let Some(slot) = self.slot_mut(lien.slot) {
                 slot.uses -= 1;
             }
+            if let Some(shared) = shared.as_ref().filter(|_| lien.consumer != FETCHED) {
+                self.return_credit(shared);
+            }
         }
+        self.resume_shared();
     }
 
     fn by_queue(
@@ -296,7 +298,7 @@ impl Client {
 
     fn undo(&mut self, open: Open) {
         let released: Vec<_> = open.liens.iter().map(|(lien, _)| (*lien, Outcome::Released)).collect();
-        self.settle_rest(&released);
+        self.settle_rest(open.session, &released);
         self.run_work();
     }
 

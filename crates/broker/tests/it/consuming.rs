@@ -46,7 +46,7 @@ fn prefetch_bounds_each_new_consumer() {
 }
 
 #[test]
-fn a_shared_prefetch_bounds_the_session_and_counts_what_was_fetched() {
+fn a_shared_prefetch_bounds_the_session_but_not_what_it_fetches() {
     check(&[
         ("a queue q; queue r; prefetch 2 shared; consume q c1; consume r c2", "0 0, 0 0"),
         ("b publish - q 1; publish - r 2; publish - q 3; publish - r 4", ""),
@@ -58,8 +58,50 @@ fn a_shared_prefetch_bounds_the_session_and_counts_what_was_fetched() {
         ("a", "c1:5=5, c1:6=6, c1:7=7"),
         ("a/2 queue s; publish - s x", "0 0"),
         ("a get s", ":8=x left 0"),
-        ("a ack 7", ""),
-        ("a ack 6", "c1:9=8"),
+        ("a ack 7", "c1:9=8"),
+        ("b publish - q 9", ""),
+        ("a ack 8", ""),
+        ("a ack 6", "c1:10=9"),
+    ]);
+}
+
+#[test]
+fn shared_credit_goes_round_among_queues_and_consumers() {
+    check(&[
+        ("a queue q; queue r; queue s; prefetch 1 shared", "0 0, 0 0, 0 0"),
+        ("a consume q c1; consume q c2; consume r c3; consume s c4", ""),
+        ("b publish - q 1; publish - q 2; publish - q 3; publish - r 4; publish - r 5; publish - s 6", ""),
+        ("a", "c1:1=1"),
+        ("a ack 1", "c1:2=2"),
+        ("a ack 2", "c2:3=3"),
+        ("a ack 3", "c3:4=4"),
+        ("a ack 4", "c4:5=6"),
+        ("a ack 5", "c3:6=5"),
+        ("a ack 6", ""),
+    ]);
+}
+
+#[test]
+fn a_full_shared_prefetch_stops_consumers_without_acknowledgements_too() {
+    check(&[
+        ("a queue q; queue r; prefetch 1 shared; consume q c1; consume r c2 no-ack", "0 0, 0 0"),
+        ("b publish - r 1; publish - r 2; publish - q 3", ""),
+        ("a", "c2:1=1, c2:2=2, c1:3=3"),
+        ("b publish - q 4; publish - r 5", ""),
+        ("a", ""),
+        ("a ack 3", "c1:4=4"),
+        ("a ack 4", "c2:5=5"),
+    ]);
+}
+
+#[test]
+fn a_commit_gives_shared_credit_back_to_all_queues() {
+    check(&[
+        ("a queue q; queue r; prefetch 1 shared; consume q c1; consume r c2", "0 0, 0 0"),
+        ("b publish - q 1; publish - r 2", ""),
+        ("a", "c1:1=1"),
+        ("a begin; tx-ack 1", ""),
+        ("a commit", "committed, c2:2=2"),
     ]);
 }
 

@@ -55,7 +55,9 @@ fn a_message_without_time_reaches_only_who_is_ready() {
         ("* counts q", "0 0"),
         ("a prefetch 1; consume q c; publish - q 2; publish - q 3", "c:1=2"),
         ("* counts q", "0 1"),
-        ("a nack 1", "c:2=2!"),
+        // What comes back has had its time.
+        ("a nack 1", ""),
+        ("* counts q", "0 0"),
     ]);
 }
 
