@@ -271,6 +271,8 @@ impl Connection for AmqpConnection {
             Due::Nothing => {}
             Due::GiveUp => {
                 tracing::warn!(peer = %self.peer.remote, "no heartbeat from the client for two intervals: closing");
+                // Nothing reaches it any more, so nothing is worth waiting for.
+                self.link.out.take();
                 self.finish();
                 return;
             }

@@ -157,10 +157,11 @@ impl Client {
     /// Checks that an exchange exists.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound`; `AccessRefused` for the default exchange, which is not declared even so.
     pub fn check_exchange(&mut self, name: &str, now: Instant) -> Result<(), Error> {
         self.flush(now);
-        if name.is_empty() || self.vhost.tables.read().exchange(name).is_some() {
+        refuse_default_exchange(name)?;
+        if self.vhost.tables.read().exchange(name).is_some() {
             return Ok(());
         }
         Err(self.no_exchange(name))

@@ -18,7 +18,7 @@ fn the_default_exchange_leads_to_the_queue_that_the_key_names() {
         ("a bind - k q", "403 operation not permitted on the default exchange"),
         ("a exchange - direct", "403 operation not permitted on the default exchange"),
         ("a delete-exchange -", "403 operation not permitted on the default exchange"),
-        ("a passive-exchange -", ""),
+        ("a passive-exchange -", "403 operation not permitted on the default exchange"),
     ]);
 }
 

@@ -130,6 +130,12 @@ fn what_cannot_be_is_refused_in_the_usual_words() {
     );
     refused(
         &mut peer,
+        ExchangeDeclare { exchange: "", passive: true, ..Default::default() },
+        403,
+        "ACCESS_REFUSED - operation not permitted on the default exchange",
+    );
+    refused(
+        &mut peer,
         ExchangeDelete { exchange: "", ..Default::default() },
         403,
         "ACCESS_REFUSED - operation not permitted on the default exchange",
