@@ -38,6 +38,7 @@ fn amqp091(broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
         handshake_timeout: settings.limits.handshake_timeout,
         product: settings.compat.product.clone(),
         version: settings.compat.version.clone(),
+        anonymous_user: settings.users.anonymous.clone(),
         ..defaults
     };
     Arc::new(Amqp091::new(broker.clone(), settings))

@@ -50,6 +50,7 @@ mod tests {
             password_file: Some(path.clone()),
             loopback: Vec::new(),
             login_threads: 1,
+            anonymous: None,
         };
         let missing = default_user(&users).unwrap_err().text;
         assert!(missing.starts_with("default_pass_file: cannot read "), "{missing}");

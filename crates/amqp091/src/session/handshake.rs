@@ -24,6 +24,8 @@ use crate::session::running::Running;
 /// The header of AMQP 0-9, whose clients get along with 0-9-1.
 const HEADER_0_9: [u8; 8] = *b"AMQP\x01\x01\x00\x09";
 const MECHANISMS: &[u8] = b"PLAIN AMQPLAIN";
+/// The same where clients may come that do not say who they are (RFC 4505).
+const MECHANISMS_WITH_ANONYMOUS: &[u8] = b"PLAIN AMQPLAIN ANONYMOUS";
 /// Class and method that a failed negotiation is blamed on.
 const TUNE: (u16, u16) = (10, 30);
 
@@ -37,6 +39,7 @@ impl AmqpConnection {
             return input.len();
         }
         let properties = self.server_properties();
+        let anonymous = self.server.settings.anonymous_user.is_some();
         self.link.send(
             0,
             ConnectionStart {
@@ -44,7 +47,7 @@ impl AmqpConnection {
                 version_minor: 9,
                 // What was just encoded is a valid table.
                 server_properties: Table::new(&properties).unwrap_or_default(),
-                mechanisms: MECHANISMS,
+                mechanisms: if anonymous { MECHANISMS_WITH_ANONYMOUS } else { MECHANISMS },
                 locales: b"en_US",
             },
         );
@@ -121,6 +124,14 @@ impl AmqpConnection {
 
     fn take_start_ok(&mut self, start_ok: &ConnectionStartOk<'_>, now: Instant) -> Result<(), Failure> {
         self.link.traits = Traits::from_properties(start_ok.client_properties);
+        let (authority, loopback) = (self.server.broker.authority(), self.peer.is_loopback());
+        if let ("ANONYMOUS", Some(user)) = (start_ok.mechanism, &self.server.settings.anonymous_user) {
+            // What the client says of itself is for people only, and nobody is to trust it.
+            let login = authority.admit(user, loopback);
+            self.phase = Phase::Authenticating { login, mechanism: "ANONYMOUS" };
+            self.take_login(now);
+            return Ok(());
+        }
         let (mechanism, credentials) = match start_ok.mechanism {
             "PLAIN" => ("PLAIN", sasl::plain::parse(start_ok.response)),
             "AMQPLAIN" => ("AMQPLAIN", sasl::amqplain::parse(start_ok.response)),
@@ -130,8 +141,6 @@ impl AmqpConnection {
             }
         };
         let credentials = credentials.map_err(|error| Failure::new(ReplyCode::SyntaxError, error.0))?;
-        let authority = self.server.broker.authority();
-        let loopback = self.peer.is_loopback();
         let login = authority.login(credentials.user, credentials.password, loopback, now, self.waker.clone());
         self.phase = Phase::Authenticating { login, mechanism };
         self.take_login(now);

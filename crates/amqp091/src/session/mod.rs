@@ -44,6 +44,8 @@ pub struct Settings {
     pub product: String,
     /// The version that the server says it has, as `major.minor.patch`.
     pub version: String,
+    /// Whom a client is that does not say who it is (mechanism ANONYMOUS); none to let no such client in.
+    pub anonymous_user: Option<String>,
     /// The cluster that the server says it belongs to.
     pub cluster_name: String,
 }
@@ -57,6 +59,7 @@ impl Default for Settings {
             handshake_timeout: Duration::from_secs(10),
             product: "Hermod".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            anonymous_user: None,
             cluster_name: "hermod".to_owned(),
         }
     }

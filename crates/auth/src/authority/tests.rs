@@ -55,6 +55,21 @@ fn logins() {
 }
 
 #[test]
+fn who_is_admitted_without_a_password() {
+    let authority = authority();
+    for (user, loopback, expected) in [
+        ("guest", true, Ok("guest")),
+        ("guest", false, Err(Refusal::NotLoopback)),
+        ("robot", false, Ok("robot")),
+        ("nobody", true, Err(Refusal::WrongCredentials)),
+    ] {
+        let outcome = authority.admit(user, loopback).take();
+        let admitted = outcome.map(|outcome| outcome.map(|identity| identity.user().to_owned()));
+        assert_eq!(admitted, Some(expected.map(str::to_owned)), "{user}");
+    }
+}
+
+#[test]
 fn a_changed_password_ends_what_is_remembered() {
     let authority = authority();
     let now = Instant::now();

@@ -74,6 +74,7 @@ pub(crate) struct Users {
     pub(crate) password_file: Option<PathBuf>,
     pub(crate) loopback: Vec<String>,
     pub(crate) login_threads: u64,
+    pub(crate) anonymous: Option<String>,
 }
 
 impl std::fmt::Debug for Users {
@@ -251,7 +252,16 @@ impl Users {
             ),
             |text| at_least(text, value::count, 1),
         )?;
-        Ok(Self { name, password, name_file, password_file, loopback, login_threads })
+        let anonymous = reader.get(
+            declare(
+                "anonymous_user",
+                "text",
+                "",
+                "User that AMQP clients act as which log in by ANONYMOUS, without a password. Without one nobody does.",
+            ),
+            |text| Ok((!text.is_empty()).then(|| text.to_owned())),
+        )?;
+        Ok(Self { name, password, name_file, password_file, loopback, login_threads, anonymous })
     }
 }
 

@@ -66,6 +66,33 @@ fn both_mechanisms_let_the_right_password_in() {
 }
 
 #[test]
+fn who_does_not_say_who_it_is_gets_in_only_where_that_is_wanted() {
+    let server = |user: Option<&str>| {
+        let settings = Settings { anonymous_user: user.map(str::to_owned), ..Default::default() };
+        server_with(settings, Setup::memory())
+    };
+    let unknown = connection_closed(503, "COMMAND_INVALID - unknown authentication mechanism 'ANONYMOUS'", (10, 11));
+    let refused = connection_closed(403, &REFUSED.replace("PLAIN", "ANONYMOUS"), (0, 0));
+    let tune = "0 ConnectionTune { channel_max: 2047, frame_max: 131072, heartbeat: 60 }".to_owned();
+    for (user, remote, expected) in [
+        (None, "127.0.0.1:1", unknown),
+        (Some("guest"), "127.0.0.1:1", tune.clone()),
+        (Some("guest"), "10.0.0.1:1", refused.clone()),
+        (Some("weak"), "10.0.0.1:1", tune),
+        (Some("nobody"), "127.0.0.1:1", refused),
+    ] {
+        let server = server(user);
+        let mut peer = server.socket_from(remote);
+        peer.raw(&PROTOCOL_HEADER);
+        peer.wait_for(1);
+        let start = peer.lines.remove(0);
+        assert_eq!(start.contains(&format!("{:?}", b"PLAIN AMQPLAIN ANONYMOUS")), user.is_some(), "{start}");
+        peer.start_ok("ANONYMOUS", b"somebody", &capabilities());
+        peer.expect(&[&expected]);
+    }
+}
+
+#[test]
 fn wrong_passwords_unknown_users_and_far_guests_are_told_the_same() {
     let server = server();
     for (remote, response) in [
@@ -183,6 +210,23 @@ fn heartbeats_go_both_ways() {
     peer.expect(&["0 heartbeat"]);
     assert!(!peer.is_closed());
     peer.advance(5);
+    assert!(peer.is_closed());
+}
+
+#[test]
+fn for_a_peer_that_is_given_up_nothing_is_left_to_write() {
+    let mut peer = tuning(&server());
+    peer.send(0, ConnectionTuneOk { channel_max: 10, frame_max: 8192, heartbeat: 10 });
+    peer.send(0, ConnectionOpen { virtual_host: "/", ..Default::default() });
+    peer.expect(&["0 ConnectionOpenOk { known_hosts: \"\" }"]);
+    peer.open(1);
+    let mut bytes = Vec::new();
+    Method::from(AccessRequest::default()).encode(1, &mut bytes);
+    peer.connection.receive(&bytes, peer.now);
+    peer.connection.tick(peer.now + Duration::from_secs(19));
+    assert!(!peer.connection.output().is_empty());
+    peer.connection.tick(peer.now + Duration::from_secs(20));
+    assert!(peer.connection.output().is_empty());
     assert!(peer.is_closed());
 }
 
