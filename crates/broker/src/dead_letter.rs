@@ -61,6 +61,8 @@ impl Core {
     /// Moves some, after they have been read if the disk has them. Nothing overtakes what waits for that.
     pub(crate) fn move_read(&self, queue: &Arc<Queue>, chunk: Vec<Dying>, work: &mut Vec<Work>) {
         if queue.mourns() || chunk.iter().any(|dead| dead.message.is_none()) {
+            // Who rejected one is answered before it has moved, and must not get it again: that it dies is logged now.
+            queue.decide(chunk.iter().filter(|dead| dead.reason == Reason::Rejected), self);
             self.pager.mourn(Arc::clone(queue), chunk);
         } else {
             self.move_chunk(queue, &chunk, work);
@@ -69,7 +71,7 @@ impl Core {
 
     /// There is no room for new records of this size: the decision is logged, the move waits.
     fn postpone(&self, queue: &Arc<Queue>, dying: Vec<Dying>) {
-        queue.decide(&dying, self);
+        queue.decide(dying.iter(), self);
         self.waiting.lock().postponed.push(Work::DeadLetter { queue: Arc::clone(queue), dying });
     }
 

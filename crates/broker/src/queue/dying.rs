@@ -76,16 +76,17 @@ impl Queue {
         self.log_settled_in(&mut inner, group, core)
     }
 
-    /// The decision is logged and the move waits: there is no room for it.
-    pub(crate) fn decide(&self, dying: &[Dying], core: &Core) {
+    /// The decision is logged, once, and the move waits: for room, or for what must be read first.
+    pub(crate) fn decide<'a>(&self, dying: impl Iterator<Item = &'a Dying>, core: &Core) {
         let mut inner = self.lock(core);
         if inner.deleted {
             return;
         }
         let mut appender = core.journal.appender();
-        for dead in dying.iter().filter(|dead| dead.durable) {
-            facts::log_dying(&mut appender, self.id, dead.seq, dead.reason);
-            inner.decided.insert(dead.seq, dead.reason);
+        for dead in dying.filter(|dead| dead.durable) {
+            if inner.decided.insert(dead.seq, dead.reason).is_none() {
+                facts::log_dying(&mut appender, self.id, dead.seq, dead.reason);
+            }
         }
     }
 

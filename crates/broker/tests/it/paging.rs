@@ -369,6 +369,42 @@ fn rejected_messages_of_a_backlog_move_in_order() {
     });
 }
 
+/// What is rejected waits behind a dead letter that has to be read first. Its client was told that it is durable when nothing of
+/// it was logged yet, and a crash brought it back. Found by killing the broker.
+#[test]
+fn a_rejection_is_durable_before_its_message_has_moved() {
+    Scene::both(|mut scene| {
+        scene.declare("dead", &[]);
+        scene.declare("q", &[&dead_letters_to("dead")[..], &[("x-max-length", Value::I64(20_000))]].concat());
+        scene.publish("q", 0..20_000);
+        scene.consume("q", 10, false);
+        let mut came = Vec::new();
+        for _ in 0..10 {
+            came.extend(scene.turn().into_iter().filter_map(delivery));
+        }
+        assert_run(&came, 0..10);
+        let session = scene.peer.session(1);
+        for number in 20_000..22_000 {
+            scene.peer.client.publish(session, message("", "q", body(number).as_bytes())).unwrap();
+        }
+        // Those that drop now are away, and nobody reads them.
+        scene.peer.client.flush(scene.broker.now());
+        scene.peer.client.settle(session, came[9].tag, true, Outcome::Rejected).unwrap();
+        scene.peer.client.flush(scene.broker.now());
+        let ticket = scene.peer.client.settled_ticket(session);
+        assert!(scene.broker.try_flush() && scene.peer.client.durable(ticket));
+        scene.disk.power_cut();
+        let Scene { broker, peer, disk, peak } = scene;
+        drop(peer);
+        let mut scene = Scene::again(broker.abandon(), disk, peak);
+        // The queue is too long now, so that they would have dropped again, had it been forgotten why they died.
+        scene.consume("dead", 0, true);
+        let reasons: Vec<_> = scene.drain().into_iter().filter(|received| received.body < body(10)).collect();
+        assert_eq!(reasons.len(), 10);
+        assert!(reasons.iter().all(|received| received.deaths[0].1 == "rejected"), "{reasons:?}");
+    });
+}
+
 #[test]
 fn one_body_in_many_queues_comes_out_of_each() {
     Scene::both(|mut scene| {
