@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+"""Runs the integration tests of py-amqp, the client beneath kombu and Celery."""
+
+import judge
+import pytest_suite
+
+PACKAGES = ["pytest==9.2.0", "pytest-timeout==2.4.0", "vine"]
+
+
+def body():
+    options = judge.arguments("py-amqp", __doc__)
+    python = judge.virtual_environment(options, PACKAGES)
+    checkout = judge.copy_of(options)
+    with judge.Broker(options) as broker:
+        environment = {
+            "RABBITMQ_HOST": "127.0.0.1",
+            "RABBITMQ_5672_TCP": str(broker.amqp),
+            "RABBITMQ_5671_TCP": str(5671 + options.port_offset),
+        }
+        outcomes = pytest_suite.run(options, python, folder=checkout, tests=["t/integration"], more=["-E", "rabbitmq"],
+                                    environment=environment)
+    return judge.report(options, judge.version_of(options), outcomes)
+
+
+judge.main(body)
