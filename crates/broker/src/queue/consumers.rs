@@ -255,13 +255,15 @@ impl Consumers {
         self.levels.iter().any(|level| !level.ring.is_empty())
     }
 
-    /// `count` deliveries of this consumer were settled.
+    /// `count` deliveries of this consumer were settled. One that shares a limit waits for its turn in the session, which
+    /// resumes it.
     pub(crate) fn settled(&mut self, key: ConsumerKey, count: u32) {
         let Some(slot) = self.slot_of(key) else { return };
-        if let Some(consumer) = self.slots[slot as usize].as_mut() {
-            consumer.out = consumer.out.saturating_sub(count);
+        let Some(consumer) = self.slots[slot as usize].as_mut() else { return };
+        consumer.out = consumer.out.saturating_sub(count);
+        if !consumer.shared.is_limited() {
+            self.enter_ring(slot);
         }
-        self.enter_ring(slot);
     }
 
     /// This consumer may be ready again, and gets this prefetch if one is given.
@@ -381,6 +383,24 @@ mod tests {
         assert_eq!(turns(&mut consumers, 10), [1, 2, 1]);
         shared.give_back(1);
         consumers.resume(ConsumerKey { client: 1, consumer: 2 }, None);
+        assert_eq!(turns(&mut consumers, 10), [2]);
+    }
+    #[test]
+    fn with_a_shared_limit_the_session_says_whose_turn_it_is() {
+        let shared = Arc::new(SharedCredit::default());
+        shared.set_limit(1);
+        let mut consumers = Consumers::default();
+        for number in 1..=2 {
+            let mut consumer = consumer(number, 0, 0);
+            consumer.shared = Arc::clone(&shared);
+            consumers.add(consumer);
+        }
+        assert_eq!(turns(&mut consumers, 10), [1]);
+        consumers.settled(ConsumerKey { client: 1, consumer: 1 }, 1);
+        shared.give_back(1);
+        for number in [2, 1] {
+            consumers.resume(ConsumerKey { client: 1, consumer: number }, None);
+        }
         assert_eq!(turns(&mut consumers, 10), [2]);
     }
 }

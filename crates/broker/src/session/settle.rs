@@ -297,7 +297,8 @@ impl Client {
         }
     }
 
-    /// Lets the consumers of a session try again, that one first which comes after the last one that found credit.
+    /// Lets the consumers of a session try again, that one first which comes after the last one that found credit. Where
+    /// some is left, messages may still be on their way from the disk: then another one is first the next time.
     fn resume_in_turn(&mut self, session: u32) {
         let Some(entry) = self.sessions.get(&session).filter(|entry| !entry.consumers.is_empty()) else { return };
         let (shared, mut consumers) = (Arc::clone(&entry.shared), entry.consumers.clone());
@@ -313,10 +314,9 @@ impl Client {
             }
             served += 1;
         }
-        if !shared.has_room()
-            && let Some(entry) = self.sessions.get_mut(&session)
-        {
-            entry.first_in_turn = (first + served) % count;
+        let passed = if shared.has_room() { 1 } else { served };
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            entry.first_in_turn = (first + passed) % count;
         }
     }
 
