@@ -7,7 +7,7 @@ import judge
 
 SUITES = "ClientTestSuite,FunctionalTestSuite,ServerTestSuite"
 # The tests look at the version: up to 4.2 they expect the global prefetch that Hermod has.
-COMPAT = {"HERMOD_COMPAT_PRODUCT": "RabbitMQ", "HERMOD_COMPAT_VERSION": "4.2.0"}
+COMPAT = {"HERMOD_COMPAT_PRODUCT": "RabbitMQ", "HERMOD_COMPAT_VERSION": "4.2.0", "HERMOD_ANONYMOUS_USER": "guest"}
 # Tracing is none of the broker's business, and of these two not every registry has the versions that the checkout names.
 PINNED = ["-Dmicrometer.version=1.16.0", "-Dmicrometer-tracing-test.version=1.6.0"]
 
