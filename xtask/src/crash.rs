@@ -62,7 +62,10 @@ pub(crate) struct Options {
     /// The broker to start; built if not given.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// Append the run to docs/ledger/crash.md.
+    /// The commit that `--binary` was built from, for the ledger; the one that is checked out if not given.
+    #[arg(long)]
+    commit: Option<String>,
+    /// Append the run to docs/ledger/crash.md, also one that found a broken promise.
     #[arg(long)]
     ledger: bool,
     /// Run a broker with this deliberate fault; it must be found within the cycles.
@@ -111,7 +114,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         now.map_or(1, |time| time.as_nanos() as u64 % 1_000_000_000)
     });
-    let commit = ledger::commit(root)?;
+    let commit = match &options.commit {
+        Some(commit) => commit.clone(),
+        None => ledger::commit(root)?,
+    };
     let source = match &options.binary {
         Some(path) => path.clone(),
         None => server::build(root, options.sabotage.as_deref())?,
@@ -133,6 +139,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
         }
         (None, Err(error)) => {
             let tail = run.program.log_tail();
+            // A broken promise is worth more of the page than all that went well.
+            if options.ledger && summary.counts.violations > 0 {
+                summary.append(root)?;
+            }
             Err(format!("seed {seed}, cycle {}: {error}\nkept: {}\n{tail}", summary.cycles, folder.display()))
         }
         // Found by the checker, that is: a broker that ends by itself is another fault.

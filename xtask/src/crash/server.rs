@@ -81,8 +81,9 @@ pub(crate) enum Started {
 pub(crate) struct Program {
     /// The executable.
     path: PathBuf,
-    /// Where the data directory and the log lie.
+    /// Where it and its log lie, and its data directory unless that is elsewhere.
     folder: PathBuf,
+    data: PathBuf,
     offset: u16,
     /// The fault that a build for it is told to have.
     sabotage: Option<String>,
@@ -97,16 +98,28 @@ impl Program {
         std::fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
         let path = folder.join("hermod");
         std::fs::copy(source, &path).map_err(|error| format!("cannot copy {}: {error}", source.display()))?;
-        Ok(Self { path, folder: folder.into(), offset: free_offset()?, sabotage: sabotage.map(str::to_owned) })
+        let (data, sabotage) = (folder.join("data"), sabotage.map(str::to_owned));
+        Ok(Self { path, folder: folder.into(), data, offset: free_offset()?, sabotage })
+    }
+
+    /// Has the data directory elsewhere. It need not be there.
+    pub(crate) fn with_data(mut self, data: PathBuf) -> Self {
+        self.data = data;
+        self
     }
 
     pub(crate) fn ports(&self) -> Ports {
         Ports { amqp: AMQP + self.offset, stomp: STOMP + self.offset }
     }
 
+    /// The port of its metrics.
+    pub(crate) fn http(&self) -> u16 {
+        HTTP + self.offset
+    }
+
     /// The data directory.
     pub(crate) fn data(&self) -> PathBuf {
-        self.folder.join("data")
+        self.data.clone()
     }
 
     /// Starts it without waiting for anything.

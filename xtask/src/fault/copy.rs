@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::io::Read;
 use std::process::Child;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::hand::{Publisher, Taker};
@@ -35,7 +36,7 @@ pub(super) fn backup(scene: &Scene) -> Result<String, Stop> {
         Taker::open(&rig.stage, protocol, queue).and_then(|mut taker| taker.accept(TAKEN)).map_err(told)?;
     }
     let program = Program::prepare(&scene.source, &scene.folder.join("copy"), None)?;
-    let copy = Rig { stage: rig.stage.fork(program.ports()), program, random: Random::new(scene.seed) };
+    let copy = Rig { stage: Arc::new(rig.stage.fork(program.ports())), program, random: Random::new(scene.seed) };
     let before = publisher.published();
     let begin = Instant::now();
     let mut asked = rig.program.ask(&[OsStr::new("backup"), copy.program.data().as_os_str()])?;

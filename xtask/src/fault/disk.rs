@@ -4,8 +4,10 @@
 //! A flush of a file makes its bytes and its length stable; a flush of a folder makes the names in it stable, and nothing
 //! else does. A power cut keeps what is stable and, sector by sector and name by name, as much of the rest as it likes.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::crash::random::Random;
@@ -17,7 +19,7 @@ const SECTOR: u64 = 512;
 pub(super) const ROOT: u64 = 1;
 
 /// A file or folder.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Node {
     pub(super) kind: Kind,
     pub(super) mode: u16,
@@ -50,7 +52,36 @@ pub(super) enum Trouble {
     Gone,
     /// Every other write takes only part of what it is given.
     Short,
+    /// The flush of a folder is answered and does nothing.
+    Deaf,
 }
+
+/// A change of the names in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    Made(OsString),
+    Removed(OsString),
+    /// The folder was flushed.
+    Flushed,
+}
+
+/// What a power cut takes or leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece {
+    Sector,
+    Name,
+}
+
+/// Everything on a disk at one moment, flushed or not. A copy shares what does not change later.
+#[derive(Debug, Clone)]
+pub(super) struct State {
+    nodes: HashMap<u64, Arc<Node>>,
+    next: u64,
+}
+
+/// Is told of each moment at which a power cut would take names in another way than before: before a name changes, before a
+/// folder is flushed, and after a file was.
+pub(super) type Watch = Box<dyn FnMut(&State) + Send>;
 
 /// What was done to the disk.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,10 +93,12 @@ pub(super) struct Counts {
 }
 
 /// The disk.
-#[derive(Debug)]
 pub(super) struct Disk {
-    nodes: HashMap<u64, Node>,
-    next: u64,
+    state: State,
+    /// Who wants to know of the moments that matter to names, if anybody does.
+    pub(super) watch: Option<Watch>,
+    /// All changes of names, in order.
+    pub(super) changes: Vec<Change>,
     pub(super) trouble: Trouble,
     pub(super) counts: Counts,
     /// How long a flush takes, for those who wait for it.
@@ -79,36 +112,66 @@ impl Disk {
     /// An empty disk.
     pub(super) fn new() -> Self {
         let root = Node { kind: Kind::Folder, mode: 0o700, ..Node::default() };
-        let nodes = HashMap::from([(ROOT, root)]);
-        let (trouble, counts) = (Trouble::None, Counts::default());
-        Self { nodes, next: ROOT + 1, trouble, counts, flush_takes: Duration::ZERO, audit: None, found: HashSet::new() }
+        Self::at(State { nodes: HashMap::from([(ROOT, Arc::new(root))]), next: ROOT + 1 })
+    }
+
+    /// A disk that goes on from this moment of another one.
+    pub(super) fn at(state: State) -> Self {
+        Self {
+            state,
+            watch: None,
+            changes: Vec::new(),
+            trouble: Trouble::None,
+            counts: Counts::default(),
+            flush_takes: Duration::ZERO,
+            audit: None,
+            found: HashSet::new(),
+        }
+    }
+
+    /// What is on it now.
+    pub(super) fn state(&self) -> &State {
+        &self.state
     }
 
     pub(super) fn node(&self, number: u64) -> Option<&Node> {
-        self.nodes.get(&number)
+        self.state.nodes.get(&number).map(Arc::as_ref)
     }
 
     pub(super) fn node_mut(&mut self, number: u64) -> Option<&mut Node> {
-        self.nodes.get_mut(&number)
+        self.state.nodes.get_mut(&number).map(Arc::make_mut)
+    }
+
+    /// Tells the watcher that this is such a moment.
+    fn tell(&mut self) {
+        if let Some(watch) = &mut self.watch
+            && self.state.pending() > 0
+        {
+            watch(&self.state);
+        }
     }
 
     /// The node of this name in a folder.
     pub(super) fn find(&self, folder: u64, name: &OsStr) -> Option<u64> {
-        self.nodes.get(&folder)?.names.get(name).copied()
+        self.node(folder)?.names.get(name).copied()
     }
 
     /// Makes a node with a new name in a folder. `None` if there is no such folder.
     pub(super) fn make(&mut self, folder: u64, name: &OsStr, kind: Kind, mode: u16) -> Option<u64> {
-        let number = self.next;
-        self.nodes.get_mut(&folder)?.names.insert(name.to_owned(), number);
-        self.nodes.insert(number, Node { kind, mode, ..Node::default() });
-        self.next += 1;
+        self.tell();
+        let number = self.state.next;
+        self.node_mut(folder)?.names.insert(name.to_owned(), number);
+        self.state.nodes.insert(number, Arc::new(Node { kind, mode, ..Node::default() }));
+        self.state.next += 1;
+        self.changes.push(Change::Made(name.to_owned()));
         Some(number)
     }
 
     /// Takes a name out of a folder; whoever has the file open keeps it. False if there is no such name.
     pub(super) fn unlink(&mut self, folder: u64, name: &OsStr) -> bool {
-        self.nodes.get_mut(&folder).is_some_and(|folder| folder.names.remove(name).is_some())
+        self.tell();
+        self.changes.push(Change::Removed(name.to_owned()));
+        self.node_mut(folder).is_some_and(|folder| folder.names.remove(name).is_some())
     }
 
     /// Writes to a file. Returns how much it took.
@@ -116,7 +179,7 @@ impl Disk {
         self.counts.writes += 1;
         let short = self.trouble == Trouble::Short && self.counts.writes.is_multiple_of(2) && bytes.len() > 1;
         let bytes = if short { &bytes[..bytes.len() / 3 + 1] } else { bytes };
-        let node = self.nodes.get_mut(&number)?;
+        let node = self.node_mut(number)?;
         let end = offset + bytes.len() as u64;
         if node.bytes.len() < end as usize {
             node.bytes.resize(end as usize, 0);
@@ -131,7 +194,7 @@ impl Disk {
 
     /// Sets a file's length; that counts as written.
     pub(super) fn resize(&mut self, number: u64, length: u64) {
-        if let Some(node) = self.nodes.get_mut(&number) {
+        if let Some(node) = self.node_mut(number) {
             let before = node.bytes.len() as u64;
             node.bytes.resize(length as usize, 0);
             if length > before {
@@ -143,25 +206,50 @@ impl Disk {
     /// Flushes a file or a folder. False if that fails.
     pub(super) fn flush(&mut self, number: u64) -> bool {
         self.counts.flushes += 1;
-        let Some(node) = self.nodes.get_mut(&number) else { return false };
-        if node.kind == Kind::Folder {
-            node.stable_names.clone_from(&node.names);
-            return true;
+        match self.node(number).map(|node| node.kind) {
+            None => false,
+            Some(Kind::Folder) => {
+                self.flush_folder(number);
+                true
+            }
+            Some(_) => {
+                let done = self.flush_file(number);
+                self.tell();
+                done
+            }
         }
+    }
+
+    fn flush_folder(&mut self, number: u64) {
+        self.tell();
+        self.changes.push(Change::Flushed);
+        if self.trouble != Trouble::Deaf
+            && let Some(node) = self.node_mut(number)
+        {
+            node.stable_names.clone_from(&node.names);
+        }
+    }
+
+    fn flush_file(&mut self, number: u64) -> bool {
+        let fails = self.trouble == Trouble::FlushFails;
+        let audit = self.audit;
+        let Some(node) = self.node_mut(number) else { return false };
         let dirty = std::mem::take(&mut node.dirty);
-        if self.trouble == Trouble::FlushFails {
+        if fails {
             self.trouble = Trouble::None;
             return false;
         }
         node.stable.resize(node.bytes.len(), 0);
+        let mut found = Vec::new();
         for (from, to) in dirty {
             let to = to.min(node.bytes.len() as u64);
             let range = from.min(to) as usize..to as usize;
             node.stable[range.clone()].copy_from_slice(&node.bytes[range.clone()]);
-            if let Some(run) = self.audit {
-                self.found.extend(messages(run, &node.stable[range]));
+            if let Some(run) = audit {
+                found.extend(messages(run, &node.stable[range]));
             }
         }
+        self.found.extend(found);
         true
     }
 
@@ -172,48 +260,93 @@ impl Disk {
 
     /// The power is cut: of what was not flushed, `kept` of 100 sectors and names survive.
     pub(super) fn cut(&mut self, random: &mut Random, kept: u64) {
-        let mut numbers: Vec<u64> = self.nodes.keys().copied().collect();
-        numbers.sort_unstable();
-        for number in numbers {
-            let Some(node) = self.nodes.get_mut(&number) else { continue };
-            self.counts.lost += cut_names(node, random, kept) + cut_bytes(node, random, kept);
+        self.cut_by(&mut |_| random.chance(kept));
+    }
+
+    /// The power is cut: of what was not flushed that survives of which `keep` says so. It is asked about the names in the order
+    /// in which [`State::pending`] counts them.
+    pub(super) fn cut_by(&mut self, keep: &mut dyn FnMut(Piece) -> bool) {
+        for number in self.state.numbers() {
+            let Some(node) = self.node_mut(number) else { continue };
+            let lost = cut_names(node, keep) + cut_bytes(node, keep);
+            self.counts.lost += lost;
         }
         let mut alive = vec![ROOT];
         let mut at = 0;
         while let Some(number) = alive.get(at) {
-            alive.extend(self.nodes.get(number).into_iter().flat_map(|node| node.names.values()));
+            alive.extend(self.node(*number).into_iter().flat_map(|node| node.names.values()));
             at += 1;
         }
         let alive: HashSet<u64> = alive.into_iter().collect();
-        self.nodes.retain(|number, _| alive.contains(number));
+        self.state.nodes.retain(|number, _| alive.contains(number));
     }
 }
 
-fn cut_names(node: &mut Node, random: &mut Random, kept: u64) -> u64 {
-    let (seen, stable) = (node.names.clone(), node.stable_names.clone());
+impl State {
+    /// How many names a power cut could take away or bring back.
+    pub(super) fn pending(&self) -> usize {
+        self.nodes.values().map(|node| node.pending().len()).sum()
+    }
+
+    /// Copies all files to a folder that is there, as they are seen.
+    pub(super) fn save(&self, to: &Path) -> std::io::Result<()> {
+        let mut folders = vec![(ROOT, to.to_path_buf())];
+        while let Some((number, at)) = folders.pop() {
+            for (name, number) in self.nodes.get(&number).into_iter().flat_map(|folder| &folder.names) {
+                match self.nodes.get(number) {
+                    Some(node) if node.kind == Kind::Folder => {
+                        std::fs::create_dir_all(at.join(name))?;
+                        folders.push((*number, at.join(name)));
+                    }
+                    Some(node) if node.kind == Kind::File => std::fs::write(at.join(name), &node.bytes)?,
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of all nodes, in an order that is always the same.
+    fn numbers(&self) -> Vec<u64> {
+        let mut numbers: Vec<u64> = self.nodes.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+}
+
+impl Node {
+    /// The names in a folder that are not as they would be found.
+    fn pending(&self) -> BTreeSet<&OsStr> {
+        let all = self.names.keys().chain(self.stable_names.keys());
+        all.filter(|name| self.names.get(*name) != self.stable_names.get(*name)).map(OsString::as_os_str).collect()
+    }
+}
+
+fn cut_names(node: &mut Node, keep: &mut dyn FnMut(Piece) -> bool) -> u64 {
+    let pending: Vec<OsString> = node.pending().into_iter().map(OsStr::to_owned).collect();
     let mut lost = 0;
-    for name in seen.keys().chain(stable.keys()) {
-        if seen.get(name) == stable.get(name) || random.chance(kept) {
+    for name in pending {
+        if keep(Piece::Name) {
             continue;
         }
         lost += 1;
-        match stable.get(name) {
-            Some(number) => node.names.insert(name.clone(), *number),
-            None => node.names.remove(name),
+        match node.stable_names.get(&name) {
+            Some(number) => node.names.insert(name, *number),
+            None => node.names.remove(&name),
         };
     }
     node.stable_names.clone_from(&node.names);
     lost
 }
 
-fn cut_bytes(node: &mut Node, random: &mut Random, kept: u64) -> u64 {
+fn cut_bytes(node: &mut Node, keep: &mut dyn FnMut(Piece) -> bool) -> u64 {
     let mut lost = 0;
     for (from, to) in std::mem::take(&mut node.dirty) {
         let to = to.min(node.bytes.len() as u64);
         let mut at = from;
         while at < to {
             let end = ((at / SECTOR + 1) * SECTOR).min(to);
-            if random.chance(kept) {
+            if keep(Piece::Sector) {
                 if node.stable.len() < end as usize {
                     node.stable.resize(end as usize, 0);
                 }
@@ -224,7 +357,9 @@ fn cut_bytes(node: &mut Node, random: &mut Random, kept: u64) -> u64 {
             at = end;
         }
     }
-    node.bytes.clone_from(&node.stable);
+    if node.bytes != node.stable {
+        node.bytes.clone_from(&node.stable);
+    }
     lost
 }
 
@@ -295,5 +430,57 @@ mod tests {
         disk.write(file, 17, &body);
         assert!(!disk.is_stable(id));
         assert!(disk.flush(file) && disk.is_stable(id) && !disk.is_stable(Id { seq: 8, ..id }));
+    }
+
+    #[test]
+    fn each_subset_of_the_names_can_survive_and_is_asked_for_in_order() {
+        let names = ["a", "b", "c"];
+        for subset in 0..8_u64 {
+            let (mut disk, a) = disk_with_file();
+            assert!(disk.flush(ROOT) && disk.unlink(ROOT, OsStr::new("a")));
+            for name in &names[1..] {
+                disk.make(ROOT, OsStr::new(name), Kind::File, 0o600);
+            }
+            assert_eq!(disk.state().pending(), 3);
+            let mut at = 0;
+            disk.cut_by(&mut |piece| {
+                at += u64::from(piece == Piece::Name);
+                piece == Piece::Sector || subset >> (at - 1) & 1 == 1
+            });
+            let found = names.map(|name| disk.find(ROOT, OsStr::new(name)).is_some());
+            // The removal of the first is what can survive of it.
+            assert_eq!(found, [subset & 1 == 0, subset & 2 != 0, subset & 4 != 0], "{subset}");
+            assert_eq!((disk.state().pending(), disk.node(a).is_some()), (0, subset & 1 == 0));
+        }
+    }
+
+    #[test]
+    fn a_watcher_sees_names_that_wait_and_a_deaf_disk_lets_all_wait() {
+        for (trouble, expected) in [(Trouble::None, vec![1, 1, 2]), (Trouble::Deaf, vec![1, 1, 2, 2])] {
+            let (mut disk, file) = disk_with_file();
+            disk.trouble = trouble;
+            let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+            let notes = Arc::clone(&seen);
+            disk.watch = Some(Box::new(move |state| notes.lock().unwrap().push(state.pending())));
+            // The flush of a file, a new name and the flush of the folder are such moments; a write is none.
+            assert!(disk.write(file, 0, b"x").is_some() && disk.flush(file));
+            assert!(disk.make(ROOT, OsStr::new("b"), Kind::File, 0o600).is_some() && disk.flush(ROOT));
+            assert!(disk.flush(file));
+            assert_eq!(*seen.lock().unwrap(), expected, "{trouble:?}");
+            let names = ["a", "b"].map(|name| Change::Made(name.into()));
+            assert_eq!(disk.changes, [names[0].clone(), names[1].clone(), Change::Flushed]);
+        }
+    }
+
+    #[test]
+    fn a_disk_goes_on_from_an_earlier_moment() {
+        let (mut disk, file) = disk_with_file();
+        disk.write(file, 0, b"then");
+        let then = disk.state().clone();
+        disk.write(file, 0, b"now!");
+        disk.unlink(ROOT, OsStr::new("a"));
+        let earlier = Disk::at(then);
+        assert_eq!(earlier.find(ROOT, OsStr::new("a")), Some(file));
+        assert_eq!(earlier.node(file).unwrap().bytes, b"then");
     }
 }

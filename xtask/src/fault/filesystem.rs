@@ -33,9 +33,14 @@ pub(super) struct MountedDisk {
 impl MountedDisk {
     /// Mounts an empty disk, each of whose flushes takes at least so long.
     pub(super) fn mount(at: &Path, flush_takes: Duration) -> Result<Self, Stop> {
-        std::fs::create_dir_all(at).map_err(|error| format!("cannot create {}: {error}", at.display()))?;
         let mut disk = Disk::new();
         disk.flush_takes = flush_takes;
+        Self::of(at, disk)
+    }
+
+    /// Mounts this disk.
+    pub(super) fn of(at: &Path, disk: Disk) -> Result<Self, Stop> {
+        std::fs::create_dir_all(at).map_err(|error| format!("cannot create {}: {error}", at.display()))?;
         let disk = Arc::new(Mutex::new(disk));
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("hermod-fault".to_owned())];

@@ -1,11 +1,17 @@
-//! What Linux tells of a process, and what lies in a folder.
+//! What Linux tells of a process, what lies in a folder, and what a broker counts.
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
+use std::time::Duration;
 
 /// Ticks of the kernel's clock in a second, as it shows them to programs.
 pub(super) const TICKS: u64 = 100;
 /// The unit in which a file's room is counted.
 const SECTOR: u64 = 512;
+/// The name and password of a new broker's first user, as HTTP has them, and how long the broker may take for an answer.
+const USER: &str = "Z3Vlc3Q6Z3Vlc3Q=";
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The processor time of a process, in ticks.
 pub(super) fn ticks(process: u32) -> Result<u64, String> {
@@ -36,6 +42,28 @@ pub(super) fn room_below(folder: &Path) -> u64 {
         Err(_) => 0,
     };
     entries.flatten().map(room).sum()
+}
+
+/// What a broker says of itself on its port for HTTP: a name and a number on each line.
+pub(super) struct Metrics(String);
+
+impl Metrics {
+    pub(super) fn of(port: u16) -> Result<Self, String> {
+        let mut text = String::new();
+        let read = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).and_then(|mut stream| {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            write!(
+                stream,
+                "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {USER}\r\nConnection: close\r\n\r\n"
+            )?;
+            stream.read_to_string(&mut text)
+        });
+        read.map(|_| Self(text)).map_err(|error| format!("cannot read the metrics: {error}"))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Result<u64, String> {
+        line(&self.0, &format!("{name} "))
+    }
 }
 
 fn told(process: u32, what: &str) -> Result<String, String> {

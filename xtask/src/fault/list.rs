@@ -1,7 +1,8 @@
 //! All faults by name.
 
 use super::{
-    Scene, Stop, clock, copy, crowd, damage, full, gone, inject, large, limits, objects, power, store, sweep, torn,
+    Scene, Stop, clock, copy, crowd, damage, full, gone, inject, large, limits, names, objects, power, store, sweep,
+    torn,
 };
 
 /// One fault.
@@ -18,7 +19,7 @@ const fn fault(name: &'static str, what: &'static str, run: fn(&Scene) -> Result
 }
 
 /// In the order in which `all` runs them.
-pub(super) const FAULTS: [Fault; 35] = [
+pub(super) const FAULTS: [Fault; 37] = [
     fault("F1-tmpfs", "the log fills a tmpfs of 64 MiB", full::tmpfs),
     fault("F1-ext4", "the log fills an ext4 image of 256 MiB", full::ext4),
     fault("F1-foreign", "a foreign file eats the last byte of a tmpfs", full::foreign_tmpfs),
@@ -33,6 +34,8 @@ pub(super) const FAULTS: [Fault; 35] = [
     fault("F6", "one bit of a stopped broker's data directory is flipped", damage::flip),
     fault("F7", "a file of the data directory is cut, missing, swapped, doubled or stale", damage::spoil),
     fault("D3", "power cuts: what was not flushed is gone, wholly or in part", power::cut),
+    fault("D4", "power cuts that take names: of files made, adopted, merged, removed", names::lose),
+    fault("D4-deaf", "the same on a disk that flushes no folder, which must be seen", names::deaf),
     fault("D6", "each confirm is held against the flushes of the disk", power::audit),
     fault("F2-lost", "one flush fails and its bytes are lost, then the power", power::flush_loses),
     fault("F3-short", "every other write is short", power::short_writes),

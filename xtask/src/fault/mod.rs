@@ -22,6 +22,7 @@ mod ledger;
 mod limits;
 mod list;
 mod mount;
+mod names;
 mod objects;
 mod power;
 mod rig;

@@ -1,6 +1,7 @@
 //! A broker and a history of what was done to it: what every fault is made on.
 
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Scene, Stop};
@@ -19,7 +20,7 @@ const DYING: Duration = Duration::from_millis(500);
 /// A broker's program, its history and a source of decisions.
 pub(super) struct Rig {
     pub(super) program: Program,
-    pub(super) stage: Stage,
+    pub(super) stage: Arc<Stage>,
     pub(super) random: Random,
 }
 
@@ -27,7 +28,7 @@ impl Rig {
     /// Prepares the program in the scene's folder. Nothing is started.
     pub(super) fn new(scene: &Scene) -> Result<Self, String> {
         let program = Program::prepare(&scene.source, &scene.folder, None)?;
-        let stage = Stage::new(program.ports(), scene.seed as u32, LARGEST_BODY);
+        let stage = Arc::new(Stage::new(program.ports(), scene.seed as u32, LARGEST_BODY));
         Ok(Self { program, stage, random: Random::new(scene.seed) })
     }
 

@@ -20,17 +20,40 @@ pub(super) enum Mode {
 
 /// Creates the folder at `path` if it is missing, for its owner alone, and makes its name durable.
 fn create_folder(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
+    if !path.is_dir() {
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(path)?;
     }
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
     #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)?;
-    #[cfg(unix)]
-    if let Some(parent) = path.canonicalize()?.parent() {
-        File::open(parent)?.sync_all()?;
+    flush_above(path)?;
+    Ok(())
+}
+
+/// Makes the names of a folder and of all above it durable, each of which lies in the next one, as far as their file system goes.
+/// Those that were found are no exception: a start that was killed may have made them and not come so far as to flush them.
+#[cfg(unix)]
+fn flush_above(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+
+    let path = path.canonicalize()?;
+    let device = path.metadata()?.dev();
+    for above in path.ancestors().skip(1) {
+        match above.metadata() {
+            Ok(found) if found.dev() == device => {}
+            _ => break,
+        }
+        match File::open(above).and_then(|folder| folder.sync_all()) {
+            // Not everybody may read what lies above, or it can't be flushed; whoever made it has to see to its name.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
+                ) => {}
+            outcome => outcome?,
+        }
     }
     Ok(())
 }
