@@ -23,6 +23,23 @@ fn limits_above(group: Option<&str>, root: &str, name: &str, read: &dyn Fn(&str)
     above.filter_map(|group| limit(&read(&format!("{root}{}/{name}", group.trim_end_matches('/'))))).collect()
 }
 
+/// How many files and sockets this process may have open, after asking for as many as it is allowed to ask for.
+#[cfg(unix)]
+pub(crate) fn descriptors() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let allowed = getrlimit(Resource::Nofile);
+    // A wish: what is refused stays as it was.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: allowed.maximum, maximum: allowed.maximum });
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX))
+}
+
+/// There is no such limit here.
+#[cfg(not(unix))]
+pub(crate) fn descriptors() -> usize {
+    usize::MAX
+}
+
 /// Cores that this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)

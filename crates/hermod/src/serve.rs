@@ -18,6 +18,8 @@ use crate::log::START;
 use crate::protocols::{self, SERVED};
 use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals};
 
+/// Files that the broker itself may have open at a time: the log's, segments that are being read, listeners.
+const KEPT_DESCRIPTORS: usize = 96;
 /// Bytes that may be received behind an unfinished frame.
 const INPUT_SLACK: usize = 64 * 1024;
 /// Between these `memory.budget` follows `memory.limit`.
@@ -232,11 +234,16 @@ fn net_settings(settings: &Settings) -> net::Settings {
         write_timeout: settings.tcp.write_timeout,
         detect_timeout: limits.handshake_timeout,
         keepalive: Some(settings.tcp.keepalive).filter(|idle| !idle.is_zero()),
-        connections: size(limits.connections),
+        connections: size(limits.connections).min(room_for_connections(machine::descriptors())),
         pending_per_address: size(limits.pending_per_address),
         // A frame is the largest unit that a protocol insists on seeing whole; bodies it gathers itself.
         input_limit: size(limits.frame_max) + INPUT_SLACK,
     }
+}
+
+/// How many of the files that may be open are left for connections: without one for its next file the log would stand still.
+fn room_for_connections(descriptors: usize) -> usize {
+    descriptors.saturating_sub(KEPT_DESCRIPTORS).max(descriptors / 2)
 }
 
 /// Starts the I/O threads and accepts.
@@ -317,4 +324,16 @@ fn announce(settings: &Settings, facts: &Facts) {
 
 fn thread_failure(error: &std::io::Error) -> Failure {
     Exit::System.because(format!("the operating system refuses a thread or a socket: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_files_for_the_log() {
+        for (descriptors, connections) in [(100, 50), (256, 160), (1024, 928), (usize::MAX, usize::MAX - 96)] {
+            assert_eq!(room_for_connections(descriptors), connections);
+        }
+    }
 }

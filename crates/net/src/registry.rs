@@ -80,7 +80,10 @@ pub(crate) enum Refusal {
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Full { most } => write!(f, "{most} connections are open, the most that limits.connections allows"),
+            Self::Full { most } => write!(
+                f,
+                "{most} connections are open, the most that limits.connections and the limit of open files allow"
+            ),
             Self::Pending { most } => write!(
                 f,
                 "{most} connections from this address have not authenticated yet, the most that \
