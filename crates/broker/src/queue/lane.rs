@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, VecDeque};
 use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
-use crate::queue::bitmap::Bitmap;
 use crate::queue::page::{Memo, Page, SIZE, bit_of};
 use crate::queue::{Picked, Task};
 
@@ -641,11 +640,7 @@ impl Lane {
             if page.chunked {
                 let mut live = [0; SIZE / 64];
                 page.unsettled(&mut live);
-                for bit in Bitmap::of(&live).iter() {
-                    let seq = page.start() + bit as u64;
-                    runs.add(from, seq);
-                    from = seq + 1;
-                }
+                from = runs.add_gaps(from, page.start(), &live);
                 runs.add(from, end);
             }
             from = end;

@@ -618,10 +618,15 @@ impl Inner {
         self.lane.moved(page, from, chunk, entries)
     }
 
-    /// What a restatement says besides declaration and position: runs of settled numbers, how often entries came back, and
-    /// whose death is decided.
-    pub(crate) fn remains(&self) -> Remains<'_> {
-        Remains { settled: self.lane.settled_runs(), returns: self.lane.returns(), decided: &self.decided }
+    /// The numbers that are settled, as far as an index may still list them, in runs.
+    pub(crate) fn settled_runs(&self) -> Vec<(u64, u64)> {
+        self.lane.settled_runs()
+    }
+
+    /// What a restatement says besides declaration and position: these runs of settled numbers, how often entries came back,
+    /// and whose death is decided.
+    pub(crate) fn remains(&self, settled: Vec<(u64, u64)>) -> Remains<'_> {
+        Remains { settled, returns: self.lane.returns(), decided: &self.decided }
     }
 
     /// Why the queue can't go on delivering, if it can't.

@@ -83,10 +83,10 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
         if let Some(queue) = tables.queue_by_id(owner).filter(|queue| queue.logged()) {
             let mut inner = queue.lock(core);
             if !inner.is_deleted() {
-                let settled = inner.remains().settled;
+                let settled = inner.settled_runs();
                 let next = inner.position().0;
                 let accounted = pages::accounted(next, &settled, &mut |page, bits| inner.unsettled_of(page, bits));
-                let (position, remains) = (inner.position(), inner.remains());
+                let (position, remains) = (inner.position(), inner.remains(settled));
                 let mut appender = journal.housekeeping_appender();
                 let bound = &inner.bindings;
                 facts::log_whole_queue(&mut appender, vhost.id, queue, bound, position, &remains, &accounted);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use journal::Bits;
+
 use super::{AWAY_COST, Lane};
 use crate::queue::page::{Page, State, bit_of};
 
@@ -35,6 +37,26 @@ impl Runs {
             Some((before, count)) if *before + *count == first => *count += end - first,
             _ => self.0.push((first, end - first)),
         }
+    }
+
+    /// Adds the numbers from `from` on that are not set in `bits`, which begin at `start`, up to the last one that is set.
+    /// Returns the number behind that. A word without a gap costs a comparison: a backlog has little else.
+    pub(super) fn add_gaps(&mut self, mut from: u64, start: u64, bits: &Bits) -> u64 {
+        for (start, word) in (start..).step_by(64).zip(bits) {
+            if *word == u64::MAX {
+                self.add(from, start);
+                from = start + 64;
+                continue;
+            }
+            let mut left = *word;
+            while left != 0 {
+                let seq = start + u64::from(left.trailing_zeros());
+                self.add(from, seq);
+                from = seq + 1;
+                left &= left - 1;
+            }
+        }
+        from
     }
 }
 

@@ -10,6 +10,7 @@ use super::*;
 use crate::message::copies::Copies;
 use crate::message::dialect::DialectId;
 use crate::message::{Arena, Head};
+use crate::queue::bitmap::Bitmap;
 
 /// Numbers whose bodies lie in one file.
 const FILE: u64 = 700;
