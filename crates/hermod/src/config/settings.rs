@@ -311,11 +311,8 @@ impl Limits {
                 .get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
         };
         let consumers_per_channel = count("limits.consumers_per_channel", "10000", "Consumers of one channel.")?;
-        let connections = count(
-            "limits.connections",
-            "10000",
-            "Connections at one time, over all protocols; fewer where the system allows fewer open files.",
-        )?;
+        let connections =
+            count("limits.connections", "10000", "Connections at one time, as far as files may be open.")?;
         let pending_per_address = count(
             "limits.pending_per_address",
             "64",
