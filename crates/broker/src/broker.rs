@@ -232,6 +232,11 @@ impl Broker {
         self.core.housekeep(now, waker)
     }
 
+    /// Whether messages have left memory, because it was short, since the last call.
+    pub fn take_swept(&self) -> bool {
+        self.core.memory.take_swept()
+    }
+
     /// Reads one thing that a queue waits for from the disk. True when more waits; else `waker` is woken when there is
     /// something. One thread runs it, since it waits for the disk.
     pub fn page(&self, waker: &Waker) -> bool {

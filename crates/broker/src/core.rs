@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
@@ -47,6 +47,8 @@ pub(crate) struct Memory {
     limit: usize,
     /// What queues should keep to as far as the disk has what they hold.
     budget: usize,
+    /// Messages have left memory since somebody asked.
+    swept: AtomicBool,
     /// Woken when the use falls below the limit.
     housekeeper: Arc<Housekeeper>,
 }
@@ -55,7 +57,8 @@ impl Memory {
     pub(crate) fn new(limit: u64, budget: u64, housekeeper: Arc<Housekeeper>) -> Self {
         let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         let (limit, budget) = (size(limit), size(budget));
-        Self { used: AtomicUsize::new(0), index: AtomicUsize::new(0), limit, budget, housekeeper }
+        let (used, index) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { used, index, limit, budget, swept: AtomicBool::new(false), housekeeper }
     }
 
     pub(crate) fn changed(&self, before: usize, after: usize) {
@@ -75,6 +78,15 @@ impl Memory {
 
     pub(crate) fn index_changed(&self, before: usize, after: usize) {
         self.index.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// A round of the sweep has ended.
+    pub(crate) fn swept(&self) {
+        self.swept.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_swept(&self) -> bool {
+        self.swept.swap(false, Ordering::Relaxed)
     }
 
     /// Half of the budget is used: what need not stay leaves as it comes.

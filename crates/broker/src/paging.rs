@@ -299,10 +299,12 @@ impl Core {
         if self.memory.index_is_large() {
             self.journal.relieve();
         }
-        if !self.memory.is_short() {
+        let mut sweep = self.sweep.lock();
+        // A round goes to its end. Messages that came together share memory: those of the queues that were not reached would
+        // keep that of all the others.
+        if sweep.queues.is_empty() && !self.memory.is_short() {
             return None;
         }
-        let mut sweep = self.sweep.lock();
         let may_spill = self.may_spill(now, &mut sweep.retry_at);
         if sweep.queues.is_empty() {
             sweep.used = self.memory.used();
@@ -321,6 +323,9 @@ impl Core {
             if queue.sweep(may_spill, self) {
                 sweep.queues.pop();
             }
+        }
+        if sweep.queues.is_empty() {
+            self.memory.swept();
         }
         // A round that brought nothing is not begun again at once.
         let barren = sweep.queues.is_empty() && self.memory.used() >= sweep.used;

@@ -1,4 +1,4 @@
-//! How the system's allocator treats large blocks.
+//! What the system's allocator keeps of memory that was freed.
 //!
 //! The GNU one learns from each large block that is freed that such blocks are to be kept: after a burst of messages of 16 MiB it
 //! holds on to all the memory that they took, for good. Told where the line is, it stops learning: what is larger comes from the
@@ -19,6 +19,18 @@ pub(crate) fn give_large_blocks_back() {
     }
 }
 
+/// Gives the pages back that lie in holes between blocks in use. It takes some milliseconds for each hundred MiB.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "there is no safe way to ask the allocator for it")]
+pub(crate) fn give_holes_back() {
+    // SAFETY: malloc_trim takes an integer and touches only memory that is free, under the allocator's own locks.
+    unsafe { libc::malloc_trim(0) };
+}
+
 /// Other allocators do it by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn give_large_blocks_back() {}
+
+/// Other allocators do it by themselves.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub(crate) fn give_holes_back() {}

@@ -1,20 +1,29 @@
-//! The thread that runs the broker's housekeeping, and tells what the scrub has found: it sleeps until something is due or
-//! somebody wakes it.
+//! The thread that runs the broker's housekeeping, tells what the scrub has found, and gives memory back that messages have
+//! left: it sleeps until something is due or somebody wakes it.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use broker::Broker;
 
+use crate::allocator;
 use crate::worker::{Rest, Worker};
 
 /// Comes by this often even if nothing was announced.
 const ROUND: Duration = Duration::from_secs(10);
+/// Memory that messages have left goes back to the system this often at most.
+const BETWEEN: Duration = Duration::from_secs(5);
 
 /// Starts the thread.
 pub(crate) fn start(broker: Broker) -> io::Result<Worker> {
+    let (mut left, mut given) = (false, Instant::now());
     Worker::start("hermod-housekeeping", move |waker| {
         let now = Instant::now();
+        left |= broker.take_swept();
+        if left && now >= given + BETWEEN {
+            allocator::give_holes_back();
+            (left, given) = (false, now);
+        }
         for damage in broker.take_scrubbed() {
             tracing::error!("{damage}");
         }

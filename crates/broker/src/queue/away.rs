@@ -191,7 +191,8 @@ impl Queue {
         if inner.spilling {
             return true;
         }
-        let excess = inner.resident.saturating_sub(inner.window(core));
+        let stays = if inner.consumers.is_empty() { 0 } else { core.memory.window() };
+        let excess = inner.resident.saturating_sub(stays);
         let room = if may_spill { core.memory.spill_piece() } else { 0 };
         let mut swept = inner.lane.sweep(excess, inner.kept, room);
         inner.forget(swept.dropped);
