@@ -428,7 +428,7 @@ fn promises_are_kept_across_crashes() {
             let seed = seed.parse().expect("BROKER_SEED is a number");
             seed..seed + 1
         }
-        Err(_) => 0..100,
+        Err(_) => 0..2000,
     };
     let mut crashes = 0;
     for seed in seeds {
