@@ -7,6 +7,7 @@ mod amqp;
 mod disk;
 mod login;
 mod recovery;
+mod selectors;
 mod stomp_frames;
 
 /// One entry.
@@ -18,7 +19,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "amqp_frame", run: amqp::frame },
     Target { name: "amqp_method", run: amqp::method },
     Target { name: "amqp_table", run: amqp::table },
@@ -26,6 +27,7 @@ pub const TARGETS: [Target; 8] = [
     Target { name: "amqp_client", run: amqp::client },
     Target { name: "stomp", run: stomp_frames::stomp },
     Target { name: "login", run: login::login },
+    Target { name: "selector", run: selectors::selector },
     Target { name: "journal_recovery", run: recovery::recovery },
 ];
 
