@@ -59,7 +59,7 @@ pub(crate) fn table_to_neutral(table: Table<'_>) -> broker::Table {
     broker::Table(table.iter().map(|(name, value)| (name.to_owned(), value_to_neutral(value))).collect())
 }
 
-fn value_to_neutral(value: ValueRef<'_>) -> broker::Value {
+pub(crate) fn value_to_neutral(value: ValueRef<'_>) -> broker::Value {
     match value {
         ValueRef::Bool(v) => broker::Value::Bool(v),
         ValueRef::I8(v) => broker::Value::I8(v),

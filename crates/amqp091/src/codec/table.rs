@@ -74,29 +74,6 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The name of its type in reply texts, which is RabbitMQ's.
-    pub(crate) fn type_name(&self) -> &'static str {
-        match self {
-            Self::Bool(_) => "bool",
-            Self::I8(_) => "byte",
-            Self::U8(_) => "unsignedbyte",
-            Self::I16(_) => "short",
-            Self::U16(_) => "unsignedshort",
-            Self::I32(_) => "signedint",
-            Self::U32(_) => "unsignedint",
-            Self::I64(_) => "long",
-            Self::F32(_) => "float",
-            Self::F64(_) => "double",
-            Self::Decimal { .. } => "decimal",
-            Self::Str(_) => "longstr",
-            Self::Bytes(_) => "binary",
-            Self::Array(_) => "array",
-            Self::Timestamp(_) => "timestamp",
-            Self::Table(_) => "table",
-            Self::Void => "void",
-        }
-    }
-
     /// The boolean, when it is one.
     pub fn as_bool(&self) -> Option<bool> {
         match *self {

@@ -8,6 +8,7 @@ use broker::{DialectId, Publish};
 use crate::codec::methods::BasicPublish;
 use crate::codec::table::{Table, ValueRef};
 use crate::codec::{PropertyScan, decode_properties, scan_properties};
+use crate::dialect::value_to_neutral;
 use crate::session::channel::{Channel, Mode};
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::running::Context;
@@ -120,7 +121,7 @@ fn names_copies(headers: Table<'_>) -> Result<bool, Failure> {
     }
     for (name, value) in [("CC", cc), ("BCC", bcc)] {
         if let Some(value) = value.filter(|value| !matches!(value, ValueRef::Array(_))) {
-            let kind = value.type_name();
+            let kind = value_to_neutral(value).type_name();
             let text = format!("invalid message: {{unacceptable_type_in_header,\"{name}\",{kind}}}");
             return Err(Failure::new(ReplyCode::PreconditionFailed, text));
         }

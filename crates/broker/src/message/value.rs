@@ -62,7 +62,7 @@ impl Value {
     }
 
     /// The name of its type in errors, which is RabbitMQ's.
-    pub(crate) fn type_name(&self) -> &'static str {
+    pub fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "void",
             Self::Bool(_) => "bool",
