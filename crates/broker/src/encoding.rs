@@ -191,6 +191,11 @@ impl<'a> Reader<'a> {
         if self.at == self.bytes.len() { Ok(()) } else { Err(self.malformed("bytes after the end")) }
     }
 
+    /// True when all bytes have been read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
     /// One byte.
     pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
         let [byte] = self.fixed()?;

@@ -11,6 +11,7 @@ use crate::encoding::{Malformed, Reader, write_bool, write_table, write_text, wr
 use crate::message::value::Table;
 use crate::queue::{Bound, Queue, Reason, Remains, SETTLED_BEFORE, reason_code};
 use crate::routing::ExchangeKind;
+use crate::store::runs::log_valued;
 
 /// A vhost: its name.
 pub(crate) const VHOST: u8 = 1;
@@ -32,6 +33,10 @@ pub(crate) const USER: u8 = 8;
 pub(crate) const DYING: u8 = 9;
 /// Of which pages of a queue every number is accounted for: in the log, settled, or listed by an index.
 pub(crate) const ACCOUNTED: u8 = 10;
+/// How often entries came back, said again for many at once.
+pub(crate) const RETURNS_RUNS: u8 = 11;
+/// Entries whose death is decided, said again for many at once.
+pub(crate) const DYING_RUNS: u8 = 12;
 
 /// A declared exchange, as it is replayed.
 #[derive(Debug)]
@@ -203,10 +208,8 @@ pub(crate) fn log_whole_queue(
     if !remains.settled.is_empty() {
         appender.settle_counted(None, queue.id, SETTLED_BEFORE, &remains.settled, &mut std::iter::empty());
     }
-    for (seq, returns) in &remains.returns {
-        log_returns(appender, queue.id, *seq, *returns);
-    }
-    for (seq, reason) in remains.decided {
-        log_dying(appender, queue.id, *seq, *reason);
-    }
+    let returns = remains.returns.iter().map(|(seq, returns)| (*seq, u64::from(*returns)));
+    log_valued(appender, queue.id, RETURNS_RUNS, returns);
+    let decided = remains.decided.iter().map(|(seq, reason)| (*seq, u64::from(reason_code(*reason))));
+    log_valued(appender, queue.id, DYING_RUNS, decided);
 }

@@ -4,4 +4,5 @@ pub(crate) mod facts;
 mod pages;
 pub(crate) mod recovery;
 pub(crate) mod restate;
+mod runs;
 pub(crate) mod verify;

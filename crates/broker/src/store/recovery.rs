@@ -19,6 +19,7 @@ use crate::queue::{Bound, Lane, Queue, QueueParts, Reason, keep_binding, reason_
 use crate::routing::{Bindings, Destination};
 use crate::store::facts::{self, ExchangeFact, QueueFact};
 use crate::store::pages::{Lost, Pages, ReadChunk};
+use crate::store::runs::read_valued;
 
 #[derive(Debug, Default)]
 struct Entries {
@@ -27,6 +28,16 @@ struct Entries {
     mark: u64,
     returns: BTreeMap<u64, u32>,
     dying: BTreeMap<u64, u8>,
+}
+
+impl Entries {
+    fn returned(&mut self, seq: u64, returns: u64) {
+        self.returns.insert(seq, u32::try_from(returns).unwrap_or(u32::MAX));
+    }
+
+    fn decided(&mut self, seq: u64, reason: u64) {
+        self.dying.insert(seq, u8::try_from(reason).unwrap_or(u8::MAX));
+    }
 }
 
 /// What is left of a queue once everything is read.
@@ -90,22 +101,31 @@ impl Rebuilt {
 
     fn apply_to_entries(&mut self, owner: Owner, kind: u8, bytes: &[u8]) -> Result<(), Malformed> {
         let entries = self.entries.entry(owner).or_default();
-        if kind == facts::ACCOUNTED {
-            let (next, pages) = facts::read_accounted(bytes)?;
-            entries.pages.state(next, &pages);
-            return Ok(());
-        }
-        let (first, second) = facts::read_pair(bytes)?;
         match kind {
+            facts::ACCOUNTED => {
+                let (next, pages) = facts::read_accounted(bytes)?;
+                entries.pages.state(next, &pages);
+            }
             facts::POSITION => {
-                entries.next_seq = entries.next_seq.max(first);
-                entries.mark = second;
+                let (next, mark) = facts::read_pair(bytes)?;
+                entries.next_seq = entries.next_seq.max(next);
+                entries.mark = mark;
             }
             facts::RETURNS => {
-                entries.returns.insert(first, u32::try_from(second).unwrap_or(u32::MAX));
+                let (seq, returns) = facts::read_pair(bytes)?;
+                entries.returned(seq, returns);
+            }
+            facts::RETURNS_RUNS => {
+                let said = read_valued(bytes)?;
+                said.entries().for_each(|seq| entries.returned(seq, said.value));
             }
             facts::DYING => {
-                entries.dying.insert(first, u8::try_from(second).unwrap_or(u8::MAX));
+                let (seq, reason) = facts::read_pair(bytes)?;
+                entries.decided(seq, reason);
+            }
+            facts::DYING_RUNS => {
+                let said = read_valued(bytes)?;
+                said.entries().for_each(|seq| entries.decided(seq, said.value));
             }
             _ => {
                 self.damage.get_or_insert_with(|| format!("a fact of kind {kind}, which this build does not know"));

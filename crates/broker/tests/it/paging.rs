@@ -369,40 +369,103 @@ fn rejected_messages_of_a_backlog_move_in_order() {
     });
 }
 
+/// Rejects messages 0 to 9 of queue `q` while dead letters before them wait to be read, and nobody reads them.
+fn reject_behind_what_is_away(scene: &mut Scene) {
+    scene.declare("dead", &[]);
+    scene.declare("q", &[&dead_letters_to("dead")[..], &[("x-max-length", Value::I64(20_000))]].concat());
+    scene.publish("q", 0..20_000);
+    scene.consume("q", 10, false);
+    let mut came = Vec::new();
+    for _ in 0..10 {
+        came.extend(scene.turn().into_iter().filter_map(delivery));
+    }
+    assert_run(&came, 0..10);
+    let session = scene.peer.session(1);
+    for number in 20_000..22_000 {
+        scene.peer.client.publish(session, message("", "q", body(number).as_bytes())).unwrap();
+    }
+    // Those that drop now are away.
+    scene.peer.client.flush(scene.broker.now());
+    scene.peer.client.settle(session, came[9].tag, true, Outcome::Rejected).unwrap();
+    scene.peer.client.flush(scene.broker.now());
+    let ticket = scene.peer.client.settled_ticket(session);
+    assert!(scene.broker.try_flush() && scene.peer.client.durable(ticket));
+}
+
+/// After a power cut. The queue is too long, so that they would have dropped again, had it been forgotten why they died.
+fn assert_still_rejected(scene: Scene) {
+    scene.disk.power_cut();
+    let Scene { broker, peer, disk, peak } = scene;
+    drop(peer);
+    let mut scene = Scene::again(broker.abandon(), disk, peak);
+    scene.consume("dead", 0, true);
+    let reasons: Vec<_> = scene.drain().into_iter().filter(|received| received.body < body(10)).collect();
+    assert_eq!(reasons.len(), 10);
+    assert!(reasons.iter().all(|received| received.deaths[0].1 == "rejected"), "{reasons:?}");
+}
+
 /// What is rejected waits behind a dead letter that has to be read first. Its client was told that it is durable when nothing of
 /// it was logged yet, and a crash brought it back. Found by killing the broker.
 #[test]
 fn a_rejection_is_durable_before_its_message_has_moved() {
     Scene::both(|mut scene| {
-        scene.declare("dead", &[]);
-        scene.declare("q", &[&dead_letters_to("dead")[..], &[("x-max-length", Value::I64(20_000))]].concat());
-        scene.publish("q", 0..20_000);
-        scene.consume("q", 10, false);
-        let mut came = Vec::new();
-        for _ in 0..10 {
-            came.extend(scene.turn().into_iter().filter_map(delivery));
-        }
-        assert_run(&came, 0..10);
-        let session = scene.peer.session(1);
-        for number in 20_000..22_000 {
-            scene.peer.client.publish(session, message("", "q", body(number).as_bytes())).unwrap();
-        }
-        // Those that drop now are away, and nobody reads them.
-        scene.peer.client.flush(scene.broker.now());
-        scene.peer.client.settle(session, came[9].tag, true, Outcome::Rejected).unwrap();
-        scene.peer.client.flush(scene.broker.now());
-        let ticket = scene.peer.client.settled_ticket(session);
-        assert!(scene.broker.try_flush() && scene.peer.client.durable(ticket));
-        scene.disk.power_cut();
-        let Scene { broker, peer, disk, peak } = scene;
-        drop(peer);
-        let mut scene = Scene::again(broker.abandon(), disk, peak);
-        // The queue is too long now, so that they would have dropped again, had it been forgotten why they died.
-        scene.consume("dead", 0, true);
-        let reasons: Vec<_> = scene.drain().into_iter().filter(|received| received.body < body(10)).collect();
-        assert_eq!(reasons.len(), 10);
-        assert!(reasons.iter().all(|received| received.deaths[0].1 == "rejected"), "{reasons:?}");
+        reject_behind_what_is_away(&mut scene);
+        assert_still_rejected(scene);
     });
+}
+
+/// Sends three times the log's size into another queue, which drops it, without reading anything back. Returns the bytes of the bodies, and
+/// those that the log wrote.
+fn turn_the_log_over(scene: &mut Scene) -> (u64, u64) {
+    let session = scene.peer.session(2);
+    let short = durable_with("other", &[("x-max-length", Value::I64(10))]);
+    scene.peer.client.declare_queue(&short, scene.broker.now()).unwrap();
+    let written = |scene: &Scene| scene.broker.broker.overview().journal.written_bytes;
+    let (before, mut sent) = (written(scene), 0);
+    while sent < 12 << 20 {
+        for _ in 0..100 {
+            scene.peer.client.publish(session, message("", "other", &[b'o'; 2000])).unwrap();
+            sent += 2000;
+        }
+        scene.peer.client.flush(scene.broker.now());
+        assert!(scene.broker.try_flush() && scene.broker.background(100));
+        assert!(!scene.peer.client.parked(session), "the log gives nothing back");
+    }
+    (sent, written(scene) - before)
+}
+
+#[test]
+fn a_decided_death_outlives_the_part_of_the_log_that_said_it() {
+    let mut scene = Scene::open(4 << 20);
+    reject_behind_what_is_away(&mut scene);
+    turn_the_log_over(&mut scene);
+    assert_still_rejected(scene);
+}
+
+/// What was said of each entry of a backlog was said again one by one in every file that left the log: from some depth on, the
+/// log wrote more than it gave back.
+#[test]
+fn how_often_a_backlog_came_back_outlives_the_log_and_costs_it_little() {
+    let mut scene = Scene::open(4 << 20);
+    let quorum = [("x-queue-type", Value::Text("quorum".to_owned()))];
+    scene.declare("q", &quorum);
+    scene.publish("q", 0..30_000);
+    scene.consume("q", 0, false);
+    let mut came = Vec::new();
+    while came.len() < 30_000 {
+        came.extend(scene.turn().into_iter().filter_map(delivery));
+    }
+    let session = scene.peer.session(1);
+    scene.peer.client.cancel(session, "c", scene.broker.now(), &mut |_| ());
+    scene.peer.client.settle(session, came[29_999].tag, true, Outcome::Released).unwrap();
+    scene.turn();
+    let (sent, written) = turn_the_log_over(&mut scene);
+    assert!(written < sent / 10 * 11, "{written} bytes were written for {sent}");
+    let mut scene = scene.cut();
+    scene.consume("q", 1000, false);
+    let came = scene.drain();
+    assert_run(&came, 0..30_000);
+    assert!(came.iter().all(|received| received.count == Some(1)), "a count was forgotten");
 }
 
 #[test]
