@@ -14,6 +14,7 @@ mod protocols;
 mod secrets;
 mod serve;
 mod signals;
+mod tls;
 mod worker;
 
 use std::process::ExitCode;

@@ -13,14 +13,16 @@ use crate::config::Settings;
 pub(crate) struct Served {
     /// Its port before `port_offset`; 0 turns it off.
     pub(crate) port: fn(&Settings) -> u16,
+    /// The same within TLS.
+    pub(crate) secure_port: fn(&Settings) -> u16,
     /// Makes its server side.
     pub(crate) make: fn(&Broker, &Settings) -> Arc<dyn Protocol>,
 }
 
 /// All of them.
 pub(crate) const SERVED: [Served; 2] = [
-    Served { port: |settings| settings.ports.amqp, make: amqp091 },
-    Served { port: |settings| settings.ports.stomp, make: stomp },
+    Served { port: |settings| settings.ports.amqp, secure_port: |settings| settings.ports.amqps, make: amqp091 },
+    Served { port: |settings| settings.ports.stomp, secure_port: |settings| settings.ports.stomps, make: stomp },
 ];
 
 /// The encodings of every protocol, served or not: stored messages may be in any.

@@ -9,13 +9,15 @@ use std::time::Instant;
 use auth::AuthoritySettings;
 use broker::{Broker, OpenError, Parts, SystemClock};
 use journal::{Disk, Lock, RealDisk};
-use management::{BackupRow, Endpoints, Facts, ListenerRow, Management, Socket, Source};
+use management::{BackupRow, Endpoints, Facts, ListenerRow, Management, Secure, Socket, Source};
 use net::{Listener, Net};
+use wire::Protocol;
 
 use crate::config::{Config, Durability, Origin, Settings};
 use crate::exit::{Exit, Failure};
 use crate::log::START;
 use crate::protocols::{self, SERVED};
+use crate::tls::Certificates;
 use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals};
 
 /// Files that the broker itself may have open at a time: the log's, segments that are being read, listeners.
@@ -36,12 +38,13 @@ pub(crate) fn run(config: Config, accept_damage: Option<&str>) -> Result<(), Fai
     }
     let signals = signals::Signals::catch()?;
     let directory = data_dir::data_dir(settings)?;
+    let certificates = Certificates::load(&settings.tls)?;
     let listeners = bind(&config)?;
     let (broker, _lock) = open(settings, &directory, accept_damage)?;
     broker.scrub(settings.journal.scrub);
     let housekeeping = housekeeper::start(broker.clone()).map_err(|error| thread_failure(&error))?;
     let paging = pager::start(broker.clone()).map_err(|error| thread_failure(&error))?;
-    let (net, rows, http) = listen(settings, &broker, listeners)?;
+    let (net, rows, endpoints) = listen(settings, &broker, listeners, certificates.as_ref())?;
     let facts = Facts {
         product: settings.compat.product.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -52,11 +55,11 @@ pub(crate) fn run(config: Config, accept_damage: Option<&str>) -> Result<(), Fai
     };
     let source = Arc::new(Source::new(broker.clone(), facts.clone(), sockets_of(&net), copying(&broker, &directory)));
     let control = data_dir::control_socket(settings)?;
-    let management = manage(&source, http, &control)?;
+    let management = manage(&source, endpoints, &control)?;
     source.set_ready(true);
     announce(settings, &facts);
 
-    let signal = signals.wait();
+    let signal = signals.wait(|| reload(certificates.as_deref()));
     tracing::info!(target: START, "{signal}: stopping; connections have {:?}", settings.shutdown_timeout);
     source.set_ready(false);
     let cut = net.shutdown(settings.shutdown_timeout);
@@ -73,11 +76,24 @@ pub(crate) fn run(config: Config, accept_damage: Option<&str>) -> Result<(), Fai
     Ok(())
 }
 
+/// What SIGHUP asks for.
+fn reload(certificates: Option<&Certificates>) {
+    match certificates {
+        Some(certificates) => certificates.reload(),
+        None => {
+            tracing::info!("SIGHUP: there is no TLS certificate to read again; settings are read at the start only")
+        }
+    }
+}
+
 /// Sockets are bound before anything is opened: a taken port is told at once, and early clients wait instead of failing.
 struct Bound {
     /// In the order of [`SERVED`].
     protocols: Vec<Vec<Listener>>,
+    /// The same within TLS.
+    secure: Vec<Vec<Listener>>,
     http: Vec<Listener>,
+    https: Vec<Listener>,
 }
 
 fn bind(config: &Config) -> Result<Bound, Failure> {
@@ -86,7 +102,10 @@ fn bind(config: &Config) -> Result<Bound, Failure> {
     let lenient = config.described.iter().any(|setting| setting.name == "bind" && setting.origin == Origin::Default);
     let on = |port: u16| bind_port(&settings.bind, port, settings.port_offset, settings.tcp.nodelay, lenient);
     let protocols = SERVED.iter().map(|served| on((served.port)(settings))).collect::<Result<_, _>>()?;
-    Ok(Bound { protocols, http: on(settings.ports.http)? })
+    let secure_port = |port: u16| if settings.tls.certificate.is_some() { port } else { 0 };
+    let secure =
+        SERVED.iter().map(|served| on(secure_port((served.secure_port)(settings)))).collect::<Result<_, _>>()?;
+    Ok(Bound { protocols, secure, http: on(settings.ports.http)?, https: on(secure_port(settings.ports.https))? })
 }
 
 fn bind_port(
@@ -233,6 +252,7 @@ fn net_settings(settings: &Settings) -> net::Settings {
     net::Settings {
         write_timeout: settings.tcp.write_timeout,
         detect_timeout: limits.handshake_timeout,
+        tls_timeout: settings.tls.handshake_timeout,
         keepalive: Some(settings.tcp.keepalive).filter(|idle| !idle.is_zero()),
         connections: size(limits.connections).min(room_for_connections(machine::descriptors())),
         pending_per_address: size(limits.pending_per_address),
@@ -246,30 +266,56 @@ fn room_for_connections(descriptors: usize) -> usize {
     descriptors.saturating_sub(KEPT_DESCRIPTORS).max(descriptors / 2)
 }
 
-/// Starts the I/O threads and accepts.
+/// Starts the I/O threads and accepts. Returns besides what management is to be reached by.
 fn listen(
     settings: &Settings,
     broker: &Broker,
     bound: Bound,
-) -> Result<(Net, Vec<ListenerRow>, Vec<Listener>), Failure> {
+    certificates: Option<&Arc<Certificates>>,
+) -> Result<(Net, Vec<ListenerRow>, Endpoints), Failure> {
     let threads = match settings.io_threads {
         Some(threads) => usize::try_from(threads).unwrap_or(1),
         None => net::io_threads_for(machine::cores()),
     };
     let net = Net::start(threads, net_settings(settings)).map_err(|error| thread_failure(&error))?;
+    let made: Vec<_> = SERVED.iter().map(|served| (served.make)(broker, settings)).collect();
+    let mut rows = serve_all(&net, &made, bound.protocols, None)?;
+    rows.extend(bound.http.iter().map(|listener| row("http", listener)));
+    rows.extend(serve_all(&net, &made, bound.secure, certificates)?);
+    rows.extend(bound.https.iter().map(|listener| row("https", listener)));
+    let https = certificates.map(|certificates| {
+        let (certificates, sockets) = (certificates.clone(), sockets(bound.https));
+        let config = Arc::new(move || net::Tls::config(&*certificates));
+        Secure { sockets, config, patience: settings.tls.handshake_timeout }
+    });
+    Ok((net, rows, Endpoints { http: sockets(bound.http), https, control: None }))
+}
+
+/// Serves all plain listeners, or all within TLS. Each speaks every protocol that has one; its own comes first, since that
+/// one answers strangers.
+fn serve_all(
+    net: &Net,
+    made: &[Arc<dyn Protocol>],
+    bound: Vec<Vec<Listener>>,
+    certificates: Option<&Arc<Certificates>>,
+) -> Result<Vec<ListenerRow>, Failure> {
+    let on = made.iter().zip(&bound).filter(|(_, listeners)| !listeners.is_empty());
+    let mut protocols: Vec<_> = on.map(|(protocol, _)| protocol.clone()).collect();
     let mut rows = Vec::new();
-    let on: Vec<_> = SERVED.iter().filter(|served| (served.port)(settings) != 0).collect();
-    let mut protocols: Vec<_> = on.iter().map(|served| (served.make)(broker, settings)).collect();
-    for listeners in bound.protocols.into_iter().filter(|listeners| !listeners.is_empty()) {
+    for listeners in bound.into_iter().filter(|listeners| !listeners.is_empty()) {
+        let suffix = if certificates.is_some() { "s" } else { "" };
         for listener in listeners {
-            rows.push(row(protocols[0].name(), &listener));
-            net.serve(listener, &protocols).map_err(|error| thread_failure(&error))?;
+            rows.push(row(&format!("{}{suffix}", protocols[0].name()), &listener));
+            let tls = certificates.map(|certificates| certificates.clone() as Arc<dyn net::Tls>);
+            net.serve(listener, &protocols, tls).map_err(|error| thread_failure(&error))?;
         }
-        // Every port speaks every protocol; its own comes first, since that one answers strangers.
         protocols.rotate_left(1);
     }
-    rows.extend(bound.http.iter().map(|listener| row("http", listener)));
-    Ok((net, rows, bound.http))
+    Ok(rows)
+}
+
+fn sockets(listeners: Vec<Listener>) -> Vec<std::net::TcpListener> {
+    listeners.into_iter().map(Listener::into_socket).collect()
 }
 
 fn row(protocol: &str, listener: &Listener) -> ListenerRow {
@@ -301,10 +347,9 @@ fn copying(
 }
 
 /// Without its control socket a server works as well, only `hermod status` does not: worth a warning, not an end.
-fn manage(source: &Arc<Source>, http: Vec<Listener>, control: &Path) -> Result<Management, Failure> {
-    let http: Vec<_> = http.into_iter().map(Listener::into_socket).collect();
-    let (management, no_control) = Management::start(source, Endpoints { http, control: Some(control.to_owned()) })
-        .map_err(|error| thread_failure(&error))?;
+fn manage(source: &Arc<Source>, endpoints: Endpoints, control: &Path) -> Result<Management, Failure> {
+    let endpoints = Endpoints { control: Some(control.to_owned()), ..endpoints };
+    let (management, no_control) = Management::start(source, endpoints).map_err(|error| thread_failure(&error))?;
     if let Some(error) = no_control {
         let path = control.display();
         tracing::warn!("{path}: no control socket: {error}; hermod status and its like cannot ask this server");

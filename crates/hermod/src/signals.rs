@@ -1,4 +1,4 @@
-//! The signals that stop the server.
+//! The signals that stop the server, and the one that makes it read files again.
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -11,41 +11,47 @@ pub(crate) struct Signals {
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    hangup: tokio::signal::unix::Signal,
 }
 
 impl Signals {
-    /// Catches SIGTERM and SIGINT (Ctrl-C elsewhere).
+    /// Catches SIGTERM, SIGINT and SIGHUP (Ctrl-C elsewhere).
     pub(crate) fn catch() -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Exit::System.because(format!("signals cannot be caught: {error}"));
         let runtime = Builder::new_current_thread().enable_io().build().map_err(failed)?;
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
-            let (terminate, interrupt) = {
-                let _inside = runtime.enter();
-                (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?)
-            };
-            Ok(Self { runtime, terminate, interrupt })
+            let inside = runtime.enter();
+            let terminate = signal(SignalKind::terminate()).map_err(failed)?;
+            let interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+            let hangup = signal(SignalKind::hangup()).map_err(failed)?;
+            drop(inside);
+            Ok(Self { runtime, terminate, interrupt, hangup })
         }
         #[cfg(not(unix))]
         Ok(Self { runtime })
     }
 
-    /// Blocks until one of them comes; returns its name.
+    /// Blocks until one of them comes that stops the server; returns its name. Calls `reload` at each SIGHUP before.
     #[cfg(unix)]
-    pub(crate) fn wait(self) -> &'static str {
-        let Self { runtime, mut terminate, mut interrupt } = self;
+    pub(crate) fn wait(self, reload: impl Fn()) -> &'static str {
+        let Self { runtime, mut terminate, mut interrupt, mut hangup } = self;
         runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => "SIGTERM",
-                _ = interrupt.recv() => "SIGINT",
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => return "SIGTERM",
+                    _ = interrupt.recv() => return "SIGINT",
+                    _ = hangup.recv() => reload(),
+                }
             }
         })
     }
 
-    /// Blocks until Ctrl-C.
+    /// Blocks until Ctrl-C; there is no SIGHUP.
     #[cfg(not(unix))]
-    pub(crate) fn wait(self) -> &'static str {
+    pub(crate) fn wait(self, _reload: impl Fn()) -> &'static str {
         // An error means that there is no console to press it on: then only the end of the process ends it.
         if self.runtime.block_on(tokio::signal::ctrl_c()).is_err() {
             loop {

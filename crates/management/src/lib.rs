@@ -7,12 +7,14 @@
 pub mod control;
 mod exposition;
 mod http;
+mod https;
 mod metrics;
 mod process;
 mod report;
 mod server;
 mod source;
 
+pub use https::Secure;
 pub use report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, Status};
 pub use server::{Endpoints, Management};
 pub use source::{Facts, Socket, Source};

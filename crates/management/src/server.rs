@@ -10,6 +10,7 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 
 use crate::http;
+use crate::https::{Secure, Shaken};
 use crate::source::Source;
 
 /// What management is reached by.
@@ -17,6 +18,8 @@ use crate::source::Source;
 pub struct Endpoints {
     /// Bound sockets for HTTP, non-blocking.
     pub http: Vec<TcpListener>,
+    /// The same within TLS.
+    pub https: Option<Secure>,
     /// Where the control socket is to be, if anywhere. Ignored where there are no UNIX sockets.
     pub control: Option<PathBuf>,
 }
@@ -48,6 +51,14 @@ impl Management {
                 runtime.spawn(async move {
                     if let Err(error) = axum::serve(listener, router).await {
                         tracing::error!(%error, "HTTP is not served any more");
+                    }
+                });
+            }
+            for shaken in endpoints.https.map(Shaken::start).transpose()?.unwrap_or_default() {
+                let router = http::router(source.clone());
+                runtime.spawn(async move {
+                    if let Err(error) = axum::serve(shaken, router).await {
+                        tracing::error!(%error, "HTTPS is not served any more");
                     }
                 });
             }

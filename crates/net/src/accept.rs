@@ -17,6 +17,7 @@ use crate::drive::drive;
 use crate::gate::LogGate;
 use crate::registry::Registry;
 use crate::settings::Settings;
+use crate::tls::Secure;
 
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -29,6 +30,8 @@ pub(crate) struct Acceptor {
     pub(crate) registry: Arc<Registry>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) nodelay: bool,
+    /// `None`: the listener is plain.
+    pub(crate) secure: Option<Arc<Secure>>,
 }
 
 impl Acceptor {
@@ -61,16 +64,18 @@ impl Acceptor {
 
     fn admit(&self, socket: TcpStream, remote: SocketAddr, refused: &LogGate) {
         let Ok(local) = socket.local_addr() else { return };
-        let peer = Peer { remote: canonical(remote), local: canonical(local), encrypted: false };
+        let (remote, local) = (canonical(remote), canonical(local));
+        let peer = Peer { remote, local, encrypted: self.secure.is_some(), certified_user: None };
         match self.registry.admit(peer) {
             Ok(registration) => {
                 self.tune(&socket);
-                tracing::debug!(connection = registration.listed.id(), peer = %peer.remote, "connection accepted");
-                tokio::spawn(drive(socket, registration, self.protocols.clone(), self.settings.clone()));
+                tracing::debug!(connection = registration.listed.id(), peer = %remote, "connection accepted");
+                let (protocols, settings) = (self.protocols.clone(), self.settings.clone());
+                tokio::spawn(drive(socket, self.secure.clone(), registration, protocols, settings));
             }
             Err(refusal) => {
                 if let Some(held) = refused.pass(Instant::now()) {
-                    tracing::warn!(peer = %peer.remote, held, "connection refused: {refusal}");
+                    tracing::warn!(peer = %remote, held, "connection refused: {refusal}");
                 }
             }
         }

@@ -4,11 +4,11 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::net::TcpStream;
 use wire::{Protocol, Recognition};
 
 use crate::input::Input;
 use crate::registry::Listed;
+use crate::stream::Stream;
 
 /// More than any protocol needs to be told by; a peer that is still undecided then is nobody's.
 const ENOUGH: usize = 64;
@@ -28,7 +28,7 @@ enum Choice {
 /// When nobody recognises the bytes, the first protocol gets them: it knows how to refuse a stranger in its own words.
 /// `None` when the peer left or the connection was ordered to end.
 pub(crate) async fn detect(
-    socket: &mut TcpStream,
+    socket: &mut Stream,
     input: &mut Input,
     listed: &Listed,
     protocols: &[Arc<dyn Protocol>],

@@ -13,14 +13,16 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use wire::{CloseReason, Connection, Protocol, ReadState};
+use wire::{CloseReason, Connection, Peer, Protocol, ReadState};
 
 use crate::detect::detect;
 use crate::flush::{Flushed, poll_flush};
 use crate::input::{Input, TURN_BYTES};
 use crate::registry::{Listed, Registration};
 use crate::settings::Settings;
+use crate::stream::Stream;
 use crate::timer::Timer;
+use crate::tls::Secure;
 
 /// Turns in a row before other connections get theirs.
 const TURNS: usize = 16;
@@ -40,6 +42,8 @@ enum End {
     Finished,
     /// The peer closed its side.
     PeerClosed,
+    /// The protocol takes the peer for dead.
+    GivenUp,
     /// Ended without ceremony, on order.
     Cut,
     /// The socket failed.
@@ -54,7 +58,8 @@ enum End {
 
 /// Runs one accepted connection to its end.
 pub(crate) async fn drive(
-    mut socket: TcpStream,
+    socket: TcpStream,
+    secure: Option<Arc<Secure>>,
     registration: Registration,
     protocols: Arc<[Arc<dyn Protocol>]>,
     settings: Arc<Settings>,
@@ -65,11 +70,20 @@ pub(crate) async fn drive(
         Poll::Ready(())
     })
     .await;
+    let (mut socket, certified_user) = match secure {
+        None => (Stream::Plain(socket), None),
+        // In a box: the state of a handshake is large, and plain connections would carry it, too.
+        Some(secure) => match Box::pin(secure.open(socket, &listed)).await {
+            Some(opened) => opened,
+            None => return,
+        },
+    };
     let mut input = Input::new(settings.input_limit);
     let detected = detect(&mut socket, &mut input, &listed, &protocols);
     let Ok(Some(protocol)) = tokio::time::timeout(settings.detect_timeout, detected).await else { return };
     registration.speaks(protocol.name());
-    let accept = || protocol.accept(listed.peer(), Waker::from(listed.bell().clone()), Instant::now());
+    let peer = Peer { certified_user, ..listed.peer().clone() };
+    let accept = || protocol.accept(peer, Waker::from(listed.bell().clone()), Instant::now());
     let end = match catch_unwind(AssertUnwindSafe(accept)) {
         Err(_) => End::Panicked,
         Ok(connection) => {
@@ -85,14 +99,16 @@ pub(crate) async fn drive(
         }
     };
     log(&listed, &end);
-    if matches!(end, End::Finished) {
-        let _ = tokio::time::timeout(LINGER, linger(&mut socket)).await;
+    match end {
+        End::Finished => drop(tokio::time::timeout(LINGER, linger(&mut socket)).await),
+        End::PeerClosed => {}
+        _ => socket.end_by_reset(),
     }
 }
 
 /// One connection and its socket.
 struct Drive<'a> {
-    socket: &'a mut TcpStream,
+    socket: &'a mut Stream,
     registration: &'a Registration,
     listed: &'a Listed,
     settings: &'a Settings,
@@ -113,7 +129,7 @@ struct Drive<'a> {
 
 impl<'a> Drive<'a> {
     fn new(
-        socket: &'a mut TcpStream,
+        socket: &'a mut Stream,
         registration: &'a Registration,
         settings: &'a Settings,
         connection: Box<dyn Connection>,
@@ -163,7 +179,10 @@ impl<'a> Drive<'a> {
         let took = self.take_input(budget, now, cx)?;
         let wrote = self.write_output(budget, now, cx)?;
         match self.connection.read_state() {
-            ReadState::Closed if self.connection.output().is_empty() => return Err(End::Finished),
+            ReadState::Closed if self.connection.output().is_empty() && self.stalled.is_none() => {
+                return Err(End::Finished);
+            }
+            ReadState::GivenUp => return Err(End::GivenUp),
             ReadState::Read if !self.established => {
                 self.established = true;
                 self.registration.established();
@@ -244,7 +263,8 @@ impl<'a> Drive<'a> {
     fn write_output(&mut self, budget: &mut usize, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
         let output = self.connection.output();
         let waiting = output.len();
-        if waiting == 0 {
+        // Within TLS the socket may hold what the output no longer does.
+        if waiting == 0 && self.stalled.is_none() {
             self.woken = false;
             return Ok(false);
         }
@@ -295,7 +315,7 @@ impl Drop for Drive<'_> {
 }
 
 /// Ends the sending side and reads until the peer ends its own.
-async fn linger(socket: &mut TcpStream) -> io::Result<()> {
+async fn linger(socket: &mut Stream) -> io::Result<()> {
     socket.shutdown().await?;
     // Not in the future itself: every connection would carry it from its first day.
     let mut discarded = vec![0; 4096];
@@ -312,7 +332,7 @@ async fn linger(socket: &mut TcpStream) -> io::Result<()> {
 fn log(listed: &Listed, end: &End) {
     let (connection, peer, protocol) = (listed.id(), listed.peer().remote, listed.protocol());
     match end {
-        End::Finished | End::PeerClosed | End::Cut => {
+        End::Finished | End::PeerClosed | End::GivenUp | End::Cut => {
             tracing::debug!(connection, %peer, protocol, ?end, "connection closed");
         }
         End::Failed(error) => tracing::debug!(connection, %peer, protocol, %error, "connection lost"),
@@ -335,7 +355,7 @@ fn log(listed: &Listed, end: &End) {
 mod tests {
     use super::*;
 
-    fn size_of_task<A, B, C, D, F>(_: impl FnOnce(A, B, C, D) -> F) -> usize {
+    fn size_of_task<A, B, C, D, E, F>(_: impl FnOnce(A, B, C, D, E) -> F) -> usize {
         size_of::<F>()
     }
 

@@ -9,7 +9,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
+
+use crate::stream::Stream;
 
 /// What a connection starts with: enough for each step of a usual handshake, and ten thousand of it are no burden.
 const SMALLEST: usize = 1024;
@@ -56,10 +57,10 @@ impl Input {
     }
 
     /// Reads once. `Ok(0)` is the end of the stream; a full buffer reads nothing and must not be polled.
-    pub(crate) fn poll_read(&mut self, socket: &mut TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_read(&mut self, socket: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.bytes.is_empty() {
             // Nothing is allocated for a peer that sends nothing.
-            std::task::ready!(socket.poll_read_ready(cx))?;
+            std::task::ready!(socket.poll_arrival(cx))?;
         }
         self.make_room();
         let mut space = ReadBuf::new(&mut self.bytes[self.filled.end..]);

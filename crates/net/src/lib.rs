@@ -2,7 +2,7 @@
 //!
 //! [`Listener`] binds, the accept loop admits within limits, and one task per connection ([`drive`]) moves bytes
 //! between its socket and a [`wire::Connection`], which it never looks into. [`Net`] owns the threads and the
-//! [`Registry`] of what is connected. A connection never outlives its registration, and a panic in one ends that one.
+//! [`Registry`] of what is connected. Whether a socket is plain or within TLS is seen by `stream` alone. A connection never outlives its registration, and a panic in one ends that one.
 
 mod accept;
 mod bell;
@@ -15,10 +15,13 @@ mod listener;
 mod registry;
 mod server;
 mod settings;
+mod stream;
 mod timer;
+mod tls;
 
 pub use gate::LogGate;
 pub use listener::{BindError, Listener};
 pub use registry::{ConnectionInfo, Registry};
 pub use server::{Net, io_threads_for};
 pub use settings::Settings;
+pub use tls::Tls;

@@ -56,6 +56,8 @@ pub struct ConnectionInfo {
     pub remote: SocketAddr,
     /// The address it reached.
     pub local: SocketAddr,
+    /// True when it is within TLS.
+    pub encrypted: bool,
     /// Name of its protocol; empty until its first bytes have told.
     pub protocol: &'static str,
     /// When it was accepted.
@@ -223,8 +225,8 @@ impl Listed {
         self.id
     }
 
-    pub(crate) fn peer(&self) -> Peer {
-        self.peer
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     pub(crate) fn bell(&self) -> &Arc<Bell> {
@@ -258,6 +260,7 @@ impl Listed {
             id: self.id,
             remote: self.peer.remote,
             local: self.peer.local,
+            encrypted: self.peer.encrypted,
             protocol: self.protocol(),
             since: self.since,
             bytes_in: self.bytes_in.load(Ordering::Relaxed),
@@ -301,7 +304,8 @@ mod tests {
     use super::*;
 
     fn peer(host: u8) -> Peer {
-        Peer { remote: ([10, 0, 0, host], 4000).into(), local: ([10, 0, 0, 1], 5672).into(), encrypted: false }
+        let (remote, local) = (([10, 0, 0, host], 4000).into(), ([10, 0, 0, 1], 5672).into());
+        Peer { remote, local, encrypted: false, certified_user: None }
     }
 
     #[test]

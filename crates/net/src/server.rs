@@ -13,6 +13,7 @@ use crate::accept::Acceptor;
 use crate::listener::Listener;
 use crate::registry::Registry;
 use crate::settings::Settings;
+use crate::tls::{Secure, Tls};
 
 /// How long connections get to end after they were cut: they only have to notice.
 const CUT_PATIENCE: Duration = Duration::from_secs(1);
@@ -50,8 +51,14 @@ impl Net {
         Ok(Self { handle, stop, finish, host: Some(host), registry, settings: Arc::new(settings) })
     }
 
-    /// Accepts connections on `listener` that speak one of `protocols`; the first is the one that answers strangers.
-    pub fn serve(&self, listener: Listener, protocols: &[Arc<dyn Protocol>]) -> io::Result<()> {
+    /// Accepts connections on `listener` that speak one of `protocols`, within TLS if `tls` is given; the first is the one
+    /// that answers strangers.
+    pub fn serve(
+        &self,
+        listener: Listener,
+        protocols: &[Arc<dyn Protocol>],
+        tls: Option<Arc<dyn Tls>>,
+    ) -> io::Result<()> {
         let (socket, nodelay) = listener.into_parts();
         let _inside = self.handle.enter();
         let socket = tokio::net::TcpListener::from_std(socket)?;
@@ -60,6 +67,7 @@ impl Net {
             registry: self.registry.clone(),
             settings: self.settings.clone(),
             nodelay,
+            secure: tls.map(|tls| Arc::new(Secure::new(tls, self.settings.tls_timeout))),
         };
         self.handle.spawn(acceptor.run(socket, self.stop.subscribe()));
         Ok(())

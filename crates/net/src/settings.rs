@@ -9,6 +9,8 @@ pub struct Settings {
     pub write_timeout: Duration,
     /// How long a peer may take to send the bytes that tell its protocol, on a listener that serves several.
     pub detect_timeout: Duration,
+    /// How long a TLS handshake may take.
+    pub tls_timeout: Duration,
     /// Idle time after which the kernel probes a silent peer; `None` leaves probing off.
     pub keepalive: Option<Duration>,
     /// Most connections at one time, over all listeners.
@@ -24,6 +26,7 @@ impl Default for Settings {
         Self {
             write_timeout: Duration::from_secs(30),
             detect_timeout: Duration::from_secs(10),
+            tls_timeout: Duration::from_secs(5),
             keepalive: Some(Duration::from_secs(60)),
             connections: 10_000,
             pending_per_address: 64,

@@ -5,6 +5,7 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 pub mod broker;
+pub mod certificates;
 pub mod peer;
 pub mod script;
 pub mod sim_disk;

@@ -4,13 +4,14 @@
 //! then writes what [`Connection::output`] holds, then asks [`Connection::read_state`] what to do next.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
 use crate::Output;
 
 /// Who is at the other end of a connection, as the socket knows it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Peer {
     /// Address of the peer, with IPv4-mapped IPv6 addresses already turned into IPv4.
     pub remote: SocketAddr,
@@ -18,6 +19,8 @@ pub struct Peer {
     pub local: SocketAddr,
     /// True when the bytes arrive through TLS.
     pub encrypted: bool,
+    /// The user that the peer's certificate stands for, if it has shown one that was verified.
+    pub certified_user: Option<Arc<str>>,
 }
 
 impl Peer {
@@ -61,6 +64,8 @@ pub enum ReadState {
     Pause,
     /// Write what is left in the output, then close the socket. Nothing more is read.
     Closed,
+    /// The peer is taken for dead: drop what is left and reset the socket, so that a peer that lives after all notices.
+    GivenUp,
 }
 
 /// Why the server side ends a connection that did nothing wrong.

@@ -55,13 +55,17 @@ const WALLS: [Wall; 14] = [
 ];
 
 /// Heavy dependencies and the crates that may have them.
-const HEAVY: [(&str, &[&str]); 6] = [
+const HEAVY: [(&str, &[&str]); 10] = [
     ("tokio", &["net", "management", "hermod"]),
     ("axum", &["management"]),
     ("clap", &["hermod", "bench", "xtask"]),
     ("toml", &["hermod", "xtask"]),
     ("serde_json", &["management", "hermod", "bench", "xtask"]),
     ("argon2", &["auth"]),
+    ("rustls", &["net", "management", "hermod"]),
+    ("tokio-rustls", &["net", "management"]),
+    ("x509-cert", &["hermod"]),
+    ("rcgen", &["testkit"]),
 ];
 
 /// Dependencies that tests may have anywhere.

@@ -53,6 +53,8 @@ pub(super) enum Phase {
     Ignoring,
     /// Nothing more is read.
     Closed,
+    /// The same, and nothing more is written: the peer has shown no sign of life.
+    GivenUp,
 }
 
 impl Phase {
@@ -66,7 +68,7 @@ impl Phase {
             Self::Opening(_) => "opening",
             Self::Running => "running",
             Self::Closing | Self::Ignoring => "closing",
-            Self::Closed => "closed",
+            Self::Closed | Self::GivenUp => "closed",
         }
     }
 }
@@ -104,7 +106,7 @@ impl AmqpConnection {
 
     /// True while the next frame may be looked at.
     fn takes_input(&self) -> bool {
-        !matches!(self.phase, Phase::Authenticating { .. } | Phase::Closed)
+        !matches!(self.phase, Phase::Authenticating { .. } | Phase::Closed | Phase::GivenUp)
             && self.link.waiting.is_none()
             && !self.link.is_stuffed()
     }
@@ -118,7 +120,7 @@ impl AmqpConnection {
     fn take(&mut self, input: &[u8], now: Instant) -> usize {
         match self.phase {
             Phase::Header => return self.take_header(input),
-            Phase::Ignoring | Phase::Closed => return input.len(),
+            Phase::Ignoring | Phase::Closed | Phase::GivenUp => return input.len(),
             _ => {}
         }
         let frame = match decode_frame(input, self.link.frame_max) {
@@ -274,6 +276,7 @@ impl Connection for AmqpConnection {
                 // Nothing reaches it any more, so nothing is worth waiting for.
                 self.link.out.take();
                 self.finish();
+                self.phase = Phase::GivenUp;
                 return;
             }
             Due::Send => {
@@ -300,6 +303,7 @@ impl Connection for AmqpConnection {
     fn read_state(&self) -> ReadState {
         match self.phase {
             Phase::Closed => ReadState::Closed,
+            Phase::GivenUp => ReadState::GivenUp,
             _ if !self.may_read() => ReadState::Pause,
             Phase::Running => ReadState::Read,
             // Closing, too: a peer that was put out is not to be trusted with more than one that never got in.
@@ -317,7 +321,7 @@ impl Connection for AmqpConnection {
             // The peer has closed already, and its answer is on the way.
             Phase::Running if matches!(self.link.waiting, Some(Waiting::Reply { closes: true, .. })) => {}
             Phase::Running => self.fail(0, Failure::new(ReplyCode::ConnectionForced, text), now),
-            Phase::Closing | Phase::Ignoring | Phase::Closed => {}
+            Phase::Closing | Phase::Ignoring | Phase::Closed | Phase::GivenUp => {}
             _ => self.finish(),
         }
     }

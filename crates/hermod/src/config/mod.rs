@@ -8,6 +8,7 @@ mod manual;
 mod nearest;
 mod reader;
 mod settings;
+mod tls;
 mod value;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use manual::settings_page;
 pub(crate) use reader::{Described, Origin};
 pub(crate) use settings::{Durability, LogFormat, Settings, Users};
+pub(crate) use tls::{LoginFrom, Tls, Verify, Version};
 
 use reader::{Layer, Reader};
 
@@ -92,8 +94,10 @@ impl Config {
             .collect();
         let mut reader = Reader::new(vec![from_flags, from_environment, from_file]);
         let settings = Settings::read(&mut reader)?;
+        let described = reader.into_described();
         check_together(&settings)?;
-        Ok(Self { settings, described: reader.into_described(), file, suspects })
+        check_secure_ports(&settings, &described)?;
+        Ok(Self { settings, described, file, suspects })
     }
 }
 
@@ -141,7 +145,10 @@ fn read_environment(environment: &BTreeMap<String, String>, known: &[Described])
 fn check_together(settings: &Settings) -> Result<(), ConfigError> {
     let Settings { ports, port_offset, .. } = settings;
     let mut taken = BTreeMap::new();
-    for (name, port) in [("ports.amqp", ports.amqp), ("ports.stomp", ports.stomp), ("ports.http", ports.http)] {
+    let plain = [("ports.amqp", ports.amqp), ("ports.stomp", ports.stomp), ("ports.http", ports.http)];
+    let secure = [("ports.amqps", ports.amqps), ("ports.stomps", ports.stomps), ("ports.https", ports.https)];
+    let secure = secure.into_iter().filter(|_| settings.tls.certificate.is_some());
+    for (name, port) in plain.into_iter().chain(secure) {
         if port == 0 {
             continue;
         }
@@ -155,7 +162,21 @@ fn check_together(settings: &Settings) -> Result<(), ConfigError> {
     if settings.bind.is_empty() {
         return Err(ConfigError::new("bind: there is no address to listen on; write at least one".to_owned()));
     }
+    settings.tls.check()?;
     check_largest_message(settings)
+}
+
+/// A port for TLS that somebody asked for is not left closed without a word.
+fn check_secure_ports(settings: &Settings, described: &[Described]) -> Result<(), ConfigError> {
+    let Settings { ports, tls, .. } = settings;
+    for (name, port) in [("ports.amqps", ports.amqps), ("ports.stomps", ports.stomps), ("ports.https", ports.https)] {
+        let asked = described.iter().find(|setting| setting.name == name && setting.origin != Origin::Default);
+        if let Some(setting) = asked.filter(|_| port != 0 && tls.certificate.is_none()) {
+            let what = "there is no TLS without a certificate; set tls.certificate and tls.key, too";
+            return Err(ConfigError::value(name, &setting.origin, what));
+        }
+    }
+    Ok(())
 }
 
 /// A body lies in one file of the journal, of which it may take three quarters.
@@ -235,6 +256,25 @@ mod tests {
             ("limits.frame_max = 100\n", "hermod.toml:1: limits.frame_max: 100 is too little; the least is 4096"),
             ("port_offset = 60000\n", "port_offset: ports.amqp 5672 + 60000 is above 65535"),
             ("ports.stomp = 5672\n", "ports.stomp: port 5672 is that of ports.amqp already"),
+            (
+                "ports.amqps = 5671\n",
+                "hermod.toml:1: ports.amqps: there is no TLS without a certificate; set tls.certificate and tls.key, too",
+            ),
+            ("tls.certificate = 'a'\nports.amqps = 5672\n", "ports.amqps: port 5672 is that of ports.amqp already"),
+            ("tls.key = 'a'\n", "tls.key: there is no certificate for it; set tls.certificate, too"),
+            (
+                "tls.verify = 'peer'\n",
+                "tls.verify: clients cannot be verified without TLS; set tls.certificate and tls.key, too",
+            ),
+            (
+                "tls.certificate = 'a'\ntls.verify = 'required'\n",
+                "tls.verify: nobody's certificates would be trusted; name the file of their issuers with tls.ca",
+            ),
+            (
+                "tls.certificate = 'a'\ntls.ca = 'b'\n",
+                "tls.ca: clients are not asked for certificates; set tls.verify to peer or required, or leave tls.ca out",
+            ),
+            ("tls.least_version = '1.1'\n", "hermod.toml:1: tls.least_version: '1.1' is none of 1.2, 1.3"),
             ("bind = []\n", "bind: there is no address to listen on; write at least one"),
             (
                 "limits.max_message_size = '1 GiB'\n",

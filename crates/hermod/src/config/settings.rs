@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::ConfigError;
 use super::reader::{Declaration, Reader};
+use super::tls::Tls;
 use super::value;
 
 /// The effective settings.
@@ -28,6 +29,7 @@ pub(crate) struct Settings {
     pub(crate) journal: JournalSizes,
     pub(crate) flow: Flow,
     pub(crate) tcp: Tcp,
+    pub(crate) tls: Tls,
     pub(crate) log: Log,
 }
 
@@ -64,6 +66,9 @@ pub(crate) struct Ports {
     pub(crate) amqp: u16,
     pub(crate) stomp: u16,
     pub(crate) http: u16,
+    pub(crate) amqps: u16,
+    pub(crate) stomps: u16,
+    pub(crate) https: u16,
 }
 
 #[derive(Clone)]
@@ -176,6 +181,7 @@ impl Settings {
             journal: JournalSizes::read(reader)?,
             flow: Flow::read(reader)?,
             tcp: Tcp::read(reader)?,
+            tls: Tls::read(reader)?,
             log: Log::read(reader)?,
         })
     }
@@ -205,13 +211,20 @@ fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigErr
         reader.get(declare("port_offset", "number", "0", "Added to every port under `ports`."), |text| {
             value::count(text).and_then(|offset| u16::try_from(offset).map_err(|_| format!("{text} is above 65535")))
         })?;
-    let amqp = reader.get(declare("ports.amqp", "port", "5672", "Port of AMQP; 0 turns it off."), value::port)?;
-    let stomp = reader.get(declare("ports.stomp", "port", "61613", "Port of STOMP; 0 turns it off."), value::port)?;
-    let http = reader.get(
-        declare("ports.http", "port", "15672", "Port of HTTP: metrics and health; 0 turns it off."),
-        value::port,
-    )?;
-    Ok((bind, port_offset, Ports { amqp, stomp, http }))
+    let mut port = |name, default, doc| reader.get(declare(name, "port", default, doc), value::port);
+    let ports = Ports {
+        amqp: port("ports.amqp", "5672", "Port of AMQP; 0 turns it off.")?,
+        stomp: port("ports.stomp", "61613", "Port of STOMP; 0 turns it off.")?,
+        http: port("ports.http", "15672", "Port of HTTP: metrics and health; 0 turns it off.")?,
+        amqps: port(
+            "ports.amqps",
+            "5671",
+            "Port of AMQP within TLS; opened if `tls.certificate` is set; 0 turns it off.",
+        )?,
+        stomps: port("ports.stomps", "61614", "The same of STOMP.")?,
+        https: port("ports.https", "15671", "The same of HTTP.")?,
+    };
+    Ok((bind, port_offset, ports))
 }
 
 impl Users {
@@ -498,7 +511,12 @@ impl Log {
     }
 }
 
-fn declare<'a>(name: &'static str, kind: &'static str, default: &'a str, doc: &'static str) -> Declaration<'a> {
+pub(super) fn declare<'a>(
+    name: &'static str,
+    kind: &'static str,
+    default: &'a str,
+    doc: &'static str,
+) -> Declaration<'a> {
     Declaration { name, kind, default, doc }
 }
 
@@ -506,7 +524,7 @@ fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("an empty path".to_owned()) } else { Ok(PathBuf::from(text)) }
 }
 
-fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
+pub(super) fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
     Ok((!text.is_empty()).then(|| PathBuf::from(text)))
 }
 

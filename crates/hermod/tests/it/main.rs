@@ -13,3 +13,4 @@ mod scrub;
 mod server;
 mod shutdown;
 mod stomp;
+mod tls;

@@ -25,14 +25,19 @@ pub(crate) struct Ports {
     pub(crate) amqp: u16,
     pub(crate) stomp: u16,
     pub(crate) http: u16,
+    /// Opened only with a certificate.
+    pub(crate) amqps: u16,
+    pub(crate) stomps: u16,
+    pub(crate) https: u16,
 }
 
 impl Ports {
-    /// Three ports that were free a moment ago.
+    /// Ports that were free a moment ago.
     pub(crate) fn free() -> Self {
-        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [amqp, stomp, http] = listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
-        Self { amqp, stomp, http }
+        let listeners = [(); 6].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [amqp, stomp, http, amqps, stomps, https] =
+            listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
+        Self { amqp, stomp, http, amqps, stomps, https }
     }
 }
 
@@ -46,7 +51,7 @@ pub(crate) fn hermod(verb: &str, data_dir: &Path) -> Command {
     command
 }
 
-/// `hermod serve` on `ports`.
+/// `hermod serve` on `ports`, but for those within TLS, which are not to be asked for without a certificate.
 pub(crate) fn serve(data_dir: &Path, ports: Ports) -> Command {
     let mut command = hermod("serve", data_dir);
     command.args(["--bind", "127.0.0.1"]);
@@ -66,7 +71,11 @@ pub(crate) fn run(command: &mut Command) -> (i32, String, String) {
 impl Server {
     /// Starts a server and waits until it serves.
     pub(crate) fn start(data_dir: &Path, flags: &[&str]) -> Self {
-        let ports = Ports::free();
+        Self::start_on(Ports::free(), data_dir, flags)
+    }
+
+    /// The same on these ports.
+    pub(crate) fn start_on(ports: Ports, data_dir: &Path, flags: &[&str]) -> Self {
         let mut child = serve(data_dir, ports).args(flags).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
         let log = follow(child.stderr.take().unwrap());
         let mut start = Vec::new();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failed test")]
 
+mod tls;
 mod toy;
 
 use std::io::{ErrorKind, Read, Write};
@@ -27,7 +28,7 @@ fn start_on(io_threads: usize, settings: Settings, protocols: &[Toy]) -> (Net, S
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), true).unwrap();
     let address = listener.address().unwrap();
     let protocols: Vec<Arc<dyn Protocol>> = protocols.iter().map(|toy| Arc::new(toy.clone()) as _).collect();
-    net.serve(listener, &protocols).unwrap();
+    net.serve(listener, &protocols, None).unwrap();
     (net, address)
 }
 
@@ -142,6 +143,29 @@ fn a_peer_that_reads_nothing_is_closed_after_the_write_timeout_and_others_are_no
     healthy.write_all(b"echo alive\n").unwrap();
     expect(&mut healthy, b"alive\n");
     assert!(drain(&mut slow) < 64 * 1024 * 1024);
+}
+
+/// An orderly end would wait behind the output that the peer does not read.
+#[test]
+fn a_peer_that_is_given_up_or_reads_nothing_learns_it_by_a_reset() {
+    let settings = Settings { write_timeout: Duration::from_millis(200), ..Settings::default() };
+    let toy = Toy::default();
+    let (net, address) = start(settings, std::slice::from_ref(&toy));
+    for order in ["give-up\n", ""] {
+        let mut socket = connect(address);
+        socket.write_all(format!("flood {}\n{order}", 64 * 1024 * 1024).as_bytes()).unwrap();
+        until("its end", || toy.saw("Gone") == 1 && net.registry().open() == 0);
+        toy.seen.lock().clear();
+        let mut buffer = vec![0; 65536];
+        let end = loop {
+            match socket.read(&mut buffer) {
+                Ok(0) => break None,
+                Ok(_) => {}
+                Err(error) => break Some(error.kind()),
+            }
+        };
+        assert_eq!(end, Some(ErrorKind::ConnectionReset), "{order:?}");
+    }
 }
 
 #[test]

@@ -54,13 +54,16 @@ impl Protocol for Toy {
         let mut output = Output::default();
         output.put(self.opening);
         let state = if self.strict { ReadState::Handshake } else { ReadState::Read };
-        Box::new(ToyConnection { toy: self.clone(), waker, output, state, flood: 0, deadline })
+        let user = peer.certified_user.as_deref().unwrap_or("nobody").to_owned();
+        Box::new(ToyConnection { toy: self.clone(), waker, user, output, state, flood: 0, deadline })
     }
 }
 
 struct ToyConnection {
     toy: Toy,
     waker: Waker,
+    /// Whom the peer's certificate stands for.
+    user: String,
     output: Output,
     state: ReadState,
     /// Bytes that wait in the "mailbox".
@@ -83,6 +86,7 @@ impl ToyConnection {
                 self.waker.wake_by_ref();
             }
             "tick" => self.deadline = Some(now + Duration::from_millis(argument.parse().unwrap())),
+            "who" => self.output.put(format!("{}\n", self.user).as_bytes()),
             "login" => self.state = ReadState::Read,
             "pause" => self.state = ReadState::Pause,
             "whole" => {
@@ -93,6 +97,7 @@ impl ToyConnection {
                 self.output.put(format!("{count}\n").as_bytes());
                 return Some(count);
             }
+            "give-up" => self.state = ReadState::GivenUp,
             "panic" => panic!("ordered to"),
             "quit" => {
                 self.output.put(b"bye\n");

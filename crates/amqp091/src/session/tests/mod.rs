@@ -86,6 +86,7 @@ impl Server {
             remote: remote.parse().expect("an address"),
             local: "127.0.0.1:5672".parse().expect("an address"),
             encrypted: false,
+            certified_user: None,
         };
         let connection = self.protocol.accept(peer, Waker::from(Arc::clone(&woken)), now);
         Peer {
@@ -241,7 +242,7 @@ impl Peer {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.connection.read_state() == ReadState::Closed
+        matches!(self.connection.read_state(), ReadState::Closed | ReadState::GivenUp)
     }
 
     pub(super) fn reads(&self) -> bool {

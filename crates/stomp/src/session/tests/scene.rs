@@ -95,7 +95,7 @@ impl Scene {
     pub(super) fn accept(&self) -> Peer {
         let bell = Arc::new(Bell::default());
         let address = "127.0.0.1:61613".parse().unwrap();
-        let peer = wire::Peer { remote: address, local: address, encrypted: false };
+        let peer = wire::Peer { remote: address, local: address, encrypted: false, certified_user: None };
         let connection = self.stomp.accept(peer, Waker::from(bell.clone()), self.test.now());
         Peer {
             connection,

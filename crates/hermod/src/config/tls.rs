@@ -1,0 +1,124 @@
+//! The settings of TLS, declared once like all others.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::ConfigError;
+use super::reader::Reader;
+use super::settings::{declare, optional_path};
+use super::value;
+
+/// How listeners with TLS show who they are, and whom they trust. Without `certificate` there are none.
+#[derive(Debug, Clone)]
+pub(crate) struct Tls {
+    pub(crate) certificate: Option<PathBuf>,
+    /// `None`: it lies in the file of `certificate`.
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) verify: Verify,
+    /// Least version that is spoken; 1.3 always is.
+    pub(crate) least: Version,
+    pub(crate) login_from: LoginFrom,
+    pub(crate) handshake_timeout: Duration,
+}
+
+/// Whether clients have to show certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verify {
+    None,
+    Peer,
+    Required,
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    V1_2,
+    V1_3,
+}
+
+/// Where in a client's certificate its user is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LoginFrom {
+    DistinguishedName,
+    CommonName,
+    SanDns,
+    SanEmail,
+    SanUri,
+}
+
+const VERIFY: [(&str, Verify); 3] = [("none", Verify::None), ("peer", Verify::Peer), ("required", Verify::Required)];
+const VERSIONS: [(&str, Version); 2] = [("1.2", Version::V1_2), ("1.3", Version::V1_3)];
+const LOGIN_FROM: [(&str, LoginFrom); 5] = [
+    ("distinguished_name", LoginFrom::DistinguishedName),
+    ("common_name", LoginFrom::CommonName),
+    ("san_dns", LoginFrom::SanDns),
+    ("san_email", LoginFrom::SanEmail),
+    ("san_uri", LoginFrom::SanUri),
+];
+
+impl Tls {
+    pub(super) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let mut file = |name, doc| reader.get(declare(name, "path", "", doc), optional_path);
+        let certificate = file(
+            "tls.certificate",
+            "File with the server's certificate in PEM, the certificates of its issuers behind it. With it the ports \
+             `ports.amqps`, `ports.stomps` and `ports.https` are opened. Read again when it changes, and on SIGHUP.",
+        )?;
+        let key = file(
+            "tls.key",
+            "File with the private key of that certificate in PEM, not encrypted. By default the key is in the file of \
+             `tls.certificate`.",
+        )?;
+        let ca = file("tls.ca", "File with the certificates in PEM of those who may issue certificates of clients.")?;
+        let verify = reader.get(
+            declare(
+                "tls.verify",
+                "none, peer, required",
+                "none",
+                "Certificates of clients. `none`: they are not asked for. `peer`: a client that shows one must have it from \
+                 `tls.ca`. `required`: the same, and without one there is no connection.",
+            ),
+            |text| value::choice(text, &VERIFY),
+        )?;
+        let least = reader.get(
+            declare("tls.least_version", "1.2, 1.3", "1.2", "Oldest version of TLS that is spoken. 1.3 always is."),
+            |text| value::choice(text, &VERSIONS),
+        )?;
+        let login_from = reader.get(
+            declare(
+                "tls.login_from",
+                "distinguished_name, common_name, san_dns, san_email, san_uri",
+                "distinguished_name",
+                "What in a client's certificate names its user, for log-ins by EXTERNAL: the whole subject as in RFC 4514 \
+                 (`CN=shop,O=Example`), its common name, or the first alternative name of that kind.",
+            ),
+            |text| value::choice(text, &LOGIN_FROM),
+        )?;
+        let handshake_timeout = reader.get(
+            declare("tls.handshake_timeout", "time", "5 s", "How long a client may take for the TLS handshake."),
+            value::duration,
+        )?;
+        Ok(Self { certificate, key, ca, verify, least, login_from, handshake_timeout })
+    }
+
+    /// What no setting can check alone.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |text: &str| Err(ConfigError::new(text.to_owned()));
+        match (&self.certificate, self.verify, &self.ca) {
+            (None, _, _) if self.key.is_some() => {
+                wrong("tls.key: there is no certificate for it; set tls.certificate, too")
+            }
+            (None, Verify::Peer | Verify::Required, _) => {
+                wrong("tls.verify: clients cannot be verified without TLS; set tls.certificate and tls.key, too")
+            }
+            (_, Verify::Peer | Verify::Required, None) => {
+                wrong("tls.verify: nobody's certificates would be trusted; name the file of their issuers with tls.ca")
+            }
+            (_, Verify::None, Some(_)) => wrong(
+                "tls.ca: clients are not asked for certificates; set tls.verify to peer or required, or leave tls.ca out",
+            ),
+            _ => Ok(()),
+        }
+    }
+}

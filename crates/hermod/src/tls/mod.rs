@@ -1,0 +1,141 @@
+//! TLS of all listeners: one certificate, read at the start and again when its files change.
+//!
+//! A connection keeps what it began with; a new one gets the newest that could be read. Files that cannot be used any more
+//! are reported once, and the last good ones stay.
+
+mod names;
+mod pem;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use rustls::pki_types::CertificateDer;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+
+use crate::config::{Tls, Verify, Version};
+use crate::exit::{Exit, Failure};
+use pem::PemFile;
+
+/// The certificates of this server, as the files have them.
+pub(crate) struct Certificates {
+    settings: Tls,
+    certificate: PathBuf,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    config: Arc<ServerConfig>,
+    /// How the files looked when they were read, whether or not they could be used.
+    seen: Vec<Look>,
+}
+
+/// Time of the last change and length of a file; `None` when there is none to look at.
+type Look = Option<(SystemTime, u64)>;
+
+impl Certificates {
+    /// Reads what the settings name; `None` when they name no certificate.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub(crate) fn load(settings: &Tls) -> Result<Option<Arc<Self>>, Failure> {
+        let Some(certificate) = settings.certificate.clone() else { return Ok(None) };
+        let seen = look(settings, &certificate);
+        let config = build(settings, &certificate).map_err(|text| Exit::Config.because(text))?;
+        let current = Mutex::new(Current { config: Arc::new(config), seen });
+        Ok(Some(Arc::new(Self { settings: settings.clone(), certificate, current })))
+    }
+
+    /// Reads the files again, changed or not.
+    pub(crate) fn reload(&self) {
+        let seen = look(&self.settings, &self.certificate);
+        self.renew(&mut self.current.lock(), seen);
+    }
+
+    fn renew(&self, current: &mut Current, seen: Vec<Look>) {
+        current.seen = seen;
+        match build(&self.settings, &self.certificate) {
+            Ok(config) => {
+                current.config = Arc::new(config);
+                tracing::info!("the TLS certificate was read again from {}", self.certificate.display());
+            }
+            Err(error) => tracing::error!("{error}; new connections get the certificate that was read before"),
+        }
+    }
+}
+
+impl net::Tls for Certificates {
+    fn config(&self) -> Arc<ServerConfig> {
+        // Three looks at files that the system has at hand are nothing beside the handshake that follows.
+        let seen = look(&self.settings, &self.certificate);
+        let mut current = self.current.lock();
+        if seen != current.seen {
+            self.renew(&mut current, seen);
+        }
+        current.config.clone()
+    }
+
+    fn user_of(&self, certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
+        names::user(certificate, self.settings.login_from).map(Arc::from)
+    }
+}
+
+fn look(settings: &Tls, certificate: &Path) -> Vec<Look> {
+    let look = |path: &Path| {
+        let found = std::fs::metadata(path).ok()?;
+        Some((found.modified().ok()?, found.len()))
+    };
+    [Some(certificate), settings.key.as_deref(), settings.ca.as_deref()].into_iter().flatten().map(look).collect()
+}
+
+fn build(settings: &Tls, certificate: &Path) -> Result<ServerConfig, String> {
+    let chain_file = PemFile { setting: "tls.certificate", path: certificate };
+    let chain = chain_file.certificates()?;
+    let key_file = match &settings.key {
+        Some(key) => PemFile { setting: "tls.key", path: key },
+        None => chain_file,
+    };
+    let key = key_file.key()?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&versions(settings.least))
+        .map_err(|error| format!("tls.least_version: {error}"))?;
+    builder.with_client_cert_verifier(verifier(settings)?).with_single_cert(chain, key).map_err(|error| {
+        let path = certificate.display();
+        match error {
+            rustls::Error::InconsistentKeys(_) => {
+                key_file.wrong(&format!("the key does not belong to the first certificate in {path}"))
+            }
+            error => key_file.wrong(&format!("certificate and key cannot be used together: {error}")),
+        }
+    })
+}
+
+fn versions(least: Version) -> Vec<&'static SupportedProtocolVersion> {
+    match least {
+        Version::V1_2 => vec![&rustls::version::TLS13, &rustls::version::TLS12],
+        Version::V1_3 => vec![&rustls::version::TLS13],
+    }
+}
+
+/// Who checks the certificates of clients.
+fn verifier(settings: &Tls) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let (Some(ca), Verify::Peer | Verify::Required) = (&settings.ca, settings.verify) else {
+        return Ok(Arc::new(NoClientAuth));
+    };
+    let file = PemFile { setting: "tls.ca", path: ca };
+    let mut roots = RootCertStore::empty();
+    for certificate in file.certificates()? {
+        roots.add(certificate).map_err(|error| file.wrong(&format!("a certificate cannot be trusted: {error}")))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let builder = if settings.verify == Verify::Peer { builder.allow_unauthenticated() } else { builder };
+    let built = builder.build().map_err(|error| file.wrong(&error.to_string()))?;
+    Ok(built)
+}

@@ -1,0 +1,68 @@
+//! The user that a client's certificate stands for. The certificate has been verified by then; here it is only read.
+//!
+//! What is ambiguous names nobody: two common names are no user.
+
+use rustls::pki_types::CertificateDer;
+use x509_cert::Certificate;
+use x509_cert::attr::AttributeTypeAndValue;
+use x509_cert::der::Decode;
+use x509_cert::der::asn1::{Ia5StringRef, ObjectIdentifier, PrintableStringRef, TeletexStringRef, Utf8StringRef};
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+
+use crate::config::LoginFrom;
+
+/// `id-at-commonName` (RFC 5280 appendix A.1).
+const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
+
+/// The name of the user, if the certificate has what `from` asks for.
+pub(super) fn user(certificate: &CertificateDer<'_>, from: LoginFrom) -> Option<String> {
+    let certificate = Certificate::from_der(certificate).ok()?;
+    let name = match from {
+        LoginFrom::DistinguishedName => Some(certificate.tbs_certificate.subject.to_string()),
+        LoginFrom::CommonName => common_name(&certificate),
+        LoginFrom::SanDns => alternative(&certificate, |name| match name {
+            GeneralName::DnsName(name) => Some(name.as_str()),
+            _ => None,
+        }),
+        LoginFrom::SanEmail => alternative(&certificate, |name| match name {
+            GeneralName::Rfc822Name(name) => Some(name.as_str()),
+            _ => None,
+        }),
+        LoginFrom::SanUri => alternative(&certificate, |name| match name {
+            GeneralName::UniformResourceIdentifier(name) => Some(name.as_str()),
+            _ => None,
+        }),
+    };
+    name.filter(|name| !name.is_empty())
+}
+
+fn common_name(certificate: &Certificate) -> Option<String> {
+    let parts = certificate.tbs_certificate.subject.0.iter().flat_map(|part| part.0.iter());
+    let mut names = parts.filter(|attribute| attribute.oid == COMMON_NAME);
+    match (names.next(), names.next()) {
+        (Some(only), None) => text(only),
+        _ => None,
+    }
+}
+
+/// The kinds of text that issuers write names in.
+fn text(attribute: &AttributeTypeAndValue) -> Option<String> {
+    let value = &attribute.value;
+    if let Ok(text) = value.decode_as::<Utf8StringRef<'_>>() {
+        return Some(text.as_str().to_owned());
+    }
+    if let Ok(text) = value.decode_as::<PrintableStringRef<'_>>() {
+        return Some(text.as_str().to_owned());
+    }
+    if let Ok(text) = value.decode_as::<Ia5StringRef<'_>>() {
+        return Some(text.as_str().to_owned());
+    }
+    value.decode_as::<TeletexStringRef<'_>>().ok().map(|text| text.as_str().to_owned())
+}
+
+/// The first alternative name that `pick` takes.
+fn alternative(certificate: &Certificate, pick: impl Fn(&GeneralName) -> Option<&str>) -> Option<String> {
+    let (_, names) = certificate.tbs_certificate.get::<SubjectAltName>().ok()??;
+    names.0.iter().find_map(pick).map(str::to_owned)
+}

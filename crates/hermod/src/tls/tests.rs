@@ -1,0 +1,159 @@
+//! Files good and bad, their change while the server runs, and who a certificate is.
+
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::pem::PemObject;
+use testkit::certificates::{Issuer, Subject};
+
+use super::*;
+use crate::config::LoginFrom;
+use net::Tls as _;
+
+fn settings(folder: &Path) -> Tls {
+    Tls {
+        certificate: Some(folder.join("cert.pem")),
+        key: Some(folder.join("key.pem")),
+        ca: None,
+        verify: Verify::None,
+        least: Version::V1_2,
+        login_from: LoginFrom::CommonName,
+        handshake_timeout: Duration::from_secs(5),
+    }
+}
+
+/// What the start says to these files; `good` stands for files that fit together.
+fn refusal(certificate: &str, key: &str, ca: Option<&str>) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(folder.path());
+    std::fs::write(folder.path().join("cert.pem"), certificate).unwrap();
+    std::fs::write(folder.path().join("key.pem"), key).unwrap();
+    if let Some(ca) = ca {
+        std::fs::write(folder.path().join("ca.pem"), ca).unwrap();
+        settings.ca = Some(folder.path().join("ca.pem"));
+        settings.verify = Verify::Required;
+    }
+    match Certificates::load(&settings) {
+        Ok(_) => "good".to_owned(),
+        Err(failure) => failure.text.replace(&format!("{}/", folder.path().display()), ""),
+    }
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named_with_line_and_remedy() {
+    let issuer = Issuer::new("tests");
+    let (one, other, ca) = (issuer.server(), issuer.server(), issuer.pem());
+    let cut: String = ca.lines().take(3).map(|line| format!("{line}\n")).collect();
+    let noise = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let second_line = 1 + one.certificate.lines().count();
+    for (certificate, key, ca, expected) in [
+        (one.certificate.clone(), one.key.clone(), Some(ca.as_str()), "good".to_owned()),
+        (format!("{}{ca}", one.certificate), one.key.clone(), None, "good".to_owned()),
+        (one.certificate.clone(), other.key.clone(), None, "tls.key: key.pem: the key does not belong".to_owned()),
+        (String::new(), one.key.clone(), None, "tls.certificate: cert.pem: there is no certificate in it".to_owned()),
+        (one.key.clone(), one.key.clone(), None, "tls.certificate: cert.pem: there is no certificate in it".to_owned()),
+        (one.certificate.clone(), ca.clone(), None, "tls.key: key.pem: there is no private key in it".to_owned()),
+        (
+            one.certificate.clone(),
+            format!("# ours\n{}{}", one.key, other.key),
+            None,
+            format!("tls.key: key.pem:{}: this is another private key", 2 + one.key.lines().count()),
+        ),
+        (
+            one.certificate.clone(),
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n".to_owned(),
+            None,
+            "tls.key: key.pem:1: the key is encrypted, and nobody is there to type its password; decrypt it".to_owned(),
+        ),
+        (
+            format!("{}{cut}", one.certificate),
+            one.key.clone(),
+            None,
+            format!("tls.certificate: cert.pem:{second_line}: the section that begins here has no end"),
+        ),
+        (
+            format!("{}{noise}", one.certificate),
+            one.key.clone(),
+            None,
+            format!("tls.certificate: cert.pem:{second_line}: this is no certificate"),
+        ),
+        (
+            one.certificate.replace("MII", "M*I"),
+            one.key.clone(),
+            None,
+            "tls.certificate: cert.pem:1: what is in the section that begins here is not base64".to_owned(),
+        ),
+        (one.certificate.clone(), one.key.clone(), Some(""), "tls.ca: ca.pem: there is no certificate".to_owned()),
+    ] {
+        let refusal = refusal(&certificate, &key, ca);
+        assert!(refusal.starts_with(&expected), "{refusal}\n{expected}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let missing = Certificates::load(&settings(folder.path())).map(|_| ()).unwrap_err().text;
+    assert!(missing.contains("cert.pem: it cannot be read: No such file"), "{missing}");
+}
+
+#[test]
+fn a_changed_file_is_read_at_the_next_handshake_and_a_bad_one_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(folder.path());
+    let issuer = Issuer::new("tests");
+    let mut written = SystemTime::now() - Duration::from_secs(60);
+    let mut write = |certificate: &str, key: &str| {
+        // A clock as coarse as a file system's may be must not hide the change.
+        written += Duration::from_secs(2);
+        for (name, text) in [("cert.pem", certificate), ("key.pem", key)] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::File::options().write(true).open(path).unwrap().set_modified(written).unwrap();
+        }
+    };
+    let (first, second) = (issuer.server(), issuer.server());
+    write(&first.certificate, &first.key);
+    let certificates = Certificates::load(&settings).unwrap().unwrap();
+    let before = certificates.config();
+    assert!(Arc::ptr_eq(&before, &certificates.config()), "what has not changed is not read again");
+    // Half of a change: the new certificate with the old key.
+    write(&second.certificate, &first.key);
+    assert!(Arc::ptr_eq(&before, &certificates.config()));
+    write(&second.certificate, &second.key);
+    let after = certificates.config();
+    assert!(!Arc::ptr_eq(&before, &after));
+    certificates.reload();
+    assert!(
+        !Arc::ptr_eq(&after, &certificates.config()),
+        "an order to read again is obeyed whatever the files look like"
+    );
+}
+
+#[test]
+fn a_certificate_names_its_user_where_the_setting_says() {
+    let issuer = Issuer::new("tests");
+    let client = |name, alternatives| {
+        let issued = issuer.client(Subject { name, alternatives, ..Subject::default() });
+        CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap()
+    };
+    let full = client(
+        &[("O", "Example, Inc."), ("CN", "shop")],
+        &[
+            ("URI", "spiffe://example/shop"),
+            ("DNS", "shop.example"),
+            ("DNS", "other.example"),
+            ("email", "shop@example.org"),
+        ],
+    );
+    let bare = client(&[("O", "Example")], &[]);
+    for (certificate, from, expected) in [
+        (&full, LoginFrom::DistinguishedName, Some("CN=shop,O=Example\\, Inc.")),
+        (&full, LoginFrom::CommonName, Some("shop")),
+        (&full, LoginFrom::SanDns, Some("shop.example")),
+        (&full, LoginFrom::SanEmail, Some("shop@example.org")),
+        (&full, LoginFrom::SanUri, Some("spiffe://example/shop")),
+        (&bare, LoginFrom::DistinguishedName, Some("O=Example")),
+        (&bare, LoginFrom::CommonName, None),
+        (&bare, LoginFrom::SanDns, None),
+        (&client(&[], &[]), LoginFrom::DistinguishedName, None),
+        (&CertificateDer::from(vec![0x30, 0]), LoginFrom::CommonName, None),
+    ] {
+        assert_eq!(names::user(certificate, from).as_deref(), expected, "{from:?}");
+    }
+}

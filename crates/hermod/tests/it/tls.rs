@@ -1,0 +1,158 @@
+//! The listeners with TLS of the real program, their certificates, and what happens when those change.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+use testkit::certificates::{Issued, Issuer};
+
+use crate::server::{HANG, Ports, Server, run, serve};
+
+type Client = StreamOwned<ClientConnection, TcpStream>;
+
+/// Writes the files and returns the flags that name them.
+fn install(folder: &Path, issued: &Issued) -> Vec<String> {
+    let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+    std::fs::write(&certificate, &issued.certificate).unwrap();
+    std::fs::write(&key, &issued.key).unwrap();
+    vec![format!("--tls-certificate={}", certificate.display()), format!("--tls-key={}", key.display())]
+}
+
+fn start(folder: &Path, issuer: &Issuer, more: &[&str]) -> Server {
+    start_on(Ports::free(), folder, issuer, more)
+}
+
+fn start_on(ports: Ports, folder: &Path, issuer: &Issuer, more: &[&str]) -> Server {
+    let mut flags = install(folder, &issuer.server());
+    for (name, port) in [("amqps", ports.amqps), ("stomps", ports.stomps), ("https", ports.https)] {
+        flags.push(format!("--ports-{name}={port}"));
+    }
+    let flags: Vec<_> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    Server::start_on(ports, &folder.join("data"), &flags)
+}
+
+fn connect(issuer: &Issuer, port: u16, versions: &[&'static SupportedProtocolVersion]) -> Client {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(issuer.pem().as_bytes()).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(versions)
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), socket)
+}
+
+/// What the server answers first; an error when there is no handshake.
+fn ask(socket: &mut Client, request: &[u8], length: usize) -> std::io::Result<Vec<u8>> {
+    socket.write_all(request)?;
+    let mut answer = vec![0; length];
+    socket.read_exact(&mut answer)?;
+    Ok(answer)
+}
+
+const AMQP: &[u8] = b"AMQP\0\0\x09\x01";
+const STOMP: &[u8] = b"CONNECT\naccept-version:1.2\nlogin:guest\npasscode:guest\n\n\0";
+const BOTH: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
+
+#[test]
+fn every_protocol_is_served_within_tls_of_both_versions_and_on_each_others_ports() {
+    let folder = tempfile::tempdir().unwrap();
+    let issuer = Issuer::new("tests");
+    let server = start(folder.path(), &issuer, &[]);
+    let Ports { amqps, stomps, .. } = server.ports;
+    assert!(server.start.iter().any(|line| line.contains("listening for amqps on")), "{:?}", server.start);
+    for port in [amqps, stomps] {
+        for version in BOTH {
+            let mut socket = connect(&issuer, port, &[version]);
+            assert_eq!(ask(&mut socket, AMQP, 1).unwrap(), [1], "a method frame");
+            let mut socket = connect(&issuer, port, &[version]);
+            assert_eq!(ask(&mut socket, STOMP, 9).unwrap(), b"CONNECTED");
+        }
+    }
+}
+
+#[test]
+fn metrics_are_served_within_tls_while_another_peer_dawdles() {
+    let folder = tempfile::tempdir().unwrap();
+    let issuer = Issuer::new("tests");
+    let server = start(folder.path(), &issuer, &[]);
+    let _silent = TcpStream::connect(("127.0.0.1", server.ports.https)).unwrap();
+    let mut socket = connect(&issuer, server.ports.https, &BOTH);
+    let request = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(ask(&mut socket, request, 15).unwrap(), b"HTTP/1.1 200 OK");
+}
+
+#[test]
+fn a_protocol_whose_plain_port_is_off_is_not_reached_through_that_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let issuer = Issuer::new("tests");
+    let server = start_on(Ports { amqp: 0, ..Ports::free() }, folder.path(), &issuer, &[]);
+    let mut plain = TcpStream::connect(("127.0.0.1", server.ports.stomp)).unwrap();
+    plain.write_all(AMQP).unwrap();
+    let mut answer = [0; 5];
+    plain.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"ERROR");
+    let mut socket = connect(&issuer, server.ports.stomps, &BOTH);
+    assert_eq!(ask(&mut socket, AMQP, 1).unwrap(), [1]);
+}
+
+#[test]
+fn old_versions_are_refused_where_the_setting_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let issuer = Issuer::new("tests");
+    let server = start(folder.path(), &issuer, &["--tls-least-version=1.3"]);
+    let refused = ask(&mut connect(&issuer, server.ports.amqps, &[&rustls::version::TLS12]), AMQP, 1);
+    assert!(refused.is_err());
+    server.until_logged("TLS handshake failed");
+    assert!(ask(&mut connect(&issuer, server.ports.amqps, &[&rustls::version::TLS13]), AMQP, 1).is_ok());
+}
+
+#[test]
+fn certificates_change_while_connections_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (Issuer::new("old"), Issuer::new("new"));
+    let server = start(folder.path(), &old, &[]);
+    let mut early = connect(&old, server.ports.stomps, &BOTH);
+    assert_eq!(ask(&mut early, STOMP, 9).unwrap(), b"CONNECTED");
+    install(folder.path(), &new.server());
+    for name in ["cert.pem", "key.pem"] {
+        let file = std::fs::File::options().write(true).open(folder.path().join(name)).unwrap();
+        file.set_modified(SystemTime::now() + Duration::from_secs(2)).unwrap();
+    }
+    assert!(ask(&mut connect(&new, server.ports.amqps, &BOTH), AMQP, 1).is_ok());
+    assert!(ask(&mut connect(&old, server.ports.amqps, &BOTH), AMQP, 1).is_err());
+    server.until_logged("the TLS certificate was read again");
+    // By order, too; and files that are no good leave the last good ones in place.
+    server.signal("HUP");
+    server.until_logged("the TLS certificate was read again");
+    std::fs::write(folder.path().join("key.pem"), "nothing").unwrap();
+    server.signal("HUP");
+    server.until_logged("there is no private key in it");
+    assert!(ask(&mut connect(&new, server.ports.amqps, &BOTH), AMQP, 1).is_ok());
+    let mut rest = vec![0; 4096];
+    let _ = early.read(&mut rest).unwrap();
+    early.write_all(b"DISCONNECT\nreceipt:bye\n\n\0").unwrap();
+    let count = early.read(&mut rest).unwrap();
+    assert!(String::from_utf8_lossy(&rest[..count]).contains("receipt-id:bye"));
+}
+
+#[test]
+fn a_server_that_cannot_use_its_certificate_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let issuer = Issuer::new("tests");
+    let mut flags = install(folder.path(), &issuer.server());
+    std::fs::write(folder.path().join("key.pem"), issuer.server().key).unwrap();
+    flags.push("--log-level=error".to_owned());
+    let (code, _, stderr) = run(serve(&folder.path().join("data"), Ports::free()).args(&flags));
+    assert_eq!(code, 78, "{stderr}");
+    assert!(stderr.contains("the key does not belong to the first certificate in"), "{stderr}");
+}

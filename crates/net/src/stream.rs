@@ -1,0 +1,92 @@
+//! A connected socket, plain or within TLS: the one type that the data path reads from and writes to.
+//!
+//! A plain connection pays one branch for the other kind, beside a system call. The state of TLS is large, so it lies
+//! behind a box: a plain connection does not carry its size.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    /// Bytes as they come from the kernel.
+    Plain(TcpStream),
+    /// Bytes within records of TLS, after the handshake.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// Makes the socket end by a reset when it is dropped. An orderly end waits for a peer that takes nothing, perhaps for
+    /// minutes, and tells it nothing meanwhile.
+    pub(crate) fn end_by_reset(&self) {
+        let socket = match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(socket) => socket.get_ref().0,
+        };
+        // A wish like all socket options: without it the end is only noticed later.
+        let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+    }
+
+    /// Ready when a read may bring something. Plain sockets are asked, so that nothing needs to be allocated for a peer
+    /// that sends nothing; within TLS bytes may wait that the kernel knows nothing of, and only a read tells.
+    pub(crate) fn poll_arrival(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(socket) => socket.poll_read_ready(cx),
+            Self::Tls(_) => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_read(cx, space),
+            Self::Tls(socket) => Pin::new(socket).poll_read(cx, space),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_write(cx, bytes),
+            Self::Tls(socket) => Pin::new(socket).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, slices),
+            Self::Tls(socket) => Pin::new(socket).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_flush(cx),
+            Self::Tls(socket) => Pin::new(socket).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
+            Self::Tls(socket) => Pin::new(socket).poll_shutdown(cx),
+        }
+    }
+}

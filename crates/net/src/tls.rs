@@ -1,0 +1,82 @@
+//! TLS on a listener: who brings the certificates, and the handshake, which must end within its time.
+//!
+//! The configuration is asked for anew at each handshake. Certificates change that way while connections stay as they are.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+
+use crate::gate::LogGate;
+use crate::registry::Listed;
+use crate::stream::Stream;
+
+/// Anybody who reaches the port can make handshakes fail; the log hears of it this often.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What a listener with TLS is served with.
+pub trait Tls: Send + Sync {
+    /// Certificates, versions and the check of peers, as they are now.
+    fn config(&self) -> Arc<ServerConfig>;
+    /// The user that a peer's certificate stands for; it has been verified already. `None` if it names nobody.
+    fn user_of(&self, certificate: &CertificateDer<'_>) -> Option<Arc<str>>;
+}
+
+/// The TLS of one listener.
+pub(crate) struct Secure {
+    tls: Arc<dyn Tls>,
+    patience: Duration,
+    failed: LogGate,
+}
+
+impl Secure {
+    /// Handshakes may take as long as `patience`.
+    pub(crate) fn new(tls: Arc<dyn Tls>, patience: Duration) -> Self {
+        Self { tls, patience, failed: LogGate::new(LOG_INTERVAL) }
+    }
+
+    /// Shakes hands: the socket within TLS, and the user that the peer's certificate stands for. `None` when the
+    /// handshake failed, took too long, or the connection was ordered to end.
+    pub(crate) async fn open(&self, socket: TcpStream, listed: &Listed) -> Option<(Stream, Option<Arc<str>>)> {
+        let mut handshake = std::pin::pin!(TlsAcceptor::from(self.tls.config()).accept(socket));
+        let heeding = poll_fn(|cx| {
+            let orders = listed.bell().take();
+            if orders.close() || orders.cut() {
+                return Poll::Ready(None);
+            }
+            handshake.as_mut().poll(cx).map(Some)
+        });
+        let outcome = match tokio::time::timeout(self.patience, heeding).await {
+            Ok(None) => return None,
+            Ok(Some(outcome)) => outcome,
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it took longer than tls.handshake_timeout")),
+        };
+        match outcome {
+            Ok(stream) => {
+                let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                let user = certificate.and_then(|certificate| self.tls.user_of(certificate));
+                Some((Stream::Tls(Box::new(stream)), user))
+            }
+            Err(error) => {
+                self.report(&error, listed);
+                None
+            }
+        }
+    }
+
+    fn report(&self, error: &io::Error, listed: &Listed) {
+        let peer = listed.peer().remote;
+        // Who connects and leaves is a health check more often than not.
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            tracing::debug!(%peer, "the peer left during the TLS handshake");
+        } else if let Some(held) = self.failed.pass(Instant::now()) {
+            tracing::warn!(%peer, held, "TLS handshake failed: {error}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The same loop with TLS around it: what differs is where bytes may wait, and how a connection begins.
+
+use std::sync::Arc;
+
+use testkit::certificates::{Issued, Issuer, Subject};
+use tokio_rustls::rustls::client::ClientConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{ClientConnection, RootCertStore, ServerConfig, StreamOwned};
+
+use super::*;
+
+type Client = StreamOwned<ClientConnection, TcpStream>;
+
+/// Who vouches for whom.
+struct Pki {
+    issuer: Issuer,
+    roots: Arc<RootCertStore>,
+}
+
+struct Fixed(Arc<ServerConfig>);
+
+impl net::Tls for Fixed {
+    fn config(&self) -> Arc<ServerConfig> {
+        self.0.clone()
+    }
+
+    /// The length tells certificates apart well enough here.
+    fn user_of(&self, certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
+        Some(certificate.len().to_string().into())
+    }
+}
+
+fn pki() -> Pki {
+    let issuer = Issuer::new("tests");
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(issuer.pem().as_bytes()).unwrap()).unwrap();
+    Pki { issuer, roots: Arc::new(roots) }
+}
+
+fn parts(issued: &Issued) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+    let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap();
+    (vec![certificate], PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap())
+}
+
+impl Pki {
+    fn serve(&self, settings: Settings, toy: &Toy) -> (Net, SocketAddr) {
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(self.roots.clone(), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .unwrap();
+        let (chain, key) = parts(&self.issuer.server());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)
+            .unwrap();
+        let net = Net::start(1, settings).unwrap();
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), true).unwrap();
+        let address = listener.address().unwrap();
+        net.serve(listener, &[Arc::new(toy.clone())], Some(Arc::new(Fixed(Arc::new(config))))).unwrap();
+        (net, address)
+    }
+
+    fn connect(&self, address: SocketAddr, client: Option<&Issued>) -> Client {
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.roots.clone());
+        let config = match client {
+            None => builder.with_no_client_auth(),
+            Some(client) => {
+                let (chain, key) = parts(client);
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        };
+        let name = ServerName::try_from("localhost").unwrap();
+        StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), super::connect(address))
+    }
+}
+
+fn expect(socket: &mut Client, expected: &[u8]) {
+    let mut received = vec![0; expected.len()];
+    socket.read_exact(&mut received).unwrap();
+    assert_eq!(String::from_utf8_lossy(&received), String::from_utf8_lossy(expected));
+}
+
+#[test]
+fn lines_come_back_within_tls_however_they_are_cut() {
+    let pki = pki();
+    let (net, address) = pki.serve(Settings::default(), &Toy::default());
+    let mut socket = pki.connect(address, None);
+    for byte in b"echo one\necho two\n" {
+        socket.write_all(&[*byte]).unwrap();
+    }
+    expect(&mut socket, b"one\ntwo\n");
+    for round in 0..20 {
+        let many: String = (0..1000).map(|i| format!("echo {round} {i}\n")).collect();
+        let expected: String = (0..1000).map(|i| format!("{round} {i}\n")).collect();
+        socket.write_all(many.as_bytes()).unwrap();
+        expect(&mut socket, expected.as_bytes());
+    }
+    assert!(net.registry().list()[0].encrypted);
+    drop(socket);
+    until("an empty registry", || net.registry().open() == 0);
+}
+
+/// Records wait in the session when the kernel takes no more: they leave although the protocol has nothing to add.
+#[test]
+fn what_waits_within_tls_is_written_to_its_end_and_its_last_words_arrive() {
+    let pki = pki();
+    let toy = Toy::default();
+    let (net, address) = pki.serve(Settings::default(), &toy);
+    let mut socket = pki.connect(address, None);
+    let total = 12 * 1024 * 1024;
+    socket.write_all(format!("flood {total}\ntick 100\n").as_bytes()).unwrap();
+    until("a tick", || toy.saw("tick") == 1);
+    let mut received = vec![0; total + b"tick\n".len()];
+    socket.read_exact(&mut received).unwrap();
+    assert_eq!(received.iter().filter(|byte| **byte == b'x').count(), total);
+    // The end of the stream is said within TLS, too; without it this would be an error.
+    socket.write_all(b"quit\n").unwrap();
+    expect(&mut socket, b"bye\n");
+    assert_eq!(socket.read(&mut [0]).unwrap(), 0);
+    drop(socket);
+    until("an empty registry", || net.registry().open() == 0);
+}
+
+#[test]
+fn a_peer_that_reads_nothing_within_tls_is_closed_after_the_write_timeout() {
+    let pki = pki();
+    let toy = Toy::default();
+    let settings = Settings { write_timeout: Duration::from_millis(200), ..Settings::default() };
+    let (net, address) = pki.serve(settings, &toy);
+    let mut slow = pki.connect(address, None);
+    slow.write_all(format!("flood {}\n", 64 * 1024 * 1024).as_bytes()).unwrap();
+    until("the end of the slow one", || toy.saw("Gone") == 1 && net.registry().open() == 0);
+}
+
+#[test]
+fn who_does_not_shake_hands_in_time_or_at_all_is_closed_and_makes_room() {
+    let pki = pki();
+    let settings = Settings { tls_timeout: Duration::from_millis(200), pending_per_address: 3, ..Settings::default() };
+    let toy = Toy::default();
+    let (net, address) = pki.serve(settings, &toy);
+    let mut silent = super::connect(address);
+    assert_eq!(drain(&mut silent), 0);
+    let mut dribbling = super::connect(address);
+    // The head of a record of which nothing follows.
+    dribbling.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
+    assert_eq!(drain(&mut dribbling), 0);
+    let mut plain = super::connect(address);
+    plain.write_all(b"echo hello\n").unwrap();
+    drain(&mut plain);
+    until("an empty registry", || net.registry().open() == 0);
+    assert_eq!(toy.wakers.lock().len(), 0, "none of them has reached the protocol");
+    let mut good = pki.connect(address, None);
+    good.write_all(b"echo in\n").unwrap();
+    expect(&mut good, b"in\n");
+}
+
+#[test]
+fn the_protocol_learns_whom_a_verified_certificate_stands_for() {
+    let pki = pki();
+    let (_net, address) = pki.serve(Settings::default(), &Toy::default());
+    let client = pki.issuer.client(Subject { name: &[("CN", "shop")], ..Subject::default() });
+    let length = parts(&client).0[0].len().to_string();
+    for (client, expected) in [(None, "nobody"), (Some(&client), length.as_str())] {
+        let mut socket = pki.connect(address, client);
+        socket.write_all(b"who\n").unwrap();
+        expect(&mut socket, format!("{expected}\n").as_bytes());
+    }
+    // One that nobody trusts, and one whose time is over, reach nothing.
+    let stranger = Issuer::new("tests").client(Subject { name: &[("CN", "shop")], ..Subject::default() });
+    let expired = pki.issuer.client(Subject { name: &[("CN", "shop")], expired: true, ..Subject::default() });
+    for client in [stranger, expired] {
+        let mut socket = pki.connect(address, Some(&client));
+        let answered = socket.write_all(b"who\n").and_then(|()| socket.read_exact(&mut [0]));
+        assert!(answered.is_err());
+    }
+}
+
+#[test]
+fn shutdown_ends_handshakes_too() {
+    let pki = pki();
+    let (net, address) = pki.serve(Settings::default(), &Toy::default());
+    let _silent = super::connect(address);
+    until("a connection", || net.registry().open() == 1);
+    assert_eq!(net.shutdown(HANG), 0);
+}
