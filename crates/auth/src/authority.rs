@@ -13,7 +13,9 @@ use parking_lot::RwLock;
 
 use crate::identity::Question;
 use crate::login::{Job, Logins};
-use crate::{Denied, Identity, Login, PasswordError, PasswordHash, Refusal, Resource, Right, Tags, User, UserError};
+use crate::{
+    Denied, Identity, Login, PasswordError, PasswordHash, Refusal, Resource, Right, Tags, User, UserError, UserLimits,
+};
 
 /// What an [`Authority`] is started with.
 #[derive(Debug, Clone)]
@@ -88,8 +90,7 @@ impl Authority {
     /// Takes back all permissions in a virtual host that goes away. Returns the users that changed, for the journal.
     pub fn remove_vhost(&self, vhost: &str) -> Vec<User> {
         let mut users = self.users.write();
-        let changed =
-            users.values_mut().filter_map(|user| user.permissions.remove(vhost).map(|_| user.clone())).collect();
+        let changed = users.values_mut().filter_map(|user| user.leave(vhost).then(|| user.clone())).collect();
         self.generation.fetch_add(1, Ordering::Release);
         changed
     }
@@ -200,6 +201,44 @@ impl Authority {
             vhost: vhost.into(),
             user: identity.user().into(),
         })
+    }
+}
+
+impl Authority {
+    /// Whether `identity` may publish to the topic exchange `exchange` with this routing key ([`Right::Write`]), or bind from
+    /// it by that ([`Right::Read`]). Whether it may do that with the exchange at all is another question.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub fn authorize_topic(
+        &self,
+        identity: &Identity,
+        vhost: &str,
+        exchange: &str,
+        key: &str,
+        right: Right,
+    ) -> Result<(), Denied> {
+        let users = self.users.read();
+        let permission = users.get(identity.user()).and_then(|user| user.topic_permission(vhost, exchange));
+        let allowed = permission.is_none_or(|permission| match right {
+            Right::Read => permission.read.matches(key),
+            Right::Write | Right::Configure => permission.write.matches(key),
+        });
+        if allowed {
+            return Ok(());
+        }
+        Err(Denied::Topic {
+            right,
+            key: key.into(),
+            exchange: exchange.into(),
+            vhost: vhost.into(),
+            user: identity.user().into(),
+        })
+    }
+
+    /// How much a user may have at a time; nobody who is not known may have anything that counts.
+    pub fn limits(&self, user: &str) -> UserLimits {
+        self.users.read().get(user).map(|user| user.limits).unwrap_or_default()
     }
 }
 

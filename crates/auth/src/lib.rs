@@ -10,6 +10,7 @@ mod login;
 mod password;
 mod permission;
 pub mod sasl;
+mod topic;
 mod user;
 
 pub use authority::{Authority, AuthoritySettings};
@@ -17,4 +18,5 @@ pub use identity::Identity;
 pub use login::{Login, Refusal};
 pub use password::{Cost, PasswordError, PasswordHash};
 pub use permission::{Denied, Pattern, PatternError, Permission, Resource, ResourceKind, Right};
-pub use user::{Tags, User, UserError};
+pub use topic::{TopicPattern, TopicPermission};
+pub use user::{Tags, User, UserError, UserLimits};

@@ -87,6 +87,19 @@ pub enum Denied {
         /// The user.
         user: Box<str>,
     },
+    /// The user's pattern for this right does not match the routing key.
+    Topic {
+        /// What the operation needed.
+        right: Right,
+        /// The routing key.
+        key: Box<str>,
+        /// The exchange.
+        exchange: Box<str>,
+        /// The virtual host.
+        vhost: Box<str>,
+        /// The user.
+        user: Box<str>,
+    },
     /// The user's pattern for this right does not match the name.
     Resource {
         /// What the operation needed.
@@ -106,6 +119,10 @@ impl std::fmt::Display for Denied {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Vhost { vhost, user } => write!(f, "access to vhost '{vhost}' refused for user '{user}'"),
+            Self::Topic { right, key, exchange, vhost, user } => write!(
+                f,
+                "{right} access to topic '{key}' in exchange '{exchange}' in vhost '{vhost}' refused for user '{user}'"
+            ),
             Self::Resource { right, kind, name, vhost, user } => {
                 write!(f, "{right} access to {kind} '{name}' in vhost '{vhost}' refused for user '{user}'")
             }

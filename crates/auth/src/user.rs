@@ -1,15 +1,27 @@
 //! A user as it is stored: name, password hash, tags and permissions, with the bytes that the journal keeps.
 //!
-//! Format, big-endian: version `u8` = 1, then name, PHC string (empty for a user without password), tag count `u16` and
+//! Format, big-endian: version `u8` = 2, then name, password hash (empty for a user without password), tag count `u16` and
 //! tags, permission count `u16` and for each one virtual host, configure, write and read pattern. Every text is `u16`
-//! length and UTF-8. To change the format, add a version and keep reading the old ones: data directories hold them.
+//! length and UTF-8. Sections follow up to the end, each a `u8` that says what it is, a length `u32`, and content:
+//!
+//! - 1: a topic permission: virtual host, exchange, write and read pattern
+//! - 2: limits, each `u32` with `ffffffff` for none: connections, sessions
+//!
+//! Version 1 had no sections. To change the format, add a section, or a version and keep reading the old ones: data
+//! directories hold them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{PasswordHash, Permission};
+use crate::{PasswordHash, Permission, TopicPermission};
 
-/// The only version written, and the only one there is.
-const VERSION: u8 = 1;
+/// The version that is written.
+const VERSION: u8 = 2;
+/// The version without sections.
+const WITHOUT_SECTIONS: u8 = 1;
+const TOPIC_PERMISSION: u8 = 1;
+const LIMITS: u8 = 2;
+/// How a limit that is not set is written.
+const NO_LIMIT: u32 = u32::MAX;
 /// Longest name of a user, virtual host or tag, in bytes: AMQP's short string.
 const MAX_NAME: usize = 255;
 
@@ -34,6 +46,15 @@ impl Tags {
     }
 }
 
+/// How much a user may have at a time; `None` for as much as the server lets anybody.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UserLimits {
+    /// Connections.
+    pub connections: Option<u32>,
+    /// Sessions (AMQP 0-9-1: channels) of all its connections.
+    pub sessions: Option<u32>,
+}
+
 /// One user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
@@ -45,6 +66,10 @@ pub struct User {
     pub tags: Tags,
     /// Permissions by virtual host. A user has no access to a virtual host that is not listed.
     pub permissions: BTreeMap<Box<str>, Permission>,
+    /// Permissions on routing keys by virtual host and exchange. Any key is allowed on an exchange that is not listed.
+    pub topic_permissions: BTreeMap<(Box<str>, Box<str>), TopicPermission>,
+    /// How much it may have at a time.
+    pub limits: UserLimits,
 }
 
 /// A user that cannot be stored, or stored bytes that cannot be read.
@@ -75,7 +100,37 @@ impl std::error::Error for UserError {}
 impl User {
     /// A user without tags and permissions.
     pub fn new(name: &str, password: Option<PasswordHash>) -> Self {
-        Self { name: name.into(), password, tags: Tags::default(), permissions: BTreeMap::new() }
+        Self {
+            name: name.into(),
+            password,
+            tags: Tags::default(),
+            permissions: BTreeMap::new(),
+            topic_permissions: BTreeMap::new(),
+            limits: UserLimits::default(),
+        }
+    }
+
+    /// The permission on the routing keys of an exchange, if there is one.
+    pub(crate) fn topic_permission(&self, vhost: &str, exchange: &str) -> Option<&TopicPermission> {
+        // Few users have any: then nothing is copied to look.
+        if self.topic_permissions.is_empty() {
+            return None;
+        }
+        self.topic_permissions.get(&(vhost.into(), exchange.into()))
+    }
+
+    /// Takes away every permission in a virtual host. True if there was one.
+    pub fn leave(&mut self, vhost: &str) -> bool {
+        let before = self.permissions.len() + self.topic_permissions.len();
+        self.permissions.remove(vhost);
+        self.topic_permissions.retain(|(place, _), _| **place != *vhost);
+        before > self.permissions.len() + self.topic_permissions.len()
+    }
+
+    /// Every virtual host in which it has a permission, some more than once.
+    pub fn vhosts(&self) -> impl Iterator<Item = &str> {
+        let topics = self.topic_permissions.keys().map(|(vhost, _)| &**vhost);
+        self.permissions.keys().map(AsRef::as_ref).chain(topics)
     }
 
     /// Checks the limits that the stored form relies on.
@@ -87,8 +142,11 @@ impl User {
         for tag in self.tags.iter() {
             check_name("tag", tag)?;
         }
-        for vhost in self.permissions.keys() {
+        for vhost in self.vhosts() {
             check_name("virtual host", vhost)?;
+        }
+        for (_, exchange) in self.topic_permissions.keys() {
+            check_name("exchange", exchange)?;
         }
         if self.tags.0.len().max(self.permissions.len()) > usize::from(u16::MAX) {
             return Err(UserError::Invalid("there are more than 65535 tags or permissions".to_owned()));
@@ -116,6 +174,18 @@ impl User {
             put_text(&mut out, permission.write.as_str());
             put_text(&mut out, permission.read.as_str());
         }
+        for ((vhost, exchange), permission) in &self.topic_permissions {
+            let mut content = Vec::new();
+            for text in [vhost, exchange, permission.write.as_str(), permission.read.as_str()] {
+                put_text(&mut content, text);
+            }
+            put_section(&mut out, TOPIC_PERMISSION, &content);
+        }
+        if self.limits != UserLimits::default() {
+            let limits = [self.limits.connections, self.limits.sessions];
+            let content = limits.map(|limit| limit.unwrap_or(NO_LIMIT).to_be_bytes()).concat();
+            put_section(&mut out, LIMITS, &content);
+        }
         Ok(out)
     }
 
@@ -125,7 +195,7 @@ impl User {
     /// When the bytes are cut, from a newer version, or hold a hash or pattern that is not valid.
     pub fn decode(bytes: &[u8]) -> Result<Self, UserError> {
         let (&version, rest) = bytes.split_first().ok_or(UserError::Length)?;
-        if version != VERSION {
+        if ![VERSION, WITHOUT_SECTIONS].contains(&version) {
             return Err(UserError::Version(version));
         }
         let mut input = Input(rest);
@@ -145,10 +215,37 @@ impl User {
             let [configure, write, read] = patterns;
             permissions.insert(vhost.into(), Permission::new(configure, write, read).map_err(invalid)?);
         }
-        if !input.0.is_empty() {
+        let mut user = Self { tags: Tags(tags), permissions, ..Self::new(name, password) };
+        if version == WITHOUT_SECTIONS && !input.0.is_empty() {
             return Err(UserError::Length);
         }
-        Ok(Self { name: name.into(), password, tags: Tags(tags), permissions })
+        while !input.0.is_empty() {
+            user.take_section(&mut input)?;
+        }
+        Ok(user)
+    }
+
+    fn take_section(&mut self, input: &mut Input<'_>) -> Result<(), UserError> {
+        let [kind] = input.fixed()?;
+        let length = u32::from_be_bytes(input.fixed()?);
+        let mut section = Input(input.take(length as usize)?);
+        match kind {
+            TOPIC_PERMISSION => {
+                let (vhost, exchange) = (section.name("virtual host")?, section.name("exchange")?);
+                let (write, read) = (section.text("pattern")?, section.text("pattern")?);
+                let permission = TopicPermission::new(&self.name, vhost, write, read).map_err(invalid)?;
+                self.topic_permissions.insert((vhost.into(), exchange.into()), permission);
+            }
+            LIMITS => {
+                let [connections, sessions] = [section.fixed()?, section.fixed()?]
+                    .map(|bytes| Some(u32::from_be_bytes(bytes)).filter(|limit| *limit != NO_LIMIT));
+                self.limits = UserLimits { connections, sessions };
+            }
+            other => {
+                return Err(UserError::Invalid(format!("it has a section of kind {other}; use a newer program")));
+            }
+        }
+        if section.0.is_empty() { Ok(()) } else { Err(UserError::Length) }
     }
 }
 
@@ -161,6 +258,13 @@ fn put_count(out: &mut Vec<u8>, count: usize) {
     out.extend_from_slice(&(count as u16).to_be_bytes());
 }
 
+fn put_section(out: &mut Vec<u8>, kind: u8, content: &[u8]) {
+    out.push(kind);
+    // Names and patterns are limited, so a section is far from 4 GiB.
+    out.extend_from_slice(&(content.len() as u32).to_be_bytes());
+    out.extend_from_slice(content);
+}
+
 fn put_text(out: &mut Vec<u8>, text: &str) {
     put_count(out, text.len());
     out.extend_from_slice(text.as_bytes());
@@ -170,16 +274,25 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    fn u16(&mut self) -> Result<u16, UserError> {
-        let (head, rest) = self.0.split_first_chunk::<2>().ok_or(UserError::Length)?;
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], UserError> {
+        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(UserError::Length)?;
         self.0 = rest;
-        Ok(u16::from_be_bytes(*head))
+        Ok(*head)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], UserError> {
+        let (head, rest) = self.0.split_at_checked(length).ok_or(UserError::Length)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn u16(&mut self) -> Result<u16, UserError> {
+        Ok(u16::from_be_bytes(self.fixed()?))
     }
 
     fn text(&mut self, what: &str) -> Result<&'a str, UserError> {
         let length = usize::from(self.u16()?);
-        let (head, rest) = self.0.split_at_checked(length).ok_or(UserError::Length)?;
-        self.0 = rest;
+        let head = self.take(length)?;
         std::str::from_utf8(head).map_err(|_| UserError::Invalid(format!("the {what} is not UTF-8")))
     }
 
@@ -210,6 +323,11 @@ mod tests {
         user.tags = Tags::new(["monitoring", "", "administrator"]);
         user.permissions.insert("/".into(), Permission::full());
         user.permissions.insert("orders".into(), Permission::new("", "^in\\.", "^(in|out)\\.").unwrap());
+        for exchange in ["amq.topic", "news"] {
+            let permission = TopicPermission::new("alice", "/", "^{username}\\.", ".*").unwrap();
+            user.topic_permissions.insert(("/".into(), exchange.into()), permission);
+        }
+        user.limits.connections = Some(3);
         user
     }
 
@@ -218,9 +336,15 @@ mod tests {
         let user = example();
         let bytes = user.encode().unwrap();
         assert_eq!(User::decode(&bytes), Ok(user));
+        // Between sections a cut is no cut, but another user.
+        let mut whole = 0;
         for end in 0..bytes.len() {
-            assert_eq!(User::decode(&bytes[..end]), Err(UserError::Length), "cut at {end}");
+            match User::decode(&bytes[..end]) {
+                Err(error) => assert_eq!(error, UserError::Length, "cut at {end}"),
+                Ok(_) => whole += 1,
+            }
         }
+        assert_eq!(whole, 3);
         let mut longer = bytes;
         longer.push(0);
         assert_eq!(User::decode(&longer), Err(UserError::Length));
@@ -231,14 +355,24 @@ mod tests {
         let mut user = User::new("bo", None);
         user.tags = Tags::new(["t"]);
         user.permissions.insert("/".into(), Permission::new("", "a", ".*").unwrap());
-        let bytes = b"\x01\0\x02bo\0\0\0\x01\0\x01t\0\x01\0\x01/\0\0\0\x01a\0\x02.*";
+        let mut bytes = b"\x01\0\x02bo\0\0\0\x01\0\x01t\0\x01\0\x01/\0\0\0\x01a\0\x02.*".to_vec();
+        assert_eq!(User::decode(&bytes).as_ref(), Ok(&user), "version 1 is read");
+        bytes[0] = 2;
         assert_eq!(user.encode().unwrap(), bytes);
+        let permission = TopicPermission::new("bo", "/", "w", "").unwrap();
+        user.topic_permissions.insert(("/".into(), "x".into()), permission);
+        user.limits.sessions = Some(5);
+        bytes.extend(b"\x01\0\0\0\x0b\0\x01/\0\x01x\0\x01w\0\0\x02\0\0\0\x08\xff\xff\xff\xff\0\0\0\x05");
+        assert_eq!(user.encode().unwrap(), bytes);
+        assert_eq!(User::decode(&bytes).as_ref(), Ok(&user));
+        bytes.extend(b"\x09\0\0\0\0");
+        assert!(User::decode(&bytes).unwrap_err().to_string().contains("section of kind 9"));
     }
 
     #[test]
     fn invalid_records_say_what_is_wrong() {
         for (bytes, expected) in [
-            (&b"\x02"[..], "version 2"),
+            (&b"\x03"[..], "version 3"),
             (b"\x01\0\0\0\0\0\0\0\0", "the user name is empty"),
             (b"\x01\0\x01\xff\0\0\0\0\0\0", "the user name is not UTF-8"),
             (b"\x01\0\x01a\0\x01x\0\0\0\0", "PHC string"),

@@ -9,6 +9,7 @@ use auth::{Authority, AuthoritySettings, Cost, PasswordHash, Permission, Tags, U
 use hashbrown::HashMap;
 use journal::{Disk, Journal, Options};
 
+use crate::catalog::definitions::Definitions;
 use crate::catalog::{Catalog, OWNERS_PER_VHOST, Vhost};
 use crate::clock::Clock;
 use crate::core::{Core, CoreParts};
@@ -121,7 +122,9 @@ impl Broker {
         let catalog = Catalog::default();
         rebuilt.declare(&catalog, parts.clock.unix_ms())?;
         let authority = Authority::new(parts.authority).map_err(|error| OpenError::DefaultUser(error.to_string()))?;
-        let users = load_users(&rebuilt, &authority)?;
+        let (users, curtailed) = load_users(&rebuilt, &authority)?;
+        let definitions = Definitions::default();
+        rebuilt.define(&definitions);
         let restater = Arc::new(Restater::default());
         let owners = Arc::clone(&restater);
         let journal = start(opened, &mut live.into_iter(), owners, parts.on_journal_failure);
@@ -135,10 +138,14 @@ impl Broker {
             lost: rebuilt.losses(),
             news: rebuilt.news(),
             users,
+            definitions,
             next_owner: rebuilt.next_owner(),
             seed: parts.seed,
         }));
         let broker = Self { core };
+        for user in curtailed {
+            broker.core.log_user(&user)?;
+        }
         if rebuilt.is_empty() {
             broker.create_defaults(parts.default_user, parts.salt)?;
         }
@@ -167,35 +174,30 @@ impl Broker {
     }
 
     fn create_defaults(&self, user: Option<(String, String)>, salt: [u8; 16]) -> Result<(), OpenError> {
-        // The user first: a directory without a vhost counts as empty, and gets both again.
+        let core = &self.core;
+        let failed = |what: &dyn std::fmt::Display| OpenError::DefaultUser(what.to_string());
+        let mut record = None;
         if let Some((name, password)) = user {
-            let failed = |what: &dyn std::fmt::Display| OpenError::DefaultUser(what.to_string());
             let hash =
                 PasswordHash::create(password.as_bytes(), salt, Cost::default()).map_err(|error| failed(&error))?;
             let mut user = User::new(&name, Some(hash));
             user.tags = Tags::new(["administrator"]);
             user.permissions.insert("/".into(), Permission::full());
-            self.put_user(user).map_err(|error| failed(&error))?;
+            record = Some((core.owner(), user.encode().map_err(|error| failed(&error))?));
+            core.users.lock().extend(record.iter().map(|(owner, _)| (name.clone(), *owner)));
+            core.authority.put(user).map_err(|error| failed(&error))?;
         }
-        let id = self.core.owner();
-        for _ in 1..OWNERS_PER_VHOST {
-            self.core.owner();
+        // Both or neither: a directory with one of them is what an operator left of it, and gets nothing again.
+        let id = core.owners(OWNERS_PER_VHOST);
+        let mut appender = core.journal.appender();
+        let group = appender.begin_group();
+        if let Some((owner, bytes)) = record {
+            appender.fact(Some(group), owner, facts::USER, &[&bytes]);
         }
-        facts::log_vhost(&mut self.core.journal.appender(), id, "/");
-        self.core.catalog.insert_vhost(Arc::new(Vhost::new(id, "/")));
-        Ok(())
-    }
-
-    /// Adds or replaces a user, durably.
-    fn put_user(&self, user: User) -> Result<(), auth::UserError> {
-        let bytes = user.encode()?;
-        let name = user.name.to_string();
-        self.core.authority.put(user)?;
-        let mut users = self.core.users.lock();
-        let owner = *users.entry(name).or_insert_with(|| self.core.owner());
-        self.core.journal.appender().fact(None, owner, facts::USER, &[&bytes]);
-        drop(users);
-        self.core.catalog.changed();
+        facts::log_vhost(&mut appender, Some(group), id, "/");
+        appender.end_group(group);
+        drop(appender);
+        core.catalog.insert_vhost(Arc::new(Vhost::new(id, "/")));
         Ok(())
     }
 
@@ -302,12 +304,21 @@ impl Broker {
     }
 }
 
-fn load_users(rebuilt: &Rebuilt, authority: &Authority) -> Result<HashMap<String, u64>, OpenError> {
-    let mut users = HashMap::new();
+/// Users as they were, but for their rights in vhosts that are gone: the end of a vhost ends those too. The second result
+/// is whom that changed.
+fn load_users(rebuilt: &Rebuilt, authority: &Authority) -> Result<(HashMap<String, u64>, Vec<User>), OpenError> {
+    let (mut users, mut curtailed) = (HashMap::new(), Vec::new());
     for (owner, bytes) in &rebuilt.users {
-        let user = User::decode(bytes).map_err(|error| OpenError::Damaged(format!("a user's record: {error}")))?;
+        let mut user = User::decode(bytes).map_err(|error| OpenError::Damaged(format!("a user's record: {error}")))?;
+        let gone: Vec<_> = user.vhosts().filter(|vhost| !rebuilt.has_vhost(vhost)).map(str::to_owned).collect();
+        if !gone.is_empty() {
+            for vhost in &gone {
+                user.leave(vhost);
+            }
+            curtailed.push(user.clone());
+        }
         users.insert(user.name.to_string(), *owner);
         authority.put(user).map_err(|error| OpenError::Damaged(format!("a user's record: {error}")))?;
     }
-    Ok(users)
+    Ok((users, curtailed))
 }

@@ -15,6 +15,7 @@ use journal::{Journal, Owner, Ticket};
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::Catalog;
+use crate::catalog::definitions::Definitions;
 use crate::clock::Clock;
 use crate::flow::Alarms;
 use crate::intake::Intake;
@@ -211,6 +212,10 @@ pub(crate) struct Core {
     pub(crate) news: Mutex<Vec<String>>,
     /// Owners of the users' records in the journal.
     pub(crate) users: Mutex<HashMap<String, u64>>,
+    pub(crate) definitions: Definitions,
+    /// Held by whoever adds, changes or deletes vhosts, users and definitions, from the look at what is there to the end:
+    /// these changes come one after the other. Locked before everything else.
+    pub(crate) administration: Mutex<()>,
     next_client: AtomicU64,
     next_owner: AtomicU64,
     /// State of the generator of names.
@@ -228,6 +233,7 @@ pub(crate) struct CoreParts {
     pub(crate) lost: HashMap<Owner, String>,
     pub(crate) news: Vec<String>,
     pub(crate) users: HashMap<String, u64>,
+    pub(crate) definitions: Definitions,
     pub(crate) next_owner: u64,
     pub(crate) seed: u64,
 }
@@ -259,6 +265,8 @@ impl Core {
             lost: Mutex::new(parts.lost),
             news: Mutex::new(parts.news),
             users: Mutex::new(parts.users),
+            definitions: parts.definitions,
+            administration: Mutex::new(()),
             next_client: AtomicU64::new(1),
             next_owner: AtomicU64::new(parts.next_owner),
             names: AtomicU64::new(parts.seed),
@@ -272,7 +280,12 @@ impl Core {
 
     /// An owner, never used before in this data directory.
     pub(crate) fn owner(&self) -> u64 {
-        self.next_owner.fetch_add(1, Ordering::Relaxed)
+        self.owners(1)
+    }
+
+    /// The first of so many owners in a row.
+    pub(crate) fn owners(&self, count: u64) -> u64 {
+        self.next_owner.fetch_add(count, Ordering::Relaxed)
     }
 
     /// A name that nobody guesses by accident: `prefix` and 22 characters of URL-safe base 64.

@@ -206,7 +206,9 @@ impl Core {
                 ticket = ticket.max(appender.ticket());
             }
             names.extend(tables.unbind_all(Destination::Exchange(exchange.id)));
-            self.catalog.exchange_left();
+            if !exchange.predeclared {
+                self.catalog.exchange_left();
+            }
         }
         self.catalog.changed();
         ticket

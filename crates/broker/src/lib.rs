@@ -6,6 +6,7 @@
 //! [`Client::drain`] reports deliveries and confirms to the protocol. [`Client::settle`] brings the outcome back.
 //! `docs/flows` follows each path file by file.
 
+mod admin;
 mod broker;
 mod catalog;
 mod clock;
@@ -28,6 +29,7 @@ mod spilling;
 mod stats;
 mod store;
 
+pub use admin::{VhostLimits, VhostReport, VhostSpec};
 pub use broker::{Broker, OpenError, Parts};
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind};

@@ -241,6 +241,17 @@ impl TestBroker {
     /// # Panics
     /// If there is no such user.
     pub fn attach(&self, user: &str, waker: Waker) -> Result<Client, Error> {
+        self.attach_to(user, "/", waker)
+    }
+
+    /// Attaches as `user` to a vhost.
+    ///
+    /// # Errors
+    /// The broker's.
+    ///
+    /// # Panics
+    /// If there is no such user.
+    pub fn attach_to(&self, user: &str, vhost: &str, waker: Waker) -> Result<Client, Error> {
         let identity = self
             .broker
             .authority()
@@ -248,7 +259,7 @@ impl TestBroker {
             .unwrap_or_else(|refusal| panic!("{user} can't log in: {refusal:?}"));
         let login = Login {
             identity,
-            vhost: "/".to_owned(),
+            vhost: vhost.to_owned(),
             protocol: "test",
             peer: "127.0.0.1:1 -> 127.0.0.1:2".to_owned(),
             name: None,

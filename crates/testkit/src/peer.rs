@@ -153,8 +153,16 @@ impl Peer {
     /// # Errors
     /// The broker's.
     pub fn attach(broker: &TestBroker, user: &str) -> Result<Self, Error> {
+        Self::attach_to(broker, user, "/")
+    }
+
+    /// Attaches as `user` to a vhost.
+    ///
+    /// # Errors
+    /// The broker's.
+    pub fn attach_to(broker: &TestBroker, user: &str, vhost: &str) -> Result<Self, Error> {
         let bell = Arc::new(Bell::default());
-        let client = broker.attach(user, Waker::from(Arc::clone(&bell)))?;
+        let client = broker.attach_to(user, vhost, Waker::from(Arc::clone(&bell)))?;
         Ok(Self { client, sessions: BTreeMap::new(), transactions: BTreeMap::new(), bell })
     }
 

@@ -168,6 +168,13 @@ impl Running {
             let text = format!("number of channels opened ({open}) has reached the negotiated channel_max ({max})");
             return Err(Failure::new(ReplyCode::NotAllowed, text));
         }
+        if let Some(limit) = self.client.session_limit_reached() {
+            let user = self.client.user();
+            let text = format!(
+                "number of channels opened for user '{user}' has reached the maximum allowed user limit of {limit}"
+            );
+            return Err(Failure::new(ReplyCode::NotAllowed, text));
+        }
         if number > max {
             let text = format!("channel number {number} is higher than the negotiated channel_max ({max})");
             return Err(Failure::new(ReplyCode::ChannelError, text));

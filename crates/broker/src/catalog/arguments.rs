@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::message::value::{Table, Value};
 use crate::routing::{ExchangeKind, HashOn};
 
-const QUEUE_TYPE: &str = "x-queue-type";
+pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
 const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
 
 /// Ten years in milliseconds: the longest time to live and the longest expiry of a queue.
@@ -121,6 +121,11 @@ impl QueueType {
             Some(other) => Err(unacceptable(other)),
         }
     }
+}
+
+/// Says what is wrong with a type that queues are to have by default.
+pub(crate) fn check_queue_type(name: &str) -> Result<(), String> {
+    QueueType::of(&Table(vec![(QUEUE_TYPE.to_owned(), Value::Text(name.to_owned()))])).map(drop)
 }
 
 /// What happens when a queue is over its length limit.

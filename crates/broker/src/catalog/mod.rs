@@ -5,6 +5,7 @@
 //! before it is visible.
 
 pub(crate) mod arguments;
+pub(crate) mod definitions;
 mod search;
 
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub(crate) struct Tables {
     queues_by_id: HashMap<Owner, Arc<Queue>>,
     exchanges: HashMap<Arc<str>, Exchange>,
     exchange_names: HashMap<Owner, Arc<str>>,
+    /// The vhost is deleted, and nothing may come to be in it any more.
+    ended: bool,
 }
 
 /// Where a message goes.
@@ -58,6 +61,23 @@ pub(crate) struct Routing {
 }
 
 impl Tables {
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The vhost is deleted.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    pub(crate) fn count_queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    pub(crate) fn exchange_names(&self) -> Vec<Arc<str>> {
+        self.exchanges.keys().cloned().collect()
+    }
+
     pub(crate) fn queue(&self, name: &str) -> Option<&Arc<Queue>> {
         self.queues.get(name)
     }
@@ -245,6 +265,11 @@ impl Catalog {
 
     pub(crate) fn insert_vhost(&self, vhost: Arc<Vhost>) {
         self.vhosts.write().insert(Arc::clone(&vhost.name), vhost);
+        self.changed();
+    }
+
+    pub(crate) fn remove_vhost(&self, name: &str) {
+        self.vhosts.write().remove(name);
         self.changed();
     }
 

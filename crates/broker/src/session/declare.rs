@@ -2,17 +2,18 @@
 //!
 //! Each change is logged under the vhost's write lock before it is visible, and its reply waits until that is durable.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use auth::{Resource, Right};
 use journal::Ticket;
 
-use crate::catalog::arguments::{self, ExchangeArguments, QueueArguments};
+use crate::catalog::arguments::{self, ExchangeArguments, QUEUE_TYPE, QueueArguments};
 use crate::catalog::{Exchange, Tables, binding_of};
 use crate::error::{Error, ErrorKind};
 use crate::message::NAME_MAX;
-use crate::message::value::Table;
+use crate::message::value::{Table, Value};
 use crate::queue::{Bound, Queue, QueueParts, keep_binding};
 use crate::routing::{Bindings, Destination, ExchangeKind};
 use crate::session::Client;
@@ -94,6 +95,22 @@ impl Client {
             .map_err(|denied| Error::refused(denied.to_string()))
     }
 
+    /// Whether the user may publish to an exchange with these routing keys, or bind from it by them.
+    pub(super) fn authorize_topics<'k>(
+        &self,
+        exchange: &str,
+        mut keys: impl Iterator<Item = &'k str>,
+        right: Right,
+    ) -> Result<(), Error> {
+        let is_topic = |exchange: &Exchange| exchange.kind == ExchangeKind::Topic;
+        if !self.vhost.tables.read().exchange(exchange).is_some_and(is_topic) {
+            return Ok(());
+        }
+        let (authority, vhost) = (&self.core.authority, &self.shared.vhost);
+        keys.try_for_each(|key| authority.authorize_topic(&self.identity, vhost, exchange, key, right))
+            .map_err(|denied| Error::refused(denied.to_string()))
+    }
+
     fn no_exchange(&self, name: &str) -> Error {
         Error::not_found(format!("no exchange '{name}' in vhost '{}'", self.shared.vhost))
     }
@@ -116,6 +133,7 @@ impl Client {
         if let Some(existing) = tables.exchange(name) {
             return same_exchange(existing, spec, kind, &vhost.name).map(|()| self.settled_ticket);
         }
+        refuse_ended(&tables, &vhost.name)?;
         refuse_reserved("exchange", name)?;
         let parsed = ExchangeArguments::parse(kind, name, &vhost.name, &spec.arguments)?;
         self.authorize_alternate(name, &parsed)?;
@@ -261,7 +279,8 @@ impl Client {
                 self.authorize(Resource::exchange(name), Right::Write)?;
             }
         }
-        self.authorize(Resource::exchange(&spec.source), Right::Read)
+        self.authorize(Resource::exchange(&spec.source), Right::Read)?;
+        self.authorize_topics(&spec.source, std::iter::once(&*spec.key), Right::Read)
     }
 
     fn resolve(&self, tables: &Tables, spec: &BindingSpec) -> Result<(Destination, Option<Arc<Queue>>), Error> {
@@ -318,6 +337,7 @@ impl Client {
     pub fn declare_queue(&mut self, spec: &QueueSpec, now: Instant) -> Result<Declared, Error> {
         self.flush(now);
         let vhost = Arc::clone(&self.vhost);
+        let spec = &self.with_default_type(spec);
         let named = !spec.name.is_empty();
         let name = if named { spec.name.clone() } else { self.core.name("amq.gen-") };
         check_name(&name)?;
@@ -330,6 +350,7 @@ impl Client {
             self.core.totals.queues_declared.add(1);
             return Ok(self.declared(&existing, self.settled_ticket));
         }
+        refuse_ended(&tables, &vhost.name)?;
         if named {
             refuse_reserved("queue", &name)?;
         }
@@ -339,6 +360,7 @@ impl Client {
             parsed.check_server_named()?;
         }
         self.authorize_dead_letters(&name, &parsed)?;
+        self.check_room_for_queue(&tables, &name)?;
         let limit = self.core.settings.limits.queues;
         if !self.core.catalog.admit_queue(limit) {
             return Err(Self::over_limit("queues", limit));
@@ -372,6 +394,33 @@ impl Client {
         self.core.totals.queues_declared.add(1);
         self.core.totals.queues_created.add(1);
         Ok(self.declared(&queue, ticket))
+    }
+
+    /// The declaration with its vhost's default type, if it names none and can be of that type.
+    fn with_default_type<'a>(&self, spec: &'a QueueSpec) -> Cow<'a, QueueSpec> {
+        let plain = spec.durable && !spec.exclusive && !spec.auto_delete && !spec.name.is_empty();
+        if !plain || spec.arguments.get(QUEUE_TYPE).is_some() {
+            return Cow::Borrowed(spec);
+        }
+        match self.core.vhost_spec(self.vhost.id).default_queue_type {
+            Some(kind) => {
+                let mut spec = spec.clone();
+                spec.arguments.set(QUEUE_TYPE, Value::Text(kind));
+                Cow::Owned(spec)
+            }
+            None => Cow::Borrowed(spec),
+        }
+    }
+
+    fn check_room_for_queue(&self, tables: &Tables, name: &str) -> Result<(), Error> {
+        let limit = self.core.vhost_limits(self.vhost.id).queues;
+        match limit.filter(|limit| tables.count_queues() as u64 >= *limit) {
+            None => Ok(()),
+            Some(limit) => Err(Error::precondition(format!(
+                "cannot declare queue '{name}': queue limit in vhost '{}' ({limit}) is reached",
+                self.vhost.name
+            ))),
+        }
     }
 
     fn declared(&self, queue: &Queue, ticket: Ticket) -> Declared {
@@ -512,6 +561,14 @@ fn same_exchange(existing: &Exchange, spec: &ExchangeSpec, kind: ExchangeKind, v
 fn refuse_default_exchange(name: &str) -> Result<(), Error> {
     if name.is_empty() {
         return Err(Error::refused("operation not permitted on the default exchange"));
+    }
+    Ok(())
+}
+
+/// Refuses to put anything into a vhost that was deleted: its connections are being closed.
+fn refuse_ended(tables: &Tables, vhost: &str) -> Result<(), Error> {
+    if tables.is_ended() {
+        return Err(Error::not_found(format!("vhost '{vhost}' is deleted")));
     }
     Ok(())
 }

@@ -25,6 +25,7 @@ use auth::Identity;
 use hashbrown::HashMap;
 use journal::Ticket;
 
+use crate::catalog::Vhost;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::flow::Flow;
@@ -147,7 +148,7 @@ pub struct Client {
     core: Arc<Core>,
     shared: Arc<ClientShared>,
     identity: Identity,
-    vhost: Arc<crate::catalog::Vhost>,
+    vhost: Arc<Vhost>,
     sessions: HashMap<u32, Session>,
     next_session: u32,
     consumers: HashMap<u32, ConsumerRecord>,
@@ -194,15 +195,7 @@ pub struct Client {
 
 impl Client {
     pub(crate) fn attach(core: &Arc<Core>, login: Login, waker: Waker) -> Result<Self, Error> {
-        let connections = core.clients.lock().len() as u64;
-        let limit = core.settings.limits.connections;
-        if connections >= limit {
-            return Err(Error::not_allowed(format!("connection refused: node connection limit ({limit}) is reached")));
-        }
-        let Some(vhost) = core.catalog.vhost(&login.vhost) else {
-            return Err(Error::not_allowed(format!("vhost {} not found", login.vhost)));
-        };
-        core.authority.enter(&login.identity, &login.vhost).map_err(|denied| Error::not_allowed(denied.to_string()))?;
+        let vhost = core.enter(&login.identity, &login.vhost)?;
         let number = core.client_number();
         let shared = Arc::new(ClientShared {
             number,
@@ -217,12 +210,18 @@ impl Client {
             consumers: AtomicU32::new(0),
             state: AtomicU8::new(RUNNING),
         });
-        core.clients.lock().insert(number, Arc::clone(&shared));
+        core.admit_client(&shared, &vhost)?;
+        // Whoever deleted its vhost or its user before it was listed has not told it.
+        let entered = core.enter(&login.identity, &shared.vhost);
+        if !entered.is_ok_and(|again| again.id == vhost.id) {
+            core.clients.lock().remove(&number);
+            return Err(no_vhost(&shared.vhost));
+        }
         core.totals.connections_opened.add(1);
         Ok(Self::new(Arc::clone(core), shared, login.identity, vhost))
     }
 
-    fn new(core: Arc<Core>, shared: Arc<ClientShared>, identity: Identity, vhost: Arc<crate::catalog::Vhost>) -> Self {
+    fn new(core: Arc<Core>, shared: Arc<ClientShared>, identity: Identity, vhost: Arc<Vhost>) -> Self {
         Self {
             core,
             shared,
@@ -275,6 +274,15 @@ impl Client {
     /// Its number in this run of the broker, as reports show it.
     pub fn number(&self) -> u64 {
         self.shared.number
+    }
+
+    /// The number of sessions that its user may have, on all its connections, if it has as many already.
+    pub fn session_limit_reached(&self) -> Option<u32> {
+        let limit = self.core.authority.limits(&self.shared.user).sessions?;
+        let clients = self.core.clients.lock();
+        let of_user = clients.values().filter(|client| client.user == self.shared.user);
+        let sessions: u64 = of_user.map(|client| u64::from(client.sessions.load(Ordering::Relaxed))).sum();
+        (sessions >= u64::from(limit)).then_some(limit)
     }
 
     /// Starts a session.
@@ -445,6 +453,45 @@ impl Client {
 
     fn over_limit(what: &str, limit: u64) -> Error {
         Error::new(ErrorKind::Precondition, format!("limit of {limit} {what} is reached"))
+    }
+}
+
+fn no_vhost(name: &str) -> Error {
+    Error::not_allowed(format!("vhost {name} not found"))
+}
+
+impl Core {
+    /// The vhost, if the user may be there.
+    fn enter(&self, identity: &Identity, name: &str) -> Result<Arc<Vhost>, Error> {
+        let vhost = self.catalog.vhost(name).ok_or_else(|| no_vhost(name))?;
+        self.authority.enter(identity, name).map_err(|denied| Error::not_allowed(denied.to_string()))?;
+        Ok(vhost)
+    }
+
+    /// Lists a client, unless that is one too many for the broker, its vhost or its user.
+    fn admit_client(&self, client: &Arc<ClientShared>, vhost: &Vhost) -> Result<(), Error> {
+        let of_vhost = self.vhost_limits(vhost.id).connections;
+        let of_user = self.authority.limits(&client.user).connections;
+        let mut clients = self.clients.lock();
+        let limit = self.settings.limits.connections;
+        if clients.len() as u64 >= limit {
+            return Err(Error::not_allowed(format!("connection refused: node connection limit ({limit}) is reached")));
+        }
+        let count =
+            |whose: &dyn Fn(&ClientShared) -> bool| clients.values().filter(|other| whose(other)).count() as u64;
+        let (name, user) = (&client.vhost, &client.user);
+        if let Some(limit) = of_vhost.filter(|limit| count(&|other| other.vhost == *name) >= *limit) {
+            return Err(Error::not_allowed(format!(
+                "access to vhost '{name}' refused for user '{user}': connection limit ({limit}) is reached"
+            )));
+        }
+        if let Some(limit) = of_user.filter(|limit| count(&|other| other.user == *user) >= u64::from(*limit)) {
+            return Err(Error::not_allowed(format!(
+                "connection refused for user '{user}': user connection limit ({limit}) is reached"
+            )));
+        }
+        clients.insert(client.number, Arc::clone(client));
+        Ok(())
     }
 }
 

@@ -203,7 +203,9 @@ impl Client {
         let vhost = Arc::clone(&self.vhost);
         let dialects = self.core.dialects.clone();
         let read = || dialects.read(dialect, properties).ok();
-        let Routing { queues, cacheable } = vhost.route(exchange, &Envelope::new(key, copies, &read))?;
+        let envelope = Envelope::new(key, copies, &read);
+        self.authorize_topics(exchange, envelope.keys(), Right::Write)?;
+        let Routing { queues, cacheable } = vhost.route(exchange, &envelope)?;
         let route: Route = queues.iter().map(|queue| self.slot(queue)).collect();
         if cacheable && copies != Copies::Named {
             self.routes.remember(&route);

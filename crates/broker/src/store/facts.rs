@@ -4,10 +4,12 @@
 
 use std::sync::Arc;
 
-use journal::{Appender, Owner};
+use journal::{Appender, Group, Owner};
 
 use crate::catalog::Exchange;
+use crate::catalog::definitions::{Key, Sort};
 use crate::encoding::{Malformed, Reader, write_bool, write_table, write_text, write_varint};
+use crate::error::Error;
 use crate::message::value::Table;
 use crate::queue::{Bound, Queue, Reason, Remains, SETTLED_BEFORE, reason_code};
 use crate::routing::ExchangeKind;
@@ -37,6 +39,8 @@ pub(crate) const ACCOUNTED: u8 = 10;
 pub(crate) const RETURNS_RUNS: u8 = 11;
 /// Entries whose death is decided, said again for many at once.
 pub(crate) const DYING_RUNS: u8 = 12;
+/// What an operator has defined: sort, vhost, name, fields.
+pub(crate) const DEFINITION: u8 = 13;
 
 /// A declared exchange, as it is replayed.
 #[derive(Debug)]
@@ -64,10 +68,10 @@ fn table_bytes(into: &mut Vec<u8>, table: &Table) {
     debug_assert!(written.is_ok(), "a table that was accepted can't be stored");
 }
 
-pub(crate) fn log_vhost(appender: &mut Appender<'_>, id: Owner, name: &str) {
+pub(crate) fn log_vhost(appender: &mut Appender<'_>, group: Option<Group>, id: Owner, name: &str) {
     let mut bytes = Vec::new();
     write_text(&mut bytes, name);
-    appender.fact(None, id, VHOST, &[&bytes]);
+    appender.fact(group, id, VHOST, &[&bytes]);
 }
 
 pub(crate) fn log_exchange(appender: &mut Appender<'_>, vhost: Owner, exchange: &Exchange) {
@@ -179,6 +183,28 @@ pub(crate) fn read_pair(bytes: &[u8]) -> Result<(u64, u64), Malformed> {
     Ok(pair)
 }
 
+/// The bytes of a definition.
+///
+/// # Errors
+/// For fields that are nested too deeply.
+pub(crate) fn definition_bytes(key: &Key, value: &Table) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    write_text(&mut bytes, key.sort.name());
+    write_varint(&mut bytes, key.vhost);
+    write_text(&mut bytes, &key.name);
+    write_table(&mut bytes, value)?;
+    Ok(bytes)
+}
+
+pub(crate) fn read_definition(bytes: &[u8]) -> Result<(Key, Table), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let sort = Sort::parse(reader.text()?).ok_or_else(|| reader.malformed("unknown sort of definition"))?;
+    let key = Key { sort, vhost: reader.varint()?, name: reader.text()?.to_owned() };
+    let value = reader.table()?;
+    reader.end()?;
+    Ok((key, value))
+}
+
 pub(crate) fn read_name(bytes: &[u8]) -> Result<String, Malformed> {
     let mut reader = Reader::new(bytes);
     let name = reader.text()?.to_owned();
@@ -212,4 +238,25 @@ pub(crate) fn log_whole_queue(
     log_valued(appender, queue.id, RETURNS_RUNS, returns);
     let decided = remains.decided.iter().map(|(seq, reason)| (*seq, u64::from(reason_code(*reason))));
     log_valued(appender, queue.id, DYING_RUNS, decided);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::value::Value;
+
+    #[test]
+    fn a_definition_is_stored_in_these_bytes_and_every_cut_is_noticed() {
+        let mut value = Table::default();
+        value.set("max-queues", Value::I64(3));
+        let key = Key::new(Sort::VhostLimits, 300, "n");
+        let bytes = definition_bytes(&key, &value).unwrap();
+        assert_eq!(bytes, b"\x0cvhost-limits\xac\x02\x01n\x01\x0amax-queues\x09\x03\0\0\0\0\0\0\0");
+        for end in 0..bytes.len() {
+            assert!(read_definition(&bytes[..end]).is_err(), "cut at {end}");
+        }
+        assert_eq!(read_definition(&bytes).unwrap(), (key, value));
+        assert!(read_definition(&[&bytes[..], b"\0"].concat()).is_err());
+        assert!(read_definition(b"\x05storm\0\0\0").is_err());
+    }
 }

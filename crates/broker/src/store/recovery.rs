@@ -11,10 +11,12 @@ use hashbrown::{HashMap, HashSet};
 use journal::{Address, Chunk, Owner, PAGE, Replay};
 
 use crate::catalog::arguments::{ExchangeArguments, QueueArguments};
+use crate::catalog::definitions::{Definitions, EVERYWHERE, Key};
 use crate::catalog::{Catalog, Exchange, OWNERS_PER_VHOST, Tables, Vhost, binding_of};
 use crate::core::Core;
 use crate::encoding::Malformed;
 use crate::error::Error;
+use crate::message::value::Table;
 use crate::queue::{Bound, Lane, Queue, QueueParts, Reason, keep_binding, reason_code};
 use crate::routing::{Bindings, Destination};
 use crate::store::facts::{self, ExchangeFact, QueueFact};
@@ -58,6 +60,7 @@ pub(crate) struct Rebuilt {
     entries: HashMap<Owner, Entries>,
     left: HashMap<Owner, Left>,
     pub(crate) users: BTreeMap<Owner, Vec<u8>>,
+    definitions: BTreeMap<Owner, (Key, Table)>,
     /// Segments that are damaged, and what is wrong with each.
     pub(crate) lost_segments: BTreeMap<u32, String>,
     /// Queues of which entries can't be read.
@@ -93,6 +96,9 @@ impl Rebuilt {
             }
             facts::USER => {
                 self.users.insert(owner, bytes.to_vec());
+            }
+            facts::DEFINITION => {
+                self.definitions.insert(owner, facts::read_definition(bytes)?);
             }
             _ => self.apply_to_entries(owner, kind, bytes)?,
         }
@@ -144,9 +150,29 @@ impl Rebuilt {
         self.last_owner + 1
     }
 
-    /// True when nothing was ever declared here.
+    /// True when nothing is declared here, and nothing has been that the log still knows of: its last vhost may be gone
+    /// because an operator wanted so.
     pub(crate) fn is_empty(&self) -> bool {
-        self.vhosts.is_empty()
+        self.vhosts.is_empty() && self.users.is_empty() && self.dropped.is_empty()
+    }
+
+    /// Forgets what belongs to a vhost that is gone: the end of a vhost is one record, which ends all that is in it.
+    fn end_with_vhosts(&mut self) {
+        self.exchanges.retain(|_, fact| self.vhosts.contains_key(&fact.vhost));
+        self.queues.retain(|_, fact| self.vhosts.contains_key(&fact.vhost));
+        self.definitions.retain(|_, (key, _)| key.vhost == EVERYWHERE || self.vhosts.contains_key(&key.vhost));
+    }
+
+    /// True when there is a vhost of this name.
+    pub(crate) fn has_vhost(&self, name: &str) -> bool {
+        self.vhosts.values().any(|known| known == name)
+    }
+
+    /// Gives the definitions over.
+    pub(crate) fn define(&mut self, definitions: &Definitions) {
+        for (owner, (key, value)) in std::mem::take(&mut self.definitions) {
+            definitions.recover(owner, key, value);
+        }
     }
 
     /// What keeps the broker from starting, if something does.
@@ -157,6 +183,7 @@ impl Rebuilt {
     /// Drops what belongs to nobody, decides what is left of each queue, and counts the entries that are left by the file
     /// that their bodies lie in.
     pub(crate) fn settle_pages(&mut self, read: &ReadChunk<'_>) -> BTreeMap<u32, u64> {
+        self.end_with_vhosts();
         let mut live = BTreeMap::new();
         for (owner, entries) in std::mem::take(&mut self.entries) {
             if !self.queues.contains_key(&owner) {
@@ -371,6 +398,8 @@ impl Replay for Rebuilt {
     fn dropped(&mut self, owner: Owner) {
         self.see(owner);
         self.dropped.insert(owner);
+        self.vhosts.remove(&owner);
+        self.definitions.remove(&owner);
         self.exchanges.remove(&owner);
         self.queues.remove(&owner);
         self.bound.remove(&owner);

@@ -76,8 +76,12 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
     let _whole = core.groups.write();
     for vhost in core.catalog.vhosts() {
         let tables = vhost.tables.read();
+        if tables.is_ended() {
+            // Its end stands in the log, and nothing may stand behind that.
+            continue;
+        }
         if vhost.id == owner {
-            facts::log_vhost(&mut journal.housekeeping_appender(), owner, &vhost.name);
+            facts::log_vhost(&mut journal.housekeeping_appender(), None, owner, &vhost.name);
             return;
         }
         if let Some(queue) = tables.queue_by_id(owner).filter(|queue| queue.logged()) {
@@ -104,7 +108,9 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
             return;
         }
     }
-    restate_user(core, owner, journal);
+    if !core.definitions.restate(owner, journal) {
+        restate_user(core, owner, journal);
+    }
 }
 
 fn restate_user(core: &Core, owner: Owner, journal: &Journal) {

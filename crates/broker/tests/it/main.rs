@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 
+mod administration;
 mod consuming;
 mod crashes;
 mod damage;

@@ -1,0 +1,52 @@
+//! What operators change while the broker runs: vhosts, users, and how much each may have.
+//!
+//! Changes come one after the other (`Core::administration`). Each is logged before it counts and returns what its answer
+//! waits for: it is durable when [`Broker::is_durable`] says so. Who may ask for one is checked by whoever asks.
+
+mod users;
+mod vhosts;
+
+use std::task::Waker;
+
+use journal::Ticket;
+
+use crate::broker::Broker;
+use crate::core::Core;
+use crate::error::Error;
+use crate::session::ClientShared;
+use crate::session::mailbox::Notice;
+
+pub use vhosts::{VhostLimits, VhostReport, VhostSpec};
+
+impl Broker {
+    /// True when everything up to `ticket` is durable; if it is not, `waker` is woken when it is.
+    pub fn is_durable(&self, ticket: Ticket, waker: &Waker) -> bool {
+        if self.core.journal.durable() >= ticket {
+            return true;
+        }
+        self.core.journal.when_durable(ticket, waker);
+        false
+    }
+}
+
+impl Core {
+    /// Fails for a record of so many bytes that is too large for the log.
+    pub(crate) fn check_storable(&self, bytes: usize) -> Result<(), Error> {
+        let largest = self.journal.max_body();
+        if bytes as u64 > u64::from(largest) {
+            return Err(Error::precondition(format!("{bytes} bytes are more than the log can hold ({largest})")));
+        }
+        Ok(())
+    }
+
+    /// Has those clients closed by their protocols. Returns how many they are.
+    pub(crate) fn kick_all(&self, whom: impl Fn(&ClientShared) -> bool, reason: &str) -> u64 {
+        let clients = self.clients.lock();
+        let mut count = 0;
+        for client in clients.values().filter(|client| whom(client)) {
+            client.mailbox.notify(Notice::Kicked { reason: reason.to_owned() });
+            count += 1;
+        }
+        count
+    }
+}

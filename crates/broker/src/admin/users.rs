@@ -1,0 +1,86 @@
+//! Users come, change and go while the broker runs. A change of rights binds open connections at their next operation;
+//! who is deleted is disconnected.
+
+use auth::User;
+use journal::Ticket;
+
+use crate::broker::Broker;
+use crate::core::Core;
+use crate::error::Error;
+use crate::store::facts;
+
+impl Broker {
+    /// Adds a user. Returns what the answer waits for.
+    ///
+    /// # Errors
+    /// `Precondition` if there is one of this name, or its record can't be stored.
+    pub fn add_user(&self, user: User) -> Result<Ticket, Error> {
+        let _alone = self.core.administration.lock();
+        if self.core.authority.user(&user.name).is_some() {
+            return Err(Error::precondition(format!("user '{}' already exists", user.name)));
+        }
+        self.core.put_user(user)
+    }
+
+    /// Changes a user; `change` says how, and nothing is changed when it fails. Returns what the answer waits for.
+    ///
+    /// # Errors
+    /// `NotFound`, the error of `change`, `Precondition` when the record can't be stored.
+    pub fn change_user(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut User) -> Result<(), Error>,
+    ) -> Result<Ticket, Error> {
+        let _alone = self.core.administration.lock();
+        let mut user = self.core.authority.user(name).ok_or_else(|| no_user(name))?;
+        change(&mut user)?;
+        self.core.put_user(user)
+    }
+
+    /// Deletes a user and closes its connections. Returns what the answer waits for.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn delete_user(&self, name: &str) -> Result<Ticket, Error> {
+        let _alone = self.core.administration.lock();
+        if self.core.authority.user(name).is_none() {
+            return Err(no_user(name));
+        }
+        let ticket = {
+            let mut users = self.core.users.lock();
+            let mut appender = self.core.journal.appender();
+            if let Some(owner) = users.remove(name) {
+                appender.drop_owner(None, owner, &mut std::iter::empty());
+            }
+            appender.ticket()
+        };
+        self.core.authority.remove(name);
+        self.core.catalog.changed();
+        self.core.kick_all(|client| client.user == name, &format!("user '{name}' is deleted"));
+        Ok(ticket)
+    }
+}
+
+fn no_user(name: &str) -> Error {
+    Error::not_found(format!("user '{name}' does not exist"))
+}
+
+impl Core {
+    /// Logs a user, and lets it count from then on: routes that clients remember were allowed by its old rights.
+    pub(crate) fn put_user(&self, user: User) -> Result<Ticket, Error> {
+        let ticket = self.log_user(&user)?;
+        self.authority.put(user).map_err(|error| Error::precondition(error.to_string()))?;
+        self.catalog.changed();
+        Ok(ticket)
+    }
+
+    pub(crate) fn log_user(&self, user: &User) -> Result<Ticket, Error> {
+        let bytes = user.encode().map_err(|error| Error::precondition(error.to_string()))?;
+        self.check_storable(bytes.len())?;
+        let mut users = self.users.lock();
+        let owner = *users.entry(user.name.to_string()).or_insert_with(|| self.owner());
+        let mut appender = self.journal.appender();
+        appender.fact(None, owner, facts::USER, &[&bytes]);
+        Ok(appender.ticket())
+    }
+}

@@ -1,0 +1,200 @@
+//! Vhosts come, change and go while the broker runs.
+//!
+//! A vhost ends by one record of the log; what is in it ends with it, at a restart too, whatever else of the deletion was
+//! written. Its connections are closed, and from the record on nothing can come to be in it.
+
+use std::sync::Arc;
+
+use journal::{Owner, Ticket};
+
+use crate::broker::Broker;
+use crate::catalog::arguments::check_queue_type;
+use crate::catalog::definitions::{Key, Sort};
+use crate::catalog::{OWNERS_PER_VHOST, Vhost};
+use crate::core::Core;
+use crate::error::Error;
+use crate::message::NAME_MAX;
+use crate::message::value::{Table, Value};
+use crate::store::facts;
+
+const DESCRIPTION: &str = "description";
+const TAGS: &str = "tags";
+const DEFAULT_QUEUE_TYPE: &str = "default-queue-type";
+const MAX_CONNECTIONS: &str = "max-connections";
+const MAX_QUEUES: &str = "max-queues";
+
+/// What a vhost is for people, and what its queues are by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VhostSpec {
+    /// What it is for.
+    pub description: String,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+    /// The type of durable queues whose declaration names none; `None` for the broker's default.
+    pub default_queue_type: Option<String>,
+}
+
+/// How much a vhost may have; `None` for as much as the broker may.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VhostLimits {
+    /// Connections at a time.
+    pub connections: Option<u64>,
+    /// Queues.
+    pub queues: Option<u64>,
+}
+
+/// One vhost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VhostReport {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub spec: VhostSpec,
+    /// How much it may have.
+    pub limits: VhostLimits,
+}
+
+impl Broker {
+    /// Adds a vhost, or changes what it is. Returns what the answer waits for.
+    ///
+    /// # Errors
+    /// `Precondition` for an empty or too long name, or a default queue type that there is not.
+    pub fn put_vhost(&self, name: &str, spec: &VhostSpec) -> Result<Ticket, Error> {
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Err(Error::precondition(format!(
+                "the name of a vhost has 1 to {NAME_MAX} bytes, not {}",
+                name.len()
+            )));
+        }
+        if let Some(kind) = &spec.default_queue_type {
+            check_queue_type(kind).map_err(|what| Error::precondition(format!("vhost '{name}': {what}")))?;
+        }
+        let _alone = self.core.administration.lock();
+        let id = match self.core.catalog.vhost(name) {
+            Some(vhost) => vhost.id,
+            None => self.core.add_vhost(name),
+        };
+        self.core.define(Key::new(Sort::Vhost, id, ""), spec.to_table())
+    }
+
+    /// Deletes a vhost with all that is in it, and closes its connections. Returns what the answer waits for.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn delete_vhost(&self, name: &str) -> Result<Ticket, Error> {
+        let _alone = self.core.administration.lock();
+        let vhost = self.core.existing_vhost(name)?;
+        let mut ticket = self.core.end_vhost(&vhost);
+        for user in self.core.authority.remove_vhost(name) {
+            ticket = ticket.max(self.core.log_user(&user)?);
+        }
+        self.core.kick_all(|client| client.vhost == name, &format!("vhost '{name}' is deleted"));
+        Ok(ticket)
+    }
+
+    /// Says how much a vhost may have. Returns what the answer waits for.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn limit_vhost(&self, name: &str, limits: VhostLimits) -> Result<Ticket, Error> {
+        let _alone = self.core.administration.lock();
+        let vhost = self.core.existing_vhost(name)?;
+        let key = Key::new(Sort::VhostLimits, vhost.id, "");
+        if limits == VhostLimits::default() {
+            return Ok(self.core.undefine(&key).unwrap_or(Ticket::NONE));
+        }
+        self.core.define(key, limits.to_table())
+    }
+
+    /// Every vhost, by name.
+    pub fn vhosts(&self) -> Vec<VhostReport> {
+        let report = |vhost: Arc<Vhost>| VhostReport {
+            name: vhost.name.to_string(),
+            spec: self.core.vhost_spec(vhost.id),
+            limits: self.core.vhost_limits(vhost.id),
+        };
+        let mut reports: Vec<_> = self.core.catalog.vhosts().into_iter().map(report).collect();
+        reports.sort_by(|a, b| a.name.cmp(&b.name));
+        reports
+    }
+}
+
+impl Core {
+    /// Logs and makes a vhost; returns its number.
+    fn add_vhost(&self, name: &str) -> Owner {
+        let id = self.owners(OWNERS_PER_VHOST);
+        facts::log_vhost(&mut self.journal.appender(), None, id, name);
+        self.catalog.insert_vhost(Arc::new(Vhost::new(id, name)));
+        id
+    }
+
+    pub(crate) fn existing_vhost(&self, name: &str) -> Result<Arc<Vhost>, Error> {
+        self.catalog.vhost(name).ok_or_else(|| Error::not_found(format!("vhost '{name}' does not exist")))
+    }
+
+    /// The record first: what is behind it in the log only says how many bodies are free.
+    fn end_vhost(&self, vhost: &Vhost) -> Ticket {
+        let mut tables = vhost.tables.write();
+        self.journal.appender().drop_owner(None, vhost.id, &mut std::iter::empty());
+        tables.end();
+        self.catalog.remove_vhost(&vhost.name);
+        self.definitions.vhost_ends(vhost.id);
+        let queues: Vec<_> = tables.queues().cloned().collect();
+        for queue in queues {
+            // Nothing is asked, so nothing can refuse.
+            let _ = self.end_queue(&mut tables, &queue, &|_| Ok(()));
+        }
+        for exchange in tables.exchange_names() {
+            self.end_exchange(&mut tables, &exchange);
+        }
+        self.journal.appender().ticket()
+    }
+
+    pub(crate) fn vhost_spec(&self, vhost: Owner) -> VhostSpec {
+        self.definitions.get(Sort::Vhost, vhost, "").map(|table| VhostSpec::of_table(&table)).unwrap_or_default()
+    }
+
+    pub(crate) fn vhost_limits(&self, vhost: Owner) -> VhostLimits {
+        let limits = self.definitions.get(Sort::VhostLimits, vhost, "");
+        limits.map(|table| VhostLimits::of_table(&table)).unwrap_or_default()
+    }
+}
+
+impl VhostSpec {
+    fn to_table(&self) -> Table {
+        let mut table = Table::default();
+        table.set(DESCRIPTION, Value::Text(self.description.clone()));
+        table.set(TAGS, Value::Array(self.tags.iter().cloned().map(Value::Text).collect()));
+        if let Some(kind) = &self.default_queue_type {
+            table.set(DEFAULT_QUEUE_TYPE, Value::Text(kind.clone()));
+        }
+        table
+    }
+
+    fn of_table(table: &Table) -> Self {
+        let text = |name| table.get(name).and_then(Value::as_text).map(str::to_owned);
+        let tags = match table.get(TAGS) {
+            Some(Value::Array(tags)) => tags.iter().filter_map(Value::as_text).map(str::to_owned).collect(),
+            _ => Vec::new(),
+        };
+        let description = text(DESCRIPTION).unwrap_or_default();
+        Self { description, tags, default_queue_type: text(DEFAULT_QUEUE_TYPE) }
+    }
+}
+
+impl VhostLimits {
+    fn to_table(self) -> Table {
+        let mut table = Table::default();
+        for (name, limit) in [(MAX_CONNECTIONS, self.connections), (MAX_QUEUES, self.queues)] {
+            if let Some(limit) = limit {
+                table.set(name, Value::I64(i64::try_from(limit).unwrap_or(i64::MAX)));
+            }
+        }
+        table
+    }
+
+    fn of_table(table: &Table) -> Self {
+        let limit = |name| table.get(name).and_then(Value::as_integer).and_then(|limit| u64::try_from(limit).ok());
+        Self { connections: limit(MAX_CONNECTIONS), queues: limit(MAX_QUEUES) }
+    }
+}

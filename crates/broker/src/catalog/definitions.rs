@@ -1,0 +1,125 @@
+//! What operators define at run time besides exchanges and queues: a table of fields under a sort, a vhost and a name.
+//!
+//! A definition is one fact of an owner of its own ([`facts::DEFINITION`]). It is logged before it counts, and ends with
+//! its owner, or with its vhost. What a sort means is decided where it is read; here it is only kept.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use journal::{Journal, Owner, Ticket};
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::error::Error;
+use crate::message::value::Table;
+use crate::store::facts;
+
+/// The vhost of definitions that belong to none: no owner has this number.
+pub(crate) const EVERYWHERE: Owner = 0;
+
+/// What a definition is about. The names stand in data directories and are never changed or given another meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sort {
+    /// What a vhost is for people, and what its queues are by default; its name is empty.
+    Vhost,
+    /// How much a vhost may have; its name is empty.
+    VhostLimits,
+}
+
+impl Sort {
+    const ALL: [Self; 2] = [Self::Vhost, Self::VhostLimits];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Vhost => "vhost",
+            Self::VhostLimits => "vhost-limits",
+        }
+    }
+
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|sort| sort.name() == name)
+    }
+}
+
+/// What a definition is known by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) sort: Sort,
+    /// The vhost that it ends with, or [`EVERYWHERE`].
+    pub(crate) vhost: Owner,
+    pub(crate) name: String,
+}
+
+impl Key {
+    pub(crate) fn new(sort: Sort, vhost: Owner, name: &str) -> Self {
+        Self { sort, vhost, name: name.to_owned() }
+    }
+}
+
+#[derive(Debug)]
+struct Kept {
+    owner: Owner,
+    value: Arc<Table>,
+}
+
+/// All of them. Its lock is taken after a vhost's tables and before the journal's buffer.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions(Mutex<BTreeMap<Key, Kept>>);
+
+impl Definitions {
+    /// Takes over what the journal said.
+    pub(crate) fn recover(&self, owner: Owner, key: Key, value: Table) {
+        self.0.lock().insert(key, Kept { owner, value: Arc::new(value) });
+    }
+
+    pub(crate) fn get(&self, sort: Sort, vhost: Owner, name: &str) -> Option<Arc<Table>> {
+        self.0.lock().get(&Key::new(sort, vhost, name)).map(|kept| Arc::clone(&kept.value))
+    }
+
+    /// Says a definition again if `owner` is one. True if it is.
+    pub(crate) fn restate(&self, owner: Owner, journal: &Journal) -> bool {
+        let kept = self.0.lock();
+        let Some((key, found)) = kept.iter().find(|(_, kept)| kept.owner == owner) else { return false };
+        // What was kept could be written, so it can be written again.
+        if let Ok(bytes) = facts::definition_bytes(key, &found.value) {
+            journal.housekeeping_appender().fact(None, owner, facts::DEFINITION, &[&bytes]);
+        }
+        true
+    }
+
+    /// Forgets what ends with a vhost. The log says so by the vhost's own end.
+    pub(crate) fn vhost_ends(&self, vhost: Owner) {
+        self.0.lock().retain(|key, _| key.vhost != vhost);
+    }
+}
+
+impl Core {
+    /// Keeps a definition, in place of the one that has this key. Returns what the answer waits for.
+    ///
+    /// # Errors
+    /// `Precondition` for a value that is nested too deeply or too large to be stored.
+    pub(crate) fn define(&self, key: Key, value: Table) -> Result<Ticket, Error> {
+        let bytes = facts::definition_bytes(&key, &value)?;
+        self.check_storable(bytes.len())?;
+        let mut kept = self.definitions.0.lock();
+        let owner = kept.get(&key).map_or_else(|| self.owner(), |kept| kept.owner);
+        let mut appender = self.journal.appender();
+        appender.fact(None, owner, facts::DEFINITION, &[&bytes]);
+        let ticket = appender.ticket();
+        drop(appender);
+        kept.insert(key, Kept { owner, value: Arc::new(value) });
+        Ok(ticket)
+    }
+
+    /// Ends a definition. Returns what the answer waits for; nothing if there is none.
+    pub(crate) fn undefine(&self, key: &Key) -> Option<Ticket> {
+        let mut kept = self.definitions.0.lock();
+        let owner = kept.get(key)?.owner;
+        let mut appender = self.journal.appender();
+        appender.drop_owner(None, owner, &mut std::iter::empty());
+        let ticket = appender.ticket();
+        drop(appender);
+        kept.remove(key);
+        Some(ticket)
+    }
+}

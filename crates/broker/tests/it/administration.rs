@@ -1,0 +1,305 @@
+//! What operators change while the broker runs: what it does to open connections, and that it outlives a crash.
+
+use auth::{Cost, PasswordHash, Permission, TopicPermission, User, UserLimits};
+use broker::{ErrorKind, Publish, QueueSpec, Table, Value, VhostLimits, VhostSpec};
+use testkit::broker::{Setup, TestBroker};
+use testkit::peer::{Peer, Seen};
+use testkit::sim_disk::SimDisk;
+
+use crate::{binding, durable, message};
+
+const RING: u64 = 8 << 20;
+
+fn open(disk: &SimDisk) -> TestBroker {
+    TestBroker::open(Setup::stepped(disk, RING))
+}
+
+/// Lets `guest` do everything in `vhost`.
+fn admit(broker: &TestBroker, vhost: &str) {
+    let mut user = broker.broker.authority().user("guest").unwrap();
+    user.permissions.insert(vhost.into(), Permission::full());
+    broker.broker.authority().put(user).unwrap();
+}
+
+fn power_cut(disk: &SimDisk, broker: TestBroker) -> TestBroker {
+    disk.power_cut();
+    TestBroker::open(broker.abandon())
+}
+
+fn names(broker: &TestBroker) -> Vec<String> {
+    broker.broker.vhosts().into_iter().map(|vhost| vhost.name).collect()
+}
+
+#[test]
+fn vhosts_and_what_they_are_outlive_a_power_cut() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let spec = VhostSpec {
+        description: "for tests".to_owned(),
+        tags: vec!["a".to_owned(), "b".to_owned()],
+        default_queue_type: Some("quorum".to_owned()),
+    };
+    let limits = VhostLimits { connections: Some(7), queues: None };
+    broker.broker.put_vhost("one", &VhostSpec::default()).unwrap();
+    broker.broker.put_vhost("two", &VhostSpec::default()).unwrap();
+    broker.broker.put_vhost("two", &spec).unwrap();
+    broker.broker.limit_vhost("two", limits).unwrap();
+    broker.broker.limit_vhost("one", limits).unwrap();
+    broker.broker.limit_vhost("one", VhostLimits::default()).unwrap();
+    broker.flush();
+    broker.broker.put_vhost("three", &VhostSpec::default()).unwrap();
+    let broker = power_cut(&disk, broker);
+    assert_eq!(names(&broker), ["/", "one", "two"], "what was not flushed is not there");
+    let two = broker.broker.vhosts().pop().unwrap();
+    assert_eq!((two.spec, two.limits), (spec, limits));
+    assert_eq!(broker.broker.vhosts()[1].limits, VhostLimits::default());
+    // New numbers are not those of what is there.
+    broker.broker.put_vhost("four", &VhostSpec::default()).unwrap();
+    broker.flush();
+    assert_eq!(names(&power_cut(&disk, broker)), ["/", "four", "one", "two"]);
+}
+
+#[test]
+fn a_vhost_that_can_not_be_is_refused() {
+    let broker = TestBroker::open(Setup::memory());
+    let streams = VhostSpec { default_queue_type: Some("stream".to_owned()), ..VhostSpec::default() };
+    for (name, spec) in [("", VhostSpec::default()), (&*"v".repeat(256), VhostSpec::default()), ("s", streams)] {
+        let error = broker.broker.put_vhost(name, &spec).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Precondition, "{name}: {error}");
+    }
+    assert_eq!(broker.broker.delete_vhost("gone").unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(broker.broker.limit_vhost("gone", VhostLimits::default()).unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(names(&broker), ["/"]);
+}
+
+/// Whatever of the deletion is on disk, all of the vhost is there or nothing, and a vhost of its name begins anew.
+#[test]
+fn a_deleted_vhost_takes_everything_with_it() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    broker.broker.put_vhost("v", &VhostSpec::default()).unwrap();
+    broker.broker.limit_vhost("v", VhostLimits { queues: Some(9), connections: None }).unwrap();
+    broker.broker.add_user(User::new("alice", None)).unwrap();
+    let grant = |user: &mut User| {
+        user.permissions.insert("v".into(), Permission::full());
+        Ok(())
+    };
+    broker.broker.change_user("alice", grant).unwrap();
+    admit(&broker, "v");
+    let mut peer = Peer::attach_to(&broker, "guest", "v").unwrap();
+    let mut other = Peer::attach(&broker, "guest").unwrap();
+    let (session, now) = (peer.session(1), broker.now());
+    peer.client.declare_queue(&durable("q"), now).unwrap();
+    peer.client.publish(session, message("", "q", b"1")).unwrap();
+    peer.client.flush(now);
+    broker.flush();
+    let before = broker.broker.overview();
+    broker.broker.delete_vhost("v").unwrap();
+    assert_eq!(peer.drain(&broker), [Seen::Kicked("vhost 'v' is deleted".to_owned())]);
+    assert_eq!(other.drain(&broker), []);
+    let refused = peer.client.declare_queue(&durable("r"), now).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::AccessRefused, "its rights there are gone too");
+    admit(&broker, "v");
+    let refused = peer.client.declare_queue(&durable("r"), now).unwrap_err();
+    assert_eq!(refused.text, "vhost 'v' is deleted");
+    assert_eq!(Peer::attach_to(&broker, "guest", "v").err().unwrap().text, "vhost v not found");
+    let after = broker.broker.overview();
+    assert_eq!((after.queues, after.exchanges), (before.queues - 1, before.exchanges - 5));
+    peer.client.close(now);
+    broker.flush();
+    let broker = power_cut(&disk, broker);
+    assert_eq!(names(&broker), ["/"]);
+    assert!(broker.broker.queues().is_empty());
+    assert!(broker.broker.authority().user("alice").unwrap().permissions.is_empty());
+    broker.broker.put_vhost("v", &VhostSpec::default()).unwrap();
+    assert!(broker.broker.queues().is_empty());
+    assert_eq!(broker.broker.vhosts()[1].limits, VhostLimits::default());
+}
+
+#[test]
+fn an_operator_may_delete_the_last_vhost() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut setup = Setup::stepped(&disk, RING);
+    setup.default_user = Some(("first".to_owned(), "secret".to_owned()));
+    let broker = TestBroker::open(setup);
+    broker.broker.delete_vhost("/").unwrap();
+    broker.flush();
+    disk.power_cut();
+    let mut setup = broker.abandon();
+    setup.default_user = Some(("second".to_owned(), "secret".to_owned()));
+    let broker = TestBroker::open(setup);
+    assert!(names(&broker).is_empty());
+    let users: Vec<_> = broker.broker.authority().users().into_iter().map(|user| user.name).collect();
+    assert_eq!(users, ["first".into(), Box::from("guest")]);
+}
+
+#[test]
+fn limits_of_a_vhost() {
+    let broker = TestBroker::open(Setup::memory());
+    let limits = VhostLimits { connections: Some(2), queues: Some(1) };
+    broker.broker.limit_vhost("/", limits).unwrap();
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    let other = Peer::attach(&broker, "guest").unwrap();
+    let refused = Peer::attach(&broker, "guest").err().unwrap();
+    assert_eq!(refused.text, "access to vhost '/' refused for user 'guest': connection limit (2) is reached");
+    drop(other);
+    Peer::attach(&broker, "guest").unwrap();
+    let now = broker.now();
+    peer.client.declare_queue(&durable("q"), now).unwrap();
+    peer.client.declare_queue(&durable("q"), now).unwrap();
+    let refused = peer.client.declare_queue(&durable("r"), now).unwrap_err();
+    assert_eq!(refused.text, "cannot declare queue 'r': queue limit in vhost '/' (1) is reached");
+    broker.broker.limit_vhost("/", VhostLimits::default()).unwrap();
+    peer.client.declare_queue(&durable("r"), now).unwrap();
+}
+
+#[test]
+fn queues_have_the_default_type_of_their_vhost_if_they_can() {
+    let broker = TestBroker::open(Setup::memory());
+    let quorum = VhostSpec { default_queue_type: Some("quorum".to_owned()), ..VhostSpec::default() };
+    broker.broker.put_vhost("/", &quorum).unwrap();
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    let now = broker.now();
+    let classic = Table(vec![("x-queue-type".to_owned(), Value::Text("classic".to_owned()))]);
+    for (spec, kind) in [
+        (durable("plain"), "quorum"),
+        (QueueSpec { name: "transient".to_owned(), ..QueueSpec::default() }, "classic"),
+        (QueueSpec { exclusive: true, ..durable("exclusive") }, "classic"),
+        (QueueSpec { auto_delete: true, ..durable("auto") }, "classic"),
+        (QueueSpec { arguments: classic, ..durable("named") }, "classic"),
+    ] {
+        // Twice: what was declared so is what is asked for again.
+        peer.client.declare_queue(&spec, now).unwrap();
+        peer.client.declare_queue(&spec, now).unwrap();
+        let report = broker.broker.queues().into_iter().find(|queue| queue.name == spec.name).unwrap();
+        assert_eq!(report.kind, kind, "{}", spec.name);
+    }
+}
+
+#[test]
+fn rights_change_under_open_connections_and_outlive_a_power_cut() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let broker = open(&disk);
+    let quick = Cost { memory_kib: 8, passes: 1, lanes: 1 };
+    let mut alice = User::new("alice", Some(PasswordHash::create(b"alice", [1; 16], quick).unwrap()));
+    alice.permissions.insert("/".into(), Permission::full());
+    broker.broker.add_user(alice.clone()).unwrap();
+    assert_eq!(broker.broker.add_user(alice.clone()).unwrap_err().text, "user 'alice' already exists");
+    let mut peer = Peer::attach(&broker, "alice").unwrap();
+    let (session, now) = (peer.session(1), broker.now());
+    peer.client.declare_queue(&durable("q"), now).unwrap();
+    peer.client.publish(session, message("", "q", b"1")).unwrap();
+    let revoke = |user: &mut User| {
+        user.permissions.insert("/".into(), Permission::new("", "", ".*").unwrap());
+        Ok(())
+    };
+    broker.broker.change_user("alice", revoke).unwrap();
+    // The route is one that the client remembers.
+    let refused = peer.client.publish(session, message("", "q", b"2")).unwrap_err();
+    assert_eq!(refused.text, "write access to exchange 'amq.default' in vhost '/' refused for user 'alice'");
+    broker.flush();
+    let broker = power_cut(&disk, broker);
+    let alice = broker.broker.authority().user("alice").unwrap();
+    assert_eq!(alice.permissions["/"], Permission::new("", "", ".*").unwrap());
+    let mut peer = Peer::attach(&broker, "alice").unwrap();
+    let mut guest = Peer::attach(&broker, "guest").unwrap();
+    broker.broker.delete_user("alice").unwrap();
+    assert_eq!(peer.drain(&broker), [Seen::Kicked("user 'alice' is deleted".to_owned())]);
+    assert_eq!(guest.drain(&broker), []);
+    assert_eq!(peer.client.declare_queue(&durable("r"), now).unwrap_err().kind, ErrorKind::AccessRefused);
+    assert_eq!(broker.broker.delete_user("alice").unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(broker.broker.change_user("alice", |_| Ok(())).unwrap_err().kind, ErrorKind::NotFound);
+    peer.client.close(now);
+    guest.client.close(now);
+    broker.flush();
+    assert_eq!(power_cut(&disk, broker).broker.authority().user("alice"), None);
+}
+
+#[test]
+fn topic_permissions_bind_topic_exchanges_by_their_keys() {
+    let broker = TestBroker::open(Setup::memory());
+    broker.user("alice", ".*", ".*", ".*");
+    let mut alice = broker.broker.authority().user("alice").unwrap();
+    let permission = TopicPermission::new("alice", "/", "^{username}\\.", "^news\\.").unwrap();
+    for exchange in ["amq.topic", "amq.direct"] {
+        alice.topic_permissions.insert(("/".into(), exchange.into()), permission.clone());
+    }
+    broker.broker.authority().put(alice).unwrap();
+    let mut peer = Peer::attach(&broker, "alice").unwrap();
+    let (session, now) = (peer.session(1), broker.now());
+    peer.client.declare_queue(&durable("q"), now).unwrap();
+    for (exchange, key, allowed) in
+        [("amq.topic", "alice.x", true), ("amq.topic", "bob.x", false), ("amq.direct", "bob.x", true), ("", "q", true)]
+    {
+        let outcome = peer.client.publish(session, message(exchange, key, b"1"));
+        assert_eq!(outcome.is_ok(), allowed, "{exchange} {key}");
+        if let Err(error) = outcome {
+            assert_eq!(
+                error.text,
+                "write access to topic 'bob.x' in exchange 'amq.topic' in vhost '/' refused for user 'alice'"
+            );
+        }
+    }
+    let copied = Publish { properties: b"CC=alice.y,bob.y", copies: true, ..message("amq.topic", "alice.x", b"1") };
+    let refused = peer.client.publish(session, copied).unwrap_err();
+    assert!(refused.text.contains("topic 'bob.y'"), "{refused}");
+    for (key, allowed) in [("news.#", true), ("#", false)] {
+        assert_eq!(peer.client.bind(&binding("amq.topic", key, "q"), now).is_ok(), allowed, "{key}");
+    }
+}
+
+#[test]
+fn limits_of_a_user() {
+    let broker = TestBroker::open(Setup::memory());
+    let limit = |user: &mut User| {
+        user.limits = UserLimits { connections: Some(2), sessions: Some(3) };
+        Ok(())
+    };
+    broker.broker.change_user("guest", limit).unwrap();
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    let mut other = Peer::attach(&broker, "guest").unwrap();
+    let refused = Peer::attach(&broker, "guest").err().unwrap();
+    assert_eq!(refused.text, "connection refused for user 'guest': user connection limit (2) is reached");
+    broker.user("bob", "", "", "");
+    assert_eq!(Peer::attach(&broker, "bob").unwrap().client.session_limit_reached(), None);
+    peer.session(1);
+    other.session(1);
+    assert_eq!(peer.client.session_limit_reached(), None);
+    other.session(2);
+    assert_eq!(peer.client.session_limit_reached(), Some(3));
+    drop(other);
+    assert_eq!(peer.client.session_limit_reached(), None);
+}
+
+/// The ring turns many times: what was defined is said again at its head, and what was deleted is not.
+#[test]
+fn definitions_stay_when_the_log_is_recycled() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let broker = TestBroker::open(Setup::stepped(&disk, 1 << 20));
+    broker.broker.put_vhost("kept", &VhostSpec { description: "d".to_owned(), ..VhostSpec::default() }).unwrap();
+    broker.broker.limit_vhost("kept", VhostLimits { connections: Some(3), queues: None }).unwrap();
+    broker.broker.put_vhost("gone", &VhostSpec::default()).unwrap();
+    broker.broker.add_user(User::new("kept", None)).unwrap();
+    broker.broker.add_user(User::new("gone", None)).unwrap();
+    broker.broker.delete_vhost("gone").unwrap();
+    broker.broker.delete_user("gone").unwrap();
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    let (session, now) = (peer.session(1), broker.now());
+    peer.client.declare_queue(&durable("q"), now).unwrap();
+    let body = vec![b'x'; 8000];
+    for _ in 0..1000 {
+        peer.client.publish(session, message("", "q", &body)).unwrap();
+        peer.client.flush(now);
+        broker.flush();
+        assert!(broker.background(100));
+        peer.client.purge_queue("q", now).unwrap();
+    }
+    peer.client.close(now);
+    broker.flush();
+    let broker = power_cut(&disk, broker);
+    assert_eq!(names(&broker), ["/", "kept"]);
+    let kept = broker.broker.vhosts().pop().unwrap();
+    assert_eq!((kept.spec.description.as_str(), kept.limits.connections), ("d", Some(3)));
+    assert!(broker.broker.authority().user("kept").is_some());
+    assert!(broker.broker.authority().user("gone").is_none());
+}
