@@ -293,9 +293,9 @@ impl Broker {
         for vhost in self.core.catalog.vhosts() {
             let tables = vhost.tables.read();
             for queue in tables.queues().filter(|queue| queue.logged()) {
-                let inner = queue.lock(&self.core);
-                let (next, mark) = inner.last_position();
-                if inner.live() > 0 {
+                let mut inner = queue.lock(&self.core);
+                for lane in inner.lanes_mut().filter(|lane| lane.live() > 0) {
+                    let (next, mark) = lane.last_position();
                     facts::log_position(&mut self.core.journal.appender(), queue.id, next, mark);
                 }
             }

@@ -151,6 +151,8 @@ pub(crate) struct QueueArguments {
     pub(crate) max_length: Option<u64>,
     /// `x-max-length-bytes`, in bytes of bodies that are ready.
     pub(crate) max_length_bytes: Option<u64>,
+    /// `x-max-priority`, 1 to 255: the highest priority that it tells apart.
+    pub(crate) max_priority: Option<u8>,
     /// `x-overflow`.
     pub(crate) overflow: Overflow,
     /// `x-dead-letter-exchange`; the empty name is the default exchange.
@@ -214,6 +216,7 @@ impl QueueArguments {
             "x-expires" => self.expires = Some(positive(value).and_then(|_| expiry(value))?),
             "x-max-length" => self.max_length = Some(non_negative(value)?),
             "x-max-length-bytes" => self.max_length_bytes = Some(non_negative(value)?),
+            "x-max-priority" => self.max_priority = Some(priority(value)?),
             "x-overflow" => self.overflow = overflow(value)?,
             "x-dead-letter-exchange" => self.dead_letter_exchange = Some(name(value)?),
             "x-dead-letter-routing-key" => {
@@ -354,6 +357,12 @@ fn expiry(value: &Value) -> Result<u64, String> {
         number if number > LONGEST_EXPIRY => Err(format!("{{value_too_large,{number}}}")),
         _ => non_negative(value),
     }
+}
+
+/// RabbitMQ takes 0 for 1.
+fn priority(value: &Value) -> Result<u8, String> {
+    let number = non_negative(value)?;
+    u8::try_from(number).map(|number| number.max(1)).map_err(|_| format!("{{max_value_exceeded,{number}}}"))
 }
 
 fn word(value: &Value) -> Result<&str, String> {

@@ -70,7 +70,7 @@ impl Queue {
         }
         let Some(need) = inner.need(core) else { return Task::Nothing };
         if need == Need::Peek {
-            return inner.lane.peek();
+            return inner.lanes.peek();
         }
         let (want, keep) = match need {
             Need::Messages(bytes) => (Want::Messages(bytes), true),
@@ -78,7 +78,7 @@ impl Queue {
             Need::Weights => (Want::Weights(AGES_AT_ONCE), false),
             Need::Head | Need::Peek => (Want::Head, false),
         };
-        match inner.lane.away_of(want) {
+        match inner.lanes.away_of(want) {
             Away::Nothing => {
                 inner.head_wanted = false;
                 if need == Need::Weights {
@@ -94,19 +94,19 @@ impl Queue {
     /// What `chunks`, all of an absent page, list.
     pub(crate) fn place(&self, page: u64, chunks: &[Chunk], listed: Vec<Reference>, core: &Core) -> Placed {
         let mut inner = self.lock(core);
-        let placed = inner.lane.place(page, chunks, listed);
+        let placed = inner.lanes.place(page, chunks, listed);
         inner.head_wanted &= placed != Placed::Whole;
         placed
     }
 
     /// The chunks of a page, if only they know where its entries lie.
     pub(crate) fn absent_chunks_of(&self, page: u64, core: &Core) -> Option<Vec<Chunk>> {
-        self.lock(core).lane.absent_chunks_of(page)
+        self.lock(core).lanes.absent_chunks_of(page)
     }
 
     /// True when the body of an entry lies where this says, whether or not it can be read there.
     pub(crate) fn lies_at(&self, one: &Reference, core: &Core) -> bool {
-        self.lock(core).lane.lies_at(one)
+        self.lock(core).lanes.lies_at(one)
     }
 
     /// Messages that were read: those of entries that are still away are in memory again, or are only noted.
@@ -118,7 +118,7 @@ impl Queue {
         }
         for (one, message) in read {
             let expires_at = self.expires_at(&message, message.published_at());
-            let Some(entry) = inner.lane.away_at(&one) else { continue };
+            let Some(entry) = inner.lanes.away_at(&one) else { continue };
             let unread = entry.is_unread();
             entry.expires_at = expires_at;
             entry.length = message.block().len() as u32;
@@ -132,7 +132,7 @@ impl Queue {
                 inner.bytes += message.cost();
                 inner.resident += message.block().len();
                 entry.message = Some(message);
-                inner.lane.returned();
+                inner.lanes.returned(one.seq);
             }
         }
     }
@@ -140,7 +140,9 @@ impl Queue {
     /// When the entry `seq` dies of age.
     pub(crate) fn peeked(&self, seq: u64, message: &Message, core: &Core) {
         let expires_at = self.expires_at(message, message.published_at());
-        self.lock(core).peeked = Some((seq, expires_at));
+        if let Some(lane) = self.lock(core).lanes.of_mut(seq) {
+            lane.peeked = Some((seq, expires_at));
+        }
     }
 
     /// The pager has read what it could: goes on delivering, and asks again if that is not enough, but not if it was of no
@@ -168,7 +170,7 @@ impl Queue {
         let away = dying.iter().filter(|dead| dead.message.is_none());
         let mut found = Vec::new();
         for dead in away {
-            let Some(entry) = inner.lane.get_mut(dead.seq).filter(|entry| entry.state == State::Dying) else {
+            let Some(entry) = inner.lanes.get_mut(dead.seq).filter(|entry| entry.state == State::Dying) else {
                 continue;
             };
             if let Some(address) = entry.address {
@@ -194,7 +196,7 @@ impl Queue {
         let stays = if inner.consumers.is_empty() { 0 } else { core.memory.window() };
         let excess = inner.resident.saturating_sub(stays);
         let room = if may_spill { core.memory.spill_piece() } else { 0 };
-        let mut swept = inner.lane.sweep(excess, inner.kept, room);
+        let mut swept = inner.lanes.sweep(excess, inner.kept, room);
         inner.forget(swept.dropped);
         if !swept.picked.is_empty() {
             // In the order in which they will be read.
@@ -236,7 +238,7 @@ enum Need {
 
 impl Inner {
     fn need(&mut self, core: &Core) -> Option<Need> {
-        if self.lane.away() == 0 {
+        if self.lanes.away() == 0 {
             return None;
         }
         let piece = core.memory.piece();
@@ -250,26 +252,13 @@ impl Inner {
         if self.unweighed > 0 {
             return Some(Need::Weights);
         }
-        let head = self.lane.first_ready()?;
-        if !self.lane.head_is_unread() || self.peeked.is_some_and(|(seq, _)| seq == head) {
-            return None;
-        }
-        Some(if self.lane.head_is_hot() { Need::Ages } else { Need::Peek })
+        let is_hot = self.lanes.all_mut().find_map(|lane| lane.ageless_head().map(|_| lane.head_is_hot()))?;
+        Some(if is_hot { Need::Ages } else { Need::Peek })
     }
 
     fn head_is_away(&mut self) -> bool {
-        let head = self.lane.first_ready();
-        head.is_some_and(|head| self.lane.get_mut(head).is_none_or(|entry| entry.message.is_none()))
-    }
-
-    /// When the first ready entry dies of age, as far as anybody has looked.
-    pub(super) fn head_expires_at(&mut self) -> u64 {
-        let Some(head) = self.lane.first_ready() else { return u64::MAX };
-        let known = self.lane.head_expires_at();
-        match self.peeked {
-            Some((seq, expires_at)) if seq == head && known == u64::MAX => expires_at,
-            _ => known,
-        }
+        let head = self.lanes.first_ready();
+        head.is_some_and(|head| self.lanes.get_mut(head).is_none_or(|entry| entry.message.is_none()))
     }
 
     /// Bytes of messages that may stay while memory is tight. A hundred thousand short queues are a backlog too, so one that
@@ -280,7 +269,7 @@ impl Inner {
 
     /// Lets go of one message, if the disk has it and it is ready.
     pub(super) fn let_go_of(&mut self, seq: u64) {
-        if let Some(dropped) = self.lane.drop_message(seq) {
+        if let Some(dropped) = self.lanes.drop_message(seq) {
             self.forget(dropped);
         }
     }
@@ -290,18 +279,17 @@ impl Inner {
         self.resident -= dropped.length;
     }
 
-    /// Lets go of the messages from `first` on that came in this visit and are not wanted soon.
-    pub(super) fn let_go(&mut self, first: u64, core: &Core) {
+    /// Lets go of messages from `first` up to `end`, all of one lane, that came in this visit and are not wanted soon.
+    pub(super) fn let_go(&mut self, first: u64, end: u64, core: &Core) {
         let window = self.window(core);
-        let next = self.lane.next();
-        for seq in (first..next).rev() {
+        for seq in (first..end).rev() {
             if self.resident <= window {
                 return;
             }
             self.let_go_of(seq);
         }
-        for page in first / journal::PAGE..next / journal::PAGE {
-            self.lane.lean_down(page * journal::PAGE);
+        for page in first / journal::PAGE..end / journal::PAGE {
+            self.lanes.lean_down(page * journal::PAGE);
         }
     }
 }

@@ -49,11 +49,11 @@ pub(crate) enum Fetched {
 impl Queue {
     /// Delivers what can be delivered.
     pub(super) fn dispatch(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
-        while let Some(seq) = inner.lane.first_ready() {
+        while let Some(seq) = inner.lanes.first_ready() {
             if inner.consumers.is_empty() {
                 break;
             }
-            let Some(entry) = inner.lane.get_mut(seq) else { break };
+            let Some(entry) = inner.lanes.get_mut(seq) else { break };
             // With no time to live at all a message may be delivered as it comes, but not when it comes back.
             if entry.expires_at < visit.now || (entry.redelivered && entry.expires_at <= visit.now) {
                 self.die(inner, seq, Reason::Expired);
@@ -71,10 +71,10 @@ impl Queue {
         self.expire(inner, visit.now);
     }
 
-    /// Lets the head die while it is too old.
+    /// Lets the heads of the lanes die while they are too old.
     fn expire(&self, inner: &mut Inner, now: u64) {
-        while let Some(seq) = inner.lane.first_ready() {
-            if inner.head_expires_at() > now || !self.die(inner, seq, Reason::Expired) {
+        while let Some(seq) = inner.lanes.first_expired(now) {
+            if !self.die(inner, seq, Reason::Expired) {
                 break;
             }
         }
@@ -83,24 +83,24 @@ impl Queue {
     /// Delivers one entry to the consumer whose turn it is; false when nobody is ready.
     fn deliver(&self, inner: &mut Inner, seq: u64) -> bool {
         let Some(Turn { slot, consumer, no_ack }) = inner.consumers.next() else { return false };
-        let Some(entry) = inner.lane.get_mut(seq) else { return false };
+        let Some(entry) = inner.lanes.get_mut(seq) else { return false };
         inner.resident -= super::resident_of(entry);
         if inner.weighs {
             inner.ready_bytes = inner.ready_bytes.saturating_sub(super::weight_of(entry));
         }
         let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
         let message = if no_ack {
-            inner.lane.set(seq, State::Done)
+            inner.lanes.set(seq, State::Done)
         } else {
             let message = entry.message.clone();
-            inner.lane.set(seq, State::Out);
+            inner.lanes.set(seq, State::Out);
             message
         };
         let Some(message) = message else { return false };
         let cost = message.cost();
         inner.consumers.lend(slot, Lent { consumer, redelivered, returns, seq, message }, cost);
         inner.totals.delivered += 1;
-        inner.delivered_to = inner.delivered_to.max(seq + 1);
+        inner.lanes.delivered(seq);
         if no_ack {
             inner.bytes -= cost;
             if let Some(address) = address {
@@ -114,25 +114,24 @@ impl Queue {
 
     /// Whether `seq` may be delivered as far as the mark is concerned. Raises the mark ahead of need.
     fn mark_covers(self: &Arc<Self>, inner: &mut Inner, seq: u64, visit: &mut Visit<'_>) -> bool {
-        let durable = visit.core.journal.durable();
-        if let Some((mark, _)) = inner.mark_rising.take_if(|(_, ticket)| *ticket <= durable) {
-            inner.mark = inner.mark.max(mark);
-        }
-        let near = seq + STRIDE / 2 >= inner.mark && inner.mark < inner.lane.next();
-        if near && inner.mark_rising.is_none() {
-            let mark = inner.lane.next().min(seq + STRIDE);
+        let Some(lane) = inner.lanes.of_mut(seq) else { return false };
+        lane.mark.settle(visit.core.journal.durable());
+        let next = lane.next();
+        let near = seq + STRIDE / 2 >= lane.mark.at() && lane.mark.at() < next;
+        if near && lane.mark.awaited().is_none() {
+            let mark = next.min(seq + STRIDE);
             let mut appender = visit.core.journal.appender();
-            facts::log_position(&mut appender, self.id, inner.lane.next(), mark);
+            facts::log_position(&mut appender, self.id, next, mark);
             let ticket = appender.ticket();
             drop(appender);
             if visit.core.journal.durable() >= ticket {
-                inner.mark = mark;
+                lane.mark.raise(mark);
             } else {
-                inner.mark_rising = Some((mark, ticket));
+                lane.mark.rise(mark, ticket);
                 visit.work.push(Work::Raise { queue: Arc::clone(self), ticket });
             }
         }
-        seq < inner.mark
+        seq < lane.mark.at()
     }
 
     /// A higher mark is on disk: go on.
@@ -207,16 +206,16 @@ impl Queue {
         }
         inner.used_at = visit.now;
         self.expire(&mut inner, visit.now);
-        let Some(seq) = inner.lane.first_ready() else {
+        let Some(seq) = inner.lanes.first_ready() else {
             self.finish(inner, visit);
             return Ok(Fetched::Empty);
         };
-        if inner.lane.get_mut(seq).is_none_or(|entry| entry.message.is_none()) {
+        if inner.lanes.get_mut(seq).is_none_or(|entry| entry.message.is_none()) {
             return Ok(self.fetch_away(inner, waker, visit));
         }
-        let durable = inner.lane.get_mut(seq).is_some_and(|entry| entry.is_durable());
+        let durable = inner.lanes.get_mut(seq).is_some_and(|entry| entry.is_durable());
         if durable && !self.mark_covers(&mut inner, seq, visit) {
-            let ticket = inner.mark_rising.map_or(Ticket::NONE, |(_, ticket)| ticket);
+            let ticket = inner.lanes.of_mut(seq).and_then(|lane| lane.mark.awaited()).unwrap_or(Ticket::NONE);
             self.finish(inner, visit);
             return Ok(Fetched::Wait(ticket));
         }
@@ -226,11 +225,11 @@ impl Queue {
     }
 
     fn take_first(inner: &mut Inner, seq: u64, no_ack: bool) -> Fetched {
-        let Some(entry) = inner.lane.get_mut(seq) else { return Fetched::Empty };
+        let Some(entry) = inner.lanes.get_mut(seq) else { return Fetched::Empty };
         let Some(message) = entry.message.clone() else { return Fetched::Empty };
         let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
         inner.totals.delivered += 1;
-        inner.delivered_to = inner.delivered_to.max(seq + 1);
+        inner.lanes.delivered(seq);
         if no_ack {
             if let Some(address) = address {
                 inner.settled.push(settle::Settled { seq, address, reason: settle::ACKNOWLEDGED });
@@ -240,6 +239,6 @@ impl Queue {
             inner.unsettled += 1;
             inner.leave_ready(seq, State::Out);
         }
-        Fetched::Entry { seq, message, redelivered, returns, remaining: inner.lane.ready() as u64 }
+        Fetched::Entry { seq, message, redelivered, returns, remaining: inner.lanes.ready() as u64 }
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn reason_code(reason: Reason) -> u8 {
 impl Queue {
     /// Takes an entry out of the queue for `reason`. False, and nothing happens, while it is not known where it lies.
     pub(super) fn die(&self, inner: &mut Inner, seq: u64, reason: Reason) -> bool {
-        let Some(entry) = inner.lane.get_mut(seq) else {
+        let Some(entry) = inner.lanes.get_mut(seq) else {
             inner.head_wanted = true;
             return false;
         };
@@ -66,7 +66,7 @@ impl Queue {
         }
         for dead in dying {
             // Where it lies now: its body may have been moved since it died.
-            if let Some(address) = inner.lane.get_mut(dead.seq).and_then(|entry| entry.address) {
+            if let Some(address) = inner.lanes.get_mut(dead.seq).and_then(|entry| entry.address) {
                 let reason = reason_code(dead.reason);
                 inner.settled.push(settle::Settled { seq: dead.seq, address, reason });
             }
@@ -94,7 +94,7 @@ impl Queue {
     pub(crate) fn resume_dying(self: &Arc<Self>, decided: &[(u64, Reason)], visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
         for (seq, reason) in decided {
-            if inner.lane.get_mut(*seq).is_some_and(|entry| entry.state == State::Ready) {
+            if inner.lanes.get_mut(*seq).is_some_and(|entry| entry.state == State::Ready) {
                 self.die(&mut inner, *seq, *reason);
             }
         }

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
+use crate::queue::lanes::{LaneNumber, first_of, lane_of};
+use crate::queue::mark::Mark;
 use crate::queue::page::{Memo, Page, SIZE, bit_of};
 use crate::queue::{Picked, Task};
 
@@ -17,6 +19,7 @@ pub(crate) use crate::queue::page::{Entry, Placed, State};
 
 mod purge;
 
+pub(crate) use purge::Purged;
 use purge::Runs;
 
 /// What an entry of a hot page costs in memory while its message is away, in bytes.
@@ -48,6 +51,14 @@ pub(crate) struct Lane {
     swept: u64,
     /// Hot pages stay hot.
     keep_hot: bool,
+    /// How far deliveries may have gone.
+    pub(super) mark: Mark,
+    /// When a message dies of age that was read for nothing else: its number, and milliseconds since 1970.
+    pub(super) peeked: Option<(u64, u64)>,
+    /// The first number that this visit gave out, or will.
+    fresh: u64,
+    /// The references of what this visit adds carry the mark past it.
+    rides: bool,
 }
 
 /// What is to be read of a lane's ready entries.
@@ -83,7 +94,7 @@ pub(crate) struct Dropped {
 }
 
 /// What a sweep came to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Swept {
     pub(crate) dropped: Dropped,
     /// To be spilled, the farthest back first.
@@ -149,6 +160,10 @@ impl Lane {
             chunked: false,
             swept: u64::MAX,
             keep_hot: false,
+            mark: Mark::starting_at(0),
+            peeked: None,
+            fresh: next,
+            rides: false,
         }
     }
 
@@ -172,6 +187,7 @@ impl Lane {
         (lane.ready, lane.away) = (lane.live, lane.live);
         lane.cursor = pages.front().map_or(next, |page| page.start());
         lane.memo = Memo { mark, returns };
+        lane.mark = Mark::starting_at(mark);
         lane.chunked = chunked;
         lane.pages = pages;
         lane
@@ -182,9 +198,49 @@ impl Lane {
         self.keep_hot = keep;
     }
 
+    /// Which one of its queue's lanes it is.
+    #[inline]
+    pub(crate) fn number(&self) -> LaneNumber {
+        lane_of(self.next)
+    }
+
     /// The sequence number of the next entry.
     pub(crate) fn next(&self) -> u64 {
         self.next
+    }
+
+    /// The next sequence number, and the mark that the log says: what a restatement says.
+    pub(crate) fn position(&self) -> (u64, u64) {
+        (self.next, self.mark.said())
+    }
+
+    /// The next sequence number, and up to where entries really were delivered: what a good stop says.
+    pub(crate) fn last_position(&self) -> (u64, u64) {
+        (self.next, self.mark.delivered_to())
+    }
+
+    /// A visit begins that may add entries. Their references may carry the delivery mark past themselves if there is
+    /// somebody to deliver to, and nothing older waits above the mark, which would then be delivered on the strength of a record
+    /// that may still be lost.
+    #[inline]
+    pub(super) fn begin_visit(&mut self, attended: bool) {
+        self.fresh = self.next;
+        self.rides = attended && (self.mark.at() >= self.next || !self.has_waiting());
+    }
+
+    /// What this visit has added: the first number, and the one behind the last.
+    #[inline]
+    pub(super) fn added(&self) -> (u64, u64) {
+        (self.fresh, self.next)
+    }
+
+    /// The mark that the references of what this visit added are to say. If it rides on them, none has to wait for one of its
+    /// own.
+    pub(super) fn mark_of_added(&mut self) -> u64 {
+        if self.rides {
+            self.mark.raise(self.next);
+        }
+        self.mark.said()
     }
 
     /// Number of ready entries.
@@ -390,15 +446,15 @@ impl Lane {
     }
 
     /// True when an entry waits to be delivered, now or when its group ends.
-    pub(crate) fn has_waiting(&self) -> bool {
+    fn has_waiting(&self) -> bool {
         self.ready > 0 || self.hidden > 0
     }
 
-    /// True when nobody has looked whether the first ready entry dies of age.
-    pub(crate) fn head_is_unread(&mut self) -> bool {
-        let Some(head) = self.first_ready() else { return false };
-        let page = self.last_starting_by(head).and_then(|index| self.pages.get(index));
-        page.is_some_and(|page| page.is_unread(head))
+    /// The first ready entry, if nobody has looked whether it dies of age.
+    pub(crate) fn ageless_head(&mut self) -> Option<u64> {
+        let head = self.first_ready()?;
+        let unread = self.pages.get(self.last_starting_by(head)?)?.is_unread(head);
+        (unread && self.peeked.is_none_or(|(seq, _)| seq != head)).then_some(head)
     }
 
     /// True when the first ready entry lies in a hot page.
@@ -407,13 +463,17 @@ impl Lane {
         head.is_some_and(|index| self.pages[index].is_hot())
     }
 
-    /// When the first ready entry dies of age, `u64::MAX` while its page is not hot.
+    /// When the first ready entry dies of age, as far as anybody has looked, in milliseconds since 1970.
     #[inline]
     pub(crate) fn head_expires_at(&mut self) -> u64 {
         let Some(head) = self.first_ready() else { return u64::MAX };
         let page = self.last_starting_by(head).map(|index| &self.pages[index]);
         let entry = page.and_then(|page| page.entries.get(usize::try_from(head.checked_sub(page.first)?).ok()?));
-        entry.map_or(u64::MAX, |entry| entry.expires_at)
+        let known = entry.map_or(u64::MAX, |entry| entry.expires_at);
+        match self.peeked {
+            Some((seq, expires_at)) if seq == head && known == u64::MAX => expires_at,
+            _ => known,
+        }
     }
 
     /// How to look when the first ready entry dies of age while its page stays as it is.
@@ -632,10 +692,11 @@ impl Lane {
         if !self.chunked {
             return runs.0;
         }
-        let mut from = 1;
+        let first = first_of(self.number());
+        let mut from = first;
         for page in &self.pages {
             runs.add(from, page.start());
-            from = page.start().max(1);
+            from = page.start().max(first);
             let end = (page.start() + PAGE).min(self.next);
             if page.chunked {
                 let mut live = [0; SIZE / 64];
@@ -649,11 +710,9 @@ impl Lane {
         runs.0
     }
 
-    /// How many durable entries that are not done have their bodies in each file.
-    pub(crate) fn files(&self) -> BTreeMap<u32, u64> {
-        let mut counts = BTreeMap::new();
-        self.pages.iter().for_each(|page| page.count_files(&mut counts));
-        counts
+    /// Adds how many durable entries that are not done have their bodies in each file.
+    pub(crate) fn count_files(&self, counts: &mut BTreeMap<u32, u64>) {
+        self.pages.iter().for_each(|page| page.count_files(counts));
     }
 
     /// How often entries came back, for those of which that counts.

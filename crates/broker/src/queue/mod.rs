@@ -10,6 +10,8 @@ mod consumers;
 mod dispatch;
 mod dying;
 mod lane;
+mod lanes;
+mod mark;
 mod page;
 mod repair;
 #[cfg(feature = "sabotage")]
@@ -32,6 +34,7 @@ pub(crate) use consumers::{Consumer, ConsumerKey, SharedCredit};
 pub(crate) use dispatch::{Fetched, Unattached};
 pub(crate) use dying::{Dying, Reason, reason_code};
 pub(crate) use lane::{Entry, Lane, Placed, State};
+pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, first_of, lane_of};
 pub(crate) use page::{Listed, Page, Place};
 pub(crate) use settle::{SETTLED_BEFORE, Settlement, Verdict};
 pub(crate) use spill::Picked;
@@ -103,17 +106,11 @@ pub(crate) struct QueueTotals {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    lane: Lane,
+    lanes: Lanes,
     consumers: Consumers,
     pub(crate) bindings: Vec<Bound>,
     deleted: bool,
     had_consumer: bool,
-    /// Logged: every durable entry below it may have been delivered.
-    mark: u64,
-    /// The entry behind the last one that was delivered.
-    delivered_to: u64,
-    /// A higher mark is on its way to the disk: it counts once the ticket is durable.
-    mark_rising: Option<(u64, Ticket)>,
     /// What the messages cost that are in memory.
     bytes: usize,
     /// Bytes of the messages in memory that are ready.
@@ -131,8 +128,6 @@ pub(crate) struct Inner {
     loading: bool,
     /// The first ready entry must be known, and its page is absent.
     head_wanted: bool,
-    /// When a message dies of age that was read for nothing else: its number, and milliseconds since 1970.
-    peeked: Option<(u64, u64)>,
     /// The first entry that was read last: its message stays until somebody takes it, or nobody ever would.
     kept: Option<u64>,
     /// Clients that wait for a message that is away.
@@ -185,7 +180,7 @@ impl Drop for Guard<'_> {
         if std::thread::panicking() && !self.unwinding {
             std::process::abort();
         }
-        let index = self.inner.lane.index_bytes();
+        let index = self.inner.lanes.index_bytes();
         self.core.memory.changed(self.bytes_before + self.index_before, self.inner.bytes + index);
         let listed = self.inner.listed_bytes();
         if listed != self.listed_before {
@@ -202,6 +197,14 @@ pub(crate) struct Visit<'a> {
     pub(crate) work: &'a mut Vec<Work>,
 }
 
+/// Entries of a group that has not ended: in this queue, from `first` up to `end`.
+#[derive(Debug)]
+pub(crate) struct HiddenRun {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) first: u64,
+    pub(crate) end: u64,
+}
+
 /// The queue was deleted before it could be visited.
 #[derive(Debug)]
 pub(crate) struct Gone;
@@ -216,8 +219,6 @@ pub(crate) struct QueueParts {
     pub(crate) auto_delete: bool,
     pub(crate) arguments: QueueArguments,
     pub(crate) declared: Table,
-    pub(crate) next_seq: u64,
-    pub(crate) mark: u64,
     /// Milliseconds since 1970.
     pub(crate) now: u64,
 }
@@ -225,19 +226,15 @@ pub(crate) struct QueueParts {
 impl Queue {
     pub(crate) fn new(parts: QueueParts) -> Arc<Self> {
         let weighs = parts.arguments.max_length_bytes.is_some();
-        let mut lane = Lane::starting_at(parts.next_seq);
+        let mut lanes = Lanes::new();
         // Of entries in other pages nobody knows how long their bodies are.
-        lane.keep_hot(weighs);
+        lanes.keep_hot(weighs);
         let inner = Inner {
-            lane,
+            lanes,
             consumers: Consumers::default(),
             bindings: Vec::new(),
             deleted: false,
             had_consumer: false,
-            mark: parts.mark,
-            // What a run before this one delivered stays delivered.
-            delivered_to: parts.mark,
-            mark_rising: None,
             bytes: 0,
             resident: 0,
             spilled: 0,
@@ -247,7 +244,6 @@ impl Queue {
             weighs,
             loading: false,
             head_wanted: false,
-            peeked: None,
             kept: None,
             fetchers: Vec::new(),
             damage: None,
@@ -283,14 +279,12 @@ impl Queue {
 
     pub(crate) fn lock<'a>(&'a self, core: &'a Core) -> Guard<'a> {
         let inner = self.inner.lock();
-        let (bytes_before, index_before) = (inner.bytes, inner.lane.index_bytes());
+        let (bytes_before, index_before) = (inner.bytes, inner.lanes.index_bytes());
         let listed_before = inner.listed_bytes();
         Guard { inner, core, bytes_before, index_before, listed_before, unwinding: std::thread::panicking() }
     }
 
     /// Takes the picked arrivals at its end and dispatches. The returned ticket covers their references.
-    ///
-    /// With a group, the entries are hidden until [`Queue::reveal`]; `first` of the result is the first of them.
     pub(crate) fn publish(
         self: &Arc<Self>,
         arrivals: &mut [Arrival],
@@ -312,19 +306,13 @@ impl Queue {
                 }
                 continue;
             }
-            let (first, rides) = (inner.lane.next(), inner.mark_can_ride());
-            for pick in picks {
-                let arrival = &mut arrivals[*pick as usize];
-                let address = arrival.address;
-                let entry = self.entry(arrival.take_share(), address, State::Ready, visit.now);
-                inner.insert(entry);
-            }
-            inner.totals.published += picks.len() as u64;
-            ticket = ticket.max(self.log_references(&mut inner, first, rides, None, visit));
+            self.insert_all(&mut inner, arrivals, picks, State::Ready, visit.now);
+            ticket = ticket.max(self.log_references(&mut inner, None, visit));
             self.dispatch(&mut inner, visit);
             self.enforce_length(&mut inner);
             if self.logged() && visit.core.memory.is_tight() {
-                inner.let_go(first, visit.core);
+                let added: Vec<_> = inner.lanes.added().collect();
+                added.into_iter().rev().for_each(|(first, end)| inner.let_go(first, end, visit.core));
             }
         }
         self.finish(inner, visit);
@@ -332,35 +320,30 @@ impl Queue {
     }
 
     /// Takes messages into a group: they have their places, and nobody sees them before [`Queue::reveal`].
-    /// Returns the first sequence number.
+    /// Adds to `hidden` where they are: runs of numbers, each (first, end).
     pub(crate) fn publish_hidden(
         self: &Arc<Self>,
         arrivals: &mut [Arrival],
         picks: &[u32],
         group: Option<Group>,
+        hidden: &mut Vec<HiddenRun>,
         visit: &mut Visit<'_>,
-    ) -> Result<u64, Gone> {
+    ) -> Result<(), Gone> {
         let mut inner = self.lock(visit.core);
         if inner.deleted {
             return Err(Gone);
         }
-        let (first, rides) = (inner.lane.next(), inner.mark_can_ride());
-        for pick in picks {
-            let arrival = &mut arrivals[*pick as usize];
-            let address = arrival.address;
-            let entry = self.entry(arrival.take_share(), address, State::Hidden, visit.now);
-            inner.insert(entry);
-        }
-        self.log_references(&mut inner, first, rides, group, visit);
-        inner.totals.published += picks.len() as u64;
-        Ok(first)
+        self.insert_all(&mut inner, arrivals, picks, State::Hidden, visit.now);
+        self.log_references(&mut inner, group, visit);
+        hidden.extend(inner.lanes.added().map(|(first, end)| HiddenRun { queue: Arc::clone(self), first, end }));
+        Ok(())
     }
 
-    /// The group that brought these entries has ended: they are ready.
-    pub(crate) fn reveal(self: &Arc<Self>, first: u64, count: u64, visit: &mut Visit<'_>) {
+    /// The group that brought these entries, all of this queue, has ended: they are ready.
+    pub(crate) fn reveal(self: &Arc<Self>, runs: &[HiddenRun], visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
-        for seq in first..first + count {
-            let hidden = inner.lane.get_mut(seq).is_some_and(|entry| entry.state == State::Hidden);
+        for seq in runs.iter().flat_map(|run| run.first..run.end) {
+            let hidden = inner.lanes.get_mut(seq).is_some_and(|entry| entry.state == State::Hidden);
             if hidden {
                 inner.make_ready(seq);
             }
@@ -368,9 +351,29 @@ impl Queue {
         self.dispatch(&mut inner, visit);
         self.enforce_length(&mut inner);
         if self.logged() && visit.core.memory.is_tight() {
-            inner.let_go(first, visit.core);
+            runs.iter().rev().for_each(|run| inner.let_go(run.first, run.end, visit.core));
         }
         self.finish(inner, visit);
+    }
+
+    /// Gives the picked arrivals their places, each at the end of its lane.
+    fn insert_all(&self, inner: &mut Inner, arrivals: &mut [Arrival], picks: &[u32], state: State, now: u64) {
+        let attended = !inner.consumers.is_empty();
+        inner.lanes.begin_visit(attended);
+        for pick in picks {
+            let arrival = &mut arrivals[*pick as usize];
+            let (address, message) = (arrival.address, arrival.take_share());
+            let lane = self.lane_of(&message);
+            let entry = self.entry(message, address, state, now);
+            inner.insert(lane, entry);
+        }
+        inner.totals.published += picks.len() as u64;
+    }
+
+    /// The lane of a message: its priority, as far as the queue knows any.
+    #[inline]
+    fn lane_of(&self, message: &Message) -> LaneNumber {
+        self.arguments.max_priority.map_or(0, |max| message.priority().min(max).into())
     }
 
     fn entry(&self, message: Message, address: Option<Address>, state: State, now: u64) -> Entry {
@@ -395,43 +398,36 @@ impl Queue {
         ttl.map_or(u64::MAX, |ttl| since.saturating_add(ttl))
     }
 
-    /// Logs the references of all durable entries from `first` on, in runs. If the mark `rides`, they carry it past
-    /// themselves, so that none has to wait for a mark of its own.
-    fn log_references(
-        &self,
-        inner: &mut Inner,
-        first: u64,
-        rides: bool,
-        group: Option<Group>,
-        visit: &Visit<'_>,
-    ) -> Ticket {
+    /// Logs the references of all durable entries that this visit added, in runs.
+    fn log_references(&self, inner: &mut Inner, group: Option<Group>, visit: &Visit<'_>) -> Ticket {
         if !self.logged() {
             return Ticket::NONE;
         }
         #[cfg(feature = "sabotage")]
         if group.is_none() && sabotage::armed() {
-            return self.log_references_late(inner, first, visit);
+            return self.log_references_late(inner, visit);
         }
-        if rides {
-            inner.mark = inner.mark.max(inner.lane.next());
-        }
-        let mark = inner.logged_mark();
         let mut addresses = ADDRESSES.take();
         let mut appender = None;
-        let end = inner.lane.next();
-        let mut run = first;
-        for seq in first..=end {
-            let address = if seq < end { inner.lane.get_mut(seq).and_then(|entry| entry.address) } else { None };
-            if let Some(address) = address {
-                addresses.push(address);
+        for lane in inner.lanes.all_mut() {
+            let (first, end) = lane.added();
+            if first == end {
                 continue;
             }
-            if !addresses.is_empty() {
-                let appender = appender.get_or_insert_with(|| visit.core.journal.appender());
-                appender.reference(group, self.id, run, mark, &addresses);
-                addresses.clear();
+            let (mark, mut run) = (lane.mark_of_added(), first);
+            for seq in first..=end {
+                let address = if seq < end { lane.get_mut(seq).and_then(|entry| entry.address) } else { None };
+                if let Some(address) = address {
+                    addresses.push(address);
+                    continue;
+                }
+                if !addresses.is_empty() {
+                    let appender = appender.get_or_insert_with(|| visit.core.journal.appender());
+                    appender.reference(group, self.id, run, mark, &addresses);
+                    addresses.clear();
+                }
+                run = seq + 1;
             }
-            run = seq + 1;
         }
         ADDRESSES.set(addresses);
         appender.map_or(Ticket::NONE, |appender| appender.ticket())
@@ -439,7 +435,7 @@ impl Queue {
 
     fn is_full(&self, inner: &Inner) -> bool {
         let full = |limit: Option<u64>, held: u64| limit.is_some_and(|limit| held >= limit);
-        full(self.arguments.max_length, inner.lane.ready() as u64)
+        full(self.arguments.max_length, inner.lanes.ready() as u64)
             || full(self.arguments.max_length_bytes, inner.ready_bytes)
     }
 
@@ -453,10 +449,10 @@ impl Queue {
             return;
         }
         let over = |limit: Option<u64>, held: u64| limit.is_some_and(|limit| held > limit);
-        while over(self.arguments.max_length, inner.lane.ready() as u64)
+        while over(self.arguments.max_length, inner.lanes.ready() as u64)
             || over(self.arguments.max_length_bytes, inner.ready_bytes)
         {
-            let Some(seq) = inner.lane.first_ready() else { return };
+            let Some(seq) = inner.lanes.first_ready() else { return };
             if !self.die(inner, seq, Reason::MaxLength) {
                 return;
             }
@@ -470,7 +466,7 @@ impl Queue {
             let dying = std::mem::take(&mut inner.dying);
             visit.work.push(Work::DeadLetter { queue: Arc::clone(self), dying });
         }
-        if inner.lane.away() > 0 {
+        if inner.lanes.away() > 0 {
             self.ask(&mut inner, visit);
         }
         if let Some(at) = self.next_timer(&mut inner).filter(|at| *at < inner.timer_at) {
@@ -480,9 +476,9 @@ impl Queue {
         ticket
     }
 
-    /// When the entry at the head dies of age, or the queue itself goes for want of use.
+    /// When an entry at the head of a lane dies of age, or the queue itself goes for want of use.
     fn next_timer(&self, inner: &mut Inner) -> Option<u64> {
-        let head = Some(inner.head_expires_at()).filter(|at| *at != u64::MAX);
+        let head = inner.lanes.all_mut().map(Lane::head_expires_at).min().filter(|at| *at != u64::MAX);
         [head, self.idle_until(inner)].into_iter().flatten().min()
     }
 
@@ -506,27 +502,20 @@ impl Queue {
 }
 
 impl Inner {
-    /// Whether the reference of the next entry may carry the delivery mark past itself: there is somebody to deliver
-    /// to, and nothing older waits above the mark, which would then be delivered on the strength of a record that may
-    /// still be lost.
-    fn mark_can_ride(&self) -> bool {
-        !self.consumers.is_empty() && (self.mark >= self.lane.next() || !self.lane.has_waiting())
-    }
-
-    fn insert(&mut self, entry: Entry) -> u64 {
+    fn insert(&mut self, lane: LaneNumber, entry: Entry) {
         if let Some(message) = &entry.message {
             self.bytes += message.cost();
         }
         if entry.state == State::Ready {
             self.enters_ready(&entry);
         }
-        self.lane.push(entry)
+        self.lanes.push(lane, entry);
     }
 
     /// Puts an entry back among the ready ones, at its place.
     fn make_ready(&mut self, seq: u64) {
-        self.lane.set(seq, State::Ready);
-        let Some(entry) = self.lane.get_mut(seq) else { return };
+        self.lanes.set(seq, State::Ready);
+        let Some(entry) = self.lanes.get_mut(seq) else { return };
         let (resident, weight) = (resident_of(entry), weight_of(entry));
         self.resident += resident;
         if self.weighs {
@@ -544,7 +533,7 @@ impl Inner {
 
     /// Takes an entry out of the ready ones.
     fn leave_ready(&mut self, seq: u64, state: State) {
-        if let Some(entry) = self.lane.get_mut(seq) {
+        if let Some(entry) = self.lanes.get_mut(seq) {
             if entry.state == State::Ready {
                 let (resident, weight, unread) = (resident_of(entry), weight_of(entry), entry.is_unread());
                 self.resident -= resident;
@@ -558,17 +547,17 @@ impl Inner {
     }
 
     fn remove_or_set(&mut self, seq: u64, state: State) {
-        if let Some(message) = self.lane.set(seq, state) {
+        if let Some(message) = self.lanes.set(seq, state) {
             self.bytes -= message.cost();
         }
     }
 
     pub(crate) fn ready(&self) -> usize {
-        self.lane.ready()
+        self.lanes.ready()
     }
 
     pub(crate) fn live(&self) -> usize {
-        self.lane.live()
+        self.lanes.live()
     }
 
     pub(crate) fn unsettled(&self) -> usize {
@@ -581,7 +570,7 @@ impl Inner {
 
     /// What it costs to know where messages lie that the log has, or could list.
     fn listed_bytes(&self) -> usize {
-        self.lane.index_bytes().saturating_sub(self.spilled * lane::PLACE_COST)
+        self.lanes.index_bytes().saturating_sub(self.spilled * lane::PLACE_COST)
     }
 
     pub(crate) fn consumer_count(&self) -> usize {
@@ -597,62 +586,45 @@ impl Inner {
     }
 
     /// Takes what recovery found.
-    pub(crate) fn recover(&mut self, lane: Lane) {
-        self.unweighed = if self.weighs { lane.live() } else { 0 };
-        self.lane = lane;
-        self.lane.keep_hot(self.weighs);
+    pub(crate) fn recover(&mut self, lanes: Lanes) {
+        self.unweighed = if self.weighs { lanes.live() } else { 0 };
+        self.lanes = lanes;
+        self.lanes.keep_hot(self.weighs);
+    }
+
+    /// Its lanes, from the last to be delivered to the first.
+    pub(crate) fn lanes_mut(&mut self) -> impl Iterator<Item = &mut Lane> {
+        self.lanes.all_mut().rev()
     }
 
     /// See [`journal::Owners::referenced`].
     pub(crate) fn referenced(&self, file: u32, found: &mut Vec<Reference>) {
-        self.lane.referenced(file, found);
+        self.lanes.referenced(file, found);
     }
 
     /// See [`journal::Owners::unsettled`].
     pub(crate) fn unsettled_of(&mut self, page: u64, bits: &mut Bits) {
-        self.lane.unsettled(page, bits);
+        self.lanes.unsettled(page, bits);
     }
 
     /// See [`journal::Owners::moved`].
     pub(crate) fn moved(&mut self, page: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
-        self.lane.moved(page, from, chunk, entries)
+        self.lanes.moved(page, from, chunk, entries)
     }
 
-    /// The numbers that are settled, as far as an index may still list them, in runs.
-    pub(crate) fn settled_runs(&self) -> Vec<(u64, u64)> {
-        self.lane.settled_runs()
-    }
-
-    /// What a restatement says besides declaration and position: these runs of settled numbers, how often entries came back,
-    /// and whose death is decided.
-    pub(crate) fn remains(&self, settled: Vec<(u64, u64)>) -> Remains<'_> {
-        Remains { settled, returns: self.lane.returns(), decided: &self.decided }
+    /// What a restatement says besides declaration, bindings and lanes: how often entries came back, and whose death is decided.
+    pub(crate) fn remains(&self) -> Remains<'_> {
+        Remains { returns: self.lanes.returns(), decided: &self.decided }
     }
 
     /// Why the queue can't go on delivering, if it can't.
     pub(crate) fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
-
-    /// The next sequence number, and up to where entries really were delivered: what a good stop says.
-    pub(crate) fn last_position(&self) -> (u64, u64) {
-        (self.lane.next(), self.delivered_to)
-    }
-
-    /// The next sequence number and the mark: what a restatement says.
-    pub(crate) fn position(&self) -> (u64, u64) {
-        (self.lane.next(), self.logged_mark())
-    }
-
-    /// The mark that the log says already. Recovery takes the last one it reads, so no record may say less.
-    fn logged_mark(&self) -> u64 {
-        self.mark_rising.map_or(self.mark, |(mark, _)| mark.max(self.mark))
-    }
 }
 
 /// What a restatement says of a queue's entries.
 pub(crate) struct Remains<'a> {
-    pub(crate) settled: Vec<(u64, u64)>,
     pub(crate) returns: Vec<(u64, u32)>,
     pub(crate) decided: &'a BTreeMap<u64, Reason>,
 }

@@ -19,13 +19,7 @@ fn numbers(page: u64, bits: &Bits) -> impl Iterator<Item = u64> + '_ {
 impl Queue {
     /// The first page from `number` on that has entries on disk.
     pub(crate) fn page_from(&self, number: u64, core: &Core) -> Option<u64> {
-        let mut inner = self.lock(core);
-        let end = inner.lane.next().div_ceil(PAGE);
-        (number..end).find(|number| {
-            let mut bits: Bits = [0; (PAGE / 64) as usize];
-            inner.lane.stored(*number, &mut bits);
-            bits.iter().any(|word| *word != 0)
-        })
+        self.lock(core).lanes.first_stored_page(number)
     }
 
     /// Makes an absent page hot from what could be read of the lists of `chunks`. Entries that are in none of them lie nowhere.
@@ -38,7 +32,7 @@ impl Queue {
         core: &Core,
     ) -> bool {
         let mut bits: Bits = [0; (PAGE / 64) as usize];
-        self.lock(core).lane.unsettled(page, &mut bits);
+        self.lock(core).lanes.unsettled(page, &mut bits);
         let mut all = listed;
         for bit in all.iter().filter(|one| one.seq / PAGE == page).map(|one| one.seq % PAGE) {
             bits[(bit / 64) as usize] &= !(1 << (bit % 64));
@@ -53,10 +47,10 @@ impl Queue {
     pub(crate) fn on_disk(&self, page: u64, core: &Core) -> Vec<Reference> {
         let mut inner = self.lock(core);
         let mut bits: Bits = [0; (PAGE / 64) as usize];
-        inner.lane.stored(page, &mut bits);
+        inner.lanes.stored(page, &mut bits);
         let mut found = Vec::new();
         for seq in numbers(page, &bits) {
-            let entry = inner.lane.get_mut(seq).filter(|entry| entry.state == State::Ready && entry.message.is_none());
+            let entry = inner.lanes.get_mut(seq).filter(|entry| entry.state == State::Ready && entry.message.is_none());
             let place = entry.and_then(|entry| Some(Reference { seq, address: entry.address?, length: entry.length }));
             found.extend(place);
         }
@@ -65,7 +59,7 @@ impl Queue {
 
     /// Makes a page small again that was looked through.
     pub(crate) fn leave_page(&self, page: u64, core: &Core) {
-        self.lock(core).lane.lean_down(page * PAGE);
+        self.lock(core).lanes.lean_down(page * PAGE);
     }
 
     /// Settles these entries, for they can't be read. Returns how many.
@@ -73,7 +67,7 @@ impl Queue {
         let mut inner = self.lock(visit.core);
         let mut count = 0;
         for one in lost {
-            let same = inner.lane.get_mut(one.seq).is_some_and(|entry| {
+            let same = inner.lanes.get_mut(one.seq).is_some_and(|entry| {
                 entry.state == State::Ready && entry.message.is_none() && entry.address == Some(one.address)
             });
             if same {

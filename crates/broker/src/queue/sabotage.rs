@@ -34,20 +34,22 @@ pub(super) fn armed() -> bool {
 }
 
 impl Queue {
-    /// Logs the references of all durable entries from `first` on, but some visits late. The ticket is for what is
+    /// Logs the references of all durable entries that this visit added, but some visits late. The ticket is for what is
     /// logged now.
-    pub(super) fn log_references_late(&self, inner: &mut Inner, first: u64, visit: &Visit<'_>) -> Ticket {
+    pub(super) fn log_references_late(&self, inner: &mut Inner, visit: &Visit<'_>) -> Ticket {
         let mut appender = visit.core.journal.appender();
-        for seq in first..inner.lane.next() {
-            if let Some(address) = inner.lane.get_mut(seq).and_then(|entry| entry.address) {
+        inner.lanes.all_mut().for_each(|lane| drop(lane.mark_of_added()));
+        let added: Vec<_> = inner.lanes.added().collect();
+        for seq in added.into_iter().flat_map(|(first, end)| first..end) {
+            if let Some(address) = inner.lanes.get_mut(seq).and_then(|entry| entry.address) {
                 appender.reference(None, NOBODY, seq, 0, &[address]);
                 inner.held_back.entries.push((seq, address));
             }
         }
         inner.held_back.visits += 1;
         if inner.held_back.visits == LATE {
-            let mark = inner.logged_mark();
             for (seq, address) in std::mem::take(&mut inner.held_back).entries {
+                let mark = inner.lanes.of_mut(seq).map_or(0, |lane| lane.position().1);
                 appender.reference(None, self.id, seq, mark, &[address]);
                 appender.settle(None, NOBODY, ACKNOWLEDGED, &[(seq, 1)], &[address]);
             }

@@ -81,7 +81,7 @@ impl Queue {
 
     fn settle_one(&self, inner: &mut Inner, settlement: Settlement, core: &Core) {
         let seq = settlement.seq;
-        let Some(entry) = inner.lane.get_mut(seq) else { return };
+        let Some(entry) = inner.lanes.get_mut(seq) else { return };
         if entry.state != State::Out {
             return;
         }
@@ -106,7 +106,7 @@ impl Queue {
     }
 
     fn come_back(&self, inner: &mut Inner, seq: u64, core: &Core) {
-        let Some(entry) = inner.lane.get_mut(seq) else { return };
+        let Some(entry) = inner.lanes.get_mut(seq) else { return };
         entry.redelivered = true;
         if let Some(limit) = self.arguments.delivery_limit {
             entry.returns = entry.returns.saturating_add(1);
@@ -187,7 +187,7 @@ impl Queue {
     pub(crate) fn purge(self: &Arc<Self>, core: &Core) -> (u64, Ticket) {
         let mut inner = self.lock(core);
         inner.used_at = core.clock.unix_ms();
-        let mut purged = inner.lane.purge();
+        let mut purged = inner.lanes.purge();
         inner.free_spilled_of(&mut purged.freed, core);
         inner.bytes -= purged.bytes;
         (inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0);
@@ -203,17 +203,17 @@ impl Queue {
     /// Ends the queue under its lock: nothing enters or leaves any more. Returns its consumers and the ready count.
     /// The caller holds the catalog's write lock and has checked what must be checked, on `inner`.
     pub(crate) fn end(&self, inner: &mut Guard<'_>, core: &Core) -> (Vec<super::Consumer>, u64, Ticket) {
-        let ready = inner.lane.ready() as u64;
+        let ready = inner.lanes.ready() as u64;
         inner.deleted = true;
         let mut ticket = Ticket::NONE;
-        let mut freed = inner.lane.files();
+        let mut freed = inner.lanes.files();
         inner.free_spilled_of(&mut freed, core);
         if self.logged() {
             let mut appender = core.journal.appender();
             appender.drop_owner(None, self.id, &mut freed.into_iter());
             ticket = appender.ticket();
         }
-        inner.lane = super::Lane::starting_at(inner.lane.next());
+        inner.lanes = super::Lanes::new();
         (inner.bytes, inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0, 0);
         inner.unsettled = 0;
         inner.bindings = Vec::new();

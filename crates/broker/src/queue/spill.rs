@@ -23,7 +23,7 @@ impl Queue {
         let window = inner.window(core);
         // What consumers have come near meanwhile stays in memory.
         for ((seq, _), address) in picked.iter().zip(addresses).rev() {
-            if inner.deleted || !inner.lane.spill(*seq, *address) {
+            if inner.deleted || !inner.lanes.spill(*seq, *address) {
                 core.free_spilled(address.file, 1);
                 continue;
             }
@@ -32,8 +32,8 @@ impl Queue {
                 inner.let_go_of(*seq);
             }
         }
-        if let (Some((first, _)), Some((last, _))) = (picked.first(), picked.last()) {
-            (first / PAGE..=last / PAGE).for_each(|page| inner.lane.lean_down(page * PAGE));
+        for page in picked.chunk_by(|(one, _), (other, _)| one / PAGE == other / PAGE) {
+            page.first().into_iter().for_each(|(seq, _)| inner.lanes.lean_down(*seq));
         }
     }
 
@@ -61,7 +61,7 @@ impl Queue {
     pub(crate) fn spilled_anew(&self, before: &[Reference], addresses: &[Address], core: &Core) {
         let mut inner = self.lock(core);
         for (one, address) in before.iter().zip(addresses) {
-            let moved = inner.lane.relocate(one, *address);
+            let moved = inner.lanes.relocate(one, *address);
             core.free_spilled(if moved { one.address.file } else { address.file }, 1);
         }
     }

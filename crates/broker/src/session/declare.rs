@@ -374,8 +374,6 @@ impl Client {
             auto_delete: spec.auto_delete,
             arguments: parsed,
             declared: spec.arguments.clone(),
-            next_seq: 1,
-            mark: 0,
             now: self.core.clock.unix_ms(),
         });
         let mut ticket = self.settled_ticket;

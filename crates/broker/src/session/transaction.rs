@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::flow::Allowance;
 use crate::message::Message;
-use crate::queue::{Queue, Settlement, Verdict, Visit};
+use crate::queue::{HiddenRun, Queue, Settlement, Verdict, Visit};
 use crate::session::mailbox::{Mailbox, Notice};
 use crate::session::publish::{Publish, picks_of, release_holds};
 use crate::session::replies::Requester;
@@ -40,8 +40,8 @@ pub(super) struct Open {
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) ticket: Ticket,
-    /// Queue, first hidden entry, number of them.
-    pub(crate) hidden: Vec<(Arc<Queue>, u64, u64)>,
+    /// Where its messages are, those of one queue next to each other.
+    pub(crate) hidden: Vec<HiddenRun>,
     /// Messages that go to no queue.
     pub(crate) replies: Vec<(Requester, Message)>,
     /// The transaction, and whom to tell.
@@ -51,8 +51,8 @@ pub(crate) struct Sealed {
 impl Sealed {
     /// Shows the messages and tells the client.
     pub(crate) fn reveal(self, visit: &mut Visit<'_>) {
-        for (queue, first, count) in &self.hidden {
-            queue.reveal(*first, *count, visit);
+        for runs in self.hidden.chunk_by(|one, other| Arc::ptr_eq(&one.queue, &other.queue)) {
+            runs.first().into_iter().for_each(|run| run.queue.reveal(runs, visit));
         }
         for (requester, message) in self.replies {
             let counted = requester.deliver(message);
@@ -224,12 +224,7 @@ impl Client {
     }
 
     /// Logs bodies and hidden references as part of the group.
-    fn hide(
-        &mut self,
-        arrivals: &mut [Arrival],
-        targets: &[Vec<Arc<Queue>>],
-        group: Group,
-    ) -> Vec<(Arc<Queue>, u64, u64)> {
+    fn hide(&mut self, arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], group: Group) -> Vec<HiddenRun> {
         let core = Arc::clone(&self.core);
         let mut visit = Visit { core: &core, now: core.clock.unix_ms(), work: &mut self.work };
         hide_arrivals(arrivals, targets, Some(group), &mut visit)
@@ -350,13 +345,12 @@ pub(crate) fn hide_arrivals(
     targets: &[Vec<Arc<Queue>>],
     group: Option<Group>,
     visit: &mut Visit<'_>,
-) -> Vec<(Arc<Queue>, u64, u64)> {
+) -> Vec<HiddenRun> {
     log_bodies(arrivals, targets, visit.core);
     let mut hidden = Vec::new();
     for (queue, picks) in picks_of(arrivals, targets) {
-        match queue.publish_hidden(arrivals, &picks, group, visit) {
-            Ok(first) => hidden.push((queue, first, picks.len() as u64)),
-            Err(_) => picks.iter().for_each(|pick| arrivals[*pick as usize].miss()),
+        if queue.publish_hidden(arrivals, &picks, group, &mut hidden, visit).is_err() {
+            picks.iter().for_each(|pick| arrivals[*pick as usize].miss());
         }
     }
     hidden

@@ -25,7 +25,7 @@ pub(crate) const QUEUE: u8 = 3;
 pub(crate) const BIND: u8 = 4;
 /// The end of such a binding.
 pub(crate) const UNBIND: u8 = 5;
-/// A queue's next sequence number and delivery mark.
+/// The next sequence number and the delivery mark of a lane of a queue.
 pub(crate) const POSITION: u8 = 6;
 /// How often an entry came back.
 pub(crate) const RETURNS: u8 = 7;
@@ -212,27 +212,45 @@ pub(crate) fn read_name(bytes: &[u8]) -> Result<String, Malformed> {
     Ok(name)
 }
 
+/// What a restatement says of one lane of a queue.
+#[derive(Debug)]
+pub(crate) struct LaneFacts {
+    /// The next sequence number, and the delivery mark.
+    pub(crate) position: (u64, u64),
+    /// Of which pages every number is accounted for, in runs.
+    pub(crate) accounted: Vec<(u64, u64)>,
+    /// The numbers that are settled, in runs.
+    pub(crate) settled: Vec<(u64, u64)>,
+}
+
+impl LaneFacts {
+    fn log(&self, appender: &mut Appender<'_>, queue: Owner) {
+        log_position(appender, queue, self.position.0, self.position.1);
+        if !self.accounted.is_empty() {
+            // Before what is settled: of pages of which nothing is known that is not kept.
+            log_accounted(appender, queue, self.position.0, &self.accounted);
+        }
+        if !self.settled.is_empty() {
+            appender.settle_counted(None, queue, SETTLED_BEFORE, &self.settled, &mut std::iter::empty());
+        }
+    }
+}
+
 /// Logs everything about a queue but its entries.
 pub(crate) fn log_whole_queue(
     appender: &mut Appender<'_>,
     vhost: Owner,
     queue: &Arc<Queue>,
     bound: &[Bound],
-    position: (u64, u64),
+    lanes: &[LaneFacts],
     remains: &Remains<'_>,
-    accounted: &[(u64, u64)],
 ) {
     log_queue(appender, vhost, queue);
-    log_position(appender, queue.id, position.0, position.1);
-    if !accounted.is_empty() {
-        // Before what is settled: of pages of which nothing is known that is not kept.
-        log_accounted(appender, queue.id, position.0, accounted);
+    for lane in lanes {
+        lane.log(appender, queue.id);
     }
     for bound in bound {
         log_binding(appender, queue.id, BIND, bound);
-    }
-    if !remains.settled.is_empty() {
-        appender.settle_counted(None, queue.id, SETTLED_BEFORE, &remains.settled, &mut std::iter::empty());
     }
     let returns = remains.returns.iter().map(|(seq, returns)| (*seq, u64::from(*returns)));
     log_valued(appender, queue.id, RETURNS_RUNS, returns);

@@ -10,7 +10,7 @@ use std::io;
 
 use journal::{Address, Bits, Chunk, LOST, PAGE, Reference};
 
-use crate::queue::{Bitmap, Listed, Page, Place};
+use crate::queue::{Bitmap, Listed, Page, Place, first_of, lane_of};
 
 const WORDS: usize = (PAGE / 64) as usize;
 
@@ -129,16 +129,21 @@ impl Pages {
         over.into_iter().for_each(|number| drop(self.pages.remove(&number)));
     }
 
-    /// What is left, when all numbers below `next` may have been given out.
+    /// What is left, when in the lane of a page all numbers below what `next` says of it may have been given out.
     ///
     /// Segments in `damaged` may have bodies that can't be read.
-    pub(super) fn finish(self, next: u64, read: &ReadChunk<'_>, damaged: &dyn Fn(u32) -> bool) -> Found {
+    pub(super) fn finish(
+        self,
+        next: &dyn Fn(u64) -> u64,
+        read: &ReadChunk<'_>,
+        damaged: &dyn Fn(u32) -> bool,
+    ) -> Found {
         let mut found = Found { chunked: self.chunked, ..Found::default() };
         for (number, page) in self.pages {
             let chunked = page.may_be_listed();
             let doubtful = page.chunks.iter().filter(|chunk| damaged(chunk.segment));
             let doubtful: u64 = doubtful.map(|chunk| u64::from(chunk.count)).sum();
-            if let Some(mut page) = page.finish(number, next, read, &mut found.lost) {
+            if let Some(mut page) = page.finish(number, next(number), read, &mut found.lost) {
                 found.lost.doubtful += doubtful;
                 if chunked {
                     page.note_chunks();
@@ -276,23 +281,27 @@ impl Replayed {
 /// The numbers of a page that may have been given out, when all below `next` may have been.
 fn given_out(page: u64, next: u64) -> Bits {
     let mut given = Bitmap::default();
-    // Number 0 is never given out.
-    given.put_range(usize::from(page == 0), next.saturating_sub(page * PAGE).min(PAGE) as usize);
+    // The number before the first of a lane is never given out.
+    given.put_range(
+        usize::from(page * PAGE + 1 == first_of(lane_of(page * PAGE))),
+        next.saturating_sub(page * PAGE).min(PAGE) as usize,
+    );
     given.bits()
 }
 
-/// The pages of which each number below `next` is in `settled`, which are runs in order, or live as `live` tells, in runs.
+/// The pages of a lane of which each number below `next` is in `settled`, which are runs in order, or live as `live` tells, in runs.
 /// Those of which no number is live are left out.
 pub(super) fn accounted(next: u64, settled: &[(u64, u64)], live: &mut dyn FnMut(u64, &mut Bits)) -> Vec<(u64, u64)> {
     let mut pages: Vec<(u64, u64)> = Vec::new();
-    let (mut rest, mut number) = (settled, 0);
+    let origin = first_of(lane_of(next));
+    let (mut rest, mut number) = (settled, origin / PAGE);
     while number * PAGE < next {
         let (start, end) = (number * PAGE, ((number + 1) * PAGE).min(next));
         while let Some((_, later)) = rest.split_first().filter(|((first, count), _)| first + count <= start) {
             rest = later;
         }
         if let Some((first, count)) =
-            rest.first().filter(|(first, count)| *first <= start.max(1) && first + count >= end)
+            rest.first().filter(|(first, count)| *first <= start.max(origin) && first + count >= end)
         {
             // Whole pages at once: a queue may have had a great many.
             number = ((first + count) / PAGE).max(number + 1);

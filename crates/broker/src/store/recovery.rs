@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::encoding::Malformed;
 use crate::error::Error;
 use crate::message::value::Table;
-use crate::queue::{Bound, Lane, Queue, QueueParts, Reason, keep_binding, reason_code};
+use crate::queue::{Bound, Lanes, Position, Positions, Queue, QueueParts, Reason, keep_binding, reason_code};
 use crate::routing::{Bindings, Destination};
 use crate::store::facts::{self, ExchangeFact, QueueFact};
 use crate::store::pages::{Lost, Pages, ReadChunk};
@@ -26,8 +26,7 @@ use crate::store::runs::read_valued;
 #[derive(Debug, Default)]
 struct Entries {
     pages: Pages,
-    next_seq: u64,
-    mark: u64,
+    positions: Positions,
     returns: BTreeMap<u64, u32>,
     dying: BTreeMap<u64, u8>,
 }
@@ -45,8 +44,7 @@ impl Entries {
 /// What is left of a queue once everything is read.
 #[derive(Debug)]
 struct Left {
-    lane: Lane,
-    mark: u64,
+    lanes: Lanes,
     dying: BTreeMap<u64, u8>,
 }
 
@@ -114,8 +112,8 @@ impl Rebuilt {
             }
             facts::POSITION => {
                 let (next, mark) = facts::read_pair(bytes)?;
-                entries.next_seq = entries.next_seq.max(next);
-                entries.mark = mark;
+                let position = entries.positions.of_mut(next);
+                *position = Position { next: position.next.max(next), mark };
             }
             facts::RETURNS => {
                 let (seq, returns) = facts::read_pair(bytes)?;
@@ -190,16 +188,17 @@ impl Rebuilt {
                 continue;
             }
             let damaged = |segment| self.lost_segments.contains_key(&segment);
-            let left = entries.pages.finish(entries.next_seq, read, &damaged);
+            let next = |page| entries.positions.next_of_page(page);
+            let left = entries.pages.finish(&next, read, &damaged);
             if !left.lost.is_none() {
                 self.lost.insert(owner, left.lost);
             }
             let chunked = left.chunked;
-            let lane = Lane::recovered(left.pages, entries.next_seq.max(1), entries.mark, entries.returns, chunked);
-            for (file, count) in lane.files() {
+            let lanes = Lanes::recovered(left.pages, entries.positions, entries.returns, chunked);
+            for (file, count) in lanes.files() {
                 *live.entry(file).or_default() += count;
             }
-            self.left.insert(owner, Left { lane, mark: entries.mark, dying: entries.dying });
+            self.left.insert(owner, Left { lanes, dying: entries.dying });
         }
         live
     }
@@ -208,7 +207,7 @@ impl Rebuilt {
     pub(crate) fn queue_counts(&self) -> impl Iterator<Item = (Owner, String, String, u64)> + '_ {
         self.queues.iter().map(|(owner, fact)| {
             let vhost = self.vhosts.get(&fact.vhost).cloned().unwrap_or_default();
-            let entries = self.left.get(owner).map_or(0, |left| left.lane.live() as u64);
+            let entries = self.left.get(owner).map_or(0, |left| left.lanes.live() as u64);
             (*owner, vhost, fact.name.clone(), entries)
         })
     }
@@ -265,7 +264,6 @@ impl Rebuilt {
         for (id, fact) in &self.queues {
             let Some(vhost) = self.vhost(catalog, fact.vhost) else { continue };
             let arguments = QueueArguments::parse(&fact.name, &vhost.name, &fact.arguments)?;
-            let position = self.left.get(id).map_or((1, 0), |left| (left.lane.next(), left.mark));
             catalog.admit_queue(u64::MAX);
             vhost.tables.write().insert_queue(Queue::new(QueueParts {
                 id: *id,
@@ -276,8 +274,6 @@ impl Rebuilt {
                 auto_delete: fact.auto_delete,
                 arguments,
                 declared: fact.arguments.clone(),
-                next_seq: position.0,
-                mark: position.1,
                 now,
             }));
         }
@@ -329,7 +325,7 @@ fn bind(tables: &mut Tables, core: &Core, owner: Owner, mut list: Vec<Bound>) ->
 
 impl Left {
     fn fill(self, core: &Core, queue: &Arc<Queue>) -> Decided {
-        queue.lock(core).recover(self.lane);
+        queue.lock(core).recover(self.lanes);
         let reasons = [Reason::Rejected, Reason::Expired, Reason::MaxLength, Reason::DeliveryLimit];
         let dying = self
             .dying
@@ -359,7 +355,10 @@ impl Decided {
 impl Replay for Rebuilt {
     fn cold(&mut self, owner: Owner, page: u64, _: u64, chunk: Chunk) {
         if self.see(owner) {
-            self.entries.entry(owner).or_default().pages.cold(page, chunk);
+            let entries = self.entries.entry(owner).or_default();
+            // That there is a lane is known from then on.
+            entries.positions.of_mut(page * PAGE);
+            entries.pages.cold(page, chunk);
         }
     }
 
@@ -379,8 +378,8 @@ impl Replay for Rebuilt {
         }
         let entries = self.entries.entry(owner).or_default();
         entries.pages.reference(first_seq, bodies);
-        entries.next_seq = entries.next_seq.max(first_seq + bodies.len() as u64);
-        entries.mark = mark;
+        let position = entries.positions.of_mut(first_seq);
+        *position = Position { next: position.next.max(first_seq + bodies.len() as u64), mark };
     }
 
     fn settled(&mut self, owner: Owner, _reason: u8, runs: &[(u64, u64)]) {
@@ -414,7 +413,8 @@ impl Replay for Rebuilt {
     fn burnt(&mut self, owner: Owner, first_seq: u64, count: u64) {
         if self.see(owner) {
             let entries = self.entries.entry(owner).or_default();
-            entries.next_seq = entries.next_seq.max(first_seq.saturating_add(count));
+            let position = entries.positions.of_mut(first_seq);
+            position.next = position.next.max(first_seq.saturating_add(count));
         }
     }
 }

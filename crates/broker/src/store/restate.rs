@@ -10,8 +10,9 @@ use journal::{Bits, Chunk, Journal, Owner, Owners, Reference};
 use parking_lot::{Condvar, Mutex};
 
 use crate::core::Core;
-use crate::queue::Queue;
-use crate::store::{facts, pages};
+use crate::queue::{Lane, Queue};
+use crate::store::facts::{self, LaneFacts};
+use crate::store::pages;
 
 /// Answers the journal's questions, once the broker has filled its queues: until then they wait.
 #[derive(Default)]
@@ -87,13 +88,9 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
         if let Some(queue) = tables.queue_by_id(owner).filter(|queue| queue.logged()) {
             let mut inner = queue.lock(core);
             if !inner.is_deleted() {
-                let settled = inner.settled_runs();
-                let next = inner.position().0;
-                let accounted = pages::accounted(next, &settled, &mut |page, bits| inner.unsettled_of(page, bits));
-                let (position, remains) = (inner.position(), inner.remains(settled));
+                let lanes: Vec<_> = inner.lanes_mut().map(facts_of).collect();
                 let mut appender = journal.housekeeping_appender();
-                let bound = &inner.bindings;
-                facts::log_whole_queue(&mut appender, vhost.id, queue, bound, position, &remains, &accounted);
+                facts::log_whole_queue(&mut appender, vhost.id, queue, &inner.bindings, &lanes, &inner.remains());
             }
             return;
         }
@@ -111,6 +108,12 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
     if !core.definitions.restate(owner, journal) {
         restate_user(core, owner, journal);
     }
+}
+
+fn facts_of(lane: &mut Lane) -> LaneFacts {
+    let (position, settled) = (lane.position(), lane.settled_runs());
+    let accounted = pages::accounted(position.0, &settled, &mut |page, bits| lane.unsettled(page, bits));
+    LaneFacts { position, accounted, settled }
 }
 
 fn restate_user(core: &Core, owner: Owner, journal: &Journal) {

@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use broker::{Consume, Fetch, Flow, Outcome, Prefetch, Ticket};
+use broker::{Consume, Fetch, Flow, Outcome, Prefetch, Publish, Ticket, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Fault, Random, SimDisk};
 
-use crate::history::{Copy, History, Unit};
+use crate::history::{Copy, History, Unit, priority_of};
 use crate::{binding, dead_letters_to, durable, durable_with, message};
 
-/// `a` and `b` take what the fanout exchange brings, `r` sends what is rejected to `dead`.
+/// `a` and `b` take what the fanout exchange brings, `r` sends what is rejected to `dead`. Of half the seeds `b` has
+/// priorities.
 const QUEUES: [&str; 4] = ["a", "b", "r", "dead"];
 const STEPS: u64 = 300;
 
@@ -48,7 +49,7 @@ impl World {
             disk,
             broker: None,
             peers: Vec::new(),
-            history: History::default(),
+            history: History::of_queues((seed % 4 < 2).then_some(("b", 3))),
             numbers: Vec::new(),
             published: Vec::new(),
             held: Vec::new(),
@@ -78,7 +79,11 @@ impl World {
         let mut declarer = Peer::attach(self.broker(), "guest").unwrap();
         let now = self.broker().now();
         for queue in QUEUES {
-            let spec = if queue == "r" { durable_with(queue, &dead_letters_to("dead")) } else { durable(queue) };
+            let spec = match self.history.prioritised.filter(|(name, _)| *name == queue) {
+                Some((_, max)) => durable_with(queue, &[("x-max-priority", Value::U8(max))]),
+                None if queue == "r" => durable_with(queue, &dead_letters_to("dead")),
+                None => durable(queue),
+            };
             declarer.client.declare_queue(&spec, now).unwrap();
             if queue.len() == 1 && queue != "r" {
                 declarer.client.bind(&binding("amq.fanout", "", queue), now).unwrap();
@@ -161,7 +166,7 @@ impl World {
         for _ in 0..self.random.below(8000) {
             body.push('.');
         }
-        let publish = message(exchange, key, body.as_bytes());
+        let publish = Publish { priority: priority_of(&name), ..message(exchange, key, body.as_bytes()) };
         let session = self.peers[who].session(1);
         for copy in &copies {
             self.history.sent(copy, transaction.map(|(_, number)| number));

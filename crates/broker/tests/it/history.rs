@@ -38,9 +38,21 @@ pub(crate) struct History {
     gone: BTreeSet<Copy>,
     units: BTreeMap<u64, Unit>,
     made: u64,
+    /// This queue tells so many priorities apart, besides 0.
+    pub(crate) prioritised: Option<(&'static str, u8)>,
+}
+
+/// The priority of a message, by its name.
+pub(crate) fn priority_of(name: &str) -> u8 {
+    name.trim_end_matches('.').trim_start_matches('m').parse::<u64>().map_or(0, |number| (number % 5) as u8)
 }
 
 impl History {
+    /// Nothing was sent yet; this queue tells so many priorities apart besides 0.
+    pub(crate) fn of_queues(prioritised: Option<(&'static str, u8)>) -> Self {
+        Self { prioritised, ..Self::default() }
+    }
+
     /// A name for the next message.
     pub(crate) fn name(&mut self) -> String {
         self.made += 1;
@@ -160,11 +172,15 @@ impl History {
     }
 
     fn check_order(&self, queue: &str, all: &[Received]) {
-        let orders: Vec<_> =
-            all.iter().filter_map(|received| self.copies.get(&(queue.to_owned(), received.body.clone()))).collect();
+        let max = self.prioritised.filter(|(prioritised, _)| *prioritised == queue).map_or(0, |(_, max)| max);
+        let urgency = |name: &str| max - priority_of(name).min(max);
+        let copy_of = |received: &Received| (queue.to_owned(), received.body.clone());
+        let fate_of = |received: &Received| Some((urgency(&received.body), self.copies.get(&copy_of(received))?));
+        let orders: Vec<_> = all.iter().filter_map(fate_of).collect();
         // Dead letters come in the order of their deaths, and transactions in that of their commits.
-        let plain = |fate: &&&Fate| fate.transaction.is_none();
-        let sorted = queue == "dead" || orders.iter().filter(plain).is_sorted_by_key(|fate| fate.order);
+        let plain = |(_, fate): &&(u8, &Fate)| fate.transaction.is_none();
+        let sorted =
+            queue == "dead" || orders.iter().filter(plain).is_sorted_by_key(|(urgency, fate)| (*urgency, fate.order));
         assert!(sorted, "{queue} is out of order: {all:?}");
     }
 

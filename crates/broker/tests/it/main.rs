@@ -16,6 +16,7 @@ mod model;
 mod overtaken;
 mod paging;
 mod pressure;
+mod priorities;
 mod publishing;
 mod random;
 mod restart;

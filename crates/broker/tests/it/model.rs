@@ -38,6 +38,13 @@ pub(crate) struct Rules {
     pub(crate) reject: Option<usize>,
     pub(crate) delivery_limit: Option<u32>,
     pub(crate) dead_letters_to: Option<usize>,
+    /// The highest priority that it tells apart.
+    pub(crate) max_priority: u8,
+}
+
+/// The priority of a message, by its name.
+pub(crate) fn priority_of(id: &str) -> u8 {
+    id.trim_start_matches('m').parse::<u64>().map_or(0, |number| (number % 5) as u8)
 }
 
 /// A consumer.
@@ -67,9 +74,11 @@ impl Queue {
         self.items.values().filter(|item| matches!(item.state, State::Out(..))).count()
     }
 
-    fn push(&mut self, id: &str, state: State) {
+    /// The higher its priority, as far as that counts, the farther in front is its place.
+    fn push(&mut self, id: &str, state: State, max_priority: u8) {
         let item = Item { id: id.to_owned(), redelivered: false, returns: 0, state };
-        self.items.insert(self.next, item);
+        let behind = max_priority - priority_of(id).min(max_priority);
+        self.items.insert(u64::from(behind) << 32 | self.next, item);
         self.next += 1;
     }
 
@@ -149,14 +158,14 @@ impl Model {
         let targets: Vec<_> = turn.iter().map(|(exchange, key, _)| self.route(exchange, key)).collect();
         let mut refused = vec![false; turn.len()];
         for queue in self.queues.keys().copied().collect::<Vec<_>>() {
-            let limit = self.rules[queue].reject;
+            let Rules { reject: limit, max_priority, .. } = self.rules[queue];
             let Some(entry) = self.queues.get_mut(&queue) else { continue };
             for (at, (_, _, id)) in turn.iter().enumerate().filter(|(at, _)| targets[*at].contains(&queue)) {
                 if limit.is_some_and(|limit| entry.ready() >= limit) {
                     refused[at] = true;
                     continue;
                 }
-                entry.push(id, State::Ready);
+                entry.push(id, State::Ready, max_priority);
                 if limit.is_some() {
                     entry.dispatch();
                 }
@@ -190,7 +199,7 @@ impl Model {
             for (from, id) in std::mem::take(&mut self.dead) {
                 let Some(to) = self.rules[from].dead_letters_to else { continue };
                 if let Some(queue) = self.queues.get_mut(&to) {
-                    queue.push(&id, State::Ready);
+                    queue.push(&id, State::Ready, self.rules[to].max_priority);
                     targets.insert(to);
                 }
             }
@@ -239,9 +248,9 @@ impl Model {
             return false;
         }
         for (targets, (_, _, id)) in targets.iter().zip(publishes) {
-            for queue in targets {
-                if let Some(queue) = self.queues.get_mut(queue) {
-                    queue.push(id, State::Hidden);
+            for number in targets {
+                if let Some(queue) = self.queues.get_mut(number) {
+                    queue.push(id, State::Hidden, self.rules[*number].max_priority);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Backlogs much larger than the memory for them: whatever is done with one, what comes out is what went in, and memory
 //! stays small. Each test runs with the backlog in the log, and with most of it moved into segments.
 
-use broker::{Consume, Fetch, Outcome, Prefetch, Value};
+use broker::{Consume, Fetch, Outcome, Prefetch, Publish, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
@@ -182,6 +182,31 @@ fn a_large_backlog_is_drained_in_order_with_little_memory() {
         scene.consume("q", 1000, false);
         assert_run(&scene.drain(), 0..MANY);
         assert_eq!(scene.counts("q"), (0, 0));
+        scene.check_memory();
+        assert!(scene.broker.broker.overview().memory_used < 100_000, "what was in use is given back");
+    });
+}
+
+/// Each number has its remainder as its priority, the highest of which comes first.
+#[test]
+fn a_large_backlog_with_priorities_survives_stops_and_is_drained_from_the_highest() {
+    Scene::both(|mut scene| {
+        scene.declare("q", &[("x-max-priority", Value::U8(9))]);
+        let session = scene.peer.session(1);
+        for number in 0..MANY {
+            let (body, priority) = (body(number), (number % 4) as u8 * 3);
+            let publish = Publish { priority, ..message("", "q", body.as_bytes()) };
+            scene.peer.client.publish(session, publish).unwrap();
+            if number % 500 == 499 {
+                scene.turn();
+            }
+        }
+        let mut scene = scene.cut().restart();
+        assert_eq!(scene.counts("q"), (MANY, 0));
+        scene.consume("q", 1000, false);
+        let all = scene.drain();
+        assert_run(&all, (0..4).rev().flat_map(|rest| (rest..MANY).step_by(4)));
+        assert!(all.iter().all(|received| !received.redelivered));
         scene.check_memory();
         assert!(scene.broker.broker.overview().memory_used < 100_000, "what was in use is given back");
     });

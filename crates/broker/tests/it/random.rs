@@ -7,7 +7,7 @@ use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Random, SimDisk};
 
-use crate::model::{Consumer, Model, Place, Rules, SessionKey, State, Verdict};
+use crate::model::{Consumer, Model, Place, Rules, SessionKey, State, Verdict, priority_of};
 use crate::{binding, message};
 
 const CLIENTS: usize = 3;
@@ -34,7 +34,8 @@ struct Run {
     log: Vec<String>,
 }
 
-/// Queue 0 is plain, 1 is short and sends what it drops to 0, 2 refuses when full, 3 gives up after two returns.
+/// Queue 0 is plain, 1 is short and sends what it drops to 0, 2 refuses when full, 3 gives up after two returns. Some seeds give
+/// the first three priorities.
 fn rules() -> Vec<Rules> {
     vec![
         Rules { durable: true, ..Rules::default() },
@@ -49,6 +50,9 @@ fn spec(queue: usize, rules: &Rules) -> QueueSpec {
     let text = |text: &str| Value::Text(text.to_owned());
     if let Some(limit) = rules.drop_head.or(rules.reject) {
         arguments.set("x-max-length", Value::I64(limit as i64));
+    }
+    if rules.max_priority > 0 {
+        arguments.set("x-max-priority", Value::U8(rules.max_priority));
     }
     if rules.reject.is_some() {
         arguments.set("x-overflow", text("reject-publish"));
@@ -77,6 +81,9 @@ impl Run {
             // one: when queues drop what, the model does not know.
             setup.settings.memory_budget = 100;
             rules[1].drop_head = None;
+        }
+        if !seed.is_multiple_of(3) {
+            (0..3).for_each(|queue| rules[queue].max_priority = 1 + queue as u8);
         }
         let broker = TestBroker::open(setup);
         let peers = (0..CLIENTS).map(|_| Peer::attach(&broker, "guest").unwrap()).collect();
@@ -153,7 +160,8 @@ impl Run {
     fn publish_one(&mut self, key: SessionKey, one: &(String, String, String), transaction: bool) {
         let mandatory = self.random.chance(30);
         let persistent = self.random.chance(self.persistent);
-        let publish = Publish { persistent, mandatory, ..message(&one.0, &one.1, one.2.as_bytes()) };
+        let priority = priority_of(&one.2);
+        let publish = Publish { persistent, mandatory, priority, ..message(&one.0, &one.1, one.2.as_bytes()) };
         let peer = &mut self.peers[key.0];
         let session = peer.session(key.1);
         match peer.transactions.get(&key.1) {

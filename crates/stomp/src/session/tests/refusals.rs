@@ -19,7 +19,7 @@ fn every_refusal_names_what_it_refuses() {
         ("SEND\ndestination:/queue/a\ntransaction:t\n\nx\0", "Invalid transaction identifier: 't'"),
         ("SEND\ndestination:/queue/a\ndurable:maybe\n\nx\0", "header 'durable' must be true or false"),
         ("SEND\ndestination:/queue/a\nx-message-ttl:soon\n\nx\0", "header 'x-message-ttl' must be a number"),
-        ("SEND\ndestination:/queue/a\nx-max-priority:9\n\nx\0", "x-max-priority"),
+        ("SEND\ndestination:/queue/a\nx-max-priority:999\n\nx\0", "x-max-priority"),
         ("SUBSCRIBE\nid:s\n\n\0", "SUBSCRIBE must include a 'destination' header"),
         ("SUBSCRIBE\nid:s\ndestination:/amq/queue/none\n\n\0", "no queue 'none' in vhost '/'"),
         ("SUBSCRIBE\nid:s\ndestination:/exchange/none\n\n\0", "no exchange 'none' in vhost '/'"),

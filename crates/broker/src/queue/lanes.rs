@@ -1,0 +1,370 @@
+//! The lanes of a queue, one for each priority that its messages came with: the highest goes first, each keeps its own order.
+//!
+//! A sequence number begins with the number of its lane. So the log, the segments and recovery need know nothing of
+//! priorities: that of an entry is as durable as its number, and each lane has its own pages, position and delivery
+//! mark. A queue without priorities has lane 0 alone, and pays for the others with a look whether there are any.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use journal::{Address, Bits, Chunk, PAGE, Reference};
+
+use crate::message::Message;
+use crate::queue::Task;
+use crate::queue::lane::{Away, Dropped, Entry, Lane, Placed, Purged, State, Swept, Want};
+use crate::queue::page::Page;
+
+/// How many numbers each lane has: at a million messages a second they last for nine years.
+const NUMBERS: u64 = 1 << 48;
+
+/// The number of a lane: the priority of its messages.
+pub(crate) type LaneNumber = u16;
+
+/// The lane of a sequence number.
+#[inline]
+pub(crate) fn lane_of(seq: u64) -> LaneNumber {
+    (seq / NUMBERS) as LaneNumber
+}
+
+/// The lane of a page.
+fn lane_of_page(page: u64) -> LaneNumber {
+    lane_of(page * PAGE)
+}
+
+/// The first number that a lane gives out. The one before it is never given out.
+pub(crate) fn first_of(lane: LaneNumber) -> u64 {
+    u64::from(lane) * NUMBERS + 1
+}
+
+/// How far a lane has come.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Position {
+    /// The next sequence number.
+    pub(crate) next: u64,
+    /// The delivery mark.
+    pub(crate) mark: u64,
+}
+
+/// How far the lanes of one queue have come, as the log says.
+#[derive(Debug, Default)]
+pub(crate) struct Positions {
+    lowest: Position,
+    others: BTreeMap<LaneNumber, Position>,
+}
+
+impl Positions {
+    /// The position of the lane that `seq` is in.
+    pub(crate) fn of_mut(&mut self, seq: u64) -> &mut Position {
+        match lane_of(seq) {
+            0 => &mut self.lowest,
+            lane => self.others.entry(lane).or_default(),
+        }
+    }
+
+    /// The next sequence number of the lane that a page is in.
+    pub(crate) fn next_of_page(&self, page: u64) -> u64 {
+        match lane_of_page(page) {
+            0 => self.lowest.next,
+            lane => self.others.get(&lane).map_or(0, |position| position.next),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    lowest: Lane,
+    /// The others, the highest first.
+    others: Vec<Lane>,
+    keep_hot: bool,
+    /// There are consumers in this visit.
+    attended: bool,
+}
+
+impl Lanes {
+    pub(crate) fn new() -> Self {
+        Self { lowest: Lane::starting_at(first_of(0)), others: Vec::new(), keep_hot: false, attended: false }
+    }
+
+    /// Lanes as recovery found them; see [`Lane::recovered`]. The pages are in order.
+    pub(crate) fn recovered(
+        mut pages: VecDeque<Box<Page>>,
+        positions: Positions,
+        mut returns: BTreeMap<u64, u32>,
+        chunked: bool,
+    ) -> Self {
+        let mut lanes = Self::new();
+        for (number, Position { next, mark }) in positions.others.into_iter().rev() {
+            let first = first_of(number);
+            let own = pages.split_off(pages.partition_point(|page| lane_of_page(page.number) < number));
+            let returns = returns.split_off(&first);
+            lanes.others.push(Lane::recovered(own, next.max(first), mark, returns, chunked));
+        }
+        let Position { next, mark } = positions.lowest;
+        lanes.lowest = Lane::recovered(pages, next.max(first_of(0)), mark, returns, chunked);
+        lanes
+    }
+
+    /// More must be known of entries than a lean page knows.
+    pub(crate) fn keep_hot(&mut self, keep: bool) {
+        self.keep_hot = keep;
+        self.all_mut().for_each(|lane| lane.keep_hot(keep));
+    }
+
+    /// The lanes in the order in which they are delivered.
+    pub(crate) fn all(&self) -> impl DoubleEndedIterator<Item = &Lane> {
+        self.others.iter().chain(std::iter::once(&self.lowest))
+    }
+
+    /// The lanes in the order in which they are delivered.
+    pub(crate) fn all_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Lane> {
+        self.others.iter_mut().chain(std::iter::once(&mut self.lowest))
+    }
+
+    /// The lane that an entry is in.
+    #[inline]
+    pub(crate) fn of_mut(&mut self, seq: u64) -> Option<&mut Lane> {
+        match lane_of(seq) {
+            0 => Some(&mut self.lowest),
+            number => self.others.iter_mut().find(|lane| lane.number() == number),
+        }
+    }
+
+    /// The lane that a page is in.
+    fn of_page_mut(&mut self, page: u64) -> Option<&mut Lane> {
+        self.of_mut(page * PAGE)
+    }
+
+    /// The lane of this number, which is made if it is new.
+    #[inline]
+    fn open(&mut self, number: LaneNumber) -> &mut Lane {
+        if number == 0 {
+            return &mut self.lowest;
+        }
+        let at = self.others.partition_point(|lane| lane.number() > number);
+        if self.others.get(at).is_none_or(|lane| lane.number() != number) {
+            let mut lane = Lane::starting_at(first_of(number));
+            lane.keep_hot(self.keep_hot);
+            lane.begin_visit(self.attended);
+            self.others.insert(at, lane);
+        }
+        &mut self.others[at]
+    }
+
+    /// A visit begins that may add entries; `attended` says that there are consumers.
+    #[inline]
+    pub(crate) fn begin_visit(&mut self, attended: bool) {
+        self.attended = attended;
+        self.all_mut().for_each(|lane| lane.begin_visit(attended));
+    }
+
+    /// What this visit has added, (first, end) for each lane that got something, in the order in which they are delivered.
+    pub(crate) fn added(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> {
+        self.all().map(Lane::added).filter(|(first, end)| first < end)
+    }
+
+    /// Appends an entry to a lane and returns its sequence number.
+    #[inline]
+    pub(crate) fn push(&mut self, lane: LaneNumber, entry: Entry) -> u64 {
+        self.open(lane).push(entry)
+    }
+
+    /// Number of ready entries.
+    #[inline]
+    pub(crate) fn ready(&self) -> usize {
+        self.all().map(Lane::ready).sum()
+    }
+
+    /// Number of entries that are not done.
+    pub(crate) fn live(&self) -> usize {
+        self.all().map(Lane::live).sum()
+    }
+
+    /// Number of ready entries whose message is away.
+    #[inline]
+    pub(crate) fn away(&self) -> usize {
+        self.all().map(Lane::away).sum()
+    }
+
+    /// What entries cost in memory whose message is away, in bytes.
+    #[inline]
+    pub(crate) fn index_bytes(&self) -> usize {
+        self.all().map(Lane::index_bytes).sum()
+    }
+
+    /// The entry with this number, unless it is done and forgotten, or its page is absent.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, seq: u64) -> Option<&mut Entry> {
+        self.of_mut(seq)?.get_mut(seq)
+    }
+
+    /// The ready entry that is delivered next.
+    #[inline]
+    pub(crate) fn first_ready(&mut self) -> Option<u64> {
+        self.all_mut().find_map(Lane::first_ready)
+    }
+
+    /// The first entry of a lane that has died of age by `now`, in milliseconds since 1970, as far as anybody has looked.
+    #[inline]
+    pub(crate) fn first_expired(&mut self, now: u64) -> Option<u64> {
+        self.all_mut().find_map(|lane| if lane.head_expires_at() <= now { lane.first_ready() } else { None })
+    }
+
+    /// An entry was delivered.
+    #[inline]
+    pub(crate) fn delivered(&mut self, seq: u64) {
+        if let Some(lane) = self.of_mut(seq) {
+            lane.mark.delivered(seq);
+        }
+    }
+
+    /// See [`Lane::set`].
+    #[inline]
+    pub(crate) fn set(&mut self, seq: u64, state: State) -> Option<Message> {
+        self.of_mut(seq)?.set(seq, state)
+    }
+
+    /// How to look when a first entry dies of age of which that is not known, while its page stays as it is.
+    pub(crate) fn peek(&mut self) -> Task {
+        let mut unread = self.all_mut().filter_map(|lane| lane.ageless_head().map(|_| lane));
+        unread.find_map(|lane| if lane.head_is_hot() { None } else { Some(lane.peek()) }).unwrap_or(Task::Nothing)
+    }
+
+    /// See [`Lane::drop_message`].
+    pub(crate) fn drop_message(&mut self, seq: u64) -> Option<Dropped> {
+        self.of_mut(seq)?.drop_message(seq)
+    }
+
+    /// See [`Lane::lean_down`].
+    pub(crate) fn lean_down(&mut self, seq: u64) {
+        if let Some(lane) = self.of_mut(seq) {
+            lane.lean_down(seq);
+        }
+    }
+
+    /// See [`Lane::sweep`]: the lanes that are delivered last give first.
+    pub(crate) fn sweep(&mut self, excess: usize, kept: Option<u64>, room: usize) -> Swept {
+        let mut all = Swept::default();
+        for lane in self.all_mut().rev() {
+            let picked: usize = all.picked.iter().map(|(_, message)| message.block().len()).sum();
+            let gone = all.dropped.length + picked;
+            let swept = lane.sweep(excess.saturating_sub(gone), kept, room.saturating_sub(picked));
+            all.dropped.bytes += swept.dropped.bytes;
+            all.dropped.length += swept.dropped.length;
+            all.picked.extend(swept.picked);
+            all.whole = swept.whole;
+            if !swept.whole {
+                break;
+            }
+        }
+        all
+    }
+
+    /// See [`Lane::spill`].
+    pub(crate) fn spill(&mut self, seq: u64, address: Address) -> bool {
+        self.of_mut(seq).is_some_and(|lane| lane.spill(seq, address))
+    }
+
+    /// See [`Lane::relocate`].
+    pub(crate) fn relocate(&mut self, one: &Reference, to: Address) -> bool {
+        self.of_mut(one.seq).is_some_and(|lane| lane.relocate(one, to))
+    }
+
+    /// What must be read for `want`, of the first lane that lacks something.
+    pub(crate) fn away_of(&mut self, want: Want) -> Away {
+        for lane in self.all_mut() {
+            match lane.away_of(want) {
+                Away::Nothing => {}
+                away => return away,
+            }
+        }
+        Away::Nothing
+    }
+
+    /// See [`Lane::place`].
+    pub(crate) fn place(&mut self, page: u64, chunks: &[Chunk], listed: Vec<Reference>) -> Placed {
+        self.of_page_mut(page).map_or(Placed::Whole, |lane| lane.place(page, chunks, listed))
+    }
+
+    /// See [`Lane::absent_chunks_of`].
+    pub(crate) fn absent_chunks_of(&mut self, page: u64) -> Option<Vec<Chunk>> {
+        self.of_page_mut(page)?.absent_chunks_of(page)
+    }
+
+    /// See [`Lane::lies_at`].
+    pub(crate) fn lies_at(&mut self, one: &Reference) -> bool {
+        self.of_mut(one.seq).is_some_and(|lane| lane.lies_at(one))
+    }
+
+    /// See [`Lane::away_at`].
+    pub(crate) fn away_at(&mut self, one: &Reference) -> Option<&mut Entry> {
+        self.of_mut(one.seq)?.away_at(one)
+    }
+
+    /// The message of an entry that was away is in memory.
+    pub(crate) fn returned(&mut self, seq: u64) {
+        if let Some(lane) = self.of_mut(seq) {
+            lane.returned();
+        }
+    }
+
+    /// See [`Lane::referenced`].
+    pub(crate) fn referenced(&self, file: u32, found: &mut Vec<Reference>) {
+        self.all().for_each(|lane| lane.referenced(file, found));
+    }
+
+    /// See [`Lane::unsettled`].
+    pub(crate) fn unsettled(&mut self, page: u64, bits: &mut Bits) {
+        if let Some(lane) = self.of_page_mut(page) {
+            lane.unsettled(page, bits);
+        }
+    }
+
+    /// See [`Lane::stored`].
+    pub(crate) fn stored(&mut self, page: u64, bits: &mut Bits) {
+        if let Some(lane) = self.of_page_mut(page) {
+            lane.stored(page, bits);
+        }
+    }
+
+    /// See [`Lane::moved`].
+    pub(crate) fn moved(&mut self, page: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
+        self.of_page_mut(page).map_or(0, |lane| lane.moved(page, from, chunk, entries))
+    }
+
+    /// The first page from `number` on that has entries on disk.
+    pub(crate) fn first_stored_page(&mut self, number: u64) -> Option<u64> {
+        self.all_mut().rev().find_map(|lane| {
+            let first = first_of(lane.number()) / PAGE;
+            (first.max(number)..lane.next().div_ceil(PAGE)).find(|page| {
+                let mut bits: Bits = [0; (PAGE / 64) as usize];
+                lane.stored(*page, &mut bits);
+                bits.iter().any(|word| *word != 0)
+            })
+        })
+    }
+
+    /// How many durable entries that are not done have their bodies in each file.
+    pub(crate) fn files(&self) -> BTreeMap<u32, u64> {
+        let mut counts = BTreeMap::new();
+        self.all().for_each(|lane| lane.count_files(&mut counts));
+        counts
+    }
+
+    /// How often entries came back, for those of which that counts.
+    pub(crate) fn returns(&self) -> Vec<(u64, u32)> {
+        self.all().flat_map(Lane::returns).collect()
+    }
+
+    /// Takes every ready entry out.
+    pub(crate) fn purge(&mut self) -> Purged {
+        let mut all = Purged::default();
+        for lane in self.all_mut().rev() {
+            let purged = lane.purge();
+            all.count += purged.count;
+            all.bytes += purged.bytes;
+            all.runs.extend(purged.runs);
+            purged.freed.into_iter().for_each(|(file, count)| *all.freed.entry(file).or_default() += count);
+        }
+        all
+    }
+}

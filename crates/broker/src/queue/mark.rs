@@ -1,0 +1,64 @@
+//! The delivery mark of a lane: after a crash every entry below it counts as delivered before.
+
+use journal::Ticket;
+
+/// See the module. All numbers are sequence numbers of one lane.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    /// In the log: every durable entry below it may have been delivered.
+    at: u64,
+    /// The entry behind the last one that was delivered.
+    delivered_to: u64,
+    /// A higher mark is on its way to the disk: it counts once the ticket is durable.
+    rising: Option<(u64, Ticket)>,
+}
+
+impl Mark {
+    /// What a run before this one delivered stays delivered.
+    pub(super) fn starting_at(at: u64) -> Self {
+        Self { at, delivered_to: at, rising: None }
+    }
+
+    /// The mark that deliveries may rely on.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The entry behind the last one that was delivered: what a good stop says.
+    pub(super) fn delivered_to(&self) -> u64 {
+        self.delivered_to
+    }
+
+    /// The mark that the log says already. Recovery takes the last one it reads, so no record may say less.
+    pub(super) fn said(&self) -> u64 {
+        self.rising.map_or(self.at, |(mark, _)| mark.max(self.at))
+    }
+
+    /// What deliveries wait for, if a higher mark is on its way.
+    pub(super) fn awaited(&self) -> Option<Ticket> {
+        self.rising.map(|(_, ticket)| ticket)
+    }
+
+    /// Everything up to `durable` is on disk.
+    pub(super) fn settle(&mut self, durable: Ticket) {
+        if let Some((mark, _)) = self.rising.take_if(|(_, ticket)| *ticket <= durable) {
+            self.raise(mark);
+        }
+    }
+
+    /// The mark is at least `to`.
+    pub(super) fn raise(&mut self, to: u64) {
+        self.at = self.at.max(to);
+    }
+
+    /// The mark is `to` once the ticket is durable.
+    pub(super) fn rise(&mut self, to: u64, ticket: Ticket) {
+        self.rising = Some((to, ticket));
+    }
+
+    /// An entry was delivered.
+    #[inline]
+    pub(super) fn delivered(&mut self, seq: u64) {
+        self.delivered_to = self.delivered_to.max(seq + 1);
+    }
+}
