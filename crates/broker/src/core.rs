@@ -12,7 +12,7 @@ use std::task::Waker;
 use auth::Authority;
 use hashbrown::HashMap;
 use journal::{Journal, Owner, Ticket};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::catalog::Catalog;
 use crate::catalog::definitions::Definitions;
@@ -222,6 +222,12 @@ pub(crate) struct Core {
     names: AtomicU64,
 }
 
+/// The right to write a group, beside others or alone; see [`Core::groups`].
+pub(crate) enum Writing<'a> {
+    Beside(#[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'a, ()>),
+    Alone(#[expect(dead_code, reason = "held, not read")] RwLockWriteGuard<'a, ()>),
+}
+
 /// What a core is made of.
 pub(crate) struct CoreParts {
     pub(crate) journal: Journal,
@@ -286,6 +292,16 @@ impl Core {
     /// The first of so many owners in a row.
     pub(crate) fn owners(&self, count: u64) -> u64 {
         self.next_owner.fetch_add(count, Ordering::Relaxed)
+    }
+
+    /// The right to write a group that brings messages to these queues: alone where one compares ids, so that what it knows
+    /// is in the log whole.
+    pub(crate) fn write_group(&self, targets: &[Vec<Arc<Queue>>]) -> Writing<'_> {
+        if targets.iter().flatten().any(|queue| queue.sifts()) {
+            Writing::Alone(self.groups.write())
+        } else {
+            Writing::Beside(self.groups.read())
+        }
     }
 
     /// A name that nobody guesses by accident: `prefix` and 22 characters of URL-safe base 64.

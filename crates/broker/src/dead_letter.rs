@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use journal::{Admission, Ticket};
 
+use crate::catalog::Routing;
 use crate::core::Core;
 use crate::message::copies::{CC, Copies, named_keys};
+use crate::message::instructions::Instructions;
 use crate::message::marks::{Death, Marks};
 use crate::message::{Arena, Head, Message};
-use crate::queue::{Dying, Queue, Reason, Visit};
+use crate::queue::{Dying, Identity, Queue, Reason, Visit};
 use crate::routing::Envelope;
 use crate::session::publish::{STORED_BESIDES, release_holds};
 use crate::session::transaction::{Sealed, hide_arrivals};
@@ -26,6 +28,9 @@ const RESERVED: usize = 64 << 10;
 const LIKELY_BYTES: usize = 4 << 10;
 /// Bytes of keys from `CC` that the story of one death tells, so that a long list leaves room for more deaths.
 const COPIED_KEYS: usize = 1 << 10;
+
+/// A message as it goes on, where to, and what makes it a duplicate there.
+type Hop = (Message, Vec<Arc<Queue>>, Option<Box<Identity>>);
 
 /// Takes the next few of what waits: the oldest messages of the oldest entry.
 pub(crate) fn next_postponed(postponed: &mut Vec<Work>) -> Option<(Arc<Queue>, Vec<Dying>)> {
@@ -82,16 +87,18 @@ impl Core {
         let mut targets = Vec::with_capacity(chunk.len());
         for dead in chunk {
             self.totals.dead_lettered[dead.reason as usize].add(1);
-            let Some((message, queues)) = self.next_hop(queue, dead, now, &mut arena) else {
+            let Some((message, queues, identity)) = self.next_hop(queue, dead, now, &mut arena) else {
                 self.totals.dead_letters_dropped.add(1);
                 continue;
             };
-            arrivals.push(Arrival::new(message, false, 0, 0));
+            let mut arrival = Arrival::new(message, false, 0, 0);
+            arrival.identity = identity;
+            arrivals.push(arrival);
             targets.push(queues);
         }
         let durable =
             chunk.iter().any(|dead| dead.durable) || arrivals.iter().any(|arrival| arrival.message().persistent());
-        let written = self.groups.read();
+        let written = self.write_group(&targets);
         let group = durable.then(|| self.journal.appender().begin_group());
         let mut visit = Visit { core: self, now, work };
         let hidden = hide_arrivals(&mut arrivals, &targets, group, &mut visit);
@@ -114,7 +121,7 @@ impl Core {
     }
 
     /// The message as it goes on, and where to; `None` when it goes nowhere.
-    fn next_hop(&self, queue: &Queue, dead: &Dying, now: u64, arena: &mut Arena) -> Option<(Message, Vec<Arc<Queue>>)> {
+    fn next_hop(&self, queue: &Queue, dead: &Dying, now: u64, arena: &mut Arena) -> Option<Hop> {
         let exchange = queue.arguments.dead_letter_exchange.as_deref()?;
         let message = dead.message.as_ref()?;
         // A key of the queue's own stands for all that the message had, also at its next death.
@@ -127,11 +134,13 @@ impl Core {
         let marks = self.marks_after(queue, message, dead.reason, now);
         let vhost = self.catalog.vhost(&queue.vhost)?;
         let envelope = Envelope::new(key, copies, &read);
-        let mut queues = vhost.tables.read().route(exchange, &envelope)?.queues;
+        let Routing { mut queues, gates, .. } = vhost.tables.read().route(exchange, &envelope)?;
         queues.retain(|target| !marks.is_cycle(&target.name));
         if queues.is_empty() {
             return None;
         }
+        let instructions = message.instructed().then(|| Instructions::read(envelope.headers()).ok()).flatten();
+        let identity = instructions.and_then(|instructions| Identity::of(&instructions, &queues, gates));
         let mut encoded = Vec::new();
         marks.encode(&mut encoded);
         if encoded.len() as u64 > STORED_BESIDES / 2 {
@@ -144,12 +153,13 @@ impl Core {
             published_at: now,
             expiration: None,
             copies,
+            instructed: message.instructed(),
             exchange,
             routing_key: key,
             properties: message.properties(),
             marks: &encoded,
         };
-        Some((arena.add(&head, message.body()), queues))
+        Some((arena.add(&head, message.body()), queues, identity))
     }
 
     fn marks_after(&self, queue: &Queue, message: &Message, reason: Reason, now: u64) -> Marks {

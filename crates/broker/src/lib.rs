@@ -39,6 +39,7 @@ pub use journal::Ticket;
 pub use message::Message;
 pub use message::copies::Copies;
 pub use message::dialect::{Dialect, DialectId, Dialects};
+pub use message::instructions::is_instruction;
 pub use message::marks::{Death, Marks, Place, Reason};
 pub use message::properties::Properties;
 pub use message::value::{Table, Value};

@@ -85,6 +85,8 @@ pub struct Overview {
     pub dead_lettered: [u64; 4],
     /// Dead letters that no queue took.
     pub dead_letters_dropped: u64,
+    /// Messages that a queue did not take since they had come before.
+    pub duplicates: u64,
     /// Publishes that waited behind an alarm and were given up without anybody to tell.
     pub parked_dropped: u64,
     /// The journal.
@@ -124,6 +126,10 @@ pub struct QueueReport {
     pub acknowledged: u64,
     /// Deaths since start: rejected, expired, maxlen, delivery limit.
     pub died: [u64; 4],
+    /// Messages that were not taken since start, because they had come before.
+    pub duplicates: u64,
+    /// Ids by which such messages are known.
+    pub remembered: u64,
     /// Why it can't go on delivering, if its first message can't be read.
     pub damaged: Option<String>,
 }
@@ -195,6 +201,7 @@ impl Broker {
             acknowledged: totals.acknowledged.get(),
             dead_lettered: totals.dead_lettered.each_ref().map(Counter::get),
             dead_letters_dropped: totals.dead_letters_dropped.get(),
+            duplicates: totals.duplicates.get(),
             parked_dropped: totals.parked_dropped.get(),
             journal: core.journal.stats(),
             connections: 0,
@@ -241,6 +248,8 @@ impl Broker {
                     delivered: inner.totals.delivered,
                     acknowledged: inner.totals.acknowledged,
                     died: inner.died,
+                    duplicates: inner.duplicates,
+                    remembered: inner.remembered() as u64,
                     damaged: inner
                         .damage()
                         .map(str::to_owned)

@@ -47,4 +47,5 @@ pub(crate) struct Totals {
     pub(crate) dead_lettered: [Counter; 4],
     pub(crate) dead_letters_dropped: Counter,
     pub(crate) parked_dropped: Counter,
+    pub(crate) duplicates: Counter,
 }

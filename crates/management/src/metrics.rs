@@ -121,6 +121,7 @@ fn messages(out: &mut Exposition, overview: &Overview) {
         out.sample("hermod_dropped_total", &[("reason", reason)], value);
     }
     out.counter("hermod_refused_total", "Publishes refused by a full queue or an alarm", overview.refused);
+    out.counter("hermod_duplicates_total", "Messages not taken since they had come before", overview.duplicates);
     out.counter("hermod_received_body_bytes_total", "Bytes of the bodies received", overview.received_bytes);
 }
 
@@ -236,6 +237,8 @@ mod tests {
             delivered: 0,
             acknowledged: 0,
             died: [0; 4],
+            duplicates: 0,
+            remembered: 0,
             damaged: None,
         };
         let text = per_queue(&[queue("a\"b"), queue("c")]);

@@ -134,6 +134,10 @@ pub struct QueueRow {
     pub delivered: u64,
     /// Messages that were acknowledged since the start.
     pub acknowledged: u64,
+    /// Messages that were not taken since the start, because they had come before.
+    pub duplicates: u64,
+    /// Ids by which such messages are known.
+    pub remembered: u64,
     /// Why it does not deliver: its first message can't be read.
     pub damaged: Option<String>,
 }

@@ -162,6 +162,8 @@ impl Source {
             published: queue.published,
             delivered: queue.delivered,
             acknowledged: queue.acknowledged,
+            duplicates: queue.duplicates,
+            remembered: queue.remembered,
             damaged: queue.damaged,
         };
         self.broker.queues().into_iter().map(row).collect()

@@ -61,6 +61,8 @@ pub(crate) struct Marked {
     pub(crate) priority: u8,
     /// Milliseconds.
     pub(crate) expiration: Option<u64>,
+    /// It has headers that tell the broker what to do with it.
+    pub(crate) instructed: bool,
 }
 
 impl Marked {
@@ -80,7 +82,7 @@ impl Marked {
             "timestamp" if value.trim().parse::<u64>().is_err() => {
                 return refuse("a number of seconds since 1970");
             }
-            _ => {}
+            _ => self.instructed |= broker::is_instruction(name),
         }
         Ok(())
     }
@@ -200,6 +202,7 @@ mod tests {
             ("timestamp", "1", Some(Marked::default())),
             ("timestamp", "now", None),
             ("other", "x", Some(Marked::default())),
+            ("_AMQ_DUPL_ID", "x", Some(Marked { instructed: true, ..Marked::default() })),
         ] {
             let mut marked = Marked::default();
             let noted = marked.note(name, value);

@@ -3,7 +3,7 @@
 //! A line is `peer statement; statement; …` or `peer/session …`: one turn of that peer, made at its first mention. The
 //! answer is what the statements gave, then what the peer was told, joined by `, `. After each turn the journal is
 //! flushed and the housekeeping runs, unless the script holds it. Lines of the peer `*` are about the world: `* tick 500`,
-//! `* hold`, `* release`, `* restart`, `* crash`, `* cut`, `* counts q`.
+//! `* hold`, `* release`, `* restart`, `* crash`, `* cut`, `* counts q`, `* counts q duplicates`.
 
 use std::collections::BTreeMap;
 
@@ -180,7 +180,7 @@ impl Script {
             }
             "flush" => self.broker().flush(),
             "background" => assert!(self.broker().background(1000), "the journal takes its records"),
-            "counts" => return self.counts(statement.word(0)),
+            "counts" => return self.counts(statement.word(0), statement.word(1)),
             "user" => {
                 let (name, configure) = (statement.word(0), statement.word(1));
                 self.broker().user(name, configure, statement.word(2), statement.word(3));
@@ -193,11 +193,12 @@ impl Script {
         String::new()
     }
 
-    /// Ready and unsettled entries of a queue.
-    fn counts(&self, queue: &str) -> String {
-        match self.broker().broker.queues().iter().find(|report| report.name == queue) {
-            Some(report) => format!("{} {}", report.ready, report.unacked),
-            None => "none".to_owned(),
+    /// Ready and unsettled entries of a queue, or another count of it.
+    fn counts(&self, queue: &str, what: &str) -> String {
+        match (self.broker().broker.queues().iter().find(|report| report.name == queue), what) {
+            (Some(report), "duplicates") => report.duplicates.to_string(),
+            (Some(report), _) => format!("{} {}", report.ready, report.unacked),
+            (None, _) => "none".to_owned(),
         }
     }
 
@@ -331,6 +332,7 @@ impl Script {
             expiration,
             body: body.as_bytes(),
             mandatory: statement.has("mandatory"),
+            instructed: statement.table.0.iter().any(|(name, _)| broker::is_instruction(name)),
             copies: ["CC", "BCC"].iter().any(|name| statement.table.get(name).is_some()),
         };
         match peer.transactions.get(&number) {

@@ -49,6 +49,7 @@ impl Channel {
             body,
             mandatory: to.mandatory,
             copies: asked.copies,
+            instructed: asked.instructed,
         };
         match self.mode {
             Mode::Transactional(transaction) => cx.client.publish_in(transaction, self.session, publish)?,
@@ -82,6 +83,8 @@ struct Asked {
     expiration: Option<u64>,
     /// The headers name more routing keys.
     copies: bool,
+    /// The headers tell the broker what to do with the message.
+    instructed: bool,
 }
 
 /// What the properties ask for must be possible.
@@ -95,9 +98,9 @@ fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Asked, 
             Err(why) => return refuse(format!("invalid expiration '{}': {why}", String::from_utf8_lossy(digits))),
         },
     };
-    let copies = match scan.headers {
-        None => false,
-        Some(headers) => names_copies(headers)?,
+    let (copies, instructed) = match scan.headers {
+        None => (false, false),
+        Some(headers) => check_headers(headers)?,
     };
     if let Some(user) = scan.user_id
         && user != cx.client.user().as_bytes()
@@ -106,17 +109,18 @@ fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Asked, 
         let (claimed, user) = (String::from_utf8_lossy(user), cx.client.user());
         return refuse(format!("user_id property set to '{claimed}' but authenticated user was '{user}'"));
     }
-    Ok(Asked { expiration, copies })
+    Ok(Asked { expiration, copies, instructed })
 }
 
-/// Whether the headers hold lists of more routing keys. Of a repeated header the first one counts.
-fn names_copies(headers: Table<'_>) -> Result<bool, Failure> {
-    let (mut cc, mut bcc) = (None, None);
+/// Whether the headers hold lists of more routing keys, and whether they tell the broker what to do. Of a repeated header
+/// the first one counts.
+fn check_headers(headers: Table<'_>) -> Result<(bool, bool), Failure> {
+    let (mut cc, mut bcc, mut instructed) = (None, None, false);
     for (name, value) in headers.iter() {
         match name {
             "CC" => cc = cc.or(Some(value)),
             "BCC" => bcc = bcc.or(Some(value)),
-            _ => {}
+            _ => instructed |= broker::is_instruction(name),
         }
     }
     for (name, value) in [("CC", cc), ("BCC", bcc)] {
@@ -126,7 +130,7 @@ fn names_copies(headers: Table<'_>) -> Result<bool, Failure> {
             return Err(Failure::new(ReplyCode::PreconditionFailed, text));
         }
     }
-    Ok(cc.is_some() || bcc.is_some())
+    Ok((cc.is_some() || bcc.is_some(), instructed))
 }
 
 /// Decimal digits as milliseconds; the reasons are RabbitMQ's.

@@ -3,15 +3,17 @@
 //! Nothing is accepted and ignored: an `x-` argument is understood, is documented to have no effect in RabbitMQ
 //! either, or is refused by name. Arguments without `x-` are the application's and are only kept.
 
+mod deduplication;
 mod equivalence;
 
 use std::sync::{Arc, LazyLock};
 
+pub(crate) use self::deduplication::{LARGEST_SIZE, Remember};
 pub(crate) use self::equivalence::{Declared, DeclaredExchange, exchange_inequivalence, inequivalence};
 use crate::encoding::check_depth;
 use crate::error::Error;
 use crate::message::value::{Table, Value};
-use crate::routing::{ExchangeKind, HashOn};
+use crate::routing::{ExchangeKind, HASH_HEADER, HASH_PROPERTY, HashOn};
 
 pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
 const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
@@ -41,6 +43,9 @@ const CLASSIC: &[&str] = &[
     QUEUE_TYPE,
     "x-queue-master-locator",
     "x-queue-leader-locator",
+    deduplication::ENABLED,
+    deduplication::SIZE,
+    deduplication::TTL,
 ];
 
 /// What the arguments of a quorum queue may be named; those refused as not built are among them.
@@ -66,6 +71,9 @@ const QUORUM: &[&str] = &[
     "x-delayed-retry-type",
     "x-delayed-retry-min",
     "x-delayed-retry-max",
+    deduplication::ENABLED,
+    deduplication::SIZE,
+    deduplication::TTL,
 ];
 
 /// What only the arguments of a stream may be named.
@@ -161,6 +169,8 @@ pub(crate) struct QueueArguments {
     pub(crate) dead_letter_routing_key: Option<String>,
     /// `x-delivery-limit`; none is no limit.
     pub(crate) delivery_limit: Option<u64>,
+    /// `x-message-deduplication`: a message whose id is remembered is not taken again.
+    pub(crate) deduplication: Option<Remember>,
 }
 
 /// After the colon of a refusal that is Hermod's and not the argument's fault.
@@ -217,6 +227,9 @@ impl QueueArguments {
             "x-max-length" => self.max_length = Some(non_negative(value)?),
             "x-max-length-bytes" => self.max_length_bytes = Some(non_negative(value)?),
             "x-max-priority" => self.max_priority = Some(priority(value)?),
+            deduplication::ENABLED | deduplication::SIZE | deduplication::TTL => {
+                self.take_deduplication(argument, value, table)?;
+            }
             "x-overflow" => self.overflow = overflow(value)?,
             "x-dead-letter-exchange" => self.dead_letter_exchange = Some(name(value)?),
             "x-dead-letter-routing-key" => {
@@ -301,6 +314,17 @@ pub(crate) struct ExchangeArguments {
     pub(crate) alternate: Option<String>,
     /// What a consistent-hash exchange hashes.
     pub(crate) hash_on: HashOn,
+    /// How long an exchange that drops duplicates remembers their ids.
+    pub(crate) remember: Option<Remember>,
+}
+
+/// The arguments that exchanges of this kind know besides `alternate-exchange`.
+pub(crate) fn known_to(kind: ExchangeKind) -> &'static [&'static str] {
+    match kind {
+        ExchangeKind::ConsistentHash => &[HASH_HEADER, HASH_PROPERTY],
+        ExchangeKind::Deduplication => &[deduplication::SIZE, deduplication::TTL, deduplication::PERSISTENCE],
+        _ => &[],
+    }
 }
 
 impl ExchangeArguments {
@@ -308,7 +332,8 @@ impl ExchangeArguments {
     /// argument which is wrong or not built. Arguments nested too deep to be kept are refused too.
     pub(crate) fn parse(kind: ExchangeKind, name: &str, vhost: &str, table: &Table) -> Result<Self, Error> {
         check_depth(table)?;
-        if let Some((argument, _)) = table.0.iter().find(|(argument, _)| argument.starts_with("x-")) {
+        let unknown = |argument: &str| argument.starts_with("x-") && !known_to(kind).contains(&argument);
+        if let Some((argument, _)) = table.0.iter().find(|(argument, _)| unknown(argument)) {
             return Err(Error::precondition(format!(
                 "invalid arg '{argument}' for exchange '{name}' in vhost '{vhost}': unknown; arguments of the application \
                  must not begin with x-"
@@ -328,7 +353,11 @@ impl ExchangeArguments {
             ExchangeKind::ConsistentHash => HashOn::of(table).map_err(Error::precondition)?,
             _ => HashOn::default(),
         };
-        Ok(Self { alternate, hash_on })
+        let remember = match kind {
+            ExchangeKind::Deduplication => Some(Remember::of_exchange(table).map_err(Error::precondition)?),
+            _ => None,
+        };
+        Ok(Self { alternate, hash_on, remember })
     }
 }
 

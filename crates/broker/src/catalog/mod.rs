@@ -17,8 +17,9 @@ use parking_lot::RwLock;
 
 use crate::error::Error;
 use crate::message::value::Table;
-use crate::queue::{Bound, Queue};
+use crate::queue::{Bound, Gate, Queue};
 use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn};
+use arguments::Remember;
 use search::Search;
 
 /// An exchange and what is bound to it.
@@ -33,6 +34,8 @@ pub(crate) struct Exchange {
     pub(crate) arguments: Table,
     /// The name of its alternate exchange, which need not be there.
     pub(crate) alternate: Option<String>,
+    /// How long it remembers ids, if it lets nothing through twice.
+    pub(crate) remember: Option<Remember>,
     pub(crate) bindings: Bindings,
     /// Durable bindings of which it is the destination.
     pub(crate) bound: Vec<Bound>,
@@ -58,6 +61,8 @@ pub(crate) struct Routing {
     pub(crate) queues: Vec<Arc<Queue>>,
     /// The same exchange and key always lead here, until the catalog changes.
     pub(crate) cacheable: bool,
+    /// The exchanges that let nothing through twice, by the queue to which they led.
+    pub(crate) gates: Vec<(Owner, Gate)>,
 }
 
 impl Tables {
@@ -185,6 +190,7 @@ impl Vhost {
                 internal: false,
                 arguments: Table::default(),
                 alternate: None,
+                remember: None,
                 bindings: Bindings::new(kind, HashOn::default()),
                 bound: Vec::new(),
                 predeclared: true,

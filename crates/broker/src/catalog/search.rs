@@ -10,7 +10,7 @@ use hashbrown::HashSet;
 use journal::Owner;
 
 use super::{Exchange, Routing, Tables};
-use crate::queue::Queue;
+use crate::queue::{Gate, Queue};
 use crate::routing::{Destination, Envelope};
 
 pub(super) struct Search<'a> {
@@ -19,7 +19,8 @@ pub(super) struct Search<'a> {
     routing: Routing,
     found: HashSet<Owner>,
     seen: HashSet<Owner>,
-    waiting: Vec<&'a Exchange>,
+    /// Exchanges to be looked at, each with the one before it that lets nothing through twice.
+    waiting: Vec<(&'a Exchange, Option<Gate>)>,
 }
 
 impl<'a> Search<'a> {
@@ -27,7 +28,7 @@ impl<'a> Search<'a> {
         Self {
             tables,
             envelope,
-            routing: Routing { queues: Vec::new(), cacheable: true },
+            routing: Routing { queues: Vec::new(), cacheable: true, gates: Vec::new() },
             found: HashSet::new(),
             seen: HashSet::new(),
             waiting: Vec::new(),
@@ -37,27 +38,29 @@ impl<'a> Search<'a> {
     /// The queues that a message reaches from `exchange`; `None` without such an exchange.
     pub(super) fn run(mut self, exchange: &str) -> Option<Routing> {
         if exchange.is_empty() {
-            self.take_named();
+            self.take_named(None);
             return Some(self.routing);
         }
-        self.enter(self.tables.exchange(exchange)?);
+        self.enter(self.tables.exchange(exchange)?, None);
         let mut destinations = Vec::new();
-        while let Some(exchange) = self.waiting.pop() {
+        while let Some((exchange, before)) = self.waiting.pop() {
+            let own = exchange.remember.map(|remember| Gate { exchange: exchange.id, remember });
+            let gate = own.or(before);
             self.routing.cacheable &= exchange.bindings.are_by_key();
             exchange.bindings.route(self.envelope, &mut destinations);
             if destinations.is_empty() {
-                self.turn_to_alternate(exchange);
+                self.turn_to_alternate(exchange, gate);
             }
             for destination in destinations.drain(..) {
                 match destination {
                     Destination::Queue(id) => {
                         if let Some(queue) = self.tables.queue_by_id(id) {
-                            self.take(queue);
+                            self.take(queue, gate);
                         }
                     }
                     Destination::Exchange(id) => {
                         if let Some(exchange) = self.tables.exchange_by_id(id) {
-                            self.enter(exchange);
+                            self.enter(exchange, gate);
                         }
                     }
                 }
@@ -66,33 +69,34 @@ impl<'a> Search<'a> {
         Some(self.routing)
     }
 
-    fn turn_to_alternate(&mut self, exchange: &Exchange) {
+    fn turn_to_alternate(&mut self, exchange: &Exchange, gate: Option<Gate>) {
         match exchange.alternate.as_deref() {
             None => {}
-            Some("") => self.take_named(),
+            Some("") => self.take_named(gate),
             Some(alternate) => {
                 if let Some(alternate) = self.tables.exchange(alternate) {
-                    self.enter(alternate);
+                    self.enter(alternate, gate);
                 }
             }
         }
     }
 
     /// What the default exchange does.
-    fn take_named(&mut self) {
+    fn take_named(&mut self, gate: Option<Gate>) {
         let (tables, envelope) = (self.tables, self.envelope);
-        envelope.keys().filter_map(|key| tables.queue(key)).for_each(|queue| self.take(queue));
+        envelope.keys().filter_map(|key| tables.queue(key)).for_each(|queue| self.take(queue, gate));
     }
 
-    fn take(&mut self, queue: &Arc<Queue>) {
+    fn take(&mut self, queue: &Arc<Queue>, gate: Option<Gate>) {
         if self.found.insert(queue.id) {
+            self.routing.gates.extend(gate.map(|gate| (queue.id, gate)));
             self.routing.queues.push(Arc::clone(queue));
         }
     }
 
-    fn enter(&mut self, exchange: &'a Exchange) {
+    fn enter(&mut self, exchange: &'a Exchange, gate: Option<Gate>) {
         if self.seen.insert(exchange.id) {
-            self.waiting.push(exchange);
+            self.waiting.push((exchange, gate));
         }
     }
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod copies;
 pub(crate) mod dialect;
+pub(crate) mod instructions;
 pub(crate) mod marks;
 pub(crate) mod properties;
 pub(crate) mod value;
@@ -23,6 +24,7 @@ const HEAD: usize = 28;
 const PERSISTENT: u8 = 1;
 const COPIES_NAMED: u8 = 2;
 const COPIES_SPENT: u8 = 4;
+const INSTRUCTED: u8 = 8;
 const NO_EXPIRATION: u32 = u32::MAX;
 /// Small messages of a connection share blocks of this size: one live message pins at most this much.
 const BLOCK: usize = 32 * 1024;
@@ -40,6 +42,8 @@ pub(crate) struct Head<'a> {
     /// Time to live in milliseconds.
     pub(crate) expiration: Option<u64>,
     pub(crate) copies: Copies,
+    /// Its headers tell the broker what to do with it.
+    pub(crate) instructed: bool,
     pub(crate) exchange: &'a str,
     pub(crate) routing_key: &'a str,
     pub(crate) properties: &'a [u8],
@@ -121,6 +125,12 @@ impl Message {
             COPIES_NAMED => Copies::Named,
             _ => Copies::Spent,
         }
+    }
+
+    /// True when its headers tell the broker what to do with it: see [`instructions`].
+    #[inline]
+    pub(crate) fn instructed(&self) -> bool {
+        self.0[2] & INSTRUCTED != 0
     }
 
     /// Its priority; 0 where none was given.
@@ -249,6 +259,7 @@ impl Arena {
             Copies::Named => COPIES_NAMED,
             Copies::Spent => COPIES_SPENT,
         };
+        fixed[2] |= if head.instructed { INSTRUCTED } else { 0 };
         fixed[3] = head.priority;
         fixed[4..6].copy_from_slice(&(address_len as u16).to_le_bytes());
         fixed[8..16].copy_from_slice(&head.published_at.to_le_bytes());
@@ -279,6 +290,7 @@ mod tests {
             published_at: 1_700_000_000_123,
             expiration: Some(60_000),
             copies: Copies::None,
+            instructed: false,
             exchange: "orders",
             routing_key: "eu.de",
             properties: b"\x10\x00\x02",
@@ -317,6 +329,13 @@ mod tests {
             assert_eq!((message.copies(), message.persistent()), (copies, persistent));
             assert_eq!(message.block()[2], flags);
         }
+    }
+
+    #[test]
+    fn instructions_are_a_flag_beside_the_others() {
+        let message = Arena::default().add(&Head { instructed: true, ..head() }, b"");
+        assert!(message.instructed() && message.persistent() && message.copies() == Copies::None);
+        assert!(!Arena::default().add(&head(), b"").instructed());
     }
 
     #[test]

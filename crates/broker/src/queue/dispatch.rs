@@ -103,6 +103,7 @@ impl Queue {
         inner.lanes.delivered(seq);
         if no_ack {
             inner.bytes -= cost;
+            inner.forget_id(seq);
             if let Some(address) = address {
                 inner.settled.push(settle::Settled { seq, address, reason: settle::ACKNOWLEDGED });
             }

@@ -655,6 +655,12 @@ impl Lane {
         self.index_bytes -= AWAY_COST;
     }
 
+    /// True for a number whose entry is not done.
+    pub(crate) fn is_live(&self, seq: u64) -> bool {
+        let page = self.pages.binary_search_by_key(&(seq / PAGE), |page| page.number);
+        page.is_ok_and(|index| self.pages[index].is_live(seq))
+    }
+
     /// Adds the entries that are not done and whose bodies lie in `file`.
     pub(crate) fn referenced(&self, file: u32, found: &mut Vec<Reference>) {
         self.pages.iter().for_each(|page| page.referenced(file, found));

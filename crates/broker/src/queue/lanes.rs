@@ -343,6 +343,11 @@ impl Lanes {
         })
     }
 
+    /// See [`Lane::is_live`].
+    pub(crate) fn is_live(&self, seq: u64) -> bool {
+        self.all().find(|lane| lane.number() == lane_of(seq)).is_some_and(|lane| lane.is_live(seq))
+    }
+
     /// How many durable entries that are not done have their bodies in each file.
     pub(crate) fn files(&self) -> BTreeMap<u32, u64> {
         let mut counts = BTreeMap::new();

@@ -16,13 +16,14 @@ mod page;
 mod repair;
 #[cfg(feature = "sabotage")]
 mod sabotage;
+mod seen;
 mod settle;
 mod spill;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::Waker;
 
 use journal::{Address, Bits, Chunk, Group, Owner, Reference, Ticket};
@@ -36,10 +37,11 @@ pub(crate) use dying::{Dying, Reason, reason_code};
 pub(crate) use lane::{Entry, Lane, Placed, State};
 pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, first_of, lane_of};
 pub(crate) use page::{Listed, Page, Place};
+pub(crate) use seen::{Gate, Identity, Kept, Seen};
 pub(crate) use settle::{SETTLED_BEFORE, Settlement, Verdict};
 pub(crate) use spill::Picked;
 
-use crate::catalog::arguments::{Overflow, QueueArguments};
+use crate::catalog::arguments::{Overflow, QueueArguments, Remember};
 use crate::core::Core;
 use crate::message::Message;
 use crate::message::value::Table;
@@ -70,6 +72,8 @@ pub(crate) struct Queue {
     pub(crate) declared: Table,
     /// Batches of its dead letters that wait to be read from the disk; what dies later waits behind them.
     pub(crate) mourned: AtomicUsize,
+    /// An exchange that lets nothing through twice has led here.
+    gated: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -136,6 +140,12 @@ pub(crate) struct Inner {
     damage: Option<String>,
     /// Deaths whose decision is logged and whose move waits for room.
     decided: BTreeMap<u64, Reason>,
+    /// The ids of messages that it was given.
+    seen: Option<Box<Seen>>,
+    /// The queue's own ids are remembered only while their messages are here.
+    seen_while_queued: bool,
+    /// Messages that were not taken since they had come before.
+    pub(crate) duplicates: u64,
     unsettled: usize,
     /// When the timer for this queue will fire, in milliseconds since 1970.
     pub(crate) timer_at: u64,
@@ -180,7 +190,7 @@ impl Drop for Guard<'_> {
         if std::thread::panicking() && !self.unwinding {
             std::process::abort();
         }
-        let index = self.inner.lanes.index_bytes();
+        let index = self.inner.index_bytes();
         self.core.memory.changed(self.bytes_before + self.index_before, self.inner.bytes + index);
         let listed = self.inner.listed_bytes();
         if listed != self.listed_before {
@@ -248,6 +258,9 @@ impl Queue {
             fetchers: Vec::new(),
             damage: None,
             decided: BTreeMap::new(),
+            seen: None,
+            seen_while_queued: parts.arguments.deduplication == Some(Remember::WhileQueued),
+            duplicates: 0,
             unsettled: 0,
             timer_at: u64::MAX,
             used_at: parts.now,
@@ -268,6 +281,7 @@ impl Queue {
             arguments: parts.arguments.shared(),
             declared: parts.declared,
             mourned: AtomicUsize::new(0),
+            gated: AtomicBool::new(false),
             inner: Mutex::new(inner),
         })
     }
@@ -279,7 +293,7 @@ impl Queue {
 
     pub(crate) fn lock<'a>(&'a self, core: &'a Core) -> Guard<'a> {
         let inner = self.inner.lock();
-        let (bytes_before, index_before) = (inner.bytes, inner.lanes.index_bytes());
+        let (bytes_before, index_before) = (inner.bytes, inner.index_bytes());
         let listed_before = inner.listed_bytes();
         Guard { inner, core, bytes_before, index_before, listed_before, unwinding: std::thread::panicking() }
     }
@@ -291,9 +305,16 @@ impl Queue {
         picks: &[u32],
         visit: &mut Visit<'_>,
     ) -> Result<Ticket, Gone> {
+        // What is known to have come is then in the log whole: nobody is in the middle of a transaction.
+        let whole = self.sifts().then(|| visit.core.groups.read());
         let mut inner = self.lock(visit.core);
         if inner.deleted {
             return Err(Gone);
+        }
+        if whole.is_some() {
+            let ticket = self.publish_sifted(&mut inner, arrivals, picks, visit);
+            self.finish(inner, visit);
+            return Ok(ticket);
         }
         let mut ticket = Ticket::NONE;
         // Whether the next message is refused depends on what consumers take of this one.
@@ -306,21 +327,27 @@ impl Queue {
                 }
                 continue;
             }
-            self.insert_all(&mut inner, arrivals, picks, State::Ready, visit.now);
+            self.insert_all(&mut inner, arrivals, picks, State::Ready, None, visit);
             ticket = ticket.max(self.log_references(&mut inner, None, visit));
-            self.dispatch(&mut inner, visit);
-            self.enforce_length(&mut inner);
-            if self.logged() && visit.core.memory.is_tight() {
-                let added: Vec<_> = inner.lanes.added().collect();
-                added.into_iter().rev().for_each(|(first, end)| inner.let_go(first, end, visit.core));
-            }
+            self.show_new(&mut inner, visit);
         }
         self.finish(inner, visit);
         Ok(ticket)
     }
 
+    /// This visit has added entries: delivers, and keeps to the limits.
+    fn show_new(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
+        self.dispatch(inner, visit);
+        self.enforce_length(inner);
+        if self.logged() && visit.core.memory.is_tight() {
+            let added: Vec<_> = inner.lanes.added().collect();
+            added.into_iter().rev().for_each(|(first, end)| inner.let_go(first, end, visit.core));
+        }
+    }
+
     /// Takes messages into a group: they have their places, and nobody sees them before [`Queue::reveal`].
-    /// Adds to `hidden` where they are: runs of numbers, each (first, end).
+    /// Adds to `hidden` where they are: runs of numbers, each (first, end). What came before is not taken; the caller holds
+    /// the groups alone if the queue sifts.
     pub(crate) fn publish_hidden(
         self: &Arc<Self>,
         arrivals: &mut [Arrival],
@@ -333,7 +360,7 @@ impl Queue {
         if inner.deleted {
             return Err(Gone);
         }
-        self.insert_all(&mut inner, arrivals, picks, State::Hidden, visit.now);
+        self.insert_all(&mut inner, arrivals, picks, State::Hidden, group, visit);
         self.log_references(&mut inner, group, visit);
         hidden.extend(inner.lanes.added().map(|(first, end)| HiddenRun { queue: Arc::clone(self), first, end }));
         Ok(())
@@ -356,18 +383,34 @@ impl Queue {
         self.finish(inner, visit);
     }
 
-    /// Gives the picked arrivals their places, each at the end of its lane.
-    fn insert_all(&self, inner: &mut Inner, arrivals: &mut [Arrival], picks: &[u32], state: State, now: u64) {
+    /// Gives the picked arrivals their places, each at the end of its lane, but those that came before. The ids of the others
+    /// are logged in `group`.
+    fn insert_all(
+        &self,
+        inner: &mut Inner,
+        arrivals: &mut [Arrival],
+        picks: &[u32],
+        state: State,
+        group: Option<Group>,
+        visit: &Visit<'_>,
+    ) {
         let attended = !inner.consumers.is_empty();
         inner.lanes.begin_visit(attended);
         for pick in picks {
             let arrival = &mut arrivals[*pick as usize];
+            if arrival.identity.is_some() && self.drops(inner, arrival, visit.now) {
+                continue;
+            }
             let (address, message) = (arrival.address, arrival.take_share());
             let lane = self.lane_of(&message);
-            let entry = self.entry(message, address, state, now);
-            inner.insert(lane, entry);
+            let entry = self.entry(message, address, state, visit.now);
+            let durable = entry.is_durable();
+            let number = inner.insert(lane, entry);
+            if let Some(identity) = &arrival.identity {
+                self.remember(inner, identity, number, durable, group, visit);
+            }
+            inner.totals.published += 1;
         }
-        inner.totals.published += picks.len() as u64;
     }
 
     /// The lane of a message: its priority, as far as the queue knows any.
@@ -502,14 +545,14 @@ impl Queue {
 }
 
 impl Inner {
-    fn insert(&mut self, lane: LaneNumber, entry: Entry) {
+    fn insert(&mut self, lane: LaneNumber, entry: Entry) -> u64 {
         if let Some(message) = &entry.message {
             self.bytes += message.cost();
         }
         if entry.state == State::Ready {
             self.enters_ready(&entry);
         }
-        self.lanes.push(lane, entry);
+        self.lanes.push(lane, entry)
     }
 
     /// Puts an entry back among the ready ones, at its place.
@@ -550,6 +593,9 @@ impl Inner {
         if let Some(message) = self.lanes.set(seq, state) {
             self.bytes -= message.cost();
         }
+        if state == State::Done {
+            self.forget_id(seq);
+        }
     }
 
     pub(crate) fn ready(&self) -> usize {
@@ -566,6 +612,11 @@ impl Inner {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// What is in memory besides messages.
+    fn index_bytes(&self) -> usize {
+        self.lanes.index_bytes() + self.seen_bytes()
     }
 
     /// What it costs to know where messages lie that the log has, or could list.
@@ -612,9 +663,10 @@ impl Inner {
         self.lanes.moved(page, from, chunk, entries)
     }
 
-    /// What a restatement says besides declaration, bindings and lanes: how often entries came back, and whose death is decided.
+    /// What a restatement says besides declaration, bindings and lanes: how often entries came back, whose death is decided,
+    /// and the ids of what came.
     pub(crate) fn remains(&self) -> Remains<'_> {
-        Remains { returns: self.lanes.returns(), decided: &self.decided }
+        Remains { returns: self.lanes.returns(), decided: &self.decided, seen: self.seen.as_deref() }
     }
 
     /// Why the queue can't go on delivering, if it can't.
@@ -627,6 +679,7 @@ impl Inner {
 pub(crate) struct Remains<'a> {
     pub(crate) returns: Vec<(u64, u32)>,
     pub(crate) decided: &'a BTreeMap<u64, Reason>,
+    pub(crate) seen: Option<&'a Seen>,
 }
 
 /// Bytes of a ready entry's message in memory.

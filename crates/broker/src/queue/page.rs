@@ -503,6 +503,15 @@ impl Page {
         count
     }
 
+    /// True for a number whose entry is not done.
+    pub(super) fn is_live(&self, seq: u64) -> bool {
+        if !self.is_hot() {
+            return self.ready.has(bit_of(seq));
+        }
+        let entry = seq.checked_sub(self.first).and_then(|at| self.entries.get(at as usize));
+        entry.is_some_and(|entry| entry.state != State::Done)
+    }
+
     /// Where the body of a live entry lies, if that is known.
     pub(super) fn reference_of(&mut self, seq: u64) -> Option<Reference> {
         self.place_mut(seq).map(|(address, length)| Reference { seq, address: *address, length: *length })

@@ -190,6 +190,7 @@ impl Queue {
         let mut purged = inner.lanes.purge();
         inner.free_spilled_of(&mut purged.freed, core);
         inner.bytes -= purged.bytes;
+        self.forget_absent(&mut inner);
         (inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0);
         inner.damage = None;
         if purged.freed.is_empty() || !self.logged() {
@@ -216,6 +217,7 @@ impl Queue {
         inner.lanes = super::Lanes::new();
         (inner.bytes, inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0, 0);
         inner.unsettled = 0;
+        inner.seen = None;
         inner.bindings = Vec::new();
         (inner.consumers.clear(), ready, ticket)
     }

@@ -41,11 +41,20 @@ pub(crate) enum ExchangeKind {
     ConsistentHash,
     /// One of them, by the hash of the routing key modulo their number.
     ModulusHash,
+    /// All of them, but nothing twice.
+    Deduplication,
 }
 
 impl ExchangeKind {
-    const ALL: [Self; 6] =
-        [Self::Direct, Self::Fanout, Self::Topic, Self::Headers, Self::ConsistentHash, Self::ModulusHash];
+    const ALL: [Self; 7] = [
+        Self::Direct,
+        Self::Fanout,
+        Self::Topic,
+        Self::Headers,
+        Self::ConsistentHash,
+        Self::ModulusHash,
+        Self::Deduplication,
+    ];
 
     /// The kind of this name, as in a declaration.
     pub(crate) fn parse(name: &str) -> Option<Self> {
@@ -61,6 +70,7 @@ impl ExchangeKind {
             Self::Headers => "headers",
             Self::ConsistentHash => "x-consistent-hash",
             Self::ModulusHash => "x-modulus-hash",
+            Self::Deduplication => "x-message-deduplication",
         }
     }
 }
@@ -120,7 +130,7 @@ impl Bindings {
     pub(crate) fn new(kind: ExchangeKind, hash_on: HashOn) -> Self {
         let matcher = match kind {
             ExchangeKind::Direct => Matcher::Direct(Direct::default()),
-            ExchangeKind::Fanout => Matcher::Fanout(Fanout::default()),
+            ExchangeKind::Fanout | ExchangeKind::Deduplication => Matcher::Fanout(Fanout::default()),
             ExchangeKind::Topic => Matcher::Topic(Topic::default()),
             ExchangeKind::Headers => Matcher::Headers,
             ExchangeKind::ConsistentHash => Matcher::Consistent(Consistent::new(hash_on)),

@@ -53,7 +53,7 @@ pub struct Declared {
 pub struct ExchangeSpec {
     /// Its name.
     pub name: String,
-    /// `direct`, `fanout`, `topic`, `headers`, `x-consistent-hash` or `x-modulus-hash`.
+    /// Its type, such as `direct` or `topic`; `docs/manual/exchanges.md` lists them.
     pub kind: String,
     /// It survives a restart.
     pub durable: bool,
@@ -150,6 +150,7 @@ impl Client {
             internal: spec.internal,
             arguments: spec.arguments.clone(),
             alternate: parsed.alternate,
+            remember: parsed.remember,
             bindings: Bindings::new(kind, parsed.hash_on),
             bound: Vec::new(),
             predeclared: false,

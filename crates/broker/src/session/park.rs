@@ -101,7 +101,7 @@ impl Client {
         if allowed {
             for arrival in entry.parking.take() {
                 match self.route_again(arrival.message()) {
-                    Ok(route) => self.gather(arrival, &route),
+                    Ok(routed) => self.gather(arrival, routed),
                     Err(error) => self.fail(session, error),
                 }
             }

@@ -16,8 +16,9 @@ use crate::error::Error;
 use crate::flow::Allowance;
 use crate::message::copies::Copies;
 use crate::message::dialect::DialectId;
+use crate::message::instructions::Instructions;
 use crate::message::{Head, Message, NAME_MAX};
-use crate::queue::{Queue, Visit};
+use crate::queue::{Identity, Queue, Visit};
 use crate::routing::Envelope;
 use crate::session::turn::Arrival;
 use crate::session::{Answer, BLOCKED, Client, SessionId};
@@ -45,6 +46,8 @@ pub struct Publish<'a> {
     pub mandatory: bool,
     /// Its headers name more routing keys, in lists called `CC` and `BCC`.
     pub copies: bool,
+    /// It has headers of which [`is_instruction`](crate::is_instruction) is true.
+    pub instructed: bool,
 }
 
 /// Bytes of a stored message besides its body and properties: its head, its address, and the deaths it may live to see.
@@ -94,6 +97,35 @@ impl Routes {
     }
 }
 
+/// What routing looks at.
+pub(super) struct Wanted<'a> {
+    exchange: &'a str,
+    key: &'a str,
+    copies: Copies,
+    instructed: bool,
+    dialect: DialectId,
+    properties: &'a [u8],
+}
+
+impl<'a> Wanted<'a> {
+    fn of(publish: &Publish<'a>) -> Self {
+        Self {
+            exchange: publish.exchange,
+            key: publish.routing_key,
+            copies: copies_of(publish),
+            instructed: publish.instructed,
+            dialect: publish.dialect,
+            properties: publish.properties,
+        }
+    }
+}
+
+/// Where a message goes, and what makes it a duplicate there.
+pub(super) struct Routed {
+    pub(super) route: Route,
+    pub(super) identity: Option<Box<Identity>>,
+}
+
 impl Client {
     /// Checks, routes and gathers a message. In a confirming session it takes the next publish number.
     ///
@@ -102,8 +134,7 @@ impl Client {
     /// taken then.
     pub fn publish(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
         self.check_publish(&publish)?;
-        let (exchange, key, copies) = (publish.exchange, publish.routing_key, copies_of(&publish));
-        let route = self.route(exchange, key, copies, publish.dialect, publish.properties)?;
+        let routed = self.route(Wanted::of(&publish))?;
         let message = self.write_message(&publish);
         let claim = self.body_arrived(session);
         let entry = self.session_mut(session)?;
@@ -119,7 +150,7 @@ impl Client {
             self.park(session.0, arrival);
             return Ok(());
         }
-        self.gather(arrival, &route);
+        self.gather(arrival, routed);
         Ok(())
     }
 
@@ -160,6 +191,7 @@ impl Client {
             published_at: self.turn_time(),
             expiration: publish.expiration,
             copies: copies_of(publish),
+            instructed: publish.instructed,
             exchange: publish.exchange,
             routing_key: publish.routing_key,
             properties: publish.properties,
@@ -177,24 +209,17 @@ impl Client {
     }
 
     /// Where a message goes, by the client's queue slots. Checks the right to write to the exchange. The route of a message
-    /// whose headers name more keys is neither one that is remembered nor one to remember.
-    pub(super) fn route(
-        &mut self,
-        exchange: &str,
-        key: &str,
-        copies: Copies,
-        dialect: DialectId,
-        properties: &[u8],
-    ) -> Result<Route, Error> {
+    /// whose headers name more keys or say what to do with it is neither one that is remembered nor one to remember.
+    pub(super) fn route(&mut self, wanted: Wanted<'_>) -> Result<Routed, Error> {
         let generation = self.core.catalog.generation();
         if self.routes.generation != generation {
             self.forget_routes();
             self.routes.generation = generation;
         }
-        if copies != Copies::Named
-            && let Some(route) = self.routes.find(exchange, key)
-        {
-            return Ok(route);
+        let Wanted { exchange, key, copies, .. } = wanted;
+        let single = copies == Copies::Named || wanted.instructed;
+        if !single && let Some(route) = self.routes.find(exchange, key) {
+            return Ok(Routed { route, identity: None });
         }
         if self.routes.known.len() >= ROUTES_MAX {
             self.forget_routes();
@@ -202,30 +227,41 @@ impl Client {
         self.authorize(Resource::exchange(exchange), Right::Write)?;
         let vhost = Arc::clone(&self.vhost);
         let dialects = self.core.dialects.clone();
-        let read = || dialects.read(dialect, properties).ok();
+        let read = || dialects.read(wanted.dialect, wanted.properties).ok();
         let envelope = Envelope::new(key, copies, &read);
         self.authorize_topics(exchange, envelope.keys(), Right::Write)?;
-        let Routing { queues, cacheable } = vhost.route(exchange, &envelope)?;
+        let Routing { queues, cacheable, gates } = vhost.route(exchange, &envelope)?;
+        let identity = match wanted.instructed {
+            true => Identity::of(&Instructions::read(envelope.headers())?, &queues, gates),
+            false => None,
+        };
         let route: Route = queues.iter().map(|queue| self.slot(queue)).collect();
-        if cacheable && copies != Copies::Named {
+        if cacheable && !single {
             self.routes.remember(&route);
         }
-        Ok(route)
+        Ok(Routed { route, identity })
     }
 
     /// Where a message goes that has waited.
-    pub(super) fn route_again(&mut self, message: &Message) -> Result<Route, Error> {
-        let (exchange, key, copies) = (message.exchange(), message.routing_key(), message.copies());
-        self.route(exchange, key, copies, message.dialect(), message.properties())
+    pub(super) fn route_again(&mut self, message: &Message) -> Result<Routed, Error> {
+        self.route(Wanted {
+            exchange: message.exchange(),
+            key: message.routing_key(),
+            copies: message.copies(),
+            instructed: message.instructed(),
+            dialect: message.dialect(),
+            properties: message.properties(),
+        })
     }
 
     /// Puts an arrival on the lists of its queues.
     #[inline]
-    pub(super) fn gather(&mut self, mut arrival: Arrival, route: &[u32]) {
+    pub(super) fn gather(&mut self, mut arrival: Arrival, routed: Routed) {
         let index = self.arrivals.len() as u32;
-        arrival.shares = route.len() as u32;
+        arrival.shares = routed.route.len() as u32;
+        arrival.identity = routed.identity;
         self.arrivals.push(arrival);
-        for slot in route {
+        for slot in &*routed.route {
             if let Some(entry) = self.touch(*slot) {
                 entry.picks.push(index);
             }
@@ -340,7 +376,8 @@ impl Client {
         let turn = self.turn;
         for mut arrival in arrivals.drain(..) {
             let (session, number) = (arrival.session, arrival.number);
-            let durable = arrival.address.is_some();
+            // A duplicate is safe when the first one is.
+            let durable = arrival.address.is_some() || arrival.repeated;
             if let Some(claim) = arrival.claim.take_if(|_| durable) {
                 self.core.journal.when_durable(ticket, &claim.into_waker());
             }
@@ -354,7 +391,10 @@ impl Client {
                 }
                 continue;
             }
-            if arrival.taken == 0 {
+            if arrival.repeated {
+                self.core.totals.duplicates.add(1);
+            }
+            if arrival.is_lost() {
                 if self.reply(&arrival) {
                     routed += 1;
                 } else if arrival.mandatory {

@@ -146,7 +146,7 @@ impl Client {
 
     fn commit_now(&mut self, transaction: TransactionId) -> Result<(), Error> {
         let Some(mut open) = self.open.remove(&transaction.0) else { return Ok(()) };
-        let targets = match self.targets(&open.arrivals) {
+        let targets = match self.targets(&mut open.arrivals) {
             Ok(targets) => targets,
             Err(error) => {
                 self.undo(open);
@@ -155,7 +155,7 @@ impl Client {
         };
         let core = Arc::clone(&self.core);
         self.count_received(&open.arrivals);
-        let written = core.groups.read();
+        let written = core.write_group(&targets);
         let group = core.journal.appender().begin_group();
         let (hidden, now) = (self.hide(&mut open.arrivals, &targets, group), core.clock.unix_ms());
         self.settle_group(&open.liens, group);
@@ -184,8 +184,9 @@ impl Client {
     /// What reached no queue and is no reply comes back, if that was asked for. Replies are returned.
     fn return_unroutable(&mut self, session: SessionId, arrivals: &mut Vec<Arrival>) -> Vec<(Requester, Message)> {
         let (all, mut replies) = (arrivals.len(), Vec::new());
+        self.core.totals.duplicates.add(arrivals.iter().filter(|arrival| arrival.repeated).count() as u64);
         let (mut lost, mut returned) = (0, 0);
-        for arrival in arrivals.drain(..).filter(|arrival| arrival.taken == 0) {
+        for arrival in arrivals.drain(..).filter(Arrival::is_lost) {
             if let Some(requester) = self.core.requester(&self.vhost.name, arrival.message()) {
                 replies.push((requester, arrival.into_message()));
                 continue;
@@ -204,11 +205,13 @@ impl Client {
     }
 
     /// The queues of each arrival, or why the transaction can't be committed.
-    fn targets(&mut self, arrivals: &[Arrival]) -> Result<Vec<Vec<Arc<Queue>>>, Error> {
+    fn targets(&mut self, arrivals: &mut [Arrival]) -> Result<Vec<Vec<Arc<Queue>>>, Error> {
         let mut targets = Vec::with_capacity(arrivals.len());
         for arrival in arrivals {
-            let route = self.route_again(arrival.message())?;
-            let queues: Vec<_> = route
+            let routed = self.route_again(arrival.message())?;
+            arrival.identity = routed.identity;
+            let queues: Vec<_> = routed
+                .route
                 .iter()
                 .filter_map(|slot| self.slots[*slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)))
                 .collect();

@@ -7,7 +7,7 @@ use journal::{Address, Ticket};
 
 use crate::intake::Claim;
 use crate::message::Message;
-use crate::queue::{Dying, Queue, Settlement};
+use crate::queue::{Dying, Identity, Queue, Settlement};
 
 /// A message on its way into queues.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Arrival {
     pub(crate) shares: u32,
     /// Queues that took it.
     pub(crate) taken: u32,
+    /// Some queue was given it before, and does not take it again.
+    pub(crate) repeated: bool,
     /// Some queue was full and refuses it.
     pub(crate) refused: bool,
     pub(crate) mandatory: bool,
@@ -27,11 +29,25 @@ pub(crate) struct Arrival {
     pub(crate) number: u64,
     /// The place of a large body among those under way, until it is durable.
     pub(crate) claim: Option<Claim>,
+    /// What makes it a duplicate, if it said so.
+    pub(crate) identity: Option<Box<Identity>>,
 }
 
 impl Arrival {
     pub(crate) fn new(message: Message, mandatory: bool, session: u32, number: u64) -> Self {
-        Self { message, address: None, shares: 0, taken: 0, refused: false, mandatory, session, number, claim: None }
+        Self {
+            message,
+            address: None,
+            shares: 0,
+            taken: 0,
+            repeated: false,
+            refused: false,
+            mandatory,
+            session,
+            number,
+            claim: None,
+            identity: None,
+        }
     }
 
     /// One queue's share. The last one takes the message itself, unless it may have to be returned.
@@ -49,6 +65,17 @@ impl Arrival {
     pub(crate) fn refuse(&mut self) {
         self.shares = self.shares.saturating_sub(1);
         self.refused = true;
+    }
+
+    /// A queue that was given it before does not take its share.
+    pub(crate) fn repeat(&mut self) {
+        self.shares = self.shares.saturating_sub(1);
+        self.repeated = true;
+    }
+
+    /// True when it was for no queue at all.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.taken == 0 && !self.repeated
     }
 
     /// A queue that was deleted meanwhile does not take its share.

@@ -8,10 +8,10 @@ use journal::{Appender, Group, Owner};
 
 use crate::catalog::Exchange;
 use crate::catalog::definitions::{Key, Sort};
-use crate::encoding::{Malformed, Reader, write_bool, write_table, write_text, write_varint};
+use crate::encoding::{Malformed, Reader, write_bool, write_bytes, write_table, write_text, write_varint};
 use crate::error::Error;
 use crate::message::value::Table;
-use crate::queue::{Bound, Queue, Reason, Remains, SETTLED_BEFORE, reason_code};
+use crate::queue::{Bound, Kept, Queue, Reason, Remains, SETTLED_BEFORE, Seen, reason_code};
 use crate::routing::ExchangeKind;
 use crate::store::runs::log_valued;
 
@@ -41,6 +41,9 @@ pub(crate) const RETURNS_RUNS: u8 = 11;
 pub(crate) const DYING_RUNS: u8 = 12;
 /// What an operator has defined: sort, vhost, name, fields.
 pub(crate) const DEFINITION: u8 = 13;
+
+/// The id of a message that a queue was given, and until when it is remembered.
+pub(crate) const SEEN: u8 = 16;
 
 /// A declared exchange, as it is replayed.
 #[derive(Debug)]
@@ -166,6 +169,23 @@ fn log_accounted(appender: &mut Appender<'_>, queue: Owner, next_seq: u64, pages
     appender.fact(None, queue, ACCOUNTED, &[&bytes]);
 }
 
+/// Logs an id that a queue remembers for `scope`.
+pub(crate) fn log_seen(appender: &mut Appender<'_>, group: Option<Group>, queue: Owner, scope: Owner, kept: &Kept) {
+    let mut bytes = Vec::with_capacity(32 + kept.id.len());
+    [kept.number, scope, kept.until].into_iter().for_each(|number| write_varint(&mut bytes, number));
+    write_bytes(&mut bytes, &kept.id);
+    appender.fact(group, queue, SEEN, &[&bytes]);
+}
+
+/// Reads such an id and its scope.
+pub(crate) fn read_seen(bytes: &[u8]) -> Result<(Owner, Kept), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let (number, scope, until) = (reader.varint()?, reader.varint()?, reader.varint()?);
+    let kept = Kept { id: reader.bytes()?.into(), number, until, durable: true };
+    reader.end()?;
+    Ok((scope, kept))
+}
+
 /// Reads an accounted fact: the next sequence number, and pages in runs.
 pub(crate) fn read_accounted(bytes: &[u8]) -> Result<(u64, Vec<(u64, u64)>), Malformed> {
     let mut reader = Reader::new(bytes);
@@ -256,6 +276,9 @@ pub(crate) fn log_whole_queue(
     log_valued(appender, queue.id, RETURNS_RUNS, returns);
     let decided = remains.decided.iter().map(|(seq, reason)| (*seq, u64::from(reason_code(*reason))));
     log_valued(appender, queue.id, DYING_RUNS, decided);
+    for (scope, kept) in remains.seen.into_iter().flat_map(Seen::logged) {
+        log_seen(appender, None, queue.id, scope, kept);
+    }
 }
 
 #[cfg(test)]

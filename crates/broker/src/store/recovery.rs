@@ -17,7 +17,7 @@ use crate::core::Core;
 use crate::encoding::Malformed;
 use crate::error::Error;
 use crate::message::value::Table;
-use crate::queue::{Bound, Lanes, Position, Positions, Queue, QueueParts, Reason, keep_binding, reason_code};
+use crate::queue::{Bound, Lanes, Position, Positions, Queue, QueueParts, Reason, Seen, keep_binding, reason_code};
 use crate::routing::{Bindings, Destination};
 use crate::store::facts::{self, ExchangeFact, QueueFact};
 use crate::store::pages::{Lost, Pages, ReadChunk};
@@ -29,6 +29,7 @@ struct Entries {
     positions: Positions,
     returns: BTreeMap<u64, u32>,
     dying: BTreeMap<u64, u8>,
+    seen: Seen,
 }
 
 impl Entries {
@@ -46,6 +47,7 @@ impl Entries {
 struct Left {
     lanes: Lanes,
     dying: BTreeMap<u64, u8>,
+    seen: Seen,
 }
 
 /// What the journal said, so far.
@@ -109,6 +111,10 @@ impl Rebuilt {
             facts::ACCOUNTED => {
                 let (next, pages) = facts::read_accounted(bytes)?;
                 entries.pages.state(next, &pages);
+            }
+            facts::SEEN => {
+                let (scope, kept) = facts::read_seen(bytes)?;
+                entries.seen.recover(scope, kept);
             }
             facts::POSITION => {
                 let (next, mark) = facts::read_pair(bytes)?;
@@ -198,7 +204,7 @@ impl Rebuilt {
             for (file, count) in lanes.files() {
                 *live.entry(file).or_default() += count;
             }
-            self.left.insert(owner, Left { lanes, dying: entries.dying });
+            self.left.insert(owner, Left { lanes, dying: entries.dying, seen: entries.seen });
         }
         live
     }
@@ -256,6 +262,7 @@ impl Rebuilt {
                 internal: fact.internal,
                 arguments: fact.arguments.clone(),
                 alternate: parsed.alternate,
+                remember: parsed.remember,
                 bindings: Bindings::new(fact.kind, parsed.hash_on),
                 bound: Vec::new(),
                 predeclared: false,
@@ -297,7 +304,7 @@ impl Rebuilt {
                 bind(&mut tables, core, owner, list)?;
             }
             for queue in tables.queues() {
-                decided.extend(left.remove(&queue.id).map(|left| left.fill(core, queue)));
+                decided.extend(left.remove(&queue.id).map(|left| left.fill(core, &tables, queue)));
             }
         }
         core.catalog.changed();
@@ -324,8 +331,11 @@ fn bind(tables: &mut Tables, core: &Core, owner: Owner, mut list: Vec<Bound>) ->
 }
 
 impl Left {
-    fn fill(self, core: &Core, queue: &Arc<Queue>) -> Decided {
+    fn fill(self, core: &Core, tables: &Tables, queue: &Arc<Queue>) -> Decided {
         queue.lock(core).recover(self.lanes);
+        if !self.seen.is_empty() {
+            queue.recover_seen(self.seen, &|exchange| tables.exchange_by_id(exchange).is_some(), core);
+        }
         let reasons = [Reason::Rejected, Reason::Expired, Reason::MaxLength, Reason::DeliveryLimit];
         let dying = self
             .dying

@@ -8,6 +8,7 @@ mod consuming;
 mod crashes;
 mod damage;
 mod declaring;
+mod deduplication;
 mod history;
 mod intake;
 mod kept;
@@ -55,6 +56,7 @@ fn message<'a>(exchange: &'a str, routing_key: &'a str, body: &'a [u8]) -> Publi
         body,
         mandatory: false,
         copies: false,
+        instructed: false,
     }
 }
 

@@ -5,7 +5,7 @@ use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
 
 /// The same conversation with each way to end it: a good stop, the end of the process, a power cut.
-fn check_each(ends: &[&str], steps: &[(&str, &str)]) {
+pub(crate) fn check_each(ends: &[&str], steps: &[(&str, &str)]) {
     for end in ends {
         let disk = SimDisk::new(3, 64 << 20);
         let mut script = Script::stepped(&disk, 8 << 20);
@@ -16,7 +16,7 @@ fn check_each(ends: &[&str], steps: &[(&str, &str)]) {
     }
 }
 
-const ALL: &[&str] = &["restart", "crash", "cut"];
+pub(crate) const ALL: &[&str] = &["restart", "crash", "cut"];
 
 #[test]
 fn what_is_durable_comes_back_and_what_is_transient_does_not() {

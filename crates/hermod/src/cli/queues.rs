@@ -22,6 +22,10 @@ pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
     let rows: Vec<_> = queues.iter().map(row).collect();
     let head = ["vhost", "name", "type", "features", "ready", "unacked", "consumers", "memory", "in", "out", "acked"];
     let mut text = table::text(&head, &rows);
+    for queue in queues.iter().filter(|queue| queue.duplicates + queue.remembered > 0) {
+        let (name, vhost, dropped, known) = (&queue.name, &queue.vhost, queue.duplicates, queue.remembered);
+        text += &format!("duplicates: {name} in {vhost}: {dropped} dropped, {known} ids known\n");
+    }
     for queue in &queues {
         if let Some(damage) = &queue.damaged {
             text += &format!("damaged: {} in {}: {damage}\n", queue.name, queue.vhost);

@@ -44,6 +44,7 @@ impl Session {
             body: frame.body.as_slice(),
             mandatory: false,
             copies: false,
+            instructed: marked.instructed,
         };
         if let Some(transaction) = headers.get("transaction") {
             let transaction = self.transactions.id(&transaction)?;

@@ -3,10 +3,10 @@
 //! Only arguments that the type of the existing queue knows are compared. Values are compared within a class of types:
 //! integers of all widths are one class, floating point of both another.
 
-use super::{ALTERNATE_EXCHANGE, QUEUE_TYPE, QueueType};
+use super::{ALTERNATE_EXCHANGE, QUEUE_TYPE, QueueType, known_to};
 use crate::error::Error;
 use crate::message::value::{Table, Value};
-use crate::routing::{ExchangeKind, HASH_HEADER, HASH_PROPERTY};
+use crate::routing::ExchangeKind;
 
 /// How a queue was, or is to be, declared.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -56,14 +56,11 @@ pub(crate) fn exchange_inequivalence(
     let object = format!("exchange '{name}' in vhost '{vhost}'");
     let kinds = (existing.kind.name(), wanted.kind.name());
     let kind = (kinds.0 != kinds.1).then(|| quoted(&object, "type", kinds.0, kinds.1));
-    let known: &[&str] = match existing.kind {
-        ExchangeKind::ConsistentHash => &[ALTERNATE_EXCHANGE, HASH_HEADER, HASH_PROPERTY],
-        _ => &[ALTERNATE_EXCHANGE],
-    };
+    let mut known = [ALTERNATE_EXCHANGE].iter().chain(known_to(existing.kind));
     kind.or_else(|| flag(&object, "durable", existing.durable, wanted.durable))
         .or_else(|| flag(&object, "auto_delete", existing.auto_delete, wanted.auto_delete))
         .or_else(|| flag(&object, "internal", existing.internal, wanted.internal))
-        .or_else(|| known.iter().find_map(|key| argument(&object, key, existing.arguments, wanted.arguments)))
+        .or_else(|| known.find_map(|key| argument(&object, key, existing.arguments, wanted.arguments)))
 }
 
 fn flag(object: &str, key: &str, existing: bool, wanted: bool) -> Option<Error> {

@@ -78,6 +78,7 @@ fn message(seq: u64) -> Message {
         published_at: 0,
         expiration: None,
         copies: Copies::None,
+        instructed: false,
         exchange: "",
         routing_key: "q",
         properties: b"",

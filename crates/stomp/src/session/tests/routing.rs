@@ -132,6 +132,7 @@ fn messages_of_other_protocols_are_shown_in_headers() {
         body: b"hi",
         mandatory: false,
         copies: false,
+        instructed: false,
     };
     client.publish(session, publish).unwrap();
     client.flush(scene.test.now());

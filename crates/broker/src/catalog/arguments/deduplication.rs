@@ -1,0 +1,99 @@
+//! How long ids of messages are remembered: `x-message-deduplication`, `x-cache-size` and `x-cache-ttl`, of queues and
+//! of exchanges, with the rules of RabbitMQ's plugin for both.
+
+use super::{LONGEST_EXPIRY, QueueArguments, expiry, positive, unacceptable};
+use crate::message::value::{Table, Value};
+
+pub(super) const ENABLED: &str = "x-message-deduplication";
+pub(super) const SIZE: &str = "x-cache-size";
+pub(super) const TTL: &str = "x-cache-ttl";
+/// What the plugin calls the choice between memory and disk. Here ids are as durable as their messages, so both are kept.
+pub(super) const PERSISTENCE: &str = "x-cache-persistence";
+
+/// Ids that a queue or an exchange remembers if nothing is said.
+pub(crate) const USUAL_SIZE: u64 = 100_000;
+/// The most that can be asked for: each takes memory, and is said again when the log is recycled.
+pub(crate) const LARGEST_SIZE: u64 = 1_000_000;
+
+/// How long the id of a message is remembered.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Remember {
+    /// While its message is in the queue, but at most [`USUAL_SIZE`] of them.
+    WhileQueued,
+    /// The last `size` ids, each for `ttl` milliseconds, whatever has become of their messages.
+    Window { size: u64, ttl: Option<u64> },
+}
+
+impl Remember {
+    /// How many ids are remembered at most.
+    pub(crate) fn size(self) -> u64 {
+        match self {
+            Self::WhileQueued => USUAL_SIZE,
+            Self::Window { size, .. } => size,
+        }
+    }
+
+    /// Until when an id is remembered that comes at `now` and asks for `own` milliseconds; 0 is without end. In
+    /// milliseconds since 1970.
+    pub(crate) fn until(self, now: u64, own: Option<u64>) -> u64 {
+        let ttl = match self {
+            Self::WhileQueued => None,
+            Self::Window { ttl, .. } => own.or(ttl),
+        };
+        ttl.map_or(0, |ttl| now.saturating_add(ttl))
+    }
+
+    /// What the arguments of an exchange that drops duplicates ask for. The error is in words, the plugin's.
+    pub(super) fn of_exchange(table: &Table) -> Result<Self, String> {
+        let number = |name: &str| -> Option<u64> {
+            match table.get(name)? {
+                Value::Text(text) => text.trim().parse().ok(),
+                other => other.as_integer().and_then(|number| u64::try_from(number).ok()),
+            }
+        };
+        let size = number(SIZE).filter(|size| *size > 0);
+        let Some(size) = size else {
+            return Err(format!("Missing or invalid argument, '{SIZE}' must be an integer greater than 0"));
+        };
+        if size > LARGEST_SIZE {
+            return Err(format!("Invalid argument, '{SIZE}' must not be greater than {LARGEST_SIZE}"));
+        }
+        let ttl = match table.get(TTL) {
+            None => None,
+            Some(_) => match number(TTL).filter(|ttl| (1..=LONGEST_EXPIRY as u64).contains(ttl)) {
+                None => return Err(format!("Invalid argument, '{TTL}' must be an integer greater than 0")),
+                ttl => ttl,
+            },
+        };
+        match table.get(PERSISTENCE).map(Value::as_text) {
+            None | Some(Some("disk" | "memory")) => Ok(Self::Window { size, ttl }),
+            Some(_) => Err(format!("Invalid argument, '{PERSISTENCE}' must be either 'disk' or 'memory'")),
+        }
+    }
+}
+
+impl QueueArguments {
+    /// Sets what one of the queue's arguments named here asks for, or says what is wrong with it.
+    pub(super) fn take_deduplication(&mut self, argument: &str, value: &Value, table: &Table) -> Result<(), String> {
+        if argument != ENABLED {
+            let number = positive(value)?;
+            if argument == SIZE && number > LARGEST_SIZE {
+                return Err(format!("{{value_too_large,{number}}}"));
+            }
+            expiry(value)?;
+            return if table.get(ENABLED) == Some(&Value::Bool(true)) {
+                Ok(())
+            } else {
+                Err(format!("has no effect without {ENABLED}"))
+            };
+        }
+        let number = |name| table.get(name).and_then(|value| positive(value).ok());
+        self.deduplication = match (value, number(SIZE), number(TTL)) {
+            (Value::Bool(false), ..) => None,
+            (Value::Bool(true), None, None) => Some(Remember::WhileQueued),
+            (Value::Bool(true), size, ttl) => Some(Remember::Window { size: size.unwrap_or(USUAL_SIZE), ttl }),
+            (other, ..) => return Err(unacceptable(other)),
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,375 @@
+//! The ids by which a queue knows messages that it was given already.
+//!
+//! Ids belong to a *scope*: the queue itself (0), or an exchange that lets nothing through twice, by its owner. Within a
+//! scope they are in the order in which they came, and the oldest are forgotten first. An id and the reference of its
+//! message are logged in one group, so that after a crash either both are there or neither: a duplicate is never confirmed
+//! for a message that is gone, and never taken beside one that is not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hashbrown::HashMap;
+use journal::{Group, Owner, Ticket};
+
+use crate::catalog::arguments::{LARGEST_SIZE, Remember};
+use crate::core::Core;
+use crate::message::instructions::Instructions;
+use crate::queue::{Inner, Overflow, Queue, State, Visit};
+use crate::session::turn::Arrival;
+use crate::store::facts;
+
+/// The scope of the queue itself.
+const OWN: Owner = 0;
+/// What an id costs in memory besides its bytes.
+const ID_COST: usize = 120;
+
+/// An exchange that lets nothing through twice, on the way to a queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gate {
+    pub(crate) exchange: Owner,
+    pub(crate) remember: Remember,
+}
+
+/// What makes a message a duplicate, and for whom.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    id: Arc<[u8]>,
+    remembered_for: Option<u64>,
+    /// By queue.
+    gates: Vec<(Owner, Gate)>,
+}
+
+impl Identity {
+    /// The identity of a message with these instructions that goes to `queues`, through `gates`.
+    pub(crate) fn of(
+        instructions: &Instructions,
+        queues: &[Arc<Queue>],
+        gates: Vec<(Owner, Gate)>,
+    ) -> Option<Box<Self>> {
+        let id = Arc::clone(instructions.id.as_ref()?);
+        for queue in queues.iter().filter(|queue| gates.iter().any(|(owner, _)| *owner == queue.id)) {
+            queue.gated.store(true, Ordering::Relaxed);
+        }
+        Some(Box::new(Self { id, remembered_for: instructions.remembered_for, gates }))
+    }
+
+    /// The scopes in which it counts at `queue`, and how long it is remembered there.
+    fn scopes<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = (Owner, Remember)> + 'a {
+        let own = queue.arguments.deduplication.map(|remember| (OWN, remember));
+        let gates = self.gates.iter().filter(|(owner, _)| *owner == queue.id);
+        own.into_iter().chain(gates.map(|(_, gate)| (gate.exchange, gate.remember)))
+    }
+}
+
+/// One id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) id: Arc<[u8]>,
+    /// The number of its message.
+    pub(crate) number: u64,
+    /// In milliseconds since 1970; 0 for without end.
+    pub(crate) until: u64,
+    /// Its message is in the log.
+    pub(crate) durable: bool,
+}
+
+impl Kept {
+    fn is_over(&self, now: u64) -> bool {
+        self.until != 0 && self.until <= now
+    }
+}
+
+/// The ids of one scope, numbered as they came.
+#[derive(Debug, Default)]
+struct Scope {
+    places: HashMap<Arc<[u8]>, u64>,
+    kept: BTreeMap<u64, Kept>,
+    next: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    scopes: BTreeMap<Owner, Scope>,
+    /// The places of the queue's own ids, by the numbers of their messages.
+    own: HashMap<u64, u64>,
+    /// Bytes of all ids.
+    bytes: usize,
+    /// Ids, in all scopes.
+    count: usize,
+}
+
+impl Seen {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether a message of this id was taken. One that will survive a restart is no duplicate of one that will not.
+    fn knows(&self, scope: Owner, id: &[u8], durable: bool, now: u64) -> bool {
+        let Some(scope) = self.scopes.get(&scope) else { return false };
+        let kept = scope.places.get(id).and_then(|place| scope.kept.get(place));
+        kept.is_some_and(|kept| !kept.is_over(now) && (kept.durable || !durable))
+    }
+
+    /// Remembers an id, of which at most `size` are remembered, and forgets what is over by `now`.
+    fn keep(&mut self, scope: Owner, kept: Kept, size: u64, now: u64) {
+        let ids = self.scopes.entry(scope).or_default();
+        let place = ids.next;
+        ids.next += 1;
+        if scope == OWN {
+            self.own.insert(kept.number, place);
+        }
+        self.bytes += kept.id.len();
+        self.count += 1;
+        let before = ids.places.insert(Arc::clone(&kept.id), place);
+        ids.kept.insert(place, kept);
+        if let Some(before) = before {
+            self.remove(scope, before);
+        }
+        while let Some(ids) = self.scopes.get(&scope)
+            && let Some((first, kept)) = ids.kept.first_key_value()
+            && (ids.kept.len() as u64 > size || kept.is_over(now))
+        {
+            self.remove(scope, *first);
+        }
+    }
+
+    fn remove(&mut self, scope: Owner, place: u64) {
+        let Some(ids) = self.scopes.get_mut(&scope) else { return };
+        let Some(kept) = ids.kept.remove(&place) else { return };
+        // It may be there again, with another place and another message.
+        if ids.places.get(&kept.id) == Some(&place) {
+            ids.places.remove(&kept.id);
+        }
+        if scope == OWN && self.own.get(&kept.number) == Some(&place) {
+            self.own.remove(&kept.number);
+        }
+        self.bytes -= kept.id.len();
+        self.count -= 1;
+    }
+
+    /// Takes an id as the log says it, which may say one more than once, and more than anybody is to remember.
+    pub(crate) fn recover(&mut self, scope: Owner, kept: Kept) {
+        self.keep(scope, kept, LARGEST_SIZE, 0);
+    }
+
+    /// The message of this number has left the queue.
+    fn left(&mut self, number: u64) {
+        if let Some(place) = self.own.get(&number) {
+            self.remove(OWN, *place);
+        }
+    }
+
+    /// Forgets the queue's own ids whose messages are not there.
+    fn retain(&mut self, is_there: &mut dyn FnMut(u64) -> bool) {
+        let gone: Vec<u64> = self.own.keys().copied().filter(|number| !is_there(*number)).collect();
+        gone.into_iter().for_each(|number| self.left(number));
+    }
+
+    /// Forgets scopes that are not there any more.
+    fn retain_scopes(&mut self, is_there: &mut dyn FnMut(Owner) -> bool) {
+        let scopes: Vec<Owner> = self.scopes.keys().copied().filter(|scope| !is_there(*scope)).collect();
+        for scope in scopes {
+            let places: Vec<u64> = self.scopes[&scope].kept.keys().copied().collect();
+            places.into_iter().for_each(|place| self.remove(scope, place));
+            self.scopes.remove(&scope);
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.bytes + self.count * ID_COST
+    }
+
+    /// Every id whose message is in the log, and its scope.
+    pub(crate) fn logged(&self) -> impl Iterator<Item = (Owner, &Kept)> {
+        let all = self.scopes.iter().flat_map(|(scope, ids)| ids.kept.values().map(|kept| (*scope, kept)));
+        all.filter(|(_, kept)| kept.durable)
+    }
+}
+
+impl Queue {
+    /// True when messages may have to be compared with those that came before.
+    #[inline]
+    pub(crate) fn sifts(&self) -> bool {
+        self.arguments.deduplication.is_some() || self.gated.load(Ordering::Relaxed)
+    }
+
+    /// Takes the picked arrivals one by one, but those that came before. The caller holds the groups: what is known then
+    /// is in the log whole.
+    pub(super) fn publish_sifted(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        arrivals: &mut [Arrival],
+        picks: &[u32],
+        visit: &mut Visit<'_>,
+    ) -> Ticket {
+        let mut ticket = Ticket::NONE;
+        for pick in picks {
+            let arrival = &mut arrivals[*pick as usize];
+            if self.drops(inner, arrival, visit.now) {
+                // The first one is in the log before here.
+                ticket = ticket.max(visit.core.journal.appender().ticket());
+                continue;
+            }
+            if self.arguments.overflow == Overflow::RejectPublish && self.is_full(inner) {
+                arrival.refuse();
+                continue;
+            }
+            let durable = self.logged() && arrival.address.is_some();
+            let group = (durable && arrival.identity.is_some()).then(|| visit.core.journal.appender().begin_group());
+            self.insert_all(inner, arrivals, std::slice::from_ref(pick), State::Ready, group, visit);
+            ticket = ticket.max(self.log_references(inner, group, visit));
+            if let Some(group) = group {
+                let mut appender = visit.core.journal.appender();
+                appender.end_group(group);
+                ticket = appender.ticket();
+            }
+            self.show_new(inner, visit);
+        }
+        ticket
+    }
+
+    /// Whether an arrival came before; then it is counted, and is done with.
+    pub(super) fn drops(&self, inner: &mut Inner, arrival: &mut Arrival, now: u64) -> bool {
+        let (Some(identity), Some(seen)) = (&arrival.identity, &inner.seen) else { return false };
+        let durable = self.logged() && arrival.address.is_some();
+        if !identity.scopes(self).any(|(scope, _)| seen.knows(scope, &identity.id, durable, now)) {
+            return false;
+        }
+        inner.duplicates += 1;
+        arrival.repeat();
+        true
+    }
+
+    /// Remembers the id of a new entry, and logs it in `group`.
+    pub(super) fn remember(
+        &self,
+        inner: &mut Inner,
+        identity: &Identity,
+        number: u64,
+        durable: bool,
+        group: Option<Group>,
+        visit: &Visit<'_>,
+    ) {
+        for (scope, remember) in identity.scopes(self) {
+            let until = remember.until(visit.now, identity.remembered_for);
+            let kept = Kept { id: Arc::clone(&identity.id), number, until, durable };
+            if durable {
+                facts::log_seen(&mut visit.core.journal.appender(), group, self.id, scope, &kept);
+            }
+            inner.seen.get_or_insert_default().keep(scope, kept, remember.size(), visit.now);
+        }
+    }
+
+    /// Takes the ids that recovery found; `exists` says whether the exchange of a scope is still there.
+    pub(crate) fn recover_seen(&self, mut found: Seen, exists: &dyn Fn(Owner) -> bool, core: &Core) {
+        found.retain_scopes(&mut |scope| {
+            if scope == OWN { self.arguments.deduplication.is_some() } else { exists(scope) }
+        });
+        self.gated.store(found.scopes.keys().any(|scope| *scope != OWN), Ordering::Relaxed);
+        let mut inner = self.lock(core);
+        inner.seen = Some(Box::new(found));
+        self.forget_absent(&mut inner);
+    }
+
+    /// Forgets ids that are remembered only while their messages are there, and are not.
+    pub(super) fn forget_absent(&self, inner: &mut Inner) {
+        if self.arguments.deduplication == Some(Remember::WhileQueued)
+            && let Some(seen) = &mut inner.seen
+        {
+            seen.retain(&mut |number| inner.lanes.is_live(number));
+        }
+    }
+}
+
+impl Inner {
+    /// An entry is done.
+    #[inline]
+    pub(super) fn forget_id(&mut self, number: u64) {
+        if self.seen_while_queued
+            && let Some(seen) = &mut self.seen
+        {
+            seen.left(number);
+        }
+    }
+
+    /// What the ids cost in memory.
+    pub(super) fn seen_bytes(&self) -> usize {
+        self.seen.as_ref().map_or(0, |seen| seen.heap_bytes())
+    }
+
+    /// Ids that are remembered.
+    pub(crate) fn remembered(&self) -> usize {
+        self.seen.as_ref().map_or(0, |seen| seen.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(id: &str, number: u64, until: u64, durable: bool) -> Kept {
+        Kept { id: id.as_bytes().into(), number, until, durable }
+    }
+
+    #[test]
+    fn the_oldest_ids_are_forgotten_first_and_those_that_are_over() {
+        let mut seen = Seen::default();
+        // Numbers say nothing of the order: messages have priorities.
+        for (number, id, until) in [(9, "a", 0), (2, "b", 50), (8, "c", 0), (4, "d", 500)] {
+            seen.keep(OWN, kept(id, number, until, true), 3, 0);
+        }
+        let known = |seen: &Seen, now| {
+            let ids = ["a", "b", "c", "d"].into_iter();
+            ids.filter(|id| seen.knows(OWN, id.as_bytes(), true, now)).collect::<String>()
+        };
+        assert_eq!(known(&seen, 49), "bcd");
+        assert_eq!(known(&seen, 50), "cd");
+        seen.keep(OWN, kept("a", 5, 0, true), 3, 60);
+        assert_eq!(known(&seen, 60), "acd");
+        assert_eq!((seen.count, seen.bytes), (3, 3));
+        // An id that comes again once it is over is that of the new message.
+        seen.keep(OWN, kept("d", 6, 0, true), 3, 600);
+        assert_eq!((known(&seen, 600).as_str(), seen.count), ("acd", 3));
+        seen.left(4);
+        assert!(seen.knows(OWN, b"d", true, 600));
+        seen.left(6);
+        assert!(!seen.knows(OWN, b"d", true, 600));
+        seen.retain(&mut |number| number == 5);
+        assert_eq!((known(&seen, 600).as_str(), seen.count, seen.bytes, seen.own.len()), ("a", 1, 1, 1));
+    }
+
+    #[test]
+    fn scopes_do_not_know_of_each_other() {
+        let mut seen = Seen::default();
+        seen.keep(7, kept("a", 1, 0, true), 1, 0);
+        assert!(seen.knows(7, b"a", true, 0) && !seen.knows(OWN, b"a", true, 0) && !seen.knows(8, b"a", true, 0));
+        seen.left(1);
+        seen.retain(&mut |_| false);
+        assert!(seen.knows(7, b"a", true, 0), "only the queue's own ids go with their messages");
+        seen.retain_scopes(&mut |scope| scope != 7);
+        assert!(!seen.knows(7, b"a", true, 0) && seen.is_empty());
+    }
+
+    #[test]
+    fn what_survives_is_no_duplicate_of_what_does_not() {
+        let mut seen = Seen::default();
+        seen.keep(OWN, kept("a", 1, 0, false), 9, 0);
+        assert!(seen.knows(OWN, b"a", false, 0) && !seen.knows(OWN, b"a", true, 0));
+        assert_eq!(seen.logged().count(), 0);
+        seen.keep(OWN, kept("a", 2, 0, true), 9, 0);
+        assert!(seen.knows(OWN, b"a", false, 0) && seen.knows(OWN, b"a", true, 0));
+        assert_eq!(seen.logged().map(|(scope, kept)| (scope, kept.number)).collect::<Vec<_>>(), [(OWN, 2)]);
+    }
+
+    #[test]
+    fn what_the_log_says_twice_is_one_id_in_its_later_place() {
+        let mut seen = Seen::default();
+        for (id, number) in [("a", 1), ("b", 2), ("a", 1), ("b", 2), ("c", 3)] {
+            seen.recover(OWN, kept(id, number, 0, true));
+        }
+        let order: Vec<_> = seen.logged().map(|(_, kept)| kept.number).collect();
+        assert_eq!((order, seen.count, seen.own.len()), (vec![1, 2, 3], 3, 3));
+    }
+}
