@@ -18,8 +18,10 @@ def body():
     options = judge.arguments("aio-pika", __doc__)
     python = judge.virtual_environment(options, PACKAGES)
     checkout = judge.copy_of(options)
-    with judge.Broker(options, SETTINGS) as broker:
-        docker = docker_stand_in({"5672/tcp": broker.amqp, "5671/tcp": 5671 + options.port_offset})
+    made = judge.certificates(options)
+    tls = judge.tls(*(made / name for name in ("server.pem", "server.key", "ca.pem")))
+    with judge.Broker(options, SETTINGS | tls) as broker:
+        docker = docker_stand_in({"5672/tcp": broker.amqp, "5671/tcp": broker.amqps})
         environment = {"DOCKER_HOST": f"tcp://127.0.0.1:{docker.server_address[1]}"}
         outcomes = pytest_suite.run(options, python, folder=checkout, tests=["tests"], environment=environment, limit_per_test=30)
         docker.shutdown()

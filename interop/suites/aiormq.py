@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the tests of aiormq, the client beneath aio-pika."""
+"""Runs the tests of aiormq, the client beneath aio-pika. They have the port of AMQP within TLS written into them."""
 
 import judge
 import pytest_suite
@@ -11,10 +11,12 @@ SETTINGS = {"HERMOD_LIMITS_MAX_MESSAGE_SIZE": "32MiB"}
 
 
 def body():
-    options = judge.arguments("aiormq", __doc__)
+    options = judge.arguments("aiormq", __doc__, standard_ports=True)
     python = judge.virtual_environment(options, PACKAGES)
     checkout = judge.copy_of(options)
-    with judge.Broker(options, SETTINGS) as broker:
+    certificates = checkout / "tests" / "certs"
+    tls = judge.tls(*(certificates / name for name in ("server.pem", "server.key", "ca.pem")))
+    with judge.Broker(options, SETTINGS | tls) as broker:
         environment = {"AMQP_URL": f"amqp://guest:guest@127.0.0.1:{broker.amqp}//"}
         outcomes = pytest_suite.run(options, python, folder=checkout, tests=["tests"], environment=environment, limit_per_test=150)
     return judge.report(options, judge.version_of(options), outcomes)

@@ -21,6 +21,7 @@ import xml.etree.ElementTree as ElementTree
 FOLDER = pathlib.Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent
 AMQP, STOMP, HTTP = 5672, 61613, 15672
+AMQPS, STOMPS = 5671, 61614
 START_LIMIT_SECONDS = 30
 STOP_LIMIT_SECONDS = 20
 
@@ -140,6 +141,7 @@ class Broker:
         self.folder = self.state = None
         self.settings = {name: str(value) for name, value in (settings or {}).items()}
         self.amqp, self.stomp = AMQP + options.port_offset, STOMP + options.port_offset
+        self.amqps, self.stomps = AMQPS + options.port_offset, STOMPS + options.port_offset
 
     def __enter__(self):
         for port in (self.amqp, self.stomp, HTTP + self.options.port_offset):
@@ -166,6 +168,27 @@ class Broker:
     def __exit__(self, *_):
         stop_broker(self.state)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def certificates(options):
+    """Makes an authority, and certificates for a server on this machine and for a client, that live for a day. Returns their folder."""
+    folder = options.work_dir / "certificates"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    new = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    prepare([*new, "-x509", "-days", "1", "-subj", "/CN=suites", "-keyout", "ca.key", "-out", "ca.pem"], cwd=folder)
+    names = "subjectAltName=DNS:localhost,DNS:my.example.com,IP:127.0.0.1,IP:::1\nextendedKeyUsage=serverAuth\n"
+    for name, extensions in (("server", names), ("client", "extendedKeyUsage=clientAuth\n")):
+        (folder / f"{name}.ext").write_text(extensions)
+        prepare([*new, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr"], cwd=folder)
+        prepare(["openssl", "x509", "-req", "-days", "1", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+                 "-extfile", f"{name}.ext", "-out", f"{name}.pem"], cwd=folder)
+    return folder
+
+
+def tls(certificate, key, ca):
+    """The settings of a broker with TLS that takes clients with certificates of this authority and clients without any."""
+    return {"HERMOD_TLS_CERTIFICATE": certificate, "HERMOD_TLS_KEY": key, "HERMOD_TLS_CA": ca, "HERMOD_TLS_VERIFY": "peer"}
 
 
 def start_broker(state_file):

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Runs the tests of stomp.py. They were written for several brokers at once; Hermod stands in for each."""
 
+import shutil
+
 import judge
 import pytest_suite
 
@@ -16,13 +18,27 @@ def body():
     checkout = judge.copy_of(options)
     name_ipv6_host(checkout / "tests" / "setup.ini")
     environment = {"IPV6_HOST": "::1"}
-    with judge.Broker(options, {"HERMOD_DEFAULT_USER": USER, "HERMOD_DEFAULT_PASS": PASSWORD}) as broker:
+    settings = {"HERMOD_DEFAULT_USER": USER, "HERMOD_DEFAULT_PASS": PASSWORD}
+    # One test logs in without a name.
+    settings |= {"HERMOD_STOMP_DEFAULT_USER": USER, "HERMOD_STOMP_DEFAULT_PASS": PASSWORD}
+    made = judge.certificates(options)
+    settings |= judge.tls(*(made / name for name in ("server.pem", "server.key", "ca.pem")))
+    install(made, checkout / "tmp")
+    with judge.Broker(options, settings) as broker:
         for name in STANDS_IN_FOR:
             environment |= {f"{name}_HOST": "127.0.0.1", f"{name}_PORT": str(broker.stomp)}
             environment |= {f"{name}_USER": USER, f"{name}_PASSWORD": PASSWORD}
         environment["IPV6_PORT"] = str(broker.stomp)
+        environment["STD_SSL_PORT"] = environment["SNI_SSL_PORT"] = str(broker.stomps)
         outcomes = pytest_suite.run(options, python, folder=checkout, tests=["tests"], environment=environment, limit_per_test=20)
     return judge.report(options, judge.version_of(options), outcomes)
+
+
+def install(made, folder):
+    """Puts the client's certificate, the broker's authority and one that is not the broker's where the tests look for them."""
+    folder.mkdir()
+    for source, name in (("client.key", "client.key"), ("client.pem", "client.pem"), ("ca.pem", "broker.pem"), ("client.pem", "broker2.pem")):
+        shutil.copy(made / source, folder / name)
 
 
 def name_ipv6_host(settings):

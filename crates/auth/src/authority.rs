@@ -4,6 +4,7 @@
 //! restart. Every operation of every protocol passes [`Authority::authorize`]; nothing else grants a right.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Wake, Waker};
@@ -12,9 +13,10 @@ use std::time::Instant;
 use parking_lot::RwLock;
 
 use crate::identity::Question;
-use crate::login::{Job, Logins};
+use crate::login::{Job, LoginCounts, Logins};
 use crate::{
-    Denied, Identity, Login, PasswordError, PasswordHash, Refusal, Resource, Right, Tags, User, UserError, UserLimits,
+    Denied, FailureLimits, Identity, Login, PasswordError, PasswordHash, Refusal, Resource, Right, Tags, User,
+    UserError, UserLimits,
 };
 
 /// What an [`Authority`] is started with.
@@ -24,14 +26,21 @@ pub struct AuthoritySettings {
     pub loopback_users: BTreeSet<String>,
     /// Threads that check passwords; each uses 19 MiB while it works.
     pub login_threads: usize,
+    /// How often log-ins may fail.
+    pub failures: FailureLimits,
     /// Fresh random bytes, new at every start of the process.
     pub boot_key: [u8; 32],
 }
 
 impl AuthoritySettings {
-    /// `guest` from loopback only, one thread.
+    /// `guest` from loopback only, one thread, the usual limits.
     pub fn new(boot_key: [u8; 32]) -> Self {
-        Self { loopback_users: BTreeSet::from(["guest".to_owned()]), login_threads: 1, boot_key }
+        Self {
+            loopback_users: BTreeSet::from(["guest".to_owned()]),
+            login_threads: 1,
+            failures: FailureLimits::default(),
+            boot_key,
+        }
     }
 }
 
@@ -63,7 +72,7 @@ impl Authority {
             generation: AtomicU64::new(1),
             loopback_users: settings.loopback_users,
             decoy: PasswordHash::decoy(settings.boot_key)?,
-            logins: Logins::new(settings.login_threads, settings.boot_key),
+            logins: Logins::new(settings.login_threads, settings.failures, settings.boot_key),
         })
     }
 
@@ -106,13 +115,17 @@ impl Authority {
     }
 
     /// Starts a login by name and password. The outcome is there at once (see [`Login::take`]) when nothing needs
-    /// computing; otherwise `waker` is called when it is. Never blocks, so it may be called from a connection.
-    pub fn login(&self, user: &str, password: &[u8], peer_is_loopback: bool, now: Instant, waker: Waker) -> Login {
+    /// computing; otherwise `waker` is called when it is. Never blocks, so it may be called from a connection. `from` is the
+    /// peer's own address.
+    pub fn login(&self, user: &str, password: &[u8], from: IpAddr, now: Instant, waker: Waker) -> Login {
         if password.is_empty() {
-            return Login::decided(Err(Refusal::EmptyPassword));
+            return self.logins.decided(Err(Refusal::EmptyPassword));
         }
-        if !peer_is_loopback && self.loopback_users.contains(user) {
-            return Login::decided(Err(Refusal::NotLoopback));
+        if !self.may_come_from(user, from) {
+            return self.logins.decided(Err(Refusal::NotLoopback));
+        }
+        if !self.logins.allows(from, user, now) {
+            return self.logins.decided(Err(Refusal::TooManyFailures));
         }
         let known = {
             let users = self.users.read();
@@ -123,35 +136,38 @@ impl Authority {
         // For an unknown user the decoy is computed: the refusal takes as long as that of a wrong password.
         let (user, tags, hash) = known.unwrap_or_else(|| (Arc::from(user), Tags::default(), self.decoy.clone()));
         if self.logins.remembers(&user, &hash, password, now) {
-            return Login::decided(Ok(Identity::new(user, tags)));
+            return self.logins.decided(Ok(Identity::new(user, tags)));
         }
-        self.logins.start(Job { user, tags, hash, password: password.to_vec(), now, waker })
+        self.logins.start(Job { user, tags, from, hash, password: password.to_vec(), now, waker })
     }
 
-    /// Lets somebody in as `user` without a password, for a mechanism by which the operator lets everybody in. Where the
-    /// user may connect from, and what it may do, is as ever.
-    pub fn admit(&self, user: &str, peer_is_loopback: bool) -> Login {
-        if !peer_is_loopback && self.loopback_users.contains(user) {
-            return Login::decided(Err(Refusal::NotLoopback));
+    /// Lets somebody in as `user` without a password, for mechanisms without one: a certificate names the user, or the operator
+    /// lets everybody in as that user. Where the user may connect from, and what it may do, is as ever.
+    pub fn admit(&self, user: &str, from: IpAddr) -> Login {
+        if !self.may_come_from(user, from) {
+            return self.logins.decided(Err(Refusal::NotLoopback));
         }
         let users = self.users.read();
         let known = users.get_key_value(user).map(|(name, user)| Identity::new(name.clone(), user.tags.clone()));
-        Login::decided(known.ok_or(Refusal::WrongCredentials))
+        self.logins.decided(known.ok_or(Refusal::WrongCredentials))
+    }
+
+    fn may_come_from(&self, user: &str, from: IpAddr) -> bool {
+        from.to_canonical().is_loopback() || !self.loopback_users.contains(user)
+    }
+
+    /// How the logins since the start have ended.
+    pub fn login_counts(&self) -> LoginCounts {
+        self.logins.counts()
     }
 
     /// [`Authority::login`] for callers that may wait: command line, HTTP, tests.
     ///
     /// # Errors
     /// When the login is refused.
-    pub fn verify(
-        &self,
-        user: &str,
-        password: &[u8],
-        peer_is_loopback: bool,
-        now: Instant,
-    ) -> Result<Identity, Refusal> {
+    pub fn verify(&self, user: &str, password: &[u8], from: IpAddr, now: Instant) -> Result<Identity, Refusal> {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let login = self.login(user, password, peer_is_loopback, now, waker);
+        let login = self.login(user, password, from, now, waker);
         loop {
             match login.take() {
                 Some(outcome) => return outcome,

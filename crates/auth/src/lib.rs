@@ -10,13 +10,15 @@ mod login;
 mod password;
 mod permission;
 pub mod sasl;
+mod throttle;
 mod topic;
 mod user;
 
 pub use authority::{Authority, AuthoritySettings};
 pub use identity::Identity;
-pub use login::{Login, Refusal};
+pub use login::{Login, LoginCounts, Refusal};
 pub use password::{Cost, PasswordError, PasswordHash};
 pub use permission::{Denied, Pattern, PatternError, Permission, Resource, ResourceKind, Right};
+pub use throttle::FailureLimits;
 pub use topic::{TopicPattern, TopicPermission};
 pub use user::{Tags, User, UserError, UserLimits};

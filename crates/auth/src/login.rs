@@ -3,10 +3,13 @@
 //! Argon2 is slow on purpose, so it never runs on a connection's thread: a few threads of its own take jobs from a
 //! bounded queue and wake the connection. That bounds both the processors and the memory (19 MiB a thread) that peers
 //! without an account can use. A success is remembered for a minute under a keyed hash, so that ten thousand clients
-//! coming back after a network failure do not cost ten thousand computations.
+//! coming back after a network failure do not cost ten thousand computations. Who has failed too often lately is refused
+//! before.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -14,7 +17,8 @@ use std::time::{Duration, Instant};
 use argon2::{Algorithm, Argon2, Params, Version};
 use parking_lot::Mutex;
 
-use crate::{Identity, PasswordHash, Tags};
+use crate::throttle::{Attempt, Throttle};
+use crate::{FailureLimits, Identity, PasswordHash, Tags};
 
 /// How long a success is remembered.
 const REMEMBER: Duration = Duration::from_secs(60);
@@ -33,6 +37,8 @@ pub enum Refusal {
     EmptyPassword,
     /// The user may connect from a loopback address only, and the peer's is another.
     NotLoopback,
+    /// Too many logins have failed lately from this address, or for this user from there; the password was not looked at.
+    TooManyFailures,
     /// Too many logins are waiting already; the client may try again.
     Busy,
 }
@@ -43,6 +49,7 @@ impl std::fmt::Display for Refusal {
             Self::WrongCredentials => "unknown user or wrong password",
             Self::EmptyPassword => "the password is empty",
             Self::NotLoopback => "this user can only connect via localhost",
+            Self::TooManyFailures => "too many log-ins from this address have failed within a minute",
             Self::Busy => "too many logins are waiting",
         })
     }
@@ -57,10 +64,6 @@ pub struct Login {
 }
 
 impl Login {
-    pub(crate) fn decided(outcome: Result<Identity, Refusal>) -> Self {
-        Self { outcome: Arc::new(Mutex::new(Some(outcome))) }
-    }
-
     /// The outcome, once: `None` until it is known, and again after it has been taken.
     pub fn take(&self) -> Option<Result<Identity, Refusal>> {
         self.outcome.lock().take()
@@ -71,6 +74,7 @@ impl Login {
 pub(crate) struct Job {
     pub(crate) user: Arc<str>,
     pub(crate) tags: Tags,
+    pub(crate) from: IpAddr,
     pub(crate) hash: PasswordHash,
     pub(crate) password: Vec<u8>,
     pub(crate) now: Instant,
@@ -82,32 +86,88 @@ struct Waiting {
     outcome: Arc<Mutex<Option<Result<Identity, Refusal>>>>,
 }
 
+/// How many logins have ended in which way since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoginCounts {
+    /// Those that were let in.
+    pub succeeded: u64,
+    /// Those that were refused, but for the next.
+    pub refused: u64,
+    /// Those that were refused since too many had failed before.
+    pub throttled: u64,
+}
+
+/// What the connections and the hashing threads share.
+struct Shared {
+    successes: Successes,
+    throttle: Throttle,
+    succeeded: AtomicU64,
+    refused: AtomicU64,
+    throttled: AtomicU64,
+}
+
+impl Shared {
+    fn count(&self, outcome: &Result<Identity, Refusal>) {
+        let counter = match outcome {
+            Ok(_) => &self.succeeded,
+            Err(Refusal::TooManyFailures) => &self.throttled,
+            Err(_) => &self.refused,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// The hashing threads and what they remember. Threads start at the first login that needs one and end with this.
 pub(crate) struct Logins {
     jobs: Mutex<Option<SyncSender<Waiting>>>,
     threads: usize,
-    successes: Arc<Successes>,
+    shared: Arc<Shared>,
 }
 
 impl Logins {
-    pub(crate) fn new(threads: usize, boot_key: [u8; 32]) -> Self {
-        Self { jobs: Mutex::default(), threads: threads.max(1), successes: Arc::new(Successes::new(boot_key)) }
+    pub(crate) fn new(threads: usize, failures: FailureLimits, boot_key: [u8; 32]) -> Self {
+        let shared = Shared {
+            successes: Successes::new(boot_key),
+            throttle: Throttle::new(failures, boot_key),
+            succeeded: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            throttled: AtomicU64::new(0),
+        };
+        Self { jobs: Mutex::default(), threads: threads.max(1), shared: Arc::new(shared) }
+    }
+
+    pub(crate) fn counts(&self) -> LoginCounts {
+        let Shared { succeeded, refused, throttled, .. } = &*self.shared;
+        let [succeeded, refused, throttled] =
+            [succeeded, refused, throttled].map(|count| count.load(Ordering::Relaxed));
+        LoginCounts { succeeded, refused, throttled }
+    }
+
+    /// A login whose outcome is known at once.
+    pub(crate) fn decided(&self, outcome: Result<Identity, Refusal>) -> Login {
+        self.shared.count(&outcome);
+        Login { outcome: Arc::new(Mutex::new(Some(outcome))) }
+    }
+
+    /// Whether so few have failed that this one may be looked at.
+    pub(crate) fn allows(&self, from: IpAddr, user: &str, now: Instant) -> bool {
+        self.shared.throttle.allows(Attempt { from, user }, now)
     }
 
     /// Whether this password was right for this user and this very hash within the last minute.
     pub(crate) fn remembers(&self, user: &str, hash: &PasswordHash, password: &[u8], now: Instant) -> bool {
-        self.successes.contains(user, hash, password, now)
+        self.shared.successes.contains(user, hash, password, now)
     }
 
     pub(crate) fn start(&self, job: Job) -> Login {
         let outcome = Arc::new(Mutex::new(None));
         let waiting = Waiting { job, outcome: outcome.clone() };
         let Some(sender) = self.sender() else {
-            return Login::decided(Err(Refusal::Busy));
+            return self.decided(Err(Refusal::Busy));
         };
         match sender.try_send(waiting) {
             Ok(()) => Login { outcome },
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Login::decided(Err(Refusal::Busy)),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => self.decided(Err(Refusal::Busy)),
         }
     }
 
@@ -122,9 +182,9 @@ impl Logins {
         let started = (0..self.threads)
             .filter(|number| {
                 let receiver = receiver.clone();
-                let successes = self.successes.clone();
+                let shared = self.shared.clone();
                 let builder = std::thread::Builder::new().name(format!("login-{number}"));
-                builder.spawn(move || check_passwords(&receiver, &successes)).is_ok()
+                builder.spawn(move || check_passwords(&receiver, &shared)).is_ok()
             })
             .count();
         if started == 0 {
@@ -136,7 +196,7 @@ impl Logins {
 }
 
 /// The life of a hashing thread. It ends when the [`Logins`] is dropped.
-fn check_passwords(jobs: &Mutex<Receiver<Waiting>>, successes: &Successes) {
+fn check_passwords(jobs: &Mutex<Receiver<Waiting>>, shared: &Shared) {
     loop {
         // The lock is held while waiting: the other threads wait for the lock instead of the channel.
         let Ok(Waiting { job, outcome }) = jobs.lock().recv() else {
@@ -148,10 +208,13 @@ fn check_passwords(jobs: &Mutex<Receiver<Waiting>>, successes: &Successes) {
         }
         let right = job.hash.matches(&job.password);
         if right {
-            successes.insert(&job.user, &job.hash, &job.password, job.now);
+            shared.successes.insert(&job.user, &job.hash, &job.password, job.now);
+        } else {
+            shared.throttle.count(Attempt { from: job.from, user: &job.user }, job.now);
         }
-        *outcome.lock() =
-            Some(if right { Ok(Identity::new(job.user, job.tags)) } else { Err(Refusal::WrongCredentials) });
+        let decided = if right { Ok(Identity::new(job.user, job.tags)) } else { Err(Refusal::WrongCredentials) };
+        shared.count(&decided);
+        *outcome.lock() = Some(decided);
         job.waker.wake();
     }
 }

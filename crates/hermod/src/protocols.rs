@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use amqp091::{Amqp091, Amqp091Dialect};
+use auth::sasl::Mechanism;
 use broker::{Broker, Dialects};
 use stomp::{Stomp, StompDialect};
 use wire::Protocol;
@@ -40,6 +41,7 @@ fn amqp091(broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
         handshake_timeout: settings.limits.handshake_timeout,
         product: settings.compat.product.clone(),
         version: settings.compat.version.clone(),
+        mechanisms: settings.users.mechanisms.clone(),
         anonymous_user: settings.users.anonymous.clone(),
         ..defaults
     };
@@ -49,8 +51,8 @@ fn amqp091(broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
 fn stomp(broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
     let settings = stomp::Settings {
         handshake: settings.limits.handshake_timeout,
-        // Nobody is let in who does not say who he is.
-        default_login: None,
+        certificate_login: settings.users.mechanisms.contains(&Mechanism::External),
+        default_login: settings.stomp.default_login.clone(),
         server: format!("{}/{}", settings.compat.product, settings.compat.version),
         ..stomp::Settings::default()
     };

@@ -50,6 +50,7 @@ mod tests {
             password_file: Some(path.clone()),
             loopback: Vec::new(),
             login_threads: 1,
+            mechanisms: Vec::new(),
             anonymous: None,
         };
         let missing = default_user(&users).unwrap_err().text;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use auth::AuthoritySettings;
+use auth::{AuthoritySettings, FailureLimits};
 use broker::{Broker, OpenError, Parts, SystemClock};
 use journal::{Disk, Lock, RealDisk};
 use management::{BackupRow, Endpoints, Facts, ListenerRow, Management, Secure, Socket, Source};
@@ -197,6 +197,10 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
         authority: AuthoritySettings {
             loopback_users: settings.users.loopback.iter().cloned().collect::<BTreeSet<_>>(),
             login_threads: usize::try_from(settings.users.login_threads).unwrap_or(1),
+            failures: FailureLimits {
+                per_address: narrow(settings.strangers.failed_logins_per_address),
+                per_user: narrow(settings.strangers.failed_logins_per_user),
+            },
             boot_key: secrets::random()?,
         },
         dialects: protocols::dialects(),
@@ -224,7 +228,6 @@ fn journal_class(class: Durability) -> journal::Durability {
 fn broker_settings(settings: &Settings) -> broker::Settings {
     let (limits, flow) = (&settings.limits, &settings.flow);
     let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let narrow = |count| u32::try_from(count).unwrap_or(u32::MAX);
     let memory_limit = settings.memory.limit.unwrap_or_else(|| machine::memory() / 5 * 2);
     broker::Settings {
         limits: broker::Limits {
@@ -246,6 +249,10 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
     }
 }
 
+fn narrow(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
 fn net_settings(settings: &Settings) -> net::Settings {
     let limits = &settings.limits;
     let size = |count| usize::try_from(count).unwrap_or(usize::MAX);
@@ -255,6 +262,8 @@ fn net_settings(settings: &Settings) -> net::Settings {
         tls_timeout: settings.tls.handshake_timeout,
         keepalive: Some(settings.tcp.keepalive).filter(|idle| !idle.is_zero()),
         connections: size(limits.connections).min(room_for_connections(machine::descriptors())),
+        pending: size(settings.strangers.pending),
+        connects_per_address: narrow(settings.strangers.connects_per_address),
         pending_per_address: size(limits.pending_per_address),
         // A frame is the largest unit that a protocol insists on seeing whole; bodies it gathers itself.
         input_limit: size(limits.frame_max) + INPUT_SLACK,

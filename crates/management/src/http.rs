@@ -27,7 +27,10 @@ pub(crate) fn router(source: Arc<Source>) -> Router {
 }
 
 async fn aggregated(State(source): State<Arc<Source>>) -> Response {
-    let text = metrics::aggregated(&source.facts, &source.broker.overview(), &source.sockets(), Process::look());
+    let counts = source.broker.authority().login_counts();
+    let logins = [("succeeded", counts.succeeded), ("refused", counts.refused), ("throttled", counts.throttled)];
+    let overview = source.broker.overview();
+    let text = metrics::aggregated(&source.facts, &overview, logins, &source.sockets(), Process::look());
     ([(header::CONTENT_TYPE, EXPOSITION)], text).into_response()
 }
 

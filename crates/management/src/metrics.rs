@@ -11,10 +11,20 @@ use crate::source::{Facts, Socket, delivered};
 const MOST_QUEUES: usize = 10_000;
 
 /// The scrape that dashboards read: sums over all queues.
-pub(crate) fn aggregated(facts: &Facts, overview: &Overview, sockets: &[Socket], process: Process) -> String {
+pub(crate) fn aggregated(
+    facts: &Facts,
+    overview: &Overview,
+    logins: [(&str, u64); 3],
+    sockets: &[Socket],
+    process: Process,
+) -> String {
     let mut out = Exposition::default();
     identity(&mut out, facts);
     objects(&mut out, overview);
+    out.family("hermod_logins_total", "counter", "Log-ins by how they ended");
+    for (outcome, count) in logins {
+        out.sample("hermod_logins_total", &[("outcome", outcome)], count);
+    }
     messages(&mut out, overview);
     resources(&mut out, overview, process);
     journal(&mut out, overview);

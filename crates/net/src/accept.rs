@@ -66,7 +66,7 @@ impl Acceptor {
         let Ok(local) = socket.local_addr() else { return };
         let (remote, local) = (canonical(remote), canonical(local));
         let peer = Peer { remote, local, encrypted: self.secure.is_some(), certified_user: None };
-        match self.registry.admit(peer) {
+        match self.registry.admit(peer, Instant::now()) {
             Ok(registration) => {
                 self.tune(&socket);
                 tracing::debug!(connection = registration.listed.id(), peer = %remote, "connection accepted");

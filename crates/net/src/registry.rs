@@ -14,23 +14,49 @@ use wire::{CloseReason, Peer};
 
 use crate::bell::Bell;
 
+/// Callers that are listed before those are looked for that are listed no longer.
+const CALLERS: usize = 1024;
+
 /// All connections of a [`crate::Net`].
 #[derive(Debug)]
 pub struct Registry {
     table: Mutex<Table>,
     emptied: Condvar,
-    most: usize,
-    most_pending: usize,
+    limits: Limits,
     opened: AtomicU64,
     refused: AtomicU64,
+}
+
+/// Who may come in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Most connections.
+    pub(crate) connections: usize,
+    /// Most that have not authenticated yet.
+    pub(crate) pending: usize,
+    /// The same from one address.
+    pub(crate) pending_per_address: usize,
+    /// Most new ones from one address within a second, but for this machine's own; 0 for any number.
+    pub(crate) rate_per_address: u32,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     next_id: u64,
     listed: HashMap<u64, Arc<Listed>>,
-    pending: HashMap<IpAddr, usize>,
+    callers: HashMap<IpAddr, Caller>,
+    /// Connections that have not authenticated yet, of all callers.
+    pending: usize,
     closing: bool,
+}
+
+/// What comes from one address. Listed while something is pending, or was accepted a moment ago.
+#[derive(Debug)]
+struct Caller {
+    pending: usize,
+    /// When the second began in which `accepted` were.
+    since: Instant,
+    accepted: u32,
 }
 
 /// One connection as the rest of the process sees it.
@@ -73,8 +99,12 @@ pub struct ConnectionInfo {
 pub(crate) enum Refusal {
     /// As many connections as the limit allows are open.
     Full { most: usize },
+    /// As many as allowed have not authenticated yet.
+    Strangers { most: usize },
     /// As many from this address as allowed have not authenticated yet.
     Pending { most: usize },
+    /// As many as allowed have come from this address within a second.
+    Rapid { most: u32 },
     /// The server is going down.
     Closing,
 }
@@ -85,6 +115,14 @@ impl std::fmt::Display for Refusal {
             Self::Full { most } => write!(
                 f,
                 "{most} connections are open, the most that limits.connections and the limit of open files allow"
+            ),
+            Self::Strangers { most } => {
+                write!(f, "{most} connections have not authenticated yet, the most that limits.pending allows")
+            }
+            Self::Rapid { most } => write!(
+                f,
+                "{most} connections have come from this address within a second, the most that \
+                 limits.connects_per_address allows"
             ),
             Self::Pending { most } => write!(
                 f,
@@ -97,36 +135,26 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Registry {
-    /// An empty registry that admits `most` connections, of which `most_pending` per address before they authenticate.
-    pub(crate) fn new(most: usize, most_pending: usize) -> Self {
+    /// An empty registry.
+    pub(crate) fn new(limits: Limits) -> Self {
         Self {
             table: Mutex::default(),
             emptied: Condvar::new(),
-            most,
-            most_pending,
+            limits,
             opened: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }
     }
 
     /// Lists a new connection, or says why it has to go.
-    pub(crate) fn admit(self: &Arc<Self>, peer: Peer) -> Result<Registration, Refusal> {
+    pub(crate) fn admit(self: &Arc<Self>, peer: Peer, now: Instant) -> Result<Registration, Refusal> {
         let mut table = self.table.lock();
         let address = peer.remote.ip();
-        let pending = table.pending.get(&address).copied().unwrap_or(0);
-        let refusal = if table.closing {
-            Some(Refusal::Closing)
-        } else if table.listed.len() >= self.most {
-            Some(Refusal::Full { most: self.most })
-        } else if pending >= self.most_pending {
-            Some(Refusal::Pending { most: self.most_pending })
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
+        if let Err(refusal) = table.check(address, &self.limits, now) {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(refusal);
         }
+        table.note(address, now);
         table.next_id += 1;
         let listed = Arc::new(Listed {
             id: table.next_id,
@@ -140,7 +168,6 @@ impl Registry {
             reason: OnceLock::new(),
         });
         table.listed.insert(listed.id, listed.clone());
-        table.pending.insert(address, pending + 1);
         self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(Registration { registry: self.clone(), listed })
     }
@@ -210,13 +237,53 @@ impl Registry {
         if !listed.pending.swap(false, Ordering::Relaxed) {
             return;
         }
-        let address = listed.peer.remote.ip();
-        if let Some(count) = table.pending.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                table.pending.remove(&address);
-            }
+        table.pending -= 1;
+        if let Some(caller) = table.callers.get_mut(&listed.peer.remote.ip()) {
+            caller.pending -= 1;
         }
+    }
+}
+
+impl Table {
+    fn check(&self, address: IpAddr, limits: &Limits, now: Instant) -> Result<(), Refusal> {
+        let caller = self.callers.get(&address);
+        let pending = caller.map_or(0, |caller| caller.pending);
+        let accepted = caller.filter(|caller| caller.is_recent(now)).map_or(0, |caller| caller.accepted);
+        let rate = limits.rate_per_address;
+        if self.closing {
+            Err(Refusal::Closing)
+        } else if self.listed.len() >= limits.connections {
+            Err(Refusal::Full { most: limits.connections })
+        } else if self.pending >= limits.pending {
+            Err(Refusal::Strangers { most: limits.pending })
+        } else if pending >= limits.pending_per_address {
+            Err(Refusal::Pending { most: limits.pending_per_address })
+        } else if rate > 0 && accepted >= rate && !address.is_loopback() {
+            Err(Refusal::Rapid { most: rate })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Notes a connection from `address` that has not authenticated yet.
+    fn note(&mut self, address: IpAddr, now: Instant) {
+        // Whoever comes from many addresses makes room for the next: those are kept that still count.
+        if self.callers.len() >= CALLERS + 2 * self.pending {
+            self.callers.retain(|_, caller| caller.pending > 0 || caller.is_recent(now));
+        }
+        self.pending += 1;
+        let caller = self.callers.entry(address).or_insert(Caller { pending: 0, since: now, accepted: 0 });
+        if !caller.is_recent(now) {
+            (caller.since, caller.accepted) = (now, 0);
+        }
+        caller.pending += 1;
+        caller.accepted += 1;
+    }
+}
+
+impl Caller {
+    fn is_recent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) < Duration::from_secs(1)
     }
 }
 
@@ -308,32 +375,66 @@ mod tests {
         Peer { remote, local, encrypted: false, certified_user: None }
     }
 
+    const LIMITS: Limits = Limits { connections: 3, pending: 100, pending_per_address: 2, rate_per_address: 0 };
+
     #[test]
     fn limits_count_what_is_open_and_what_is_unknown_per_address() {
-        let registry = Arc::new(Registry::new(3, 2));
-        let first = registry.admit(peer(1)).unwrap();
-        let second = registry.admit(peer(1)).unwrap();
-        assert_eq!(registry.admit(peer(1)).unwrap_err(), Refusal::Pending { most: 2 });
+        let registry = Arc::new(Registry::new(LIMITS));
+        let first = registry.admit(peer(1), Instant::now()).unwrap();
+        let second = registry.admit(peer(1), Instant::now()).unwrap();
+        assert_eq!(registry.admit(peer(1), Instant::now()).unwrap_err(), Refusal::Pending { most: 2 });
         first.established();
         first.established();
-        let third = registry.admit(peer(1)).unwrap();
-        assert_eq!(registry.admit(peer(2)).unwrap_err(), Refusal::Full { most: 3 });
+        let third = registry.admit(peer(1), Instant::now()).unwrap();
+        assert_eq!(registry.admit(peer(2), Instant::now()).unwrap_err(), Refusal::Full { most: 3 });
         drop(second);
-        assert_eq!(registry.admit(peer(1)).unwrap().listed.id(), 4);
+        assert_eq!(registry.admit(peer(1), Instant::now()).unwrap().listed.id(), 4);
         drop((first, third));
         assert_eq!((registry.open(), registry.opened(), registry.refused()), (0, 4, 2));
-        assert!(registry.table.lock().pending.is_empty());
+        assert_eq!(registry.table.lock().pending, 0);
+    }
+
+    #[test]
+    fn strangers_are_few_in_all_and_come_slowly_from_each_address() {
+        let limits = Limits { connections: 100_000, pending: 4, pending_per_address: 4, rate_per_address: 3 };
+        let registry = Arc::new(Registry::new(limits));
+        let start = Instant::now();
+        let at = |host, milliseconds| registry.admit(peer(host), start + Duration::from_millis(milliseconds));
+        let held = [at(1, 0), at(1, 0), at(1, 999)].map(Result::unwrap);
+        assert_eq!(at(1, 999).unwrap_err(), Refusal::Rapid { most: 3 });
+        let other = at(2, 999).unwrap();
+        assert_eq!(at(3, 999).unwrap_err(), Refusal::Strangers { most: 4 });
+        drop(other);
+        assert!(at(1, 1000).is_ok(), "the next second");
+        drop(held);
+        let local = Peer { remote: "127.0.0.1:1".parse().unwrap(), ..peer(1) };
+        for _ in 0..10 {
+            assert!(registry.admit(local.clone(), start).is_ok(), "this machine is not counted");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_callers_does_not_grow_with_their_number() {
+        let limits = Limits { connections: 10, pending: 10, pending_per_address: 10, rate_per_address: 1 };
+        let registry = Arc::new(Registry::new(limits));
+        let start = Instant::now();
+        for number in 0..20_000_u32 {
+            let remote = SocketAddr::new(std::net::Ipv4Addr::from_bits(0x0A00_0000 + number).into(), 1);
+            let now = start + Duration::from_millis(number.into());
+            drop(registry.admit(Peer { remote, ..peer(1) }, now).unwrap());
+        }
+        assert!(registry.table.lock().callers.len() <= CALLERS + 1000);
     }
 
     #[test]
     fn closing_orders_everyone_and_admits_nobody() {
-        let registry = Arc::new(Registry::new(3, 2));
-        let one = registry.admit(peer(1)).unwrap();
+        let registry = Arc::new(Registry::new(LIMITS));
+        let one = registry.admit(peer(1), Instant::now()).unwrap();
         assert!(registry.close(1, "maintenance") && !registry.close(2, "maintenance"));
         assert_eq!(one.listed.reason(), CloseReason::Forced("maintenance".to_owned()));
         registry.close_all();
         assert!(one.listed.bell().take().close());
-        assert_eq!(registry.admit(peer(1)).unwrap_err(), Refusal::Closing);
+        assert_eq!(registry.admit(peer(1), Instant::now()).unwrap_err(), Refusal::Closing);
         assert_eq!(registry.wait_empty(Duration::ZERO), 1);
         drop(one);
         assert_eq!(registry.wait_empty(Duration::ZERO), 0);
@@ -341,8 +442,9 @@ mod tests {
 
     #[test]
     fn a_listing_shows_protocol_and_bytes_in_order() {
-        let registry = Arc::new(Registry::new(3, 3));
-        let (one, two) = (registry.admit(peer(1)).unwrap(), registry.admit(peer(2)).unwrap());
+        let registry = Arc::new(Registry::new(Limits { pending_per_address: 3, ..LIMITS }));
+        let (one, two) =
+            (registry.admit(peer(1), Instant::now()).unwrap(), registry.admit(peer(2), Instant::now()).unwrap());
         two.speaks("stomp");
         two.listed.count_in(5);
         two.listed.count_out(7);

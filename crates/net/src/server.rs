@@ -11,7 +11,7 @@ use wire::Protocol;
 
 use crate::accept::Acceptor;
 use crate::listener::Listener;
-use crate::registry::Registry;
+use crate::registry::{Limits, Registry};
 use crate::settings::Settings;
 use crate::tls::{Secure, Tls};
 
@@ -47,7 +47,12 @@ impl Net {
             let _ = runtime.block_on(finished.wait_for(|finished| *finished));
             runtime.shutdown_timeout(CUT_PATIENCE);
         })?;
-        let registry = Arc::new(Registry::new(settings.connections, settings.pending_per_address));
+        let registry = Arc::new(Registry::new(Limits {
+            connections: settings.connections,
+            pending: settings.pending,
+            pending_per_address: settings.pending_per_address,
+            rate_per_address: settings.connects_per_address,
+        }));
         Ok(Self { handle, stop, finish, host: Some(host), registry, settings: Arc::new(settings) })
     }
 

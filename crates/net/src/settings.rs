@@ -15,6 +15,10 @@ pub struct Settings {
     pub keepalive: Option<Duration>,
     /// Most connections at one time, over all listeners.
     pub connections: usize,
+    /// Most connections that have not authenticated yet.
+    pub pending: usize,
+    /// Most new connections from one address within a second, but for this machine's own; 0 for any number.
+    pub connects_per_address: u32,
     /// Most connections from one address that have not authenticated yet.
     pub pending_per_address: usize,
     /// Most bytes that may wait for a protocol that takes none of them: the largest unit it may insist on seeing whole.
@@ -29,6 +33,8 @@ impl Default for Settings {
             tls_timeout: Duration::from_secs(5),
             keepalive: Some(Duration::from_secs(60)),
             connections: 10_000,
+            pending: 1000,
+            connects_per_address: 500,
             pending_per_address: 64,
             input_limit: 32 * 1024 * 1024,
         }

@@ -255,7 +255,7 @@ impl TestBroker {
         let identity = self
             .broker
             .authority()
-            .verify(user, user.as_bytes(), true, self.setup.clock.now())
+            .verify(user, user.as_bytes(), std::net::Ipv4Addr::LOCALHOST.into(), self.setup.clock.now())
             .unwrap_or_else(|refusal| panic!("{user} can't log in: {refusal:?}"));
         let login = Login {
             identity,

@@ -7,5 +7,6 @@
 pub mod broker;
 pub mod certificates;
 pub mod peer;
+pub mod rights;
 pub mod script;
 pub mod sim_disk;

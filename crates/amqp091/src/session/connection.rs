@@ -7,6 +7,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use auth::Identity;
+use auth::sasl::Mechanism;
 use broker::Flow;
 use wire::{CloseReason, Connection, Output, Peer, ReadState};
 
@@ -39,8 +40,8 @@ pub(super) enum Phase {
     Header,
     /// Waits for start-ok.
     Starting,
-    /// Waits for the outcome of a login by this mechanism.
-    Authenticating { login: auth::Login, mechanism: &'static str },
+    /// Waits for the outcome of a login of this user by this mechanism.
+    Authenticating { login: auth::Login, mechanism: Mechanism, user: Box<str> },
     /// Waits for tune-ok.
     Tuning(Identity),
     /// Waits for open.

@@ -5,7 +5,8 @@
 
 use std::time::Instant;
 
-use auth::{Identity, Refusal, sasl};
+use auth::sasl::{self, Mechanism};
+use auth::{Identity, Refusal};
 use broker::Login;
 
 use crate::codec::frame::FrameKind;
@@ -23,9 +24,6 @@ use crate::session::running::Running;
 
 /// The header of AMQP 0-9, whose clients get along with 0-9-1.
 const HEADER_0_9: [u8; 8] = *b"AMQP\x01\x01\x00\x09";
-const MECHANISMS: &[u8] = b"PLAIN AMQPLAIN";
-/// The same where clients may come that do not say who they are (RFC 4505).
-const MECHANISMS_WITH_ANONYMOUS: &[u8] = b"PLAIN AMQPLAIN ANONYMOUS";
 /// Class and method that a failed negotiation is blamed on.
 const TUNE: (u16, u16) = (10, 30);
 
@@ -39,7 +37,8 @@ impl AmqpConnection {
             return input.len();
         }
         let properties = self.server_properties();
-        let anonymous = self.server.settings.anonymous_user.is_some();
+        let offered = self.server.settings.mechanisms.iter().filter(|mechanism| self.offers(**mechanism));
+        let mechanisms = offered.map(|mechanism| mechanism.name()).collect::<Vec<_>>().join(" ");
         self.link.send(
             0,
             ConnectionStart {
@@ -47,12 +46,23 @@ impl AmqpConnection {
                 version_minor: 9,
                 // What was just encoded is a valid table.
                 server_properties: Table::new(&properties).unwrap_or_default(),
-                mechanisms: if anonymous { MECHANISMS_WITH_ANONYMOUS } else { MECHANISMS },
+                mechanisms: mechanisms.as_bytes(),
                 locales: b"en_US",
             },
         );
         self.phase = Phase::Starting;
         header.len()
+    }
+
+    /// Whether this client may log in that way.
+    fn offers(&self, mechanism: Mechanism) -> bool {
+        let settings = &self.server.settings;
+        settings.mechanisms.contains(&mechanism)
+            && match mechanism {
+                Mechanism::Plain | Mechanism::AmqPlain => true,
+                Mechanism::External => self.peer.certified_user.is_some(),
+                Mechanism::Anonymous => settings.anonymous_user.is_some(),
+            }
     }
 
     fn server_properties(&self) -> Vec<u8> {
@@ -124,33 +134,41 @@ impl AmqpConnection {
 
     fn take_start_ok(&mut self, start_ok: &ConnectionStartOk<'_>, now: Instant) -> Result<(), Failure> {
         self.link.traits = Traits::from_properties(start_ok.client_properties);
-        let (authority, loopback) = (self.server.broker.authority(), self.peer.is_loopback());
-        if let ("ANONYMOUS", Some(user)) = (start_ok.mechanism, &self.server.settings.anonymous_user) {
-            // What the client says of itself is for people only, and nobody is to trust it.
-            let login = authority.admit(user, loopback);
-            self.phase = Phase::Authenticating { login, mechanism: "ANONYMOUS" };
-            self.take_login(now);
-            return Ok(());
-        }
-        let (mechanism, credentials) = match start_ok.mechanism {
-            "PLAIN" => ("PLAIN", sasl::plain::parse(start_ok.response)),
-            "AMQPLAIN" => ("AMQPLAIN", sasl::amqplain::parse(start_ok.response)),
-            other => {
-                let text = format!("unknown authentication mechanism '{other}'");
-                return Err(Failure::new(ReplyCode::CommandInvalid, text));
-            }
+        let chosen = Mechanism::parse(start_ok.mechanism).filter(|mechanism| self.offers(*mechanism));
+        let Some(mechanism) = chosen else {
+            let text = format!("unknown authentication mechanism '{}'", start_ok.mechanism);
+            return Err(Failure::new(ReplyCode::CommandInvalid, text));
         };
-        let credentials = credentials.map_err(|error| Failure::new(ReplyCode::SyntaxError, error.0))?;
-        let login = authority.login(credentials.user, credentials.password, loopback, now, self.waker.clone());
-        self.phase = Phase::Authenticating { login, mechanism };
+        let (login, user) = self.log_in(mechanism, start_ok.response, now)?;
+        self.phase = Phase::Authenticating { login, mechanism, user };
         self.take_login(now);
         Ok(())
     }
 
+    /// The login, and the user that it is for.
+    fn log_in(&self, mechanism: Mechanism, response: &[u8], now: Instant) -> Result<(auth::Login, Box<str>), Failure> {
+        let (authority, from) = (self.server.broker.authority(), self.peer.remote.ip());
+        let admit = |user: Option<&str>| {
+            // Without a user the mechanism is not offered, and a user of no name does not exist.
+            let user = user.unwrap_or_default();
+            (authority.admit(user, from), user.into())
+        };
+        let credentials = match mechanism {
+            Mechanism::Plain => sasl::plain::parse(response),
+            Mechanism::AmqPlain => sasl::amqplain::parse(response),
+            // What the client says of itself in its response is not looked at: clients put anything there, and nobody is to
+            // trust it.
+            Mechanism::External => return Ok(admit(self.peer.certified_user.as_deref())),
+            Mechanism::Anonymous => return Ok(admit(self.server.settings.anonymous_user.as_deref())),
+        };
+        let credentials = credentials.map_err(|error| Failure::new(ReplyCode::SyntaxError, error.0))?;
+        let login = authority.login(credentials.user, credentials.password, from, now, self.waker.clone());
+        Ok((login, credentials.user.into()))
+    }
+
     /// Goes on if the outcome of the login is known.
     pub(super) fn take_login(&mut self, now: Instant) {
-        let Phase::Authenticating { login, mechanism } = &self.phase else { return };
-        let mechanism = *mechanism;
+        let Phase::Authenticating { login, mechanism, user } = &self.phase else { return };
         match login.take() {
             None => {}
             Some(Ok(identity)) => {
@@ -165,12 +183,21 @@ impl AmqpConnection {
                 );
                 self.phase = Phase::Tuning(identity);
             }
-            Some(Err(refusal)) => self.refuse_login(mechanism, &refusal, now),
+            Some(Err(refusal)) => {
+                let (mechanism, user) = (mechanism.name(), user.clone());
+                self.refuse_login(mechanism, &user, &refusal, now);
+            }
         }
     }
 
-    fn refuse_login(&mut self, mechanism: &str, refusal: &Refusal, now: Instant) {
-        tracing::warn!(peer = %self.peer.remote, mechanism, reason = %refusal, "login refused");
+    fn refuse_login(&mut self, mechanism: &str, user: &str, refusal: &Refusal, now: Instant) {
+        let peer = self.peer.remote;
+        if *refusal == Refusal::TooManyFailures {
+            // What led to it has been told, and this can be repeated as fast as connections can be made.
+            tracing::debug!(target: "audit", %peer, user, mechanism, reason = %refusal, "login refused");
+        } else {
+            tracing::warn!(target: "audit", %peer, user, mechanism, reason = %refusal, "login refused");
+        }
         if !self.link.traits.authentication_failure_close {
             self.ignore(now);
             return;
@@ -218,9 +245,12 @@ impl AmqpConnection {
             peer: format!("{} -> {}", self.peer.remote, self.peer.local),
             name: self.link.traits.connection_name.clone(),
         };
-        let client = self.server.broker.attach(login, self.waker.clone())?;
-        let (user, name) = (client.user(), self.link.traits.connection_name.as_deref());
-        tracing::info!(peer = %self.peer.remote, user, vhost, name, "connection open");
+        let user = login.identity.user().to_owned();
+        let client = self.server.broker.attach(login, self.waker.clone()).inspect_err(|error| {
+            tracing::warn!(target: "audit", peer = %self.peer.remote, user, vhost, reason = %error, "connection refused");
+        })?;
+        let (encrypted, name) = (self.peer.encrypted, self.link.traits.connection_name.as_deref());
+        tracing::info!(target: "audit", peer = %self.peer.remote, user, vhost, encrypted, name, "connection open");
         self.running = Some(Running::new(client, self.server.broker.clone(), self.channel_max, impersonates));
         self.link.send(0, ConnectionOpenOk::default());
         self.phase = Phase::Running;

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use auth::sasl::Mechanism;
 use broker::Broker;
 use wire::{Connection, Peer, Protocol, Recognition};
 
@@ -44,6 +45,9 @@ pub struct Settings {
     pub product: String,
     /// The version that the server says it has, as `major.minor.patch`.
     pub version: String,
+    /// How clients may show who they are, in the order in which they are told. EXTERNAL is offered to clients only whose
+    /// certificate stands for a user, ANONYMOUS only with `anonymous_user`.
+    pub mechanisms: Vec<Mechanism>,
     /// Whom a client is that does not say who it is (mechanism ANONYMOUS); none to let no such client in.
     pub anonymous_user: Option<String>,
     /// The cluster that the server says it belongs to.
@@ -59,6 +63,7 @@ impl Default for Settings {
             handshake_timeout: Duration::from_secs(10),
             product: "Hermod".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            mechanisms: vec![Mechanism::Plain, Mechanism::AmqPlain, Mechanism::Anonymous],
             anonymous_user: None,
             cluster_name: "hermod".to_owned(),
         }

@@ -1,11 +1,14 @@
 //! Tables of logins and permissions against an authority with quick hashes.
 
+use std::net::Ipv4Addr;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use super::*;
 use crate::{Cost, Permission};
 
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const QUICK: Cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
 
 fn authority() -> Authority {
@@ -41,7 +44,8 @@ fn logins() {
             ("nobody", "x", true, Some(Refusal::WrongCredentials)),
             ("", "x", true, Some(Refusal::WrongCredentials)),
         ] {
-            let outcome = authority.verify(user, password.as_bytes(), loopback, now);
+            let from = if loopback { LOOPBACK } else { ELSEWHERE };
+            let outcome = authority.verify(user, password.as_bytes(), from, now);
             match (outcome, expected) {
                 (Ok(identity), None) => {
                     assert_eq!(identity.user(), user);
@@ -63,7 +67,8 @@ fn who_is_admitted_without_a_password() {
         ("robot", false, Ok("robot")),
         ("nobody", true, Err(Refusal::WrongCredentials)),
     ] {
-        let outcome = authority.admit(user, loopback).take();
+        let from = if loopback { LOOPBACK } else { ELSEWHERE };
+        let outcome = authority.admit(user, from).take();
         let admitted = outcome.map(|outcome| outcome.map(|identity| identity.user().to_owned()));
         assert_eq!(admitted, Some(expected.map(str::to_owned)), "{user}");
     }
@@ -73,13 +78,37 @@ fn who_is_admitted_without_a_password() {
 fn a_changed_password_ends_what_is_remembered() {
     let authority = authority();
     let now = Instant::now();
-    assert!(authority.verify("alice", b"wonder", true, now).is_ok());
+    assert!(authority.verify("alice", b"wonder", LOOPBACK, now).is_ok());
     authority.put(User::new("alice", Some(PasswordHash::create(b"land", [2; 16], QUICK).unwrap()))).unwrap();
-    assert_eq!(authority.verify("alice", b"wonder", true, now).unwrap_err(), Refusal::WrongCredentials);
-    assert!(authority.verify("alice", b"land", true, now).is_ok());
+    assert_eq!(authority.verify("alice", b"wonder", LOOPBACK, now).unwrap_err(), Refusal::WrongCredentials);
+    assert!(authority.verify("alice", b"land", LOOPBACK, now).is_ok());
     assert!(authority.remove("alice"));
     assert!(!authority.remove("alice"));
-    assert_eq!(authority.verify("alice", b"land", true, now).unwrap_err(), Refusal::WrongCredentials);
+    assert_eq!(authority.verify("alice", b"land", LOOPBACK, now).unwrap_err(), Refusal::WrongCredentials);
+}
+
+#[test]
+fn after_too_many_failures_no_password_is_looked_at_for_a_while() {
+    let settings = AuthoritySettings {
+        failures: FailureLimits { per_address: 0, per_user: 3 },
+        ..AuthoritySettings::new([5; 32])
+    };
+    let authority = Authority::new(settings).unwrap();
+    authority.put(User::new("alice", Some(PasswordHash::create(b"wonder", [1; 16], QUICK).unwrap()))).unwrap();
+    let now = Instant::now();
+    // Who is not there is refused in the same way and as often.
+    for name in ["alice", "nobody"] {
+        let mut seen = Vec::new();
+        for _ in 0..5 {
+            seen.push(authority.verify(name, b"guess", ELSEWHERE, now).unwrap_err());
+        }
+        assert_eq!(seen[..3], [const { Refusal::WrongCredentials }; 3], "{name}");
+        assert_eq!(seen[3..], [const { Refusal::TooManyFailures }; 2], "{name}");
+    }
+    assert_eq!(authority.verify("alice", b"wonder", ELSEWHERE, now).unwrap_err(), Refusal::TooManyFailures);
+    assert!(authority.verify("alice", b"wonder", LOOPBACK, now).is_ok(), "from elsewhere nobody is locked out");
+    assert!(authority.verify("alice", b"wonder", ELSEWHERE, now + Duration::from_secs(20)).is_ok());
+    assert_eq!(authority.login_counts(), LoginCounts { succeeded: 2, refused: 6, throttled: 5 });
 }
 
 struct Count(AtomicUsize);
@@ -94,15 +123,15 @@ impl Wake for Count {
 fn a_remembered_login_is_decided_at_once_and_wakes_nobody() {
     let authority = authority();
     let now = Instant::now();
-    assert!(authority.verify("alice", b"wonder", true, now).is_ok());
+    assert!(authority.verify("alice", b"wonder", LOOPBACK, now).is_ok());
     let count = Arc::new(Count(AtomicUsize::new(0)));
-    let login = authority.login("alice", b"wonder", true, now, Waker::from(count.clone()));
+    let login = authority.login("alice", b"wonder", LOOPBACK, now, Waker::from(count.clone()));
     assert!(matches!(login.take(), Some(Ok(_))));
     assert!(login.take().is_none());
     assert_eq!(count.0.load(Ordering::SeqCst), 0);
     // An hour later the password is computed again, and the waker is called exactly once.
     let hour = now + Duration::from_secs(3600);
-    let login = authority.login("alice", b"wonder", true, hour, Waker::from(count.clone()));
+    let login = authority.login("alice", b"wonder", LOOPBACK, hour, Waker::from(count.clone()));
     let outcome = loop {
         match login.take() {
             Some(outcome) => break outcome,
@@ -118,7 +147,7 @@ fn a_remembered_login_is_decided_at_once_and_wakes_nobody() {
 #[test]
 fn rights() {
     let authority = authority();
-    let alice = authority.verify("alice", b"wonder", true, Instant::now()).unwrap();
+    let alice = authority.verify("alice", b"wonder", LOOPBACK, Instant::now()).unwrap();
     for (vhost, resource, right, expected) in [
         ("/", Resource::queue("own.a"), Right::Configure, true),
         ("/", Resource::queue("shared.a"), Right::Configure, false),
@@ -144,7 +173,7 @@ fn rights() {
 #[test]
 fn a_withdrawn_right_is_gone_at_the_next_operation() {
     let authority = authority();
-    let alice = authority.verify("alice", b"wonder", true, Instant::now()).unwrap();
+    let alice = authority.verify("alice", b"wonder", LOOPBACK, Instant::now()).unwrap();
     let may = |authority: &Authority| authority.authorize(&alice, "/", Resource::queue("q"), Right::Read).is_ok();
     assert!(may(&authority) && may(&authority));
     let mut user = authority.user("alice").unwrap();

@@ -1,7 +1,10 @@
-//! The SASL mechanisms with a password: what a client's response says. Sans-IO; the check is [`crate::Authority`]'s.
+//! The SASL mechanisms, and what the responses say of those with a password. Sans-IO; the check is [`crate::Authority`]'s.
 
 pub mod amqplain;
+mod mechanism;
 pub mod plain;
+
+pub use mechanism::Mechanism;
 
 /// A name and a password as a client sent them. Its `Debug` output hides the password.
 #[derive(Clone, Copy, PartialEq, Eq)]

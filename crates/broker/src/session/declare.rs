@@ -111,6 +111,12 @@ impl Client {
             .map_err(|denied| Error::refused(denied.to_string()))
     }
 
+    /// Whether the user may learn that the thing is there, and how it is: any right on it will do, as in RabbitMQ.
+    fn authorize_look(&self, resource: Resource<'_>) -> Result<(), Error> {
+        let may = |right| self.authorize(resource, right);
+        may(Right::Read).or_else(|_| may(Right::Write)).or_else(|_| may(Right::Configure))
+    }
+
     fn no_exchange(&self, name: &str) -> Error {
         Error::not_found(format!("no exchange '{name}' in vhost '{}'", self.shared.vhost))
     }
@@ -176,10 +182,11 @@ impl Client {
     /// Checks that an exchange exists.
     ///
     /// # Errors
-    /// `NotFound`; `AccessRefused` for the default exchange, which is not declared even so.
+    /// `NotFound`; `AccessRefused` without any right on it, and for the default exchange, which is not declared even so.
     pub fn check_exchange(&mut self, name: &str, now: Instant) -> Result<(), Error> {
         self.flush(now);
         refuse_default_exchange(name)?;
+        self.authorize_look(Resource::exchange(name))?;
         if self.vhost.tables.read().exchange(name).is_some() {
             return Ok(());
         }
@@ -463,12 +470,13 @@ impl Client {
     /// Checks that a queue exists, or that somebody waits for replies at this address. Who asks uses it: a queue that goes when it is unused for long stays as much longer.
     ///
     /// # Errors
-    /// `NotFound`, `Locked`.
+    /// `NotFound`, `Locked`; `AccessRefused` without any right on it.
     pub fn check_queue(&mut self, name: &str, now: Instant) -> Result<Declared, Error> {
         self.flush(now);
         if self.is_reply_address(name) {
             return Ok(Declared { name: name.to_owned(), ready: 0, consumers: 1, ticket: self.settled_ticket });
         }
+        self.authorize_look(Resource::queue(name))?;
         let queue = self.vhost.queue(name).ok_or_else(|| no_queue(name, &self.shared.vhost))?;
         self.check_owner(&queue)?;
         queue.lock(&self.core).used_at = self.core.clock.unix_ms();

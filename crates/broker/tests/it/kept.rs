@@ -129,7 +129,7 @@ fn the_data_directory_that_this_version_writes_has_the_same() {
 fn assert_everything(path: &Path) {
     let broker = open(path);
     let authority = broker.broker.authority();
-    assert!(authority.verify("kept", b"secret", true, broker.now()).is_ok());
+    assert!(authority.verify("kept", b"secret", std::net::Ipv4Addr::LOCALHOST.into(), broker.now()).is_ok());
     let mut peer = Peer::attach(&broker, "guest").unwrap();
     let session = peer.session(1);
     peer.client.publish(session, message("logs", "a.b", body(COUNT * LEFT).as_bytes())).unwrap();

@@ -353,8 +353,20 @@ fn the_first_user_is_kept() {
     let mut setup = broker.abandon();
     setup.default_user = Some(("other".to_owned(), "ignored".to_owned()));
     let broker = TestBroker::open(setup);
-    assert!(broker.broker.authority().verify("admin", b"secret", true, broker.now()).is_ok());
-    assert!(broker.broker.authority().verify("other", b"ignored", true, broker.now()).is_err());
+    assert!(
+        broker
+            .broker
+            .authority()
+            .verify("admin", b"secret", std::net::Ipv4Addr::LOCALHOST.into(), broker.now())
+            .is_ok()
+    );
+    assert!(
+        broker
+            .broker
+            .authority()
+            .verify("other", b"ignored", std::net::Ipv4Addr::LOCALHOST.into(), broker.now())
+            .is_err()
+    );
     assert!(broker.broker.has_vhost("/"));
 }
 
@@ -371,7 +383,13 @@ fn a_first_start_that_is_cut_off_is_made_again() {
         }
         disk.power_cut();
         let broker = TestBroker::open(broker.abandon());
-        assert!(broker.broker.authority().verify("admin", b"secret", true, broker.now()).is_ok());
+        assert!(
+            broker
+                .broker
+                .authority()
+                .verify("admin", b"secret", std::net::Ipv4Addr::LOCALHOST.into(), broker.now())
+                .is_ok()
+        );
         assert!(broker.broker.has_vhost("/"));
     }
 }

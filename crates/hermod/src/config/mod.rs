@@ -9,6 +9,7 @@ mod nearest;
 mod reader;
 mod settings;
 mod tls;
+mod users;
 mod value;
 
 use std::collections::BTreeMap;
@@ -16,8 +17,9 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use manual::settings_page;
 pub(crate) use reader::{Described, Origin};
-pub(crate) use settings::{Durability, LogFormat, Settings, Users};
+pub(crate) use settings::{Durability, LogFormat, Settings};
 pub(crate) use tls::{LoginFrom, Tls, Verify, Version};
+pub(crate) use users::Users;
 
 use reader::{Layer, Reader};
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::ConfigError;
 use super::reader::{Declaration, Reader};
 use super::tls::Tls;
+use super::users::{Stomp, Strangers, Users};
 use super::value;
 
 /// The effective settings.
@@ -23,8 +24,10 @@ pub(crate) struct Settings {
     pub(crate) io_threads: Option<u64>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) users: Users,
+    pub(crate) stomp: Stomp,
     pub(crate) compat: Compat,
     pub(crate) limits: Limits,
+    pub(crate) strangers: Strangers,
     pub(crate) memory: Memory,
     pub(crate) journal: JournalSizes,
     pub(crate) flow: Flow,
@@ -69,23 +72,6 @@ pub(crate) struct Ports {
     pub(crate) amqps: u16,
     pub(crate) stomps: u16,
     pub(crate) https: u16,
-}
-
-#[derive(Clone)]
-pub(crate) struct Users {
-    pub(crate) name: String,
-    pub(crate) password: String,
-    pub(crate) name_file: Option<PathBuf>,
-    pub(crate) password_file: Option<PathBuf>,
-    pub(crate) loopback: Vec<String>,
-    pub(crate) login_threads: u64,
-    pub(crate) anonymous: Option<String>,
-}
-
-impl std::fmt::Debug for Users {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Users").field("name", &self.name).finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug, Clone)]
@@ -175,8 +161,10 @@ impl Settings {
             io_threads,
             shutdown_timeout,
             users: Users::read(reader)?,
+            stomp: Stomp::read(reader)?,
             compat: Compat::read(reader)?,
             limits: Limits::read(reader)?,
+            strangers: Strangers::read(reader)?,
             memory: Memory::read(reader)?,
             journal: JournalSizes::read(reader)?,
             flow: Flow::read(reader)?,
@@ -225,57 +213,6 @@ fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigErr
         https: port("ports.https", "15671", "The same of HTTP.")?,
     };
     Ok((bind, port_offset, ports))
-}
-
-impl Users {
-    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
-        let name = reader.get(
-            declare(
-                "default_user",
-                "text",
-                "guest",
-                "Name of the administrator that an empty data directory starts with. Later changes have no effect.",
-            ),
-            value::text,
-        )?;
-        let password = reader.secret(declare("default_pass", "text", "guest", "Password of `default_user`."))?;
-        let name_file = reader.get(
-            declare("default_user_file", "path", "", "File whose first line is `default_user`, for mounted secrets."),
-            optional_path,
-        )?;
-        let password_file = reader.get(
-            declare("default_pass_file", "path", "", "File whose first line is `default_pass`, for mounted secrets."),
-            optional_path,
-        )?;
-        let loopback = reader.get(
-            declare(
-                "loopback_users",
-                "names",
-                "guest",
-                "Users that may only log in from this machine, whatever the server listens on.",
-            ),
-            value::names,
-        )?;
-        let login_threads = reader.get(
-            declare(
-                "login_threads",
-                "number",
-                "1",
-                "Passwords checked at the same time; each takes some 20 ms of a core and 19 MiB.",
-            ),
-            |text| at_least(text, value::count, 1),
-        )?;
-        let anonymous = reader.get(
-            declare(
-                "anonymous_user",
-                "text",
-                "",
-                "User that AMQP clients act as which log in by ANONYMOUS, without a password. Without one nobody does.",
-            ),
-            |text| Ok((!text.is_empty()).then(|| text.to_owned())),
-        )?;
-        Ok(Self { name, password, name_file, password_file, loopback, login_threads, anonymous })
-    }
 }
 
 impl Compat {
@@ -540,11 +477,16 @@ fn heartbeat(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn at_least(text: &str, parse: fn(&str) -> Result<u64, String>, least: u64) -> Result<u64, String> {
+pub(super) fn at_least(text: &str, parse: fn(&str) -> Result<u64, String>, least: u64) -> Result<u64, String> {
     between(text, parse, least, u64::MAX)
 }
 
-fn between(text: &str, parse: fn(&str) -> Result<u64, String>, least: u64, most: u64) -> Result<u64, String> {
+pub(super) fn between(
+    text: &str,
+    parse: fn(&str) -> Result<u64, String>,
+    least: u64,
+    most: u64,
+) -> Result<u64, String> {
     match parse(text)? {
         number if number < least => Err(format!("{text} is too little; the least is {least}")),
         number if number > most => Err(format!("{text} is too much; the most is {most}")),

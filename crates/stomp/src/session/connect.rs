@@ -69,12 +69,18 @@ impl Connecting {
             })?,
         };
         let default = shared.settings.default_login.as_ref();
-        let (user, passcode) = match (header("login"), default) {
-            (Some(user), _) => (user, header("passcode").unwrap_or_default()),
-            (None, Some((user, passcode))) => (Cow::Borrowed(&**user), Cow::Borrowed(&**passcode)),
-            (None, None) => return Err(Failure::missing(frame.command, "login")),
+        let certified = peer.certified_user.as_deref().filter(|_| shared.settings.certificate_login);
+        let (user, passcode) = match (header("login"), certified, default) {
+            (Some(user), ..) => (user, Some(header("passcode").unwrap_or_default())),
+            (None, Some(user), _) => (Cow::Borrowed(user), None),
+            (None, None, Some((user, passcode))) => (Cow::Borrowed(&**user), Some(Cow::Borrowed(&**passcode))),
+            (None, None, None) => return Err(Failure::missing(frame.command, "login")),
         };
-        let login = shared.broker.authority().login(&user, passcode.as_bytes(), peer.is_loopback(), now, waker.clone());
+        let (authority, from) = (shared.broker.authority(), peer.remote.ip());
+        let login = match passcode {
+            Some(passcode) => authority.login(&user, passcode.as_bytes(), from, now, waker.clone()),
+            None => authority.admit(&user, from),
+        };
         Ok(Self {
             version,
             heart_beat,
@@ -97,10 +103,20 @@ impl Connecting {
         Some(match outcome {
             Ok(identity) => self.attach(identity, shared, peer, waker, output),
             Err(refusal) => {
-                tracing::warn!(user = %self.user, peer = %peer.remote, reason = %refusal, "STOMP login refused");
+                self.report(&refusal, peer);
                 Err(Failure::new("Bad CONNECT", format!("Access refused for user '{}'", self.user)))
             }
         })
+    }
+
+    fn report(&self, refusal: &auth::Refusal, peer: &Peer) {
+        let (user, peer) = (&*self.user, peer.remote);
+        if *refusal == auth::Refusal::TooManyFailures {
+            // What led to it has been told, and this can be repeated as fast as connections can be made.
+            tracing::debug!(target: "audit", %peer, user, reason = %refusal, "STOMP login refused");
+        } else {
+            tracing::warn!(target: "audit", %peer, user, reason = %refusal, "STOMP login refused");
+        }
     }
 
     fn attach(
@@ -118,8 +134,11 @@ impl Connecting {
             peer: format!("{} -> {}", peer.remote, peer.local),
             name: self.name.clone(),
         };
-        let client =
-            shared.broker.attach(login, waker.clone()).map_err(|error| Failure::new("Bad CONNECT", error.text))?;
+        let client = shared.broker.attach(login, waker.clone()).map_err(|error| {
+            let (user, vhost) = (&*self.user, &*self.vhost);
+            tracing::warn!(target: "audit", peer = %peer.remote, user, vhost, reason = %error, "STOMP session refused");
+            Failure::new("Bad CONNECT", error.text)
+        })?;
         let name = shared.name_session();
         let mut frame = FrameWriter::new(output.tail(), Command::Connected, self.version);
         frame
@@ -128,7 +147,8 @@ impl Connecting {
             .header("heart-beat", &pulse::answer(self.heart_beat).to_string())
             .header("server", &shared.settings.server);
         frame.finish();
-        tracing::info!(user = %self.user, vhost = %self.vhost, peer = %peer.remote, session = %name, "STOMP session opened");
+        let (user, vhost, encrypted) = (&*self.user, &*self.vhost, peer.encrypted);
+        tracing::info!(target: "audit", peer = %peer.remote, user, vhost, encrypted, session = %name, "STOMP session opened");
         Ok(Session::new(client, shared.broker.dialects().clone(), self.version, &name))
     }
 }

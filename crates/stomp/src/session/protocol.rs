@@ -22,7 +22,9 @@ pub struct Settings {
     pub header_line: usize,
     /// How long a peer may take to open its session.
     pub handshake: Duration,
-    /// User and password of a CONNECT that names none, checked like any other. Without them it is refused.
+    /// A CONNECT that names no user is from the one that the client's certificate stands for, if any.
+    pub certificate_login: bool,
+    /// Else it has this user and password, checked like any other. Without them it is refused.
     pub default_login: Option<(String, String)>,
     /// The virtual host of a CONNECT whose `host` is none.
     pub default_vhost: String,
@@ -38,6 +40,7 @@ impl Default for Settings {
             headers: limits::HEADERS,
             header_line: limits::HEADER_LINE,
             handshake: Duration::from_secs(10),
+            certificate_login: false,
             default_login: None,
             default_vhost: "/".to_owned(),
             strict_host: false,

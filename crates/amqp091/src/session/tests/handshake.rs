@@ -1,6 +1,7 @@
 //! Opening a connection, well and badly.
 
 use super::*;
+use auth::sasl::Mechanism;
 
 const REFUSED: &str =
     "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.";
@@ -88,6 +89,32 @@ fn who_does_not_say_who_it_is_gets_in_only_where_that_is_wanted() {
         let start = peer.lines.remove(0);
         assert_eq!(start.contains(&format!("{:?}", b"PLAIN AMQPLAIN ANONYMOUS")), user.is_some(), "{start}");
         peer.start_ok("ANONYMOUS", b"somebody", &capabilities());
+        peer.expect(&[&expected]);
+    }
+}
+
+#[test]
+fn a_certificate_lets_its_user_in_where_that_is_wanted() {
+    let refused = connection_closed(403, &REFUSED.replace("PLAIN", "EXTERNAL"), (0, 0));
+    let unknown = connection_closed(503, "COMMAND_INVALID - unknown authentication mechanism 'EXTERNAL'", (10, 11));
+    let tune = "0 ConnectionTune { channel_max: 2047, frame_max: 131072, heartbeat: 60 }".to_owned();
+    for (wanted, remote, certified, expected) in [
+        (true, "10.0.0.1:1", Some("weak"), tune),
+        (true, "10.0.0.1:1", Some("guest"), refused.clone()),
+        (true, "127.0.0.1:1", Some("nobody"), refused),
+        (true, "127.0.0.1:1", None, unknown.clone()),
+        (false, "127.0.0.1:1", Some("weak"), unknown),
+    ] {
+        let mechanisms = if wanted { vec![Mechanism::External, Mechanism::Plain] } else { vec![Mechanism::Plain] };
+        let server = server_with(Settings { mechanisms, ..Default::default() }, Setup::memory());
+        let mut peer = server.socket_of(remote, certified);
+        peer.raw(&PROTOCOL_HEADER);
+        peer.wait_for(1);
+        let start = peer.lines.remove(0);
+        let offered = if wanted && certified.is_some() { "EXTERNAL PLAIN" } else { "PLAIN" };
+        assert!(start.contains(&format!("mechanisms: {:?}", offered.as_bytes())), "{start}");
+        // What the client says of itself makes no difference.
+        peer.start_ok("EXTERNAL", b"guest", &capabilities());
         peer.expect(&[&expected]);
     }
 }

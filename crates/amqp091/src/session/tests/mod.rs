@@ -10,6 +10,7 @@ mod exchanges;
 mod handshake;
 mod objects;
 mod replies;
+mod rights;
 mod settling;
 mod waiting;
 
@@ -80,13 +81,18 @@ impl Server {
     }
 
     pub(super) fn socket_from(&self, remote: &str) -> Peer {
+        self.socket_of(remote, None)
+    }
+
+    /// A socket within TLS if its certificate stands for somebody.
+    pub(super) fn socket_of(&self, remote: &str, certified_user: Option<&str>) -> Peer {
         let woken = Arc::new(Bell::default());
         let now = Instant::now();
         let peer = WirePeer {
             remote: remote.parse().expect("an address"),
             local: "127.0.0.1:5672".parse().expect("an address"),
-            encrypted: false,
-            certified_user: None,
+            encrypted: certified_user.is_some(),
+            certified_user: certified_user.map(Arc::from),
         };
         let connection = self.protocol.accept(peer, Waker::from(Arc::clone(&woken)), now);
         Peer {

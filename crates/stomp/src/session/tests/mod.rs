@@ -4,6 +4,7 @@ mod acks;
 mod connecting;
 mod durability;
 mod refusals;
+mod rights;
 mod routing;
 mod scene;
 mod transactions;

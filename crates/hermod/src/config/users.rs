@@ -1,0 +1,170 @@
+//! The settings that say who may log in, and how; declared once like all others.
+
+use std::path::PathBuf;
+
+use auth::sasl::Mechanism;
+
+use super::ConfigError;
+use super::reader::Reader;
+use super::settings::{at_least, between, declare, optional_path};
+use super::value;
+
+/// The first user, and how users show who they are.
+#[derive(Clone)]
+pub(crate) struct Users {
+    pub(crate) name: String,
+    pub(crate) password: String,
+    pub(crate) name_file: Option<PathBuf>,
+    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) loopback: Vec<String>,
+    pub(crate) login_threads: u64,
+    pub(crate) mechanisms: Vec<Mechanism>,
+    pub(crate) anonymous: Option<String>,
+}
+
+impl std::fmt::Debug for Users {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Users").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// What those may do who have not shown who they are.
+#[derive(Debug, Clone)]
+pub(crate) struct Strangers {
+    pub(crate) pending: u64,
+    pub(crate) connects_per_address: u64,
+    pub(crate) failed_logins_per_address: u64,
+    pub(crate) failed_logins_per_user: u64,
+}
+
+/// Who STOMP clients are that do not say.
+#[derive(Clone)]
+pub(crate) struct Stomp {
+    /// User and password of a CONNECT that names nobody.
+    pub(crate) default_login: Option<(String, String)>,
+}
+
+impl std::fmt::Debug for Stomp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stomp").finish_non_exhaustive()
+    }
+}
+
+impl Users {
+    pub(super) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let name = reader.get(
+            declare(
+                "default_user",
+                "text",
+                "guest",
+                "Name of the administrator that an empty data directory starts with. Later changes have no effect.",
+            ),
+            value::text,
+        )?;
+        let password = reader.secret(declare("default_pass", "text", "guest", "Password of `default_user`."))?;
+        let name_file = reader.get(
+            declare("default_user_file", "path", "", "File whose first line is `default_user`, for mounted secrets."),
+            optional_path,
+        )?;
+        let password_file = reader.get(
+            declare("default_pass_file", "path", "", "File whose first line is `default_pass`, for mounted secrets."),
+            optional_path,
+        )?;
+        let loopback = reader.get(
+            declare(
+                "loopback_users",
+                "names",
+                "guest",
+                "Users that may only log in from this machine, whatever the server listens on.",
+            ),
+            value::names,
+        )?;
+        let login_threads = reader.get(
+            declare(
+                "login_threads",
+                "number",
+                "1",
+                "Passwords checked at the same time; each takes some 20 ms of a core and 19 MiB.",
+            ),
+            |text| at_least(text, value::count, 1),
+        )?;
+        let mechanisms = reader.get(
+            declare(
+                "auth_mechanisms",
+                "names",
+                "PLAIN, AMQPLAIN, ANONYMOUS",
+                "How AMQP clients may show who they are, in the order in which they are told: `PLAIN`, `AMQPLAIN`, \
+                 `EXTERNAL` (by a certificate, see `tls.login_from`; for STOMP, too), `ANONYMOUS` (offered only with \
+                 `anonymous_user`).",
+            ),
+            mechanisms,
+        )?;
+        let anonymous = reader.get(
+            declare(
+                "anonymous_user",
+                "text",
+                "",
+                "User that AMQP clients act as which log in by ANONYMOUS, without a password. Without one nobody does.",
+            ),
+            |text| Ok((!text.is_empty()).then(|| text.to_owned())),
+        )?;
+        Ok(Self { name, password, name_file, password_file, loopback, login_threads, mechanisms, anonymous })
+    }
+}
+
+impl Strangers {
+    pub(super) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let mut number = |name, default, doc, least| {
+            reader
+                .get(declare(name, "number", default, doc), |text| between(text, value::count, least, u32::MAX.into()))
+        };
+        let pending = number(
+            "limits.pending",
+            "1000",
+            "Most connections that have not authenticated yet, from all addresses together.",
+            1,
+        )?;
+        let connects_per_address = number(
+            "limits.connects_per_address",
+            "500",
+            "Most new connections from one address within a second; more are refused. Those of this machine are not counted. 0 is \
+             no limit.",
+            0,
+        )?;
+        let failed_logins_per_address = number(
+            "limits.failed_logins_per_address",
+            "200",
+            "Most log-ins with a wrong password from one address within a minute (IPv6: from one network of 64 bits). Who \
+             tries more is refused, whatever the password. 0 is no limit.",
+            0,
+        )?;
+        let failed_logins_per_user =
+            number("limits.failed_logins_per_user", "20", "The same from one address for one user.", 0)?;
+        Ok(Self { pending, connects_per_address, failed_logins_per_address, failed_logins_per_user })
+    }
+}
+
+impl Stomp {
+    pub(super) fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        let user = reader.get(
+            declare(
+                "stomp.default_user",
+                "text",
+                "",
+                "User that a STOMP client logs in as whose CONNECT has no `login`. Without one such a client is refused.",
+            ),
+            value::text,
+        )?;
+        let password = reader.secret(declare("stomp.default_pass", "text", "", "Password of `stomp.default_user`."))?;
+        Ok(Self { default_login: (!user.is_empty()).then_some((user, password)) })
+    }
+}
+
+fn mechanisms(text: &str) -> Result<Vec<Mechanism>, String> {
+    let names = || Mechanism::ALL.map(Mechanism::name).join(", ");
+    let listed: Vec<_> = value::names(text)?
+        .iter()
+        .map(|name| Mechanism::parse(name).ok_or_else(|| format!("'{name}' is none of {}", names())))
+        .collect::<Result<_, _>>()?;
+    if listed.is_empty() { Err(format!("nobody could log in; write some of {}", names())) } else { Ok(listed) }
+}

@@ -1,0 +1,91 @@
+//! Every operation with every combination of rights on what it touches, held against a table: what RabbitMQ's documentation says that
+//! the AMQP operations need which its STOMP plugin makes of the frame.
+
+use auth::{Cost, PasswordHash, User};
+use testkit::rights::{cases, wrong};
+
+use super::Scene;
+
+/// What is not declared is looked at first; who may not even do that is told so.
+const ANY_ON_Q: &str = "read queue q|write queue q|configure queue q";
+const ANY_ON_E: &str = "read exchange e|write exchange e|configure exchange e";
+const ANY_ON_TOPIC: &str = "read exchange amq.topic|write exchange amq.topic|configure exchange amq.topic";
+
+/// A frame and what it needs. `#` stands for the number of the case; `q` is a queue and `e` an exchange that are there, `n` a queue
+/// that is not, `a` an exchange for dead letters.
+const TABLE: [(&str, &[&str]); 10] = [
+    ("SEND\ndestination:/queue/n#\nreceipt:r\n\nm\0", &["configure queue n", "write exchange amq.default"]),
+    ("SEND\ndestination:/queue/q#\nreceipt:r\n\nm\0", &["configure queue q", "write exchange amq.default"]),
+    ("SEND\ndestination:/amq/queue/q#\nreceipt:r\n\nm\0", &[ANY_ON_Q, "write exchange amq.default"]),
+    ("SEND\ndestination:/exchange/e#/k\nreceipt:r\n\nm\0", &["write exchange e"]),
+    ("SEND\ndestination:/topic/k\nreceipt:r\n\nm\0", &["write exchange amq.topic"]),
+    ("SUBSCRIBE\nid:s\ndestination:/queue/q#\nreceipt:r\n\n\0", &["configure queue q", "read queue q"]),
+    ("SUBSCRIBE\nid:s\ndestination:/amq/queue/q#\nreceipt:r\n\n\0", &[ANY_ON_Q, "read queue q"]),
+    (
+        "SUBSCRIBE\nid:s\ndestination:/exchange/e#/k\nx-queue-name:n#\nreceipt:r\n\n\0",
+        &[ANY_ON_E, "configure queue n", "write queue n", "read queue n", "read exchange e"],
+    ),
+    (
+        "SUBSCRIBE\nid:s\ndestination:/topic/k\nx-queue-name:n#\nreceipt:r\n\n\0",
+        &[ANY_ON_TOPIC, "configure queue n", "write queue n", "read queue n", "read exchange amq.topic"],
+    ),
+    (
+        "SUBSCRIBE\nid:s\ndestination:/queue/n#\nx-dead-letter-exchange:a#\nreceipt:r\n\n\0",
+        &["configure queue n", "read queue n", "write exchange a"],
+    ),
+];
+
+fn disagreements(scene: &Scene, next: &mut usize, frame: &str, needs: &[&str]) -> Vec<String> {
+    let mut admin = scene.client();
+    let mut found = Vec::new();
+    for case in cases(needs, next) {
+        let number = case.number();
+        prepare(&mut admin, number);
+        let cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
+        let mut user = User::new("someone", Some(PasswordHash::create(b"someone", [1; 16], cost).unwrap()));
+        user.permissions.insert("/".into(), case.permission());
+        scene.broker.authority().put(user).unwrap();
+        let mut peer = scene.connect_as("someone", "1.2");
+        peer.say(&frame.replace('#', &number.to_string()));
+        let said = peer.wait_for_frames().remove(0);
+        let disagreement = case.disagrees("someone", said.starts_with("ERROR\nmessage:access_refused"), &said);
+        found.extend(disagreement.map(|text| format!("{frame:?}: {text}")));
+    }
+    found
+}
+
+/// What is there before each case.
+fn prepare(admin: &mut broker::Client, number: usize) {
+    let now = std::time::Instant::now();
+    for exchange in ["e", "a"] {
+        let spec =
+            broker::ExchangeSpec { name: format!("{exchange}{number}"), kind: "topic".into(), ..Default::default() };
+        admin.declare_exchange(&spec, now).unwrap();
+    }
+    let spec = broker::QueueSpec { name: format!("q{number}"), durable: true, ..Default::default() };
+    admin.declare_queue(&spec, now).unwrap();
+}
+
+#[test]
+fn each_frame_needs_the_rights_that_are_documented_and_no_others() {
+    let scene = Scene::new();
+    let mut cases = 0;
+    for (frame, needs) in TABLE {
+        assert_eq!(disagreements(&scene, &mut cases, frame, needs), Vec::<String>::new());
+    }
+    assert!(cases > 300, "{cases} cases");
+}
+
+/// Without this the test above could pass whatever the broker does.
+#[test]
+fn a_wrong_line_of_the_table_is_found() {
+    let mut cases = 0;
+    for (frame, needs) in TABLE {
+        let scene = Scene::new();
+        for place in 0..needs.len() {
+            let needs = wrong(needs, place);
+            let needs: Vec<_> = needs.iter().map(String::as_str).collect();
+            assert_ne!(disagreements(&scene, &mut cases, frame, &needs), Vec::<String>::new(), "{frame:?}");
+        }
+    }
+}
