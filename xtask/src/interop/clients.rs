@@ -18,7 +18,7 @@ pub(super) struct Client {
 }
 
 /// All clients.
-pub(super) const CLIENTS: [Client; 7] = [
+pub(super) const CLIENTS: [Client; 10] = [
     Client { name: "pika", prepare: PYTHON, call: &["{made}/venv/bin/python", "{source}/client.py"] },
     Client {
         name: "amqp091-go",
@@ -48,6 +48,20 @@ pub(super) const CLIENTS: [Client; 7] = [
         name: "net-stomp",
         prepare: &[&["perl", "-MNet::Stomp", "-e", "1"]],
         call: &["perl", "{source}/client.pl"],
+    },
+    Client { name: "celery", prepare: PYTHON, call: &["{made}/venv/bin/python", "-B", "{source}/client.py"] },
+    Client {
+        name: "spring-amqp",
+        prepare: &[&["mvn", "-q", "-B", "-f", "{source}/pom.xml", "-Doutput={made}", "compile"]],
+        call: &["java", "-cp", "{made}/classes:{made}/lib/*", "shop.Check"],
+    },
+    Client {
+        name: "node-worker",
+        prepare: &[
+            &["cp", "-r", "{source}/.", "{made}"],
+            &["npm", "ci", "--prefix", "{made}", "--silent", "--no-fund", "--no-audit"],
+        ],
+        call: &["node", "{made}/client.js"],
     },
 ];
 
