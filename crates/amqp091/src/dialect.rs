@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use broker::{Copies, Dialect, DialectId, Dialects, Error, Message, Properties};
+use broker::{Copies, Dialect, DialectId, Dialects, Error, Field, Message, Properties, Selected};
 
 use crate::codec::decode_properties;
 use crate::codec::properties::BasicProperties;
@@ -28,6 +28,42 @@ impl Dialect for Amqp091Dialect {
         let basic = decode_properties(raw)
             .map_err(|error| Error::internal(format!("stored AMQP properties cannot be read: {error}")))?;
         Ok(to_neutral(&basic))
+    }
+
+    fn look_up<'m>(&self, raw: &'m [u8], field: Field<'_>) -> Selected<'m> {
+        let Ok(basic) = decode_properties(raw) else { return Selected::Null };
+        let text = match field {
+            Field::Header(name) => {
+                let value = basic.headers.and_then(|headers| headers.get(name));
+                return value.map_or(Selected::Null, select);
+            }
+            Field::Timestamp => {
+                return basic.timestamp.map_or(Selected::Null, |time| select(ValueRef::Timestamp(time)));
+            }
+            Field::ContentType => basic.content_type,
+            Field::ContentEncoding => basic.content_encoding,
+            Field::CorrelationId => basic.correlation_id,
+            Field::ReplyTo => basic.reply_to,
+            Field::MessageId => basic.message_id,
+            Field::Kind => basic.kind,
+            Field::UserId => basic.user_id,
+            Field::AppId => basic.app_id,
+        };
+        text.map_or(Selected::Null, |bytes| select(ValueRef::Str(bytes)))
+    }
+}
+
+/// A field as selectors see it: numbers, truth values and text; of everything else nothing is known.
+fn select(value: ValueRef<'_>) -> Selected<'_> {
+    match value {
+        ValueRef::Bool(truth) => Selected::Bool(truth),
+        ValueRef::F32(number) => Selected::Float(number.into()),
+        ValueRef::F64(number) => Selected::Float(number),
+        ValueRef::Decimal { scale, value } => Selected::Float(f64::from(value) / 10f64.powi(scale.into())),
+        ValueRef::Str(bytes) => Selected::Text(String::from_utf8_lossy(bytes)),
+        ValueRef::Timestamp(seconds) => i64::try_from(seconds).map_or(Selected::Null, Selected::Int),
+        ValueRef::Void | ValueRef::Bytes(_) | ValueRef::Array(_) | ValueRef::Table(_) => Selected::Null,
+        integer => integer.as_integer().map_or(Selected::Null, Selected::Int),
     }
 }
 
@@ -228,6 +264,30 @@ mod tests {
     }
 
     #[test]
+    fn selectors_see_numbers_truth_and_text() {
+        for (value, expected) in [
+            (Value::Void, Selected::Null),
+            (Value::Bool(true), Selected::Bool(true)),
+            (Value::I8(-1), Selected::Int(-1)),
+            (Value::U32(3), Selected::Int(3)),
+            (Value::I64(-4), Selected::Int(-4)),
+            (Value::F32(0.5), Selected::Float(0.5)),
+            (Value::F64(-0.5), Selected::Float(-0.5)),
+            (Value::Decimal { scale: 1, value: 5 }, Selected::Float(0.5)),
+            (Value::from("text"), Selected::text("text")),
+            (Value::Bytes(vec![1]), Selected::Null),
+            (Value::Timestamp(6), Selected::Int(6)),
+            (Value::Array(vec![]), Selected::Null),
+            (Value::Table(vec![]), Selected::Null),
+        ] {
+            let headers = table::encode_fields(&[("k".to_owned(), value)]);
+            let headers = Some(Table::new(&headers).expect("a valid table"));
+            let raw = BasicProperties { headers, ..BasicProperties::default() }.to_bytes();
+            assert_eq!(Amqp091Dialect.look_up(&raw, Field::Header("k")), expected);
+        }
+    }
+
+    #[test]
     fn the_neutral_view_shows_every_property() {
         let headers = table::encode_fields(&[("h".to_owned(), Value::from("v"))]);
         let basic = BasicProperties {
@@ -262,7 +322,24 @@ mod tests {
             user_id: some("u"),
             app_id: some("a"),
         };
-        assert_eq!(Amqp091Dialect.read(&basic.to_bytes()), Ok(expected));
+        let raw = basic.to_bytes();
+        assert_eq!(Amqp091Dialect.read(&raw), Ok(expected));
+        for (field, expected) in [
+            (Field::Header("h"), Selected::text("v")),
+            (Field::Header("absent"), Selected::Null),
+            (Field::ContentType, Selected::text("text/plain")),
+            (Field::ContentEncoding, Selected::text("gzip")),
+            (Field::CorrelationId, Selected::text("c")),
+            (Field::ReplyTo, Selected::text("r\u{FFFD}")),
+            (Field::MessageId, Selected::text("m")),
+            (Field::Timestamp, Selected::Int(7)),
+            (Field::Kind, Selected::text("t")),
+            (Field::UserId, Selected::text("u")),
+            (Field::AppId, Selected::text("a")),
+        ] {
+            assert_eq!(Amqp091Dialect.look_up(&raw, field), expected, "{field:?}");
+        }
+        assert_eq!(Amqp091Dialect.look_up(&[0], Field::Kind), Selected::Null);
         assert!(Amqp091Dialect.read(&[0]).is_err());
     }
 }

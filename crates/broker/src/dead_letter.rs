@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use journal::{Admission, Ticket};
+use journal::{Admission, Group, Ticket};
 
 use crate::catalog::Routing;
 use crate::core::Core;
@@ -96,13 +96,27 @@ impl Core {
             arrivals.push(arrival);
             targets.push(queues);
         }
-        let durable =
-            chunk.iter().any(|dead| dead.durable) || arrivals.iter().any(|arrival| arrival.message().persistent());
-        let written = self.write_group(&targets);
-        let group = durable.then(|| self.journal.appender().begin_group());
+        let durable = chunk.iter().any(|dead| dead.durable);
         let mut visit = Visit { core: self, now, work };
-        let hidden = hide_arrivals(&mut arrivals, &targets, group, &mut visit);
-        queue.bury(chunk, group, self);
+        // A crash before it is durable lets the message die once more: had it been delivered, it would come again as new.
+        self.move_together(arrivals, &targets, durable, &|group| queue.bury(chunk, group, self), &mut visit);
+    }
+
+    /// Messages leave one queue and arrive in others, all in one group: `leave` settles them where they were. They are
+    /// visible once that is durable; `durable` says whether the log knows them, or it does from now on.
+    pub(crate) fn move_together(
+        &self,
+        mut arrivals: Vec<Arrival>,
+        targets: &[Vec<Arc<Queue>>],
+        durable: bool,
+        leave: &dyn Fn(Option<Group>),
+        visit: &mut Visit<'_>,
+    ) {
+        let durable = durable || arrivals.iter().any(|arrival| arrival.message().persistent());
+        let written = self.write_group(targets);
+        let group = durable.then(|| self.journal.appender().begin_group());
+        let hidden = hide_arrivals(&mut arrivals, targets, group, visit);
+        leave(group);
         let mut ticket = Ticket::NONE;
         if let Some(group) = group {
             let mut appender = self.journal.appender();
@@ -113,9 +127,8 @@ impl Core {
         release_holds(&arrivals, self);
         let sealed = Sealed { ticket, hidden, replies: Vec::new(), committed: None };
         if ticket == Ticket::NONE {
-            sealed.reveal(&mut visit);
+            sealed.reveal(visit);
         } else {
-            // A crash before that lets the message die once more: had it been delivered, it would come again as new.
             self.wait_for_sealed(sealed);
         }
     }

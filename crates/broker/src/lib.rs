@@ -8,6 +8,7 @@
 
 mod admin;
 mod broker;
+mod browse;
 mod catalog;
 mod clock;
 mod core;
@@ -20,6 +21,7 @@ mod intake;
 mod message;
 mod paging;
 mod queue;
+mod redrive;
 mod repair;
 mod report;
 mod routing;
@@ -31,6 +33,7 @@ mod store;
 
 pub use admin::{VhostLimits, VhostReport, VhostSpec};
 pub use broker::{Broker, OpenError, Parts};
+pub use browse::{Browse, Browsed};
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind};
 pub use flow::Flow;
@@ -38,13 +41,17 @@ pub use intake::LARGE_BODY;
 pub use journal::Ticket;
 pub use message::Message;
 pub use message::copies::Copies;
-pub use message::dialect::{Dialect, DialectId, Dialects};
+pub use message::dialect::{Dialect, DialectId, Dialects, Field};
 pub use message::instructions::is_instruction;
 pub use message::marks::{Death, Marks, Place, Reason};
 pub use message::properties::Properties;
 pub use message::value::{Table, Value};
+pub use queue::SelectorReport;
+pub use redrive::Redriven;
 pub use repair::Repair;
 pub use report::{ClientReport, Overview, QueueReport};
+/// What a selector sees of one property.
+pub use selector::Value as Selected;
 pub use session::{
     BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Login, Outcome,
     Prefetch, Publish, QueueSpec, REPLY_PREFIX, STORED_BESIDES, SessionId, TransactionId,

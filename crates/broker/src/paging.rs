@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::{Arena, Message};
-use crate::queue::{Dying, Picked, Placed, Queue, Task, Visit};
+use crate::queue::{Dying, Picked, Placed, Purpose, Queue, Task, Visit};
 
 /// Steps of one errand at most: an index or two, and the messages, some of them again if they were moved meanwhile.
 const STEPS: usize = 64;
@@ -95,6 +95,14 @@ struct Read {
     failed: Option<(Reference, String)>,
 }
 
+/// What came of an errand for a queue.
+enum Came {
+    /// What keeps the queue from going on, and whether anything was read.
+    Load { damage: Option<String>, useful: bool },
+    /// Those who ask for some messages only can look further.
+    Selection,
+}
+
 fn unlisted(queue: &Queue) -> String {
     queue.damage_text(None, &"an index does not list what it should")
 }
@@ -109,12 +117,16 @@ impl Core {
         match errand {
             None => return self.tidy_spilled(),
             Some(Errand::Load(queue)) => {
-                let (damage, useful) = self.fetch_for(&queue);
-                if let Some(damage) = &damage {
-                    self.pager.damages.lock().push(damage.clone());
-                }
+                let came = self.fetch_for(&queue);
                 let now = self.clock.unix_ms();
-                queue.loaded(damage, useful, &mut Visit { core: self, now, work: &mut work });
+                let mut visit = Visit { core: self, now, work: &mut work };
+                match came {
+                    Came::Selection => queue.looked_at(&mut visit),
+                    Came::Load { damage, useful } => {
+                        self.pager.damages.lock().extend(damage.clone());
+                        queue.loaded(damage, useful, &mut visit);
+                    }
+                }
             }
             Some(Errand::Mourn { queue, dying }) => {
                 let dying = self.read_dying(&queue, dying);
@@ -138,30 +150,46 @@ impl Core {
         std::mem::take(&mut self.pager.damages.lock())
     }
 
-    /// Reads what a queue needs. Returns what keeps it from going on, and whether anything was read.
-    fn fetch_for(&self, queue: &Arc<Queue>) -> (Option<String>, bool) {
+    /// Reads what a queue needs.
+    fn fetch_for(&self, queue: &Arc<Queue>) -> Came {
         let mut useful = false;
         for _ in 0..STEPS {
             let done = match queue.task(self) {
-                Task::Nothing => return (None, useful),
+                Task::Nothing => return Came::Load { damage: None, useful },
                 Task::Place { page } => self.place(queue, page),
                 Task::Peek { seq, place } => self.peek(queue, seq, place),
-                Task::Messages { wanted, keep } => {
+                Task::GoOn => return Came::Selection,
+                Task::Messages { wanted, purpose: Purpose::Select } => {
+                    self.read_selection(queue, &wanted);
+                    return Came::Selection;
+                }
+                Task::Messages { wanted, purpose } => {
                     let Read { messages, failed } = self.read_messages(&wanted);
                     useful |= !messages.is_empty();
-                    queue.install(messages, keep, self);
+                    queue.install(messages, purpose, self);
                     match failed {
-                        None => return (None, true),
+                        None => return Came::Load { damage: None, useful: true },
                         Some((one, error)) => self.blame(queue, &one, &error),
                     }
                 }
             };
             match done {
                 Ok(()) => useful = true,
-                Err(damage) => return (Some(damage), useful),
+                Err(damage) => return Came::Load { damage: Some(damage), useful },
             }
         }
-        (None, true)
+        Came::Load { damage: None, useful: true }
+    }
+
+    /// Reads messages for those who ask for some only. What can't be read they do without; it is told of.
+    fn read_selection(&self, queue: &Arc<Queue>, wanted: &[Reference]) {
+        let Read { messages, failed } = self.read_messages(wanted);
+        queue.install(messages, Purpose::Select, self);
+        let Some((one, error)) = failed else { return };
+        if let Err(damage) = self.blame(queue, &one, &error) {
+            self.pager.damages.lock().push(damage);
+            queue.pass_over(one.seq, self);
+        }
     }
 
     /// A body that could not be read where it lay: damage, in words, if it lies there still, and nothing if it was moved
@@ -256,6 +284,25 @@ impl Core {
             }
         }
         Read { messages, failed: None }
+    }
+
+    /// Reads messages for somebody who is not in a hurry; those that were moved meanwhile are left out.
+    pub(crate) fn read_all_messages(
+        &self,
+        queue: &Queue,
+        wanted: &[Reference],
+    ) -> Result<Vec<(Reference, Message)>, Error> {
+        let mut all = Vec::with_capacity(wanted.len());
+        let mut rest = wanted;
+        while !rest.is_empty() {
+            let Read { messages, failed } = self.read_messages(rest);
+            rest = &rest[(messages.len() + usize::from(failed.is_some())).min(rest.len())..];
+            all.extend(messages);
+            if let Some((one, error)) = failed {
+                self.blame(queue, &one, &error).map_err(Error::internal)?;
+            }
+        }
+        Ok(all)
     }
 
     fn read_singly(&self, wanted: &[Reference]) -> Vec<io::Result<Bytes>> {

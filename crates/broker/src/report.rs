@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::broker::Broker;
 use crate::message::value::Table;
+use crate::queue::SelectorReport;
 use crate::stats::Counter;
 
 /// Numbers about the whole broker; totals count since start.
@@ -118,6 +119,8 @@ pub struct QueueReport {
     pub bytes: u64,
     /// Its consumers.
     pub consumers: u64,
+    /// What those of them ask for that have a selector.
+    pub selectors: Vec<SelectorReport>,
     /// Messages taken since start.
     pub published: u64,
     /// Deliveries since start.
@@ -244,6 +247,7 @@ impl Broker {
                     unacked: inner.unsettled() as u64,
                     bytes: inner.bytes() as u64,
                     consumers: inner.consumer_count() as u64,
+                    selectors: inner.selectors(),
                     published: inner.totals.published,
                     delivered: inner.totals.delivered,
                     acknowledged: inner.totals.acknowledged,

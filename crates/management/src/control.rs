@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::{BackupRow, ConnectionRow, QueueRow, RepairRow, Status};
+use crate::report::{BackupRow, ConnectionRow, MessageRow, QueueRow, RedriveRow, RepairRow, Status};
 
 /// Longest request line in bytes.
 #[cfg(unix)]
@@ -38,6 +38,30 @@ pub enum Request {
         /// Settle those that can't be read, so that the queue goes on.
         accept_loss: bool,
     },
+    /// Shows messages of a queue and takes none.
+    Browse {
+        /// The vhost.
+        vhost: String,
+        /// The queue.
+        queue: String,
+        /// Only messages that it is true of; blank for all.
+        selector: String,
+        /// How many, from the front.
+        limit: u64,
+    },
+    /// Moves dead letters back to where they came from.
+    Redrive {
+        /// The vhost.
+        vhost: String,
+        /// The queue that they are in.
+        queue: String,
+        /// Only messages that it is true of; blank for all.
+        selector: String,
+        /// No more than so many.
+        limit: u64,
+        /// Only count.
+        dry_run: bool,
+    },
     /// Copies the data directory.
     Backup {
         /// Where to: an absolute path of the server's machine, new or empty.
@@ -49,7 +73,7 @@ impl Request {
     /// Whether the answer takes as long as reading much of the disk does.
     #[cfg(unix)]
     fn takes_long(&self) -> bool {
-        matches!(self, Self::Repair { .. } | Self::Backup { .. })
+        matches!(self, Self::Repair { .. } | Self::Browse { .. } | Self::Redrive { .. } | Self::Backup { .. })
     }
 }
 
@@ -67,6 +91,14 @@ pub enum Answer {
     Closed(bool),
     /// To [`Request::Repair`]; nothing if there is no such queue.
     Repaired(Option<RepairRow>),
+    /// To [`Request::Browse`].
+    Browsed(Vec<MessageRow>),
+    /// To [`Request::Redrive`].
+    Redriven(RedriveRow),
+    /// To either: there is no such queue, in words.
+    NoSuchQueue(String),
+    /// To either: why it can't be done, in words.
+    Refused(String),
     /// To [`Request::Backup`]: what was copied.
     BackedUp(BackupRow),
     /// To [`Request::Backup`]: why nothing was.

@@ -8,6 +8,7 @@ pub mod control;
 mod exposition;
 mod http;
 mod https;
+mod messages;
 mod metrics;
 mod process;
 mod report;
@@ -15,6 +16,8 @@ mod server;
 mod source;
 
 pub use https::Secure;
-pub use report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, Status};
+pub use report::{
+    BackupRow, ConnectionRow, ListenerRow, MessageRow, QueueRow, RedriveRow, RepairRow, SelectorRow, Status,
+};
 pub use server::{Endpoints, Management};
 pub use source::{Facts, Socket, Source};

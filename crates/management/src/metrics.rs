@@ -243,6 +243,7 @@ mod tests {
             unacked: 2,
             bytes: 50,
             consumers: 1,
+            selectors: Vec::new(),
             published: 0,
             delivered: 0,
             acknowledged: 0,

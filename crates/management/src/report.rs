@@ -2,6 +2,7 @@
 //! in the `--json` output.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// One screen about the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -81,6 +82,44 @@ pub struct RepairRow {
     pub given_up: u64,
 }
 
+/// A message in a queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageRow {
+    /// Its number in the queue.
+    pub number: u64,
+    /// The exchange that it was published to.
+    pub exchange: String,
+    /// The key that it was published with.
+    pub routing_key: String,
+    /// Whether it may have been delivered before.
+    pub redelivered: bool,
+    /// When the broker took it, in milliseconds since 1970.
+    pub taken_at: u64,
+    /// Its properties but for the headers, by the names of AMQP 0-9-1.
+    pub properties: Map<String, Value>,
+    /// Its headers, with those that a dead letter gets.
+    pub headers: Map<String, Value>,
+    /// Length of its body in bytes.
+    pub bytes: u64,
+    /// The beginning of its body; bytes that are no text as `\\x00`.
+    pub body: String,
+}
+
+/// What became of dead letters that were to go back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RedriveRow {
+    /// Messages that went back, or would.
+    pub moved: u64,
+    /// Messages that never died, and stay.
+    pub alive: u64,
+    /// Messages that have nowhere to go back to, and stay.
+    pub homeless: u64,
+    /// Messages that stay because their queue is full.
+    pub refused: u64,
+    /// Whether the disk had no room for more.
+    pub out_of_room: bool,
+}
+
 /// A copy of the data directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupRow {
@@ -103,6 +142,19 @@ pub struct ListenerRow {
     pub protocol: String,
     /// Address and port.
     pub address: String,
+}
+
+/// A selector that consumers of a queue have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SelectorRow {
+    /// As they wrote it.
+    pub selector: String,
+    /// Consumers that have it.
+    pub consumers: u64,
+    /// Messages that it was tried on.
+    pub looked_at: u64,
+    /// Those of them that it was true of.
+    pub selected: u64,
 }
 
 /// One queue.
@@ -128,6 +180,8 @@ pub struct QueueRow {
     pub bytes: u64,
     /// Consumers.
     pub consumers: u64,
+    /// What those of them ask for that have a selector.
+    pub selectors: Vec<SelectorRow>,
     /// Messages that ever entered it since the start.
     pub published: u64,
     /// Messages that it handed out since the start.

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use broker::{Broker, Overview};
+use broker::{Broker, Browse, Overview};
 
 use crate::control::{Answer, Request};
-use crate::report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, Status};
+use crate::report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, SelectorRow, Status};
 
 /// One open socket, as the part of the program that owns it sees it.
 #[derive(Debug, Clone)]
@@ -75,6 +75,11 @@ impl Source {
         self.ready.load(Ordering::Acquire)
     }
 
+    /// True while somebody waits for an answer and the server does not stop.
+    pub(crate) fn is_wanted(&self, gone: &AtomicBool) -> bool {
+        self.is_ready() && !gone.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn sockets(&self) -> Vec<Socket> {
         (self.sockets)()
     }
@@ -86,10 +91,16 @@ impl Source {
             Request::Queues => Answer::Queues(self.queues()),
             Request::Connections => Answer::Connections(self.connections()),
             Request::Repair { vhost, queue, accept_loss } => Answer::Repaired(self.repair(vhost, queue, *accept_loss)),
+            Request::Browse { vhost, queue, selector, limit } => {
+                self.browse(&Browse { vhost, queue, selector, limit: *limit }, gone)
+            }
+            Request::Redrive { vhost, queue, selector, limit, dry_run } => {
+                self.redrive(&Browse { vhost, queue, selector, limit: *limit }, *dry_run, gone)
+            }
             Request::Backup { directory } => {
                 // A server that stops does not wait for it.
-                let wanted = || self.is_ready() && !gone.load(Ordering::Relaxed);
-                (self.backup)(Path::new(directory), &wanted).map_or_else(Answer::NotBackedUp, Answer::BackedUp)
+                (self.backup)(Path::new(directory), &|| self.is_wanted(gone))
+                    .map_or_else(Answer::NotBackedUp, Answer::BackedUp)
             }
             Request::Close { id, reason } => Answer::Closed(self.broker.kick(*id, reason)),
         }
@@ -159,6 +170,7 @@ impl Source {
             unacked: queue.unacked,
             bytes: queue.bytes,
             consumers: queue.consumers,
+            selectors: queue.selectors.into_iter().map(selector_row).collect(),
             published: queue.published,
             delivered: queue.delivered,
             acknowledged: queue.acknowledged,
@@ -213,6 +225,11 @@ fn stranger(socket: Socket) -> ConnectionRow {
         bytes_in: socket.bytes_in,
         bytes_out: socket.bytes_out,
     }
+}
+
+fn selector_row(report: broker::SelectorReport) -> SelectorRow {
+    let broker::SelectorReport { selector, consumers, looked_at, selected } = report;
+    SelectorRow { selector, consumers, looked_at, selected }
 }
 
 /// Messages handed out, by any way.

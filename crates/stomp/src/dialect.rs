@@ -3,7 +3,9 @@
 //! Stored are the header lines of the SEND that belong to the message, escaped as STOMP 1.2 writes them, in the order
 //! of arrival. What `check` has accepted, `read` can read. The names are those of RabbitMQ's STOMP plugin.
 
-use broker::{Dialect, DialectId, Error, Properties, Table, Value};
+use std::borrow::Cow;
+
+use broker::{Dialect, DialectId, Error, Field, Properties, Selected, Table, Value};
 use memchr::memchr;
 
 use crate::codec::unescape;
@@ -39,6 +41,32 @@ impl Dialect for StompDialect {
         }
         Ok(properties)
     }
+
+    fn look_up<'m>(&self, raw: &'m [u8], field: Field<'_>) -> Selected<'m> {
+        let name = match field {
+            Field::Header(name) => name,
+            Field::ContentType => "content-type",
+            Field::ContentEncoding => "content-encoding",
+            Field::CorrelationId => "correlation-id",
+            Field::ReplyTo => "reply-to",
+            Field::MessageId => "amqp-message-id",
+            Field::Timestamp => "timestamp",
+            Field::Kind => "type",
+            Field::UserId => "user-id",
+            Field::AppId => "app-id",
+        };
+        let found = lines(raw).find(|(known, _)| *known == name.as_bytes() || is_escaped_as(known, name));
+        let Some(Ok(value)) = found.map(|(_, value)| str::from_utf8(value)) else { return Selected::Null };
+        match field {
+            Field::Timestamp => value.trim().parse().map_or(Selected::Null, Selected::Int),
+            _ => Selected::Text(unescape(value)),
+        }
+    }
+}
+
+/// True when a stored name has escapes and stands for this one.
+fn is_escaped_as(known: &[u8], name: &str) -> bool {
+    memchr(b'\\', known).is_some() && str::from_utf8(known).is_ok_and(|known| unescape(known) == Cow::Borrowed(name))
 }
 
 /// The stored header lines as written: names and values still escaped.
@@ -66,6 +94,20 @@ pub(crate) struct Marked {
 }
 
 impl Marked {
+    /// Takes note of `expires`, ActiveMQ's and Artemis's time of death in milliseconds since 1970, 0 for never. Of a lifetime
+    /// and a time of death the earlier end counts.
+    pub(crate) fn expires(&mut self, value: &str, now: u64) -> Result<(), Error> {
+        let Ok(at) = value.trim().parse::<u64>() else {
+            let text = format!("header 'expires' must be a number of milliseconds since 1970, not '{value}'");
+            return Err(Error::precondition(text));
+        };
+        if at > 0 {
+            let left = at.saturating_sub(now);
+            self.expiration = Some(self.expiration.map_or(left, |lifetime| lifetime.min(left)));
+        }
+        Ok(())
+    }
+
     /// Takes note of one header of a SEND and refuses a value that could not be read back. The error names the header.
     pub(crate) fn note(&mut self, name: &str, value: &str) -> Result<(), Error> {
         let refuse = |what: &str| Err(Error::precondition(format!("header '{name}' must be {what}, not '{value}'")));
@@ -76,7 +118,9 @@ impl Marked {
                 Err(_) => return refuse("a number from 0 to 255"),
             },
             "expiration" => match value.trim().parse() {
-                Ok(expiration) => self.expiration = Some(expiration),
+                Ok(expiration) => {
+                    self.expiration = Some(self.expiration.map_or(expiration, |left: u64| left.min(expiration)));
+                }
                 Err(_) => return refuse("a number of milliseconds"),
             },
             "timestamp" if value.trim().parse::<u64>().is_err() => {
@@ -173,6 +217,27 @@ mod tests {
     }
 
     #[test]
+    fn selectors_see_headers_as_text() {
+        for (field, expected) in [
+            (Field::Header("x\ny"), Selected::text("\\z")),
+            (Field::Header("priority"), Selected::text("7")),
+            (Field::Header("absent"), Selected::Null),
+            (Field::ContentType, Selected::text("text/plain")),
+            (Field::ContentEncoding, Selected::text("gzip")),
+            (Field::CorrelationId, Selected::text("c:1")),
+            (Field::ReplyTo, Selected::text("/queue/r")),
+            (Field::MessageId, Selected::text("m")),
+            (Field::Timestamp, Selected::Int(1_700_000_000)),
+            (Field::Kind, Selected::text("t")),
+            (Field::UserId, Selected::text("guest")),
+            (Field::AppId, Selected::text("a")),
+        ] {
+            assert_eq!(StompDialect.look_up(ALL, field), expected, "{field:?}");
+        }
+        assert_eq!(StompDialect.look_up(b"", Field::Kind), Selected::Null);
+    }
+
+    #[test]
     fn fields_without_a_text_form_are_left_out() {
         let table = Table(vec![
             ("a".into(), Value::I8(-1)),
@@ -208,6 +273,26 @@ mod tests {
             let noted = marked.note(name, value);
             assert_eq!(noted.is_ok().then_some(marked), expected, "{name}:{value}");
             assert!(noted.is_ok() || noted.unwrap_err().text.contains(name));
+        }
+    }
+
+    #[test]
+    fn of_a_lifetime_and_a_time_of_death_the_earlier_end_counts() {
+        for (expires, lifetime, expected) in [
+            ("0", None, Some(None)),
+            ("1500", None, Some(Some(500))),
+            ("900", None, Some(Some(0))),
+            ("1500", Some("100"), Some(Some(100))),
+            ("1500", Some("900"), Some(Some(500))),
+            ("soon", None, None),
+        ] {
+            for first in [true, false] {
+                let mut marked = Marked::default();
+                let note = |marked: &mut Marked| lifetime.is_none_or(|ms| marked.note("expiration", ms).is_ok());
+                let noted = if first { note(&mut marked) } else { true };
+                let taken = marked.expires(expires, 1000).is_ok() && noted && (first || note(&mut marked));
+                assert_eq!(taken.then_some(marked.expiration), expected, "{expires} {lifetime:?}");
+            }
         }
     }
 }

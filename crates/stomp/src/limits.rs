@@ -29,6 +29,9 @@ pub const TURN: usize = 256 * 1024;
 /// How many destinations a connection remembers as declared. Past it the memory starts anew.
 pub const KNOWN_QUEUES: usize = 1024;
 
+/// How many temporary queues a connection may have.
+pub const TEMPORARY_QUEUES: usize = 256;
+
 /// The limits that are settings; the other numbers of this file are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

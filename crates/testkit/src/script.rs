@@ -3,12 +3,13 @@
 //! A line is `peer statement; statement; …` or `peer/session …`: one turn of that peer, made at its first mention. The
 //! answer is what the statements gave, then what the peer was told, joined by `, `. After each turn the journal is
 //! flushed and the housekeeping runs, unless the script holds it. Lines of the peer `*` are about the world: `* tick 500`,
-//! `* hold`, `* release`, `* restart`, `* crash`, `* cut`, `* counts q`, `* counts q duplicates`.
+//! `* hold`, `* release`, `* restart`, `* crash`, `* cut`, `* counts q`, `* counts q duplicates`, `* browse q`,
+//! `* redrive q`.
 
 use std::collections::BTreeMap;
 
 use broker::{
-    BindingSpec, Consume, DestinationName, Error, ExchangeSpec, Fetch, Outcome, Prefetch, Publish, QueueSpec,
+    BindingSpec, Browse, Consume, DestinationName, Error, ExchangeSpec, Fetch, Outcome, Prefetch, Publish, QueueSpec,
     SessionId, Table,
 };
 
@@ -181,6 +182,8 @@ impl Script {
             "flush" => self.broker().flush(),
             "background" => assert!(self.broker().background(1000), "the journal takes its records"),
             "counts" => return self.counts(statement.word(0), statement.word(1)),
+            "browse" => return self.browse(&statement),
+            "redrive" => return self.redrive(&statement),
             "user" => {
                 let (name, configure) = (statement.word(0), statement.word(1));
                 self.broker().user(name, configure, statement.word(2), statement.word(3));
@@ -199,6 +202,25 @@ impl Script {
             (Some(report), "duplicates") => report.duplicates.to_string(),
             (Some(report), _) => format!("{} {}", report.ready, report.unacked),
             (None, _) => "none".to_owned(),
+        }
+    }
+
+    /// The bodies of the messages in a queue.
+    fn browse(&self, statement: &Statement<'_>) -> String {
+        let mut bodies = Vec::new();
+        let shown = self.broker().broker.browse(&meant(statement), &|| true, &mut |browsed| {
+            bodies.push(String::from_utf8_lossy(browsed.message.body()).into_owned());
+        });
+        shown.map_or_else(|error| error_text(&error), |()| bodies.join(" "))
+    }
+
+    /// Sends dead letters back: how many did, never died, have no home, or find their queue full.
+    fn redrive(&self, statement: &Statement<'_>) -> String {
+        let redriven = self.broker().broker.redrive(&meant(statement), statement.has("dry-run"), &|| true);
+        self.broker().flush();
+        match redriven {
+            Ok(one) => format!("{} {} {} {}", one.moved, one.alive, one.homeless, one.refused),
+            Err(error) => error_text(&error),
         }
     }
 
@@ -433,6 +455,14 @@ impl Script {
     }
 }
 
+/// The queue that a statement names, with its `x-selector` and `limit`.
+fn meant<'a>(statement: &'a Statement<'a>) -> Browse<'a> {
+    let selector = statement.table.get("x-selector").and_then(broker::Value::as_text).unwrap_or_default();
+    let limit = statement.table.get("limit").and_then(broker::Value::as_integer);
+    let limit = limit.map_or(u64::MAX, |limit| limit.unsigned_abs());
+    Browse { vhost: "/", queue: statement.word(0), selector, limit }
+}
+
 fn consume(
     peer: &mut Peer,
     session: SessionId,
@@ -444,6 +474,7 @@ fn consume(
         tag: statement.word(1).to_owned(),
         no_ack: statement.has("no-ack"),
         exclusive: statement.has("exclusive"),
+        drops_others: statement.has("alone"),
         arguments: statement.table.clone(),
     };
     let wanted = consume.tag.clone();

@@ -41,6 +41,7 @@ impl Channel {
             tag: consume.consumer_tag.to_owned(),
             no_ack: consume.no_ack,
             exclusive: consume.exclusive,
+            drops_others: false,
             arguments: table_to_neutral(consume.arguments),
         };
         let tag = cx.client.consume(self.session, wanted, cx.now)?;

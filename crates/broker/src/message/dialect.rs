@@ -4,8 +4,11 @@
 
 use std::sync::Arc;
 
+use selector::Value as Selected;
+
 use crate::error::Error;
 use crate::message::properties::Properties;
+use crate::message::value::Value;
 
 /// A protocol's encoding of properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,12 +21,42 @@ impl DialectId {
     pub const STOMP: Self = Self(2);
 }
 
+/// A property that is looked up by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field<'a> {
+    /// The application's header of this name.
+    Header(&'a str),
+    /// See [`Properties::content_type`].
+    ContentType,
+    /// See [`Properties::content_encoding`].
+    ContentEncoding,
+    /// See [`Properties::correlation_id`].
+    CorrelationId,
+    /// See [`Properties::reply_to`].
+    ReplyTo,
+    /// See [`Properties::message_id`].
+    MessageId,
+    /// See [`Properties::timestamp`].
+    Timestamp,
+    /// See [`Properties::kind`].
+    Kind,
+    /// See [`Properties::user_id`].
+    UserId,
+    /// See [`Properties::app_id`].
+    AppId,
+}
+
 /// Reads one protocol's encoding.
 pub trait Dialect: Send + Sync {
     /// Its id.
     fn id(&self) -> DialectId;
     /// The neutral view of properties that this dialect validated when they were published.
     fn read(&self, raw: &[u8]) -> Result<Properties, Error>;
+    /// One property, as selectors see it; unknown if it is not there. A dialect that finds it without reading all others
+    /// makes selectors fast.
+    fn look_up<'m>(&self, raw: &'m [u8], field: Field<'_>) -> Selected<'m> {
+        self.read(raw).map_or(Selected::Null, |properties| properties.look_up(field))
+    }
 }
 
 /// The dialects that this broker knows.
@@ -45,6 +78,51 @@ impl Dialects {
             None => {
                 Err(Error::internal(format!("a message is in encoding {}, which this build does not know", dialect.0)))
             }
+        }
+    }
+
+    /// One property of `raw`, written in `dialect`; unknown if it is not there.
+    pub(crate) fn look_up<'m>(&self, dialect: DialectId, raw: &'m [u8], field: Field<'_>) -> Selected<'m> {
+        let known = self.known.iter().find(|known| known.id() == dialect);
+        known.map_or(Selected::Null, |known| known.look_up(raw, field))
+    }
+}
+
+impl Properties {
+    fn look_up(mut self, field: Field<'_>) -> Selected<'static> {
+        let text = match field {
+            Field::Header(name) => {
+                let at = self.headers.0.iter().position(|(known, _)| known == name);
+                return at.map_or(Selected::Null, |at| self.headers.0.swap_remove(at).1.into_selected());
+            }
+            Field::Timestamp => {
+                return self.timestamp.map_or(Selected::Null, |time| Value::Timestamp(time).into_selected());
+            }
+            Field::ContentType => self.content_type,
+            Field::ContentEncoding => self.content_encoding,
+            Field::CorrelationId => self.correlation_id,
+            Field::ReplyTo => self.reply_to,
+            Field::MessageId => self.message_id,
+            Field::Kind => self.kind,
+            Field::UserId => self.user_id,
+            Field::AppId => self.app_id,
+        };
+        text.map_or(Selected::Null, |text| Selected::Text(text.into()))
+    }
+}
+
+impl Value {
+    /// As selectors see it: numbers, truth values and text; of everything else nothing is known.
+    pub(crate) fn into_selected(self) -> Selected<'static> {
+        match self {
+            Self::Bool(truth) => Selected::Bool(truth),
+            Self::F32(number) => Selected::Float(number.into()),
+            Self::F64(number) => Selected::Float(number),
+            Self::Decimal { scale, value } => Selected::Float(f64::from(value) / 10f64.powi(scale.into())),
+            Self::Text(text) => Selected::Text(text.into()),
+            Self::Timestamp(seconds) => i64::try_from(seconds).map_or(Selected::Null, Selected::Int),
+            Self::Null | Self::Bytes(_) | Self::Array(_) | Self::Table(_) => Selected::Null,
+            integer => integer.as_integer().map_or(Selected::Null, Selected::Int),
         }
     }
 }

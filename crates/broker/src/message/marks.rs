@@ -135,6 +135,11 @@ impl Marks {
         self.last = Some(place);
     }
 
+    /// Somebody sends the message on its way again: what it died of so far makes no cycle any more.
+    pub(crate) fn carry(&mut self) {
+        self.carried = self.deaths.len();
+    }
+
     /// Whether the message, on its way to `target_queue`, goes round without anyone's doing: it died there before,
     /// and neither then nor since by a consumer's rejection. Such a message is dropped.
     ///

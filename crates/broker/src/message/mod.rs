@@ -8,6 +8,7 @@ pub(crate) mod dialect;
 pub(crate) mod instructions;
 pub(crate) mod marks;
 pub(crate) mod properties;
+pub(crate) mod selected;
 pub(crate) mod value;
 
 use bytes::{BufMut, Bytes, BytesMut};

@@ -26,16 +26,29 @@ pub(crate) enum Task {
     Nothing,
     /// What the chunks of this page list; [`Queue::place`] takes it.
     Place { page: u64 },
-    /// These messages; [`Queue::install`] takes them. Unless `keep` they are only looked at.
-    Messages { wanted: Vec<Reference>, keep: bool },
+    /// These messages; [`Queue::install`] takes them.
+    Messages { wanted: Vec<Reference>, purpose: Purpose },
+    /// Those who ask for some messages only look further at what is in memory.
+    GoOn,
     /// When the first ready entry dies of age, whose page stays as small as it is; [`Queue::peeked`] takes it.
     Peek { seq: u64, place: Option<Reference> },
+}
+
+/// What messages are read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be delivered as they come; the first one stays until somebody takes it.
+    Deliver,
+    /// For those who ask for some messages only: most of them will be let go of again.
+    Select,
+    /// To note what is worth knowing of them.
+    Note,
 }
 
 impl Queue {
     /// Asks the pager for what this queue can't go on without, once.
     pub(super) fn ask(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
-        if inner.loading || inner.deleted || inner.damage.is_some() {
+        if inner.loading || inner.deleted {
             return;
         }
         if inner.need(visit.core).is_some() {
@@ -69,14 +82,18 @@ impl Queue {
             return Task::Nothing;
         }
         let Some(need) = inner.need(core) else { return Task::Nothing };
+        if need == Need::Look {
+            return inner.look_further(core.memory.piece());
+        }
+        inner.views.take_turns(false);
         if need == Need::Peek {
             return inner.lanes.peek();
         }
-        let (want, keep) = match need {
-            Need::Messages(bytes) => (Want::Messages(bytes), true),
-            Need::Ages => (Want::Ages(AGES_AT_ONCE), false),
-            Need::Weights => (Want::Weights(AGES_AT_ONCE), false),
-            Need::Head | Need::Peek => (Want::Head, false),
+        let (want, purpose) = match need {
+            Need::Messages(bytes) => (Want::Messages(bytes), Purpose::Deliver),
+            Need::Ages => (Want::Ages(AGES_AT_ONCE), Purpose::Note),
+            Need::Weights => (Want::Weights(AGES_AT_ONCE), Purpose::Note),
+            Need::Head | Need::Peek | Need::Look => (Want::Head, Purpose::Note),
         };
         match inner.lanes.away_of(want) {
             Away::Nothing => {
@@ -87,7 +104,7 @@ impl Queue {
                 Task::Nothing
             }
             Away::Index(page) => Task::Place { page },
-            Away::Messages(wanted) => Task::Messages { wanted, keep },
+            Away::Messages(wanted) => Task::Messages { wanted, purpose },
         }
     }
 
@@ -110,10 +127,10 @@ impl Queue {
     }
 
     /// Messages that were read: those of entries that are still away are in memory again, or are only noted.
-    pub(crate) fn install(&self, read: Vec<(Reference, Message)>, keep: bool, core: &Core) {
+    pub(crate) fn install(&self, read: Vec<(Reference, Message)>, purpose: Purpose, core: &Core) {
         let mut inner = self.lock(core);
         let inner = &mut *inner;
-        if keep {
+        if purpose == Purpose::Deliver {
             inner.kept = read.first().map(|(one, _)| one.seq);
         }
         for (one, message) in read {
@@ -128,7 +145,7 @@ impl Queue {
                 inner.ready_bytes += super::weight_of(entry);
                 inner.unweighed = inner.unweighed.saturating_sub(1);
             }
-            if keep {
+            if purpose != Purpose::Note {
                 inner.bytes += message.cost();
                 inner.resident += message.block().len();
                 entry.message = Some(message);
@@ -162,6 +179,17 @@ impl Queue {
             self.lock(visit.core).loading = false;
         }
         fetchers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The pager has read for those who ask for some messages only: delivers to them what they want of it.
+    pub(crate) fn looked_at(self: &Arc<Self>, visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.core);
+        inner.loading = false;
+        if !inner.deleted {
+            self.dispatch(&mut inner, visit);
+            inner.give_back_borrowed();
+        }
+        self.finish(inner, visit);
     }
 
     /// Where the messages of dying entries lie that are away.
@@ -234,10 +262,22 @@ enum Need {
     Ages,
     /// How long bodies are whose sum is limited.
     Weights,
+    /// For those who ask for some messages only to look further.
+    Look,
 }
 
 impl Inner {
+    /// Those who ask for some messages and the others get the pager in turn.
     fn need(&mut self, core: &Core) -> Option<Need> {
+        let look = self.views.need_pager().then_some(Need::Look);
+        if look.is_some() && (self.views.are_next() || self.damage.is_some()) {
+            return look;
+        }
+        let others = if self.damage.is_none() { self.need_of_others(core) } else { None };
+        others.or(look)
+    }
+
+    fn need_of_others(&mut self, core: &Core) -> Option<Need> {
         if self.lanes.away() == 0 {
             return None;
         }

@@ -10,7 +10,7 @@ use journal::Ticket;
 
 use crate::message::Message;
 use crate::queue::consumers::Turn;
-use crate::queue::{Consumer, ConsumerKey, Gone, Inner, Queue, Reason, State, Visit, settle};
+use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Queue, Reason, State, Visit, settle};
 use crate::session::mailbox::Lent;
 use crate::session::turn::Work;
 use crate::store::facts;
@@ -49,13 +49,16 @@ pub(crate) enum Fetched {
 impl Queue {
     /// Delivers what can be delivered.
     pub(super) fn dispatch(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
+        // Who asks for some messages goes before those who take them all.
+        if !inner.views.is_empty() {
+            self.dispatch_views(inner, visit);
+        }
         while let Some(seq) = inner.lanes.first_ready() {
             if inner.consumers.is_empty() {
                 break;
             }
             let Some(entry) = inner.lanes.get_mut(seq) else { break };
-            // With no time to live at all a message may be delivered as it comes, but not when it comes back.
-            if entry.expires_at < visit.now || (entry.redelivered && entry.expires_at <= visit.now) {
+            if entry.is_too_old(visit.now) {
                 self.die(inner, seq, Reason::Expired);
                 continue;
             }
@@ -63,7 +66,7 @@ impl Queue {
             if away || (durable && !self.mark_covers(inner, seq, visit)) {
                 break;
             }
-            if !self.deliver(inner, seq) {
+            if !Self::deliver(inner, seq) {
                 break;
             }
         }
@@ -81,40 +84,15 @@ impl Queue {
     }
 
     /// Delivers one entry to the consumer whose turn it is; false when nobody is ready.
-    fn deliver(&self, inner: &mut Inner, seq: u64) -> bool {
-        let Some(Turn { slot, consumer, no_ack }) = inner.consumers.next() else { return false };
-        let Some(entry) = inner.lanes.get_mut(seq) else { return false };
-        inner.resident -= super::resident_of(entry);
-        if inner.weighs {
-            inner.ready_bytes = inner.ready_bytes.saturating_sub(super::weight_of(entry));
-        }
-        let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
-        let message = if no_ack {
-            inner.lanes.set(seq, State::Done)
-        } else {
-            let message = entry.message.clone();
-            inner.lanes.set(seq, State::Out);
-            message
-        };
-        let Some(message) = message else { return false };
-        let cost = message.cost();
-        inner.consumers.lend(slot, Lent { consumer, redelivered, returns, seq, message }, cost);
-        inner.totals.delivered += 1;
-        inner.lanes.delivered(seq);
-        if no_ack {
-            inner.bytes -= cost;
-            inner.forget_id(seq);
-            if let Some(address) = address {
-                inner.settled.push(settle::Settled { seq, address, reason: settle::ACKNOWLEDGED });
-            }
-        } else {
-            inner.unsettled += 1;
-        }
+    fn deliver(inner: &mut Inner, seq: u64) -> bool {
+        let Some(turn) = inner.consumers.next() else { return false };
+        let Some((lent, cost)) = inner.lend(seq, turn) else { return false };
+        inner.consumers.lend(turn.slot, lent, cost);
         true
     }
 
     /// Whether `seq` may be delivered as far as the mark is concerned. Raises the mark ahead of need.
-    fn mark_covers(self: &Arc<Self>, inner: &mut Inner, seq: u64, visit: &mut Visit<'_>) -> bool {
+    pub(super) fn mark_covers(self: &Arc<Self>, inner: &mut Inner, seq: u64, visit: &mut Visit<'_>) -> bool {
         let Some(lane) = inner.lanes.of_mut(seq) else { return false };
         lane.mark.settle(visit.core.journal.durable());
         let next = lane.next();
@@ -143,16 +121,28 @@ impl Queue {
     }
 
     /// Attaches a consumer and dispatches to it.
-    pub(crate) fn attach(self: &Arc<Self>, consumer: Consumer, visit: &mut Visit<'_>) -> Result<(), Unattached> {
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        consumer: Consumer,
+        filter: Filter,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Unattached> {
         let mut inner = self.lock(visit.core);
         if inner.deleted {
             return Err(Unattached::Gone);
         }
-        if inner.has_exclusive_consumer() || (consumer.exclusive && !inner.consumers.is_empty()) {
+        // A browser takes nothing from anybody.
+        let alone = inner.has_exclusive_consumer() || (consumer.exclusive && inner.is_attended());
+        if alone && !filter.browses {
             return Err(Unattached::InUse);
         }
-        inner.consumers.add(consumer);
-        inner.had_consumer = true;
+        inner.had_consumer |= !filter.browses;
+        if filter.is_none() {
+            inner.consumers.add(consumer);
+        } else {
+            let inner = &mut *inner;
+            inner.views.add(consumer, filter, &inner.lanes);
+        }
         // What could not be read is tried once more.
         inner.damage = None;
         inner.used_at = visit.now;
@@ -164,7 +154,7 @@ impl Queue {
     /// Detaches a consumer. An auto-delete queue goes with its last one.
     pub(crate) fn detach(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
-        if inner.consumers.remove(key).is_none() {
+        if inner.consumers.remove(key).or_else(|| inner.views.remove(key)).is_none() {
             return;
         }
         inner.used_at = visit.now;
@@ -179,6 +169,7 @@ impl Queue {
     pub(crate) fn resume(self: &Arc<Self>, key: ConsumerKey, prefetch: Option<u32>, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
         inner.consumers.resume(key, prefetch);
+        inner.views.resume(key, prefetch);
         self.dispatch(&mut inner, visit);
         self.finish(inner, visit);
     }
@@ -241,5 +232,40 @@ impl Queue {
             inner.leave_ready(seq, State::Out);
         }
         Fetched::Entry { seq, message, redelivered, returns, remaining: inner.lanes.ready() as u64 }
+    }
+}
+
+impl Inner {
+    /// Takes an entry out for a consumer; with what it costs. One that needs no settling is done.
+    #[inline]
+    pub(super) fn lend(&mut self, seq: u64, turn: Turn) -> Option<(Lent, usize)> {
+        let Turn { consumer, no_ack, .. } = turn;
+        let entry = self.lanes.get_mut(seq)?;
+        self.resident -= super::resident_of(entry);
+        if self.weighs {
+            self.ready_bytes = self.ready_bytes.saturating_sub(super::weight_of(entry));
+        }
+        let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
+        let message = if no_ack {
+            self.lanes.set(seq, State::Done)
+        } else {
+            let message = entry.message.clone();
+            self.lanes.set(seq, State::Out);
+            message
+        };
+        let message = message?;
+        let cost = message.cost();
+        self.totals.delivered += 1;
+        self.lanes.delivered(seq);
+        if no_ack {
+            self.bytes -= cost;
+            self.forget_id(seq);
+            if let Some(address) = address {
+                self.settled.push(settle::Settled { seq, address, reason: settle::ACKNOWLEDGED });
+            }
+        } else {
+            self.unsettled += 1;
+        }
+        Some((Lent { consumer, redelivered, returns, seq, message }, cost))
     }
 }

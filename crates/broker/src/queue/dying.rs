@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use journal::{Group, Ticket};
+use journal::Group;
 
 use crate::core::Core;
 use crate::message::Message;
@@ -59,10 +59,10 @@ impl Queue {
     }
 
     /// Logs that these entries have left, as part of `group`, and forgets them.
-    pub(crate) fn bury(&self, dying: &[Dying], group: Option<Group>, core: &Core) -> Ticket {
+    pub(crate) fn bury(&self, dying: &[Dying], group: Option<Group>, core: &Core) {
         let mut inner = self.lock(core);
         if inner.deleted {
-            return Ticket::NONE;
+            return;
         }
         for dead in dying {
             // Where it lies now: its body may have been moved since it died.
@@ -73,7 +73,7 @@ impl Queue {
             inner.decided.remove(&dead.seq);
             inner.remove_or_set(dead.seq, State::Done);
         }
-        self.log_settled_in(&mut inner, group, core)
+        self.log_settled_in(&mut inner, group, core);
     }
 
     /// The decision is logged, once, and the move waits: for room, or for what must be read first.

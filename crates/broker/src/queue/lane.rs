@@ -365,18 +365,31 @@ impl Lane {
 
     /// The first ready entry.
     pub(crate) fn first_ready(&mut self) -> Option<u64> {
+        self.cursor = self.ready_from(self.cursor)?;
+        Some(self.cursor)
+    }
+
+    /// The first ready entry from this number on.
+    #[inline]
+    pub(super) fn ready_from(&self, from: u64) -> Option<u64> {
         if self.ready == 0 {
             return None;
         }
-        let start = self.last_starting_by(self.cursor).unwrap_or(0);
+        let from = from.max(self.cursor);
+        let start = self.last_starting_by(from).unwrap_or(0);
         for page in self.pages.range(start..) {
-            let from = self.cursor.saturating_sub(page.start()) as usize;
-            if let Some(bit) = page.first_ready(from) {
-                self.cursor = page.start() + bit as u64;
-                return Some(self.cursor);
+            let bit = from.saturating_sub(page.start()) as usize;
+            if let Some(bit) = page.first_ready(bit) {
+                return Some(page.start() + bit as u64);
             }
         }
         None
+    }
+
+    /// True for an entry that waits.
+    pub(super) fn is_ready(&self, seq: u64) -> bool {
+        let page = self.last_starting_by(seq).map(|index| &self.pages[index]);
+        page.is_some_and(|page| page.number == seq / PAGE && page.ready.has(bit_of(seq)))
     }
 
     /// Moves an entry to another state; `Done` gives its message back. Nothing happens to an entry that is gone.
@@ -567,6 +580,11 @@ impl Lane {
     /// What must be read for `want`. Pages on the way become hot where that takes no reading.
     pub(crate) fn away_of(&mut self, want: Want) -> Away {
         let Some(head) = self.first_ready() else { return Away::Nothing };
+        self.away_behind(head, want)
+    }
+
+    /// The same from `head` on, a ready entry.
+    pub(super) fn away_behind(&mut self, head: u64, want: Want) -> Away {
         let limit = match want {
             Want::Messages(limit) | Want::Ages(limit) | Want::Weights(limit) => limit,
             Want::Head => 0,
@@ -592,6 +610,9 @@ impl Lane {
             let page = &self.pages[index];
             for bit in page.ready.iter() {
                 let seq = page.start() + bit as u64;
+                if seq < head {
+                    continue;
+                }
                 let Some(entry) = page.entries.get((seq - page.first) as usize) else { continue };
                 match want {
                     Want::Ages(_) if !entry.is_unread() => return messages(wanted),

@@ -12,6 +12,7 @@ use crate::message::Message;
 use crate::queue::Task;
 use crate::queue::lane::{Away, Dropped, Entry, Lane, Placed, Purged, State, Swept, Want};
 use crate::queue::page::Page;
+use crate::queue::views::Cursor;
 
 /// How many numbers each lane has: at a million messages a second they last for nine years.
 const NUMBERS: u64 = 1 << 48;
@@ -129,6 +130,11 @@ impl Lanes {
         }
     }
 
+    /// The lane that an entry is in.
+    fn of(&self, seq: u64) -> Option<&Lane> {
+        self.all().find(|lane| lane.number() == lane_of(seq))
+    }
+
     /// The lane that a page is in.
     fn of_page_mut(&mut self, page: u64) -> Option<&mut Lane> {
         self.of_mut(page * PAGE)
@@ -201,6 +207,24 @@ impl Lanes {
     #[inline]
     pub(crate) fn first_ready(&mut self) -> Option<u64> {
         self.all_mut().find_map(Lane::first_ready)
+    }
+
+    /// The first ready entry from `from` on and before `until`, in the order of delivery.
+    pub(super) fn ready_between(&self, from: &Cursor, until: Option<&Cursor>) -> Option<u64> {
+        self.all().find_map(|lane| {
+            let end = until.map_or(u64::MAX, |until| until.of(lane.number()));
+            lane.ready_from(from.of(lane.number())).filter(|seq| *seq < end)
+        })
+    }
+
+    /// True for an entry that waits.
+    pub(super) fn is_ready(&self, seq: u64) -> bool {
+        self.of(seq).is_some_and(|lane| lane.is_ready(seq))
+    }
+
+    /// What must be read, up to `limit` bytes, to have the messages of a ready entry and of those behind it in its lane.
+    pub(super) fn away_from(&mut self, seq: u64, limit: usize) -> Away {
+        self.of_mut(seq).map_or(Away::Nothing, |lane| lane.away_behind(seq, Want::Messages(limit)))
     }
 
     /// The first entry of a lane that has died of age by `now`, in milliseconds since 1970, as far as anybody has looked.

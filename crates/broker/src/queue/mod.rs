@@ -19,6 +19,8 @@ mod sabotage;
 mod seen;
 mod settle;
 mod spill;
+mod views;
+mod walk;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -29,7 +31,7 @@ use std::task::Waker;
 use journal::{Address, Bits, Chunk, Group, Owner, Reference, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
-pub(crate) use away::Task;
+pub(crate) use away::{Purpose, Task};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use consumers::{Consumer, ConsumerKey, SharedCredit};
 pub(crate) use dispatch::{Fetched, Unattached};
@@ -40,6 +42,9 @@ pub(crate) use page::{Listed, Page, Place};
 pub(crate) use seen::{Gate, Identity, Kept, Seen};
 pub(crate) use settle::{SETTLED_BEFORE, Settlement, Verdict};
 pub(crate) use spill::Picked;
+pub(crate) use views::Filter;
+pub use views::SelectorReport;
+pub(crate) use walk::{Glimpse, Step};
 
 use crate::catalog::arguments::{Overflow, QueueArguments, Remember};
 use crate::core::Core;
@@ -48,6 +53,7 @@ use crate::message::value::Table;
 use crate::session::turn::{Arrival, Work};
 
 use consumers::Consumers;
+use views::Views;
 
 /// What an entry costs in memory besides its message's block, in bytes.
 pub(crate) const ENTRY_COST: usize = 96;
@@ -112,6 +118,8 @@ pub(crate) struct QueueTotals {
 pub(crate) struct Inner {
     lanes: Lanes,
     consumers: Consumers,
+    /// Consumers that ask for some messages only, and browsers.
+    views: Views,
     pub(crate) bindings: Vec<Bound>,
     deleted: bool,
     had_consumer: bool,
@@ -242,6 +250,7 @@ impl Queue {
         let inner = Inner {
             lanes,
             consumers: Consumers::default(),
+            views: Views::default(),
             bindings: Vec::new(),
             deleted: false,
             had_consumer: false,
@@ -394,7 +403,7 @@ impl Queue {
         group: Option<Group>,
         visit: &Visit<'_>,
     ) {
-        let attended = !inner.consumers.is_empty();
+        let attended = inner.is_attended();
         inner.lanes.begin_visit(attended);
         for pick in picks {
             let arrival = &mut arrivals[*pick as usize];
@@ -509,7 +518,7 @@ impl Queue {
             let dying = std::mem::take(&mut inner.dying);
             visit.work.push(Work::DeadLetter { queue: Arc::clone(self), dying });
         }
-        if inner.lanes.away() > 0 {
+        if inner.lanes.away() > 0 || inner.views.need_pager() {
             self.ask(&mut inner, visit);
         }
         if let Some(at) = self.next_timer(&mut inner).filter(|at| *at < inner.timer_at) {
@@ -527,13 +536,13 @@ impl Queue {
 
     /// When a queue that nobody consumes goes for want of use.
     fn idle_until(&self, inner: &Inner) -> Option<u64> {
-        let ttl = self.arguments.expires.filter(|_| inner.consumers.is_empty() && !inner.deleted)?;
+        let ttl = self.arguments.expires.filter(|_| !inner.is_attended() && !inner.deleted)?;
         Some(inner.used_at.saturating_add(ttl))
     }
 
     /// True for a queue that should be deleted by now: its last consumer has left, or nobody used it for its time.
     pub(crate) fn should_go(&self, inner: &Inner, now: u64) -> bool {
-        let abandoned = self.auto_delete && inner.had_consumer && inner.consumers.is_empty();
+        let abandoned = self.auto_delete && inner.had_consumer && !inner.is_attended();
         abandoned || self.idle_until(inner).is_some_and(|due| due <= now)
     }
 
@@ -558,6 +567,9 @@ impl Inner {
     /// Puts an entry back among the ready ones, at its place.
     fn make_ready(&mut self, seq: u64) {
         self.lanes.set(seq, State::Ready);
+        if !self.views.is_empty() {
+            self.views.came_back(seq);
+        }
         let Some(entry) = self.lanes.get_mut(seq) else { return };
         let (resident, weight) = (resident_of(entry), weight_of(entry));
         self.resident += resident;
@@ -624,12 +636,23 @@ impl Inner {
         self.lanes.index_bytes().saturating_sub(self.spilled * lane::PLACE_COST)
     }
 
+    /// True when somebody takes messages.
+    #[inline]
+    fn is_attended(&self) -> bool {
+        !self.consumers.is_empty() || self.views.takers().next().is_some()
+    }
+
+    /// The selectors of consumers.
+    pub(crate) fn selectors(&self) -> Vec<SelectorReport> {
+        self.views.report()
+    }
+
     pub(crate) fn consumer_count(&self) -> usize {
-        self.consumers.len()
+        self.consumers.len() + self.views.takers().count()
     }
 
     pub(crate) fn has_exclusive_consumer(&self) -> bool {
-        self.consumers.iter().any(|consumer| consumer.exclusive)
+        self.consumers.iter().chain(self.views.takers()).any(|consumer| consumer.exclusive)
     }
 
     pub(crate) fn is_deleted(&self) -> bool {

@@ -76,6 +76,13 @@ impl Entry {
         self.address.is_some_and(|address| !address.is_spilled())
     }
 
+    /// True when it has died of age. With no time to live at all a message may be delivered as it comes, but not when it
+    /// comes back.
+    #[inline]
+    pub(crate) fn is_too_old(&self, now: u64) -> bool {
+        self.expires_at < now || (self.redelivered && self.expires_at <= now)
+    }
+
     /// True when only the disk has the message, and nobody has looked when it dies of age.
     pub(crate) fn is_unread(&self) -> bool {
         self.message.is_none() && self.besides == 0

@@ -19,6 +19,10 @@ pub(crate) const PURGED: u8 = 5;
 pub(crate) const SETTLED_BEFORE: u8 = 6;
 /// Given up by an operator: it could not be read.
 pub(crate) const UNREADABLE: u8 = 7;
+/// Moved to other queues by an operator.
+pub(crate) const MOVED: u8 = 8;
+/// The selector of the subscription that the queue is for was not true of it.
+pub(crate) const NOT_SELECTED: u8 = 9;
 
 /// An entry whose settlement is still to be logged in this visit.
 #[derive(Debug, Clone, Copy)]
@@ -127,7 +131,9 @@ impl Queue {
         while let Some(first) = settlements.get(index) {
             let same = settlements[index..].iter().take_while(|other| other.consumer == first.consumer).count();
             if first.consumer != u32::MAX {
-                inner.consumers.settled(ConsumerKey { client, consumer: first.consumer }, same as u32);
+                let key = ConsumerKey { client, consumer: first.consumer };
+                inner.consumers.settled(key, same as u32);
+                inner.views.settled(key, same as u32);
             }
             index += same;
         }
@@ -219,6 +225,8 @@ impl Queue {
         inner.unsettled = 0;
         inner.seen = None;
         inner.bindings = Vec::new();
-        (inner.consumers.clear(), ready, ticket)
+        let mut consumers = inner.consumers.clear();
+        consumers.extend(inner.views.clear());
+        (consumers, ready, ticket)
     }
 }

@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use auth::{Resource, Right};
 use journal::Ticket;
+use selector::Selector;
 
 use crate::error::{Error, ErrorKind};
-use crate::message::value::Table;
-use crate::queue::{Consumer, Fetched, Queue, Unattached, Visit};
+use crate::message::value::{Table, Value};
+use crate::queue::{Consumer, Fetched, Filter, Queue, Unattached, Visit};
 use crate::session::drain::{Delivery, Event};
 use crate::session::settle::{FETCHED, Lien};
 use crate::session::{Client, ConsumerRecord, SessionId};
@@ -25,7 +26,10 @@ pub struct Consume {
     pub no_ack: bool,
     /// Nobody else may consume.
     pub exclusive: bool,
-    /// `x-priority`.
+    /// The queue is there for this consumer alone: what its selector is not true of is dropped instead of left.
+    pub drops_others: bool,
+    /// `x-priority`; `x-selector` to be given only messages that a selector is true of; `x-browse` to see what there is and
+    /// take nothing, which needs `no_ack` and ends with [`Event::Cancelled`].
     pub arguments: Table,
 }
 
@@ -102,7 +106,7 @@ impl Client {
     pub fn consume(&mut self, session: SessionId, consume: Consume, now: Instant) -> Result<String, Error> {
         self.flush(now);
         let queue = self.queue_to(&consume.queue, Right::Read)?;
-        let priority = consumer_priority(&consume, &queue)?;
+        let (priority, filter) = consumer_arguments(&consume, &queue)?;
         let tag = self.consumer_tag(session, &consume.tag)?;
         let slot = self.slot(&queue);
         let number = self.add_consumer(session, &tag, Some(slot), consume.no_ack)?;
@@ -114,7 +118,7 @@ impl Client {
         consumer.priority = priority;
         consumer.prefetch = prefetch;
         self.consumes = true;
-        if let Err(why) = self.visit(|visit| queue.attach(consumer, visit)) {
+        if let Err(why) = self.visit(|visit| queue.attach(consumer, filter, visit)) {
             self.forget_consumer(number);
             return Err(match why {
                 Unattached::Gone => no_queue(&consume.queue, &self.shared.vhost),
@@ -321,19 +325,34 @@ pub(super) fn locked(name: &str, vhost: &str) -> Error {
     )
 }
 
-fn consumer_priority(consume: &Consume, queue: &Queue) -> Result<i32, Error> {
+/// The priority of a consumer, and which messages it asks for.
+fn consumer_arguments(consume: &Consume, queue: &Queue) -> Result<(i32, Filter), Error> {
     let mut priority = 0;
+    let mut filter = Filter { drops_others: consume.drops_others, ..Filter::default() };
     for (name, value) in &consume.arguments.0 {
         let invalid = |why: &str| {
             let (queue, vhost) = (&queue.name, &queue.vhost);
             Error::precondition(format!("invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {why}"))
         };
-        if name == "x-priority" {
-            let number = value.as_integer().and_then(|number| i32::try_from(number).ok());
-            priority = number.ok_or_else(|| invalid("expected an integer of 32 bits"))?;
-        } else if name.starts_with("x-") {
-            return Err(invalid("not implemented yet"));
+        match name.as_str() {
+            "x-priority" => {
+                let number = value.as_integer().and_then(|number| i32::try_from(number).ok());
+                priority = number.ok_or_else(|| invalid("expected an integer of 32 bits"))?;
+            }
+            "x-selector" => {
+                let text = value.as_text().ok_or_else(|| invalid("expected a selector as text"))?;
+                filter.selector = Selector::parse(text).map_err(|error| invalid(&error.to_string()))?;
+            }
+            "x-browse" => match value {
+                Value::Bool(true) if !consume.no_ack => {
+                    return Err(invalid("a browser settles nothing: consume with no-ack"));
+                }
+                Value::Bool(browses) => filter.browses = *browses,
+                _ => return Err(invalid("expected true or false")),
+            },
+            _ if name.starts_with("x-") => return Err(invalid("not implemented yet")),
+            _ => {}
         }
     }
-    Ok(priority)
+    Ok((priority, filter))
 }

@@ -266,6 +266,11 @@ impl Client {
         &self.shared.vhost
     }
 
+    /// The broker's time, in milliseconds since 1970.
+    pub fn unix_ms(&self) -> u64 {
+        self.core.clock.unix_ms()
+    }
+
     /// The user it acts for.
     pub fn user(&self) -> &str {
         &self.shared.user

@@ -2,10 +2,12 @@
 
 mod ask;
 mod backup;
+mod browse;
 mod config;
 mod connections;
 mod output;
 mod queues;
+mod redrive;
 mod repair;
 mod status;
 mod table;
@@ -50,6 +52,11 @@ pub(crate) fn run() -> Result<(), Failure> {
             let text = |name: &str| arguments.get_one::<String>(name).map_or("", String::as_str);
             let (accept, json) = (arguments.get_flag("accept-loss"), arguments.get_flag("json"));
             repair::run(&config.settings, text("vhost"), text("queue"), accept, json)
+        }
+        "browse" => browse::run(&config.settings, &Which::of(arguments), arguments.get_flag("json")),
+        "redrive" => {
+            let (dry_run, json) = (arguments.get_flag("dry-run"), arguments.get_flag("json"));
+            redrive::run(&config.settings, &Which::of(arguments), dry_run, json)
         }
         "verify" => {
             let directory = arguments.get_one::<PathBuf>("directory").map(PathBuf::as_path);
@@ -133,6 +140,12 @@ fn command() -> Command {
                     .help("Where to, on the broker's machine: a new or an empty directory"),
             ),
         )
+        .subcommand(selecting("browse", "Show the messages of a queue and take none", "20"))
+        .subcommand(
+            selecting("redrive", "Move dead letters back to where they came from", "18446744073709551615").arg(
+                Arg::new("dry-run").long("dry-run").action(ArgAction::SetTrue).help("Only count what would be moved"),
+            ),
+        )
         .subcommand(repairing())
         .subcommand(verifying())
         .subcommand(
@@ -154,6 +167,40 @@ fn json() -> Arg {
 /// A command that asks a running broker, or looks into its data.
 fn asking(name: &'static str, about: &'static str) -> Command {
     with_settings(Command::new(name).about(about).arg(json()), &["data_dir"])
+}
+
+/// Which messages of which queue an operator means.
+#[derive(Debug, Clone)]
+pub(crate) struct Which {
+    vhost: String,
+    queue: String,
+    selector: String,
+    limit: u64,
+}
+
+impl Which {
+    fn of(arguments: &ArgMatches) -> Self {
+        let text = |name: &str| arguments.get_one::<String>(name).cloned().unwrap_or_default();
+        let limit = arguments.get_one::<u64>("limit").copied().unwrap_or(u64::MAX);
+        Self { vhost: text("vhost"), queue: text("queue"), selector: text("selector"), limit }
+    }
+}
+
+/// A command about some messages of a queue.
+fn selecting(name: &'static str, about: &'static str, limit: &'static str) -> Command {
+    let limited = Arg::new("limit").long("limit").value_name("N").value_parser(clap::value_parser!(u64));
+    asking(name, about)
+        .arg(Arg::new("queue").value_name("QUEUE").required(true).help("The queue"))
+        .arg(Arg::new("vhost").long("vhost").value_name("VHOST").default_value("/").help("Its vhost"))
+        .arg(
+            Arg::new("selector")
+                .long("selector")
+                .value_name("TEXT")
+                .default_value("")
+                .hide_default_value(true)
+                .help("Only messages that this is true of, such as \"color = 'red'\""),
+        )
+        .arg(limited.default_value(limit).hide_default_value(limit.len() > 10).help("No more messages than so many"))
 }
 
 fn repairing() -> Command {

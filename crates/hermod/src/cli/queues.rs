@@ -27,6 +27,13 @@ pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
         text += &format!("duplicates: {name} in {vhost}: {dropped} dropped, {known} ids known\n");
     }
     for queue in &queues {
+        for one in &queue.selectors {
+            let (name, vhost, of) = (&queue.name, &queue.vhost, one.looked_at);
+            text += &format!(
+                "selector: {name} in {vhost}: {} ({} consumers, {} of {of} selected)\n",
+                one.selector, one.consumers, one.selected
+            );
+        }
         if let Some(damage) = &queue.damaged {
             text += &format!("damaged: {} in {}: {damage}\n", queue.name, queue.vhost);
         }

@@ -149,7 +149,9 @@ impl Connecting {
         frame.finish();
         let (user, vhost, encrypted) = (&*self.user, &*self.vhost, peer.encrypted);
         tracing::info!(target: "audit", peer = %peer.remote, user, vhost, encrypted, session = %name, "STOMP session opened");
-        Ok(Session::new(client, shared.broker.dialects().clone(), self.version, &name))
+        let mut session = Session::new(client, shared.broker.dialects().clone(), self.version, &name);
+        session.client_id.clone_from(&self.name);
+        Ok(session)
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use broker::{BindingSpec, DestinationName, QueueSpec, Table, Ticket, Value};
 
-use super::destination::{Destination, TOPIC_EXCHANGE};
+use super::destination::{self, Destination, TOPIC_EXCHANGE};
+use super::durable::Durable;
 use super::error::Failure;
 use super::open::Session;
 use crate::codec::Headers;
@@ -64,13 +65,14 @@ fn lasting(name: &str, headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
 }
 
 /// The queue behind a subscription to a topic or an exchange. One with a name of its own (`x-queue-name`) can be shared
-/// by several connections; another belongs to its connection.
-fn passing(headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
-    let name = headers.get("x-queue-name").unwrap_or_default();
+/// by several connections; another belongs to its connection, unless it is to outlive it.
+fn passing(headers: &Headers<'_>, durable: Option<&Durable>) -> Result<QueueSpec, Failure> {
+    let name = durable.map(|durable| Cow::Borrowed(&*durable.queue)).or_else(|| headers.get("x-queue-name"));
+    let name = name.unwrap_or_default();
     Ok(QueueSpec {
-        durable: false,
+        durable: durable.is_some(),
         exclusive: flag(headers, "exclusive", name.is_empty())?,
-        auto_delete: flag(headers, "auto-delete", true)?,
+        auto_delete: flag(headers, "auto-delete", durable.is_none())?,
         arguments: arguments(headers)?,
         name: name.into_owned(),
     })
@@ -90,6 +92,8 @@ impl Session {
             Destination::ExistingQueue(name) => (name, false),
             // The broker refuses a publish to an exchange that is not there.
             Destination::Topic(_) | Destination::Exchange(..) => return Ok(Ticket::NONE),
+            // Whoever asked may have gone: then its queue has, and what is sent to it goes nowhere.
+            Destination::Temporary(_) | Destination::Reply(_) => return Ok(Ticket::NONE),
         };
         let mut key = Cow::Borrowed(&**name);
         if lasts && asks(headers) {
@@ -117,10 +121,13 @@ impl Session {
     pub(super) fn source(
         &mut self,
         destination: &Destination<'_>,
+        durable: Option<&Durable>,
         headers: &Headers<'_>,
         now: Instant,
     ) -> Result<(String, Ticket), Failure> {
         let (exchange, key) = match destination {
+            Destination::Temporary(name) => return self.temporary(name, now),
+            Destination::Reply(name) => return Ok((name.clone().into_owned(), Ticket::NONE)),
             Destination::Queue(name) | Destination::ExistingQueue(name) => {
                 let name = name.clone().into_owned();
                 // What was there at an earlier SEND may be gone by now.
@@ -128,15 +135,15 @@ impl Session {
                 let ticket = self.ensure(destination, headers, now)?;
                 return Ok((name, ticket));
             }
-            Destination::Topic(key) => (TOPIC_EXCHANGE, key),
-            Destination::Exchange(exchange, key) => (&**exchange, key),
+            Destination::Topic(key) => (TOPIC_EXCHANGE, destination::pattern(key)),
+            Destination::Exchange(exchange, key) => (&**exchange, Cow::Borrowed(&**key)),
         };
         self.client.check_exchange(exchange, now)?;
-        let declared = self.client.declare_queue(&passing(headers)?, now)?;
+        let declared = self.client.declare_queue(&passing(headers, durable)?, now)?;
         let binding = BindingSpec {
             source: exchange.to_owned(),
             destination: DestinationName::Queue(declared.name.clone()),
-            key: key.clone().into_owned(),
+            key: key.into_owned(),
             arguments: Table::default(),
         };
         let bound = self.client.bind(&binding, now)?;

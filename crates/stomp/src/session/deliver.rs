@@ -52,6 +52,10 @@ pub(super) struct Named {
 struct Subscription {
     number: u32,
     mode: AckMode,
+    /// The destination of a browser.
+    browsed: Option<String>,
+    /// The destination of a durable one, as SUBSCRIBE wrote it.
+    written: Option<String>,
     /// The lines that each of its MESSAGE frames begins with.
     lines: Vec<u8>,
 }
@@ -95,7 +99,7 @@ impl Deliveries {
     }
 
     /// Adds a subscription and returns its consumer tag.
-    pub(super) fn add(&mut self, tag: &Tag<'_>, mode: AckMode) -> String {
+    pub(super) fn add(&mut self, tag: &Tag<'_>, mode: AckMode, browsed: Option<String>) -> String {
         let number = self.next;
         self.next += 1;
         let mut lines = Vec::new();
@@ -104,11 +108,23 @@ impl Deliveries {
             frame.header("subscription", id);
         }
         let consumer = tag.consumer();
-        self.by_consumer.insert(consumer.clone(), Subscription { number, mode, lines });
+        self.by_consumer.insert(consumer.clone(), Subscription { number, mode, browsed, written: None, lines });
         if mode == AckMode::Client {
             self.cumulative.insert(number, Cumulative::default());
         }
         consumer
+    }
+
+    /// Keeps what a durable subscription was to, for its end.
+    pub(super) fn note_destination(&mut self, tag: &Tag<'_>, destination: &str) {
+        if let Some(subscription) = self.by_consumer.get_mut(&tag.consumer()) {
+            subscription.written = Some(destination.to_owned());
+        }
+    }
+
+    /// What a durable subscription was to.
+    pub(super) fn destination_of(&self, tag: &Tag<'_>) -> Option<&str> {
+        self.by_consumer.get(&tag.consumer())?.written.as_deref()
     }
 
     /// Ends a subscription.
@@ -129,14 +145,22 @@ impl Deliveries {
         self.by_consumer.keys().cloned().collect()
     }
 
-    /// The broker has ended a subscription because its queue is gone.
-    pub(super) fn cancelled(&mut self, consumer: &str) -> Failure {
+    /// The broker has ended a subscription: a browser has seen everything, which ActiveMQ's clients know by a last frame,
+    /// or the queue of another one is gone.
+    pub(super) fn cancelled(&mut self, consumer: &str, output: &mut Output) -> Result<(), Failure> {
+        let subscription = self.by_consumer.get(consumer);
+        if let Some((subscription, browsed)) = subscription.and_then(|one| Some((one, one.browsed.as_deref()?))) {
+            let mut frame = FrameWriter::resume(output.tail(), &subscription.lines, self.version);
+            frame.header("message-id", "0").header("destination", browsed).header("browser", "end");
+            frame.finish_with(b"");
+            return Ok(());
+        }
         let name = consumer.get(2..).unwrap_or_default();
-        Failure::new(
+        let failure = Failure::new(
             "Server cancelled subscription",
             format!("The queue of subscription '{name}' was deleted. No more messages will be delivered for it."),
-        )
-        .with_subscription(Some(name))
+        );
+        Err(failure.with_subscription(Some(name)))
     }
 
     /// Reads the name of a delivery of this connection.
@@ -255,7 +279,7 @@ mod tests {
     fn deliveries(mode: AckMode) -> (Deliveries, Tag<'static>) {
         let mut deliveries = Deliveries::new("s", Version::V1_2);
         let tag = Tag::Id("a".into());
-        assert_eq!(deliveries.add(&tag, mode), "T_a");
+        assert_eq!(deliveries.add(&tag, mode, None), "T_a");
         (deliveries, tag)
     }
 

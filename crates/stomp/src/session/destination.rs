@@ -20,21 +20,77 @@ pub(super) enum Destination<'a> {
     Topic(Cow<'a, str>),
     /// `/exchange/NAME[/KEY]`: an exchange that must exist. Without a key the key is empty.
     Exchange(Cow<'a, str>, Cow<'a, str>),
+    /// `/temp-queue/NAME`: a queue of this connection alone.
+    Temporary(Cow<'a, str>),
+    /// `/reply-queue/NAME`: the temporary queue of whoever asked, as `reply-to` names it.
+    Reply(Cow<'a, str>),
 }
 
+/// How a name that stands alone is to be taken: the words are Artemis's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Routing {
+    /// `ANYCAST`: a queue.
+    Queue,
+    /// `MULTICAST`: a topic.
+    Topic,
+}
+
+impl Routing {
+    pub(super) fn parse(header: &str, value: &str) -> Result<Self, Failure> {
+        match value {
+            "ANYCAST" => Ok(Self::Queue),
+            "MULTICAST" => Ok(Self::Topic),
+            other => Err(Failure::invalid(header, "ANYCAST or MULTICAST", other)),
+        }
+    }
+}
+
+/// What stands in front of the names of clients of ActiveMQ and Artemis, and how the rest is to be taken.
+const PREFIXES: [(&str, Routing); 4] = [
+    ("queue://", Routing::Queue),
+    ("topic://", Routing::Topic),
+    ("jms.queue.", Routing::Queue),
+    ("jms.topic.", Routing::Topic),
+];
+
 impl<'a> Destination<'a> {
-    pub(super) fn parse(text: &'a str) -> Result<Self, Failure> {
-        let Some(path) = text.strip_prefix('/') else {
-            return match text {
-                "" => Err(Failure::new("Invalid destination", "the destination must not be empty")),
-                name if name.contains('/') => Err(unknown(text)),
-                name => Ok(Self::Queue(unescape(name))),
-            };
+    /// Reads a destination; `routing` says how it is meant where it may be a queue as well as a topic.
+    pub(super) fn parse(text: &'a str, routing: Option<Routing>) -> Result<Self, Failure> {
+        let prefixed = PREFIXES.iter().find_map(|(prefix, meant)| Some((text.strip_prefix(prefix)?, *meant)));
+        let destination = match (prefixed, text.strip_prefix('/')) {
+            (Some((rest, meant)), _) => Self::plain(rest, text, meant)?,
+            (None, None) => return Self::plain(text, text, routing.unwrap_or(Routing::Queue)),
+            (None, Some(path)) => Self::path(path, text)?,
         };
+        let is_topic = matches!(destination, Self::Topic(_) | Self::Exchange(..));
+        if routing.is_some_and(|routing| (routing == Routing::Topic) != is_topic) {
+            let detail = format!("'{text}' says itself what it is; leave the header that says otherwise out");
+            return Err(Failure::new("Invalid destination", detail));
+        }
+        Ok(destination)
+    }
+
+    /// A name without a path.
+    fn plain(name: &'a str, text: &str, routing: Routing) -> Result<Self, Failure> {
+        if name.is_empty() {
+            return Err(Failure::new("Invalid destination", "the destination must not be empty"));
+        }
+        if name.contains('/') {
+            return Err(unknown(text));
+        }
+        Ok(match routing {
+            Routing::Queue => Self::Queue(unescape(name)),
+            Routing::Topic => Self::Topic(unescape(name)),
+        })
+    }
+
+    fn path(path: &'a str, text: &str) -> Result<Self, Failure> {
         let (kind, rest) = path.split_once('/').unwrap_or((path, ""));
         match kind {
             "queue" => Ok(Self::Queue(name(rest, "queue")?)),
             "topic" => Ok(Self::Topic(name(rest, "topic")?)),
+            "temp-queue" => Ok(Self::Temporary(name(rest, "temp-queue")?)),
+            "reply-queue" => Ok(Self::Reply(name(rest, "reply-queue")?)),
             "exchange" => match rest.split_once('/') {
                 None => Ok(Self::Exchange(name(rest, "exchange")?, Cow::Borrowed(""))),
                 Some((exchange, key)) if !key.contains('/') => {
@@ -50,10 +106,15 @@ impl<'a> Destination<'a> {
         }
     }
 
+    /// True for a queue that is there without a subscription.
+    pub(super) fn lasts(&self) -> bool {
+        !matches!(self, Self::Topic(_) | Self::Exchange(..))
+    }
+
     /// The exchange and the routing key that a SEND to it publishes with.
     pub(super) fn address(&self) -> (&str, &str) {
         match self {
-            Self::Queue(name) | Self::ExistingQueue(name) => ("", name),
+            Self::Queue(name) | Self::ExistingQueue(name) | Self::Temporary(name) | Self::Reply(name) => ("", name),
             Self::Topic(key) => (TOPIC_EXCHANGE, key),
             Self::Exchange(exchange, key) => (exchange, key),
         }
@@ -79,18 +140,21 @@ fn invalid(text: &str, kind: &str) -> Failure {
 }
 
 fn unknown(text: &str) -> Failure {
-    let hint = if text.starts_with("/temp-queue/") || text.starts_with("/reply-queue/") {
-        "; temporary queues are not supported yet"
-    } else {
-        ""
-    };
     Failure::new(
         "Unknown destination",
         format!(
-            "'{text}' is not a valid destination{hint}. Valid destinations are /queue/NAME, /topic/KEY, \
-             /exchange/NAME, /exchange/NAME/KEY and /amq/queue/NAME."
+            "'{text}' is not a valid destination. Valid destinations are /queue/NAME, /topic/KEY, /exchange/NAME, \
+             /exchange/NAME/KEY, /amq/queue/NAME, /temp-queue/NAME and /reply-queue/NAME."
         ),
     )
+}
+
+/// The pattern of a subscription to a topic. What ActiveMQ ends with `>` ends with `#` here.
+pub(super) fn pattern(key: &str) -> Cow<'_, str> {
+    match key.strip_suffix('>') {
+        Some(rest) if rest.is_empty() || rest.ends_with('.') => Cow::Owned(format!("{rest}#")),
+        _ => Cow::Borrowed(key),
+    }
 }
 
 /// Appends the destination that a message published to this exchange with this key is shown with: the one that a SEND
@@ -135,12 +199,47 @@ mod tests {
             ("/exchange/logs", "logs", ""),
             ("/exchange/logs/", "logs", ""),
             ("/exchange/logs/a%2Fb", "logs", "a/b"),
+            ("/reply-queue/amq.gen-x", "", "amq.gen-x"),
+            ("queue://a", "", "a"),
+            ("topic://a.b", "amq.topic", "a.b"),
+            ("jms.queue.a.b", "", "a.b"),
+            ("jms.topic.a.b", "amq.topic", "a.b"),
         ] {
-            let destination = Destination::parse(text).unwrap();
+            let destination = Destination::parse(text, None).unwrap();
             assert_eq!(destination.address(), (exchange, key), "{text}");
             let mut shown = String::new();
             show(exchange, key, &mut shown);
-            assert_eq!(Destination::parse(&shown).unwrap().address(), (exchange, key), "{shown}");
+            assert_eq!(Destination::parse(&shown, None).unwrap().address(), (exchange, key), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_name_alone_is_what_its_routing_type_says() {
+        use Routing::{Queue, Topic};
+        for (text, routing, exchange) in [
+            ("a", Some(Queue), Some("")),
+            ("a", Some(Topic), Some("amq.topic")),
+            ("/queue/a", Some(Queue), Some("")),
+            ("/queue/a", Some(Topic), None),
+            ("/topic/a", Some(Topic), Some("amq.topic")),
+            ("/topic/a", Some(Queue), None),
+            ("queue://a", Some(Topic), None),
+            ("topic://a", Some(Topic), Some("amq.topic")),
+            ("/exchange/e/k", Some(Topic), Some("e")),
+        ] {
+            let found = Destination::parse(text, routing).ok().map(|found| found.address().0.to_owned());
+            assert_eq!(found.as_deref(), exchange, "{text} {routing:?}");
+        }
+        assert_eq!(Routing::parse("destination-type", "ANYCAST").ok(), Some(Queue));
+        assert_eq!(Routing::parse("destination-type", "MULTICAST").ok(), Some(Topic));
+        assert!(Routing::parse("destination-type", "both").is_err());
+    }
+
+    #[test]
+    fn patterns_of_activemq_end_as_they_do_here() {
+        for (key, expected) in [("a.>", "a.#"), (">", "#"), ("a>", "a>"), ("a.*.b", "a.*.b"), ("a.#", "a.#"), ("", "")]
+        {
+            assert_eq!(pattern(key), expected, "{key}");
         }
     }
 
@@ -159,13 +258,14 @@ mod tests {
             "/exchange/a/b/c",
             "/amq/topic/x",
             "/amq/queue/",
-            "/temp-queue/x",
-            "/reply-queue/x",
+            "/temp-queue/",
+            "/temp-topic/x",
             "/dsub/x",
+            "queue://",
+            "topic://a/b",
         ] {
-            let failure = Destination::parse(text).unwrap_err().summary();
+            let failure = Destination::parse(text, None).unwrap_err().summary();
             assert!(failure.contains("destination"), "{failure}");
         }
-        assert!(Destination::parse("/temp-queue/x").unwrap_err().summary().contains("temporary queues"));
     }
 }

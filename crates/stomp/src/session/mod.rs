@@ -9,6 +9,7 @@ mod connection;
 mod declare;
 mod deliver;
 mod destination;
+mod durable;
 mod error;
 mod open;
 mod protocol;
@@ -16,6 +17,7 @@ mod pulse;
 mod receipt;
 mod send;
 mod subscribe;
+mod temporary;
 mod transaction;
 
 pub use protocol::{Settings, Stomp};

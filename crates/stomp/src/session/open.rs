@@ -3,7 +3,7 @@
 //! A connection is one session of the broker. The order of events within a turn is the broker's: publishes are gathered,
 //! everything else runs what was gathered first.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use broker::{Client, Dialects, Event, Flow, Outcome, SessionId, Ticket};
@@ -37,6 +37,10 @@ pub(super) struct Session {
     pub(super) transactions: Transactions,
     /// Destinations that were declared or found before.
     pub(super) known: HashSet<String>,
+    /// Its temporary queues, by its own names for them.
+    pub(super) temporaries: HashMap<String, String>,
+    /// What CONNECT calls the client.
+    pub(super) client_id: Option<String>,
     /// Reused for the header lines of each SEND.
     pub(super) lines: Vec<u8>,
     leaving: Option<Leaving>,
@@ -58,6 +62,8 @@ impl Session {
             receipts: Receipts::default(),
             transactions: Transactions::default(),
             known: HashSet::new(),
+            temporaries: HashMap::new(),
+            client_id: None,
             lines: Vec::new(),
             leaving: None,
             waits: false,
@@ -204,7 +210,7 @@ fn report(
             Ok(())
         }
         Event::RolledBack { transaction, error } => Err(receipts.rolled_back(transaction, error.into())),
-        Event::Cancelled { consumer_tag, .. } => Err(deliveries.cancelled(consumer_tag)),
+        Event::Cancelled { consumer_tag, .. } => deliveries.cancelled(consumer_tag, output),
         Event::SessionFailed { error, .. } => Err(error.into()),
         Event::Kicked { reason } => Err(Failure::new("Connection forced", reason)),
         // Nothing is published as mandatory, and STOMP has no word for an alarm.

@@ -7,15 +7,23 @@ use std::time::Instant;
 
 use broker::{DialectId, Publish, Ticket};
 
-use super::destination::Destination;
+use super::destination::{Destination, Routing};
 use super::error::Failure;
 use super::open::Session;
 use crate::codec::{Command, Frame, Version};
 use crate::dialect::Marked;
 
 /// Headers of a SEND that are not the message's: they address it, frame it, or are the server's to set on a MESSAGE.
-const NOT_KEPT: [&str; 7] =
-    ["destination", "content-length", "receipt", "transaction", "subscription", "ack", "redelivered"];
+const NOT_KEPT: [&str; 8] = [
+    "destination",
+    "destination-type",
+    "content-length",
+    "receipt",
+    "transaction",
+    "subscription",
+    "ack",
+    "redelivered",
+];
 
 impl Session {
     pub(super) fn send(&mut self, frame: &Frame<'_>, now: Instant) -> Result<(), Failure> {
@@ -29,8 +37,13 @@ impl Session {
     fn send_with(&mut self, frame: &Frame<'_>, lines: &mut Vec<u8>, now: Instant) -> Result<(), Failure> {
         let headers = &frame.headers;
         let destination = headers.get("destination").ok_or_else(|| Failure::missing(Command::Send, "destination"))?;
-        let destination = Destination::parse(&destination)?;
-        let marked = self.read_headers(frame, lines)?;
+        let routing = headers.get("destination-type").map(|value| Routing::parse("destination-type", &value));
+        let destination = self.own(Destination::parse(&destination, routing.transpose()?)?)?;
+        let reply_to = match headers.get("reply-to") {
+            Some(reply_to) => self.reply_address(&reply_to, now)?,
+            None => None,
+        };
+        let marked = self.read_headers(frame, reply_to.as_deref(), lines)?;
         self.ensure(&destination, headers, now)?;
         let (exchange, routing_key) = destination.address();
         let publish = Publish {
@@ -67,15 +80,35 @@ impl Session {
         Ok(())
     }
 
+    /// The queue of this connection that a destination names, if it names one.
+    fn own<'a>(&self, destination: Destination<'a>) -> Result<Destination<'a>, Failure> {
+        let Destination::Temporary(name) = &destination else { return Ok(destination) };
+        match self.temporaries.get(&**name) {
+            Some(queue) => Ok(Destination::Reply(queue.clone().into())),
+            None => {
+                let detail = format!(
+                    "this connection has no temporary queue '{name}'; subscribe to it first, or name it in reply-to of a SEND"
+                );
+                Err(Failure::new("Unknown destination", detail))
+            }
+        }
+    }
+
     /// Checks the headers and copies those that belong to the message into `lines`, as the dialect stores them.
-    fn read_headers(&self, frame: &Frame<'_>, lines: &mut Vec<u8>) -> Result<Marked, Failure> {
+    /// `reply_to` stands in the place of what the client says.
+    fn read_headers(&self, frame: &Frame<'_>, reply_to: Option<&str>, lines: &mut Vec<u8>) -> Result<Marked, Failure> {
         let mut marked = Marked::default();
         for (name, value) in frame.headers.raw() {
             if NOT_KEPT.contains(&name) {
                 continue;
             }
+            let value = reply_to.filter(|_| name == "reply-to").unwrap_or(value);
             self.check_header(name, value)?;
-            marked.note(name, value)?;
+            if name == "expires" {
+                marked.expires(value, self.client.unix_ms())?;
+            } else {
+                marked.note(name, value)?;
+            }
             if self.version == Version::V1_0 {
                 store_escaped(name, value, lines);
             } else {
@@ -91,10 +124,6 @@ impl Session {
     fn check_header(&self, name: &str, value: &str) -> Result<(), Failure> {
         match name {
             "message-id" => Err(Failure::new("Invalid header", "'message-id' is not allowed on 'SEND'")),
-            "reply-to" if value.starts_with("/temp-queue/") => Err(Failure::new(
-                "not_implemented",
-                "replies to a temporary queue are not supported yet; subscribe to a queue and name it in reply-to",
-            )),
             "user-id" if value != self.client.user() => Err(Failure::new(
                 "precondition_failed",
                 format!("user_id property set to '{value}' but authenticated user was '{}'", self.client.user()),

@@ -5,58 +5,33 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use broker::{Consume, Prefetch, Table, Value};
+use broker::{Consume, Prefetch, Table, Ticket, Value};
 
 use wire::Output;
 
 use super::deliver::Tag;
-use super::destination::Destination;
+use super::destination::{self, Destination, Routing};
+use super::durable::{Durable, Subscriber, is_durable};
 use super::error::Failure;
 use super::open::Session;
 use crate::client::AckMode;
 use crate::codec::{Command, Frame, Headers};
 
 /// Headers of this and other brokers that mean something and are not built.
-const NOT_BUILT: [&str; 18] = [
-    "selector",
-    "no-local",
-    "browser",
+const NOT_BUILT: [&str; 8] = [
     "transformation",
-    "durable-subscription-name",
-    "durable-subscriber-name",
-    "subscription-type",
-    "destination-type",
     "consumer-window-size",
     "x-stream-offset",
     "x-stream-filter",
     "x-stream-match-unfiltered",
-    "activemq.subscriptionName",
-    "activemq.subcriptionName",
-    "activemq.exclusive",
+    "no-local",
     "activemq.noLocal",
-    "activemq.priority",
     "activemq.retroactive",
 ];
 
-fn refuse_not_built(headers: &Headers<'_>, destination: &Destination<'_>) -> Result<(), Failure> {
-    for name in NOT_BUILT {
-        if headers.get(name).is_some() {
-            return Err(Failure::not_built(Command::Subscribe, name));
-        }
-    }
-    let lasts = matches!(destination, Destination::Queue(_) | Destination::ExistingQueue(_));
-    for name in ["durable", "persistent"] {
-        if !lasts && headers.get(name).as_deref() == Some("true") {
-            return Err(Failure::new(
-                "not_implemented",
-                format!(
-                    "header '{name}' asks for a durable subscription, which is not supported yet; bind a durable queue \
-                     to the exchange and subscribe to /amq/queue/NAME"
-                ),
-            ));
-        }
-    }
-    Ok(())
+fn refuse_not_built(headers: &Headers<'_>) -> Result<(), Failure> {
+    let asked = NOT_BUILT.into_iter().find(|name| headers.get(name).is_some_and(|value| value != "false"));
+    asked.map_or(Ok(()), |name| Err(Failure::not_built(Command::Subscribe, name)))
 }
 
 /// How many deliveries may be unsettled at a time; 0 is without limit.
@@ -78,13 +53,43 @@ fn ack_mode(headers: &Headers<'_>) -> Result<AckMode, Failure> {
     }
 }
 
+/// In front of a selector: headers, which are text, count as numbers where they are compared with one. ActiveMQ takes the
+/// selectors of STOMP so.
+const CONVERTS: &str = "convert_string_expressions:";
+
 fn consumer_arguments(headers: &Headers<'_>) -> Result<Table, Failure> {
     let mut arguments = Table::default();
-    if let Some(value) = headers.get("x-priority") {
-        let priority = value.trim().parse().map_err(|_| Failure::invalid("x-priority", "a number", &value))?;
-        arguments.set("x-priority", Value::I32(priority));
+    if let Some(selector) = headers.get("selector") {
+        let selector = selector.strip_prefix(CONVERTS).unwrap_or(&selector);
+        arguments.set("x-selector", Value::Text(format!("{CONVERTS}{selector}")));
+    }
+    for name in ["x-priority", "activemq.priority"] {
+        if let Some(value) = headers.get(name) {
+            let priority = value.trim().parse().map_err(|_| Failure::invalid(name, "a number", &value))?;
+            arguments.set("x-priority", Value::I32(priority));
+        }
     }
     Ok(arguments)
+}
+
+/// The destination that a browser sees, which is a queue; nothing for a subscription that takes messages.
+fn browsed(headers: &Headers<'_>, destination: &Destination<'_>, mode: AckMode) -> Result<Option<String>, Failure> {
+    match headers.get("browser").as_deref() {
+        None | Some("false") => return Ok(None),
+        Some("true") => {}
+        Some(other) => return Err(Failure::invalid("browser", "true or false", other)),
+    }
+    if mode != AckMode::Auto {
+        return Err(Failure::invalid("ack", "auto for a browser, which settles nothing", mode.as_str()));
+    }
+    if !destination.lasts() {
+        let detail = "a browser sees what waits in a queue; subscribe to /queue/NAME or /amq/queue/NAME";
+        return Err(Failure::new("Invalid destination", detail));
+    }
+    let (exchange, key) = destination.address();
+    let mut shown = String::new();
+    destination::show(exchange, key, &mut shown);
+    Ok(Some(shown))
 }
 
 /// The name of the subscription that a frame is about: its id, or its destination where a client of STOMP 1.0 gives
@@ -107,8 +112,10 @@ impl Session {
         let headers = &frame.headers;
         let destination: Cow<'_, str> =
             headers.get("destination").ok_or_else(|| Failure::missing(Command::Subscribe, "destination"))?;
-        let destination = Destination::parse(&destination)?;
-        refuse_not_built(headers, &destination)?;
+        let routing = headers.get("subscription-type").map(|value| Routing::parse("subscription-type", &value));
+        let written = destination;
+        let destination = Destination::parse(&written, routing.transpose()?)?;
+        refuse_not_built(headers)?;
         let tag = tag(frame)?;
         if self.deliveries.contains(&tag) {
             return Err(Failure::new(
@@ -118,19 +125,49 @@ impl Session {
         }
         let mode = ack_mode(headers)?;
         let prefetch = prefetch(headers)?;
-        let arguments = consumer_arguments(headers)?;
-        let (queue, ticket) = self.source(&destination, headers, now)?;
+        let mut arguments = consumer_arguments(headers)?;
+        let browsed = browsed(headers, &destination, mode)?;
+        if browsed.is_some() {
+            arguments.set("x-browse", Value::Bool(true));
+        }
+        let durable = Durable::find(headers, &destination, self.subscriber())?;
+        let (queue, ticket) = self.source(&destination, durable.as_ref(), headers, now)?;
         self.client.set_prefetch(self.id, prefetch, Prefetch::NewConsumers, now);
-        let consumer = self.deliveries.add(&tag, mode);
-        let consume = Consume { queue, tag: consumer, no_ack: mode == AckMode::Auto, exclusive: false, arguments };
+        let consumer = self.deliveries.add(&tag, mode, browsed);
+        if durable.is_some() {
+            self.deliveries.note_destination(&tag, &written);
+        }
+        let consume = Consume {
+            queue,
+            tag: consumer,
+            no_ack: mode == AckMode::Auto,
+            exclusive: durable.is_some_and(|durable| durable.exclusive)
+                || headers.get("activemq.exclusive").as_deref() == Some("true"),
+            // Nobody else is there for what the selector of a subscription of its own is not true of.
+            drops_others: !destination.lasts() && headers.get("x-queue-name").is_none(),
+            arguments,
+        };
         self.client.consume(self.id, consume, now)?;
         self.fence(frame, ticket);
         Ok(())
     }
 
+    fn subscriber(&self) -> Subscriber<'_> {
+        Subscriber { client: self.client_id.as_deref(), version: self.version }
+    }
+
     pub(super) fn unsubscribe(&mut self, frame: &Frame<'_>, output: &mut Output, now: Instant) -> Result<(), Failure> {
-        let tag = tag(frame)?;
-        if !self.deliveries.contains(&tag) {
+        // A durable subscription ends by its name, whether or not it is in use here.
+        let named = Durable::named(&frame.headers, self.subscriber())?;
+        let tag = tag(frame);
+        let known = tag.as_ref().is_ok_and(|tag| self.deliveries.contains(tag));
+        let ends = match (&named, known) {
+            (Some(_), _) => named,
+            (None, true) if is_durable(&frame.headers) => self.ends(&frame.headers, tag.as_ref().ok())?,
+            _ => None,
+        };
+        if !known && ends.is_none() {
+            let tag = tag?;
             return Err(Failure::new(
                 "No subscription found",
                 format!(
@@ -139,9 +176,24 @@ impl Session {
                 ),
             ));
         }
-        let ticket = self.cancel(&tag.consumer(), output, now)?;
-        self.deliveries.remove(&tag);
+        let mut ticket = Ticket::NONE;
+        if let Some(tag) = tag.ok().filter(|_| known) {
+            ticket = self.cancel(&tag.consumer(), output, now)?;
+            self.deliveries.remove(&tag);
+        }
+        if let Some(durable) = ends {
+            let (_, deleted) = self.client.delete_queue(&durable.queue, true, false, now)?;
+            ticket = ticket.max(deleted);
+        }
         self.fence(frame, ticket);
         Ok(())
+    }
+
+    /// The durable subscription that an UNSUBSCRIBE in RabbitMQ's words ends.
+    fn ends(&self, headers: &Headers<'_>, tag: Option<&Tag<'_>>) -> Result<Option<Durable>, Failure> {
+        let written = headers.get("destination");
+        let subscribed = tag.and_then(|tag| self.deliveries.destination_of(tag)).map(Cow::Borrowed);
+        let Some(written) = written.or(subscribed) else { return Ok(None) };
+        Durable::find(headers, &Destination::parse(&written, None)?, self.subscriber())
     }
 }

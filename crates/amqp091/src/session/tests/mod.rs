@@ -11,6 +11,7 @@ mod handshake;
 mod objects;
 mod replies;
 mod rights;
+mod selecting;
 mod settling;
 mod waiting;
 
@@ -25,6 +26,7 @@ use testkit::broker::{Bell, Setup, TestBroker};
 use wire::{CloseReason, Connection, Peer as WirePeer, Protocol, ReadState};
 
 use crate::codec::methods::*;
+use crate::codec::properties::BasicProperties;
 use crate::codec::table::{Value, encode_fields};
 use crate::codec::{FrameKind, Method, Table, decode_frame, decode_method, frame};
 use crate::dialect::Amqp091Dialect;

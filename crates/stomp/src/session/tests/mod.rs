@@ -7,6 +7,8 @@ mod refusals;
 mod rights;
 mod routing;
 mod scene;
+mod selecting;
+mod subscribing;
 mod transactions;
 
 use scene::{Peer, Scene};

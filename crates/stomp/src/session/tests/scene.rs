@@ -4,11 +4,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use testkit::broker::{Setup, TestBroker};
+use broker::Dialects;
+use testkit::broker::{Setup, TestBroker, TextDialect};
 use testkit::sim_disk::SimDisk;
 use wire::{Connection, Protocol, ReadState};
 
 use crate::codec::{Decoder, Version};
+use crate::dialect::StompDialect;
 use crate::{Settings, Stomp};
 
 /// How long a test waits for another thread before it fails.
@@ -72,7 +74,8 @@ impl Scene {
         Self::open(setup)
     }
 
-    fn open(setup: Setup) -> Self {
+    fn open(mut setup: Setup) -> Self {
+        setup.dialects = Dialects::new(vec![Arc::new(TextDialect), Arc::new(StompDialect)]);
         let test = TestBroker::open(setup);
         test.user("reader", ".*", "^amq[.]gen.*", ".*");
         let broker = test.broker.clone();
@@ -115,9 +118,18 @@ impl Scene {
     }
 
     pub(super) fn connect_as(&self, user: &str, version: &str) -> Peer {
+        self.connect_with(user, version, "")
+    }
+
+    /// A connection of `guest` that CONNECT names so.
+    pub(super) fn connect_client(&self, client: &str, version: &str) -> Peer {
+        self.connect_with("guest", version, &format!("client-id:{client}\n"))
+    }
+
+    fn connect_with(&self, user: &str, version: &str, headers: &str) -> Peer {
         let mut peer = self.accept();
         let accept = if version == "1.0" { String::new() } else { format!("accept-version:{version}\n") };
-        peer.say(&format!("CONNECT\n{accept}host:/\nlogin:{user}\npasscode:{user}\n\n\0"));
+        peer.say(&format!("CONNECT\n{accept}host:/\n{headers}login:{user}\npasscode:{user}\n\n\0"));
         let heard = peer.wait_for_frames();
         assert!(heard[0].starts_with("CONNECTED"), "{heard:?}");
         let session = heard[0].lines().find_map(|line| line.strip_prefix("session:"));

@@ -1,0 +1,129 @@
+//! Looking through the ready messages of a queue for an operator, who takes none of them.
+//!
+//! Messages that only the disk has are read without a lock and not kept. Expired ones are shown as long as they are there.
+
+use std::sync::Arc;
+
+use journal::Reference;
+use selector::Selector;
+
+use crate::broker::Broker;
+use crate::core::Core;
+use crate::error::Error;
+use crate::message::Message;
+use crate::message::properties::Properties;
+use crate::message::selected::Selected;
+use crate::queue::{Glimpse, Queue, Step};
+
+/// A message in a queue.
+#[derive(Debug)]
+pub struct Browsed {
+    /// Its number in the queue: rising in each priority.
+    pub number: u64,
+    /// The message.
+    pub message: Message,
+    /// Its properties, with what the broker has added to a message that died.
+    pub properties: Properties,
+    /// It may have been delivered before.
+    pub redelivered: bool,
+}
+
+/// A queue, and which of its messages somebody is after.
+#[derive(Debug, Clone, Copy)]
+pub struct Browse<'a> {
+    /// The vhost.
+    pub vhost: &'a str,
+    /// The queue.
+    pub queue: &'a str,
+    /// Only messages that it is true of; blank for all.
+    pub selector: &'a str,
+    /// No more than so many.
+    pub limit: u64,
+}
+
+impl Broker {
+    /// Shows the ready messages of a queue in order, from the front, for as long as `wanted` says. Reads what only the disk
+    /// has, so it may take a while.
+    ///
+    /// # Errors
+    /// `NotFound` without such a queue, `Precondition` for a text that is no selector, `Internal` for a message that can't
+    /// be read.
+    pub fn browse(
+        &self,
+        browse: &Browse<'_>,
+        wanted: &dyn Fn() -> bool,
+        show: &mut dyn FnMut(Browsed),
+    ) -> Result<(), Error> {
+        let core = &self.core;
+        let (queue, selector) = core.find(browse)?;
+        let mut shown = 0;
+        core.walk(&queue, selector.as_ref(), wanted, &mut |glimpse, message| {
+            if shown < browse.limit {
+                let mut properties = core.dialects.read(message.dialect(), message.properties())?;
+                for (name, value) in message.marks().map(|marks| marks.headers()).unwrap_or_default() {
+                    properties.headers.set(&name, value);
+                }
+                let redelivered = glimpse.redelivered;
+                show(Browsed { number: glimpse.seq, message, properties, redelivered });
+                shown += 1;
+            }
+            Ok(shown < browse.limit)
+        })
+    }
+}
+
+impl Core {
+    /// The queue and the selector that somebody means.
+    pub(crate) fn find(&self, browse: &Browse<'_>) -> Result<(Arc<Queue>, Option<Selector>), Error> {
+        let selector = Selector::parse(browse.selector).map_err(|error| Error::precondition(error.to_string()))?;
+        let vhost = self.catalog.vhost(browse.vhost);
+        let vhost = vhost.ok_or_else(|| Error::not_found(format!("no vhost '{}'", browse.vhost)))?;
+        let queue = vhost.tables.read().queue(browse.queue).cloned();
+        let no_queue = || Error::not_found(format!("no queue '{}' in vhost '{}'", browse.queue, browse.vhost));
+        Ok((queue.ok_or_else(no_queue)?, selector))
+    }
+
+    /// Hands every ready message that is selected to `each`, in order, for as long as both want more.
+    pub(crate) fn walk(
+        &self,
+        queue: &Arc<Queue>,
+        selector: Option<&Selector>,
+        wanted: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(&Glimpse, Message) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        let mut walk = queue.walk(self);
+        while wanted() {
+            let entries = match queue.step(&mut walk, self) {
+                Step::End => break,
+                Step::Place(page) => {
+                    self.place(queue, page).map_err(Error::internal)?;
+                    continue;
+                }
+                Step::Entries(entries) => self.with_messages(queue, entries)?,
+            };
+            for (glimpse, message) in entries {
+                let selected =
+                    Selected { message: &message, dialects: &self.dialects, redelivered: glimpse.redelivered };
+                let is_wanted = selector.is_none_or(|selector| selector.matches(&selected));
+                if is_wanted && !each(&glimpse, message)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what only the disk has. What has left its place meanwhile is left out.
+    fn with_messages(&self, queue: &Queue, entries: Vec<Glimpse>) -> Result<Vec<(Glimpse, Message)>, Error> {
+        let wanted: Vec<Reference> = entries.iter().filter_map(|glimpse| glimpse.place).collect();
+        let mut read = self.read_all_messages(queue, &wanted)?.into_iter().peekable();
+        let mut found = Vec::with_capacity(entries.len());
+        for mut glimpse in entries {
+            let fresh = read.next_if(|(one, _)| one.seq == glimpse.seq).map(|(_, message)| message);
+            if let Some(message) = glimpse.message.take().or(fresh) {
+                found.push((glimpse, message));
+            }
+        }
+        Ok(found)
+    }
+}

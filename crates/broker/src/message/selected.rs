@@ -1,0 +1,207 @@
+//! What a selector sees of a message: its properties under the names of JMS and of AMQP 0-9-1, and its headers.
+//!
+//! `docs/manual/selectors.md` lists the names. Looking one up reads no more of the message than that needs.
+
+use selector::{Lookup, Value};
+
+use crate::message::Message;
+use crate::message::dialect::{Dialects, Field};
+
+/// A message under a selector.
+pub(crate) struct Selected<'m> {
+    pub(crate) message: &'m Message,
+    pub(crate) dialects: &'m Dialects,
+    /// It may have been delivered before.
+    pub(crate) redelivered: bool,
+}
+
+impl Selected<'_> {
+    fn field(&self, field: Field<'_>) -> Value<'_> {
+        self.dialects.look_up(self.message.dialect(), self.message.properties(), field)
+    }
+
+    /// The names that begin with JMS; others of them are headers that JMS clients set.
+    fn jms(&self, name: &str) -> Value<'_> {
+        match name {
+            "JMSDeliveryMode" => Value::text(if self.message.persistent() { "PERSISTENT" } else { "NON_PERSISTENT" }),
+            "JMSPriority" => Value::Int(self.message.priority().into()),
+            "JMSTimestamp" => match self.field(Field::Timestamp) {
+                Value::Int(seconds) => Value::Int(seconds.saturating_mul(1000)),
+                _ => time(self.message.published_at()),
+            },
+            "JMSExpiration" => self
+                .message
+                .expiration()
+                .map_or(Value::Int(0), |ttl| time(self.message.published_at().saturating_add(ttl))),
+            "JMSMessageID" => self.field(Field::MessageId),
+            "JMSCorrelationID" => self.field(Field::CorrelationId),
+            "JMSReplyTo" => self.field(Field::ReplyTo),
+            "JMSType" => self.field(Field::Kind),
+            "JMSXUserID" => self.field(Field::UserId),
+            "JMSRedelivered" => Value::Bool(self.redelivered),
+            header => self.field(Field::Header(header)),
+        }
+    }
+
+    /// The properties of AMQP 0-9-1, by its names.
+    fn amqp(&self, name: &str) -> Value<'_> {
+        match name {
+            "content_type" => self.field(Field::ContentType),
+            "content_encoding" => self.field(Field::ContentEncoding),
+            "delivery_mode" => Value::Int(if self.message.persistent() { 2 } else { 1 }),
+            "priority" => Value::Int(self.message.priority().into()),
+            "correlation_id" => self.field(Field::CorrelationId),
+            "reply_to" => self.field(Field::ReplyTo),
+            "expiration" => self.message.expiration().map_or(Value::Null, time),
+            "message_id" => self.field(Field::MessageId),
+            "timestamp" => self.field(Field::Timestamp),
+            "type" => self.field(Field::Kind),
+            "user_id" => self.field(Field::UserId),
+            "app_id" => self.field(Field::AppId),
+            "exchange" => Value::text(self.message.exchange()),
+            "routing_key" => Value::text(self.message.routing_key()),
+            "redelivered" => Value::Bool(self.redelivered),
+            _ => Value::Null,
+        }
+    }
+
+    /// What the broker has added to a message that died, such as `x-first-death-queue`.
+    fn mark(&self, name: &str) -> Option<Value<'static>> {
+        let marks = self.message.marks()?;
+        let (_, value) = marks.headers().into_iter().find(|(known, _)| known == name)?;
+        Some(value.into_selected())
+    }
+}
+
+impl Lookup for Selected<'_> {
+    fn get(&self, name: &str) -> Value<'_> {
+        if name.starts_with("JMS") {
+            return self.jms(name);
+        }
+        if let Some(property) = name.strip_prefix("amqp.") {
+            return self.amqp(property);
+        }
+        let mark = if self.message.is_marked() && name.starts_with("x-") { self.mark(name) } else { None };
+        mark.unwrap_or_else(|| self.field(Field::Header(name)))
+    }
+}
+
+/// A number of milliseconds.
+fn time(milliseconds: u64) -> Value<'static> {
+    i64::try_from(milliseconds).map_or(Value::Null, Value::Int)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use selector::Selector;
+
+    use super::*;
+    use crate::error::Error;
+    use crate::message::copies::Copies;
+    use crate::message::dialect::{Dialect, DialectId};
+    use crate::message::properties::Properties;
+    use crate::message::value::{Table, Value as Field};
+    use crate::message::{Arena, Head};
+
+    /// One message, whatever the bytes are.
+    struct OneDialect;
+
+    impl Dialect for OneDialect {
+        fn id(&self) -> DialectId {
+            DialectId(77)
+        }
+
+        fn read(&self, _: &[u8]) -> Result<Properties, Error> {
+            let text = |text: &str| Some(text.to_owned());
+            let headers = [
+                ("color", Field::Text("red".into())),
+                ("weight", Field::U8(5)),
+                ("price", Field::Decimal { scale: 2, value: 1250 }),
+                ("rate", Field::F32(0.5)),
+                ("gift", Field::Bool(true)),
+                ("since", Field::Timestamp(60)),
+                ("list", Field::Array(vec![])),
+                ("JMSXGroupID", Field::Text("g".into())),
+            ];
+            Ok(Properties {
+                content_type: text("text/plain"),
+                content_encoding: text("gzip"),
+                headers: Table(headers.map(|(name, value)| (name.to_owned(), value)).into()),
+                correlation_id: text("c"),
+                reply_to: text("r"),
+                message_id: text("ID:1"),
+                timestamp: Some(1_600_000_000),
+                kind: text("car"),
+                user_id: text("u"),
+                app_id: text("a"),
+                ..Properties::default()
+            })
+        }
+    }
+
+    #[test]
+    fn every_name_finds_its_property() {
+        let dialects = Dialects::new(vec![Arc::new(OneDialect)]);
+        let head = Head {
+            dialect: DialectId(77),
+            persistent: true,
+            priority: 7,
+            published_at: 1_700_000_000_123,
+            expiration: Some(1000),
+            copies: Copies::None,
+            instructed: false,
+            exchange: "orders",
+            routing_key: "eu.de",
+            properties: b"",
+            marks: b"",
+        };
+        let message = Arena::default().add(&head, b"");
+        let selected = Selected { message: &message, dialects: &dialects, redelivered: true };
+        for text in [
+            "JMSDeliveryMode = 'PERSISTENT'",
+            "JMSPriority = 7",
+            "JMSTimestamp = 1600000000000",
+            "JMSExpiration = 1700000001123",
+            "JMSMessageID = 'ID:1'",
+            "JMSCorrelationID = 'c'",
+            "JMSReplyTo = 'r'",
+            "JMSType = 'car'",
+            "JMSXUserID = 'u'",
+            "JMSRedelivered",
+            "JMSXGroupID = 'g'",
+            "JMSXOther IS NULL",
+            "amqp.content_type = 'text/plain'",
+            "amqp.content_encoding = 'gzip'",
+            "amqp.delivery_mode = 2",
+            "amqp.priority = 7",
+            "amqp.correlation_id = 'c'",
+            "amqp.reply_to = 'r'",
+            "amqp.expiration = 1000",
+            "amqp.message_id = 'ID:1'",
+            "amqp.timestamp = 1600000000",
+            "amqp.type = 'car'",
+            "amqp.user_id = 'u'",
+            "amqp.app_id = 'a'",
+            "amqp.exchange = 'orders'",
+            "amqp.routing_key LIKE 'eu.%'",
+            "amqp.redelivered = TRUE",
+            "amqp.color IS NULL",
+            "color = 'red'",
+            "weight + 1 = 6",
+            "price = 12.5",
+            "rate = 0.5",
+            "gift",
+            "since = 60",
+            "list IS NULL",
+            "absent IS NULL",
+        ] {
+            let selector = Selector::parse(text).unwrap().unwrap();
+            assert!(selector.matches(&selected), "{text}");
+        }
+        let strange = Arena::default().add(&Head { dialect: DialectId(78), ..head }, b"");
+        let selected = Selected { message: &strange, dialects: &dialects, redelivered: false };
+        assert_eq!(selected.get("color"), Value::Null);
+    }
+}

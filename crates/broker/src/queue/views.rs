@@ -1,0 +1,419 @@
+//! What consumers with a selector, and browsers, see of a queue: a view for each selector, and one for each browser.
+//!
+//! A view goes through the queue once, in the order of delivery. Its cursors say how far it has looked; what comes back
+//! before them is remembered by itself, so that an entry is looked at once for each selector and each return, whatever
+//! lies around it. A visit looks at a bounded number of entries; the pager goes on, and reads what is away piece by
+//! piece without keeping what nobody asked for.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use selector::Selector;
+
+use crate::core::Core;
+use crate::message::selected::Selected;
+use crate::queue::away::Purpose;
+use crate::queue::consumers::{Consumer, ConsumerKey, Consumers};
+use crate::queue::lane::Away;
+use crate::queue::lanes::{LaneNumber, Lanes, lane_of};
+use crate::queue::{Inner, Queue, Reason, State, Task, Visit, settle};
+use crate::session::mailbox::{Lent, Notice};
+
+/// Entries that one visit looks at for each view.
+const LOOKED_AT_ONCE: usize = 1024;
+/// Entries that came back and are remembered one by one; with more of them the view looks again from the first on.
+const RETURNED_MAX: usize = 4096;
+
+/// Which messages a consumer asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) selector: Option<Selector>,
+    /// It sees messages and takes none.
+    pub(crate) browses: bool,
+    /// What the selector is not true of is dropped.
+    pub(crate) drops_others: bool,
+}
+
+impl Filter {
+    /// True for a consumer that takes whatever comes.
+    pub(crate) fn is_none(&self) -> bool {
+        self.selector.is_none() && !self.browses
+    }
+}
+
+/// How far somebody has looked in each lane: the number behind the last one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cursor(BTreeMap<LaneNumber, u64>);
+
+impl Cursor {
+    /// Where the lanes end now.
+    pub(super) fn end_of(lanes: &Lanes) -> Self {
+        Self(lanes.all().map(|lane| (lane.number(), lane.next())).collect())
+    }
+
+    /// The first number of a lane that was not looked at.
+    pub(crate) fn of(&self, lane: LaneNumber) -> u64 {
+        self.0.get(&lane).copied().unwrap_or(0)
+    }
+
+    pub(super) fn pass(&mut self, seq: u64) {
+        self.0.insert(lane_of(seq), seq + 1);
+    }
+
+    fn go_back_to(&mut self, seq: u64) {
+        self.0.entry(lane_of(seq)).and_modify(|at| *at = seq.min(*at));
+    }
+}
+
+/// What keeps a view from going on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    /// Nothing but consumers, new messages, or the delivery mark.
+    No,
+    /// It has looked at enough for one visit.
+    Turn,
+    /// The next entry is away.
+    Read,
+}
+
+/// What came of a look at an entry.
+enum Look {
+    Passed,
+    Wanted,
+    Stop(Waits),
+}
+
+/// An entry in the order of delivery.
+fn place(seq: u64) -> (Reverse<LaneNumber>, u64) {
+    (Reverse(lane_of(seq)), seq)
+}
+
+/// See the module.
+#[derive(Debug)]
+struct View {
+    selector: Option<Selector>,
+    /// What the selector is not true of is dropped.
+    drops_others: bool,
+    /// Of a browser: where its queue ended when it came.
+    until: Option<Cursor>,
+    consumers: Consumers,
+    cursor: Cursor,
+    /// Entries before the cursor that have come back since.
+    returned: BTreeSet<(Reverse<LaneNumber>, u64)>,
+    /// The next entry, if it is known to be wanted.
+    found: Option<u64>,
+    waits: Waits,
+    ended: bool,
+    looked: u64,
+    matched: u64,
+}
+
+impl View {
+    fn new(filter: Filter, lanes: &Lanes) -> Self {
+        Self {
+            selector: filter.selector,
+            drops_others: filter.drops_others,
+            until: filter.browses.then(|| Cursor::end_of(lanes)),
+            consumers: Consumers::default(),
+            cursor: Cursor::default(),
+            returned: BTreeSet::new(),
+            found: None,
+            waits: Waits::No,
+            ended: false,
+            looked: 0,
+            matched: 0,
+        }
+    }
+
+    fn browses(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// The next entry that it has to look at.
+    fn next(&mut self, lanes: &Lanes) -> Option<u64> {
+        // Others may have taken it meanwhile.
+        while self.returned.first().is_some_and(|(_, seq)| !lanes.is_ready(*seq)) {
+            self.returned.pop_first();
+        }
+        let back = self.returned.first().copied();
+        let fresh = lanes.ready_between(&self.cursor, self.until.as_ref()).map(place);
+        back.into_iter().chain(fresh).min().map(|(_, seq)| seq)
+    }
+
+    fn pass(&mut self, seq: u64) {
+        self.found = None;
+        if !self.returned.remove(&place(seq)) {
+            self.cursor.pass(seq);
+        }
+    }
+
+    /// An entry is ready again. A browser sees nothing twice.
+    fn came_back(&mut self, seq: u64) {
+        if self.browses() || seq >= self.cursor.of(lane_of(seq)) {
+            return;
+        }
+        self.returned.insert(place(seq));
+        if self.returned.len() > RETURNED_MAX {
+            for (_, seq) in std::mem::take(&mut self.returned) {
+                self.cursor.go_back_to(seq);
+            }
+        }
+    }
+
+    /// A browser has seen everything.
+    fn end(&mut self) {
+        if !self.browses() {
+            return;
+        }
+        self.ended = true;
+        self.consumers.hand_over();
+        for consumer in self.consumers.iter() {
+            consumer.mailbox.notify(Notice::Cancelled { consumer: consumer.key.consumer });
+        }
+    }
+}
+
+/// What management shows of a selector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SelectorReport {
+    /// As the consumers gave it.
+    pub selector: String,
+    /// Consumers that have it.
+    pub consumers: u64,
+    /// Messages that were looked at, and that were selected, since the first of these consumers came.
+    pub looked_at: u64,
+    /// Those of them that were selected.
+    pub selected: u64,
+}
+
+/// The views of a queue; most have none.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    all: Vec<View>,
+    /// Entries whose messages were read for a look.
+    borrowed: Vec<u64>,
+    /// The pager reads for them next, and not for other consumers.
+    are_next: bool,
+}
+
+impl Views {
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Consumers that take messages.
+    pub(super) fn takers(&self) -> impl Iterator<Item = &Consumer> {
+        self.all.iter().filter(|view| !view.browses()).flat_map(|view| view.consumers.iter())
+    }
+
+    /// Adds a consumer. Those with the same selector share a view.
+    pub(super) fn add(&mut self, consumer: Consumer, filter: Filter, lanes: &Lanes) {
+        let shared = |view: &&mut View| {
+            let same = view.selector == filter.selector && view.drops_others == filter.drops_others;
+            same && !view.browses() && !filter.browses
+        };
+        match self.all.iter_mut().find(shared) {
+            Some(view) => view.consumers.add(consumer),
+            None => {
+                let mut view = View::new(filter, lanes);
+                view.consumers.add(consumer);
+                self.all.push(view);
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: ConsumerKey) -> Option<Consumer> {
+        let removed = self.all.iter_mut().find_map(|view| view.consumers.remove(key));
+        self.all.retain(|view| !view.consumers.is_empty());
+        removed
+    }
+
+    pub(super) fn clear(&mut self) -> Vec<Consumer> {
+        std::mem::take(&mut self.all).into_iter().flat_map(|mut view| view.consumers.clear()).collect()
+    }
+
+    /// See [`Consumers::settled`].
+    pub(super) fn settled(&mut self, key: ConsumerKey, count: u32) {
+        self.all.iter_mut().for_each(|view| view.consumers.settled(key, count));
+    }
+
+    /// See [`Consumers::resume`].
+    pub(super) fn resume(&mut self, key: ConsumerKey, prefetch: Option<u32>) {
+        self.all.iter_mut().for_each(|view| view.consumers.resume(key, prefetch));
+    }
+
+    /// An entry is ready again.
+    #[cold]
+    pub(super) fn came_back(&mut self, seq: u64) {
+        self.all.iter_mut().for_each(|view| view.came_back(seq));
+    }
+
+    /// True when the pager has to do something for a view, and is to do it now.
+    pub(super) fn need_pager(&self) -> bool {
+        self.all.iter().any(|view| view.waits != Waits::No && view.consumers.may_take())
+    }
+
+    /// True when it is their turn with the pager.
+    pub(super) fn are_next(&self) -> bool {
+        self.are_next
+    }
+
+    /// The pager works for them, or for other consumers; next time it is the others' turn.
+    pub(super) fn take_turns(&mut self, for_views: bool) {
+        self.are_next = !for_views;
+    }
+
+    /// The selectors of consumers.
+    pub(super) fn report(&self) -> Vec<SelectorReport> {
+        let takers = self.all.iter().filter(|view| !view.browses());
+        let report = |view: &View| {
+            let selector = view.selector.as_ref()?.text().to_owned();
+            let consumers = view.consumers.len() as u64;
+            Some(SelectorReport { selector, consumers, looked_at: view.looked, selected: view.matched })
+        };
+        takers.filter_map(report).collect()
+    }
+}
+
+impl Queue {
+    /// Delivers what can be delivered to views.
+    #[cold]
+    pub(super) fn dispatch_views(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
+        let mut all = std::mem::take(&mut inner.views.all);
+        for view in &mut all {
+            self.serve(inner, view, visit);
+            view.consumers.hand_over();
+        }
+        all.retain(|view| !view.ended);
+        inner.views.all = all;
+    }
+
+    fn serve(self: &Arc<Self>, inner: &mut Inner, view: &mut View, visit: &mut Visit<'_>) {
+        view.waits = Waits::No;
+        let mut left = LOOKED_AT_ONCE;
+        while view.consumers.may_take() {
+            let Some(seq) = view.next(&inner.lanes) else { return view.end() };
+            match self.look(inner, view, seq, &mut left, visit) {
+                Look::Passed => {}
+                Look::Wanted if Self::hand_to(inner, view, seq) => {}
+                Look::Wanted => return,
+                Look::Stop(waits) => {
+                    view.waits = waits;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn look(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        view: &mut View,
+        seq: u64,
+        left: &mut usize,
+        visit: &mut Visit<'_>,
+    ) -> Look {
+        let Some(entry) = inner.lanes.get_mut(seq) else { return Look::Stop(Waits::Read) };
+        let Some(message) = &entry.message else { return Look::Stop(Waits::Read) };
+        if entry.is_too_old(visit.now) {
+            self.die(inner, seq, Reason::Expired);
+            return Look::Passed;
+        }
+        if view.found != Some(seq) {
+            if *left == 0 {
+                return Look::Stop(Waits::Turn);
+            }
+            *left -= 1;
+            view.looked += 1;
+            let selected = Selected { message, dialects: &visit.core.dialects, redelivered: entry.redelivered };
+            if view.selector.as_ref().is_some_and(|selector| !selector.matches(&selected)) {
+                view.pass(seq);
+                if view.drops_others {
+                    inner.drop_unwanted(seq);
+                }
+                return Look::Passed;
+            }
+            view.matched += 1;
+            view.found = Some(seq);
+        }
+        let durable = entry.is_durable();
+        if !view.browses() && durable && !self.mark_covers(inner, seq, visit) {
+            return Look::Stop(Waits::No);
+        }
+        Look::Wanted
+    }
+
+    /// Delivers an entry to the consumer of the view whose turn it is; false when none is ready.
+    fn hand_to(inner: &mut Inner, view: &mut View, seq: u64) -> bool {
+        let Some(turn) = view.consumers.next() else { return false };
+        let lent = if view.browses() { inner.show(seq, turn.consumer) } else { inner.lend(seq, turn) };
+        let Some((lent, cost)) = lent else { return false };
+        view.consumers.lend(turn.slot, lent, cost);
+        view.pass(seq);
+        true
+    }
+
+    /// A message can't be read: views go on behind it. Whoever takes messages as they come stops there.
+    pub(crate) fn pass_over(&self, seq: u64, core: &Core) {
+        let mut inner = self.lock(core);
+        let inner = &mut *inner;
+        for view in &mut inner.views.all {
+            if view.next(&inner.lanes) == Some(seq) {
+                view.pass(seq);
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Nobody is there for this entry.
+    fn drop_unwanted(&mut self, seq: u64) {
+        if let Some(address) = self.lanes.get_mut(seq).and_then(|entry| entry.address) {
+            self.settled.push(settle::Settled { seq, address, reason: settle::NOT_SELECTED });
+        }
+        self.leave_ready(seq, State::Done);
+    }
+
+    /// A copy of an entry for a browser.
+    fn show(&mut self, seq: u64, consumer: u32) -> Option<(Lent, usize)> {
+        let entry = self.lanes.get_mut(seq)?;
+        let message = entry.message.clone()?;
+        let cost = message.cost();
+        Some((Lent { consumer, redelivered: entry.redelivered, returns: entry.returns, seq, message }, cost))
+    }
+
+    /// What the pager is to do for the views, in turn; it reads up to `piece` bytes.
+    pub(super) fn look_further(&mut self, piece: usize) -> Task {
+        self.views.take_turns(true);
+        let waiting = |view: &View| view.waits != Waits::No && view.consumers.may_take();
+        let Some(at) = self.views.all.iter().position(waiting) else { return Task::Nothing };
+        self.views.all.rotate_left(at);
+        let view = &mut self.views.all[0];
+        let next = view.next(&self.lanes).filter(|_| view.waits == Waits::Read);
+        let Some(next) = next else { return Task::GoOn };
+        let task = match self.lanes.away_from(next, piece) {
+            Away::Nothing => Task::GoOn,
+            // The same view again, until it can read.
+            Away::Index(page) => return Task::Place { page },
+            Away::Messages(mut wanted) => {
+                wanted.truncate(LOOKED_AT_ONCE);
+                self.views.borrowed.extend(wanted.iter().map(|one| one.seq));
+                Task::Messages { wanted, purpose: Purpose::Select }
+            }
+        };
+        self.views.all.rotate_left(1);
+        task
+    }
+
+    /// Lets go of what was read for a look and is still there, but for what a view is about to deliver.
+    pub(super) fn give_back_borrowed(&mut self) {
+        let mut borrowed = std::mem::take(&mut self.views.borrowed);
+        // These are given back the next time.
+        self.views.borrowed.extend(self.views.all.iter().filter_map(|view| view.found));
+        borrowed.retain(|seq| !self.views.borrowed.contains(seq));
+        borrowed.iter().for_each(|seq| self.let_go_of(*seq));
+        let pages: BTreeSet<u64> = borrowed.iter().map(|seq| seq / journal::PAGE).collect();
+        pages.into_iter().for_each(|page| self.lanes.lean_down(page * journal::PAGE));
+    }
+}

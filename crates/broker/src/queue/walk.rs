@@ -1,0 +1,109 @@
+//! A queue walked through by the broker's own hand, without consumers: what is ready, a few entries at a time, each visit
+//! short; and entries taken out of it to be moved elsewhere.
+//!
+//! Invariant: a walk ends at what was there when it began, whatever comes meanwhile.
+
+use journal::{Group, PAGE, Reference};
+
+use crate::core::Core;
+use crate::message::Message;
+use crate::queue::views::Cursor;
+use crate::queue::{Queue, State, settle};
+
+/// Entries that one visit looks at.
+const AT_ONCE: usize = 64;
+
+/// Where a walk is.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    at: Cursor,
+    until: Cursor,
+    /// The page that it is in, which is made small again behind it.
+    page: Option<u64>,
+}
+
+/// A ready entry, as a walk sees it.
+#[derive(Debug)]
+pub(crate) struct Glimpse {
+    pub(crate) seq: u64,
+    /// `None` while only the disk has it.
+    pub(crate) message: Option<Message>,
+    /// Where it lies then.
+    pub(crate) place: Option<Reference>,
+    pub(crate) durable: bool,
+    pub(crate) redelivered: bool,
+}
+
+/// What comes next on a walk.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Entries(Vec<Glimpse>),
+    /// First the chunks of this page, to know where its entries lie.
+    Place(u64),
+    End,
+}
+
+impl Queue {
+    /// Begins at the front.
+    pub(crate) fn walk(&self, core: &Core) -> Walk {
+        Walk { at: Cursor::default(), until: Cursor::end_of(&self.lock(core).lanes), page: None }
+    }
+
+    /// Goes on.
+    pub(crate) fn step(&self, walk: &mut Walk, core: &Core) -> Step {
+        let mut inner = self.lock(core);
+        let mut found = Vec::new();
+        while found.len() < AT_ONCE {
+            let next = inner.lanes.ready_between(&walk.at, Some(&walk.until));
+            let page = next.map(|seq| seq / PAGE);
+            if page != walk.page {
+                if let Some(left) = walk.page.take_if(|_| found.is_empty()) {
+                    inner.lanes.lean_down(left * PAGE);
+                } else if walk.page.is_some() {
+                    break;
+                }
+                walk.page = page;
+            }
+            let Some(seq) = next else { break };
+            let Some(entry) = inner.lanes.get_mut(seq) else {
+                if found.is_empty() {
+                    return Step::Place(seq / PAGE);
+                }
+                break;
+            };
+            let place = match (&entry.message, entry.address) {
+                (None, Some(address)) => Some(Reference { seq, address, length: entry.length }),
+                _ => None,
+            };
+            let (durable, redelivered) = (entry.is_durable(), entry.redelivered);
+            found.push(Glimpse { seq, message: entry.message.clone(), place, durable, redelivered });
+            walk.at.pass(seq);
+        }
+        if found.is_empty() { Step::End } else { Step::Entries(found) }
+    }
+
+    /// Takes an entry out that is going to be moved: nobody gets it any more. False if it is not ready.
+    pub(crate) fn seize(&self, seq: u64, core: &Core) -> bool {
+        let mut inner = self.lock(core);
+        if inner.deleted || !inner.lanes.is_ready(seq) || inner.lanes.get_mut(seq).is_none() {
+            return false;
+        }
+        inner.leave_ready(seq, State::Dying);
+        true
+    }
+
+    /// Logs that these entries, which were seized, have moved, as part of `group`, and forgets them.
+    pub(crate) fn let_go_of_moved(&self, seized: &[u64], group: Option<Group>, core: &Core) {
+        let mut inner = self.lock(core);
+        if inner.deleted {
+            return;
+        }
+        for seq in seized {
+            if let Some(address) = inner.lanes.get_mut(*seq).and_then(|entry| entry.address) {
+                inner.settled.push(settle::Settled { seq: *seq, address, reason: settle::MOVED });
+            }
+            inner.remove_or_set(*seq, State::Done);
+        }
+        self.log_settled_in(&mut inner, group, core);
+    }
+}

@@ -1,0 +1,182 @@
+//! Dead letters back to where they came from, on an operator's word.
+//!
+//! Each chunk moves as a dead letter does, as a group: the entries leave the queue and arrive in others together, so a crash neither loses nor doubles a
+//! message. A redrive goes through what was there when it began, so what dies anew meanwhile is not taken again.
+
+use std::sync::Arc;
+
+use journal::Admission;
+
+use crate::broker::Broker;
+use crate::browse::Browse;
+use crate::catalog::Vhost;
+use crate::core::Core;
+use crate::error::Error;
+use crate::message::copies::Copies;
+use crate::message::marks::{Death, Marks};
+use crate::message::{Arena, Head, Message};
+use crate::queue::{Queue, Visit};
+use crate::routing::Envelope;
+use crate::session::turn::Arrival;
+
+/// Messages, and bytes of them, that are moved in one group at most.
+const CHUNK: usize = 64;
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// What became of the messages of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Redriven {
+    /// Messages that went back, or would.
+    pub moved: u64,
+    /// Messages that never died.
+    pub alive: u64,
+    /// Messages whose queue is gone, and whose exchange brings them nowhere.
+    pub homeless: u64,
+    /// Messages that their queue is too full for.
+    pub refused: u64,
+    /// Nothing more was moved because the disk has no room.
+    pub out_of_room: bool,
+}
+
+/// A message that is about to go back.
+struct Return {
+    seq: u64,
+    message: Message,
+    durable: bool,
+    targets: Vec<Arc<Queue>>,
+}
+
+impl Broker {
+    /// Moves the dead letters of a queue back to the queue that each died in first, or if that is gone, to where the exchange
+    /// brings it that it was published to. With `dry_run` nothing is moved, and the same is counted.
+    ///
+    /// # Errors
+    /// As [`Broker::browse`]. What was moved before stays moved.
+    pub fn redrive(&self, browse: &Browse<'_>, dry_run: bool, wanted: &dyn Fn() -> bool) -> Result<Redriven, Error> {
+        let core = &self.core;
+        let (queue, selector) = core.find(browse)?;
+        let vhost = core.catalog.vhost(browse.vhost);
+        let vhost = vhost.ok_or_else(|| Error::not_found(format!("no vhost '{}'", browse.vhost)))?;
+        let mut redriven = Redriven::default();
+        let mut returns = Returns { list: Vec::new(), bytes: 0, arena: Arena::default() };
+        let mut taken = 0;
+        core.walk(&queue, selector.as_ref(), wanted, &mut |glimpse, message| {
+            if taken == browse.limit || redriven.out_of_room {
+                return Ok(false);
+            }
+            let Some((message, targets)) = core.way_back(&vhost, &queue, &message, &mut returns.arena) else {
+                let homeless = message.is_marked();
+                *(if homeless { &mut redriven.homeless } else { &mut redriven.alive }) += 1;
+                return Ok(true);
+            };
+            if targets.iter().any(|target| target.would_refuse(core)) {
+                redriven.refused += 1;
+                return Ok(true);
+            }
+            taken += 1;
+            if dry_run {
+                redriven.moved += 1;
+                return Ok(true);
+            }
+            returns.bytes += message.cost();
+            returns.list.push(Return { seq: glimpse.seq, message, durable: glimpse.durable, targets });
+            if returns.list.len() >= CHUNK || returns.bytes >= CHUNK_BYTES {
+                returns.bytes = 0;
+                core.bring_back(&queue, std::mem::take(&mut returns.list), &mut redriven);
+            }
+            Ok(true)
+        })?;
+        core.bring_back(&queue, returns.list, &mut redriven);
+        Ok(redriven)
+    }
+}
+
+/// What goes back together.
+struct Returns {
+    list: Vec<Return>,
+    bytes: usize,
+    arena: Arena,
+}
+
+impl Core {
+    /// The message as it was published, and the queues that it goes back to; `None` if it never died, or has nowhere to go.
+    fn way_back(
+        &self,
+        vhost: &Vhost,
+        queue: &Queue,
+        message: &Message,
+        arena: &mut Arena,
+    ) -> Option<(Message, Vec<Arc<Queue>>)> {
+        let mut marks = message.marks()?;
+        let first = marks.first.clone()?;
+        let death = first_death(&marks)?;
+        let keys = death.routing_keys.clone();
+        let key = keys.first().map_or("", String::as_str);
+        let tables = vhost.tables.read();
+        let mut targets: Vec<_> = tables.queue(&first.queue).cloned().into_iter().collect();
+        if targets.is_empty() {
+            for key in &keys {
+                let routed = tables.route(&first.exchange, &Envelope::new(key, Copies::None, &|| None));
+                for target in routed.into_iter().flat_map(|routed| routed.queues) {
+                    if !targets.iter().any(|known| known.id == target.id) {
+                        targets.push(target);
+                    }
+                }
+            }
+        }
+        drop(tables);
+        targets.retain(|target| target.id != queue.id);
+        if targets.is_empty() {
+            return None;
+        }
+        marks.carry();
+        let mut encoded = Vec::new();
+        marks.encode(&mut encoded);
+        let head = Head {
+            dialect: message.dialect(),
+            persistent: message.persistent(),
+            priority: message.priority(),
+            published_at: self.clock.unix_ms(),
+            expiration: None,
+            copies: if message.copies() == Copies::None { Copies::None } else { Copies::Spent },
+            instructed: message.instructed(),
+            exchange: &first.exchange,
+            routing_key: key,
+            properties: message.properties(),
+            marks: &encoded,
+        };
+        Some((arena.add(&head, message.body()), targets))
+    }
+
+    /// Moves these, as far as they are still there.
+    fn bring_back(&self, queue: &Arc<Queue>, returns: Vec<Return>, redriven: &mut Redriven) {
+        if returns.is_empty() {
+            return;
+        }
+        if self.journal.admission() == Admission::Closed {
+            redriven.out_of_room = true;
+            return;
+        }
+        let (mut seized, mut arrivals, mut targets, mut durable) = (Vec::new(), Vec::new(), Vec::new(), false);
+        for one in returns {
+            if queue.seize(one.seq, self) {
+                durable |= one.durable;
+                seized.push(one.seq);
+                arrivals.push(Arrival::new(one.message, false, 0, 0));
+                targets.push(one.targets);
+            }
+        }
+        redriven.moved += seized.len() as u64;
+        let mut work = Vec::new();
+        let mut visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
+        let leave = |group| queue.let_go_of_moved(&seized, group, self);
+        self.move_together(arrivals, &targets, durable, &leave, &mut visit);
+        self.run_work(&mut work);
+    }
+}
+
+/// What is known of the first death of all.
+fn first_death(marks: &Marks) -> Option<&Death> {
+    let first = marks.first.as_ref()?;
+    marks.deaths.iter().find(|death| death.queue == first.queue && death.reason == first.reason).or(marks.deaths.last())
+}

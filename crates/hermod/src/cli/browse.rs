@@ -1,0 +1,53 @@
+//! `hermod browse`: the messages of a queue, none of which is taken.
+
+use management::MessageRow;
+use management::control::{Answer, Request};
+
+use crate::cli::Which;
+use crate::cli::ask::{ask, strange};
+use crate::cli::output::{show, show_json};
+use crate::cli::status::size;
+use crate::cli::table;
+use crate::config::Settings;
+use crate::exit::{Exit, Failure};
+
+/// Characters of a body or of the headers in a table.
+const WIDTH: usize = 60;
+
+/// Asks and prints.
+pub(crate) fn run(settings: &Settings, which: &Which, json: bool) -> Result<(), Failure> {
+    let Which { vhost, queue, selector, limit } = which.clone();
+    let rows = match ask(settings, &Request::Browse { vhost, queue, selector, limit })? {
+        Answer::Browsed(rows) => rows,
+        Answer::NoSuchQueue(text) => return Err(Exit::NotFound.because(text)),
+        Answer::Refused(text) => return Err(Exit::Usage.because(text)),
+        other => return Err(strange(&other)),
+    };
+    if json {
+        return show_json(&rows);
+    }
+    let rows: Vec<_> = rows.iter().map(row).collect();
+    show(&table::text(&["number", "exchange", "key", "redelivered", "size", "headers", "body"], &rows))
+}
+
+fn row(message: &MessageRow) -> Vec<String> {
+    let headers: Vec<_> = message.headers.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    vec![
+        message.number.to_string(),
+        message.exchange.clone(),
+        message.routing_key.clone(),
+        if message.redelivered { "yes" } else { "no" }.to_owned(),
+        size(message.bytes),
+        beginning(&headers.join(" ")),
+        beginning(&message.body),
+    ]
+}
+
+/// As much as fits a line.
+fn beginning(text: &str) -> String {
+    let mut line: String = text.chars().take(WIDTH).flat_map(char::escape_debug).collect();
+    if text.chars().nth(WIDTH).is_some() {
+        line.push('…');
+    }
+    line
+}

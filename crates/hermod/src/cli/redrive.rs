@@ -1,0 +1,38 @@
+//! `hermod redrive`: dead letters back to where they came from.
+
+use management::control::{Answer, Request};
+
+use crate::cli::Which;
+use crate::cli::ask::{ask, strange};
+use crate::cli::output::{show, show_json};
+use crate::config::Settings;
+use crate::exit::{Exit, Failure};
+
+/// Asks the broker to move the dead letters of a queue back, or with `dry_run` how many that would be.
+pub(crate) fn run(settings: &Settings, which: &Which, dry_run: bool, json: bool) -> Result<(), Failure> {
+    let Which { vhost, queue, selector, limit } = which.clone();
+    let row = match ask(settings, &Request::Redrive { vhost, queue: queue.clone(), selector, limit, dry_run })? {
+        Answer::Redriven(row) => row,
+        Answer::NoSuchQueue(text) => return Err(Exit::NotFound.because(text)),
+        Answer::Refused(text) => return Err(Exit::Usage.because(text)),
+        other => return Err(strange(&other)),
+    };
+    if json {
+        return show_json(&row);
+    }
+    let went = if dry_run { "would go back" } else { "went back to where they came from" };
+    let mut text = format!("{queue}: {} messages {went}\n", row.moved);
+    for (count, why) in [
+        (row.alive, "never died"),
+        (row.homeless, "have nowhere to go back to: neither their queue is there nor a binding"),
+        (row.refused, "stay because their queue is full"),
+    ] {
+        if count > 0 {
+            text += &format!("{queue}: {count} {why}\n");
+        }
+    }
+    if row.out_of_room {
+        text += &format!("{queue}: the disk has no room for more; redrive again when there is some\n");
+    }
+    show(&text)
+}

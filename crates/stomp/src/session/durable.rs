@@ -1,0 +1,87 @@
+//! Subscriptions that outlive their connection: a durable queue for each, under a name that the client's words give.
+//!
+//! The words are those of RabbitMQ (`durable:true` with `id`), ActiveMQ (`activemq.subscriptionName`) and Artemis
+//! (`durable-subscription-name`); the last two belong to a client, which CONNECT names by `client-id`, and have one
+//! consumer at a time, as JMS has it.
+
+use crate::codec::{Command, Headers, Version};
+
+use super::destination::Destination;
+use super::error::Failure;
+
+/// Names of a subscription in the words of ActiveMQ, which misspelt the first one once, and Artemis.
+const NAMES: [&str; 4] =
+    ["activemq.subscriptionName", "activemq.subcriptionName", "durable-subscription-name", "durable-subscriber-name"];
+/// What the names of their queues begin with.
+const PREFIX: &str = "stomp-subscription.";
+/// The longest name of a queue, in bytes.
+const LONGEST: usize = 255;
+
+/// A subscription that outlives its connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Durable {
+    /// Its queue.
+    pub(super) queue: String,
+    /// It has one consumer at a time.
+    pub(super) exclusive: bool,
+}
+
+/// Who subscribes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Subscriber<'a> {
+    /// What CONNECT calls the client.
+    pub(super) client: Option<&'a str>,
+    pub(super) version: Version,
+}
+
+impl Durable {
+    /// The subscription that a frame means by its name and its client alone.
+    pub(super) fn named(headers: &Headers<'_>, who: Subscriber<'_>) -> Result<Option<Self>, Failure> {
+        let Some(name) = NAMES.iter().find_map(|name| headers.get(name)) else { return Ok(None) };
+        let client = match who.client {
+            Some(client) => client,
+            // Clients of STOMP 1.0 are called by their subscription, as ActiveMQ does.
+            None if who.version == Version::V1_0 => &name,
+            None => return Err(Failure::missing(Command::Connect, "client-id")),
+        };
+        Self::of(format!("{PREFIX}{client}.{name}"), true).map(Some)
+    }
+
+    /// The subscription that a frame means, if it means a durable one.
+    pub(super) fn find(
+        headers: &Headers<'_>,
+        destination: &Destination<'_>,
+        who: Subscriber<'_>,
+    ) -> Result<Option<Self>, Failure> {
+        let named = Self::named(headers, who)?;
+        if named.is_some() && destination.lasts() {
+            let detail =
+                "a queue keeps what comes while nobody subscribes; a durable subscription is to a topic or an exchange";
+            return Err(Failure::new("Invalid destination", detail));
+        }
+        if named.is_some() || destination.lasts() || !is_durable(headers) {
+            return Ok(named);
+        }
+        if let Some(name) = headers.get("x-queue-name") {
+            return Self::of(name.into_owned(), false).map(Some);
+        }
+        let id = headers.get("id").ok_or_else(|| {
+            Failure::new("Missing Id", "Durable subscriptions require a unique Id: give the header 'id'")
+        })?;
+        let (exchange, key) = destination.address();
+        Self::of(format!("{PREFIX}{id}.{exchange}.{key}"), false).map(Some)
+    }
+
+    fn of(queue: String, exclusive: bool) -> Result<Self, Failure> {
+        if queue.len() > LONGEST {
+            let detail = format!("its queue would be called '{queue}', which is longer than {LONGEST} bytes");
+            return Err(Failure::new("Subscription name too long", detail));
+        }
+        Ok(Self { queue, exclusive })
+    }
+}
+
+/// Whether a frame says so in the words of RabbitMQ, of which `persistent` is the older one.
+pub(super) fn is_durable(headers: &Headers<'_>) -> bool {
+    ["durable", "persistent"].iter().any(|name| headers.get(name).as_deref() == Some("true"))
+}

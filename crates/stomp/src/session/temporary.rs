@@ -1,0 +1,58 @@
+//! Temporary queues: each belongs to one connection, which calls it by a name of its own, and goes with it.
+//!
+//! A SEND with `reply-to:/temp-queue/NAME` makes one and subscribes to it, as in RabbitMQ's plugin; whoever answers is told
+//! `/reply-queue/QUEUE`. A client of ActiveMQ subscribes to `/temp-queue/NAME` itself, before it sends.
+
+use std::time::Instant;
+
+use broker::{Consume, Prefetch, QueueSpec, Ticket};
+
+use super::deliver::Tag;
+use super::error::Failure;
+use super::open::Session;
+use crate::client::AckMode;
+use crate::limits;
+
+/// What the destination of a temporary queue begins with, for its owner and for others.
+pub(super) const OWN: &str = "/temp-queue/";
+const OTHERS: &str = "/reply-queue/";
+
+impl Session {
+    /// The queue that this connection calls so, made if it is new; with what a receipt has to wait for.
+    pub(super) fn temporary(&mut self, name: &str, now: Instant) -> Result<(String, Ticket), Failure> {
+        if let Some(queue) = self.temporaries.get(name) {
+            return Ok((queue.clone(), Ticket::NONE));
+        }
+        if self.temporaries.len() >= limits::TEMPORARY_QUEUES {
+            let detail = format!("a connection has at most {} temporary queues", limits::TEMPORARY_QUEUES);
+            return Err(Failure::new("Too many temporary queues", detail));
+        }
+        let spec = QueueSpec { exclusive: true, ..QueueSpec::default() };
+        let declared = self.client.declare_queue(&spec, now)?;
+        self.temporaries.insert(name.to_owned(), declared.name.clone());
+        Ok((declared.name, declared.ticket))
+    }
+
+    /// What `reply-to` has to say instead of `/temp-queue/NAME`. Where that is new, its replies come from now on, as those of a
+    /// subscription of that name.
+    pub(super) fn reply_address(&mut self, reply_to: &str, now: Instant) -> Result<Option<String>, Failure> {
+        let Some(name) = reply_to.strip_prefix(OWN) else { return Ok(None) };
+        if name.is_empty() || name.contains('/') {
+            return Err(Failure::invalid(
+                "reply-to",
+                "/temp-queue/NAME, with a slash within the name as %2F",
+                reply_to,
+            ));
+        }
+        let is_new = !self.temporaries.contains_key(name);
+        let (queue, _) = self.temporary(name, now)?;
+        let tag = Tag::Id(reply_to.into());
+        if is_new && !self.deliveries.contains(&tag) {
+            self.client.set_prefetch(self.id, 0, Prefetch::NewConsumers, now);
+            let consumer = self.deliveries.add(&tag, AckMode::Auto, None);
+            let consume = Consume { queue: queue.clone(), tag: consumer, no_ack: true, ..Consume::default() };
+            self.client.consume(self.id, consume, now)?;
+        }
+        Ok(Some(format!("{OTHERS}{queue}")))
+    }
+}

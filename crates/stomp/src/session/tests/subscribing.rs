@@ -1,0 +1,169 @@
+//! Subscriptions that outlive their connection, temporary queues, and the words of clients of ActiveMQ and Artemis.
+
+use super::{Peer, Scene, check, talk};
+
+/// What a subscription `id` hears, its first message being `number`-`tag`.
+fn message(id: &str, number: u32, tag: u32, destination: &str, body: &str) -> String {
+    format!(
+        "MESSAGE\nsubscription:{id}\nmessage-id:S-{number}-{tag}\ndestination:{destination}\nredelivered:false\n\n{body}"
+    )
+}
+
+fn hears(peer: &mut Peer, say: &str, expected: &[String]) {
+    peer.say(say);
+    assert_eq!(peer.heard(), expected, "after {say:?}");
+}
+
+#[test]
+fn a_durable_subscription_keeps_what_comes_while_nobody_is_there() {
+    // How it is asked for, and how it is ended for good.
+    for (client, subscribe, end) in [
+        (None, "durable:true", "durable:true"),
+        (None, "persistent:true", "durable:true"),
+        (None, "durable:true\nx-queue-name:mine", "durable:true\nx-queue-name:mine"),
+        (Some("me"), "activemq.subscriptionName:news", "activemq.subscriptionName:news"),
+        (Some("me"), "durable-subscription-name:news", "durable-subscription-name:news"),
+        (Some("me"), "durable-subscriber-name:news", "durable-subscription-name:news"),
+    ] {
+        let scene = Scene::new();
+        let connect = || match client {
+            Some(client) => scene.connect_client(client, "1.2"),
+            None => scene.connect("1.2"),
+        };
+        let subscribe = format!("SUBSCRIBE\nid:1\ndestination:/topic/a.*\n{subscribe}\n\n\0");
+        let mut publisher = scene.connect("1.2");
+        let mut one = connect();
+        hears(&mut one, &subscribe, &[]);
+        hears(&mut one, "DISCONNECT\n\n\0", &[]);
+        drop(one);
+        publisher.say("SEND\ndestination:/topic/a.b\n\nmissed\0SEND\ndestination:/topic/c\n\nother\0");
+        let mut two = connect();
+        hears(&mut two, &subscribe, &[message("1", 0, 1, "/topic/a.b", "missed")]);
+        let unsubscribe = format!("UNSUBSCRIBE\nid:1\n{end}\nreceipt:r\n\n\0");
+        hears(&mut two, &unsubscribe, &["RECEIPT\nreceipt-id:r".to_owned()]);
+        assert!(scene.broker.queues().is_empty(), "{subscribe}");
+    }
+}
+
+#[test]
+fn a_durable_subscription_ends_by_its_name_alone() {
+    let scene = Scene::new();
+    let mut one = scene.connect_client("me", "1.1");
+    hears(&mut one, "SUBSCRIBE\nid:1\ndestination:/topic/a\nactivemq.subscriptionName:news\n\n\0", &[]);
+    let mut two = scene.connect_client("me", "1.1");
+    two.say("SUBSCRIBE\nid:1\ndestination:/topic/a\nactivemq.subscriptionName:news\n\n\0");
+    assert!(two.heard()[0].contains("in exclusive use"), "one consumer at a time");
+    hears(&mut one, "DISCONNECT\n\n\0", &[]);
+    drop(one);
+    assert_eq!(scene.broker.queues().len(), 1);
+    let mut three = scene.connect_client("me", "1.1");
+    let end = "UNSUBSCRIBE\nid:x\nactivemq.subscriptionName:news\nreceipt:1\n\n\0";
+    hears(&mut three, end, &["RECEIPT\nreceipt-id:1".to_owned()]);
+    assert!(scene.broker.queues().is_empty());
+}
+
+#[test]
+fn subscriptions_of_rabbitmqs_words_are_shared_and_told_apart_by_id_and_topic() {
+    let scene = Scene::new();
+    let (mut one, mut two) = (scene.connect("1.2"), scene.connect("1.2"));
+    for peer in [&mut one, &mut two] {
+        hears(peer, "SUBSCRIBE\nid:1\ndestination:/topic/a\ndurable:true\n\n\0", &[]);
+    }
+    hears(&mut two, "SUBSCRIBE\nid:2\ndestination:/exchange/amq.topic/a\ndurable:true\nauto-delete:true\n\n\0", &[]);
+    let queues = scene.broker.queues();
+    assert_eq!(queues.iter().filter(|queue| queue.durable && !queue.exclusive).count(), 2);
+    one.say("SEND\ndestination:/topic/a\n\nx\0SEND\ndestination:/topic/a\n\ny\0");
+    two.run();
+    assert_eq!((one.heard().len(), two.heard().len()), (1, 3));
+}
+
+#[test]
+fn a_selector_of_a_topic_subscription_keeps_nothing_else() {
+    let scene = Scene::new();
+    let mut peer = scene.connect("1.2");
+    let subscribe = "SUBSCRIBE\nid:1\ndestination:/topic/a\nselector:n > 1\n\n\0";
+    peer.say(subscribe);
+    peer.say("SEND\ndestination:/topic/a\nn:1\n\nx\0SEND\ndestination:/topic/a\nn:2\n\ny\0");
+    assert_eq!(peer.heard().len(), 1);
+    assert_eq!(scene.broker.queues()[0].ready, 0);
+}
+
+#[test]
+fn whoever_is_asked_answers_to_the_queue_of_whoever_asked() {
+    let scene = Scene::new();
+    let (mut server, mut client) = (scene.connect("1.2"), scene.connect("1.2"));
+    talk(&mut server, &[("SUBSCRIBE\nid:s\ndestination:/queue/rpc\n\n\0", &[])]);
+    for (turn, text) in ["one", "two"].iter().enumerate() {
+        client.say(&format!("SEND\ndestination:/queue/rpc\nreply-to:/temp-queue/r\n\n{text}\0"));
+        server.run();
+        let asked = server.heard();
+        let reply_to = asked[0].lines().find_map(|line| line.strip_prefix("reply-to:")).unwrap();
+        assert!(reply_to.starts_with("/reply-queue/amq.gen-"), "{asked:?}");
+        server.say(&format!("SEND\ndestination:{reply_to}\n\nanswer {text}\0"));
+        client.run();
+        let heard = client.heard();
+        let head = format!("MESSAGE\nsubscription:/temp-queue/r\nmessage-id:S-0-{}\n", turn + 1);
+        assert!(
+            heard.len() == 1 && heard[0].starts_with(&head) && heard[0].ends_with(&format!("answer {text}")),
+            "{heard:?}"
+        );
+    }
+    drop(client);
+    scene.test.housekeep();
+    assert_eq!(scene.broker.queues().len(), 1);
+    // Nobody is there any more: the answer goes nowhere, and nothing breaks.
+    talk(&mut server, &[("SEND\ndestination:/reply-queue/gone\nreceipt:1\n\nx\0", &["RECEIPT\nreceipt-id:1"])]);
+}
+
+#[test]
+fn a_client_of_activemq_subscribes_to_its_temporary_queue_itself() {
+    let scene = Scene::new();
+    let mut client = scene.connect("1.2");
+    let mut server = scene.connect("1.2");
+    talk(&mut client, &[("SUBSCRIBE\nid:r\ndestination:/temp-queue/mine\n\n\0", &[])]);
+    client.say("SEND\ndestination:/queue/rpc\nreply-to:/temp-queue/mine\n\nask\0SEND\ndestination:/temp-queue/mine\n\nmyself\0");
+    server.say("SUBSCRIBE\nid:s\ndestination:/queue/rpc\n\n\0");
+    let asked = server.heard();
+    let reply_to = asked[0].lines().find_map(|line| line.strip_prefix("reply-to:")).unwrap();
+    server.say(&format!("SEND\ndestination:{reply_to}\n\nanswer\0"));
+    client.run();
+    let heard = client.heard();
+    assert!(heard.iter().all(|frame| frame.starts_with("MESSAGE\nsubscription:r\n")), "{heard:?}");
+    assert_eq!(heard.iter().map(|frame| frame.rsplit('\n').next().unwrap()).collect::<Vec<_>>(), ["myself", "answer"]);
+    // It is this connection's alone.
+    let queue = reply_to.trim_start_matches("/reply-queue/").to_owned();
+    server.say(&format!("SUBSCRIBE\nid:t\ndestination:/amq/queue/{queue}\n\n\0"));
+    assert!(server.heard()[0].contains("resource_locked"));
+}
+
+#[test]
+fn clients_of_activemq_and_artemis_find_their_destinations() {
+    let message = |number: u32, destination: &str| message("s", number, number + 1, destination, "x");
+    check(&[
+        (
+            "SUBSCRIBE\nid:s\ndestination:queue://a\n\n\0SEND\ndestination:jms.queue.a\n\nx\0",
+            &[&message(0, "/queue/a")],
+        ),
+        ("UNSUBSCRIBE\nid:s\n\n\0SUBSCRIBE\nid:s\ndestination:b.>\nsubscription-type:MULTICAST\n\n\0", &[]),
+        ("SEND\ndestination:b.c.d\ndestination-type:MULTICAST\n\nx\0", &[&message(1, "/topic/b.c.d")]),
+        ("UNSUBSCRIBE\nid:s\n\n\0SUBSCRIBE\nid:s\ndestination:topic://c\nno-local:false\n\n\0", &[]),
+        ("SEND\ndestination:jms.topic.c\n\nx\0", &[&message(2, "/topic/c")]),
+        (
+            "SEND\ndestination:d\ndestination-type:ANYCAST\n\nx\0SUBSCRIBE\nid:t\ndestination:/queue/d\nactivemq.exclusive:true\n\n\0",
+            &[&message(3, "/queue/d").replace("subscription:s", "subscription:t")],
+        ),
+    ]);
+}
+
+#[test]
+fn a_time_of_death_counts_from_1970() {
+    let scene = Scene::new();
+    let mut peer = scene.connect("1.2");
+    let now = scene.client().unix_ms();
+    for (expires, there) in [(now - 1, false), (now + 100, true), (0, true)] {
+        peer.say(&format!("SEND\ndestination:/queue/a\nexpires:{expires}\n\n{expires}\0"));
+        assert_eq!(scene.broker.queues()[0].ready, u64::from(there), "{expires}");
+        peer.say("SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0UNSUBSCRIBE\nid:s\n\n\0");
+        assert_eq!(peer.heard().len(), usize::from(there), "{expires}");
+    }
+}
