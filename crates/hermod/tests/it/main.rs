@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failed test")]
 #![cfg(unix)]
 
+mod attacks;
 mod backup;
 mod control;
 mod damage;

@@ -40,6 +40,19 @@ impl Stomp {
         assert!(answer.starts_with("RECEIPT\n"), "{answer}");
     }
 
+    /// Sends bytes that the server may refuse to take to their end.
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
+        let _ = self.socket.write_all(bytes);
+    }
+
+    /// The next frame, or `None` when the server has closed without one.
+    pub(crate) fn frame_or_end(&mut self) -> Option<String> {
+        let mut buffer = Vec::new();
+        let _ = self.socket.read_to_end(&mut buffer);
+        self.received.append(&mut buffer);
+        if self.received.is_empty() { None } else { Some(self.frame()) }
+    }
+
     /// The next frame without its end.
     pub(crate) fn frame(&mut self) -> String {
         loop {

@@ -62,8 +62,8 @@ impl StompConnection {
 
     fn fail(&mut self, failure: &Failure) {
         let (peer, error) = (self.peer.remote, failure.summary());
-        if matches!(self.phase, Phase::Greeting) {
-            // Anybody who can reach the port could fill the log.
+        if matches!(self.phase, Phase::Greeting | Phase::Connecting(_)) {
+            // Anybody who can reach the port could fill the log; log-ins that are refused have lines of their own.
             tracing::debug!(%peer, %error, "STOMP connection closed before it logged in");
         } else {
             tracing::warn!(%peer, %error, "STOMP connection closed with an error");

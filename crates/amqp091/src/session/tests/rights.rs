@@ -2,9 +2,11 @@
 //! that it needs (<https://www.rabbitmq.com/docs/access-control#authorisation>). The table is written from there, not from the
 //! code, and a test sees to it that a wrong line would be found.
 
+use auth::TopicPermission;
 use testkit::rights::{cases, name, wrong};
 
 use super::*;
+use crate::codec::BasicProperties;
 
 /// An operation: what it needs, and the doing in the case of a number. `q` is a queue, `e`, `d` and `a` are exchanges that are there,
 /// `n` a queue and `x` an exchange that are not. What reads rather than declares passes with any right on the thing.
@@ -257,5 +259,80 @@ fn what_is_forbidden_looks_the_same_whether_it_is_there_or_not() {
             peer.lines[0].replace(&name, "thing")
         });
         assert_eq!(answers[0], answers[1]);
+    }
+}
+
+/// What is done with a routing key at a topic exchange, the right on the topic that it takes, and the doing.
+type TopicRow = (&'static str, &'static str, fn(&mut Peer, &str));
+
+const TOPICS: [TopicRow; 6] = [
+    ("publish", "write", |p, key| publish(p, "e0", key)),
+    ("publish with CC", "write", |p, key| {
+        let headers = encode_fields(&[("CC".to_owned(), Value::Array(vec![Value::from(key)]))]);
+        let properties = BasicProperties { headers: Table::new(&headers).ok(), ..Default::default() }.to_bytes();
+        p.publish(
+            1,
+            BasicPublish { exchange: "e0", routing_key: "someone.mine", ..Default::default() },
+            &properties,
+            b"m",
+        );
+        p.send(1, BasicQos::default());
+    }),
+    ("queue.bind", "read", |p, routing_key| {
+        p.send(1, QueueBind { queue: "q0", exchange: "e0", routing_key, ..Default::default() });
+    }),
+    ("queue.unbind", "read", |p, routing_key| {
+        p.send(1, QueueUnbind { queue: "q0", exchange: "e0", routing_key, ..Default::default() });
+    }),
+    ("exchange.bind", "read", |p, routing_key| {
+        p.send(1, ExchangeBind { destination: "d0", source: "e0", routing_key, ..Default::default() });
+    }),
+    ("publish elsewhere", "nothing", |p, key| publish(p, "d0", key)),
+];
+
+/// A user with every right on the things, whose topic permissions differ, at keys that are its own, another's, and made to look
+/// like a pattern.
+#[test]
+fn topic_permissions_narrow_publishing_and_binding_by_key() {
+    let server = server();
+    let mut admin = server.channel();
+    prepare(&mut admin, 0);
+    let own = "^{username}[.]";
+    let permissions = [None, Some(("", "")), Some((own, "")), Some(("", own)), Some((own, own)), Some((".*", ".*"))];
+    for (operation, right, run) in TOPICS {
+        for permission in permissions {
+            for key in ["someone.mine", "other.theirs", "{username}.x", "#"] {
+                add_user(&server.test.broker, "someone", &[], Permission::full());
+                let mut user = server.test.broker.authority().user("someone").expect("it was added");
+                if let Some((write, read)) = permission {
+                    let permission = TopicPermission::new("someone", "/", write, read).expect("valid patterns");
+                    user.topic_permissions.insert(("/".into(), "e0".into()), permission);
+                }
+                server.test.broker.authority().put(user).expect("a valid user");
+                let mut peer = server.connect_as("someone", &capabilities());
+                peer.open(1);
+                run(&mut peer, key);
+                peer.wait_for(1);
+                let may = |pattern: &str| match pattern {
+                    "" => false,
+                    ".*" => true,
+                    _ => key.starts_with("someone."),
+                };
+                // The key beside CC is the user's own, and has to be allowed as well.
+                let beside = |write: &str| operation != "publish with CC" || !write.is_empty();
+                let allowed = match (permission, right) {
+                    (Some((write, _)), "write") => may(write) && beside(write),
+                    (Some((_, read)), "read") => may(read),
+                    _ => true,
+                };
+                let said = peer.lines.first().cloned().unwrap_or_default();
+                let refused = said.contains("ChannelClose { reply_code: 403, reply_text: \"ACCESS_REFUSED - ");
+                assert_eq!(!refused, allowed, "{operation} with {permission:?} and {key}: {said}");
+                if refused {
+                    let text = format!("{right} access to topic '");
+                    assert!(said.contains(&text) && said.contains("' in exchange 'e0' in vhost '/' refused"), "{said}");
+                }
+            }
+        }
     }
 }

@@ -1,0 +1,166 @@
+//! Names and values that mean something elsewhere: in logs, metrics, files, other protocols.
+
+use std::path::Path;
+
+use amqp091::codec::BasicProperties;
+
+use super::*;
+
+const NAMES: [&str; 9] = [
+    "../../etc/passwd",
+    "a\nb\r\n[error] fake",
+    "\u{1b}[31mred",
+    "quote\"brace}\\",
+    "<img src=x onerror=alert(1)>",
+    "'; DROP TABLE --",
+    "%2e%2e%2f",
+    "\u{202e}txt.exe 🐇",
+    "{{7*7}}",
+];
+
+/// Every file below a folder.
+fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found
+}
+
+#[test]
+fn names_are_names_wherever_they_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--log-level=debug"]);
+    let mut declared = 0;
+    for name in NAMES {
+        let mut client = Amqp::open(server.ports.amqp);
+        client.send(1, QueueDeclare { queue: name, durable: true, ..Default::default() });
+        client.expect("QueueDeclareOk");
+        declared += 1;
+        client.send(1, ExchangeDeclare { exchange: name, kind: name, ..Default::default() });
+        client.expect("Ch");
+        let mut stranger = Amqp::started(server.ports.amqp);
+        stranger.start_ok("PLAIN", format!("\0{name}\0x").as_bytes());
+        stranger.expect("ConnectionClose");
+    }
+    let (_, metrics) = server.get("/metrics/per-object");
+    let samples = metrics.lines().filter(|line| line.starts_with("rabbitmq_queue_messages_ready{")).count();
+    assert_eq!(samples, declared, "{metrics}");
+    assert!(
+        metrics
+            .lines()
+            .all(|line| line.starts_with("# ") || line.starts_with("rabbitmq_") || line.starts_with("hermod_"))
+    );
+    let stored = files(folder.path());
+    assert!(
+        stored.iter().all(|path| path.to_str().unwrap().is_ascii() && !path.to_str().unwrap().contains("etc/passwd"))
+    );
+    server.signal("TERM");
+    let (_, lines) = server.wait();
+    for line in &lines {
+        assert!(!line.contains('\u{1b}') && !line.starts_with("[error] fake"), "{line:?}");
+    }
+}
+
+#[test]
+fn secrets_are_neither_logged_nor_stored_nor_shown() {
+    const SECRETS: [&str; 4] = ["right-S3cret-one", "wrong-S3cret-two", "token-S3cret-three", "amqplain-S3cret-four"];
+    let folder = tempfile::tempdir().unwrap();
+    let (data, password) = (folder.path().join("data"), folder.path().join("password"));
+    std::fs::write(&password, SECRETS[0]).unwrap();
+    let file = format!("--default-pass-file={}", password.display());
+    let server = Server::start(&data, &["--log-level=trace", "--default-user=shop", &file]);
+    let plain = |password: &str| {
+        let mut client = Amqp::started(server.ports.amqp);
+        client.start_ok("PLAIN", format!("\0shop\0{password}").as_bytes());
+        let said = client.method();
+        (client, said)
+    };
+    let (mut client, said) = plain(SECRETS[0]);
+    assert!(said.starts_with("ConnectionTune"), "{said}");
+    client.send(0, ConnectionTuneOk { channel_max: 10, frame_max: 131_072, heartbeat: 0 });
+    client.send(0, ConnectionOpen { virtual_host: "/", ..Default::default() });
+    client.expect("ConnectionOpenOk");
+    client.send(0, ConnectionUpdateSecret { new_secret: SECRETS[2].as_bytes(), reason: "renewed" });
+    client.expect("ConnectionUpdateSecretOk");
+    assert!(plain(SECRETS[1]).1.starts_with("ConnectionClose"));
+    let response = [&b"\x05LOGINS\0\0\0\x04shop\x08PASSWORDS\0\0\0\x14"[..], SECRETS[3].as_bytes()].concat();
+    let mut other = Amqp::started(server.ports.amqp);
+    other.start_ok("AMQPLAIN", &response);
+    other.expect("ConnectionClose");
+    for passcode in &SECRETS[..2] {
+        let mut stomp = socket(server.ports.stomp);
+        stomp
+            .write_all(format!("CONNECT\naccept-version:1.2\nlogin:shop\npasscode:{passcode}\n\n\0").as_bytes())
+            .unwrap();
+        stomp.read_exact(&mut [0; 5]).unwrap();
+    }
+    let mut shown = server.get("/metrics").1;
+    for name in ["cmdline", "environ"] {
+        shown += &String::from_utf8_lossy(&std::fs::read(format!("/proc/{}/{name}", server.pid())).unwrap());
+    }
+    server.signal("TERM");
+    let (_, lines) = server.wait();
+    shown += &lines.concat();
+    for path in files(&data) {
+        shown += &String::from_utf8_lossy(&std::fs::read(path).unwrap());
+    }
+    for secret in SECRETS {
+        assert!(!shown.contains(secret), "{secret}");
+    }
+}
+
+#[test]
+fn what_one_protocol_allows_ends_no_client_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let mut publisher = Amqp::open(server.ports.amqp);
+    publisher.send(1, QueueDeclare { queue: "mixed", durable: true, ..Default::default() });
+    publisher.expect("QueueDeclareOk");
+    let odd = |name: &str, value: Value| encode_fields(&[(name.to_owned(), value)]);
+    let mut tables = vec![
+        odd("a:b\nc\r\0d", Value::from("e:f\ng\0")),
+        odd("message-id", Value::from("not yours")),
+        odd("destination", Value::from("/queue/elsewhere")),
+        odd("content-length", Value::from("1")),
+        odd(&"n".repeat(255), Value::from("v".repeat(100_000).as_str())),
+        odd("nested", Value::Table(vec![("deep".to_owned(), Value::Bool(true))])),
+        // Text that is no UTF-8.
+        b"\x01tS\0\0\0\x02\xff\xfe".to_vec(),
+        b"\x02\xff\xfeV".to_vec(),
+    ];
+    tables.extend(NAMES.map(|name| odd(name, Value::from(name))));
+    let count = tables.len();
+    for table in &tables {
+        let properties = BasicProperties { headers: Table::new(table).ok(), ..Default::default() };
+        publisher.publish("mixed", &properties.to_bytes(), b"body\0with a null");
+    }
+    for text in [&b"\xff\xfe"[..], b"a\nb:c", b""] {
+        let some = Some(text);
+        let properties = BasicProperties { correlation_id: some, kind: some, content_type: some, ..Default::default() };
+        publisher.publish("mixed", &properties.to_bytes(), &[0xFF; 100]);
+    }
+    publisher.send(1, BasicQos::default());
+    publisher.expect("BasicQosOk");
+    let mut reader = socket(server.ports.stomp);
+    reader
+        .write_all(
+            b"CONNECT\naccept-version:1.2\nlogin:guest\npasscode:guest\n\n\0SUBSCRIBE\nid:s\ndestination:/queue/mixed\nack:client-individual\n\n\0",
+        )
+        .unwrap();
+    let mut received = Vec::new();
+    let mut buffer = [0; 65536];
+    let messages = |bytes: &[u8]| bytes.windows(8).filter(|window| window == b"MESSAGE\n").count();
+    while messages(&received) < count + 3 {
+        let length = reader.read(&mut buffer).unwrap();
+        assert!(
+            length > 0,
+            "the reader was closed after {} messages: {}",
+            messages(&received),
+            received.escape_ascii()
+        );
+        received.extend_from_slice(&buffer[..length]);
+    }
+    assert!(!received.windows(6).any(|window| window == b"ERROR\n"));
+}
