@@ -19,6 +19,7 @@ use crate::catalog::definitions::Definitions;
 use crate::clock::Clock;
 use crate::flow::Alarms;
 use crate::intake::Intake;
+use crate::losses::Losses;
 use crate::message::dialect::Dialects;
 use crate::paging::{Pager, Sweep};
 use crate::queue::Queue;
@@ -193,6 +194,7 @@ pub(crate) struct Core {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     pub(crate) totals: Totals,
+    pub(crate) losses: Losses,
     pub(crate) memory: Arc<Memory>,
     pub(crate) intake: Arc<Intake>,
     pub(crate) alarms: Alarms,
@@ -259,6 +261,7 @@ impl Core {
             clock: parts.clock,
             settings: parts.settings,
             totals: Totals::default(),
+            losses: Losses::default(),
             alarms: Alarms::default(),
             housekeeper,
             waiting: Mutex::default(),

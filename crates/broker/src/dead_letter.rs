@@ -9,6 +9,7 @@ use std::sync::Arc;
 use journal::{Admission, Group, Ticket};
 
 use crate::catalog::Routing;
+use crate::catalog::arguments::QueueArguments;
 use crate::core::Core;
 use crate::message::copies::{CC, Copies, named_keys};
 use crate::message::instructions::Instructions;
@@ -85,10 +86,14 @@ impl Core {
         let mut arena = Arena::default();
         let mut arrivals = Vec::with_capacity(chunk.len());
         let mut targets = Vec::with_capacity(chunk.len());
+        let arguments = queue.arguments(self);
         for dead in chunk {
             self.totals.dead_lettered[dead.reason as usize].add(1);
-            let Some((message, queues, identity)) = self.next_hop(queue, dead, now, &mut arena) else {
+            let Some((message, queues, identity)) = self.next_hop((queue, &arguments), dead, now, &mut arena) else {
                 self.totals.dead_letters_dropped.add(1);
+                if let Some(message) = &dead.message {
+                    self.note_unroutable(&queue.vhost, Some(&queue.name), message, now);
+                }
                 continue;
             };
             let mut arrival = Arrival::new(message, false, 0, 0);
@@ -134,11 +139,17 @@ impl Core {
     }
 
     /// The message as it goes on, and where to; `None` when it goes nowhere.
-    fn next_hop(&self, queue: &Queue, dead: &Dying, now: u64, arena: &mut Arena) -> Option<Hop> {
-        let exchange = queue.arguments.dead_letter_exchange.as_deref()?;
+    fn next_hop(
+        &self,
+        (queue, arguments): (&Queue, &QueueArguments),
+        dead: &Dying,
+        now: u64,
+        arena: &mut Arena,
+    ) -> Option<Hop> {
+        let exchange = arguments.dead_letter_exchange.as_deref()?;
         let message = dead.message.as_ref()?;
         // A key of the queue's own stands for all that the message had, also at its next death.
-        let (key, copies) = match (queue.arguments.dead_letter_routing_key.as_deref(), message.copies()) {
+        let (key, copies) = match (arguments.dead_letter_routing_key.as_deref(), message.copies()) {
             (None, copies) => (message.routing_key(), copies),
             (Some(key), Copies::None) => (key, Copies::None),
             (Some(key), _) => (key, Copies::Spent),
@@ -177,8 +188,8 @@ impl Core {
 
     fn marks_after(&self, queue: &Queue, message: &Message, reason: Reason, now: u64) -> Marks {
         let read = || self.dialects.read(message.dialect(), message.properties()).ok();
-        let before = message.marks().or_else(|| Marks::from_headers(&read()?.headers));
-        let mut marks = before.unwrap_or_default();
+        // Deaths that a client made up, or brings along from another life, are its own headers.
+        let mut marks = message.marks().unwrap_or_default();
         let mut routing_keys = vec![message.routing_key().to_owned()];
         if message.copies() == Copies::Named
             && let Some(properties) = read()

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::broker::Broker;
+use crate::losses::Loss;
 use crate::message::value::Table;
 use crate::queue::SelectorReport;
 use crate::stats::Counter;
@@ -88,6 +89,8 @@ pub struct Overview {
     pub dead_letters_dropped: u64,
     /// Messages that a queue did not take since they had come before.
     pub duplicates: u64,
+    /// Deaths of messages that had no dead-letter exchange: rejected, expired, maxlen, delivery limit.
+    pub lost: [u64; 4],
     /// Publishes that waited behind an alarm and were given up without anybody to tell.
     pub parked_dropped: u64,
     /// The journal.
@@ -205,6 +208,7 @@ impl Broker {
             dead_lettered: totals.dead_lettered.each_ref().map(Counter::get),
             dead_letters_dropped: totals.dead_letters_dropped.get(),
             duplicates: totals.duplicates.get(),
+            lost: totals.lost.each_ref().map(Counter::get),
             parked_dropped: totals.parked_dropped.get(),
             journal: core.journal.stats(),
             connections: 0,
@@ -227,6 +231,11 @@ impl Broker {
         overview
     }
 
+    /// The last messages that nobody gets any more, oldest first: a sample, see [`Loss`].
+    pub fn losses(&self) -> Vec<Loss> {
+        self.core.losses.all()
+    }
+
     /// Every queue, by vhost and name.
     pub fn queues(&self) -> Vec<QueueReport> {
         let mut reports = Vec::new();
@@ -241,7 +250,7 @@ impl Broker {
                     durable: queue.durable,
                     exclusive: queue.exclusive_to.is_some(),
                     auto_delete: queue.auto_delete,
-                    kind: queue.arguments.queue_type.name(),
+                    kind: queue.queue_type.name(),
                     arguments: queue.declared.clone(),
                     ready: inner.ready() as u64,
                     unacked: inner.unsettled() as u64,

@@ -51,6 +51,9 @@ pub struct Settings {
     pub mailbox_bytes: usize,
     /// How long a publish waits behind an alarm before it is refused.
     pub park_timeout: Duration,
+    /// How long a consumer may hold a delivery before its session is closed, unless it or its queue says otherwise; 0 is without
+    /// end.
+    pub consumer_timeout: Duration,
     /// Bytes of publishes of one connection that may wait behind an alarm.
     pub park_bytes: usize,
     /// A connection is not read while this many bytes wait for the journal's flush.
@@ -65,6 +68,7 @@ impl Default for Settings {
             memory_budget: 512 << 20,
             mailbox_bytes: 1 << 20,
             park_timeout: Duration::from_secs(30),
+            consumer_timeout: Duration::from_mins(30),
             park_bytes: 4 << 20,
             lag_bytes: 16 << 20,
         }

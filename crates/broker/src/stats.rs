@@ -46,6 +46,8 @@ pub(crate) struct Totals {
     /// By reason: rejected, expired, maxlen, delivery limit.
     pub(crate) dead_lettered: [Counter; 4],
     pub(crate) dead_letters_dropped: Counter,
+    /// Deaths of messages that had no dead-letter exchange, by reason, as above.
+    pub(crate) lost: [Counter; 4],
     pub(crate) parked_dropped: Counter,
     pub(crate) duplicates: Counter,
 }

@@ -244,6 +244,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
         memory_budget: settings.memory.budget.unwrap_or_else(|| (memory_limit / 8).clamp(LEAST_BUDGET, MOST_BUDGET)),
         mailbox_bytes: size(flow.mailbox_bytes),
         park_timeout: flow.park_timeout,
+        consumer_timeout: flow.consumer_timeout,
         park_bytes: size(flow.park_bytes),
         lag_bytes: flow.lag_bytes,
     }

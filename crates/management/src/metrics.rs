@@ -130,6 +130,9 @@ fn messages(out: &mut Exposition, overview: &Overview) {
     ] {
         out.sample("hermod_dropped_total", &[("reason", reason)], value);
     }
+    for (reason, value) in ["rejected", "expired", "maxlen", "delivery_limit"].iter().zip(overview.lost) {
+        out.sample("hermod_dropped_total", &[("reason", reason)], value);
+    }
     out.counter("hermod_refused_total", "Publishes refused by a full queue or an alarm", overview.refused);
     out.counter("hermod_duplicates_total", "Messages not taken since they had come before", overview.duplicates);
     out.counter("hermod_received_body_bytes_total", "Bytes of the bodies received", overview.received_bytes);

@@ -28,6 +28,8 @@ pub enum Seen {
     RolledBack(TransactionId, String),
     /// The session must close.
     Failed(SessionId, String),
+    /// The session must close: a delivery was held for longer than so many milliseconds.
+    Overdue(SessionId, u128),
     /// An alarm is up.
     Blocked(String),
     /// It is down.
@@ -128,6 +130,7 @@ impl fmt::Display for Seen {
             Self::Committed(_) => f.write_str("committed"),
             Self::RolledBack(_, why) => write!(f, "rolled back: {why}"),
             Self::Failed(_, why) => write!(f, "failed: {why}"),
+            Self::Overdue(_, timeout) => write!(f, "overdue {timeout} ms"),
             Self::Blocked(why) => write!(f, "blocked: {why}"),
             Self::Unblocked => f.write_str("unblocked"),
             Self::Kicked(why) => write!(f, "kicked: {why}"),
@@ -197,6 +200,7 @@ pub fn seen_of(event: Event<'_>) -> Seen {
         Event::Committed { transaction } => Seen::Committed(transaction),
         Event::RolledBack { transaction, error } => Seen::RolledBack(transaction, error_text(&error)),
         Event::SessionFailed { session, error } => Seen::Failed(session, error_text(&error)),
+        Event::Overdue { session, timeout } => Seen::Overdue(session, timeout.as_millis()),
         Event::Blocked { reason } => Seen::Blocked(reason.to_owned()),
         Event::Unblocked => Seen::Unblocked,
         Event::Kicked { reason } => Seen::Kicked(reason),

@@ -47,6 +47,16 @@ pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, 
                 link.after.push(After::CloseChannel(channel, error.into()));
             }
         }
+        Event::Overdue { session, timeout } => {
+            if let Some(channel) = sessions.channel_of(session) {
+                let text = format!(
+                    "delivery acknowledgement on channel {channel} timed out. Timeout value used: {} ms. This timeout value \
+                     can be configured, see consumers doc guide to learn more",
+                    timeout.as_millis()
+                );
+                link.after.push(After::CloseChannel(channel, Failure::new(ReplyCode::PreconditionFailed, text)));
+            }
+        }
         Event::Committed { .. } => {
             if let Some(Waiting::Commit { channel }) = link.waiting.take_if(|w| matches!(w, Waiting::Commit { .. })) {
                 link.send(channel, TxCommitOk {});

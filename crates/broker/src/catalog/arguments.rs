@@ -24,6 +24,9 @@ const LONGEST_EXPIRY: i64 = 315_360_000_000;
 /// The longest text that AMQP 0-9-1 can carry as a name or key.
 const LONGEST_NAME: usize = 255;
 
+/// Where a queue may be asked to be; there is one place.
+const LOCATORS: &[&str] = &["client-local", "balanced", "random", "least-leaders", "min-masters"];
+
 /// How often a quorum queue delivers a message before it is dead, if nothing else is said.
 const QUORUM_DELIVERY_LIMIT: u64 = 20;
 
@@ -40,6 +43,7 @@ const CLASSIC: &[&str] = &[
     "x-queue-mode",
     "x-queue-version",
     "x-single-active-consumer",
+    "x-consumer-timeout",
     QUEUE_TYPE,
     "x-queue-master-locator",
     "x-queue-leader-locator",
@@ -144,6 +148,15 @@ pub(crate) enum Overflow {
     DropHead,
     /// The new message is refused.
     RejectPublish,
+    /// The new message is refused, and goes to the dead-letter exchange.
+    RejectPublishDeadLetter,
+}
+
+impl Overflow {
+    /// True when new messages are refused.
+    pub(crate) fn refuses(self) -> bool {
+        self != Self::DropHead
+    }
 }
 
 /// What the arguments of a queue ask for.
@@ -161,6 +174,10 @@ pub(crate) struct QueueArguments {
     pub(crate) max_length_bytes: Option<u64>,
     /// `x-max-priority`, 1 to 255: the highest priority that it tells apart.
     pub(crate) max_priority: Option<u8>,
+    /// `x-single-active-consumer`: one consumer at a time gets messages, another one when it goes.
+    pub(crate) single_active_consumer: bool,
+    /// `x-consumer-timeout`: how long a consumer may hold a delivery, in milliseconds; 0 is without end.
+    pub(crate) consumer_timeout: Option<u64>,
     /// `x-overflow`.
     pub(crate) overflow: Overflow,
     /// `x-dead-letter-exchange`; the empty name is the default exchange.
@@ -241,17 +258,17 @@ impl QueueArguments {
             }
             // Below zero is without limit.
             "x-delivery-limit" => self.delivery_limit = u64::try_from(integer(value)?).ok(),
-            "x-dead-letter-strategy" => match word(value)? {
-                "at-most-once" => {}
-                "at-least-once" => return Err(NOT_BUILT.to_owned()),
-                _ => return Err("invalid_dlx_strategy".to_owned()),
-            },
-            // A queue has one active consumer only if it asks for it.
+            // A move is a group of the log, so that it always happens once.
+            "x-dead-letter-strategy" => {
+                if !matches!(word(value)?, "at-most-once" | "at-least-once") {
+                    return Err("invalid_dlx_strategy".to_owned());
+                }
+            }
             "x-single-active-consumer" => match value {
-                Value::Bool(false) => {}
-                Value::Bool(true) => return Err(NOT_BUILT.to_owned()),
+                Value::Bool(single) => self.single_active_consumer = *single,
                 other => return Err(unacceptable(other)),
             },
+            "x-consumer-timeout" => self.consumer_timeout = Some(non_negative(value)?),
             // The rest has no effect in current RabbitMQ either, or none where there is one node.
             "x-queue-mode" => {
                 if !matches!(word(value)?, "default" | "lazy") {
@@ -264,8 +281,18 @@ impl QueueArguments {
                     return Err(format!("\"unsupported queue version '{version}'\""));
                 }
             }
-            "x-max-in-memory-length" | "x-max-in-memory-bytes" => {
+            "x-max-in-memory-length" | "x-max-in-memory-bytes" | "x-consumer-disconnected-timeout" => {
                 non_negative(value)?;
+            }
+            "x-queue-leader-locator" | "x-queue-master-locator" => {
+                if !LOCATORS.contains(&word(value)?) {
+                    return Err("invalid_queue_locator_arg".to_owned());
+                }
+            }
+            "x-member-placement-tag" => {
+                if word(value)?.is_empty() {
+                    return Err("invalid_member_placement_tag_arg".to_owned());
+                }
             }
             "x-quorum-initial-group-size" => {
                 positive(value)?;
@@ -361,6 +388,12 @@ impl ExchangeArguments {
     }
 }
 
+/// Checks the value of one argument, whatever the type of the queue.
+pub(crate) fn check_value(argument: &str, value: &Value) -> Result<(), String> {
+    let exchange = Table(vec![("x-dead-letter-exchange".to_owned(), Value::Text(String::new()))]);
+    QueueArguments::default().take(argument, value, &exchange)
+}
+
 fn unacceptable(value: &Value) -> String {
     format!("{{unacceptable_type,{}}}", value.type_name())
 }
@@ -411,7 +444,7 @@ fn overflow(value: &Value) -> Result<Overflow, String> {
     match word(value)? {
         "drop-head" => Ok(Overflow::DropHead),
         "reject-publish" => Ok(Overflow::RejectPublish),
-        "reject-publish-dlx" => Err(NOT_BUILT.to_owned()),
+        "reject-publish-dlx" => Ok(Overflow::RejectPublishDeadLetter),
         _ => Err("invalid_overflow".to_owned()),
     }
 }

@@ -39,11 +39,6 @@ impl Reason {
         }
     }
 
-    /// The reason of this name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.name() == name)
-    }
-
     /// Its number in the journal; never reused or renumbered.
     fn id(self) -> u8 {
         match self {
@@ -107,7 +102,7 @@ pub struct Marks {
     /// The newest death; none only where there are no deaths.
     pub last: Option<Place>,
     /// How many at the end of `deaths` a client brought along when it published the message again, and that have
-    /// not happened again since.
+    /// not happened again since. Only messages of earlier versions have such deaths.
     carried: usize,
 }
 
@@ -169,24 +164,6 @@ impl Marks {
         headers
     }
 
-    /// The marks of a message that a client consumed and published again with its `x-death` header, so that counts
-    /// go on. None without a death that can be understood; entries that can't be are left out.
-    pub fn from_headers(headers: &Table) -> Option<Self> {
-        let Some(Value::Array(entries)) = headers.get(X_DEATH) else { return None };
-        let mut deaths: Vec<Death> = Vec::new();
-        for entry in entries {
-            let Some(death) = death_of(entry) else { continue };
-            // A broker writes each queue and reason once; of a client's repetitions the newest counts.
-            if !deaths.iter().any(|known| known.queue == death.queue && known.reason == death.reason) {
-                deaths.push(death);
-            }
-        }
-        let first = place_of(headers, X_FIRST).or_else(|| deaths.last().map(Place::from))?;
-        let last = place_of(headers, X_LAST).or_else(|| deaths.first().map(Place::from))?;
-        let carried = deaths.len();
-        (carried > 0).then_some(Self { deaths, first: Some(first), last: Some(last), carried })
-    }
-
     /// Appends the durable encoding.
     pub fn encode(&self, into: &mut Vec<u8>) {
         write_varint(into, self.deaths.len() as u64);
@@ -241,41 +218,6 @@ fn death_table(death: &Death) -> Table {
         fields.push(("original-expiration".to_owned(), text(&expiration.to_string())));
     }
     Table(fields)
-}
-
-/// One entry of an `x-death` header, if it names a queue and a reason; whatever else it lacks is empty.
-fn death_of(entry: &Value) -> Option<Death> {
-    let Value::Table(entry) = entry else { return None };
-    let field = |name| entry.get(name).and_then(Value::as_text);
-    let routing_keys = match entry.get("routing-keys") {
-        Some(Value::Array(keys)) => keys.iter().filter_map(Value::as_text).map(str::to_owned).collect(),
-        _ => Vec::new(),
-    };
-    Some(Death {
-        queue: field("queue")?.to_owned(),
-        reason: Reason::parse(field("reason")?)?,
-        exchange: field("exchange").unwrap_or_default().to_owned(),
-        routing_keys,
-        count: entry.get("count").and_then(unsigned).unwrap_or(1).max(1),
-        time: entry.get("time").and_then(unsigned).unwrap_or(0),
-        original_expiration: field("original-expiration").and_then(|digits| digits.parse().ok()),
-    })
-}
-
-fn unsigned(value: &Value) -> Option<u64> {
-    match value {
-        Value::Timestamp(seconds) => Some(*seconds),
-        other => other.as_integer().and_then(|number| u64::try_from(number).ok()),
-    }
-}
-
-fn place_of(headers: &Table, [queue, reason, exchange]: [&str; 3]) -> Option<Place> {
-    let field = |name| headers.get(name).and_then(Value::as_text);
-    Some(Place {
-        queue: field(queue)?.to_owned(),
-        reason: Reason::parse(field(reason)?)?,
-        exchange: field(exchange)?.to_owned(),
-    })
 }
 
 fn encode_place(into: &mut Vec<u8>, queue: &str, reason: Reason, exchange: &str) {

@@ -133,8 +133,9 @@ impl Queue {
         if purpose == Purpose::Deliver {
             inner.kept = read.first().map(|(one, _)| one.seq);
         }
+        let arguments = Arc::clone(&inner.arguments);
         for (one, message) in read {
-            let expires_at = self.expires_at(&message, message.published_at());
+            let expires_at = super::expires_at(&arguments, &message, message.published_at());
             let Some(entry) = inner.lanes.away_at(&one) else { continue };
             let unread = entry.is_unread();
             entry.expires_at = expires_at;
@@ -142,7 +143,7 @@ impl Queue {
             let besides = message.block().len() - message.body().len();
             entry.besides = u16::try_from(besides).unwrap_or(u16::MAX);
             if inner.weighs && unread {
-                inner.ready_bytes += super::weight_of(entry);
+                inner.ready_bytes += entry.weight();
                 inner.unweighed = inner.unweighed.saturating_sub(1);
             }
             if purpose != Purpose::Note {
@@ -156,8 +157,9 @@ impl Queue {
 
     /// When the entry `seq` dies of age.
     pub(crate) fn peeked(&self, seq: u64, message: &Message, core: &Core) {
-        let expires_at = self.expires_at(message, message.published_at());
-        if let Some(lane) = self.lock(core).lanes.of_mut(seq) {
+        let mut inner = self.lock(core);
+        let expires_at = super::expires_at(&inner.arguments, message, message.published_at());
+        if let Some(lane) = inner.lanes.of_mut(seq) {
             lane.peeked = Some((seq, expires_at));
         }
     }

@@ -1,4 +1,5 @@
-//! Who gets the next message of a queue: consumers with credit and room, highest priority first, in turn.
+//! Who gets the next message of a queue: consumers with credit and room, highest priority first, in turn. Where only one is
+//! to be active at a time, that is the first that came, until it goes; then of those with the highest priority the one that came first.
 //!
 //! A consumer that lacks credit or room leaves the ring and comes back when [`Consumers::resume`] is called for it. What
 //! one visit lends to the consumers of one connection goes to its mailbox together, in the order of the queue.
@@ -69,6 +70,8 @@ pub(crate) struct Consumer {
     pub(crate) shared: Arc<SharedCredit>,
     /// The outbox of its connection.
     outbox: u32,
+    /// Its number among all that the queue ever had.
+    came: u64,
     in_ring: bool,
 }
 
@@ -117,6 +120,7 @@ impl Consumer {
             out: 0,
             shared,
             outbox: 0,
+            came: 0,
             in_ring: false,
         }
     }
@@ -145,9 +149,32 @@ pub(crate) struct Consumers {
     outboxes: Vec<Option<Outbox>>,
     /// Outboxes with something pending in this visit.
     touched: Vec<u32>,
+    /// Only the active one is ever in a ring.
+    single: bool,
+    active: Option<u32>,
+    /// How many there have been.
+    came: u64,
 }
 
 impl Consumers {
+    /// No consumers yet; if `single`, one of them is active at a time.
+    pub(crate) fn new(single: bool) -> Self {
+        Self { single, ..Self::default() }
+    }
+
+    /// From now on one of them is active at a time, or not any more.
+    pub(crate) fn set_single(&mut self, single: bool) {
+        if std::mem::replace(&mut self.single, single) == single {
+            return;
+        }
+        for level in &mut self.levels {
+            level.ring.clear();
+        }
+        self.slots.iter_mut().flatten().for_each(|consumer| consumer.in_ring = false);
+        self.active = if single { self.successor() } else { None };
+        (0..self.slots.len() as u32).for_each(|slot| self.enter_ring(slot));
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -162,6 +189,8 @@ impl Consumers {
 
     pub(crate) fn add(&mut self, mut consumer: Consumer) {
         consumer.outbox = self.join_outbox(&consumer);
+        consumer.came = self.came;
+        self.came += 1;
         let priority = consumer.priority;
         let slot = match self.slots.iter().position(Option::is_none) {
             Some(free) => free as u32,
@@ -176,7 +205,17 @@ impl Consumers {
             let at = self.levels.partition_point(|level| level.priority > priority);
             self.levels.insert(at, Level { priority, ring: VecDeque::new() });
         }
+        if self.single {
+            self.active = self.active.or(Some(slot));
+        }
         self.enter_ring(slot);
+    }
+
+    /// Who is active after the one that was has gone.
+    fn successor(&self) -> Option<u32> {
+        let all = self.slots.iter().enumerate().filter_map(|(slot, consumer)| Some((slot, consumer.as_ref()?)));
+        let first = all.max_by_key(|(_, consumer)| (consumer.priority, std::cmp::Reverse(consumer.came)));
+        first.map(|(slot, _)| slot as u32)
     }
 
     fn join_outbox(&mut self, consumer: &Consumer) -> u32 {
@@ -212,6 +251,9 @@ impl Consumers {
     }
 
     fn enter_ring(&mut self, slot: u32) {
+        if self.single && self.active != Some(slot) {
+            return;
+        }
         let Some(consumer) = self.slots[slot as usize].as_mut() else { return };
         if !consumer.in_ring {
             consumer.in_ring = true;
@@ -240,12 +282,17 @@ impl Consumers {
                 || self.slots.iter().flatten().any(|other| other.priority == level.priority)
         });
         self.count -= 1;
+        if self.active == Some(slot) {
+            self.active = self.successor();
+            self.active.into_iter().for_each(|next| self.enter_ring(next));
+        }
         Some(consumer)
     }
 
     pub(crate) fn clear(&mut self) -> Vec<Consumer> {
         self.levels.clear();
         self.outboxes.clear();
+        self.active = None;
         self.count = 0;
         std::mem::take(&mut self.slots).into_iter().flatten().collect()
     }
@@ -368,6 +415,26 @@ mod tests {
         assert_eq!(turns(&mut consumers, 3), [2, 2, 1]);
         consumers.remove(ConsumerKey { client: 1, consumer: 1 });
         assert_eq!(turns(&mut consumers, 3), [] as [u32; 0]);
+    }
+
+    #[test]
+    fn one_is_active_until_it_goes_and_then_the_first_of_the_highest_priority() {
+        let mut consumers = Consumers::new(true);
+        for (number, priority) in [(1, 0), (2, 0), (3, 5), (4, 5)] {
+            consumers.add(consumer(number, priority, 2));
+        }
+        let key = |consumer| ConsumerKey { client: 1, consumer };
+        assert_eq!(turns(&mut consumers, 4), [1, 1]);
+        consumers.resume(key(2), None);
+        assert_eq!(turns(&mut consumers, 4), [] as [u32; 0], "nobody else gets what the active one has no credit for");
+        consumers.settled(key(1), 1);
+        assert_eq!(turns(&mut consumers, 4), [1]);
+        for (gone, next) in [(2, 0), (1, 3), (3, 4), (4, 0)] {
+            consumers.remove(key(gone));
+            assert_eq!(turns(&mut consumers, 1), [next].into_iter().filter(|next| *next > 0).collect::<Vec<_>>());
+        }
+        consumers.add(consumer(5, 0, 0));
+        assert_eq!(turns(&mut consumers, 2), [5, 5]);
     }
 
     #[test]

@@ -132,7 +132,8 @@ impl Queue {
             return Err(Unattached::Gone);
         }
         // A browser takes nothing from anybody.
-        let alone = inner.has_exclusive_consumer() || (consumer.exclusive && inner.is_attended());
+        let shared = inner.is_attended() || inner.arguments.single_active_consumer;
+        let alone = inner.has_exclusive_consumer() || (consumer.exclusive && shared);
         if alone && !filter.browses {
             return Err(Unattached::InUse);
         }
@@ -243,7 +244,7 @@ impl Inner {
         let entry = self.lanes.get_mut(seq)?;
         self.resident -= super::resident_of(entry);
         if self.weighs {
-            self.ready_bytes = self.ready_bytes.saturating_sub(super::weight_of(entry));
+            self.ready_bytes = self.ready_bytes.saturating_sub(entry.weight());
         }
         let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
         let message = if no_ack {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use journal::Group;
 
 use crate::core::Core;
+use crate::losses::Lost;
 use crate::message::Message;
 use crate::queue::{Inner, Queue, State, Visit, settle};
 use crate::store::facts;
@@ -37,18 +38,20 @@ pub(crate) fn reason_code(reason: Reason) -> u8 {
 impl Queue {
     /// Takes an entry out of the queue for `reason`. False, and nothing happens, while it is not known where it lies.
     pub(super) fn die(&self, inner: &mut Inner, seq: u64, reason: Reason) -> bool {
+        let mourned = inner.arguments.dead_letter_exchange.is_some();
         let Some(entry) = inner.lanes.get_mut(seq) else {
             inner.head_wanted = true;
             return false;
         };
         let address = entry.address;
-        if self.arguments.dead_letter_exchange.is_some() {
+        if mourned {
             let (message, durable) = (entry.message.clone(), entry.is_durable());
             if message.is_some() || address.is_some() {
                 inner.dying.push(Dying { seq, message, durable, reason });
             }
             inner.leave_ready(seq, State::Dying);
         } else {
+            Lost::add(&mut inner.lost, reason, entry.message.as_ref(), entry.weight());
             if let Some(address) = address {
                 inner.settled.push(settle::Settled { seq, address, reason: reason_code(reason) });
             }

@@ -489,6 +489,18 @@ impl Lane {
         }
     }
 
+    /// Entries die of age at other times, as `die_at` says of a message.
+    pub(super) fn age_anew(&mut self, die_at: &dyn Fn(&Message) -> u64) {
+        self.peeked = None;
+        self.pages.iter_mut().for_each(|page| page.age_anew(die_at));
+    }
+
+    /// Bytes of the bodies of its ready entries, and how many there are of which nobody knows.
+    pub(super) fn weight(&self) -> (u64, usize) {
+        let pages = self.pages.iter().map(|page| page.weight());
+        pages.fold((0, 0), |(bytes, unread), (more, others)| (bytes + more, unread + others))
+    }
+
     /// How to look when the first ready entry dies of age while its page stays as it is.
     pub(crate) fn peek(&mut self) -> Task {
         let Some(seq) = self.first_ready() else { return Task::Nothing };

@@ -206,7 +206,7 @@ impl Lanes {
     /// The ready entry that is delivered next.
     #[inline]
     pub(crate) fn first_ready(&mut self) -> Option<u64> {
-        self.all_mut().find_map(Lane::first_ready)
+        self.others.iter_mut().find_map(Lane::first_ready).or_else(|| self.lowest.first_ready())
     }
 
     /// The first ready entry from `from` on and before `until`, in the order of delivery.
@@ -251,6 +251,12 @@ impl Lanes {
     pub(crate) fn peek(&mut self) -> Task {
         let mut unread = self.all_mut().filter_map(|lane| lane.ageless_head().map(|_| lane));
         unread.find_map(|lane| if lane.head_is_hot() { None } else { Some(lane.peek()) }).unwrap_or(Task::Nothing)
+    }
+
+    /// Bytes of the bodies of ready entries, and how many there are of which nobody knows.
+    pub(crate) fn weight(&self) -> (u64, usize) {
+        let lanes = self.all().map(Lane::weight);
+        lanes.fold((0, 0), |(bytes, unread), (more, others)| (bytes + more, unread + others))
     }
 
     /// See [`Lane::drop_message`].

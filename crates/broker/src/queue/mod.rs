@@ -46,14 +46,18 @@ pub(crate) use views::Filter;
 pub use views::SelectorReport;
 pub(crate) use walk::{Glimpse, Step};
 
-use crate::catalog::arguments::{Overflow, QueueArguments, Remember};
+use crate::catalog::arguments::{Overflow, QueueArguments, QueueType, Remember};
 use crate::core::Core;
+use crate::losses::Lost;
 use crate::message::Message;
 use crate::message::value::Table;
 use crate::session::turn::{Arrival, Work};
 
 use consumers::Consumers;
 use views::Views;
+
+/// Stands for a number where there was none: the one before the first of a lane is never given out.
+const NO_NUMBER: u64 = 0;
 
 /// What an entry costs in memory besides its message's block, in bytes.
 pub(crate) const ENTRY_COST: usize = 96;
@@ -73,7 +77,9 @@ pub(crate) struct Queue {
     /// The client that it belongs to, if it is exclusive.
     pub(crate) exclusive_to: Option<u64>,
     pub(crate) auto_delete: bool,
-    pub(crate) arguments: Arc<QueueArguments>,
+    pub(crate) queue_type: QueueType,
+    /// No policy changes it.
+    pub(crate) deduplication: Option<Remember>,
     /// The arguments as declared.
     pub(crate) declared: Table,
     /// Batches of its dead letters that wait to be read from the disk; what dies later waits behind them.
@@ -116,6 +122,8 @@ pub(crate) struct QueueTotals {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
+    /// What its own arguments and its policies come to.
+    pub(crate) arguments: Arc<QueueArguments>,
     lanes: Lanes,
     consumers: Consumers,
     /// Consumers that ask for some messages only, and browsers.
@@ -162,6 +170,8 @@ pub(crate) struct Inner {
     /// Entries that this visit settled by itself or for a client, to be logged at its end.
     settled: Vec<settle::Settled>,
     dying: Vec<Dying>,
+    /// What this visit lost for good.
+    lost: Option<Box<Lost>>,
     #[cfg(feature = "sabotage")]
     held_back: sabotage::HeldBack,
     /// Deaths since start, by reason.
@@ -247,9 +257,11 @@ impl Queue {
         let mut lanes = Lanes::new();
         // Of entries in other pages nobody knows how long their bodies are.
         lanes.keep_hot(weighs);
+        let QueueArguments { queue_type, deduplication, .. } = parts.arguments;
         let inner = Inner {
+            consumers: Consumers::new(parts.arguments.single_active_consumer),
+            arguments: parts.arguments.shared(),
             lanes,
-            consumers: Consumers::default(),
             views: Views::default(),
             bindings: Vec::new(),
             deleted: false,
@@ -268,13 +280,14 @@ impl Queue {
             damage: None,
             decided: BTreeMap::new(),
             seen: None,
-            seen_while_queued: parts.arguments.deduplication == Some(Remember::WhileQueued),
+            seen_while_queued: deduplication == Some(Remember::WhileQueued),
             duplicates: 0,
             unsettled: 0,
             timer_at: u64::MAX,
             used_at: parts.now,
             settled: Vec::new(),
             dying: Vec::new(),
+            lost: None,
             #[cfg(feature = "sabotage")]
             held_back: sabotage::HeldBack::default(),
             died: [0; 4],
@@ -287,7 +300,8 @@ impl Queue {
             durable: parts.durable,
             exclusive_to: parts.exclusive_to,
             auto_delete: parts.auto_delete,
-            arguments: parts.arguments.shared(),
+            queue_type,
+            deduplication,
             declared: parts.declared,
             mourned: AtomicUsize::new(0),
             gated: AtomicBool::new(false),
@@ -327,12 +341,12 @@ impl Queue {
         }
         let mut ticket = Ticket::NONE;
         // Whether the next message is refused depends on what consumers take of this one.
-        let refuses = self.arguments.overflow == Overflow::RejectPublish;
+        let refuses = inner.arguments.overflow.refuses();
         let step = if refuses { 1 } else { picks.len().max(1) };
         for picks in picks.chunks(step) {
-            if refuses && self.is_full(&inner) {
+            if refuses && inner.is_full() {
                 for pick in picks {
-                    arrivals[*pick as usize].refuse();
+                    inner.refuse(&mut arrivals[*pick as usize]);
                 }
                 continue;
             }
@@ -405,14 +419,17 @@ impl Queue {
     ) {
         let attended = inner.is_attended();
         inner.lanes.begin_visit(attended);
+        let arguments = Arc::clone(&inner.arguments);
         for pick in picks {
             let arrival = &mut arrivals[*pick as usize];
             if arrival.identity.is_some() && self.drops(inner, arrival, visit.now) {
                 continue;
             }
             let (address, message) = (arrival.address, arrival.take_share());
-            let lane = self.lane_of(&message);
-            let entry = self.entry(message, address, state, visit.now);
+            let (lane, now) = (lane_of_message(&arguments, &message), visit.now);
+            let expires_at = expires_at(&arguments, &message, now);
+            let address = if self.logged() { address } else { None };
+            let entry = Entry { message: Some(message), address, expires_at, state, ..Entry::gone() };
             let durable = entry.is_durable();
             let number = inner.insert(lane, entry);
             if let Some(identity) = &arrival.identity {
@@ -420,34 +437,6 @@ impl Queue {
             }
             inner.totals.published += 1;
         }
-    }
-
-    /// The lane of a message: its priority, as far as the queue knows any.
-    #[inline]
-    fn lane_of(&self, message: &Message) -> LaneNumber {
-        self.arguments.max_priority.map_or(0, |max| message.priority().min(max).into())
-    }
-
-    fn entry(&self, message: Message, address: Option<Address>, state: State, now: u64) -> Entry {
-        Entry {
-            address: if self.logged() { address } else { None },
-            expires_at: self.expires_at(&message, now),
-            message: Some(message),
-            length: 0,
-            returns: 0,
-            besides: 0,
-            redelivered: false,
-            state,
-        }
-    }
-
-    /// When a message dies of age that came to its queue at `since`, in milliseconds since 1970.
-    fn expires_at(&self, message: &Message, since: u64) -> u64 {
-        let ttl = match (message.expiration(), self.arguments.message_ttl) {
-            (Some(own), Some(queue)) => Some(own.min(queue)),
-            (own, queue) => own.or(queue),
-        };
-        ttl.map_or(u64::MAX, |ttl| since.saturating_add(ttl))
     }
 
     /// Logs the references of all durable entries that this visit added, in runs.
@@ -485,30 +474,54 @@ impl Queue {
         appender.map_or(Ticket::NONE, |appender| appender.ticket())
     }
 
-    fn is_full(&self, inner: &Inner) -> bool {
-        let full = |limit: Option<u64>, held: u64| limit.is_some_and(|limit| held >= limit);
-        full(self.arguments.max_length, inner.lanes.ready() as u64)
-            || full(self.arguments.max_length_bytes, inner.ready_bytes)
+    /// What its own arguments and its policies come to now.
+    pub(crate) fn arguments(&self, core: &Core) -> Arc<QueueArguments> {
+        Arc::clone(&self.lock(core).arguments)
     }
 
     /// True when taking one more message would be refused: asked before a transaction is committed.
     pub(crate) fn would_refuse(&self, core: &Core) -> bool {
-        self.arguments.overflow == Overflow::RejectPublish && self.is_full(&self.lock(core))
+        let inner = self.lock(core);
+        inner.arguments.overflow.refuses() && inner.is_full()
     }
 
     fn enforce_length(&self, inner: &mut Inner) {
-        if self.arguments.overflow != Overflow::DropHead {
+        let QueueArguments { overflow, max_length, max_length_bytes, .. } = *inner.arguments;
+        if overflow != Overflow::DropHead {
             return;
         }
         let over = |limit: Option<u64>, held: u64| limit.is_some_and(|limit| held > limit);
-        while over(self.arguments.max_length, inner.lanes.ready() as u64)
-            || over(self.arguments.max_length_bytes, inner.ready_bytes)
-        {
+        while over(max_length, inner.lanes.ready() as u64) || over(max_length_bytes, inner.ready_bytes) {
             let Some(seq) = inner.lanes.first_ready() else { return };
             if !self.die(inner, seq, Reason::MaxLength) {
                 return;
             }
         }
+    }
+
+    /// Takes other arguments: what counts for messages counts for those that are there too, but their priorities stay.
+    pub(crate) fn adopt(self: &Arc<Self>, arguments: QueueArguments, visit: &mut Visit<'_>) {
+        let mut guard = self.lock(visit.core);
+        let inner = &mut *guard;
+        if inner.deleted || *inner.arguments == arguments {
+            return;
+        }
+        let before = std::mem::replace(&mut inner.arguments, arguments.shared());
+        let arguments = Arc::clone(&inner.arguments);
+        inner.consumers.set_single(arguments.single_active_consumer);
+        inner.weigh(arguments.max_length_bytes.is_some());
+        if before.message_ttl != arguments.message_ttl {
+            let die_at = |message: &Message| expires_at(&arguments, message, message.published_at());
+            inner.lanes.all_mut().for_each(|lane| lane.age_anew(&die_at));
+        }
+        if before.expires != arguments.expires {
+            inner.used_at = visit.now;
+        }
+        // A timer that was set for what does not count any more finds nothing to do.
+        inner.timer_at = u64::MAX;
+        self.dispatch(inner, visit);
+        self.enforce_length(inner);
+        self.finish(guard, visit);
     }
 
     /// Ends a visit: logs what was settled, hands dead letters to the work list, sets the timer.
@@ -517,6 +530,9 @@ impl Queue {
         if !inner.dying.is_empty() {
             let dying = std::mem::take(&mut inner.dying);
             visit.work.push(Work::DeadLetter { queue: Arc::clone(self), dying });
+        }
+        if let Some(lost) = inner.lost.take() {
+            visit.core.note_lost(self, &lost, visit.now);
         }
         if inner.lanes.away() > 0 || inner.views.need_pager() {
             self.ask(&mut inner, visit);
@@ -536,7 +552,7 @@ impl Queue {
 
     /// When a queue that nobody consumes goes for want of use.
     fn idle_until(&self, inner: &Inner) -> Option<u64> {
-        let ttl = self.arguments.expires.filter(|_| !inner.is_attended() && !inner.deleted)?;
+        let ttl = inner.arguments.expires.filter(|_| !inner.is_attended() && !inner.deleted)?;
         Some(inner.used_at.saturating_add(ttl))
     }
 
@@ -554,6 +570,32 @@ impl Queue {
 }
 
 impl Inner {
+    /// True when it holds as much as it may, or more.
+    fn is_full(&self) -> bool {
+        let full = |limit: Option<u64>, held: u64| limit.is_some_and(|limit| held >= limit);
+        full(self.arguments.max_length, self.lanes.ready() as u64)
+            || full(self.arguments.max_length_bytes, self.ready_bytes)
+    }
+
+    /// From now on bodies that are ready are counted in bytes, or not any more.
+    fn weigh(&mut self, weighs: bool) {
+        if std::mem::replace(&mut self.weighs, weighs) != weighs {
+            self.lanes.keep_hot(weighs);
+            (self.ready_bytes, self.unweighed) = if weighs { self.lanes.weight() } else { (0, 0) };
+        }
+    }
+
+    /// Does not take a message, which may go to the dead-letter exchange instead. It never had a number here.
+    fn refuse(&mut self, arrival: &mut Arrival) {
+        let dies = self.arguments.overflow == Overflow::RejectPublishDeadLetter;
+        if dies && self.arguments.dead_letter_exchange.is_some() {
+            let message = Some(arrival.message().clone());
+            self.dying.push(Dying { seq: NO_NUMBER, message, durable: false, reason: Reason::MaxLength });
+        }
+        self.died[Reason::MaxLength as usize] += u64::from(dies);
+        arrival.refuse();
+    }
+
     fn insert(&mut self, lane: LaneNumber, entry: Entry) -> u64 {
         if let Some(message) = &entry.message {
             self.bytes += message.cost();
@@ -571,7 +613,7 @@ impl Inner {
             self.views.came_back(seq);
         }
         let Some(entry) = self.lanes.get_mut(seq) else { return };
-        let (resident, weight) = (resident_of(entry), weight_of(entry));
+        let (resident, weight) = (resident_of(entry), entry.weight());
         self.resident += resident;
         if self.weighs {
             self.ready_bytes += weight;
@@ -582,7 +624,7 @@ impl Inner {
     fn enters_ready(&mut self, entry: &Entry) {
         self.resident += resident_of(entry);
         if self.weighs {
-            self.ready_bytes += weight_of(entry);
+            self.ready_bytes += entry.weight();
         }
     }
 
@@ -590,7 +632,7 @@ impl Inner {
     fn leave_ready(&mut self, seq: u64, state: State) {
         if let Some(entry) = self.lanes.get_mut(seq) {
             if entry.state == State::Ready {
-                let (resident, weight, unread) = (resident_of(entry), weight_of(entry), entry.is_unread());
+                let (resident, weight, unread) = (resident_of(entry), entry.weight(), entry.is_unread());
                 self.resident -= resident;
                 if self.weighs {
                     self.ready_bytes = self.ready_bytes.saturating_sub(weight);
@@ -698,6 +740,22 @@ impl Inner {
     }
 }
 
+/// The lane of a message: its priority, as far as the queue knows any.
+#[inline]
+fn lane_of_message(arguments: &QueueArguments, message: &Message) -> LaneNumber {
+    arguments.max_priority.map_or(0, |max| message.priority().min(max).into())
+}
+
+/// When a message dies of age that came to its queue at `since`, in milliseconds since 1970.
+#[inline]
+fn expires_at(arguments: &QueueArguments, message: &Message, since: u64) -> u64 {
+    let ttl = match (message.expiration(), arguments.message_ttl) {
+        (Some(own), Some(queue)) => Some(own.min(queue)),
+        (own, queue) => own.or(queue),
+    };
+    ttl.map_or(u64::MAX, |ttl| since.saturating_add(ttl))
+}
+
 /// What a restatement says of a queue's entries.
 pub(crate) struct Remains<'a> {
     pub(crate) returns: Vec<(u64, u32)>,
@@ -709,13 +767,4 @@ pub(crate) struct Remains<'a> {
 #[inline]
 fn resident_of(entry: &Entry) -> usize {
     entry.message.as_ref().map_or(0, |message| message.block().len())
-}
-
-/// Bytes of a ready entry's body, as far as it is known.
-fn weight_of(entry: &Entry) -> u64 {
-    match &entry.message {
-        Some(message) => message.body().len() as u64,
-        None if entry.besides == 0 => 0,
-        None => u64::from(entry.length).saturating_sub(entry.besides.into()),
-    }
 }

@@ -57,7 +57,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// A number that no entry has any more.
-    fn gone() -> Self {
+    pub(crate) fn gone() -> Self {
         Self {
             message: None,
             address: None,
@@ -74,6 +74,15 @@ impl Entry {
     #[inline]
     pub(crate) fn is_durable(&self) -> bool {
         self.address.is_some_and(|address| !address.is_spilled())
+    }
+
+    /// Bytes of its body, as far as they are known.
+    pub(crate) fn weight(&self) -> u64 {
+        match &self.message {
+            Some(message) => message.body().len() as u64,
+            None if self.besides == 0 => 0,
+            None => u64::from(self.length).saturating_sub(self.besides.into()),
+        }
     }
 
     /// True when it has died of age. With no time to live at all a message may be delivered as it comes, but not when it
@@ -282,6 +291,24 @@ impl Page {
         }
         let entry = seq.checked_sub(self.first).and_then(|at| self.entries.get(at as usize));
         entry.is_some_and(Entry::is_unread)
+    }
+
+    /// Bytes of the bodies of its ready entries, and how many there are of which nobody knows.
+    pub(super) fn weight(&self) -> (u64, usize) {
+        if !self.is_hot() {
+            return (0, self.live);
+        }
+        let ready = self.entries.iter().filter(|entry| entry.state == State::Ready);
+        ready.fold((0, 0), |(bytes, unread), entry| (bytes + entry.weight(), unread + usize::from(entry.is_unread())))
+    }
+
+    /// Entries die of age at other times, as `die_at` says of a message. Those that only the disk has are looked at when they are
+    /// read.
+    pub(super) fn age_anew(&mut self, die_at: &dyn Fn(&Message) -> u64) {
+        self.timeless = false;
+        for entry in &mut self.entries {
+            entry.expires_at = entry.message.as_ref().map_or(entry.expires_at, die_at);
+        }
     }
 
     /// Makes a lean page hot.

@@ -56,7 +56,7 @@ impl Identity {
 
     /// The scopes in which it counts at `queue`, and how long it is remembered there.
     fn scopes<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = (Owner, Remember)> + 'a {
-        let own = queue.arguments.deduplication.map(|remember| (OWN, remember));
+        let own = queue.deduplication.map(|remember| (OWN, remember));
         let gates = self.gates.iter().filter(|(owner, _)| *owner == queue.id);
         own.into_iter().chain(gates.map(|(_, gate)| (gate.exchange, gate.remember)))
     }
@@ -192,7 +192,7 @@ impl Queue {
     /// True when messages may have to be compared with those that came before.
     #[inline]
     pub(crate) fn sifts(&self) -> bool {
-        self.arguments.deduplication.is_some() || self.gated.load(Ordering::Relaxed)
+        self.deduplication.is_some() || self.gated.load(Ordering::Relaxed)
     }
 
     /// Takes the picked arrivals one by one, but those that came before. The caller holds the groups: what is known then
@@ -212,8 +212,8 @@ impl Queue {
                 ticket = ticket.max(visit.core.journal.appender().ticket());
                 continue;
             }
-            if self.arguments.overflow == Overflow::RejectPublish && self.is_full(inner) {
-                arrival.refuse();
+            if inner.arguments.overflow.refuses() && inner.is_full() {
+                inner.refuse(arrival);
                 continue;
             }
             let durable = self.logged() && arrival.address.is_some();
@@ -265,7 +265,7 @@ impl Queue {
     /// Takes the ids that recovery found; `exists` says whether the exchange of a scope is still there.
     pub(crate) fn recover_seen(&self, mut found: Seen, exists: &dyn Fn(Owner) -> bool, core: &Core) {
         found.retain_scopes(&mut |scope| {
-            if scope == OWN { self.arguments.deduplication.is_some() } else { exists(scope) }
+            if scope == OWN { self.deduplication.is_some() } else { exists(scope) }
         });
         self.gated.store(found.scopes.keys().any(|scope| *scope != OWN), Ordering::Relaxed);
         let mut inner = self.lock(core);
@@ -275,7 +275,7 @@ impl Queue {
 
     /// Forgets ids that are remembered only while their messages are there, and are not.
     pub(super) fn forget_absent(&self, inner: &mut Inner) {
-        if self.arguments.deduplication == Some(Remember::WhileQueued)
+        if self.deduplication == Some(Remember::WhileQueued)
             && let Some(seen) = &mut inner.seen
         {
             seen.retain(&mut |number| inner.lanes.is_live(number));

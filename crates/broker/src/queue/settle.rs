@@ -110,9 +110,10 @@ impl Queue {
     }
 
     fn come_back(&self, inner: &mut Inner, seq: u64, core: &Core) {
+        let limit = inner.arguments.delivery_limit;
         let Some(entry) = inner.lanes.get_mut(seq) else { return };
         entry.redelivered = true;
-        if let Some(limit) = self.arguments.delivery_limit {
+        if let Some(limit) = limit {
             entry.returns = entry.returns.saturating_add(1);
             let (returns, durable) = (entry.returns, entry.is_durable());
             if u64::from(returns) > limit {

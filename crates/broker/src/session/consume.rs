@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use auth::{Resource, Right};
 use journal::Ticket;
 use selector::Selector;
 
+use crate::catalog::arguments::QueueArguments;
 use crate::error::{Error, ErrorKind};
 use crate::message::value::{Table, Value};
 use crate::queue::{Consumer, Fetched, Filter, Queue, Unattached, Visit};
@@ -28,7 +29,7 @@ pub struct Consume {
     pub exclusive: bool,
     /// The queue is there for this consumer alone: what its selector is not true of is dropped instead of left.
     pub drops_others: bool,
-    /// `x-priority`; `x-selector` to be given only messages that a selector is true of; `x-browse` to see what there is and
+    /// `x-priority`; `x-consumer-timeout`; `x-selector` to be given only messages that a selector is true of; `x-browse` to see what there is and
     /// take nothing, which needs `no_ack` and ends with [`Event::Cancelled`].
     pub arguments: Table,
 }
@@ -106,19 +107,28 @@ impl Client {
     pub fn consume(&mut self, session: SessionId, consume: Consume, now: Instant) -> Result<String, Error> {
         self.flush(now);
         let queue = self.queue_to(&consume.queue, Right::Read)?;
-        let (priority, filter) = consumer_arguments(&consume, &queue)?;
+        let (wishes, arguments) = (Wishes::of(&consume, &queue)?, queue.arguments(&self.core));
+        if arguments.single_active_consumer && wishes.filter.selector.is_some() {
+            let (name, vhost) = (&queue.name, &queue.vhost);
+            let why = "the queue has a single active consumer, which takes whatever comes";
+            return Err(Error::precondition(format!("invalid arg 'x-selector' for queue '{name}' in vhost '{vhost}': {why}")));
+        }
         let tag = self.consumer_tag(session, &consume.tag)?;
         let slot = self.slot(&queue);
         let number = self.add_consumer(session, &tag, Some(slot), consume.no_ack)?;
+        let timeout = wishes.timeout(&arguments, self.core.settings.consumer_timeout);
+        if let Some(record) = self.consumers.get_mut(&number).filter(|record| !record.no_ack) {
+            record.timeout = timeout;
+        }
         let entry = self.session_mut(session)?;
         let (prefetch, shared) = (entry.prefetch, Arc::clone(&entry.shared));
         let mut consumer = Consumer::new(self.key(number), Arc::clone(&self.shared.mailbox), shared);
         consumer.no_ack = consume.no_ack;
         consumer.exclusive = consume.exclusive;
-        consumer.priority = priority;
+        consumer.priority = wishes.priority;
         consumer.prefetch = prefetch;
         self.consumes = true;
-        if let Err(why) = self.visit(|visit| queue.attach(consumer, filter, visit)) {
+        if let Err(why) = self.visit(|visit| queue.attach(consumer, wishes.filter, visit)) {
             self.forget_consumer(number);
             return Err(match why {
                 Unattached::Gone => no_queue(&consume.queue, &self.shared.vhost),
@@ -144,7 +154,7 @@ impl Client {
         }
         entry.consumers.push(number);
         self.next_consumer += 1;
-        self.consumers.insert(number, ConsumerRecord { session, tag: tag.into(), slot, no_ack });
+        self.consumers.insert(number, ConsumerRecord { session, tag: tag.into(), slot, no_ack, timeout: None });
         if let Some(slot) = slot.and_then(|slot| self.slot_mut(slot)) {
             slot.uses += 1;
         }
@@ -247,8 +257,15 @@ impl Client {
     ) -> Result<Fetch, Error> {
         self.flush(now);
         let queue = self.queue_to(queue, Right::Read)?;
-        if queue.lock(&self.core).has_exclusive_consumer() {
+        let (exclusive, single) = {
+            let inner = queue.lock(&self.core);
+            (inner.has_exclusive_consumer(), inner.arguments.single_active_consumer)
+        };
+        if exclusive {
             return Err(in_use(&queue));
+        }
+        if single {
+            return Err(one_at_a_time(&queue));
         }
         self.consumes = true;
         let slot = self.slot(&queue);
@@ -280,8 +297,8 @@ impl Client {
         let entry = self.session_mut(session)?;
         let lien = Lien { slot, consumer: FETCHED, seq };
         let tag = entry.unsettled.add((!no_ack).then_some(lien));
-        let counts = queue.arguments.delivery_limit.is_some();
-        let delivery_count = (counts && returns > 0).then_some(returns);
+        self.watch_deliveries(now);
+        let delivery_count = (returns > 0).then_some(returns);
         let delivery = Delivery { session, consumer_tag: "", tag, redelivered, delivery_count, message: &message };
         report(&delivery, remaining);
         Ok(Fetch::Message)
@@ -325,34 +342,70 @@ pub(super) fn locked(name: &str, vhost: &str) -> Error {
     )
 }
 
-/// The priority of a consumer, and which messages it asks for.
-fn consumer_arguments(consume: &Consume, queue: &Queue) -> Result<(i32, Filter), Error> {
-    let mut priority = 0;
-    let mut filter = Filter { drops_others: consume.drops_others, ..Filter::default() };
-    for (name, value) in &consume.arguments.0 {
-        let invalid = |why: &str| {
-            let (queue, vhost) = (&queue.name, &queue.vhost);
-            Error::precondition(format!("invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {why}"))
-        };
-        match name.as_str() {
-            "x-priority" => {
-                let number = value.as_integer().and_then(|number| i32::try_from(number).ok());
-                priority = number.ok_or_else(|| invalid("expected an integer of 32 bits"))?;
-            }
-            "x-selector" => {
-                let text = value.as_text().ok_or_else(|| invalid("expected a selector as text"))?;
-                filter.selector = Selector::parse(text).map_err(|error| invalid(&error.to_string()))?;
-            }
-            "x-browse" => match value {
-                Value::Bool(true) if !consume.no_ack => {
-                    return Err(invalid("a browser settles nothing: consume with no-ack"));
-                }
-                Value::Bool(browses) => filter.browses = *browses,
-                _ => return Err(invalid("expected true or false")),
-            },
-            _ if name.starts_with("x-") => return Err(invalid("not implemented yet")),
-            _ => {}
-        }
+/// RabbitMQ's words; who fetched would go past the consumer whose turn it is.
+fn one_at_a_time(queue: &Queue) -> Error {
+    let (name, vhost, kind) = (&queue.name, &queue.vhost, queue.queue_type.name());
+    let text = format!(
+        "cannot obtain access to locked queue '{name}' in vhost '{vhost}'. basic.get operations are not supported by {kind} \
+         queues with single active consumer"
+    );
+    Error::new(ErrorKind::Locked, text)
+}
+
+/// What the arguments of a consumer ask for.
+#[derive(Debug, Default)]
+struct Wishes {
+    priority: i32,
+    /// How long it may hold a delivery, in milliseconds.
+    timeout: Option<u64>,
+    /// Which messages it asks for.
+    filter: Filter,
+}
+
+impl Wishes {
+    /// How long it may hold a delivery: as it says itself, as its queue says, as the broker says; none is without end.
+    fn timeout(&self, queue: &QueueArguments, default: Duration) -> Option<Duration> {
+        let own = self.timeout.or(queue.consumer_timeout).map(Duration::from_millis);
+        Some(own.unwrap_or(default)).filter(|timeout| !timeout.is_zero())
     }
-    Ok((priority, filter))
+
+    fn of(consume: &Consume, queue: &Queue) -> Result<Self, Error> {
+        let filter = Filter { drops_others: consume.drops_others, ..Filter::default() };
+        let mut wishes = Self { filter, ..Self::default() };
+        for (name, value) in &consume.arguments.0 {
+            let invalid = |why: &str| {
+                let (queue, vhost) = (&queue.name, &queue.vhost);
+                Error::precondition(format!("invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {why}"))
+            };
+            match name.as_str() {
+                "x-priority" => {
+                    let number = value.as_integer().and_then(|number| i32::try_from(number).ok());
+                    wishes.priority = number.ok_or_else(|| invalid("expected an integer of 32 bits"))?;
+                }
+                "x-consumer-timeout" => {
+                    let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+                    wishes.timeout = Some(number.ok_or_else(|| invalid("expected milliseconds, 0 or more"))?);
+                }
+                "x-selector" => {
+                    let text = value.as_text().ok_or_else(|| invalid("expected a selector as text"))?;
+                    wishes.filter.selector = Selector::parse(text).map_err(|error| invalid(&error.to_string()))?;
+                }
+                "x-browse" => match value {
+                    Value::Bool(true) if !consume.no_ack => {
+                        return Err(invalid("a browser settles nothing: consume with no-ack"));
+                    }
+                    Value::Bool(browses) => wishes.filter.browses = *browses,
+                    _ => return Err(invalid("expected true or false")),
+                },
+                // A queue has no mirrors that could take over from one another, so there is never a fail-over to tell of.
+                "x-cancel-on-ha-failover" => match value {
+                    Value::Bool(_) => {}
+                    _ => return Err(invalid("expected a bool")),
+                },
+                _ if name.starts_with("x-") => return Err(invalid("not implemented yet")),
+                _ => {}
+            }
+        }
+        Ok(wishes)
+    }
 }

@@ -1,6 +1,6 @@
 //! Reporting: what waits for a client, in order, as far as its output has room.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use journal::Ticket;
 
@@ -80,6 +80,14 @@ pub enum Event<'a> {
         /// Why.
         error: Error,
     },
+    /// A consumer of the session has held a delivery for longer than its timeout; the session must be closed with an error
+    /// that says so.
+    Overdue {
+        /// The session.
+        session: SessionId,
+        /// The timeout.
+        timeout: Duration,
+    },
     /// An alarm stops publishers.
     Blocked {
         /// Which alarm.
@@ -102,6 +110,7 @@ impl Client {
         self.retry_parked(now);
         self.retry_commits(now);
         self.look_after_bodies(now);
+        self.look_for_overdue(now);
         if let Some(reason) = self.tell_blocked.take() {
             report(Event::Blocked { reason });
         }
@@ -110,6 +119,9 @@ impl Client {
         }
         self.report_answers(report);
         let more = self.report_deliveries(budget, report);
+        if !self.consumers.is_empty() {
+            self.watch_deliveries(now);
+        }
         if self.shared.mailbox.take_passed_by() {
             self.resume_all();
         }
@@ -145,6 +157,7 @@ impl Client {
                     }
                     Answer::Returned { message } => report(Event::Returned { session, message: &message }),
                     Answer::Failed { error } => report(Event::SessionFailed { session, error }),
+                    Answer::Overdue { timeout } => report(Event::Overdue { session, timeout }),
                 }
             }
             false
@@ -221,17 +234,15 @@ impl Client {
         let settles = consumer.slot.filter(|_| !consumer.no_ack);
         let lien = settles.map(|slot| Lien { slot, consumer: lent.consumer, seq: lent.seq });
         let tag = session.unsettled.add(lien);
-        let mut counts = false;
         if let Some(Some(slot)) = consumer.slot.and_then(|slot| self.slots.get_mut(slot as usize)) {
             slot.uses += u32::from(!consumer.no_ack);
-            counts = slot.queue.arguments.delivery_limit.is_some();
         }
         report(Event::Deliver(Delivery {
             session: consumer.session,
             consumer_tag: &consumer.tag,
             tag,
             redelivered: lent.redelivered,
-            delivery_count: (counts && lent.returns > 0).then_some(lent.returns),
+            delivery_count: (lent.returns > 0).then_some(lent.returns),
             message: &lent.message,
         }));
         consumer.no_ack

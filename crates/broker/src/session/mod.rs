@@ -8,6 +8,7 @@ mod consume;
 mod declare;
 mod drain;
 pub(crate) mod mailbox;
+mod overdue;
 mod park;
 pub(crate) mod publish;
 pub(crate) mod replies;
@@ -19,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use auth::Identity;
 use hashbrown::HashMap;
@@ -33,6 +34,7 @@ use crate::message::{Arena, Message};
 use crate::queue::{ConsumerKey, Queue, SharedCredit, Visit};
 use arriving::Arriving;
 use mailbox::{Lent, Mailbox, Notice};
+use overdue::Notes;
 use park::Parking;
 use publish::Routes;
 use replies::ReplyConsumer;
@@ -111,6 +113,9 @@ enum Answer {
     Failed {
         error: Error,
     },
+    Overdue {
+        timeout: Duration,
+    },
 }
 
 #[derive(Debug)]
@@ -120,6 +125,8 @@ struct ConsumerRecord {
     /// Its queue; the consumer of replies has none.
     slot: Option<u32>,
     no_ack: bool,
+    /// How long it may hold a delivery; none is without end.
+    timeout: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -131,6 +138,7 @@ struct Session {
     answered: u64,
     answers: VecDeque<Answer>,
     unsettled: Unsettled,
+    notes: Notes,
     shared: Arc<SharedCredit>,
     /// For consumers to come.
     prefetch: u32,
@@ -190,6 +198,8 @@ pub struct Client {
     lag_ticket: Ticket,
     /// The queue whose first message is being read for a fetch.
     fetching: Option<Arc<Queue>>,
+    /// When to look for deliveries that are held too long.
+    look_at: Option<Instant>,
     closed: bool,
 }
 
@@ -257,6 +267,7 @@ impl Client {
             blocked: false,
             tell_blocked: None,
             lag_ticket: Ticket::NONE,
+            look_at: None,
             closed: false,
         }
     }

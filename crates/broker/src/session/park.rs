@@ -54,7 +54,7 @@ impl Client {
         let parked = self.sessions.values().filter_map(|session| session.parking.since).min();
         let commits = self.open.values().filter_map(|open| open.waiting_since).min();
         let waiting = [parked, commits].into_iter().flatten().min().map(|since| since + timeout);
-        [waiting, self.bodies_deadline()].into_iter().flatten().min()
+        [waiting, self.bodies_deadline(), self.look_at].into_iter().flatten().min()
     }
 
     pub(super) fn park(&mut self, session: u32, arrival: Arrival) {

@@ -402,6 +402,7 @@ impl Client {
                     self.answer(session, Answer::Returned { message: arrival.into_message() });
                 } else {
                     dropped += 1;
+                    self.core.note_unroutable(&self.shared.vhost, None, arrival.message(), self.core.clock.unix_ms());
                 }
             }
             if number > 0 || durable {

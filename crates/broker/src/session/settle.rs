@@ -73,6 +73,20 @@ impl Unsettled {
         tag
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The tag of the first that is not settled, or the next one; and the next one to be given out.
+    pub(super) fn tags(&self) -> (u64, u64) {
+        (self.base, self.base + self.liens.len() as u64)
+    }
+
+    /// All of them with their tags, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Lien)> {
+        (self.base..).zip(&self.liens).filter_map(|(tag, lien)| Some((tag, lien.as_ref()?)))
+    }
+
     fn index(&self, tag: u64) -> Option<usize> {
         let index = usize::try_from(tag.checked_sub(self.base)?).ok()?;
         self.liens.get(index)?.is_some().then_some(index)

@@ -226,3 +226,54 @@ fn a_message_larger_than_the_mailbox_is_delivered_too() {
         ("a", "c:1=big, c:2=big2"),
     ]);
 }
+
+#[test]
+fn a_queue_with_a_single_active_consumer_goes_to_the_next_one_when_it_leaves() {
+    check(&[
+        ("a queue q x-single-active-consumer=true; prefetch 1; consume q first", "0 0"),
+        ("b prefetch 0; consume q second; consume q urgent x-priority=1", ""),
+        ("c publish - q 1; publish - q 2; publish - q 3; publish - q 4", ""),
+        ("a", "first:1=1"),
+        ("b", ""),
+        ("a ack 1", "first:2=2"),
+        ("c get q", LOCKED),
+        ("c consume q x exclusive", "403 queue 'q' in vhost '/' in exclusive use"),
+        // What the one holds that stops stays with its session.
+        ("a cancel first", "cancelled"),
+        ("b", "urgent:1=3, urgent:2=4"),
+        ("a close", ""),
+        ("b", "urgent:3=2!"),
+        ("b cancel urgent", "cancelled"),
+        ("c publish - q 5", ""),
+        ("b", "second:4=5"),
+        ("* counts q", "0 4"),
+    ]);
+}
+
+const LOCKED: &str = "405 cannot obtain access to locked queue 'q' in vhost '/'. basic.get operations are not supported by classic \
+                      queues with single active consumer";
+
+#[test]
+fn who_holds_a_message_too_long_must_close_the_session() {
+    // Where memory is short, whose message is read back first decides.
+    Script::memory().check(&[
+        ("a queue q x-consumer-timeout=1000; queue r; publish - q 1; publish - r 2", "0 0, 0 0"),
+        ("a consume q c; consume r d; consume r no-limit x-consumer-timeout=0", "c:1=1, d:2=2"),
+        ("b publish - r 3; publish - r 4", ""),
+        ("a ack 2", "d:3=3, no-limit:4=4"),
+        ("* tick 900", ""),
+        ("a ack 3", ""),
+        ("* tick 900", ""),
+        ("a", ""),
+        ("* tick 300", ""),
+        ("a", "overdue 1000 ms"),
+        ("* tick 2000", ""),
+        ("a", ""),
+        ("a close", ""),
+        ("* counts q", "1 0"),
+        ("b consume q c x-consumer-timeout=-1", NEGATIVE),
+    ]);
+}
+
+const NEGATIVE: &str =
+    "406 invalid arg 'x-consumer-timeout' for queue 'q' in vhost '/': expected milliseconds, 0 or more";

@@ -1,5 +1,7 @@
 //! Lengths, ages and deliveries that are limited, and where messages go that are over a limit.
 
+use testkit::script::Script;
+
 use crate::check;
 
 #[test]
@@ -126,4 +128,40 @@ fn a_quorum_queue_counts_deliveries_and_gives_up() {
         ("a queue r durable x-queue-type=quorum; publish - r m persistent; consume r d", "0 0, d:5=m"),
         ("a queue s x-queue-type=quorum", "406 invalid property 'non-durable' for queue 's' in vhost '/'"),
     ]);
+}
+
+#[test]
+fn what_is_lost_is_counted_and_shown() {
+    let mut script = Script::memory();
+    let steps = [
+        "a queue q x-max-length=1; queue e; publish amq.topic nowhere 1 size=9",
+        "* tick 1",
+        "a publish - q 2; publish - q 3",
+        "* tick 1",
+        "a publish - e 4 ttl=5; queue d x-dead-letter-exchange=none; publish - d 5",
+        "* tick 10",
+        "* tick 1",
+        "a get d; reject 1",
+        "* tick 1",
+        "a get q; reject 2",
+    ];
+    steps.iter().for_each(|step| drop(script.say(step)));
+    let broker = &script.broker().broker;
+    let losses: Vec<_> = broker
+        .losses()
+        .into_iter()
+        .map(|loss| (loss.reason, loss.queue.unwrap_or_default(), loss.exchange, loss.routing_key, loss.body_bytes))
+        .collect();
+    let text = |words: [&str; 3]| words.map(str::to_owned);
+    let expected = [
+        ("unroutable", text(["", "amq.topic", "nowhere"]), 9),
+        ("maxlen", text(["q", "", "q"]), 1),
+        ("expired", text(["e", "", "e"]), 1),
+        ("dead_letter_unroutable", text(["d", "", "d"]), 1),
+        ("rejected", text(["q", "", "q"]), 1),
+    ]
+    .map(|(reason, [queue, exchange, key], bytes)| (reason, queue, exchange, key, bytes));
+    assert_eq!(losses, expected);
+    let overview = broker.overview();
+    assert_eq!((overview.lost, overview.unroutable_dropped, overview.dead_letters_dropped), ([1, 1, 1, 0], 1, 1));
 }

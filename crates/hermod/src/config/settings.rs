@@ -115,6 +115,7 @@ pub(crate) struct JournalSizes {
 #[derive(Debug, Clone)]
 pub(crate) struct Flow {
     pub(crate) park_timeout: Duration,
+    pub(crate) consumer_timeout: Duration,
     pub(crate) park_bytes: u64,
     pub(crate) mailbox_bytes: u64,
     pub(crate) lag_bytes: u64,
@@ -378,6 +379,16 @@ impl Flow {
             ),
             value::duration,
         )?;
+        let consumer_timeout = reader.get(
+            declare(
+                "flow.consumer_timeout",
+                "time",
+                "30 min",
+                "How long a consumer may hold a message without settling it; then its channel is closed, and what it held returns \
+                 to the queues. `x-consumer-timeout` of a queue or of a consumer overrides it. `0` is without end.",
+            ),
+            value::duration,
+        )?;
         let mut size = |name, default, doc| {
             reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, 1))
         };
@@ -393,7 +404,7 @@ impl Flow {
             "16 MiB",
             "Bytes that may wait for a flush of the journal before publishers are read no further.",
         )?;
-        Ok(Self { park_timeout, park_bytes, mailbox_bytes, lag_bytes })
+        Ok(Self { park_timeout, consumer_timeout, park_bytes, mailbox_bytes, lag_bytes })
     }
 }
 

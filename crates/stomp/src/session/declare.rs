@@ -16,9 +16,13 @@ use crate::codec::Headers;
 use crate::limits;
 
 /// Headers that are arguments of the queue with a text as value.
-const TEXTS: [&str; 3] = ["x-dead-letter-exchange", "x-dead-letter-routing-key", "x-queue-type"];
+const TEXTS: [&str; 5] =
+    ["x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-overflow", "x-queue-type"];
 /// Headers that are arguments of the queue with a number as value.
-const NUMBERS: [&str; 5] = ["x-expires", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-message-ttl"];
+const NUMBERS: [&str; 6] =
+    ["x-delivery-limit", "x-expires", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-message-ttl"];
+/// The header that is an argument of the queue with `true` or `false` as value.
+const SINGLE: &str = "x-single-active-consumer";
 /// Headers that say how long the queue lives and who may use it.
 const FLAGS: [&str; 3] = ["durable", "auto-delete", "exclusive"];
 
@@ -28,7 +32,8 @@ fn asks(headers: &Headers<'_>) -> bool {
 }
 
 fn is_declaration(name: &str) -> bool {
-    FLAGS.contains(&name) || (name.starts_with("x-") && (TEXTS.contains(&name) || NUMBERS.contains(&name)))
+    FLAGS.contains(&name)
+        || (name.starts_with("x-") && (TEXTS.contains(&name) || NUMBERS.contains(&name) || name == SINGLE))
 }
 
 fn flag(headers: &Headers<'_>, name: &str, default: bool) -> Result<bool, Failure> {
@@ -48,6 +53,8 @@ fn arguments(headers: &Headers<'_>) -> Result<Table, Failure> {
         } else if NUMBERS.contains(&&*name) {
             let number = value.trim().parse().map_err(|_| Failure::invalid(&name, "a number", &value))?;
             table.set(&name, Value::I64(number));
+        } else if name == SINGLE {
+            table.set(&name, Value::Bool(flag(headers, SINGLE, false)?));
         }
     }
     Ok(table)

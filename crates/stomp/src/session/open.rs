@@ -212,6 +212,10 @@ fn report(
         Event::RolledBack { transaction, error } => Err(receipts.rolled_back(transaction, error.into())),
         Event::Cancelled { consumer_tag, .. } => deliveries.cancelled(consumer_tag, output),
         Event::SessionFailed { error, .. } => Err(error.into()),
+        Event::Overdue { timeout, .. } => {
+            let limit = timeout.as_millis();
+            Err(Failure::new("Acknowledgement timed out", format!("a message was not acknowledged within {limit} ms")))
+        }
         Event::Kicked { reason } => Err(Failure::new("Connection forced", reason)),
         // Nothing is published as mandatory, and STOMP has no word for an alarm.
         Event::Returned { .. } | Event::Blocked { .. } | Event::Unblocked => Ok(()),

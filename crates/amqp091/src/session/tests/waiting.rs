@@ -155,3 +155,24 @@ fn a_large_body_is_read_when_it_has_its_turn() {
     second.expect(&[confirmed]);
     assert_eq!(server.test.broker.queues()[0].ready, 2);
 }
+
+#[test]
+fn who_holds_a_message_too_long_loses_the_channel() {
+    let server = server();
+    let mut peer = server.channel();
+    peer.send(1, QueueDeclare { queue: "q", nowait: true, ..Default::default() });
+    peer.publish(1, BasicPublish { routing_key: "q", ..Default::default() }, &[0, 0], b"x");
+    let fields = encode_fields(&[("x-consumer-timeout".to_owned(), Value::I32(60_000))]);
+    let arguments = Table::new(&fields).expect("a valid table");
+    peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", nowait: true, arguments, ..Default::default() });
+    peer.wait_for(1);
+    peer.lines.clear();
+    assert_eq!(peer.deadline(), Some(peer.now + Duration::from_secs(15)));
+    peer.advance(15);
+    peer.advance(45);
+    peer.expect(&[]);
+    peer.advance(15);
+    let text = "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: 60000 ms. This \
+                timeout value can be configured, see consumers doc guide to learn more";
+    peer.expect(&[&channel_closed(1, 406, text, (0, 0))]);
+}

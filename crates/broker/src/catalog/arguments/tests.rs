@@ -55,6 +55,10 @@ fn what_is_understood() {
             QueueArguments { overflow: Overflow::RejectPublish, ..classic() },
         ),
         (
+            table(&[("x-overflow", text("reject-publish-dlx")), ("x-queue-leader-locator", text("balanced"))]),
+            QueueArguments { overflow: Overflow::RejectPublishDeadLetter, ..classic() },
+        ),
+        (
             table(&[("x-dead-letter-routing-key", text(&long)), ("x-dead-letter-exchange", text(""))]),
             QueueArguments {
                 dead_letter_exchange: Some(String::new()),
@@ -65,6 +69,10 @@ fn what_is_understood() {
         (table(&[("x-queue-mode", text("lazy")), ("x-queue-version", Value::I32(2))]), classic()),
         (table(&[("x-queue-mode", text("default")), ("x-queue-version", Value::I32(1))]), classic()),
         (table(&[("x-single-active-consumer", Value::Bool(false))]), classic()),
+        (
+            table(&[("x-single-active-consumer", Value::Bool(true)), ("x-consumer-timeout", Value::I32(0))]),
+            QueueArguments { single_active_consumer: true, consumer_timeout: Some(0), ..classic() },
+        ),
         (quorum(&[]), quorum_default()),
         (
             quorum(&[("x-delivery-limit", Value::I32(0))]),
@@ -78,7 +86,7 @@ fn what_is_understood() {
         (
             quorum(&[
                 ("x-quorum-initial-group-size", Value::I32(3)),
-                ("x-dead-letter-strategy", text("at-most-once")),
+                ("x-dead-letter-strategy", text("at-least-once")),
                 ("x-max-in-memory-length", Value::I32(0)),
             ]),
             quorum_default(),
@@ -106,7 +114,6 @@ fn what_is_refused_and_how() {
         ("x-max-length", Value::I32(-7), ": {value_negative,-7}"),
         ("x-max-length", Value::Null, ": \"expected integer, got void\""),
         ("x-max-length-bytes", Value::Bool(true), ": \"expected integer, got bool\""),
-        ("x-overflow", text("reject-publish-dlx"), ": not implemented yet"),
         ("x-overflow", text("drop-tail"), ": invalid_overflow"),
         ("x-overflow", Value::I32(1), ": {unacceptable_type,signedint}"),
         ("x-dead-letter-exchange", Value::I64(1), ": {unacceptable_type,long}"),
@@ -118,12 +125,11 @@ fn what_is_refused_and_how() {
         ("x-max-priority", Value::I32(256), ": {max_value_exceeded,256}"),
         ("x-max-priority", Value::I32(-1), ": {value_negative,-1}"),
         ("x-max-priority", text("5"), ": \"expected integer, got longstr\""),
-        ("x-single-active-consumer", Value::Bool(true), ": not implemented yet"),
         ("x-single-active-consumer", text("true"), ": {unacceptable_type,longstr}"),
-        ("x-queue-leader-locator", text("client-local"), ": not implemented yet"),
-        ("x-queue-master-locator", text("min-masters"), ": not implemented yet"),
+        ("x-queue-leader-locator", text("far-away"), ": invalid_queue_locator_arg"),
+        ("x-queue-master-locator", Value::I32(1), ": {unacceptable_type,signedint}"),
         ("x-delivery-limit", Value::I32(3), " of queue type rabbit_classic_queue"),
-        ("x-consumer-timeout", Value::I32(3), " of queue type rabbit_classic_queue"),
+        ("x-consumer-timeout", Value::I32(-3), ": {value_negative,-3}"),
         ("x-max-age", text("1D"), " of queue type rabbit_classic_queue"),
         ("x-mesage-ttl", Value::I32(3), ": unknown; arguments of the application must not begin with x-"),
     ];
@@ -133,12 +139,9 @@ fn what_is_refused_and_how() {
     }
     let of_quorum: &[(&str, Value, &str)] = &[
         ("x-delivery-limit", text("3"), ": \"expected integer, got longstr\""),
-        ("x-dead-letter-strategy", text("at-least-once"), ": not implemented yet"),
         ("x-dead-letter-strategy", text("often"), ": invalid_dlx_strategy"),
         ("x-quorum-initial-group-size", Value::I32(0), ": {value_zero,0}"),
         ("x-max-in-memory-bytes", Value::I32(-1), ": {value_negative,-1}"),
-        ("x-single-active-consumer", Value::Bool(true), ": not implemented yet"),
-        ("x-consumer-timeout", Value::I32(3), ": not implemented yet"),
         ("x-delayed-retry-type", text("all"), ": not implemented yet"),
         ("x-max-priority", Value::I32(10), " of queue type rabbit_quorum_queue"),
         ("x-queue-mode", text("lazy"), " of queue type rabbit_quorum_queue"),

@@ -1,0 +1,139 @@
+//! Messages that nobody gets any more: counted by reason, and the last of them told of, so that none goes silently.
+//!
+//! What is told of is a sample: of those that go within the same millisecond one is noted, so that a flood of them costs
+//! little. They live in memory and are gone with the process.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::core::Core;
+use crate::message::Message;
+use crate::queue::{Queue, Reason};
+
+/// How many are kept.
+const KEPT: usize = 256;
+
+/// Where a message was lost, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// When, in milliseconds since 1970.
+    pub at: u64,
+    /// Its vhost.
+    pub vhost: String,
+    /// `unroutable`, `rejected`, `expired`, `maxlen`, `delivery_limit`, or `dead_letter_unroutable`.
+    pub reason: &'static str,
+    /// The queue that it was in; `None` for one that reached none.
+    pub queue: Option<String>,
+    /// The exchange that it was published to; empty also where only the disk has the message.
+    pub exchange: String,
+    /// Its routing key, likewise.
+    pub routing_key: String,
+    /// Bytes of its body; 0 where nobody has looked.
+    pub body_bytes: u64,
+}
+
+/// The last losses.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    last: Mutex<VecDeque<Loss>>,
+    /// When the last one was noted, in milliseconds since 1970.
+    noted_at: AtomicU64,
+}
+
+impl Losses {
+    /// Notes a loss, unless one was noted in the same millisecond.
+    pub(crate) fn note(&self, now: u64, loss: impl FnOnce() -> Loss) {
+        if self.noted_at.swap(now, Ordering::Relaxed) == now {
+            return;
+        }
+        let loss = loss();
+        let mut last = self.last.lock();
+        if last.len() == KEPT {
+            last.pop_front();
+        }
+        last.push_back(loss);
+    }
+
+    /// Oldest first.
+    pub(crate) fn all(&self) -> Vec<Loss> {
+        self.last.lock().iter().cloned().collect()
+    }
+}
+
+/// What one visit to a queue lost.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    /// By reason.
+    counts: [u64; 4],
+    /// One of them, if memory has it.
+    sample: Option<Message>,
+    reason: Reason,
+    body_bytes: u64,
+}
+
+impl Lost {
+    /// Counts one more, and keeps the first.
+    pub(crate) fn add(lost: &mut Option<Box<Self>>, reason: Reason, message: Option<&Message>, body_bytes: u64) {
+        let fresh = || Box::new(Self { counts: [0; 4], sample: message.cloned(), reason, body_bytes });
+        lost.get_or_insert_with(fresh).counts[reason as usize] += 1;
+    }
+}
+
+impl Core {
+    /// Counts and notes what a queue lost.
+    #[cold]
+    pub(crate) fn note_lost(&self, queue: &Queue, lost: &Lost, now: u64) {
+        for (total, count) in self.totals.lost.iter().zip(lost.counts) {
+            total.add(count);
+        }
+        let message = lost.sample.as_ref();
+        self.losses.note(now, || Loss {
+            at: now,
+            vhost: queue.vhost.to_string(),
+            reason: lost.reason.name(),
+            queue: Some(queue.name.to_string()),
+            exchange: message.map(|message| message.exchange().to_owned()).unwrap_or_default(),
+            routing_key: message.map(|message| message.routing_key().to_owned()).unwrap_or_default(),
+            body_bytes: lost.body_bytes,
+        });
+    }
+
+    /// Notes a message that reached no queue, from `queue` if it was a dead letter.
+    #[cold]
+    pub(crate) fn note_unroutable(&self, vhost: &str, queue: Option<&str>, message: &Message, now: u64) {
+        self.losses.note(now, || Loss {
+            at: now,
+            vhost: vhost.to_owned(),
+            reason: if queue.is_some() { "dead_letter_unroutable" } else { "unroutable" },
+            queue: queue.map(str::to_owned),
+            exchange: message.exchange().to_owned(),
+            routing_key: message.routing_key().to_owned(),
+            body_bytes: message.body().len() as u64,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_are_kept_and_one_of_each_millisecond() {
+        let losses = Losses::default();
+        for number in 0..2 * (KEPT as u64 + 10) {
+            losses.note(1 + number / 2, || Loss {
+                at: number,
+                vhost: "/".to_owned(),
+                reason: "expired",
+                queue: None,
+                exchange: String::new(),
+                routing_key: String::new(),
+                body_bytes: 0,
+            });
+        }
+        let kept: Vec<u64> = losses.all().into_iter().map(|loss| loss.at).collect();
+        assert_eq!(kept, (10..KEPT as u64 + 10).map(|number| number * 2).collect::<Vec<_>>());
+    }
+}
