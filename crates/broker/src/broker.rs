@@ -166,6 +166,8 @@ impl Broker {
             decided.queue.resume_dying(&decided.dying, &mut visit);
         }
         self.core.run_work(&mut work);
+        // What was to die has been taken out by now.
+        self.core.resume_policies()?;
         for vhost in self.core.catalog.vhosts() {
             let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
             queues.iter().for_each(|queue| self.core.watch(queue));

@@ -32,9 +32,10 @@ mod spilling;
 mod stats;
 mod store;
 
-pub use admin::{VhostLimits, VhostReport, VhostSpec};
+pub use admin::{PolicyReport, VhostLimits, VhostReport, VhostSpec};
 pub use broker::{Broker, OpenError, Parts};
 pub use browse::{Browse, Browsed};
+pub use catalog::policies::{ApplyTo, PolicyKind, PolicySpec};
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind};
 pub use flow::Flow;

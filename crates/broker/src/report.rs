@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::broker::Broker;
+use crate::catalog::policies::Policy;
 use crate::losses::Loss;
 use crate::message::value::Table;
 use crate::queue::SelectorReport;
@@ -114,6 +115,10 @@ pub struct QueueReport {
     pub kind: &'static str,
     /// As declared.
     pub arguments: Table,
+    /// The name of its policy.
+    pub policy: Option<String>,
+    /// The name of its operator policy.
+    pub operator_policy: Option<String>,
     /// Entries that are ready.
     pub ready: u64,
     /// Entries that are out with consumers.
@@ -244,6 +249,8 @@ impl Broker {
             let tables = vhost.tables.read();
             for queue in tables.queues() {
                 let inner = queue.lock(&self.core);
+                let policies = tables.policies.of_queue(&queue.name, queue.queue_type);
+                let name_of = |policy: Option<&Policy>| policy.map(|policy| policy.name.clone());
                 reports.push(QueueReport {
                     vhost: queue.vhost.to_string(),
                     name: queue.name.to_string(),
@@ -252,6 +259,8 @@ impl Broker {
                     auto_delete: queue.auto_delete,
                     kind: queue.queue_type.name(),
                     arguments: queue.declared.clone(),
+                    policy: name_of(policies.user),
+                    operator_policy: name_of(policies.operator),
                     ready: inner.ready() as u64,
                     unacked: inner.unsettled() as u64,
                     bytes: inner.bytes() as u64,

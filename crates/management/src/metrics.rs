@@ -242,6 +242,8 @@ mod tests {
             auto_delete: false,
             kind: "classic",
             arguments: broker::Table::default(),
+            policy: None,
+            operator_policy: None,
             ready: 3,
             unacked: 2,
             bytes: 50,

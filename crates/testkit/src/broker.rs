@@ -86,6 +86,12 @@ pub fn value_of(text: &str) -> Value {
     }
 }
 
+/// Fields as scripts write them, `name=value` between spaces.
+pub fn table_of(text: &str) -> broker::Table {
+    let fields = text.split_whitespace().filter_map(|word| word.split_once('='));
+    broker::Table(fields.map(|(name, value)| (name.to_owned(), value_of(value))).collect())
+}
+
 /// Counts how often it is woken.
 #[derive(Debug, Default)]
 pub struct Bell(AtomicUsize);

@@ -1,8 +1,9 @@
-//! What operators change while the broker runs: vhosts, users, and how much each may have.
+//! What operators change while the broker runs: vhosts, users, how much each may have, and policies.
 //!
 //! Changes come one after the other (`Core::administration`). Each is logged before it counts and returns what its answer
 //! waits for: it is durable when [`Broker::is_durable`] says so. Who may ask for one is checked by whoever asks.
 
+mod policies;
 mod users;
 mod vhosts;
 
@@ -16,6 +17,7 @@ use crate::error::Error;
 use crate::session::ClientShared;
 use crate::session::mailbox::Notice;
 
+pub use policies::PolicyReport;
 pub use vhosts::{VhostLimits, VhostReport, VhostSpec};
 
 impl Broker {

@@ -24,15 +24,21 @@ pub(crate) enum Sort {
     Vhost,
     /// How much a vhost may have; its name is empty.
     VhostLimits,
+    /// A policy.
+    Policy,
+    /// A policy of the operator's.
+    OperatorPolicy,
 }
 
 impl Sort {
-    const ALL: [Self; 2] = [Self::Vhost, Self::VhostLimits];
+    const ALL: [Self; 4] = [Self::Vhost, Self::VhostLimits, Self::Policy, Self::OperatorPolicy];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Vhost => "vhost",
             Self::VhostLimits => "vhost-limits",
+            Self::Policy => "policy",
+            Self::OperatorPolicy => "operator-policy",
         }
     }
 
@@ -74,6 +80,13 @@ impl Definitions {
 
     pub(crate) fn get(&self, sort: Sort, vhost: Owner, name: &str) -> Option<Arc<Table>> {
         self.0.lock().get(&Key::new(sort, vhost, name)).map(|kept| Arc::clone(&kept.value))
+    }
+
+    /// The names and values of all definitions of a sort in a vhost.
+    pub(crate) fn all(&self, sort: Sort, vhost: Owner) -> Vec<(String, Arc<Table>)> {
+        let kept = self.0.lock();
+        let here = kept.iter().filter(|(key, _)| key.sort == sort && key.vhost == vhost);
+        here.map(|(key, kept)| (key.name.clone(), Arc::clone(&kept.value))).collect()
     }
 
     /// Says a definition again if `owner` is one. True if it is.

@@ -6,6 +6,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod definitions;
+pub(crate) mod policies;
 mod search;
 
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use crate::error::Error;
 use crate::message::value::Table;
 use crate::queue::{Bound, Gate, Queue};
 use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn};
-use arguments::Remember;
+use arguments::{QueueArguments, QueueType, Remember};
+use policies::Policies;
 use search::Search;
 
 /// An exchange and what is bound to it.
@@ -52,6 +54,7 @@ pub(crate) struct Tables {
     exchange_names: HashMap<Owner, Arc<str>>,
     /// The vhost is deleted, and nothing may come to be in it any more.
     ended: bool,
+    pub(crate) policies: Policies,
 }
 
 /// Where a message goes.
@@ -103,6 +106,19 @@ impl Tables {
     pub(crate) fn remove_queue(&mut self, queue: &Queue) {
         self.queues_by_id.remove(&queue.id);
         self.queues.remove(&queue.name);
+    }
+
+    /// What the arguments of a queue and its policies come to. Each value was checked alone; if they do not go together, those
+    /// of the declaration count.
+    pub(crate) fn arguments_of(
+        &self,
+        name: &str,
+        vhost: &str,
+        queue_type: QueueType,
+        declared: &Table,
+    ) -> Result<QueueArguments, Error> {
+        let table = self.policies.of_queue(name, queue_type).arguments(declared);
+        QueueArguments::parse(name, vhost, &table).or_else(|_| QueueArguments::parse(name, vhost, declared))
     }
 
     pub(crate) fn exchange(&self, name: &str) -> Option<&Exchange> {

@@ -15,7 +15,7 @@ use journal::{Group, Owner, Ticket};
 use crate::catalog::arguments::{LARGEST_SIZE, Remember};
 use crate::core::Core;
 use crate::message::instructions::Instructions;
-use crate::queue::{Inner, Overflow, Queue, State, Visit};
+use crate::queue::{Inner, Queue, State, Visit};
 use crate::session::turn::Arrival;
 use crate::store::facts;
 

@@ -111,7 +111,9 @@ impl Client {
         if arguments.single_active_consumer && wishes.filter.selector.is_some() {
             let (name, vhost) = (&queue.name, &queue.vhost);
             let why = "the queue has a single active consumer, which takes whatever comes";
-            return Err(Error::precondition(format!("invalid arg 'x-selector' for queue '{name}' in vhost '{vhost}': {why}")));
+            return Err(Error::precondition(format!(
+                "invalid arg 'x-selector' for queue '{name}' in vhost '{vhost}': {why}"
+            )));
         }
         let tag = self.consumer_tag(session, &consume.tag)?;
         let slot = self.slot(&queue);

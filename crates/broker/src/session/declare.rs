@@ -155,7 +155,7 @@ impl Client {
             auto_delete: spec.auto_delete,
             internal: spec.internal,
             arguments: spec.arguments.clone(),
-            alternate: parsed.alternate,
+            alternate: parsed.alternate.or_else(|| tables.policies.alternate_of(name)),
             remember: parsed.remember,
             bindings: Bindings::new(kind, parsed.hash_on),
             bound: Vec::new(),
@@ -380,7 +380,7 @@ impl Client {
             durable: spec.durable,
             exclusive_to: spec.exclusive.then_some(self.shared.number),
             auto_delete: spec.auto_delete,
-            arguments: parsed,
+            arguments: tables.arguments_of(&name, &vhost.name, parsed.queue_type, &spec.arguments)?,
             declared: spec.arguments.clone(),
             now: self.core.clock.unix_ms(),
         });

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 
 mod administration;
+mod arguments;
 mod consuming;
 mod crashes;
 mod damage;
@@ -16,6 +17,7 @@ mod limits;
 mod model;
 mod overtaken;
 mod paging;
+mod policies;
 mod pressure;
 mod priorities;
 mod publishing;

@@ -1,0 +1,170 @@
+//! Policies are set and cleared while the broker runs, and bind what is there at once.
+
+use std::sync::Arc;
+
+use journal::{Owner, Ticket};
+
+use crate::broker::Broker;
+use crate::catalog::Tables;
+use crate::catalog::arguments::ExchangeArguments;
+use crate::catalog::definitions::{Key, Sort};
+use crate::catalog::policies::{ApplyTo, Policies, Policy, PolicyKind, PolicySpec};
+use crate::core::Core;
+use crate::error::Error;
+use crate::message::NAME_MAX;
+use crate::message::value::{Table, Value};
+use crate::queue::Visit;
+use crate::session::turn::Work;
+
+const PATTERN: &str = "pattern";
+const APPLY_TO: &str = "apply-to";
+const PRIORITY: &str = "priority";
+const DEFINITION: &str = "definition";
+
+/// One policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PolicyReport {
+    /// Its vhost.
+    pub vhost: String,
+    /// Its name.
+    pub name: String,
+    /// What it says.
+    pub spec: PolicySpec,
+}
+
+impl Sort {
+    fn of_policy(kind: PolicyKind) -> Self {
+        match kind {
+            PolicyKind::User => Self::Policy,
+            PolicyKind::Operator => Self::OperatorPolicy,
+        }
+    }
+}
+
+impl Broker {
+    /// Sets a policy, in place of the one of its kind that has this name, and gives what it says to all queues and exchanges
+    /// that it is for. Returns what the answer waits for.
+    ///
+    /// # Errors
+    /// `NotFound` without the vhost, `Precondition` for what a policy can't say.
+    pub fn set_policy(&self, vhost: &str, kind: PolicyKind, name: &str, spec: PolicySpec) -> Result<Ticket, Error> {
+        if name.is_empty() || name.len() > NAME_MAX {
+            let length = name.len();
+            return Err(Error::precondition(format!("the name of a policy has 1 to {NAME_MAX} bytes, not {length}")));
+        }
+        let policy = Policy::new(kind, name, spec)?;
+        let _alone = self.core.administration.lock();
+        let vhost = self.core.existing_vhost(vhost)?;
+        let ticket = self.core.define(Key::new(Sort::of_policy(kind), vhost.id, name), fields_of(&policy.spec))?;
+        self.core.change_policies(vhost.id, |policies| policies.put(kind, policy));
+        Ok(ticket)
+    }
+
+    /// Clears a policy. Returns what the answer waits for.
+    ///
+    /// # Errors
+    /// `NotFound` without the vhost or the policy.
+    pub fn clear_policy(&self, vhost: &str, kind: PolicyKind, name: &str) -> Result<Ticket, Error> {
+        let _alone = self.core.administration.lock();
+        let id = self.core.existing_vhost(vhost)?.id;
+        let Some(ticket) = self.core.undefine(&Key::new(Sort::of_policy(kind), id, name)) else {
+            return Err(Error::not_found(format!("{} '{name}' does not exist in vhost '{vhost}'", kind.name())));
+        };
+        self.core.change_policies(id, |policies| {
+            policies.remove(kind, name);
+        });
+        Ok(ticket)
+    }
+
+    /// The policies of a kind, by vhost; in each, those that count first in front.
+    pub fn policies(&self, kind: PolicyKind) -> Vec<PolicyReport> {
+        let mut vhosts = self.core.catalog.vhosts();
+        vhosts.sort_by(|one, other| one.name.cmp(&other.name));
+        let mut reports = Vec::new();
+        for vhost in vhosts {
+            let tables = vhost.tables.read();
+            let report = |policy: &Policy| PolicyReport {
+                vhost: vhost.name.to_string(),
+                name: policy.name.clone(),
+                spec: policy.spec.clone(),
+            };
+            reports.extend(tables.policies.list(kind).iter().map(report));
+        }
+        reports
+    }
+}
+
+impl Core {
+    fn change_policies(&self, vhost: Owner, change: impl FnOnce(&mut Policies)) {
+        let mut work = Vec::new();
+        if let Some(vhost) = self.catalog.vhosts().into_iter().find(|other| other.id == vhost) {
+            let mut tables = vhost.tables.write();
+            change(&mut tables.policies);
+            self.apply_policies(&mut tables, &mut work);
+        }
+        self.run_work(&mut work);
+    }
+
+    /// Gives every queue and exchange what its policies say now.
+    fn apply_policies(&self, tables: &mut Tables, work: &mut Vec<Work>) {
+        let now = self.clock.unix_ms();
+        let queues: Vec<_> = tables.queues().cloned().collect();
+        for queue in queues {
+            // What was declared was parsed when it was.
+            let Ok(arguments) = tables.arguments_of(&queue.name, &queue.vhost, queue.queue_type, &queue.declared)
+            else {
+                continue;
+            };
+            queue.adopt(arguments, &mut Visit { core: self, now, work });
+        }
+        for name in tables.exchange_names() {
+            let alternate = tables.policies.alternate_of(&name);
+            if let Some(exchange) = tables.exchange_mut(&name) {
+                let own = ExchangeArguments::parse(exchange.kind, &name, "", &exchange.arguments).ok();
+                exchange.alternate = own.and_then(|own| own.alternate).or(alternate);
+            }
+        }
+        self.catalog.changed();
+    }
+
+    /// Takes up the policies that the log has kept.
+    pub(crate) fn resume_policies(&self) -> Result<(), Error> {
+        let mut work = Vec::new();
+        for vhost in self.catalog.vhosts() {
+            let mut tables = vhost.tables.write();
+            for kind in [PolicyKind::User, PolicyKind::Operator] {
+                for (name, fields) in self.definitions.all(Sort::of_policy(kind), vhost.id) {
+                    let policy = spec_of(&fields).and_then(|spec| Policy::new(kind, &name, spec).ok());
+                    let policy = policy.ok_or_else(|| {
+                        Error::internal(format!("the {} '{name}' of vhost '{}' can't be read", kind.name(), vhost.name))
+                    })?;
+                    tables.policies.put(kind, policy);
+                }
+            }
+            if !tables.policies.is_empty() {
+                self.apply_policies(&mut tables, &mut work);
+            }
+        }
+        self.run_work(&mut work);
+        Ok(())
+    }
+}
+
+fn fields_of(spec: &PolicySpec) -> Table {
+    let mut fields = Table::default();
+    fields.set(PATTERN, Value::Text(spec.pattern.clone()));
+    fields.set(APPLY_TO, Value::Text(spec.apply_to.name().to_owned()));
+    fields.set(PRIORITY, Value::I64(spec.priority));
+    fields.set(DEFINITION, Value::Table(spec.definition.clone()));
+    fields
+}
+
+fn spec_of(fields: &Arc<Table>) -> Option<PolicySpec> {
+    let Some(Value::Table(definition)) = fields.get(DEFINITION) else { return None };
+    Some(PolicySpec {
+        pattern: fields.get(PATTERN)?.as_text()?.to_owned(),
+        apply_to: ApplyTo::parse(fields.get(APPLY_TO)?.as_text()?)?,
+        priority: fields.get(PRIORITY)?.as_integer()?,
+        definition: definition.clone(),
+    })
+}

@@ -1,0 +1,468 @@
+//! Policies: arguments that operators give to queues and exchanges by their names, also to those that are there.
+//!
+//! To a queue or an exchange belong the first policy that matches and the first operator policy, by priority and then by name. What
+//! they say and what was declared comes together as in RabbitMQ: of limits the lowest counts, of everything else what was declared,
+//! and between the two policies what the operator's says.
+
+use auth::Pattern;
+
+use crate::catalog::arguments::{QueueType, check_value};
+use crate::error::Error;
+use crate::message::value::{Table, Value};
+
+/// Who a policy is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PolicyKind {
+    /// Whoever runs the applications.
+    User,
+    /// Whoever runs the broker: it bounds what others may ask for.
+    Operator,
+}
+
+impl PolicyKind {
+    /// What errors and reports call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "policy",
+            Self::Operator => "operator policy",
+        }
+    }
+}
+
+/// What a policy is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ApplyTo {
+    /// Queues and exchanges.
+    #[default]
+    All,
+    /// Queues of any type.
+    Queues,
+    /// Queues of type `classic`.
+    ClassicQueues,
+    /// Queues of type `quorum`.
+    QuorumQueues,
+    /// Exchanges.
+    Exchanges,
+}
+
+impl ApplyTo {
+    const EVERY: [Self; 5] = [Self::All, Self::Queues, Self::ClassicQueues, Self::QuorumQueues, Self::Exchanges];
+
+    /// Its name in definitions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Queues => "queues",
+            Self::ClassicQueues => "classic_queues",
+            Self::QuorumQueues => "quorum_queues",
+            Self::Exchanges => "exchanges",
+        }
+    }
+
+    /// What a name means.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::EVERY.into_iter().find(|apply_to| apply_to.name() == name)
+    }
+
+    fn takes(self, queue_type: QueueType) -> bool {
+        match self {
+            Self::All | Self::Queues => true,
+            Self::ClassicQueues => queue_type == QueueType::Classic,
+            Self::QuorumQueues => queue_type == QueueType::Quorum,
+            Self::Exchanges => false,
+        }
+    }
+}
+
+/// What a policy says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PolicySpec {
+    /// A regular expression; what is to be searched for in names.
+    pub pattern: String,
+    /// What it is for.
+    pub apply_to: ApplyTo,
+    /// Of several that match, the one with the highest counts.
+    pub priority: i64,
+    /// Names of arguments without `x-`, and their values.
+    pub definition: Table,
+}
+
+/// How a value comes together with that of a declaration, or of the other policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Merge {
+    /// What was declared counts.
+    Declared,
+    /// The lowest counts.
+    Lowest,
+    /// The lowest counts that is a limit at all; below zero is none.
+    LowestLimit,
+}
+
+/// A setting of policies.
+struct Key {
+    name: &'static str,
+    /// The types of queues that know it; none for a setting of exchanges.
+    types: &'static [QueueType],
+    operator: bool,
+    merge: Merge,
+}
+
+const BOTH: &[QueueType] = &[QueueType::Classic, QueueType::Quorum];
+const CLASSIC: &[QueueType] = &[QueueType::Classic];
+const QUORUM: &[QueueType] = &[QueueType::Quorum];
+const ALTERNATE: &str = "alternate-exchange";
+/// It is no argument: how many copies there are to be, where there is one broker.
+const TARGET_GROUP_SIZE: &str = "target-group-size";
+
+const fn key(name: &'static str, types: &'static [QueueType], operator: bool, merge: Merge) -> Key {
+    Key { name, types, operator, merge }
+}
+
+const KEYS: &[Key] = &[
+    key(ALTERNATE, &[], false, Merge::Declared),
+    key("consumer-disconnected-timeout", QUORUM, false, Merge::Declared),
+    key("consumer-timeout", BOTH, false, Merge::Declared),
+    key("dead-letter-exchange", BOTH, false, Merge::Declared),
+    key("dead-letter-routing-key", BOTH, false, Merge::Declared),
+    key("dead-letter-strategy", QUORUM, false, Merge::Declared),
+    key("delivery-limit", QUORUM, true, Merge::LowestLimit),
+    key("expires", BOTH, true, Merge::Lowest),
+    key("max-in-memory-bytes", QUORUM, true, Merge::Lowest),
+    key("max-in-memory-length", QUORUM, true, Merge::Lowest),
+    key("max-length", BOTH, true, Merge::Lowest),
+    key("max-length-bytes", BOTH, true, Merge::Lowest),
+    key("max-priority", CLASSIC, false, Merge::Declared),
+    key("message-ttl", BOTH, true, Merge::Lowest),
+    key("overflow", BOTH, true, Merge::Declared),
+    key("queue-leader-locator", BOTH, false, Merge::Declared),
+    key("queue-mode", CLASSIC, false, Merge::Declared),
+    key("queue-version", CLASSIC, true, Merge::Declared),
+    key("single-active-consumer", BOTH, false, Merge::Declared),
+    key(TARGET_GROUP_SIZE, QUORUM, true, Merge::Declared),
+];
+
+fn key_of(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+fn argument(name: &str) -> String {
+    format!("x-{name}")
+}
+
+impl Key {
+    /// Checks a value of this setting.
+    fn check(&self, value: &Value) -> Result<(), String> {
+        match self.name {
+            ALTERNATE if value.as_text().is_some() => Ok(()),
+            ALTERNATE => Err("it is no name of an exchange".to_owned()),
+            TARGET_GROUP_SIZE if value.as_integer().is_some_and(|size| size > 0) => Ok(()),
+            TARGET_GROUP_SIZE => Err("it is no number above 0".to_owned()),
+            name => check_value(&argument(name), value),
+        }
+    }
+
+    /// What comes of a value that was declared, or is of the policy of a user, and one that is to bound it.
+    fn merge(&self, own: &Value, bound: &Value) -> Value {
+        let (Some(one), Some(other)) = (own.as_integer(), bound.as_integer()) else { return own.clone() };
+        let lower = match self.merge {
+            Merge::Declared => return own.clone(),
+            Merge::LowestLimit if one < 0 || other < 0 => one.max(other),
+            Merge::Lowest | Merge::LowestLimit => one.min(other),
+        };
+        Value::I64(lower)
+    }
+}
+
+/// A policy that can be matched.
+#[derive(Debug, Clone)]
+pub(crate) struct Policy {
+    pub(crate) name: String,
+    pub(crate) spec: PolicySpec,
+    pattern: Pattern,
+}
+
+impl Policy {
+    /// Checks what a policy says.
+    pub(crate) fn new(kind: PolicyKind, name: &str, spec: PolicySpec) -> Result<Self, Error> {
+        let refuse = |what: String| Error::precondition(format!("{} '{name}': {what}", kind.name()));
+        // An empty pattern is found in every name.
+        let source = if spec.pattern.is_empty() { ".*" } else { &spec.pattern };
+        let pattern = Pattern::new(source)
+            .map_err(|error| refuse(format!("the pattern '{}' cannot be used: {}", error.pattern, error.reason)))?;
+        if spec.definition.is_empty() {
+            return Err(refuse("it sets nothing; give at least one setting".to_owned()));
+        }
+        for (setting, value) in &spec.definition.0 {
+            let Some(key) = key_of(setting) else {
+                return Err(refuse(format!("'{setting}' is not a recognised policy setting")));
+            };
+            if kind == PolicyKind::Operator && !key.operator {
+                return Err(refuse(format!("'{setting}' is not a setting that operator policies may have")));
+            }
+            key.check(value).map_err(|what| refuse(format!("invalid value of '{setting}': {what}")))?;
+        }
+        Ok(Self { name: name.to_owned(), spec, pattern })
+    }
+
+    /// As in RabbitMQ, a policy with a setting that the type does not know is not for the queue at all.
+    fn is_for_queue(&self, name: &str, queue_type: QueueType) -> bool {
+        let known =
+            |setting: &str| key_of(setting).is_some_and(|key| key.types.is_empty() || key.types.contains(&queue_type));
+        self.spec.apply_to.takes(queue_type)
+            && self.spec.definition.0.iter().all(|(setting, _)| known(setting))
+            && self.pattern.matches(name)
+    }
+
+    fn is_for_exchange(&self, name: &str) -> bool {
+        matches!(self.spec.apply_to, ApplyTo::All | ApplyTo::Exchanges) && self.pattern.matches(name)
+    }
+}
+
+/// The policies of a vhost.
+#[derive(Debug, Default)]
+pub(crate) struct Policies {
+    user: Vec<Policy>,
+    operator: Vec<Policy>,
+}
+
+/// The policies that belong to something.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Matched<'a> {
+    pub(crate) user: Option<&'a Policy>,
+    pub(crate) operator: Option<&'a Policy>,
+}
+
+impl Policies {
+    fn list_mut(&mut self, kind: PolicyKind) -> &mut Vec<Policy> {
+        match kind {
+            PolicyKind::User => &mut self.user,
+            PolicyKind::Operator => &mut self.operator,
+        }
+    }
+
+    /// Adds a policy, in place of the one with its name.
+    pub(crate) fn put(&mut self, kind: PolicyKind, policy: Policy) {
+        self.remove(kind, &policy.name);
+        let list = self.list_mut(kind);
+        list.push(policy);
+        list.sort_by(|a, b| b.spec.priority.cmp(&a.spec.priority).then_with(|| a.name.cmp(&b.name)));
+    }
+
+    pub(crate) fn remove(&mut self, kind: PolicyKind, name: &str) {
+        self.list_mut(kind).retain(|policy| policy.name != name);
+    }
+
+    /// All of a kind, those that count first in front.
+    pub(crate) fn list(&self, kind: PolicyKind) -> &[Policy] {
+        match kind {
+            PolicyKind::User => &self.user,
+            PolicyKind::Operator => &self.operator,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.user.is_empty() && self.operator.is_empty()
+    }
+
+    /// Those of a queue.
+    pub(crate) fn of_queue(&self, name: &str, queue_type: QueueType) -> Matched<'_> {
+        let first = |list: &'_ [Policy]| list.iter().position(|policy| policy.is_for_queue(name, queue_type));
+        Matched {
+            user: first(&self.user).map(|at| &self.user[at]),
+            operator: first(&self.operator).map(|at| &self.operator[at]),
+        }
+    }
+
+    /// The alternate exchange that a policy gives to an exchange.
+    pub(crate) fn alternate_of(&self, name: &str) -> Option<String> {
+        let policy = self.user.iter().find(|policy| policy.is_for_exchange(name))?;
+        policy.spec.definition.get(ALTERNATE).and_then(Value::as_text).map(str::to_owned)
+    }
+}
+
+impl Matched<'_> {
+    /// The arguments of a queue that was declared with these.
+    pub(crate) fn arguments(&self, declared: &Table) -> Table {
+        let mut given = self.user.map(|policy| policy.spec.definition.clone()).unwrap_or_default();
+        for (setting, bound) in self.operator.iter().flat_map(|policy| &policy.spec.definition.0) {
+            let Some(key) = key_of(setting) else { continue };
+            let value = match given.get(setting) {
+                Some(own) if key.merge != Merge::Declared => key.merge(own, bound),
+                _ => bound.clone(),
+            };
+            given.set(setting, value);
+        }
+        let mut table = declared.clone();
+        for (setting, bound) in &given.0 {
+            let Some(key) = key_of(setting).filter(|key| ![ALTERNATE, TARGET_GROUP_SIZE].contains(&key.name)) else {
+                continue;
+            };
+            let argument = argument(setting);
+            let value = table.get(&argument).map_or_else(|| bound.clone(), |own| key.merge(own, bound));
+            table.set(&argument, value);
+        }
+        if table.get("x-dead-letter-exchange").is_none() {
+            // A key alone sends nothing anywhere.
+            table.0.retain(|(name, _)| name != "x-dead-letter-routing-key");
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(fields: &[(&str, Value)]) -> Table {
+        Table(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
+    }
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+
+    fn spec(pattern: &str, apply_to: ApplyTo, priority: i64, definition: &[(&str, Value)]) -> PolicySpec {
+        PolicySpec { pattern: pattern.to_owned(), apply_to, priority, definition: table(definition) }
+    }
+
+    fn policy(kind: PolicyKind, name: &str, pattern: &str, priority: i64, definition: &[(&str, Value)]) -> Policy {
+        Policy::new(kind, name, spec(pattern, ApplyTo::All, priority, definition)).expect("a good policy")
+    }
+
+    #[test]
+    fn the_first_by_priority_and_name_counts_among_those_that_fit_the_type() {
+        let mut policies = Policies::default();
+        let ttl = |ttl| [("message-ttl", Value::I64(ttl))];
+        for (name, pattern, priority, ttl) in [("b", "^q", 1, ttl(1)), ("a", "^q", 1, ttl(2)), ("low", "", 0, ttl(3))] {
+            policies.put(PolicyKind::User, policy(PolicyKind::User, name, pattern, priority, &ttl));
+        }
+        let limit = [("delivery-limit", Value::I64(3))];
+        policies.put(PolicyKind::User, policy(PolicyKind::User, "limit", "q", 9, &limit));
+        let apply_to = spec("q9", ApplyTo::ClassicQueues, 10, &ttl(4));
+        policies.put(PolicyKind::User, Policy::new(PolicyKind::User, "classic", apply_to).unwrap());
+        let cases = [
+            ("q1", QueueType::Classic, "a"),
+            ("q1", QueueType::Quorum, "limit"),
+            ("q9", QueueType::Classic, "classic"),
+            ("q9", QueueType::Quorum, "limit"),
+            ("x", QueueType::Classic, "low"),
+        ];
+        for (name, queue_type, expected) in cases {
+            let found = policies.of_queue(name, queue_type);
+            assert_eq!(found.user.map(|policy| &*policy.name), Some(expected), "{name} {queue_type:?}");
+            assert!(found.operator.is_none());
+        }
+        policies.remove(PolicyKind::User, "a");
+        assert_eq!(policies.of_queue("q1", QueueType::Classic).user.map(|policy| &*policy.name), Some("b"));
+        policies.put(PolicyKind::User, policy(PolicyKind::User, "b", "^z", 1, &ttl(1)));
+        assert_eq!(policies.of_queue("q1", QueueType::Classic).user.map(|policy| &*policy.name), Some("low"));
+    }
+
+    #[test]
+    fn declaration_policy_and_operator_policy_come_together() {
+        let number = Value::I64;
+        let user = [
+            ("message-ttl", number(100)),
+            ("max-length", number(10)),
+            ("overflow", text("reject-publish")),
+            ("dead-letter-exchange", text("from-policy")),
+            ("delivery-limit", number(-1)),
+            ("target-group-size", number(3)),
+        ];
+        let operator = [
+            ("message-ttl", number(50)),
+            ("max-length", number(20)),
+            ("overflow", text("drop-head")),
+            ("expires", number(1000)),
+            ("delivery-limit", number(7)),
+        ];
+        let user = policy(PolicyKind::User, "u", "", 0, &user);
+        let operator = policy(PolicyKind::Operator, "o", "", 0, &operator);
+        let matched = Matched { user: Some(&user), operator: Some(&operator) };
+        let declared = table(&[
+            ("x-message-ttl", Value::I32(70)),
+            ("x-max-length", Value::I32(5)),
+            ("x-dead-letter-exchange", text("declared")),
+            ("owner", text("us")),
+        ]);
+        let expected = [
+            ("x-message-ttl", number(50)),
+            ("x-max-length", number(5)),
+            ("x-dead-letter-exchange", text("declared")),
+            ("owner", text("us")),
+            ("x-overflow", text("drop-head")),
+            ("x-delivery-limit", number(7)),
+            ("x-expires", number(1000)),
+        ];
+        let sorted = |mut table: Table| {
+            table.0.sort_by(|(one, _), (other, _)| one.cmp(other));
+            table
+        };
+        assert_eq!(sorted(matched.arguments(&declared)), sorted(table(&expected)));
+        assert_eq!(Matched::default().arguments(&declared), declared);
+    }
+
+    /// Kind, pattern, definition, and how the refusal begins.
+    type Refused<'a> = (PolicyKind, &'a str, Vec<(&'a str, Value)>, &'a str);
+
+    #[test]
+    fn what_is_refused_and_how() {
+        let ttl = || vec![("message-ttl", Value::I64(1))];
+        let cases: [Refused<'_>; 7] = [
+            (PolicyKind::User, "(", ttl(), "policy 'p': the pattern '(' cannot be used"),
+            (PolicyKind::User, "", vec![], "policy 'p': it sets nothing; give at least one setting"),
+            (
+                PolicyKind::User,
+                "",
+                vec![("ha-mode", text("all"))],
+                "policy 'p': 'ha-mode' is not a recognised policy setting",
+            ),
+            (
+                PolicyKind::Operator,
+                "",
+                vec![("dead-letter-exchange", text("x"))],
+                "operator policy 'p': 'dead-letter-exchange' is not a setting that operator policies may have",
+            ),
+            (
+                PolicyKind::User,
+                "",
+                vec![("message-ttl", Value::I64(-1))],
+                "policy 'p': invalid value of 'message-ttl': {value_negative,-1}",
+            ),
+            (
+                PolicyKind::User,
+                "",
+                vec![("overflow", text("drop-tail"))],
+                "policy 'p': invalid value of 'overflow': invalid_overflow",
+            ),
+            (
+                PolicyKind::User,
+                "",
+                vec![("alternate-exchange", Value::I64(1))],
+                "policy 'p': invalid value of 'alternate-exchange': it is no name of an exchange",
+            ),
+        ];
+        for (kind, pattern, definition, expected) in cases {
+            let refused = Policy::new(kind, "p", spec(pattern, ApplyTo::All, 0, &definition)).unwrap_err();
+            assert!(refused.text.starts_with(expected), "{}", refused.text);
+        }
+    }
+
+    #[test]
+    fn every_setting_minds_its_value() {
+        for key in KEYS {
+            assert!(key.check(&Value::Array(vec![])).is_err(), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn exchanges_take_no_policy_of_queues() {
+        let mut policies = Policies::default();
+        for (name, apply_to, to) in [("q", ApplyTo::Queues, "no"), ("x", ApplyTo::Exchanges, "yes")] {
+            let spec = spec("^e", apply_to, 0, &[(ALTERNATE, text(to))]);
+            policies.put(PolicyKind::User, Policy::new(PolicyKind::User, name, spec).unwrap());
+        }
+        assert_eq!(policies.alternate_of("e1").as_deref(), Some("yes"));
+        assert_eq!(policies.alternate_of("f"), None);
+    }
+}

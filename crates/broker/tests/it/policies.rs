@@ -1,0 +1,120 @@
+//! Policies on live queues and exchanges, and across restarts.
+
+use broker::{ApplyTo, PolicyKind, PolicySpec};
+use testkit::broker::table_of;
+use testkit::script::Script;
+use testkit::sim_disk::SimDisk;
+
+fn script() -> Script {
+    Script::stepped(&SimDisk::new(1, 64 << 20), 8 << 20)
+}
+
+/// Sets a policy for all names that contain `pattern`.
+fn set(script: &mut Script, kind: PolicyKind, name: &str, pattern: &str, definition: &str) {
+    let definition = table_of(definition);
+    let spec = PolicySpec { pattern: pattern.to_owned(), apply_to: ApplyTo::All, priority: 0, definition };
+    script.broker().broker.set_policy("/", kind, name, spec).unwrap();
+    script.broker().flush();
+}
+
+fn clear(script: &mut Script, kind: PolicyKind, name: &str) {
+    script.broker().broker.clear_policy("/", kind, name).unwrap();
+    script.broker().flush();
+}
+
+#[test]
+fn a_length_limit_drops_at_once_and_goes_again() {
+    let mut script = script();
+    script.check(&[("a queue q durable; queue other durable; queue dead", "0 0, 0 0, 0 0")]);
+    let publish = "a publish - q 1 persistent; publish - q 2; publish - q 3 persistent; publish - other x";
+    script.check(&[(publish, ""), ("a publish - other y", "")]);
+    set(&mut script, PolicyKind::User, "p", "^q", "max-length=1 dead-letter-exchange= dead-letter-routing-key=dead");
+    script.check(&[
+        ("* counts q", "1 0"),
+        ("* counts other", "2 0"),
+        ("a get dead; get dead", ":1=1[q/maxlen*1] left 1, :2=2[q/maxlen*1] left 0"),
+        ("a ack 2 multiple", ""),
+    ]);
+    set(&mut script, PolicyKind::User, "p", "^q", "max-length=1 overflow=reject-publish");
+    script.check(&[("a/2 confirm; publish - q 4", "-1"), ("* counts q", "1 0")]);
+    clear(&mut script, PolicyKind::User, "p");
+    script.check(&[("a/2 publish - q 5", "+2"), ("* counts q", "2 0"), ("a get q", ":3=3 left 1")]);
+}
+
+#[test]
+fn a_limit_in_bytes_counts_what_is_there_wherever_it_is() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut setup = testkit::broker::Setup::stepped(&disk, 8 << 20);
+    setup.settings.memory_budget = 100;
+    let mut script = Script::open(setup, Some(disk));
+    script.check(&[("a queue q durable; publish - q 1 persistent size=100; publish - q 2 persistent size=100", "0 0")]);
+    script.check(&[("a publish - q 3 persistent size=100", ""), ("* counts q", "3 0")]);
+    set(&mut script, PolicyKind::Operator, "p", "", "max-length-bytes=200");
+    script.check(&[("* flush", ""), ("* counts q", "2 0"), ("a get q", ":1=2 left 1")]);
+}
+
+#[test]
+fn messages_and_queues_that_are_there_get_their_time() {
+    let mut script = script();
+    script.check(&[("a queue q durable x-message-ttl=5000; publish - q 1; publish - q 2 ttl=50", "0 0")]);
+    script.check(&[("* tick 100", ""), ("* counts q", "2 0")]);
+    set(&mut script, PolicyKind::User, "p", "q", "message-ttl=1000");
+    script.check(&[("* tick 800", ""), ("* counts q", "2 0"), ("* tick 200", ""), ("* counts q", "0 0")]);
+    set(&mut script, PolicyKind::User, "p", "q", "expires=1000");
+    script.check(&[("a publish - q 3", ""), ("* tick 900", ""), ("* counts q", "1 0")]);
+    script.check(&[("* tick 1200", ""), ("* counts q", "none")]);
+}
+
+#[test]
+fn priorities_and_single_active_consumers_come_and_go() {
+    let mut script = script();
+    script.check(&[("a queue q durable; publish - q 1 persistent; publish - q 2 priority=9 persistent", "0 0")]);
+    set(&mut script, PolicyKind::User, "p", "q", "max-priority=9 single-active-consumer=true");
+    script.check(&[
+        ("a publish - q 3 priority=9 persistent; publish - q 4 priority=1 persistent", ""),
+        ("b prefetch 1; consume q b1; consume q b2", "b1:1=3"),
+        ("b ack 1", "b1:2=4"),
+    ]);
+    clear(&mut script, PolicyKind::User, "p");
+    script.check(&[("b", "b2:3=1"), ("b ack 2; ack 3", "b1:4=2")]);
+}
+
+#[test]
+fn an_exchange_gets_an_alternate_and_loses_it() {
+    let mut script = script();
+    script.check(&[("a queue q; exchange e direct; exchange own direct alternate-exchange=amq.direct", "0 0")]);
+    script.check(&[("a bind amq.fanout - q; publish e k 1; publish own k 2", ""), ("* counts q", "0 0")]);
+    set(&mut script, PolicyKind::User, "p", "^(e|own|later)$", "alternate-exchange=amq.fanout");
+    script.check(&[("a publish e k 3; publish own k 4", ""), ("* counts q", "1 0")]);
+    script.check(&[("a exchange later direct; publish later k 5", ""), ("* counts q", "2 0")]);
+    clear(&mut script, PolicyKind::User, "p");
+    script.check(&[("a publish e k 6; publish later k 7", ""), ("* counts q", "2 0")]);
+}
+
+#[test]
+fn policies_bind_queues_to_come_and_survive_any_stop() {
+    for end in ["* restart", "* crash", "* cut"] {
+        let mut script = script();
+        set(&mut script, PolicyKind::User, "p", "^q", "max-length=2 message-ttl=1000");
+        set(&mut script, PolicyKind::Operator, "p", "^q", "max-length=1");
+        set(&mut script, PolicyKind::User, "gone", "^q", "max-length=0");
+        clear(&mut script, PolicyKind::User, "gone");
+        script.check(&[
+            ("a queue q durable; publish - q 1 persistent; publish - q 2 persistent", "0 0"),
+            ("* counts q", "1 0"),
+            (end, ""),
+            ("a publish - q 3 persistent", ""),
+            ("* counts q", "1 0"),
+            ("* tick 1000", ""),
+            ("* counts q", "0 0"),
+        ]);
+        let broker = &script.broker().broker;
+        let names = |kind| broker.policies(kind).into_iter().map(|policy| policy.name).collect::<Vec<_>>();
+        assert_eq!(
+            (names(PolicyKind::User), names(PolicyKind::Operator)),
+            (vec!["p".to_owned()], vec!["p".to_owned()])
+        );
+        clear(&mut script, PolicyKind::Operator, "p");
+        script.check(&[(end, ""), ("a publish - q 4; publish - q 5; publish - q 6", ""), ("* counts q", "2 0")]);
+    }
+}
