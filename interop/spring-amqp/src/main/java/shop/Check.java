@@ -245,8 +245,15 @@ public final class Check {
         expect(template.convertSendAndReceive(Shop.QUOTES, "pen"), "pen costs 3", "reply after it");
     }
 
+    /** Ten messages for nobody yet, and a process that publishes and handles while the server dies. */
     private void store() throws Exception {
-        admin.purgeQueue(Shop.STORED);
+        for (String queue : List.of(Shop.STORED, Shop.LIVE, Shop.REPORT)) {
+            admin.purgeQueue(queue);
+        }
+        String java = ProcessHandle.current().info().command().orElse("java");
+        new ProcessBuilder(java, "-cp", System.getProperty("java.class.path"), "shop.Live")
+                .redirectOutput(ProcessBuilder.Redirect.DISCARD).redirectError(ProcessBuilder.Redirect.DISCARD).start();
+        until(() -> admin.getQueueInfo(Shop.REPORT).getConsumerCount(), 1, "the process is ready");
         for (String text : numbered("stored", 10)) {
             CorrelationData data = new CorrelationData(text);
             template.convertAndSend("", Shop.STORED, text, data);
@@ -254,11 +261,14 @@ public final class Check {
         }
     }
 
+    /** The ten are there, in order and new; the process has found its way back, and lost nothing that was confirmed. */
     private void fetch() throws Exception {
         containers.getListenerContainer("stored").start();
         until(() -> done("stored").size(), 10, "stored messages");
         expect(done("stored"), numbered("stored", 10).stream().map(text -> text + " false").toList(), "in order, new");
         containers.getListenerContainer("stored").stop();
         expect(waiting(Shop.STORED), 0L, "left");
+        Object report = template.convertSendAndReceive(Shop.REPORT, "what became of your messages?");
+        expect(report == null ? "no answer" : report, "missing: []", "report");
     }
 }

@@ -42,6 +42,8 @@ public class Shop {
     static final String LINES = "interop.spring.lines";
     static final String SMALL = "interop.spring.small";
     static final String STORED = "interop.spring.stored";
+    static final String LIVE = "interop.spring.live";
+    static final String REPORT = "interop.spring.report";
     static final String DEAD = "interop.spring.dead";
     static final int PREFETCH = 5;
     static final int BATCH = 10;
@@ -104,7 +106,8 @@ public class Shop {
                 new Binding(PARCELS, Binding.DestinationType.QUEUE, EXCHANGE, "parcel.#", null),
                 QueueBuilder.durable(ACCOUNTS).deadLetterExchange(DEAD).build(),
                 QueueBuilder.durable(SMALL).maxLength(1L).overflow(QueueBuilder.Overflow.rejectPublish).build(),
-                new Queue(BOOKINGS), new Queue(QUOTES), new Queue(LINES), new Queue(STORED));
+                new Queue(BOOKINGS), new Queue(QUOTES), new Queue(LINES), new Queue(STORED),
+                new Queue(LIVE), new Queue(REPORT));
     }
 
     /** Tries a message again within the consumer, with a growing pause, and then rejects it: it becomes a dead letter. */
@@ -149,6 +152,8 @@ public class Shop {
     private static void consume(AbstractRabbitListenerContainerFactory<?> factory, ConnectionFactory connections) {
         factory.setConnectionFactory(connections);
         factory.setPrefetchCount(PREFETCH);
+        // After a lost connection it looks for a new one this often.
+        factory.setRecoveryInterval(1_000L);
         // What fails becomes a dead letter; the default would have it come back for ever.
         factory.setDefaultRequeueRejected(false);
     }
