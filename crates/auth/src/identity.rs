@@ -17,6 +17,8 @@ const KEPT: usize = 16;
 pub struct Identity {
     user: Arc<str>,
     tags: Tags,
+    /// It acts for whoever runs the server, who may do everything.
+    operator: bool,
     granted: Mutex<Granted>,
 }
 
@@ -48,7 +50,17 @@ pub(crate) struct Question<'a> {
 
 impl Identity {
     pub(crate) fn new(user: Arc<str>, tags: Tags) -> Self {
-        Self { user, tags, granted: Mutex::default() }
+        Self { user, tags, operator: false, granted: Mutex::default() }
+    }
+
+    /// Whoever runs the server, under a name for logs. Every right is its own, everywhere: give it to nobody who has not been
+    /// let in by the operating system.
+    pub fn operator(name: &str) -> Self {
+        Self { operator: true, ..Self::new(name.into(), Tags::new(["administrator"])) }
+    }
+
+    pub(crate) fn is_operator(&self) -> bool {
+        self.operator
     }
 
     /// The name of the user.

@@ -2,10 +2,14 @@
 //!
 //! New hashes are Argon2id with the parameters OWASP recommends (19 MiB, two passes, one lane). A hash brings its own
 //! parameters, so they are capped when it is parsed: a stored or imported string cannot make a login exhaust memory.
+//! Hashes of RabbitMQ's definitions are taken over as they are: one round of SHA-2 over four bytes of salt and the password.
 
 use argon2::password_hash::phc;
 use argon2::password_hash::{CustomizedPasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256, Sha512};
 
 /// Longest password that is looked at, in bytes. AMQP itself would allow 4 GiB.
 pub(crate) const MAX_PASSWORD: usize = 1024;
@@ -14,6 +18,11 @@ const MAX_PHC: usize = 512;
 const MAX_MEMORY_KIB: u32 = 256 * 1024;
 const MAX_PASSES: u32 = 16;
 const MAX_LANES: u32 = 16;
+/// What RabbitMQ calls its algorithms, and what their hashes begin with here.
+const IMPORTED: [(&str, &str); 2] =
+    [("rabbit_password_hashing_sha256", "$rabbitmq-sha256$"), ("rabbit_password_hashing_sha512", "$rabbitmq-sha512$")];
+/// Bytes of salt in front of those.
+const SALT: usize = 4;
 
 /// What one Argon2id computation costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +51,8 @@ pub enum PasswordError {
     TooLong,
     /// The text is not a PHC string of Argon2id.
     NotArgon2id,
+    /// The hash is none of that algorithm; the text says which one was named.
+    NotImportable(String),
     /// The parameters are outside what this server computes; the text names them.
     Parameters(String),
 }
@@ -52,6 +63,13 @@ impl std::fmt::Display for PasswordError {
             Self::Empty => f.write_str("the password is empty; choose one of at least one byte"),
             Self::TooLong => write!(f, "the password is longer than {MAX_PASSWORD} bytes"),
             Self::NotArgon2id => f.write_str("the password hash is not a PHC string of the form $argon2id$v=19$…"),
+            Self::NotImportable(algorithm) => {
+                let [(first, _), (second, _)] = IMPORTED;
+                write!(
+                    f,
+                    "the password hash is none of {algorithm}; taken over are base 64 hashes of {first} and {second}"
+                )
+            }
             Self::Parameters(text) => write!(f, "the password hash has unusable Argon2 parameters: {text}"),
         }
     }
@@ -95,6 +113,9 @@ impl PasswordHash {
         if text.len() > MAX_PHC {
             return Err(PasswordError::NotArgon2id);
         }
+        if let Some((name, prefix)) = IMPORTED.iter().find(|(_, prefix)| text.starts_with(prefix)) {
+            return Self::import(name, &text[prefix.len()..]);
+        }
         let hash = phc::PasswordHash::new(text).map_err(|_| PasswordError::NotArgon2id)?;
         let complete = hash.salt.is_some() && hash.hash.is_some() && hash.version == Some(Version::V0x13.into());
         if hash.algorithm.as_str() != Algorithm::Argon2id.as_str() || !complete {
@@ -103,6 +124,43 @@ impl PasswordHash {
         let params = Params::try_from(&hash).map_err(|error| PasswordError::Parameters(error.to_string()))?;
         check_cost(Cost { memory_kib: params.m_cost(), passes: params.t_cost(), lanes: params.p_cost() })?;
         Ok(Self { text: text.into() })
+    }
+
+    /// Takes over a hash from RabbitMQ's definitions: the name of its algorithm, and its bytes in base 64. Without a name it
+    /// is RabbitMQ's default. What [`PasswordHash::parts`] gives comes back too.
+    ///
+    /// # Errors
+    /// For another algorithm, and for bytes that are no hash of that one.
+    pub fn import(algorithm: &str, hash: &str) -> Result<Self, PasswordError> {
+        let algorithm = if algorithm.is_empty() { IMPORTED[0].0 } else { algorithm };
+        if algorithm == Algorithm::Argon2id.as_str() {
+            return Self::parse(hash);
+        }
+        let form = IMPORTED.iter().find(|(name, _)| *name == algorithm);
+        let (_, prefix) = form.ok_or_else(|| PasswordError::NotImportable(algorithm.to_owned()))?;
+        let imported = Self { text: format!("{prefix}{hash}").into_boxed_str() };
+        match imported.imported() {
+            Some(_) => Ok(imported),
+            None => Err(PasswordError::NotImportable(algorithm.to_owned())),
+        }
+    }
+
+    /// The name of its algorithm, and the hash as [`PasswordHash::import`] takes it.
+    pub fn parts(&self) -> (&str, &str) {
+        let imported = |(name, prefix): &(&'static str, &str)| Some((*name, self.text.strip_prefix(prefix)?));
+        IMPORTED.iter().find_map(imported).unwrap_or((Algorithm::Argon2id.as_str(), &self.text))
+    }
+
+    /// The salt, the hash, and what was hashed with, if this is a hash of RabbitMQ.
+    fn imported(&self) -> Option<([u8; SALT], Vec<u8>, Hashing)> {
+        let (name, encoded) = self.parts();
+        let hashing: Hashing = match IMPORTED.iter().position(|(known, _)| *known == name)? {
+            0 => |bytes| Sha256::digest(bytes).to_vec(),
+            _ => |bytes| Sha512::digest(bytes).to_vec(),
+        };
+        let bytes = STANDARD.decode(encoded).ok()?;
+        let (salt, hash) = bytes.split_first_chunk::<SALT>()?;
+        (hash.len() == hashing(b"").len()).then(|| (*salt, hash.to_vec(), hashing))
     }
 
     /// A well-formed hash that no password matches, at the default cost: verifying against it takes as long as
@@ -128,12 +186,21 @@ impl PasswordHash {
         if check_length(password).is_err() {
             return false;
         }
+        if let Some((salt, hash, hashing)) = self.imported() {
+            // As slow as any other: how long a refusal takes tells nobody which users there are.
+            let slow = Self::create(password, [0; 16], Cost::default());
+            let found = hashing(&[&salt, password].concat());
+            return slow.is_ok() && found.iter().zip(&hash).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
+        }
         match phc::PasswordHash::new(&self.text) {
             Ok(hash) => Argon2::default().verify_password(password, &hash).is_ok(),
             Err(_) => false,
         }
     }
 }
+
+/// Hashes bytes in one round.
+type Hashing = fn(&[u8]) -> Vec<u8>;
 
 fn check_length(password: &[u8]) -> Result<(), PasswordError> {
     match password.len() {
@@ -180,6 +247,32 @@ mod tests {
         let decoy = PasswordHash::decoy([3; 32]).unwrap();
         assert!(decoy.as_str().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{}", decoy.as_str());
         assert!(!decoy.matches(&[3; 32]));
+    }
+
+    /// The first is the example of RabbitMQ's documentation.
+    #[test]
+    fn hashes_of_rabbitmq_are_taken_over() {
+        let long = STANDARD.encode([&[1, 2, 3, 4][..], &Sha512::digest(b"\x01\x02\x03\x04secret")].concat());
+        for (algorithm, hash, password) in [
+            ("rabbit_password_hashing_sha256", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", "test12"),
+            ("", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", "test12"),
+            ("rabbit_password_hashing_sha512", &long, "secret"),
+        ] {
+            let imported = PasswordHash::import(algorithm, hash).unwrap();
+            assert!(imported.matches(password.as_bytes()) && !imported.matches(b"other"), "{algorithm}");
+            assert_eq!(imported.parts().1, hash);
+            assert_eq!(PasswordHash::parse(imported.as_str()).as_ref(), Ok(&imported));
+            assert_eq!(PasswordHash::import(imported.parts().0, hash), Ok(imported));
+        }
+        for (algorithm, hash) in [
+            ("rabbit_password_hashing_md5", "kI3GCqW5JLMJa4iX1lo7X4D6XbY="),
+            ("rabbit_password_hashing_sha256", "kI3GCqW5"),
+            ("rabbit_password_hashing_sha256", "?"),
+            ("rabbit_password_hashing_sha512", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"),
+        ] {
+            let error = PasswordHash::import(algorithm, hash).unwrap_err().to_string();
+            assert!(error.contains(algorithm), "{error}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use auth::{Authority, AuthoritySettings, Cost, PasswordHash, Permission, Tags, User};
+use auth::{Authority, AuthoritySettings, Cost, Identity, PasswordHash, Permission, Tags, User};
 use hashbrown::HashMap;
 use journal::{Disk, Journal, Options};
 
@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::core::{Core, CoreParts};
 use crate::error::Error;
 use crate::message::dialect::Dialects;
+use crate::message::value::Table;
 use crate::queue::Visit;
 use crate::session::mailbox::Notice;
 use crate::session::{Client, Login};
@@ -229,6 +230,22 @@ impl Broker {
     /// `NotAllowed`: no such vhost, no access to it, too many connections.
     pub fn attach(&self, login: Login, waker: Waker) -> Result<Client, Error> {
         Client::attach(&self.core, login, waker)
+    }
+
+    /// A client for one request of management: it acts as `identity` in a vhost, is listed nowhere and counts against no limit.
+    ///
+    /// # Errors
+    /// `NotAllowed`: no such vhost, or no access to it.
+    pub fn attach_unlisted(&self, identity: Identity, vhost: &str, from: &str, waker: Waker) -> Result<Client, Error> {
+        let login = Login {
+            identity,
+            vhost: vhost.to_owned(),
+            protocol: "management",
+            peer: from.to_owned(),
+            name: None,
+            properties: Table::default(),
+        };
+        Client::attach_unlisted(&self.core, login, waker)
     }
 
     /// Does what is due, and says when to come again if `waker` is not woken before. One task runs it.

@@ -46,7 +46,7 @@ pub(crate) struct Memory {
     used: AtomicUsize,
     /// Bytes of it that only say where messages lie.
     index: AtomicUsize,
-    limit: usize,
+    limit: AtomicUsize,
     /// What queues should keep to as far as the disk has what they hold.
     budget: usize,
     /// Messages have left memory since somebody asked.
@@ -60,6 +60,7 @@ impl Memory {
         let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         let (limit, budget) = (size(limit), size(budget));
         let (used, index) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let limit = AtomicUsize::new(limit);
         Self { used, index, limit, budget, swept: AtomicBool::new(false), housekeeper }
     }
 
@@ -72,7 +73,8 @@ impl Memory {
             }
         } else if after < before {
             let used = self.used.fetch_sub(before - after, Ordering::Relaxed);
-            if used > self.limit && used - (before - after) <= self.limit {
+            let limit = self.limit();
+            if used > limit && used - (before - after) <= limit {
                 self.housekeeper.wake();
             }
         }
@@ -127,7 +129,18 @@ impl Memory {
     }
 
     pub(crate) fn limit(&self) -> usize {
-        self.limit
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_limit(&self, limit: u64) {
+        self.limit.store(usize::try_from(limit).unwrap_or(usize::MAX), Ordering::Relaxed);
+        self.housekeeper.wake();
+    }
+
+    /// More is queued than may be; where nothing may be, that is so from the start.
+    pub(crate) fn is_full(&self) -> bool {
+        let limit = self.limit();
+        limit == 0 || self.used() > limit
     }
 }
 

@@ -3,6 +3,7 @@
 //! The journal's lag passes by itself: it only pauses a socket. Alarms pass when consumers work: clients that only publish
 //! stop at once; a client that consumes goes on into a headroom, and past that its publishes are parked.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Waker;
 
 use journal::Admission;
@@ -10,8 +11,8 @@ use parking_lot::Mutex;
 
 use crate::core::Core;
 
-const MEMORY: u8 = 1;
-const DISK: u8 = 2;
+pub(crate) const MEMORY: u8 = 1;
+pub(crate) const DISK: u8 = 2;
 
 /// Whether a connection should be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +34,12 @@ pub(crate) enum Allowance {
     None,
 }
 
-/// Who wants to know when the alarms change.
+/// Who wants to know when the alarms change, and which are up by hand.
 #[derive(Debug, Default)]
-pub(crate) struct Alarms(Mutex<Watch>);
+pub(crate) struct Alarms {
+    watch: Mutex<Watch>,
+    by_hand: AtomicU8,
+}
 
 #[derive(Debug, Default)]
 struct Watch {
@@ -46,16 +50,26 @@ struct Watch {
 
 impl Core {
     fn alarms_now(&self) -> u8 {
-        let memory = if self.memory.used() > self.memory.limit() { MEMORY } else { 0 };
+        let memory = if self.memory.is_full() { MEMORY } else { 0 };
         let disk = if self.journal.admission() == Admission::Open { 0 } else { DISK };
-        memory | disk
+        memory | disk | self.alarms.by_hand.load(Ordering::Relaxed)
+    }
+
+    /// Raises or clears alarms by hand.
+    pub(crate) fn force_alarms(&self, which: u8, up: bool) {
+        if up {
+            self.alarms.by_hand.fetch_or(which, Ordering::Relaxed);
+        } else {
+            self.alarms.by_hand.fetch_and(!which, Ordering::Relaxed);
+        }
+        self.housekeeper.wake();
     }
 
     /// What publishers may do now.
     pub(crate) fn allowance(&self) -> Allowance {
         let limit = self.memory.limit();
         let used = self.memory.used();
-        let memory = if used <= limit {
+        let memory = if !self.memory.is_full() {
             Allowance::All
         } else if used <= limit + limit / 8 {
             Allowance::Consuming
@@ -67,7 +81,11 @@ impl Core {
             Admission::Headroom => Allowance::Consuming,
             Admission::Closed => Allowance::None,
         };
-        memory.max(disk)
+        let by_hand = match self.alarms.by_hand.load(Ordering::Relaxed) {
+            0 => Allowance::All,
+            _ => Allowance::Consuming,
+        };
+        memory.max(disk).max(by_hand)
     }
 
     /// The alarms in words, `None` when there are none.
@@ -89,7 +107,7 @@ impl Core {
     /// Wakes `waker` at the next look at the alarms, and sees to it that there is one.
     pub(crate) fn when_alarms_change(&self, waker: &Waker) {
         let polled = {
-            let mut watch = self.alarms.0.lock();
+            let mut watch = self.alarms.watch.lock();
             if !watch.waiting.iter().any(|other| other.will_wake(waker)) {
                 watch.waiting.push(waker.clone());
             }
@@ -104,7 +122,7 @@ impl Core {
     /// may go on waiting.
     pub(crate) fn announce_alarms(&self) -> bool {
         let waiting = {
-            let mut watch = self.alarms.0.lock();
+            let mut watch = self.alarms.watch.lock();
             watch.polled = !watch.waiting.is_empty();
             std::mem::take(&mut watch.waiting)
         };

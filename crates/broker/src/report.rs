@@ -1,5 +1,7 @@
 //! What management shows: counts, queues, clients. Read from the same state that serves clients, with short locks.
 
+mod objects;
+
 use std::sync::atomic::Ordering;
 
 use crate::broker::Broker;
@@ -8,6 +10,8 @@ use crate::losses::Loss;
 use crate::message::value::Table;
 use crate::queue::SelectorReport;
 use crate::stats::Counter;
+
+pub use objects::{BindingReport, ConsumerReport, ExchangeReport};
 
 /// Numbers about the whole broker; totals count since start.
 #[derive(Debug, Clone)]
@@ -160,6 +164,8 @@ pub struct ClientReport {
     pub peer: String,
     /// What it calls its connection.
     pub name: Option<String>,
+    /// What it says of itself.
+    pub properties: Table,
     /// Its sessions.
     pub sessions: u64,
     /// Its consumers.
@@ -295,6 +301,7 @@ impl Broker {
                 protocol: client.protocol,
                 peer: client.peer.clone(),
                 name: client.name.clone(),
+                properties: client.properties.clone(),
                 sessions: client.sessions.load(Ordering::Relaxed).into(),
                 consumers: client.consumers.load(Ordering::Relaxed).into(),
                 waiting_bytes: client.mailbox.bytes() as u64,

@@ -17,12 +17,14 @@ pub(crate) enum Exit {
     Bug = 70,
     /// 71: the operating system refuses something: a port is taken, a thread cannot be started.
     System = 71,
-    /// 73: what was to be made could not be: a backup.
+    /// 73: what was asked for could not be made: a backup, a declaration that contradicts what exists.
     CannotCreate = 73,
     /// 74: the journal could not be written or flushed. Nothing was confirmed that is not stored.
     Io = 74,
     /// 75: the data directory is in use by another server; it may work later.
     TryAgain = 75,
+    /// 77: whoever asked may not, or a password is wrong.
+    NoPermission = 77,
     /// 78: the configuration is wrong.
     Config = 78,
 }
@@ -30,7 +32,7 @@ pub(crate) enum Exit {
 impl Exit {
     /// All of them, for the manual's test.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Usage,
         Self::BadData,
         Self::NotFound,
@@ -40,6 +42,7 @@ impl Exit {
         Self::CannotCreate,
         Self::Io,
         Self::TryAgain,
+        Self::NoPermission,
         Self::Config,
     ];
 

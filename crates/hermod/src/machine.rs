@@ -23,6 +23,20 @@ fn limits_above(group: Option<&str>, root: &str, name: &str, read: &dyn Fn(&str)
     above.filter_map(|group| limit(&read(&format!("{root}{}/{name}", group.trim_end_matches('/'))))).collect()
 }
 
+/// Its name, without what would need quoting.
+#[cfg(unix)]
+pub(crate) fn name() -> String {
+    let system = rustix::system::uname();
+    let name = system.nodename().to_string_lossy().into_owned();
+    if name.is_empty() { "localhost".to_owned() } else { name }
+}
+
+/// It is not asked for here.
+#[cfg(not(unix))]
+pub(crate) fn name() -> String {
+    "localhost".to_owned()
+}
+
 /// How many files and sockets this process may have open, after asking for as many as it is allowed to ask for.
 #[cfg(unix)]
 pub(crate) fn descriptors() -> usize {

@@ -11,6 +11,7 @@ mod log;
 mod machine;
 mod pager;
 mod protocols;
+mod rabbitmqctl;
 mod secrets;
 mod serve;
 mod signals;
@@ -21,6 +22,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     allocator::give_large_blocks_back();
+    if let Some(code) = rabbitmqctl::run() {
+        return code;
+    }
     match cli::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -48,6 +48,8 @@ pub(crate) fn run(config: Config, accept_damage: Option<&str>) -> Result<(), Fai
     let facts = Facts {
         product: settings.compat.product.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        compat_version: settings.compat.version.clone(),
+        node: format!("hermod@{}", machine::name()),
         data_dir: directory.display().to_string(),
         durability: settings.durability.name().to_owned(),
         listeners: rows,

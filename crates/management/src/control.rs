@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::change::{Change, Refused, Secret};
+use crate::listing::Listed;
 use crate::report::{BackupRow, ConnectionRow, MessageRow, QueueRow, RedriveRow, RepairRow, Status};
 
 /// Longest request line in bytes.
@@ -22,12 +24,21 @@ pub enum Request {
     Queues,
     /// All connections.
     Connections,
-    /// Closes a connection.
-    Close {
-        /// Its number, as listed.
-        id: u64,
-        /// What its client is told.
-        reason: String,
+    /// Lists things of one kind.
+    List {
+        /// Of which.
+        what: Listed,
+        /// Only those in this vhost.
+        vhost: Option<String>,
+    },
+    /// Changes something.
+    Change(Change),
+    /// Tries a user's password.
+    Authenticate {
+        /// The user.
+        user: String,
+        /// The password.
+        password: Secret,
     },
     /// Reads every message of a queue that only the disk has.
     Repair {
@@ -70,6 +81,12 @@ pub enum Request {
 }
 
 impl Request {
+    /// Whether the answer waits for the disk, or for a hash: nobody else is to wait for that.
+    #[cfg(unix)]
+    fn blocks(&self) -> bool {
+        self.takes_long() || matches!(self, Self::Change(_) | Self::Authenticate { .. })
+    }
+
     /// Whether the answer takes as long as reading much of the disk does.
     #[cfg(unix)]
     fn takes_long(&self) -> bool {
@@ -87,8 +104,14 @@ pub enum Answer {
     Queues(Vec<QueueRow>),
     /// To [`Request::Connections`].
     Connections(Vec<ConnectionRow>),
-    /// To [`Request::Close`]: whether there was such a connection.
-    Closed(bool),
+    /// To [`Request::List`]: objects in the shape of RabbitMQ's HTTP API.
+    List(Vec<serde_json::Value>),
+    /// To [`Request::Change`]: it is made and durable; how many messages or connections it cost.
+    Changed(u64),
+    /// To [`Request::Change`]: it is not made.
+    NotChanged(Refused),
+    /// To [`Request::Authenticate`]: whether that is the user's password.
+    Authenticated(bool),
     /// To [`Request::Repair`]; nothing if there is no such queue.
     Repaired(Option<RepairRow>),
     /// To [`Request::Browse`].
@@ -122,6 +145,7 @@ mod unix {
     use std::time::Duration;
 
     use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+    use tokio::net::unix::UCred;
     use tokio::net::{UnixListener, UnixStream};
     use tokio::sync::Semaphore;
 
@@ -164,16 +188,17 @@ mod unix {
 
     /// The peer has [`PATIENCE`] to ask and to read its answer; the answer itself takes what it takes.
     async fn converse(mut socket: UnixStream, source: Arc<Source>) -> io::Result<()> {
+        let credentials = socket.peer_cred();
         let (reading, mut writing) = socket.split();
         let mut line = Vec::new();
         let mut reading = tokio::io::BufReader::new(reading).take(LONGEST_REQUEST);
         tokio::time::timeout(PATIENCE, reading.read_until(b'\n', &mut line)).await??;
+        let asker = asker(&credentials);
         let answer = match serde_json::from_slice::<Request>(&line) {
-            // It reads the disk for long, and nobody else is to wait for that.
-            Ok(request) if request.takes_long() => {
+            Ok(request) if request.blocks() => {
                 let gone = Arc::new(AtomicBool::new(false));
                 let told = Arc::clone(&gone);
-                let mut work = tokio::task::spawn_blocking(move || source.answer(&request, &told));
+                let mut work = tokio::task::spawn_blocking(move || source.answer(&request, &asker, &told));
                 tokio::select! {
                     answer = &mut work => answer?,
                     // The peer has nothing more to say: it has gone.
@@ -183,12 +208,23 @@ mod unix {
                     }
                 }
             }
-            Ok(request) => source.answer(&request, &AtomicBool::new(false)),
+            Ok(request) => source.answer(&request, &asker, &AtomicBool::new(false)),
             Err(error) => Answer::Error(format!("the request is not understood: {error}")),
         };
         let mut text = serde_json::to_vec(&answer)?;
         text.push(b'\n');
         tokio::time::timeout(PATIENCE, writing.write_all(&text)).await?
+    }
+
+    /// What the system knows of who asks, for the audit log.
+    fn asker(credentials: &io::Result<UCred>) -> String {
+        match credentials {
+            Ok(known) => {
+                let process = known.pid().map(|pid| format!(", process {pid}")).unwrap_or_default();
+                format!("system user {}{process}, over the control socket", known.uid())
+            }
+            Err(_) => "the control socket".to_owned(),
+        }
     }
 
     /// Why a question got no answer.
@@ -228,7 +264,10 @@ mod tests {
     fn requests_are_one_line_of_json() {
         for (request, line) in [
             (Request::Status, r#""status""#),
-            (Request::Close { id: 7, reason: "a\nb".into() }, r#"{"close":{"id":7,"reason":"a\nb"}}"#),
+            (
+                Request::Change(Change::DeleteUser { name: "a\nb".into() }),
+                r#"{"change":{"delete_user":{"name":"a\nb"}}}"#,
+            ),
         ] {
             assert_eq!(serde_json::to_string(&request).unwrap(), line);
             assert_eq!(serde_json::from_str::<Request>(line).unwrap(), request);

@@ -1,4 +1,4 @@
-//! Every HTTP path, in one table. All of them only read, and tell no names of users, so they ask for no password.
+//! Every HTTP path outside `/api`, in one table. All of them only read, and tell no names of users, so they ask for no password.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use crate::api;
 use crate::metrics;
 use crate::process::Process;
 use crate::source::{Source, alarms};
@@ -23,6 +24,7 @@ pub(crate) fn router(source: Arc<Source>) -> Router {
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
         .route("/health/writable", get(writable))
+        .merge(api::router())
         .with_state(source)
 }
 

@@ -4,18 +4,26 @@
 //! It runs on a thread of its own and reads the broker through its reports, so that it answers while the data path is
 //! busy and never slows it by more than a short lock.
 
+mod api;
+mod change;
 pub mod control;
 mod exposition;
 mod http;
 mod https;
+mod json;
+mod listing;
 mod messages;
 mod metrics;
+mod objects;
 mod process;
 mod report;
 mod server;
 mod source;
 
+pub use change::{AUDIT, Change, Refused, Secret, Why};
 pub use https::Secure;
+pub use listing::Listed;
+pub use objects::{BindingChange, DestinationType, ObjectChange};
 pub use report::{
     BackupRow, ConnectionRow, ListenerRow, MessageRow, QueueRow, RedriveRow, RepairRow, SelectorRow, Status,
 };

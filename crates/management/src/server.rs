@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 
+use crate::api::From;
 use crate::http;
 use crate::https::{Secure, Shaken};
 use crate::source::Source;
@@ -49,7 +50,9 @@ impl Management {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 let router = http::router(source.clone());
                 runtime.spawn(async move {
-                    if let Err(error) = axum::serve(listener, router).await {
+                    if let Err(error) =
+                        axum::serve(listener, router.into_make_service_with_connect_info::<From>()).await
+                    {
                         tracing::error!(%error, "HTTP is not served any more");
                     }
                 });
@@ -57,7 +60,8 @@ impl Management {
             for shaken in endpoints.https.map(Shaken::start).transpose()?.unwrap_or_default() {
                 let router = http::router(source.clone());
                 runtime.spawn(async move {
-                    if let Err(error) = axum::serve(shaken, router).await {
+                    if let Err(error) = axum::serve(shaken, router.into_make_service_with_connect_info::<From>()).await
+                    {
                         tracing::error!(%error, "HTTPS is not served any more");
                     }
                 });

@@ -1,13 +1,17 @@
 //! What management reads: the broker's reports, the sockets, and what never changes while the server runs.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use auth::Identity;
 use broker::{Broker, Browse, Overview};
 
+use crate::change::{self, Caller, Secret};
 use crate::control::{Answer, Request};
+use crate::listing::{self, Listed};
 use crate::report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, SelectorRow, Status};
 
 /// One open socket, as the part of the program that owns it sees it.
@@ -32,6 +36,10 @@ pub struct Facts {
     pub product: String,
     /// Version of the server.
     pub version: String,
+    /// The version of RabbitMQ that it announces.
+    pub compat_version: String,
+    /// What the server calls itself in RabbitMQ's words: `hermod@` and the machine.
+    pub node: String,
     /// The data directory.
     pub data_dir: String,
     /// The durability class.
@@ -85,7 +93,7 @@ impl Source {
     }
 
     /// The answer; of what takes long no more than there is before `gone`.
-    pub(crate) fn answer(&self, request: &Request, gone: &AtomicBool) -> Answer {
+    pub(crate) fn answer(&self, request: &Request, asker: &str, gone: &AtomicBool) -> Answer {
         match request {
             Request::Status => Answer::Status(Box::new(self.status())),
             Request::Queues => Answer::Queues(self.queues()),
@@ -102,8 +110,25 @@ impl Source {
                 (self.backup)(Path::new(directory), &|| self.is_wanted(gone))
                     .map_or_else(Answer::NotBackedUp, Answer::BackedUp)
             }
-            Request::Close { id, reason } => Answer::Closed(self.broker.kick(*id, reason)),
+            Request::List { what, vhost } => Answer::List(self.list(*what, vhost.as_deref())),
+            Request::Change(change) => {
+                let caller = Caller { identity: Identity::operator("operator"), from: asker.to_owned() };
+                change::make(&self.broker, change.clone(), caller).map_or_else(Answer::NotChanged, Answer::Changed)
+            }
+            Request::Authenticate { user, password } => Answer::Authenticated(match password {
+                Secret::Password(password) => self
+                    .broker
+                    .authority()
+                    .verify(user, password.as_bytes(), Ipv4Addr::LOCALHOST.into(), Instant::now())
+                    .is_ok(),
+                Secret::None | Secret::Hash(_) => false,
+            }),
         }
+    }
+
+    /// Everything of one kind, or what of it is in a vhost.
+    pub(crate) fn list(&self, what: Listed, vhost: Option<&str>) -> Vec<serde_json::Value> {
+        listing::list(&self.broker, &self.facts, &self.sockets(), what, vhost)
     }
 
     fn repair(&self, vhost: &str, queue: &str, accept_loss: bool) -> Option<RepairRow> {

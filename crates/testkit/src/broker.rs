@@ -269,6 +269,7 @@ impl TestBroker {
             protocol: "test",
             peer: "127.0.0.1:1 -> 127.0.0.1:2".to_owned(),
             name: None,
+            properties: broker::Table::default(),
         };
         self.broker.attach(login, waker)
     }

@@ -244,6 +244,7 @@ impl AmqpConnection {
             protocol: "amqp",
             peer: format!("{} -> {}", self.peer.remote, self.peer.local),
             name: self.link.traits.connection_name.clone(),
+            properties: std::mem::take(&mut self.link.traits.properties),
         };
         let user = login.identity.user().to_owned();
         let client = self.server.broker.attach(login, self.waker.clone()).inspect_err(|error| {

@@ -6,6 +6,7 @@ use broker::{Client, SessionId, Ticket};
 use wire::Output;
 
 use crate::codec::{Method, Table};
+use crate::dialect::table_to_neutral;
 use crate::session::error::Failure;
 
 /// Deliveries are taken from the broker only while fewer bytes than this wait in the output.
@@ -14,7 +15,7 @@ pub(super) const OUTPUT_ENOUGH: usize = 256 * 1024;
 const UNREAD_REPLIES: usize = 1024 * 1024;
 
 /// What a client said of itself in the handshake.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Traits {
     /// It wants to hear when its consumer's queue goes away.
     pub(super) cancel_notify: bool,
@@ -25,6 +26,8 @@ pub(super) struct Traits {
     /// It reads `basic.qos` as the specification does: present consumers are meant too.
     pub(super) strict_qos: bool,
     pub(super) connection_name: Option<String>,
+    /// All of it, until the broker has it.
+    pub(super) properties: broker::Table,
 }
 
 impl Traits {
@@ -42,6 +45,7 @@ impl Traits {
             // From any server but RabbitMQ, py-amqp and Celery above it expect the specification's meaning.
             strict_qos: text("product") == Some("py-amqp"),
             connection_name: text("connection_name").map(str::to_owned),
+            properties: table_to_neutral(properties),
         }
     }
 }

@@ -198,3 +198,14 @@ fn invalid_users_are_refused_and_change_nothing() {
     }
     assert_eq!(authority.users().len(), 3);
 }
+
+#[test]
+fn the_operator_may_do_everything_even_under_the_name_of_a_user() {
+    let authority = authority();
+    for name in ["nobody", "alice"] {
+        let operator = Identity::operator(name);
+        assert_eq!(authority.enter(&operator, "anywhere"), Ok(()));
+        assert_eq!(authority.authorize(&operator, "/", Resource::queue("x"), Right::Configure), Ok(()));
+        assert_eq!(authority.authorize_topic(&operator, "/", "x", "k", Right::Write), Ok(()));
+    }
+}

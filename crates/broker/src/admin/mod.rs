@@ -14,6 +14,7 @@ use journal::Ticket;
 use crate::broker::Broker;
 use crate::core::Core;
 use crate::error::Error;
+use crate::flow::{DISK, MEMORY};
 use crate::session::ClientShared;
 use crate::session::mailbox::Notice;
 
@@ -28,6 +29,30 @@ impl Broker {
         }
         self.core.journal.when_durable(ticket, waker);
         false
+    }
+}
+
+impl Broker {
+    /// Raises an alarm, `memory` or `disk`, whatever room there is, or stops doing so: then room decides again. It ends with
+    /// the process.
+    ///
+    /// # Errors
+    /// `NotFound` for another resource.
+    pub fn force_alarm(&self, resource: &str, up: bool) -> Result<(), Error> {
+        let which = match resource {
+            "memory" => MEMORY,
+            "disk" => DISK,
+            other => {
+                return Err(Error::not_found(format!("there is no alarm for '{other}', only for memory and disk")));
+            }
+        };
+        self.core.force_alarms(which, up);
+        Ok(())
+    }
+
+    /// Sets the bytes of queued messages in memory at which the memory alarm rises, until the process ends. At 0 it is up.
+    pub fn set_memory_limit(&self, bytes: u64) {
+        self.core.memory.set_limit(bytes);
     }
 }
 

@@ -82,6 +82,10 @@ impl Tables {
         self.queues.len()
     }
 
+    pub(crate) fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
+        self.exchanges.values()
+    }
+
     pub(crate) fn exchange_names(&self) -> Vec<Arc<str>> {
         self.exchanges.keys().cloned().collect()
     }

@@ -59,6 +59,8 @@ impl SharedCredit {
 #[derive(Debug)]
 pub(crate) struct Consumer {
     pub(crate) key: ConsumerKey,
+    /// What its client calls it.
+    pub(crate) tag: Arc<str>,
     pub(crate) mailbox: Arc<Mailbox>,
     /// Deliveries are settled as they are sent.
     pub(crate) no_ack: bool,
@@ -112,6 +114,7 @@ impl Consumer {
     pub(crate) fn new(key: ConsumerKey, mailbox: Arc<Mailbox>, shared: Arc<SharedCredit>) -> Self {
         Self {
             key,
+            tag: Arc::default(),
             mailbox,
             no_ack: false,
             exclusive: false,

@@ -689,6 +689,10 @@ impl Inner {
         self.views.report()
     }
 
+    pub(crate) fn consumers(&self) -> impl Iterator<Item = &Consumer> {
+        self.consumers.iter()
+    }
+
     pub(crate) fn consumer_count(&self) -> usize {
         self.consumers.len() + self.views.takers().count()
     }

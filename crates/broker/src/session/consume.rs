@@ -125,6 +125,7 @@ impl Client {
         let entry = self.session_mut(session)?;
         let (prefetch, shared) = (entry.prefetch, Arc::clone(&entry.shared));
         let mut consumer = Consumer::new(self.key(number), Arc::clone(&self.shared.mailbox), shared);
+        consumer.tag = tag.as_str().into();
         consumer.no_ack = consume.no_ack;
         consumer.exclusive = consume.exclusive;
         consumer.priority = wishes.priority;

@@ -30,6 +30,7 @@ use crate::catalog::Vhost;
 use crate::core::Core;
 use crate::error::{Error, ErrorKind};
 use crate::flow::Flow;
+use crate::message::value::Table;
 use crate::message::{Arena, Message};
 use crate::queue::{ConsumerKey, Queue, SharedCredit, Visit};
 use arriving::Arriving;
@@ -67,6 +68,8 @@ pub struct Login {
     pub peer: String,
     /// What the client calls its connection.
     pub name: Option<String>,
+    /// What else it says of itself, for people.
+    pub properties: Table,
 }
 
 const RUNNING: u8 = 0;
@@ -81,6 +84,7 @@ pub(crate) struct ClientShared {
     pub(crate) protocol: &'static str,
     pub(crate) peer: String,
     pub(crate) name: Option<String>,
+    pub(crate) properties: Table,
     /// Milliseconds since 1970.
     pub(crate) since: u64,
     pub(crate) mailbox: Arc<Mailbox>,
@@ -90,6 +94,24 @@ pub(crate) struct ClientShared {
 }
 
 impl ClientShared {
+    fn new(core: &Core, login: Login, waker: Waker) -> (Self, Identity) {
+        let shared = Self {
+            number: core.client_number(),
+            user: login.identity.user().to_owned(),
+            vhost: login.vhost,
+            protocol: login.protocol,
+            peer: login.peer,
+            name: login.name,
+            properties: login.properties,
+            since: core.clock.unix_ms(),
+            mailbox: Arc::new(Mailbox::new(core.settings.mailbox_bytes, waker)),
+            sessions: AtomicU32::new(0),
+            consumers: AtomicU32::new(0),
+            state: AtomicU8::new(RUNNING),
+        };
+        (shared, login.identity)
+    }
+
     pub(crate) fn is_blocked(&self) -> bool {
         self.state.load(Ordering::Relaxed) == BLOCKED
     }
@@ -204,31 +226,26 @@ pub struct Client {
 }
 
 impl Client {
+    /// A client that is listed nowhere and counts against no limit, for one request of management.
+    pub(crate) fn attach_unlisted(core: &Arc<Core>, login: Login, waker: Waker) -> Result<Self, Error> {
+        let vhost = core.enter(&login.identity, &login.vhost)?;
+        let (shared, identity) = ClientShared::new(core, login, waker);
+        Ok(Self::new(Arc::clone(core), Arc::new(shared), identity, vhost))
+    }
+
     pub(crate) fn attach(core: &Arc<Core>, login: Login, waker: Waker) -> Result<Self, Error> {
         let vhost = core.enter(&login.identity, &login.vhost)?;
-        let number = core.client_number();
-        let shared = Arc::new(ClientShared {
-            number,
-            user: login.identity.user().to_owned(),
-            vhost: login.vhost,
-            protocol: login.protocol,
-            peer: login.peer,
-            name: login.name,
-            since: core.clock.unix_ms(),
-            mailbox: Arc::new(Mailbox::new(core.settings.mailbox_bytes, waker)),
-            sessions: AtomicU32::new(0),
-            consumers: AtomicU32::new(0),
-            state: AtomicU8::new(RUNNING),
-        });
+        let (shared, identity) = ClientShared::new(core, login, waker);
+        let (number, shared) = (shared.number, Arc::new(shared));
         core.admit_client(&shared, &vhost)?;
         // Whoever deleted its vhost or its user before it was listed has not told it.
-        let entered = core.enter(&login.identity, &shared.vhost);
+        let entered = core.enter(&identity, &shared.vhost);
         if !entered.is_ok_and(|again| again.id == vhost.id) {
             core.clients.lock().remove(&number);
             return Err(no_vhost(&shared.vhost));
         }
         core.totals.connections_opened.add(1);
-        Ok(Self::new(Arc::clone(core), shared, login.identity, vhost))
+        Ok(Self::new(Arc::clone(core), shared, identity, vhost))
     }
 
     fn new(core: Arc<Core>, shared: Arc<ClientShared>, identity: Identity, vhost: Arc<Vhost>) -> Self {
@@ -347,8 +364,9 @@ impl Client {
             self.close_session(SessionId(session), now);
         }
         self.delete_exclusive_queues();
-        self.core.clients.lock().remove(&self.shared.number);
-        self.core.totals.connections_closed.add(1);
+        if self.core.clients.lock().remove(&self.shared.number).is_some() {
+            self.core.totals.connections_closed.add(1);
+        }
         self.settled_ticket
     }
 

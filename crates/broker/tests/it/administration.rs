@@ -1,6 +1,6 @@
 //! What operators change while the broker runs: what it does to open connections, and that it outlives a crash.
 
-use auth::{Cost, PasswordHash, Permission, TopicPermission, User, UserLimits};
+use auth::{Cost, Identity, PasswordHash, Permission, TopicPermission, User, UserLimits};
 use broker::{ErrorKind, Publish, QueueSpec, Table, Value, VhostLimits, VhostSpec};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
@@ -302,4 +302,53 @@ fn definitions_stay_when_the_log_is_recycled() {
     assert_eq!((kept.spec.description.as_str(), kept.limits.connections), ("d", Some(3)));
     assert!(broker.broker.authority().user("kept").is_some());
     assert!(broker.broker.authority().user("gone").is_none());
+}
+
+#[test]
+fn alarms_by_hand_stop_publishers_until_they_are_cleared() {
+    let broker = TestBroker::open(Setup::memory());
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    let (session, now) = (peer.session(1), broker.now());
+    peer.client.declare_queue(&durable("q"), now).unwrap();
+    for resource in ["memory", "disk"] {
+        broker.broker.force_alarm(resource, true).unwrap();
+        peer.client.publish(session, message("", "q", b"1")).unwrap();
+        peer.client.flush(now);
+        assert_eq!(peer.drain(&broker), [Seen::Blocked(format!("low on {resource}"))]);
+        assert_eq!(peer.client.flow(), broker::Flow::Pause);
+        broker.broker.force_alarm(resource, false).unwrap();
+        broker.housekeep();
+        assert_eq!(peer.drain(&broker), [Seen::Unblocked]);
+        assert_eq!(peer.client.flow(), broker::Flow::Run);
+    }
+    broker.broker.set_memory_limit(0);
+    assert!(broker.broker.overview().memory_alarm);
+    broker.broker.set_memory_limit(1 << 30);
+    assert!(!broker.broker.overview().memory_alarm);
+    assert_eq!(broker.broker.force_alarm("patience", true).unwrap_err().kind, ErrorKind::NotFound);
+}
+
+/// What management does for somebody leaves no trace among the connections, and passes their limits but not their rights.
+#[test]
+fn a_request_of_management_is_no_connection() {
+    let broker = TestBroker::open(Setup::memory());
+    broker.broker.limit_vhost("/", VhostLimits { connections: Some(0), queues: None }).unwrap();
+    broker.user("alice", "^a", "", "");
+    let now = broker.now();
+    let attach = |identity| broker.broker.attach_unlisted(identity, "/", "here", std::task::Waker::noop().clone());
+    let alice = broker.broker.authority().verify("alice", b"alice", std::net::Ipv4Addr::LOCALHOST.into(), now).unwrap();
+    let mut client = attach(alice).unwrap();
+    client.declare_queue(&durable("a"), now).unwrap();
+    assert_eq!(client.declare_queue(&durable("b"), now).unwrap_err().kind, ErrorKind::AccessRefused);
+    drop(client);
+    let mut client = attach(Identity::operator("operator")).unwrap();
+    client.declare_queue(&durable("b"), now).unwrap();
+    assert_eq!(broker.broker.clients().len(), 0);
+    drop(client);
+    let overview = broker.broker.overview();
+    assert_eq!((overview.connections, overview.connections_opened, overview.connections_closed), (0, 0, 0));
+    let exchanges = broker.broker.exchanges();
+    assert_eq!((exchanges.len(), exchanges[0].name.as_str()), (6, ""));
+    let bindings: Vec<_> = broker.broker.bindings().into_iter().map(|binding| binding.key).collect();
+    assert_eq!(bindings, ["a", "b"]);
 }

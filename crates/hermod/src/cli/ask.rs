@@ -1,6 +1,7 @@
 //! Asks a running server over its control socket.
 
 use management::control::{Answer, Request};
+use management::{Change, Listed, Why};
 
 use crate::config::Settings;
 use crate::data_dir;
@@ -31,6 +32,29 @@ pub(crate) fn ask(settings: &Settings, _: &Request) -> Result<Answer, Failure> {
     let path = data_dir::control_socket(settings)?;
     Err(Exit::Unavailable
         .because(format!("{}: this system has no such sockets; ask over HTTP instead", path.display())))
+}
+
+/// Has the server change something. Returns how many messages or connections that cost.
+pub(crate) fn change(settings: &Settings, change: Change) -> Result<u64, Failure> {
+    match ask(settings, &Request::Change(change))? {
+        Answer::Changed(count) => Ok(count),
+        Answer::NotChanged(refused) => Err(match refused.why {
+            Why::NotFound => Exit::NotFound,
+            Why::Denied => Exit::NoPermission,
+            Why::Invalid => Exit::CannotCreate,
+            Why::Failed => Exit::Unavailable,
+        }
+        .because(refused.text)),
+        other => Err(strange(&other)),
+    }
+}
+
+/// Everything of one kind, or what of it is in a vhost, in the shape of RabbitMQ's HTTP API.
+pub(crate) fn list(settings: &Settings, what: Listed, vhost: Option<&str>) -> Result<Vec<serde_json::Value>, Failure> {
+    match ask(settings, &Request::List { what, vhost: vhost.map(str::to_owned) })? {
+        Answer::List(rows) => Ok(rows),
+        other => Err(strange(&other)),
+    }
 }
 
 /// For an answer to another question than the one that was asked.

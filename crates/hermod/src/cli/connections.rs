@@ -1,24 +1,56 @@
-//! `hermod connections`: the connections of a running broker, and the end of one.
+//! `hermod connections`: the connections of a running broker, and the end of some.
 
-use management::ConnectionRow;
+use clap::{Arg, ArgMatches, Command};
 use management::control::{Answer, Request};
+use management::{Change, ConnectionRow};
 
-use crate::cli::ask::{ask, strange};
+use crate::cli::arguments::{ask_for, option, text};
+use crate::cli::ask::{ask, change, strange};
 use crate::cli::output::{show, show_json};
 use crate::cli::status::size;
 use crate::cli::table;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
-/// Closes the connection `close`, if given, else lists all.
-pub(crate) fn run(settings: &Settings, close: Option<u64>, reason: &str, json: bool) -> Result<(), Failure> {
-    if let Some(id) = close {
-        return match ask(settings, &Request::Close { id, reason: reason.to_owned() })? {
-            Answer::Closed(true) => Ok(()),
-            Answer::Closed(false) => Err(Exit::NotFound.because(format!("there is no connection {id}"))),
-            other => Err(strange(&other)),
-        };
+/// Its verbs.
+pub(crate) fn command(command: Command) -> Command {
+    let reason = option("reason", "TEXT", "What its client is told").default_value("closed by an operator");
+    command.subcommand(Command::new("list").about("List connections")).subcommand(
+        Command::new("close")
+            .about("Close a connection, or all that fit what is given")
+            .arg(Arg::new("id").value_name("ID").help("Its number, or both its ends as listed under peer"))
+            .arg(ask_for("all", "All of them"))
+            .arg(option("user", "USER", "Those of this user"))
+            .arg(option("vhost", "VHOST", "Those in this vhost"))
+            .arg(reason),
+    )
+}
+
+/// Does what `hermod connections …` says.
+pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+    match arguments.subcommand() {
+        Some(("close", given)) => close(settings, given),
+        _ => list(settings, json),
     }
+}
+
+fn close(settings: &Settings, given: &ArgMatches) -> Result<(), Failure> {
+    let option = |name| given.get_one::<String>(name).cloned();
+    let (id, vhost, user) = (option("id"), option("vhost"), option("user"));
+    if id.is_none() && vhost.is_none() && user.is_none() && !given.get_flag("all") {
+        return Err(Exit::Usage.because("which connections? Give a number, --user, --vhost or --all"));
+    }
+    let number = id.as_ref().and_then(|id| id.parse().ok());
+    let name = id.clone().filter(|_| number.is_none());
+    let reason = text(given, "reason");
+    let closed = change(settings, Change::CloseConnections { id: number, name, vhost, user, reason })?;
+    match id {
+        Some(id) if closed == 0 => Err(Exit::NotFound.because(format!("there is no connection {id}"))),
+        _ => Ok(()),
+    }
+}
+
+fn list(settings: &Settings, json: bool) -> Result<(), Failure> {
     let connections = match ask(settings, &Request::Connections)? {
         Answer::Connections(connections) => connections,
         other => return Err(strange(&other)),

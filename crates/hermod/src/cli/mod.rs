@@ -1,24 +1,35 @@
 //! The command line: verbs and flags. Flags of settings are made from their declarations.
 
+mod alarms;
+mod arguments;
 mod ask;
 mod backup;
 mod browse;
 mod config;
 mod connections;
+mod objects;
 mod output;
+mod password;
 mod queues;
 mod redrive;
 mod repair;
+mod rows;
 mod status;
 mod table;
+mod users;
 mod verify;
+mod vhosts;
+
+pub(crate) use arguments::split as split_commas;
+pub(crate) use ask::{ask, change, list};
+pub(crate) use password::read as read_password;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::config::{Config, describe_all};
+use crate::config::{Config, Settings, describe_all};
 use crate::exit::{Exit, Failure};
 
 /// Settings whose flags `-h` shows; `--help` shows all.
@@ -34,16 +45,13 @@ pub(crate) fn run() -> Result<(), Failure> {
         return Err(Exit::Usage.because("no command; hermod --help lists them"));
     };
     let config = load(arguments)?;
+    if let Some(done) = administer(verb, &config.settings, arguments) {
+        return done;
+    }
     match verb {
         "serve" => crate::serve::run(config, arguments.get_one::<String>("accept-damage").map(String::as_str)),
         "config" => config::run(&config, arguments.get_flag("manual"), arguments.get_flag("json")),
         "status" => status::run(&config.settings, arguments.get_flag("json")),
-        "queues" => queues::run(&config.settings, arguments.get_flag("json")),
-        "connections" => {
-            let close = arguments.get_one::<u64>("close").copied();
-            let reason = arguments.get_one::<String>("reason").map_or("", String::as_str);
-            connections::run(&config.settings, close, reason, arguments.get_flag("json"))
-        }
         "backup" => {
             let directory = arguments.get_one::<PathBuf>("directory").map_or(Path::new(""), PathBuf::as_path);
             backup::run(&config.settings, directory, arguments.get_flag("json"))
@@ -64,6 +72,26 @@ pub(crate) fn run() -> Result<(), Failure> {
         }
         other => Err(Exit::Bug.because(format!("no code for the command {other}"))),
     }
+}
+
+/// What operators look at and change in a running broker; nothing for another verb.
+fn administer(verb: &str, settings: &Settings, arguments: &ArgMatches) -> Option<Result<(), Failure>> {
+    let json = || arguments.get_flag("json");
+    Some(match verb {
+        "users" => users::users(settings, arguments, json()),
+        "permissions" => users::permissions(settings, arguments, json()),
+        "vhosts" => vhosts::run(settings, arguments, json()),
+        "queues" => match arguments.subcommand() {
+            Some((verb, given)) if verb != "list" => objects::queues(settings, verb, given),
+            _ => queues::run(settings, json()),
+        },
+        "exchanges" => objects::exchanges(settings, arguments, json()),
+        "bindings" => objects::bindings(settings, arguments, json()),
+        "consumers" => objects::consumers(settings, json()),
+        "connections" => connections::run(settings, arguments, json()),
+        "alarms" => alarms::run(settings, arguments, json()),
+        _ => return None,
+    })
 }
 
 /// Help and version are no errors; anything else is one line and exit code 64.
@@ -113,24 +141,7 @@ fn command() -> Command {
             &names,
         ))
         .subcommand(asking("status", "Show how a running broker does"))
-        .subcommand(asking("queues", "List the queues of a running broker"))
-        .subcommand(
-            asking("connections", "List the connections of a running broker, or close one")
-                .arg(
-                    Arg::new("close")
-                        .long("close")
-                        .value_name("ID")
-                        .value_parser(clap::value_parser!(u64))
-                        .help("Close the connection with this number"),
-                )
-                .arg(
-                    Arg::new("reason")
-                        .long("reason")
-                        .value_name("TEXT")
-                        .default_value("closed by an operator")
-                        .help("What its client is told"),
-                ),
-        )
+        .subcommands(administration())
         .subcommand(
             asking("backup", "Copy the data directory of a running broker").arg(
                 Arg::new("directory")
@@ -160,8 +171,23 @@ fn command() -> Command {
         )
 }
 
+/// The commands of [`administer`].
+fn administration() -> [Command; 9] {
+    [
+        objects::queues_command(asking("queues", "List, declare, delete and purge queues")),
+        objects::exchanges_command(asking("exchanges", "List, declare and delete exchanges")),
+        objects::bindings_command(asking("bindings", "List, make and undo bindings")),
+        asking("consumers", "List consumers"),
+        connections::command(asking("connections", "List connections, and close some")),
+        users::users_command(asking("users", "List, add, change and delete users")),
+        users::permissions_command(asking("permissions", "List, give and take the rights of users")),
+        vhosts::command(asking("vhosts", "List, add, limit and delete vhosts")),
+        alarms::command(asking("alarms", "List alarms, raise and clear them by hand")),
+    ]
+}
+
 fn json() -> Arg {
-    Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON instead of a table")
+    Arg::new("json").long("json").action(ArgAction::SetTrue).global(true).help("Print JSON instead of a table")
 }
 
 /// A command that asks a running broker, or looks into its data.
@@ -231,6 +257,7 @@ fn with_settings(command: Command, names: &[&str]) -> Command {
             .short('c')
             .value_name("FILE")
             .value_parser(clap::value_parser!(PathBuf))
+            .global(true)
             .help("Configuration file [default: $HERMOD_CONFIG, else /etc/hermod/hermod.toml if it exists]"),
     );
     describe_all().into_iter().filter(|setting| names.contains(&setting.name)).fold(command, |command, setting| {
@@ -246,6 +273,7 @@ fn with_settings(command: Command, names: &[&str]) -> Command {
             argument
                 .value_name(setting.kind.to_uppercase())
                 .allow_hyphen_values(true)
+                .global(true)
                 .hide_short_help(!PROMINENT.contains(&setting.name))
                 .help(format!("{}{shown}", setting.doc.replace('`', ""))),
         )

@@ -20,6 +20,7 @@ pub(crate) use reader::{Described, Origin};
 pub(crate) use settings::{Durability, LogFormat, Settings};
 pub(crate) use tls::{LoginFrom, Tls, Verify, Version};
 pub(crate) use users::Users;
+pub(crate) use value::bytes as parse_size;
 
 use reader::{Layer, Reader};
 

@@ -50,13 +50,13 @@ fn a_connection_is_closed_by_number_and_its_client_is_told_why() {
     let server = Server::start(dir.path(), &[]);
     let mut client = Stomp::connect(&server);
     let id = json("connections", &dir)[0]["id"].to_string();
-    let (code, _, stderr) = run(hermod("connections", dir.path()).args(["--close", &id, "--reason", "moving house"]));
+    let (code, _, stderr) = run(hermod("connections", dir.path()).args(["close", &id, "--reason", "moving house"]));
     assert_eq!((code, stderr.as_str()), (0, ""));
     let last = client.frame();
     assert!(last.starts_with("ERROR\n") && last.contains("moving house"), "{last}");
     assert!(client.is_closed());
     until("an empty list", || json("connections", &dir).as_array().unwrap().is_empty());
-    let (code, _, stderr) = run(hermod("connections", dir.path()).args(["--close", &id]));
+    let (code, _, stderr) = run(hermod("connections", dir.path()).args(["close", &id]));
     assert_eq!((code, stderr), (66, format!("hermod: there is no connection {id}\n")));
 }
 

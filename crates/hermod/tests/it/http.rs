@@ -49,7 +49,7 @@ fn health_is_told_and_other_paths_are_not_there() {
         ("/health/live", (200, "live\n")),
         ("/health/ready", (200, "ready\n")),
         ("/health/writable", (200, "writable\n")),
-        ("/api/overview", (404, "")),
+        ("/api", (404, "")),
     ] {
         let (status, body) = server.get(path);
         assert_eq!((status, body.as_str()), expected, "{path}");

@@ -3,12 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failed test")]
 #![cfg(unix)]
 
+mod administration;
+mod api;
 mod attacks;
 mod backup;
 mod control;
 mod damage;
 mod durability;
 mod http;
+mod rabbitmqctl;
 mod refusals;
 mod scrub;
 mod server;

@@ -122,11 +122,16 @@ impl Server {
         (status.code(), self.log.iter().collect())
     }
 
-    /// The status line, headers and body of a GET.
+    /// The status and the body of a GET.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
+        self.ask("GET", path, "")
+    }
+
+    /// The status and the body of a request with these header lines, each with its line break.
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str) -> (u16, String) {
         let mut socket = TcpStream::connect(("127.0.0.1", self.ports.http)).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
-        write!(socket, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        write!(socket, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n").unwrap();
         let mut text = String::new();
         socket.read_to_string(&mut text).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();

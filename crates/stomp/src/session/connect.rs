@@ -133,6 +133,7 @@ impl Connecting {
             protocol: "stomp",
             peer: format!("{} -> {}", peer.remote, peer.local),
             name: self.name.clone(),
+            properties: broker::Table::default(),
         };
         let client = shared.broker.attach(login, waker.clone()).map_err(|error| {
             let (user, vhost) = (&*self.user, &*self.vhost);

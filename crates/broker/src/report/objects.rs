@@ -1,0 +1,156 @@
+//! What is declared, for management: exchanges, bindings and consumers, read vhost by vhost under its tables' read lock.
+
+use crate::broker::Broker;
+use crate::catalog::Tables;
+use crate::message::value::Table;
+use crate::routing::Destination;
+
+/// One exchange.
+#[derive(Debug, Clone)]
+pub struct ExchangeReport {
+    /// Its vhost.
+    pub vhost: String,
+    /// Its name; empty for the default exchange.
+    pub name: String,
+    /// The name of its type.
+    pub kind: &'static str,
+    /// It survives a restart.
+    pub durable: bool,
+    /// It goes with its last binding.
+    pub auto_delete: bool,
+    /// It takes no messages from clients.
+    pub internal: bool,
+    /// As declared.
+    pub arguments: Table,
+}
+
+/// One binding.
+#[derive(Debug, Clone)]
+pub struct BindingReport {
+    /// Its vhost.
+    pub vhost: String,
+    /// The exchange that messages come from; empty for the default exchange.
+    pub source: String,
+    /// The name of what they go to.
+    pub destination: String,
+    /// That is a queue, and otherwise an exchange.
+    pub to_queue: bool,
+    /// The binding key.
+    pub key: String,
+    /// As declared.
+    pub arguments: Table,
+}
+
+/// One consumer.
+#[derive(Debug, Clone)]
+pub struct ConsumerReport {
+    /// The vhost of its queue.
+    pub vhost: String,
+    /// The name of its queue.
+    pub queue: String,
+    /// The number of its client.
+    pub client: u64,
+    /// What its client calls it.
+    pub tag: String,
+    /// Deliveries are settled as they are sent.
+    pub no_ack: bool,
+    /// Nobody else may consume.
+    pub exclusive: bool,
+    /// Most unsettled deliveries; 0 for no limit.
+    pub prefetch: u32,
+    /// Deliveries that it has not settled.
+    pub unsettled: u32,
+}
+
+impl Broker {
+    /// Every exchange, by vhost and name, with the default exchange of each vhost.
+    pub fn exchanges(&self) -> Vec<ExchangeReport> {
+        let mut reports = Vec::new();
+        for vhost in self.core.catalog.vhosts() {
+            let tables = vhost.tables.read();
+            let default = ExchangeReport {
+                vhost: vhost.name.to_string(),
+                name: String::new(),
+                kind: "direct",
+                durable: true,
+                auto_delete: false,
+                internal: false,
+                arguments: Table::default(),
+            };
+            reports.push(default);
+            reports.extend(tables.exchanges().map(|exchange| ExchangeReport {
+                vhost: vhost.name.to_string(),
+                name: exchange.name.to_string(),
+                kind: exchange.kind.name(),
+                durable: exchange.durable,
+                auto_delete: exchange.auto_delete,
+                internal: exchange.internal,
+                arguments: exchange.arguments.clone(),
+            }));
+        }
+        reports.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        reports
+    }
+
+    /// Every binding, by vhost, source, destination and key, with that of each queue to the default exchange.
+    pub fn bindings(&self) -> Vec<BindingReport> {
+        let mut reports = Vec::new();
+        for vhost in self.core.catalog.vhosts() {
+            let tables = vhost.tables.read();
+            for queue in tables.queues() {
+                let (destination, key) = (queue.name.to_string(), queue.name.to_string());
+                let (source, arguments) = (String::new(), Table::default());
+                let vhost = vhost.name.to_string();
+                reports.push(BindingReport { vhost, source, destination, to_queue: true, key, arguments });
+            }
+            for exchange in tables.exchanges() {
+                reports.extend(exchange.bindings.iter().filter_map(|binding| {
+                    let (destination, to_queue) = destination_name(&tables, binding.destination)?;
+                    Some(BindingReport {
+                        vhost: vhost.name.to_string(),
+                        source: exchange.name.to_string(),
+                        destination,
+                        to_queue,
+                        key: binding.key.clone(),
+                        arguments: binding.arguments.clone(),
+                    })
+                }));
+            }
+        }
+        reports.sort_by(|a, b| {
+            (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
+        });
+        reports
+    }
+
+    /// Every consumer of a queue, by vhost and queue.
+    pub fn consumers(&self) -> Vec<ConsumerReport> {
+        let mut reports = Vec::new();
+        for vhost in self.core.catalog.vhosts() {
+            let tables = vhost.tables.read();
+            for queue in tables.queues() {
+                let inner = queue.lock(&self.core);
+                reports.extend(inner.consumers().map(|consumer| ConsumerReport {
+                    vhost: queue.vhost.to_string(),
+                    queue: queue.name.to_string(),
+                    client: consumer.key.client,
+                    tag: consumer.tag.to_string(),
+                    no_ack: consumer.no_ack,
+                    exclusive: consumer.exclusive,
+                    prefetch: consumer.prefetch,
+                    unsettled: consumer.out,
+                }));
+            }
+        }
+        reports.sort_by(|a, b| (&a.vhost, &a.queue, a.client, &a.tag).cmp(&(&b.vhost, &b.queue, b.client, &b.tag)));
+        reports
+    }
+}
+
+/// The name, and whether it is a queue's.
+fn destination_name(tables: &Tables, destination: Destination) -> Option<(String, bool)> {
+    match destination {
+        Destination::Queue(id) => Some((tables.queue_by_id(id)?.name.to_string(), true)),
+        Destination::Exchange(id) => Some((tables.exchange_by_id(id)?.name.to_string(), false)),
+    }
+}

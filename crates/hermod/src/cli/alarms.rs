@@ -1,0 +1,59 @@
+//! `hermod alarms`: the alarms that stop publishers, raised and cleared by hand.
+
+use clap::{Arg, ArgMatches, Command};
+use management::Change;
+use management::control::{Answer, Request};
+
+use crate::cli::arguments::{position, text};
+use crate::cli::ask::{ask, change, strange};
+use crate::cli::output::{show, show_json};
+use crate::config::{Settings, parse_size};
+use crate::exit::{Exit, Failure};
+
+/// Its verbs.
+pub(crate) fn command(command: Command) -> Command {
+    let resource = || Arg::new("resource").value_name("RESOURCE").required(true).value_parser(["memory", "disk"]);
+    command
+        .subcommand(Command::new("list").about("Say which alarms are up"))
+        .subcommand(
+            Command::new("set").about("Raise an alarm until it is cleared").arg(resource().help("memory or disk")),
+        )
+        .subcommand(
+            Command::new("clear")
+                .about("Clear an alarm that was raised by hand")
+                .arg(resource().help("memory or disk")),
+        )
+        .subcommand(Command::new("memory-limit").about("Set memory.limit until the next start").arg(position(
+            "size",
+            "SIZE",
+            "Bytes of queued messages, such as 2GiB; at 0 the alarm is up",
+        )))
+}
+
+/// Does what `hermod alarms …` says.
+pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+    let Some((verb, given)) = arguments.subcommand() else { return list(settings, json) };
+    match verb {
+        "set" | "clear" => {
+            let (resource, up) = (text(given, "resource"), verb == "set");
+            change(settings, Change::Alarm { resource, up }).map(drop)
+        }
+        "memory-limit" => {
+            let size = text(given, "size");
+            let bytes = parse_size(&size).map_err(|error| Exit::Usage.because(format!("'{size}': {error}")))?;
+            change(settings, Change::MemoryLimit { bytes }).map(drop)
+        }
+        _ => list(settings, json),
+    }
+}
+
+fn list(settings: &Settings, json: bool) -> Result<(), Failure> {
+    let status = match ask(settings, &Request::Status)? {
+        Answer::Status(status) => status,
+        other => return Err(strange(&other)),
+    };
+    if json {
+        return show_json(&status.alarms);
+    }
+    show(&status.alarms.iter().map(|alarm| format!("{alarm}\n")).collect::<String>())
+}

@@ -1,0 +1,162 @@
+//! What is declared in a running broker: `hermod queues`, `exchanges`, `bindings` and `consumers`, beyond the list of queues.
+
+use clap::{ArgMatches, Command};
+use management::{BindingChange, Change, DestinationType, Listed, ObjectChange};
+use serde_json::{Map, Value as Json};
+
+use crate::cli::arguments::{ask_for, option, position, text, vhost};
+use crate::cli::ask::{change, list};
+use crate::cli::output::show;
+use crate::cli::rows;
+use crate::config::Settings;
+use crate::exit::{Exit, Failure};
+
+/// The verbs of `hermod queues`.
+pub(crate) fn queues_command(command: Command) -> Command {
+    let name = || position("name", "NAME", "The queue");
+    command
+        .subcommand(Command::new("list").about("List queues"))
+        .subcommand(declaring("declare", "Declare a queue, or check that it is as declared").arg(name()).arg(option(
+            "type",
+            "TYPE",
+            "classic or quorum",
+        )))
+        .subcommand(
+            Command::new("delete")
+                .about("Delete a queue with its messages")
+                .arg(name())
+                .arg(vhost())
+                .arg(ask_for("if-unused", "Only if it has no consumers"))
+                .arg(ask_for("if-empty", "Only if no message waits in it")),
+        )
+        .subcommand(Command::new("purge").about("Drop the messages that wait in a queue").arg(name()).arg(vhost()))
+}
+
+/// Does what `hermod queues VERB …` says.
+pub(crate) fn queues(settings: &Settings, verb: &str, given: &ArgMatches) -> Result<(), Failure> {
+    let name = text(given, "name");
+    let made = match verb {
+        "declare" => {
+            let mut arguments = arguments(given)?;
+            if let Some(kind) = given.get_one::<String>("type") {
+                arguments.insert("x-queue-type".to_owned(), Json::String(kind.clone()));
+            }
+            let (durable, auto_delete) = (!given.get_flag("transient"), given.get_flag("auto-delete"));
+            object(settings, given, ObjectChange::DeclareQueue { name, durable, auto_delete, arguments })
+        }
+        "delete" => {
+            let (if_unused, if_empty) = (given.get_flag("if-unused"), given.get_flag("if-empty"));
+            object(settings, given, ObjectChange::DeleteQueue { name, if_unused, if_empty })
+        }
+        _ => object(settings, given, ObjectChange::PurgeQueue { name }),
+    };
+    let count = made?;
+    if verb == "declare" { Ok(()) } else { show(&format!("{count} messages dropped\n")) }
+}
+
+/// The verbs of `hermod exchanges`.
+pub(crate) fn exchanges_command(command: Command) -> Command {
+    let name = || position("name", "NAME", "The exchange");
+    command
+        .subcommand(Command::new("list").about("List exchanges"))
+        .subcommand(
+            declaring("declare", "Declare an exchange, or check that it is as declared")
+                .arg(name())
+                .arg(option("type", "TYPE", "direct, fanout, topic, headers, …").default_value("direct"))
+                .arg(ask_for("internal", "It takes no messages from clients")),
+        )
+        .subcommand(
+            Command::new("delete")
+                .about("Delete an exchange with its bindings")
+                .arg(name())
+                .arg(vhost())
+                .arg(ask_for("if-unused", "Only if nothing is bound to it")),
+        )
+}
+
+/// Does what `hermod exchanges …` says.
+pub(crate) fn exchanges(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+    let columns = ["vhost", "name", "type", "durable", "auto_delete", "internal", "arguments"];
+    let all = || rows::print(&list(settings, Listed::Exchanges, None)?, &columns, json);
+    let Some((verb, given)) = arguments.subcommand() else { return all() };
+    let name = text(given, "name");
+    match verb {
+        "declare" => object(
+            settings,
+            given,
+            ObjectChange::DeclareExchange {
+                name,
+                kind: text(given, "type"),
+                durable: !given.get_flag("transient"),
+                auto_delete: given.get_flag("auto-delete"),
+                internal: given.get_flag("internal"),
+                arguments: self::arguments(given)?,
+            },
+        ),
+        "delete" => {
+            object(settings, given, ObjectChange::DeleteExchange { name, if_unused: given.get_flag("if-unused") })
+        }
+        _ => return all(),
+    }
+    .map(drop)
+}
+
+/// The verbs of `hermod bindings`.
+pub(crate) fn bindings_command(command: Command) -> Command {
+    let ends = |command: Command| {
+        command
+            .arg(position("source", "SOURCE", "The exchange that messages come from"))
+            .arg(position("destination", "DESTINATION", "The queue or exchange that they go to"))
+            .arg(option("key", "KEY", "The routing key or pattern").default_value(""))
+            .arg(ask_for("to-exchange", "The destination is an exchange"))
+            .arg(option("arguments", "JSON", "An object of arguments").default_value("{}"))
+            .arg(vhost())
+    };
+    command
+        .subcommand(Command::new("list").about("List bindings"))
+        .subcommand(ends(Command::new("declare").about("Bind a queue or an exchange to an exchange")))
+        .subcommand(ends(Command::new("delete").about("Undo a binding")))
+}
+
+/// Does what `hermod bindings …` says.
+pub(crate) fn bindings(settings: &Settings, given: &ArgMatches, json: bool) -> Result<(), Failure> {
+    let columns = ["vhost", "source", "destination", "destination_type", "routing_key", "arguments"];
+    let all = || rows::print(&list(settings, Listed::Bindings, None)?, &columns, json);
+    let Some((verb, given)) = given.subcommand().filter(|(verb, _)| *verb != "list") else { return all() };
+    let binding = BindingChange {
+        source: text(given, "source"),
+        destination: text(given, "destination"),
+        destination_type: match given.get_flag("to-exchange") {
+            true => DestinationType::Exchange,
+            false => DestinationType::Queue,
+        },
+        routing_key: text(given, "key"),
+        arguments: arguments(given)?,
+    };
+    let change = if verb == "declare" { ObjectChange::Bind(binding) } else { ObjectChange::Unbind(binding) };
+    object(settings, given, change).map(drop)
+}
+
+/// `hermod consumers`.
+pub(crate) fn consumers(settings: &Settings, json: bool) -> Result<(), Failure> {
+    let columns = ["vhost", "queue_name", "connection", "consumer_tag", "ack_required", "prefetch_count", "exclusive"];
+    rows::print(&list(settings, Listed::Consumers, None)?, &columns, json)
+}
+
+fn declaring(name: &'static str, about: &'static str) -> Command {
+    Command::new(name)
+        .about(about)
+        .arg(vhost())
+        .arg(ask_for("transient", "It does not survive a restart"))
+        .arg(ask_for("auto-delete", "It goes when nobody needs it any more"))
+        .arg(option("arguments", "JSON", "An object of arguments").default_value("{}"))
+}
+
+fn arguments(given: &ArgMatches) -> Result<Map<String, Json>, Failure> {
+    serde_json::from_str(&text(given, "arguments"))
+        .map_err(|error| Exit::Usage.because(format!("--arguments is no JSON object: {error}")))
+}
+
+fn object(settings: &Settings, given: &ArgMatches, what: ObjectChange) -> Result<u64, Failure> {
+    change(settings, Change::Objects { vhost: text(given, "vhost"), change: what })
+}

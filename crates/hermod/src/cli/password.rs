@@ -1,0 +1,83 @@
+//! A password from where no other user of the machine can read it: a prompt that does not show it, or standard input. The
+//! command line, which every process can list, is for those who ask for it.
+
+use std::io::{BufRead, IsTerminal, Write, stdin};
+
+use crate::exit::{Exit, Failure};
+
+/// Longer than any password that the server takes.
+const LONGEST_LINE: u64 = 4096;
+
+/// The one that was given, else the one that is typed, else the first line of standard input.
+pub(crate) fn read(given: Option<&String>) -> Result<String, Failure> {
+    let password = match given {
+        Some(password) => password.clone(),
+        None => {
+            let hidden = stdin().is_terminal().then(Hidden::start).flatten();
+            let line = first_line(&mut stdin().lock())?;
+            drop(hidden);
+            line
+        }
+    };
+    if password.is_empty() {
+        return Err(Exit::Usage.because("no password: give it with --password, type it, or write it to standard input"));
+    }
+    Ok(password)
+}
+
+fn first_line(input: &mut impl BufRead) -> Result<String, Failure> {
+    let mut line = String::new();
+    let mut limited = std::io::Read::take(input, LONGEST_LINE);
+    limited.read_line(&mut line).map_err(|error| Exit::Io.because(format!("standard input: {error}")))?;
+    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+/// While it lives, the terminal does not show what is typed.
+struct Hidden {
+    #[cfg(unix)]
+    before: rustix::termios::Termios,
+}
+
+impl Hidden {
+    #[cfg(unix)]
+    fn start() -> Option<Self> {
+        use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+        eprint!("Password: ");
+        let _ = std::io::stderr().flush();
+        let before = tcgetattr(stdin()).ok()?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(stdin(), OptionalActions::Flush, &silent).ok()?;
+        Some(Self { before })
+    }
+
+    #[cfg(not(unix))]
+    fn start() -> Option<Self> {
+        eprint!("Password: ");
+        let _ = std::io::stderr().flush();
+        None
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        // A terminal that has gone shows nothing anyway.
+        let _ = rustix::termios::tcsetattr(stdin(), rustix::termios::OptionalActions::Flush, &self.before);
+        eprintln!();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_is_the_password() {
+        for (input, expected) in [("secret\nmore", "secret"), ("secret\r\n", "secret"), (" s ", " s "), ("", "")] {
+            assert_eq!(first_line(&mut input.as_bytes()).unwrap(), expected);
+        }
+        assert_eq!(read(Some(&"given".to_owned())).unwrap(), "given");
+        assert!(read(Some(&String::new())).is_err());
+    }
+}

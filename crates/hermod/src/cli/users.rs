@@ -1,0 +1,168 @@
+//! `hermod users`, `hermod permissions`: who may log in to a running broker, and what each may do.
+
+use clap::{Arg, ArgMatches, Command};
+use management::control::{Answer, Request};
+use management::{Change, Listed, Secret};
+
+use crate::cli::arguments::{ask_for, count, list_of, option, position, text, vhost, words};
+use crate::cli::ask::{ask, change, list, strange};
+use crate::cli::{password, rows};
+use crate::config::Settings;
+use crate::exit::{Exit, Failure};
+
+/// The verbs of `hermod users`.
+pub(crate) fn users_command(command: Command) -> Command {
+    let password = || option("password", "TEXT", "Its password [default: typed, or the first line of standard input]");
+    let name = || position("name", "NAME", "The user");
+    command
+        .subcommand(Command::new("list").about("List users and their tags"))
+        .subcommand(
+            Command::new("add")
+                .about("Add a user, who has no rights yet")
+                .arg(name())
+                .arg(password())
+                .arg(ask_for("no-password", "It can't log in by password"))
+                .arg(option("tags", "TAG,…", "Its tags, such as administrator or monitoring")),
+        )
+        .subcommand(Command::new("delete").about("Delete a user and close its connections").arg(name()))
+        .subcommand(Command::new("change-password").about("Give a user another password").arg(name()).arg(password()))
+        .subcommand(Command::new("authenticate").about("Try a user's password").arg(name()).arg(password()))
+        .subcommand(
+            Command::new("set-tags")
+                .about("Give a user other tags")
+                .arg(name())
+                .arg(Arg::new("tags").value_name("TAG").num_args(0..).help("All its tags from now on")),
+        )
+        .subcommand(
+            Command::new("limit")
+                .about("Say how much a user may have at a time; what is not given is not limited")
+                .arg(name())
+                .arg(count("max-connections", "Connections"))
+                .arg(count("max-channels", "Channels on all its connections")),
+        )
+}
+
+/// Does what `hermod users …` says.
+pub(crate) fn users(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+    let Some((verb, given)) = arguments.subcommand() else { return list_users(settings, json) };
+    let name = || text(given, "name");
+    let secret = || password::read(given.get_one::<String>("password")).map(Secret::Password);
+    match verb {
+        "add" => {
+            let secret = if given.get_flag("no-password") { Secret::None } else { secret()? };
+            change(settings, Change::AddUser { name: name(), secret, tags: list_of(given, "tags") })
+        }
+        "delete" => change(settings, Change::DeleteUser { name: name() }),
+        "change-password" => change(settings, Change::ChangePassword { name: name(), secret: secret()? }),
+        "authenticate" => authenticate(settings, name(), secret()?),
+        "set-tags" => change(settings, Change::SetTags { name: name(), tags: words(given, "tags") }),
+        "limit" => {
+            let limit = |name| given.get_one::<u32>(name).copied();
+            let (connections, sessions) = (limit("max-connections"), limit("max-channels"));
+            change(settings, Change::LimitUser { name: name(), connections, sessions })
+        }
+        _ => return list_users(settings, json),
+    }
+    .map(drop)
+}
+
+fn list_users(settings: &Settings, json: bool) -> Result<(), Failure> {
+    rows::print(&list(settings, Listed::Users, None)?, &["name", "tags", "limits"], json)
+}
+
+fn authenticate(settings: &Settings, user: String, password: Secret) -> Result<u64, Failure> {
+    match ask(settings, &Request::Authenticate { user: user.clone(), password })? {
+        Answer::Authenticated(true) => Ok(0),
+        Answer::Authenticated(false) => {
+            Err(Exit::NoPermission.because(format!("there is no user '{user}', or that is not its password")))
+        }
+        other => Err(strange(&other)),
+    }
+}
+
+/// The verbs of `hermod permissions`.
+pub(crate) fn permissions_command(command: Command) -> Command {
+    let user = || position("user", "USER", "The user");
+    let exchange = || position("exchange", "EXCHANGE", "The topic exchange");
+    let pattern = |name: &'static str, value: &'static str, help: &'static str| {
+        position(name, value, help).allow_hyphen_values(true)
+    };
+    command
+        .subcommand(Command::new("list").about("List the rights of users").arg(option(
+            "vhost",
+            "VHOST",
+            "Only in this vhost",
+        )))
+        .subcommand(
+            Command::new("set")
+                .about("Give a user rights in a vhost: three patterns, found anywhere in a name")
+                .arg(user())
+                .arg(pattern("configure", "CONFIGURE", "Names that it may declare and delete"))
+                .arg(pattern("write", "WRITE", "Names that it may put messages into"))
+                .arg(pattern("read", "READ", "Names that it may take messages from"))
+                .arg(vhost()),
+        )
+        .subcommand(Command::new("clear").about("Take all rights in a vhost from a user").arg(user()).arg(vhost()))
+        .subcommand(
+            Command::new("set-topic")
+                .about("Say which routing keys of a topic exchange a user may use")
+                .arg(user())
+                .arg(exchange())
+                .arg(pattern("write", "WRITE", "Keys that it may publish with"))
+                .arg(pattern("read", "READ", "Keys that it may bind by"))
+                .arg(vhost()),
+        )
+        .subcommand(
+            Command::new("clear-topic")
+                .about("Let a user use any routing key again")
+                .arg(user())
+                .arg(exchange().required(false).help("The topic exchange [default: all]"))
+                .arg(vhost()),
+        )
+        .subcommand(Command::new("list-topic").about("List which routing keys users may use"))
+}
+
+/// Does what `hermod permissions …` says.
+pub(crate) fn permissions(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+    const COLUMNS: [&str; 5] = ["user", "vhost", "configure", "write", "read"];
+    let all = |vhost: Option<&str>| rows::print(&list(settings, Listed::Permissions, vhost)?, &COLUMNS, json);
+    let Some((verb, given)) = arguments.subcommand() else { return all(None) };
+    let text = |name| text(given, name);
+    match verb {
+        "set" => change(
+            settings,
+            Change::SetPermission {
+                user: text("user"),
+                vhost: text("vhost"),
+                configure: text("configure"),
+                write: text("write"),
+                read: text("read"),
+            },
+        ),
+        "clear" => change(settings, Change::ClearPermission { user: text("user"), vhost: text("vhost") }),
+        "set-topic" => change(
+            settings,
+            Change::SetTopicPermission {
+                user: text("user"),
+                vhost: text("vhost"),
+                exchange: text("exchange"),
+                write: text("write"),
+                read: text("read"),
+            },
+        ),
+        "clear-topic" => change(
+            settings,
+            Change::ClearTopicPermission {
+                user: text("user"),
+                vhost: text("vhost"),
+                exchange: given.get_one::<String>("exchange").cloned(),
+            },
+        ),
+        "list-topic" => {
+            let columns = ["user", "vhost", "exchange", "write", "read"];
+            return rows::print(&list(settings, Listed::TopicPermissions, None)?, &columns, json);
+        }
+        _ => return all(given.get_one::<String>("vhost").map(String::as_str)),
+    }
+    .map(drop)
+}

@@ -1,0 +1,59 @@
+//! `hermod vhosts`: the virtual hosts of a running broker, and how much each may have.
+
+use clap::{ArgMatches, Command};
+use management::{Change, Listed};
+
+use crate::cli::arguments::{count, option, position, split, text};
+use crate::cli::ask::{change, list};
+use crate::cli::rows;
+use crate::config::Settings;
+use crate::exit::Failure;
+
+/// Its verbs.
+pub(crate) fn command(command: Command) -> Command {
+    let name = || position("name", "NAME", "The vhost");
+    command
+        .subcommand(Command::new("list").about("List vhosts"))
+        .subcommand(
+            Command::new("add")
+                .about("Add a vhost, in which nobody has rights yet, or change what of it is given")
+                .arg(name())
+                .arg(option("description", "TEXT", "What it is for"))
+                .arg(option("tags", "TAG,…", "Words to find it by"))
+                .arg(option("default-queue-type", "TYPE", "classic or quorum: the type of queues that name none")),
+        )
+        .subcommand(Command::new("delete").about("Delete a vhost with all that is in it, messages too").arg(name()))
+        .subcommand(
+            Command::new("limit")
+                .about("Say how much a vhost may have; what is not given is not limited")
+                .arg(name())
+                .arg(count("max-connections", "Connections at a time"))
+                .arg(count("max-queues", "Queues")),
+        )
+        .subcommand(Command::new("limits").about("List the limits of vhosts"))
+}
+
+/// Does what `hermod vhosts …` says.
+pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+    let columns = ["name", "description", "tags", "default_queue_type"];
+    let all = || rows::print(&list(settings, Listed::Vhosts, None)?, &columns, json);
+    let Some((verb, given)) = arguments.subcommand() else { return all() };
+    let name = text(given, "name");
+    match verb {
+        "add" => {
+            let given = |name| given.get_one::<String>(name).cloned();
+            let tags = given("tags").map(|tags| split(&tags));
+            let (description, default_queue_type) = (given("description"), given("default-queue-type"));
+            change(settings, Change::PutVhost { name, description, tags, default_queue_type })
+        }
+        "delete" => change(settings, Change::DeleteVhost { name }),
+        "limit" => {
+            let limit = |name| given.get_one::<u32>(name).copied().map(u64::from);
+            let (connections, queues) = (limit("max-connections"), limit("max-queues"));
+            change(settings, Change::LimitVhost { name, connections, queues })
+        }
+        "limits" => return rows::print(&list(settings, Listed::VhostLimits, None)?, &["vhost", "value"], json),
+        _ => return all(),
+    }
+    .map(drop)
+}

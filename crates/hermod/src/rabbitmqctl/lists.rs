@@ -1,0 +1,355 @@
+//! The lists of `rabbitmqctl`: which columns each has, and how it prints them.
+
+use management::Listed;
+use serde_json::{Map, Value as Json};
+
+use super::call::Call;
+
+/// One list.
+pub(super) struct List {
+    pub(super) verb: &'static str,
+    pub(super) what: Listed,
+    /// What it says before it starts, without the vhost.
+    pub(super) banner: &'static str,
+    /// It is about one vhost.
+    pub(super) in_vhost: bool,
+    /// Columns without a choice of them.
+    default: &'static [&'static str],
+    /// Columns that may be asked for besides those that the server gives; they are empty.
+    unknown: &'static [&'static str],
+    /// Columns that the server gives under another name.
+    renamed: &'static [(&'static str, &'static str)],
+}
+
+const QUEUE_COLUMNS: &[&str] = &[
+    "policy",
+    "operator_policy",
+    "effective_policy_definition",
+    "pid",
+    "owner_pid",
+    "exclusive_consumer_pid",
+    "exclusive_consumer_tag",
+    "messages_ready_ram",
+    "messages_unacknowledged_ram",
+    "messages_ram",
+    "messages_persistent",
+    "message_bytes",
+    "message_bytes_ready",
+    "message_bytes_unacknowledged",
+    "message_bytes_ram",
+    "message_bytes_persistent",
+    "head_message_timestamp",
+    "disk_reads",
+    "disk_writes",
+    "consumer_utilisation",
+    "consumer_capacity",
+    "leader",
+    "members",
+    "online",
+];
+const CONNECTION_COLUMNS: &[&str] = &[
+    "ssl",
+    "ssl_protocol",
+    "ssl_key_exchange",
+    "ssl_cipher",
+    "ssl_hash",
+    "peer_cert_subject",
+    "peer_cert_issuer",
+    "peer_cert_validity",
+    "auth_mechanism",
+    "timeout",
+    "frame_max",
+    "channel_max",
+    "recv_cnt",
+    "send_cnt",
+    "send_pend",
+    "user_provided_name",
+    "recv_oct",
+    "send_oct",
+];
+
+pub(super) const LISTS: [List; 11] = [
+    List {
+        verb: "list_users",
+        what: Listed::Users,
+        banner: "Listing users",
+        in_vhost: false,
+        default: &["user", "tags"],
+        unknown: &[],
+        renamed: &[("user", "name")],
+    },
+    List {
+        verb: "list_vhosts",
+        what: Listed::Vhosts,
+        banner: "Listing vhosts",
+        in_vhost: false,
+        default: &["name"],
+        unknown: &["cluster_state", "protected_from_deletion"],
+        renamed: &[],
+    },
+    List {
+        verb: "list_permissions",
+        what: Listed::Permissions,
+        banner: "Listing permissions for vhost",
+        in_vhost: true,
+        default: &["user", "configure", "write", "read"],
+        unknown: &[],
+        renamed: &[],
+    },
+    List {
+        verb: "list_topic_permissions",
+        what: Listed::TopicPermissions,
+        banner: "Listing topic permissions for vhost",
+        in_vhost: true,
+        default: &["user", "exchange", "write", "read"],
+        unknown: &[],
+        renamed: &[],
+    },
+    List {
+        verb: "list_user_permissions",
+        what: Listed::Permissions,
+        banner: "Listing permissions for user",
+        in_vhost: false,
+        default: &["vhost", "configure", "write", "read"],
+        unknown: &[],
+        renamed: &[],
+    },
+    List {
+        verb: "list_user_topic_permissions",
+        what: Listed::TopicPermissions,
+        banner: "Listing topic permissions for user",
+        in_vhost: false,
+        default: &["vhost", "exchange", "write", "read"],
+        unknown: &[],
+        renamed: &[],
+    },
+    List {
+        verb: "list_queues",
+        what: Listed::Queues,
+        banner: "Listing queues for vhost",
+        in_vhost: true,
+        default: &["name", "messages"],
+        unknown: QUEUE_COLUMNS,
+        renamed: &[],
+    },
+    List {
+        verb: "list_exchanges",
+        what: Listed::Exchanges,
+        banner: "Listing exchanges for vhost",
+        in_vhost: true,
+        default: &["name", "type"],
+        unknown: &["policy"],
+        renamed: &[],
+    },
+    List {
+        verb: "list_bindings",
+        what: Listed::Bindings,
+        banner: "Listing bindings for vhost",
+        in_vhost: true,
+        default: &["source_name", "source_kind", "destination_name", "destination_kind", "routing_key", "arguments"],
+        unknown: &[],
+        renamed: &[
+            ("source_name", "source"),
+            ("source_kind", "source_kind"),
+            ("destination_name", "destination"),
+            ("destination_kind", "destination_type"),
+        ],
+    },
+    List {
+        verb: "list_connections",
+        what: Listed::Connections,
+        banner: "Listing connections",
+        in_vhost: false,
+        default: &["user", "peer_host", "peer_port", "state"],
+        unknown: CONNECTION_COLUMNS,
+        renamed: &[],
+    },
+    List {
+        verb: "list_consumers",
+        what: Listed::Consumers,
+        banner: "Listing consumers in vhost",
+        in_vhost: true,
+        default: &["queue_name", "consumer_tag", "ack_required", "prefetch_count"],
+        unknown: &["channel_pid", "active", "activity_status", "arguments"],
+        renamed: &[],
+    },
+];
+
+impl List {
+    /// The line that says what comes.
+    pub(super) fn banner(&self, call: &Call) -> String {
+        match (self.in_vhost, self.of_user(call)) {
+            (true, _) => format!("{} {} ...", self.banner, call.vhost()),
+            (false, Some(user)) => format!("{} \"{user}\" ...", self.banner),
+            (false, None) => format!("{} ...", self.banner),
+        }
+    }
+
+    /// The user that it is about.
+    pub(super) fn of_user<'a>(&self, call: &'a Call) -> Option<&'a str> {
+        self.banner.ends_with("for user").then(|| call.words.first().map_or("", String::as_str))
+    }
+
+    /// The columns that were asked for: words, each of them one or some with commas between.
+    ///
+    /// # Errors
+    /// RabbitMQ's text for one that there is not.
+    pub(super) fn columns(&self, call: &Call, rows: &[Json]) -> Result<Vec<String>, String> {
+        let asked = if self.of_user(call).is_some() { &[] } else { &call.words[..] };
+        let asked: Vec<String> =
+            asked.iter().flat_map(|word| word.split(',')).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        if asked.is_empty() {
+            return Ok(self.default.iter().map(|name| (*name).to_owned()).collect());
+        }
+        let there = |name: &&String| {
+            let name = name.as_str();
+            self.default.contains(&name)
+                || self.unknown.contains(&name)
+                || self.renamed.iter().any(|(renamed, _)| *renamed == name)
+                || KNOWN.contains(&name)
+                || rows.first().is_some_and(|row| row.get(name).is_some())
+        };
+        let strange: Vec<&str> = asked.iter().filter(|name| !there(name)).map(String::as_str).collect();
+        if strange.is_empty() { Ok(asked) } else { Err(format!("Info key(s) {} are not supported", strange.join(","))) }
+    }
+
+    /// The value of a column.
+    pub(super) fn cell(&self, row: &Json, column: &str) -> Json {
+        let name = self.renamed.iter().find(|(renamed, _)| *renamed == column).map_or(column, |(_, name)| name);
+        match (name, row.get(name)) {
+            ("pid", Some(Json::Number(number))) if self.what == Listed::Connections => {
+                let node = row.get("node").and_then(Json::as_str).unwrap_or_default();
+                Json::String(format!("<{node}.1.{number}.0>"))
+            }
+            ("source_kind", None) => Json::String("exchange".to_owned()),
+            (_, value) => value.cloned().unwrap_or_default(),
+        }
+    }
+}
+
+/// Columns of rows that may not be there to look at.
+const KNOWN: [&str; 38] = [
+    "name",
+    "vhost",
+    "durable",
+    "auto_delete",
+    "arguments",
+    "exclusive",
+    "messages_ready",
+    "messages_unacknowledged",
+    "messages",
+    "consumers",
+    "memory",
+    "state",
+    "type",
+    "node",
+    "internal",
+    "pid",
+    "port",
+    "host",
+    "peer_port",
+    "peer_host",
+    "channels",
+    "protocol",
+    "user",
+    "client_properties",
+    "connected_at",
+    "routing_key",
+    "description",
+    "tags",
+    "tracing",
+    "default_queue_type",
+    "metadata",
+    "queue_name",
+    "consumer_tag",
+    "ack_required",
+    "prefetch_count",
+    "exchange",
+    "limits",
+    "message_stats",
+];
+
+/// The number of a connection from what `list_connections` prints as its `pid`.
+pub(super) fn connection_number(pid: &str) -> Option<u64> {
+    let parts: Vec<&str> = pid.trim_matches(['<', '>', '\'', '"']).split('.').collect();
+    match parts.len() {
+        0 => None,
+        1 => parts[0].parse().ok(),
+        count => parts[count - 2].parse().ok(),
+    }
+}
+
+/// A value in the words of `rabbitmqctl`'s tables, which are those of Erlang for everything that is no plain text.
+pub(super) fn cell_text(value: &Json) -> String {
+    match value {
+        Json::Null => String::new(),
+        // Line breaks and tabs would end the cell.
+        Json::String(text) => text.replace('\n', "\\n").replace('\t', "\\t").replace('\r', "\\r"),
+        Json::Array(values) => {
+            let plain = |value: &Json| value.as_str().map_or_else(|| term(value), str::to_owned);
+            format!("[{}]", values.iter().map(plain).collect::<Vec<_>>().join(", "))
+        }
+        other => term(other),
+    }
+}
+
+fn term(value: &Json) -> String {
+    match value {
+        Json::Null => "undefined".to_owned(),
+        Json::String(text) => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
+        Json::Array(values) => format!("[{}]", values.iter().map(term).collect::<Vec<_>>().join(",")),
+        Json::Object(fields) => properties(fields),
+        other => other.to_string(),
+    }
+}
+
+fn properties(fields: &Map<String, Json>) -> String {
+    let pair = |(name, value): (&String, &Json)| format!("{{\"{name}\",{}}}", term(value));
+    format!("[{}]", fields.iter().map(pair).collect::<Vec<_>>().join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_written_as_erlang_writes_them() {
+        for (value, expected) in [
+            (serde_json::json!("a\tb"), "a\\tb"),
+            (serde_json::json!(true), "true"),
+            (serde_json::json!(null), ""),
+            (serde_json::json!([]), "[]"),
+            (serde_json::json!(["administrator", "monitoring"]), "[administrator, monitoring]"),
+            (
+                serde_json::json!({"connection_name": "me \"x\"", "capabilities": {"basic.nack": true}}),
+                r#"[{"capabilities",[{"basic.nack",true}]},{"connection_name","me \"x\""}]"#,
+            ),
+        ] {
+            assert_eq!(cell_text(&value), expected);
+        }
+    }
+
+    #[test]
+    fn a_connection_is_known_by_what_was_printed() {
+        let list = LISTS.iter().find(|list| list.verb == "list_connections").unwrap();
+        let row = serde_json::json!({"pid": 17, "node": "hermod@a.example"});
+        let pid = cell_text(&list.cell(&row, "pid"));
+        assert_eq!(pid, "<hermod@a.example.1.17.0>");
+        assert_eq!(connection_number(&pid), Some(17));
+        assert_eq!(connection_number("18"), Some(18));
+        assert_eq!(connection_number("x"), None);
+    }
+
+    #[test]
+    fn columns_that_are_not_there_are_named() {
+        let list = LISTS.iter().find(|list| list.verb == "list_queues").unwrap();
+        let columns = |words: &[&str]| {
+            let words: Vec<String> =
+                std::iter::once("list_queues").chain(words.iter().copied()).map(str::to_owned).collect();
+            list.columns(&Call::parse(&words).unwrap(), &[])
+        };
+        assert_eq!(columns(&[]).unwrap(), ["name", "messages"]);
+        assert_eq!(columns(&["name,type", "policy"]).unwrap(), ["name", "type", "policy"]);
+        assert_eq!(columns(&["name", "colour"]).unwrap_err(), "Info key(s) colour are not supported");
+    }
+}

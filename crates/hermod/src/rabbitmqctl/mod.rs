@@ -1,0 +1,206 @@
+//! The program under the names of RabbitMQ's tools: `rabbitmqctl`, `rabbitmq-diagnostics`, `rabbitmq-plugins`.
+//!
+//! For scripts and test suites that call these: the verbs that Hermod has a meaning for, with RabbitMQ's shapes of output and
+//! exit codes. What it has none for is refused by name. The broker is found as the other commands find it, by the settings.
+
+mod call;
+mod lists;
+mod plugins;
+mod verbs;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::{Map, Value as Json};
+
+use crate::config::{Config, Settings};
+use crate::exit::{Exit, Failure};
+use call::Call;
+use lists::{LISTS, List};
+
+/// Names that the program answers to in RabbitMQ's words.
+const NAMES: [&str; 3] = ["rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-plugins"];
+
+/// RabbitMQ's exit code for data that makes no sense.
+const DATA: u8 = 65;
+/// RabbitMQ's exit code for a user that does not exist.
+const NO_USER: u8 = 67;
+/// RabbitMQ's exit code for most of what fails.
+const SOFTWARE: u8 = 70;
+
+/// Why it ends without having done what it was asked to.
+struct Refusal {
+    code: u8,
+    text: String,
+}
+
+impl Refusal {
+    fn new(code: u8, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    fn usage(text: impl Into<String>) -> Self {
+        Self::new(Exit::Usage.code(), text)
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        let code = match failure.exit {
+            Exit::NotFound if failure.text.starts_with("user ") => NO_USER,
+            Exit::NotFound => DATA,
+            Exit::CannotCreate => SOFTWARE,
+            Exit::NoPermission => DATA,
+            other => other.code(),
+        };
+        Self::new(code, failure.text)
+    }
+}
+
+/// What a verb prints.
+enum Output {
+    Nothing,
+    Text(String),
+    Rows { columns: Vec<String>, rows: Vec<Vec<Json>> },
+}
+
+/// Runs as one of RabbitMQ's tools, if the program was called by such a name.
+pub(crate) fn run() -> Option<ExitCode> {
+    let mut line = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let program = line.next()?;
+    let name = Path::new(&program).file_name()?.to_str()?;
+    let name = *NAMES.iter().find(|known| **known == name)?;
+    let line: Vec<String> = line.collect();
+    Some(match answer(name, &line) {
+        Ok(text) => {
+            // A reader that has gone has what it wanted.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(refusal) => {
+            eprintln!("Error:\n{}", refusal.text);
+            ExitCode::from(refusal.code)
+        }
+    })
+}
+
+fn answer(name: &str, line: &[String]) -> Result<String, Refusal> {
+    let call = Call::parse(line).map_err(Refusal::usage)?;
+    if call.flag("help") || ["", "help"].contains(&call.verb.as_str()) {
+        return if name == "rabbitmq-plugins" { Ok(plugins::help()) } else { help(&call) };
+    }
+    if name == "rabbitmq-plugins" {
+        return plugins::run(&call);
+    }
+    let environment: BTreeMap<_, _> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let config = Config::load(&BTreeMap::new(), None, &environment).map_err(Failure::from)?;
+    let (banner, output) = match LISTS.iter().find(|list| list.verb == call.verb) {
+        Some(list) => (list.banner(&call), listed(list, &call, &config.settings)?),
+        None => verbs::run(&call, &config.settings)?,
+    };
+    Ok(shown(&call, &banner, output))
+}
+
+fn help(call: &Call) -> Result<String, Refusal> {
+    let known = || LISTS.iter().map(|list| list.verb).chain(verbs::names());
+    let verb = call.words.first().filter(|_| call.verb == "help").unwrap_or(&call.verb);
+    if verb.is_empty() || verb == "help" {
+        let list: String = known().map(|verb| format!("    {verb}\n")).collect();
+        return Ok(format!("What Hermod has of rabbitmqctl:\n{list}"));
+    }
+    match known().find(|known| known == verb) {
+        Some(verb) => Ok(format!("{verb}: as RabbitMQ documents it\n")),
+        None => Err(verbs::unknown(verb)),
+    }
+}
+
+fn listed(list: &List, call: &Call, settings: &Settings) -> Result<Output, Refusal> {
+    let vhost = list.in_vhost.then(|| call.vhost());
+    let mut rows = crate::cli::list(settings, list.what, vhost)?;
+    if let Some(vhost) = vhost {
+        // A vhost without anything is told from one that is not there.
+        let vhosts = crate::cli::list(settings, management::Listed::Vhosts, None)?;
+        if !vhosts.iter().any(|known| known["name"] == vhost) {
+            return Err(Refusal::new(DATA, format!("Virtual host '{vhost}' does not exist")));
+        }
+    }
+    if let Some(user) = list.of_user(call) {
+        call.exactly::<1>().map_err(Refusal::usage)?;
+        let users = crate::cli::list(settings, management::Listed::Users, None)?;
+        if !users.iter().any(|known| known["name"] == user) {
+            return Err(Refusal::new(NO_USER, format!("User \"{user}\" does not exist")));
+        }
+        rows.retain(|row| row["user"] == user);
+    }
+    let columns = list.columns(call, &rows).map_err(Refusal::usage)?;
+    let rows = rows.iter().map(|row| columns.iter().map(|column| list.cell(row, column)).collect()).collect();
+    Ok(Output::Rows { columns, rows })
+}
+
+/// Everything on standard output.
+fn shown(call: &Call, banner: &str, output: Output) -> String {
+    let json = call.option("formatter") == Some("json");
+    let quiet = json || call.flag("quiet") || call.flag("silent");
+    let mut text = if quiet || banner.is_empty() { String::new() } else { format!("{banner}\n") };
+    match output {
+        Output::Nothing => {}
+        Output::Text(said) if json => text += &format!("{}\n", Json::String(said.trim_end().to_owned())),
+        Output::Text(said) => text += &said,
+        Output::Rows { columns, rows } if json => {
+            let object = |row: Vec<Json>| Json::Object(columns.iter().cloned().zip(row).collect::<Map<_, _>>());
+            text += &format!("{}\n", Json::Array(rows.into_iter().map(object).collect()));
+        }
+        Output::Rows { columns, rows } => {
+            if !call.flag("silent") && !call.flag("no-table-headers") && !rows.is_empty() {
+                text += &format!("{}\n", columns.join("\t"));
+            }
+            for row in rows {
+                text += &format!("{}\n", row.iter().map(lists::cell_text).collect::<Vec<_>>().join("\t"));
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(line: &str) -> Call {
+        Call::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn what_is_printed_depends_on_how_it_was_asked_for() {
+        let rows = || Output::Rows {
+            columns: vec!["name".to_owned(), "messages".to_owned()],
+            rows: vec![vec!["q".into(), 3.into()]],
+        };
+        for (line, expected) in [
+            ("v", "b\nname\tmessages\nq\t3\n"),
+            ("v -q", "name\tmessages\nq\t3\n"),
+            ("v -s", "q\t3\n"),
+            ("v --no-table-headers", "b\nq\t3\n"),
+            ("v --formatter json", "[{\"messages\":3,\"name\":\"q\"}]\n"),
+            ("v --formatter=json -q", "[{\"messages\":3,\"name\":\"q\"}]\n"),
+        ] {
+            assert_eq!(shown(&call(line), "b", rows()), expected, "{line}");
+        }
+        assert_eq!(shown(&call("v -q"), "b", Output::Nothing), "");
+        assert_eq!(shown(&call("v --formatter json"), "b", Output::Text("said\n".to_owned())), "\"said\"\n");
+    }
+
+    #[test]
+    fn verbs_that_are_not_there_are_refused_by_name() {
+        for line in ["rename_cluster_node --help", "help rename_cluster_node"] {
+            let refusal = help(&call(line)).err().unwrap();
+            assert_eq!(refusal.code, 64);
+            assert!(refusal.text.contains("rename_cluster_node"), "{}", refusal.text);
+        }
+        assert!(help(&call("add_user --help")).is_ok());
+    }
+}

@@ -1,0 +1,160 @@
+//! Users, vhosts, queues and alarms, changed by the command line while the broker runs.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::server::{Server, hermod, run};
+use crate::stomp::Stomp;
+
+/// Runs `hermod` with these words; returns its exit code, and what it said on either stream.
+fn say(dir: &Path, line: &str) -> (i32, String) {
+    let mut words = line.split(' ');
+    let verb = words.next().unwrap();
+    let (code, stdout, stderr) = run(hermod(verb, dir).args(words));
+    (code, stdout + &stderr)
+}
+
+/// Each line, its exit code, and what it says, with tabs as bars.
+fn check(dir: &Path, lines: &[(&str, i32, &str)]) {
+    for (line, code, said) in lines {
+        let (ended, text) = say(dir, line);
+        assert_eq!((ended, text.replace('\t', "|").as_str()), (*code, *said), "{line}");
+    }
+}
+
+#[test]
+fn users_and_their_rights() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    check(
+        dir.path(),
+        &[
+            ("users", 0, "name|tags|limits\nguest|administrator\n"),
+            ("users add alice --password one --tags monitoring,x", 0, ""),
+            ("users add alice --password one", 73, "hermod: user 'alice' already exists\n"),
+            ("users authenticate alice --password one", 0, ""),
+            (
+                "users authenticate alice --password two",
+                77,
+                "hermod: there is no user 'alice', or that is not its password\n",
+            ),
+            ("users change-password alice --password two", 0, ""),
+            ("users authenticate alice --password two", 0, ""),
+            ("users set-tags alice administrator", 0, ""),
+            ("users limit alice --max-connections 2", 0, ""),
+            ("users list", 0, "name|tags|limits\nalice|administrator|max-connections=2\nguest|administrator\n"),
+            ("permissions set alice ^a ^b ^c", 0, ""),
+            ("permissions set bob ^a ^b ^c", 66, "hermod: user 'bob' does not exist\n"),
+            ("permissions set alice ^a ^b ^c --vhost v", 66, "hermod: vhost 'v' does not exist\n"),
+            ("permissions", 0, "user|vhost|configure|write|read\nalice|/|^a|^b|^c\nguest|/|.*|.*|.*\n"),
+            ("permissions set-topic alice amq.topic ^x ^y", 0, ""),
+            ("permissions list-topic", 0, "user|vhost|exchange|write|read\nalice|/|amq.topic|^x|^y\n"),
+            ("permissions clear-topic alice amq.topic", 0, ""),
+            ("permissions clear alice", 0, ""),
+            ("permissions list", 0, "user|vhost|configure|write|read\nguest|/|.*|.*|.*\n"),
+            ("users change-password guest --password other", 0, ""),
+        ],
+    );
+    let denied = say(dir.path(), "permissions set alice ( .* .*");
+    assert!(denied.0 == 73 && denied.1.contains("permission pattern '('"), "{denied:?}");
+    // What was changed is there after a crash: nothing is asked to stop.
+    drop(server);
+    let server = Server::start(dir.path(), &[]);
+    check(
+        dir.path(),
+        &[
+            ("users authenticate guest --password other", 0, ""),
+            ("users authenticate alice --password two", 0, ""),
+            ("users delete alice", 0, ""),
+            ("users delete alice", 66, "hermod: user 'alice' does not exist\n"),
+        ],
+    );
+    server.until_logged("refused");
+}
+
+#[test]
+fn a_password_comes_from_standard_input() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut child = hermod("users", dir.path())
+        .args(["add", "alice"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"s3 cret\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    let (code, _, _) = run(hermod("users", dir.path()).args(["authenticate", "alice", "--password", "s3 cret"]));
+    assert_eq!(code, 0);
+    let line = server.until_logged("AddUser");
+    assert!(line.contains("hidden") && !line.contains("s3 cret"), "{line}");
+}
+
+#[test]
+fn vhosts_and_what_is_declared_in_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let _server = Server::start(dir.path(), &[]);
+    let columns = "vhost|name|type|durable|auto_delete|internal|arguments\n";
+    let bindings = "vhost|source|destination|destination_type|routing_key|arguments\n";
+    check(
+        dir.path(),
+        &[
+            ("vhosts add v --description d --tags a,b --default-queue-type quorum", 0, ""),
+            ("vhosts add w --default-queue-type stream", 73, "hermod: vhost 'w': not implemented yet\n"),
+            ("vhosts", 0, "name|description|tags|default_queue_type\n/|||classic\nv|d|a,b|quorum\n"),
+            ("vhosts limit v --max-queues 1", 0, ""),
+            ("vhosts limits", 0, "vhost|value\nv|max-queues=1\n"),
+            ("queues declare q --vhost v", 0, ""),
+            ("queues declare q --vhost v", 0, ""),
+            (
+                "queues declare r --vhost v",
+                73,
+                "hermod: cannot declare queue 'r': queue limit in vhost 'v' (1) is reached\n",
+            ),
+            ("exchanges declare x --vhost v --type topic", 0, ""),
+            ("bindings declare x q --key k.* --vhost v", 0, ""),
+            ("bindings", 0, &format!("{bindings}v||q|queue|q\nv|x|q|queue|k.*\n")),
+            ("bindings delete x q --key k.* --vhost v", 0, ""),
+            ("bindings", 0, &format!("{bindings}v||q|queue|q\n")),
+            ("exchanges delete x --vhost v", 0, ""),
+            ("exchanges delete x --vhost v", 66, "hermod: no exchange 'x' in vhost 'v'\n"),
+            ("queues purge q --vhost v", 0, "0 messages dropped\n"),
+            ("queues delete q --vhost v", 0, "0 messages dropped\n"),
+            ("queues delete q --vhost v", 66, "hermod: no queue 'q' in vhost 'v'\n"),
+            ("vhosts delete v", 0, ""),
+            ("vhosts delete v", 66, "hermod: vhost 'v' does not exist\n"),
+            ("queues declare q --vhost v", 77, "hermod: vhost v not found\n"),
+        ],
+    );
+    let (code, text) = say(dir.path(), "exchanges");
+    assert!(code == 0 && text.replace('\t', "|").starts_with(columns) && text.lines().count() == 7, "{text}");
+}
+
+#[test]
+fn alarms_by_hand_and_connections_that_are_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut clients = [Stomp::connect(&server), Stomp::connect(&server)];
+    check(
+        dir.path(),
+        &[
+            ("alarms", 0, ""),
+            ("alarms set disk", 0, ""),
+            ("alarms memory-limit 0", 0, ""),
+            ("alarms", 0, "memory\ndisk\n"),
+            ("alarms clear disk", 0, ""),
+            ("alarms memory-limit 1GiB", 0, ""),
+            ("alarms", 0, ""),
+            ("connections close", 64, "hermod: which connections? Give a number, --user, --vhost or --all\n"),
+            ("connections close 77", 66, "hermod: there is no connection 77\n"),
+            ("connections close --user nobody", 0, ""),
+            ("connections close --all --reason enough", 0, ""),
+        ],
+    );
+    for client in &mut clients {
+        let last = client.frame();
+        assert!(last.starts_with("ERROR\n") && last.contains("enough"), "{last}");
+    }
+}

@@ -1,0 +1,95 @@
+//! The program under the names of RabbitMQ's tools.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::server::{Server, hermod, run};
+use crate::stomp::Stomp;
+
+/// Runs one of the tools, for the server in `data`; returns its exit code, and what it said on either stream.
+fn tool(tools: &Path, data: &Path, line: &str) -> (i32, String) {
+    let mut words = line.split(' ');
+    let name = words.next().unwrap();
+    let path = tools.join(name);
+    if !path.exists() {
+        std::os::unix::fs::symlink(hermod("", data).get_program(), &path).unwrap();
+    }
+    let mut command = Command::new(path);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HERMOD_")) {
+        command.env_remove(name);
+    }
+    let words = words.map(|word| word.replace('~', " "));
+    let (code, stdout, stderr) = run(command.env("HERMOD_DATA_DIR", data).args(words));
+    (code, stdout + &stderr)
+}
+
+#[test]
+fn verbs_answer_in_the_shapes_that_scripts_know() {
+    let (tools, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    client.publish("orders", "one");
+    for (line, code, said) in [
+        ("rabbitmqctl add_user alice one", 0, "Adding user \"alice\" ...\n"),
+        ("rabbitmqctl -q add_user alice one", 70, "Error:\nuser 'alice' already exists\n"),
+        ("rabbitmqctl -n rabbit@x set_user_tags alice monitoring other -q", 0, ""),
+        ("rabbitmqctl list_users -q", 0, "user|tags\nalice|[monitoring, other]\nguest|[administrator]\n"),
+        ("rabbitmqctl authenticate_user alice one -q", 0, "Success\n"),
+        ("rabbitmqctl authenticate_user alice two -q", 65, "Error:\nfailed to authenticate user \"alice\"\n"),
+        ("rabbitmqctl add_vhost v -q", 0, ""),
+        ("rabbitmqctl add_vhost v -q", 0, ""),
+        ("rabbitmqctl list_vhosts -s", 0, "/\nv\n"),
+        ("rabbitmqctl set_permissions -p v alice .* .* .* -q", 0, ""),
+        ("rabbitmqctl set_permissions -p v bob .* .* .*", 67, "Error:\nuser 'bob' does not exist\n"),
+        ("rabbitmqctl set_permissions -p v alice .*", 64, "Error:\nnot enough arguments.\n"),
+        ("rabbitmqctl list_permissions -p v -s", 0, "alice|.*|.*|.*\n"),
+        ("rabbitmqctl list_permissions -p w", 65, "Error:\nVirtual host 'w' does not exist\n"),
+        ("rabbitmqctl list_user_permissions alice -s", 0, "v|.*|.*|.*\n"),
+        ("rabbitmqctl list_queues", 0, "Listing queues for vhost / ...\nname|messages\norders|1\n"),
+        (
+            "rabbitmqctl list_queues -q name type,durable --formatter json",
+            0,
+            "[{\"durable\":true,\"name\":\"orders\",\"type\":\"classic\"}]\n",
+        ),
+        ("rabbitmqctl list_queues colour", 64, "Error:\nInfo key(s) colour are not supported\n"),
+        ("rabbitmqctl set_vhost_limits -p v {\"max-queues\":3} -q", 0, ""),
+        ("rabbitmqctl list_vhost_limits -p v -s", 0, "v|{\"max-queues\":3}\n"),
+        ("rabbitmqctl eval rabbit_alarm:set_alarm({{resource_limit,~disk,~node()},~[]}).", 0, "ok\n"),
+        ("rabbitmq-diagnostics check_local_alarms -q", 70, "Error:\nalarms are up: disk\n"),
+        ("rabbitmqctl eval rabbit_alarm:clear_alarm({resource_limit,~disk,~node()}).", 0, "ok\n"),
+        ("rabbitmqctl set_vm_memory_high_watermark 0.000000001 -q", 0, ""),
+        ("rabbitmq-diagnostics check_alarms -q", 70, "Error:\nalarms are up: memory\n"),
+        ("rabbitmqctl set_vm_memory_high_watermark 0.4 -q", 0, ""),
+        ("rabbitmq-diagnostics check_alarms -q", 0, "Hermod reported no alarms\n"),
+        ("rabbitmqctl purge_queue orders -q", 0, ""),
+        ("rabbitmqctl delete_queue orders -q", 0, "Queue was successfully deleted with 0 ready messages\n"),
+        ("rabbitmqctl delete_queue orders -q", 65, "Error:\nno queue 'orders' in vhost '/'\n"),
+        ("rabbitmqctl await_startup -q", 0, ""),
+        ("rabbitmq-diagnostics -q ping", 0, "Ping succeeded\n"),
+        ("rabbitmqctl delete_user alice -q", 0, ""),
+        ("rabbitmqctl delete_user alice -q", 67, "Error:\nuser 'alice' does not exist\n"),
+        ("rabbitmqctl delete_vhost v -q", 0, ""),
+        ("rabbitmqctl add_vhost --help", 0, "add_vhost: as RabbitMQ documents it\n"),
+        ("rabbitmq-plugins enable rabbitmq_management -q", 0, ""),
+        (
+            "rabbitmqctl trace_on",
+            64,
+            "Error:\nHermod has nothing for `rabbitmqctl trace_on`; `rabbitmqctl help` lists what there is\n",
+        ),
+    ] {
+        let (ended, text) = tool(tools.path(), dir.path(), line);
+        assert_eq!((ended, text.replace('\t', "|").as_str()), (code, said), "{line}");
+    }
+    let (code, listed) =
+        tool(tools.path(), dir.path(), "rabbitmqctl list_connections -q pid peer_port client_properties");
+    let row: Vec<&str> = listed.lines().nth(1).unwrap().split('\t').collect();
+    assert_eq!((code, row.len(), row[2]), (0, 3, "[]"), "{listed}");
+    let (code, _) = tool(tools.path(), dir.path(), &format!("rabbitmqctl close_connection {} enough~of~it", row[0]));
+    assert_eq!(code, 0);
+    let last = client.frame();
+    assert!(last.starts_with("ERROR\n") && last.contains("enough of it"), "{last}");
+    let (code, _) = tool(tools.path(), dir.path(), "rabbitmqctl stop");
+    assert_eq!((code, server.wait().0), (0, Some(0)));
+    let (code, text) = tool(tools.path(), dir.path(), "rabbitmqctl status");
+    assert!(code == 69 && text.contains("no server answers"), "{text}");
+}

@@ -1,0 +1,107 @@
+//! Arguments and properties as JSON, both ways.
+//!
+//! JSON has fewer types than a protocol: what has none there is written as the text or number closest to it, and a number
+//! that is read is an integer of 64 bits, or a float.
+
+use broker::{Table, Value};
+use serde_json::{Map, Value as Json, json};
+
+/// How deep what is read may be nested; the broker takes no more either.
+const DEPTH_LIMIT: usize = 32;
+
+/// A table as an object; of fields with the same name the first.
+pub(crate) fn object(table: &Table) -> Map<String, Json> {
+    let mut fields = Map::new();
+    for (name, value) in &table.0 {
+        if !fields.contains_key(name) {
+            fields.insert(name.clone(), json(value));
+        }
+    }
+    fields
+}
+
+fn json(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(truth) => json!(truth),
+        Value::F32(number) => json!(number),
+        Value::F64(number) => json!(number),
+        Value::Decimal { scale, value } => json!(f64::from(*value) / 10_f64.powi(i32::from(*scale))),
+        Value::Text(text) => json!(text),
+        Value::Bytes(bytes) => json!(String::from_utf8_lossy(bytes)),
+        Value::Timestamp(seconds) => json!(seconds),
+        Value::Array(values) => Json::Array(values.iter().map(json).collect()),
+        Value::Table(table) => Json::Object(object(table)),
+        integer => json!(integer.as_integer()),
+    }
+}
+
+/// An object as a table.
+///
+/// # Errors
+/// What of it no table can hold, in words.
+pub(crate) fn table(fields: &Map<String, Json>) -> Result<Table, String> {
+    table_within(fields, DEPTH_LIMIT)
+}
+
+fn table_within(fields: &Map<String, Json>, depth: usize) -> Result<Table, String> {
+    let mut table = Table::default();
+    for (name, value) in fields {
+        table.0.push((name.clone(), value_within(name, value, depth)?));
+    }
+    Ok(table)
+}
+
+fn value_within(name: &str, value: &Json, depth: usize) -> Result<Value, String> {
+    let deeper = depth.checked_sub(1).ok_or_else(|| format!("'{name}' is nested more than {DEPTH_LIMIT} deep"))?;
+    Ok(match value {
+        Json::Null => Value::Null,
+        Json::Bool(truth) => Value::Bool(*truth),
+        Json::String(text) => Value::Text(text.clone()),
+        Json::Array(values) => {
+            Value::Array(values.iter().map(|value| value_within(name, value, deeper)).collect::<Result<_, _>>()?)
+        }
+        Json::Object(fields) => Value::Table(table_within(fields, deeper)?),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(integer), _) => Value::I64(integer),
+            (None, Some(float)) if number.is_f64() => Value::F64(float),
+            _ => return Err(format!("'{name}' is {number}, which is beyond 64 bits")),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_json_can_say_comes_back() {
+        let text = r#"{"a":-1,"b":[true,null,"x",1.5],"c":{"d":{}}}"#;
+        let fields: Map<String, Json> = serde_json::from_str(text).unwrap();
+        assert_eq!(object(&table(&fields).unwrap()), fields);
+    }
+
+    #[test]
+    fn what_json_can_not_say_is_close() {
+        let table = Table(vec![
+            ("d".to_owned(), Value::Decimal { scale: 2, value: 150 }),
+            ("b".to_owned(), Value::Bytes(b"x\xff".to_vec())),
+            ("t".to_owned(), Value::Timestamp(7)),
+            ("u".to_owned(), Value::U8(255)),
+            ("u".to_owned(), Value::Null),
+        ]);
+        assert_eq!(
+            serde_json::to_string(&object(&table)).unwrap(),
+            "{\"b\":\"x\u{fffd}\",\"d\":1.5,\"t\":7,\"u\":255}"
+        );
+    }
+
+    #[test]
+    fn what_no_table_can_hold_is_refused() {
+        let deep = format!(r#"{{"a":{}1{}}}"#, "[".repeat(DEPTH_LIMIT), "]".repeat(DEPTH_LIMIT));
+        for (text, expected) in [(r#"{"n":18446744073709551615}"#, "beyond 64 bits"), (deep.as_str(), "nested")] {
+            let error = table(&serde_json::from_str(text).unwrap()).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

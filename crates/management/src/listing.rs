@@ -1,0 +1,224 @@
+//! What can be listed, as JSON in the shape of RabbitMQ's HTTP API: for HTTP itself, for `--json`, for `rabbitmqctl`.
+//!
+//! A field whose figure is not known is left out, never made up.
+
+use auth::{PasswordHash, User};
+use broker::{BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, QueueReport, VhostReport};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json, json};
+
+use crate::json::object;
+use crate::source::{Facts, Socket};
+
+/// What can be listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Listed {
+    /// Users, with their password hashes.
+    Users,
+    /// Vhosts.
+    Vhosts,
+    /// Rights of users in vhosts.
+    Permissions,
+    /// Rights of users on routing keys.
+    TopicPermissions,
+    /// Limits of vhosts.
+    VhostLimits,
+    /// Limits of users.
+    UserLimits,
+    /// Queues.
+    Queues,
+    /// Exchanges.
+    Exchanges,
+    /// Bindings, with those that every queue has to the default exchange.
+    Bindings,
+    /// Connections that have authenticated.
+    Connections,
+    /// Consumers.
+    Consumers,
+}
+
+/// All of them; with a vhost only what is there.
+pub(crate) fn list(broker: &Broker, facts: &Facts, sockets: &[Socket], what: Listed, vhost: Option<&str>) -> Vec<Json> {
+    let rows: Vec<Json> = match what {
+        Listed::Users => broker.authority().users().iter().map(user).collect(),
+        Listed::Vhosts => broker.vhosts().iter().map(self::vhost).collect(),
+        Listed::Permissions => broker.authority().users().iter().flat_map(permissions).collect(),
+        Listed::TopicPermissions => broker.authority().users().iter().flat_map(topic_permissions).collect(),
+        Listed::VhostLimits => broker.vhosts().iter().filter_map(vhost_limits).collect(),
+        Listed::UserLimits => broker.authority().users().iter().filter_map(user_limits).collect(),
+        Listed::Queues => broker.queues().iter().map(|report| queue(report, facts)).collect(),
+        Listed::Exchanges => broker.exchanges().iter().map(exchange).collect(),
+        Listed::Bindings => broker.bindings().iter().map(binding).collect(),
+        Listed::Connections => broker.clients().iter().map(|client| connection(client, facts, sockets)).collect(),
+        Listed::Consumers => broker.consumers().iter().map(consumer).collect(),
+    };
+    let is_there = |row: &Json| vhost.is_none_or(|vhost| row.get("vhost").is_none_or(|of| of == vhost));
+    rows.into_iter().filter(is_there).collect()
+}
+
+fn user(user: &User) -> Json {
+    let (algorithm, hash) = user.password.as_ref().map_or(("", ""), PasswordHash::parts);
+    json!({
+        "name": &*user.name,
+        "password_hash": hash,
+        "hashing_algorithm": algorithm,
+        "tags": user.tags.iter().collect::<Vec<_>>(),
+        "limits": limits(&[("max-connections", user.limits.connections), ("max-channels", user.limits.sessions)]),
+    })
+}
+
+fn limits<N: Copy + Into<u64>>(limits: &[(&str, Option<N>)]) -> Json {
+    let set = limits.iter().filter_map(|(name, limit)| Some(((*name).to_owned(), json!((*limit)?.into()))));
+    Json::Object(set.collect())
+}
+
+fn user_limits(user: &User) -> Option<Json> {
+    let value = limits(&[("max-connections", user.limits.connections), ("max-channels", user.limits.sessions)]);
+    (value != json!({})).then(|| json!({ "user": &*user.name, "value": value }))
+}
+
+fn vhost(vhost: &VhostReport) -> Json {
+    let kind = vhost.spec.default_queue_type.as_deref().unwrap_or("classic");
+    json!({
+        "name": vhost.name,
+        "description": vhost.spec.description,
+        "tags": vhost.spec.tags,
+        "default_queue_type": kind,
+        "metadata": {
+            "description": vhost.spec.description, "tags": vhost.spec.tags, "default_queue_type": kind,
+        },
+        "tracing": false,
+    })
+}
+
+fn vhost_limits(vhost: &VhostReport) -> Option<Json> {
+    let value = limits(&[("max-connections", vhost.limits.connections), ("max-queues", vhost.limits.queues)]);
+    (value != json!({})).then(|| json!({ "vhost": vhost.name, "value": value }))
+}
+
+fn permissions(user: &User) -> Vec<Json> {
+    let rows = user.permissions.iter().map(|(vhost, permission)| {
+        json!({
+            "user": &*user.name,
+            "vhost": &**vhost,
+            "configure": permission.configure.as_str(),
+            "write": permission.write.as_str(),
+            "read": permission.read.as_str(),
+        })
+    });
+    rows.collect()
+}
+
+fn topic_permissions(user: &User) -> Vec<Json> {
+    let rows = user.topic_permissions.iter().map(|((vhost, exchange), permission)| {
+        json!({
+            "user": &*user.name,
+            "vhost": &**vhost,
+            "exchange": &**exchange,
+            "write": permission.write.as_str(),
+            "read": permission.read.as_str(),
+        })
+    });
+    rows.collect()
+}
+
+fn queue(queue: &QueueReport, facts: &Facts) -> Json {
+    json!({
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "type": queue.kind,
+        "durable": queue.durable,
+        "exclusive": queue.exclusive,
+        "auto_delete": queue.auto_delete,
+        "arguments": object(&queue.arguments),
+        "messages": queue.ready + queue.unacked,
+        "messages_ready": queue.ready,
+        "messages_unacknowledged": queue.unacked,
+        "consumers": queue.consumers,
+        "memory": queue.bytes,
+        "state": if queue.damaged.is_some() { "crashed" } else { "running" },
+        "node": facts.node,
+        "message_stats": {
+            "publish": queue.published, "deliver_get": queue.delivered, "ack": queue.acknowledged,
+        },
+    })
+}
+
+fn exchange(exchange: &ExchangeReport) -> Json {
+    json!({
+        "name": exchange.name,
+        "vhost": exchange.vhost,
+        "type": exchange.kind,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": object(&exchange.arguments),
+    })
+}
+
+fn binding(binding: &BindingReport) -> Json {
+    json!({
+        "source": binding.source,
+        "vhost": binding.vhost,
+        "destination": binding.destination,
+        "destination_type": if binding.to_queue { "queue" } else { "exchange" },
+        "routing_key": binding.key,
+        "arguments": object(&binding.arguments),
+    })
+}
+
+/// What RabbitMQ calls the protocols.
+fn protocol(name: &str) -> &str {
+    match name {
+        "amqp" => "AMQP 0-9-1",
+        "stomp" => "STOMP",
+        other => other,
+    }
+}
+
+fn connection(client: &ClientReport, facts: &Facts, sockets: &[Socket]) -> Json {
+    let mut row = Map::new();
+    let mut put = |name: &str, value: Json| row.insert(name.to_owned(), value);
+    put("name", json!(client.peer));
+    put("pid", json!(client.number));
+    put("node", json!(facts.node));
+    put("type", json!("network"));
+    put("user", json!(client.user));
+    put("vhost", json!(client.vhost));
+    put("protocol", json!(protocol(client.protocol)));
+    put("state", json!(client.state));
+    put("channels", json!(client.sessions));
+    put("connected_at", json!(client.connected_at));
+    put("client_properties", Json::Object(object(&client.properties)));
+    if let Some(name) = &client.name {
+        put("user_provided_name", json!(name));
+    }
+    if let Some((peer, local)) = client.peer.split_once(" -> ") {
+        for (host, port, address) in [("peer_host", "peer_port", peer), ("host", "port", local)] {
+            if let Some((at, number)) = address.rsplit_once(':') {
+                put(host, json!(at.trim_start_matches('[').trim_end_matches(']')));
+                put(port, json!(number.parse::<u16>().unwrap_or_default()));
+            }
+        }
+    }
+    if let Some(socket) = sockets.iter().find(|socket| socket.peer == client.peer) {
+        put("recv_oct", json!(socket.bytes_in));
+        put("send_oct", json!(socket.bytes_out));
+    }
+    Json::Object(row)
+}
+
+fn consumer(consumer: &ConsumerReport) -> Json {
+    json!({
+        "queue": { "name": consumer.queue, "vhost": consumer.vhost },
+        "vhost": consumer.vhost,
+        "queue_name": consumer.queue,
+        "connection": consumer.client,
+        "consumer_tag": consumer.tag,
+        "ack_required": !consumer.no_ack,
+        "exclusive": consumer.exclusive,
+        "prefetch_count": consumer.prefetch,
+        "messages_unacknowledged": consumer.unsettled,
+    })
+}

@@ -1,0 +1,143 @@
+//! Exchanges, queues and bindings, declared and deleted for whoever asks: by the same code, and with the same rights, as a
+//! client of a protocol declares and deletes them.
+
+use std::task::Waker;
+use std::time::Instant;
+
+use broker::{BindingSpec, Broker, Client, DestinationName, Error, ExchangeSpec, QueueSpec, Ticket};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use crate::change::Caller;
+use crate::json;
+
+/// Where a binding leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DestinationType {
+    /// To a queue.
+    Queue,
+    /// To an exchange.
+    Exchange,
+}
+
+/// What is to be declared or deleted. Names of fields are those of RabbitMQ's definitions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ObjectChange {
+    /// Declares a queue.
+    DeclareQueue {
+        /// Its name.
+        name: String,
+        /// It survives a restart.
+        durable: bool,
+        /// It goes with its last consumer.
+        auto_delete: bool,
+        /// Its arguments.
+        arguments: Map<String, Json>,
+    },
+    /// Deletes a queue.
+    DeleteQueue {
+        /// Its name.
+        name: String,
+        /// Only if it has no consumers.
+        if_unused: bool,
+        /// Only if no message waits in it.
+        if_empty: bool,
+    },
+    /// Drops what waits in a queue.
+    PurgeQueue {
+        /// Its name.
+        name: String,
+    },
+    /// Declares an exchange.
+    DeclareExchange {
+        /// Its name.
+        name: String,
+        /// Its type.
+        #[serde(rename = "type")]
+        kind: String,
+        /// It survives a restart.
+        durable: bool,
+        /// It goes with its last binding.
+        auto_delete: bool,
+        /// It takes no messages from clients.
+        internal: bool,
+        /// Its arguments.
+        arguments: Map<String, Json>,
+    },
+    /// Deletes an exchange.
+    DeleteExchange {
+        /// Its name.
+        name: String,
+        /// Only if nothing is bound to it.
+        if_unused: bool,
+    },
+    /// Makes a binding.
+    Bind(BindingChange),
+    /// Undoes a binding.
+    Unbind(BindingChange),
+}
+
+/// A binding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BindingChange {
+    /// The exchange that messages come from.
+    pub source: String,
+    /// Where they go.
+    pub destination: String,
+    /// What that is.
+    pub destination_type: DestinationType,
+    /// The routing key or pattern.
+    pub routing_key: String,
+    /// Arguments.
+    pub arguments: Map<String, Json>,
+}
+
+/// Does it. The number is that of the messages that it cost.
+pub(crate) fn apply(
+    broker: &Broker,
+    vhost: &str,
+    change: ObjectChange,
+    caller: Caller,
+) -> Result<(u64, Ticket), Error> {
+    let mut client = broker.attach_unlisted(caller.identity, vhost, &caller.from, Waker::noop().clone())?;
+    let now = Instant::now();
+    match change {
+        ObjectChange::DeclareQueue { name, durable, auto_delete, arguments } => {
+            let arguments = json::table(&arguments).map_err(Error::precondition)?;
+            let spec = QueueSpec { name, durable, exclusive: false, auto_delete, arguments };
+            client.declare_queue(&spec, now).map(|declared| (0, declared.ticket))
+        }
+        ObjectChange::DeleteQueue { name, if_unused, if_empty } => {
+            client.check_queue(&name, now)?;
+            client.delete_queue(&name, if_unused, if_empty, now)
+        }
+        ObjectChange::PurgeQueue { name } => client.purge_queue(&name, now),
+        ObjectChange::DeclareExchange { name, kind, durable, auto_delete, internal, arguments } => {
+            let arguments = json::table(&arguments).map_err(Error::precondition)?;
+            let spec = ExchangeSpec { name, kind, durable, auto_delete, internal, arguments };
+            client.declare_exchange(&spec, now).map(|ticket| (0, ticket))
+        }
+        ObjectChange::DeleteExchange { name, if_unused } => {
+            client.check_exchange(&name, now)?;
+            client.delete_exchange(&name, if_unused, now).map(|ticket| (0, ticket))
+        }
+        ObjectChange::Bind(binding) => with_binding(&mut client, binding, |client, spec| client.bind(spec, now)),
+        ObjectChange::Unbind(binding) => with_binding(&mut client, binding, |client, spec| client.unbind(spec, now)),
+    }
+}
+
+fn with_binding(
+    client: &mut Client,
+    binding: BindingChange,
+    act: impl FnOnce(&mut Client, &BindingSpec) -> Result<Ticket, Error>,
+) -> Result<(u64, Ticket), Error> {
+    let destination = match binding.destination_type {
+        DestinationType::Queue => DestinationName::Queue(binding.destination),
+        DestinationType::Exchange => DestinationName::Exchange(binding.destination),
+    };
+    let arguments = json::table(&binding.arguments).map_err(Error::precondition)?;
+    let spec = BindingSpec { source: binding.source, destination, key: binding.routing_key, arguments };
+    act(client, &spec).map(|ticket| (0, ticket))
+}
