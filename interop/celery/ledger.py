@@ -13,8 +13,6 @@ from kombu import Exchange, Queue
 
 app = Celery("ledger", broker=os.environ["AMQP_URL"], backend="rpc://")
 app.conf.update(
-    # Of the queues in which the broker holds delayed tasks; the default is quorum.
-    broker_native_delayed_delivery_queue_type="classic",
     task_acks_late=True,
     worker_prefetch_multiplier=1,
     broker_transport_options={"confirm_publish": True},
