@@ -64,6 +64,8 @@ public final class Check {
                 steps.put("listeners", this::listeners);
                 steps.put("prefetch", this::prefetch);
                 steps.put("retry", this::retry);
+                steps.put("singleActiveConsumer", this::singleActiveConsumer);
+                steps.put("publishSubscribe", this::publishSubscribe);
                 steps.put("transactions", this::transactions);
                 steps.put("transactedListener", this::transactedListener);
                 steps.put("requestReply", this::requestReply);
@@ -119,7 +121,7 @@ public final class Check {
     /** The admin has declared all, and every listener consumes. */
     private void declarables() throws Exception {
         for (String queue : List.of(Shop.ORDERS, Shop.PARCELS, Shop.ACCOUNTS, Shop.BOOKINGS, Shop.QUOTES, Shop.LINES,
-                Shop.SMALL, Shop.STORED, Shop.DEAD)) {
+                Shop.SMALL, Shop.STORED, Shop.TURNS, Shop.DEAD)) {
             admin.purgeQueue(queue);
         }
         until(() -> admin.getQueueInfo(Shop.ORDERS).getConsumerCount(), 2, "consumers of orders");
@@ -185,6 +187,25 @@ public final class Check {
         expect(headers.get("x-first-death-queue"), Shop.ORDERS, "where it died");
         expect(headers.get("x-first-death-reason"), "rejected", "why");
         expect(letter.getMessageProperties().getXDeathHeader().get(0).get("count"), 1L, "deaths");
+    }
+
+    /** One of two consumers gets everything in order; what it fails at comes back at once, until the queue has had enough. */
+    private void singleActiveConsumer() throws Exception {
+        until(() -> admin.getQueueInfo(Shop.TURNS).getConsumerCount(), 2, "candidates");
+        for (String text : List.of("1", "bad", "2", "3")) {
+            template.convertAndSend(Shop.TURNS, text);
+        }
+        until(() -> done("turn").size(), 3 + 1 + Shop.RETRIES, "turns");
+        expect(done("turn"), List.of("turn 1", "turn bad", "turn bad", "turn bad", "turn 2", "turn 3"), "in order");
+        expect(listeners.active.size(), 1, "active consumers");
+        Message letter = template.receive(Shop.DEAD, WAIT);
+        Object reason = letter == null ? "nothing" : letter.getMessageProperties().getHeader("x-first-death-reason");
+        expect(reason, "delivery_limit", "dead letter");
+    }
+
+    private void publishSubscribe() throws Exception {
+        template.convertAndSend(Shop.NEWS, "", "open on Sunday");
+        until(() -> done("news"), List.of("news open on Sunday"), "news");
     }
 
     /** A transaction over two queues happens or does not. */

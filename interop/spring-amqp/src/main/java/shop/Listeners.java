@@ -1,9 +1,15 @@
 package shop;
 
+import java.util.Collection;
 import java.util.List;
-import java.util.Queue;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Semaphore;
+import org.springframework.amqp.core.ExchangeTypes;
+import org.springframework.amqp.rabbit.annotation.Exchange;
+import org.springframework.amqp.rabbit.annotation.Queue;
+import org.springframework.amqp.rabbit.annotation.QueueBinding;
 import org.springframework.amqp.rabbit.annotation.RabbitListener;
 import org.springframework.amqp.rabbit.core.RabbitTemplate;
 import org.springframework.amqp.support.AmqpHeaders;
@@ -14,7 +20,9 @@ import org.springframework.stereotype.Component;
 /** What the application does with its messages. It notes what it did, for whoever checks. */
 @Component
 public class Listeners {
-    final Queue<String> journal = new ConcurrentLinkedQueue<>();
+    final Collection<String> journal = new ConcurrentLinkedQueue<>();
+    /** The consumers that were given turns. */
+    final Set<String> active = ConcurrentHashMap.newKeySet();
     /** A parcel is sent only with a permit, so that a check can hold the listener. */
     final Semaphore permits = new Semaphore(0);
     private final RabbitTemplate bookings;
@@ -51,6 +59,23 @@ public class Listeners {
     @RabbitListener(id = "quotes", queues = Shop.QUOTES, containerFactory = "direct")
     String quote(String article) {
         return article + " costs " + article.length();
+    }
+
+    /** Each instance of the application has a queue of its own, which goes with it. */
+    @RabbitListener(id = "news", bindings = @QueueBinding(value = @Queue,
+            exchange = @Exchange(value = Shop.NEWS, type = ExchangeTypes.FANOUT)), containerFactory = "direct")
+    void news(String text) {
+        journal.add("news " + text);
+    }
+
+    /** Two candidates, of which one is active: what it fails at comes back, and the order stays. */
+    @RabbitListener(id = "turns", queues = Shop.TURNS, containerFactory = "requeueing", concurrency = "2")
+    void turn(String text, @Header(AmqpHeaders.CONSUMER_TAG) String consumer) {
+        journal.add("turn " + text);
+        active.add(consumer);
+        if (text.startsWith("bad")) {
+            throw new IllegalStateException("not this one");
+        }
     }
 
     @RabbitListener(id = "lines", queues = Shop.LINES, containerFactory = "batching", autoStartup = "false")

@@ -43,6 +43,8 @@ public class Shop {
     static final String SMALL = "interop.spring.small";
     static final String STORED = "interop.spring.stored";
     static final String LIVE = "interop.spring.live";
+    static final String TURNS = "interop.spring.turns";
+    static final String NEWS = "interop.spring.news";
     static final String REPORT = "interop.spring.report";
     static final String DEAD = "interop.spring.dead";
     static final int PREFETCH = 5;
@@ -107,6 +109,7 @@ public class Shop {
                 QueueBuilder.durable(ACCOUNTS).deadLetterExchange(DEAD).build(),
                 QueueBuilder.durable(SMALL).maxLength(1L).overflow(QueueBuilder.Overflow.rejectPublish).build(),
                 new Queue(BOOKINGS), new Queue(QUOTES), new Queue(LINES), new Queue(STORED),
+                QueueBuilder.durable(TURNS).quorum().deliveryLimit(RETRIES).singleActiveConsumer().deadLetterExchange(DEAD).build(),
                 new Queue(LIVE), new Queue(REPORT));
     }
 
@@ -126,6 +129,16 @@ public class Shop {
     DirectRabbitListenerContainerFactory direct(ConnectionFactory connections) {
         DirectRabbitListenerContainerFactory factory = new DirectRabbitListenerContainerFactory();
         consume(factory, connections);
+        return factory;
+    }
+
+    /** Has a failed message come back to its place in the queue; the queue itself counts, and gives it up at its limit. */
+    @Bean
+    DirectRabbitListenerContainerFactory requeueing(ConnectionFactory connections) {
+        DirectRabbitListenerContainerFactory factory = new DirectRabbitListenerContainerFactory();
+        consume(factory, connections);
+        factory.setPrefetchCount(1);
+        factory.setDefaultRequeueRejected(true);
         return factory;
     }
 
