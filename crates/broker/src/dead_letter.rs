@@ -165,6 +165,7 @@ impl Core {
         }
         let instructions = message.instructed().then(|| Instructions::read(envelope.headers()).ok()).flatten();
         let identity = instructions.and_then(|instructions| Identity::of(&instructions, &queues, gates));
+        let identity = identity.map(|identity| identity.returning(&queues, &|name| marks.was_in(name)));
         let mut encoded = Vec::new();
         marks.encode(&mut encoded);
         if encoded.len() as u64 > STORED_BESIDES / 2 {

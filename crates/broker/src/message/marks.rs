@@ -140,11 +140,21 @@ impl Marks {
     ///
     /// Deaths that a client brought along don't count here: publishing the message was somebody's doing.
     pub fn is_cycle(&self, target_queue: &str) -> bool {
-        let own = &self.deaths[..self.deaths.len().saturating_sub(self.carried)];
+        let own = self.own();
         match own.iter().position(|death| death.queue == target_queue) {
             Some(at) => own[..=at].iter().all(|death| death.reason != Reason::Rejected),
             None => false,
         }
+    }
+
+    /// Whether the message has been in this queue, and died there. What a client says of that does not count.
+    pub fn was_in(&self, queue: &str) -> bool {
+        self.own().iter().any(|death| death.queue == queue)
+    }
+
+    /// The deaths that the broker has seen.
+    fn own(&self) -> &[Death] {
+        &self.deaths[..self.deaths.len().saturating_sub(self.carried)]
     }
 
     /// The headers that a consumer sees: `x-death` (newest first), `x-first-death-*` and `x-last-death-*`. They

@@ -38,6 +38,8 @@ pub(crate) struct Identity {
     remembered_for: Option<u64>,
     /// By queue.
     gates: Vec<(Owner, Gate)>,
+    /// Queues that the message has been in and comes back to: there it is no duplicate, of itself above all.
+    returns_to: Vec<Owner>,
 }
 
 impl Identity {
@@ -51,7 +53,13 @@ impl Identity {
         for queue in queues.iter().filter(|queue| gates.iter().any(|(owner, _)| *owner == queue.id)) {
             queue.gated.store(true, Ordering::Relaxed);
         }
-        Some(Box::new(Self { id, remembered_for: instructions.remembered_for, gates }))
+        Some(Box::new(Self { id, remembered_for: instructions.remembered_for, gates, returns_to: Vec::new() }))
+    }
+
+    /// The same of a dead letter that has been in the queues for which `was_in` says so.
+    pub(crate) fn returning(mut self: Box<Self>, queues: &[Arc<Queue>], was_in: &dyn Fn(&str) -> bool) -> Box<Self> {
+        self.returns_to = queues.iter().filter(|queue| was_in(&queue.name)).map(|queue| queue.id).collect();
+        self
     }
 
     /// The scopes in which it counts at `queue`, and how long it is remembered there.
@@ -234,7 +242,9 @@ impl Queue {
     pub(super) fn drops(&self, inner: &mut Inner, arrival: &mut Arrival, now: u64) -> bool {
         let (Some(identity), Some(seen)) = (&arrival.identity, &inner.seen) else { return false };
         let durable = self.logged() && arrival.address.is_some();
-        if !identity.scopes(self).any(|(scope, _)| seen.knows(scope, &identity.id, durable, now)) {
+        if identity.returns_to.contains(&self.id)
+            || !identity.scopes(self).any(|(scope, _)| seen.knows(scope, &identity.id, durable, now))
+        {
             return false;
         }
         inner.duplicates += 1;

@@ -242,6 +242,37 @@ fn transactions_and_dead_letters_are_sifted_too() {
     );
 }
 
+/// A job that was rejected, waited and came back was found to be a duplicate of itself: its only copy was dropped.
+#[test]
+fn what_comes_back_from_a_waiting_queue_is_no_duplicate_of_itself() {
+    check_each(
+        ALL,
+        &[
+            (
+                "a queue q durable x-message-deduplication=true x-cache-ttl=60000 x-dead-letter-exchange= x-dead-letter-routing-key=w",
+                "0 0",
+            ),
+            ("a queue w durable x-dead-letter-exchange= x-dead-letter-routing-key=q", "0 0"),
+            ("a publish - q 1 persistent x-deduplication-header=a", ""),
+            ("* END", ""),
+            ("a get q", ":1=1 left 0"),
+            ("a reject 1", ""),
+            ("* END", ""),
+            ("a get w", ":1=1[q/rejected*1] left 0"),
+            ("a reject 1", ""),
+            ("* END", ""),
+            ("* counts q", "1 0"),
+            // It is still known, and so is another message by its id.
+            ("a publish - q 2 persistent x-deduplication-header=a", ""),
+            ("* counts q", "1 0"),
+            ("a publish - w 3 persistent x-deduplication-header=a; get w", ":1=3 left 0"),
+            ("a reject 1", ""),
+            ("* END", ""),
+            ("* counts q", "1 0"),
+        ],
+    );
+}
+
 /// A full queue refuses what is new, and confirms what it has.
 #[test]
 fn a_full_queue_confirms_what_it_has() {
