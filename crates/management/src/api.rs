@@ -64,6 +64,8 @@ pub(crate) fn router() -> Router<Arc<Source>> {
         ("exchanges", Listed::Exchanges),
         ("bindings", Listed::Bindings),
         ("consumers", Listed::Consumers),
+        ("policies", Listed::Policies),
+        ("operator-policies", Listed::OperatorPolicies),
     ] {
         // Clients write both.
         for path in [format!("/api/{path}"), format!("/api/{path}/")] {
@@ -75,6 +77,8 @@ pub(crate) fn router() -> Router<Arc<Source>> {
         ("exchanges", Listed::Exchanges),
         ("bindings", Listed::Bindings),
         ("consumers", Listed::Consumers),
+        ("policies", Listed::Policies),
+        ("operator-policies", Listed::OperatorPolicies),
     ] {
         let in_vhost = move |asker, source, path| self::in_vhost(asker, source, path, what);
         router = router.route(&format!("/api/{path}/{{vhost}}"), get(in_vhost));

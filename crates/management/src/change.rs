@@ -10,6 +10,7 @@ use broker::{Broker, ClientReport, Error, ErrorKind, Ticket, VhostLimits, VhostS
 use serde::{Deserialize, Serialize};
 
 use crate::objects::{self, ObjectChange};
+use crate::policies::{self, PolicyChange};
 
 /// Target of the audit log's events.
 pub const AUDIT: &str = "audit";
@@ -165,6 +166,22 @@ pub enum Change {
         /// Those bytes; at 0 the alarm is up.
         bytes: u64,
     },
+    /// Sets a policy, in place of the one with its name.
+    SetPolicy {
+        /// It is the operator's.
+        operator: bool,
+        /// What it says.
+        policy: PolicyChange,
+    },
+    /// Clears a policy.
+    ClearPolicy {
+        /// It is the operator's.
+        operator: bool,
+        /// Its vhost.
+        vhost: String,
+        /// Its name.
+        name: String,
+    },
     /// Declares or deletes in a vhost.
     Objects {
         /// The vhost.
@@ -293,6 +310,10 @@ fn apply(broker: &Broker, change: Change, caller: Caller) -> Result<(u64, Ticket
             broker.put_vhost(&name, &spec)?
         }
         Change::DeleteVhost { name } => broker.delete_vhost(&name)?,
+        Change::SetPolicy { operator, policy } => policies::set(broker, operator, policy)?,
+        Change::ClearPolicy { operator, vhost, name } => {
+            broker.clear_policy(&vhost, policies::kind(operator), &name)?
+        }
         Change::LimitVhost { name, connections, queues } => {
             broker.limit_vhost(&name, VhostLimits { connections, queues })?
         }

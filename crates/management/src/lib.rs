@@ -15,6 +15,7 @@ mod listing;
 mod messages;
 mod metrics;
 mod objects;
+mod policies;
 mod process;
 mod report;
 mod server;
@@ -24,6 +25,7 @@ pub use change::{AUDIT, Change, Refused, Secret, Why};
 pub use https::Secure;
 pub use listing::Listed;
 pub use objects::{BindingChange, DestinationType, ObjectChange};
+pub use policies::PolicyChange;
 pub use report::{
     BackupRow, ConnectionRow, ListenerRow, MessageRow, QueueRow, RedriveRow, RepairRow, SelectorRow, Status,
 };

@@ -3,11 +3,12 @@
 //! A field whose figure is not known is left out, never made up.
 
 use auth::{PasswordHash, User};
-use broker::{BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, QueueReport, VhostReport};
+use broker::{BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, Loss, QueueReport, VhostReport};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use crate::json::object;
+use crate::policies;
 use crate::source::{Facts, Socket};
 
 /// What can be listed.
@@ -36,6 +37,12 @@ pub enum Listed {
     Connections,
     /// Consumers.
     Consumers,
+    /// Policies.
+    Policies,
+    /// Policies of the operator's.
+    OperatorPolicies,
+    /// The last messages that nobody gets any more.
+    Losses,
 }
 
 /// All of them; with a vhost only what is there.
@@ -52,9 +59,24 @@ pub(crate) fn list(broker: &Broker, facts: &Facts, sockets: &[Socket], what: Lis
         Listed::Bindings => broker.bindings().iter().map(binding).collect(),
         Listed::Connections => broker.clients().iter().map(|client| connection(client, facts, sockets)).collect(),
         Listed::Consumers => broker.consumers().iter().map(consumer).collect(),
+        Listed::Policies => broker.policies(policies::kind(false)).iter().map(policies::row).collect(),
+        Listed::OperatorPolicies => broker.policies(policies::kind(true)).iter().map(policies::row).collect(),
+        Listed::Losses => broker.losses().iter().map(loss).collect(),
     };
     let is_there = |row: &Json| vhost.is_none_or(|vhost| row.get("vhost").is_none_or(|of| of == vhost));
     rows.into_iter().filter(is_there).collect()
+}
+
+fn loss(loss: &Loss) -> Json {
+    json!({
+        "at": loss.at,
+        "vhost": loss.vhost,
+        "reason": loss.reason,
+        "queue": loss.queue,
+        "exchange": loss.exchange,
+        "routing_key": loss.routing_key,
+        "body_bytes": loss.body_bytes,
+    })
 }
 
 fn user(user: &User) -> Json {
@@ -132,6 +154,8 @@ fn queue(queue: &QueueReport, facts: &Facts) -> Json {
         "exclusive": queue.exclusive,
         "auto_delete": queue.auto_delete,
         "arguments": object(&queue.arguments),
+        "policy": queue.policy,
+        "operator_policy": queue.operator_policy,
         "messages": queue.ready + queue.unacked,
         "messages_ready": queue.ready,
         "messages_unacknowledged": queue.unacked,

@@ -10,6 +10,7 @@ mod connections;
 mod objects;
 mod output;
 mod password;
+mod policies;
 mod queues;
 mod redrive;
 mod repair;
@@ -81,6 +82,8 @@ fn administer(verb: &str, settings: &Settings, arguments: &ArgMatches) -> Option
         "users" => users::users(settings, arguments, json()),
         "permissions" => users::permissions(settings, arguments, json()),
         "vhosts" => vhosts::run(settings, arguments, json()),
+        "policies" => policies::run(settings, arguments, json()),
+        "losses" => policies::losses(settings, json()),
         "queues" => match arguments.subcommand() {
             Some((verb, given)) if verb != "list" => objects::queues(settings, verb, given),
             _ => queues::run(settings, json()),
@@ -172,7 +175,7 @@ fn command() -> Command {
 }
 
 /// The commands of [`administer`].
-fn administration() -> [Command; 9] {
+fn administration() -> [Command; 11] {
     [
         objects::queues_command(asking("queues", "List, declare, delete and purge queues")),
         objects::exchanges_command(asking("exchanges", "List, declare and delete exchanges")),
@@ -182,6 +185,8 @@ fn administration() -> [Command; 9] {
         users::users_command(asking("users", "List, add, change and delete users")),
         users::permissions_command(asking("permissions", "List, give and take the rights of users")),
         vhosts::command(asking("vhosts", "List, add, limit and delete vhosts")),
+        policies::command(asking("policies", "List, set and clear arguments of queues and exchanges by their names")),
+        asking("losses", "List the last messages that nobody gets any more, and why"),
         alarms::command(asking("alarms", "List alarms, raise and clear them by hand")),
     ]
 }

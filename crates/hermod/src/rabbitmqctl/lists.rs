@@ -22,8 +22,6 @@ pub(super) struct List {
 }
 
 const QUEUE_COLUMNS: &[&str] = &[
-    "policy",
-    "operator_policy",
     "effective_policy_definition",
     "pid",
     "owner_pid",
@@ -68,7 +66,9 @@ const CONNECTION_COLUMNS: &[&str] = &[
     "send_oct",
 ];
 
-pub(super) const LISTS: [List; 11] = [
+const POLICY_COLUMNS: &[&str] = &["vhost", "name", "pattern", "apply-to", "definition", "priority"];
+
+pub(super) const LISTS: [List; 13] = [
     List {
         verb: "list_users",
         what: Listed::Users,
@@ -173,6 +173,24 @@ pub(super) const LISTS: [List; 11] = [
         unknown: &["channel_pid", "active", "activity_status", "arguments"],
         renamed: &[],
     },
+    List {
+        verb: "list_policies",
+        what: Listed::Policies,
+        banner: "Listing policies for vhost",
+        in_vhost: true,
+        default: POLICY_COLUMNS,
+        unknown: &[],
+        renamed: &[],
+    },
+    List {
+        verb: "list_operator_policies",
+        what: Listed::OperatorPolicies,
+        banner: "Listing operator policy overrides for vhost",
+        in_vhost: true,
+        default: POLICY_COLUMNS,
+        unknown: &[],
+        renamed: &[],
+    },
 ];
 
 impl List {
@@ -228,7 +246,7 @@ impl List {
 }
 
 /// Columns of rows that may not be there to look at.
-const KNOWN: [&str; 38] = [
+const KNOWN: [&str; 40] = [
     "name",
     "vhost",
     "durable",
@@ -267,6 +285,8 @@ const KNOWN: [&str; 38] = [
     "exchange",
     "limits",
     "message_stats",
+    "policy",
+    "operator_policy",
 ];
 
 /// The number of a connection from what `list_connections` prints as its `pid`.

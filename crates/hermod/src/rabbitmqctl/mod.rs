@@ -6,6 +6,7 @@
 mod call;
 mod lists;
 mod plugins;
+mod policies;
 mod verbs;
 
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use management::control::{Answer, Request};
 use management::{Change, ObjectChange, Secret};
 
 use super::call::Call;
-use super::{DATA, NO_USER, Output, Refusal, SOFTWARE, lists};
+use super::{DATA, NO_USER, Output, Refusal, SOFTWARE, lists, policies};
 use crate::cli::{ask, change, split_commas};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
@@ -21,7 +21,7 @@ const WATERMARK_STEP: u64 = 1 << 20;
 
 type Verb = fn(&Call, &Settings) -> Result<(String, Output), Refusal>;
 
-const VERBS: [(&str, Verb); 36] = [
+const VERBS: [(&str, Verb); 40] = [
     ("add_user", add_user),
     ("add_vhost", add_vhost),
     ("authenticate_user", authenticate_user),
@@ -30,8 +30,10 @@ const VERBS: [(&str, Verb); 36] = [
     ("check_alarms", check_alarms),
     ("check_local_alarms", check_alarms),
     ("check_running", ping),
+    ("clear_operator_policy", policies::clear_operator),
     ("clear_password", clear_password),
     ("clear_permissions", clear_permissions),
+    ("clear_policy", policies::clear),
     ("clear_topic_permissions", clear_topic_permissions),
     ("clear_user_limits", clear_user_limits),
     ("clear_vhost_limits", clear_vhost_limits),
@@ -47,7 +49,9 @@ const VERBS: [(&str, Verb); 36] = [
     ("list_vhost_limits", list_vhost_limits),
     ("ping", ping),
     ("purge_queue", purge_queue),
+    ("set_operator_policy", policies::set_operator),
     ("set_permissions", set_permissions),
+    ("set_policy", policies::set),
     ("set_topic_permissions", set_topic_permissions),
     ("set_user_limits", set_user_limits),
     ("set_user_tags", set_user_tags),
@@ -76,11 +80,11 @@ pub(super) fn run(call: &Call, settings: &Settings) -> Result<(String, Output), 
     verb(call, settings)
 }
 
-fn words<const N: usize>(call: &Call) -> Result<[&str; N], Refusal> {
+pub(super) fn words<const N: usize>(call: &Call) -> Result<[&str; N], Refusal> {
     call.exactly().map_err(Refusal::usage)
 }
 
-fn done(settings: &Settings, banner: String, what: Change) -> Result<(String, Output), Refusal> {
+pub(super) fn done(settings: &Settings, banner: String, what: Change) -> Result<(String, Output), Refusal> {
     change(settings, what)?;
     Ok((banner, Output::Nothing))
 }

@@ -158,3 +158,38 @@ fn alarms_by_hand_and_connections_that_are_closed() {
         assert!(last.starts_with("ERROR\n") && last.contains("enough"), "{last}");
     }
 }
+
+#[test]
+fn policies_and_those_of_operators() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let head = "vhost|name|pattern|apply-to|definition|priority\n";
+    let short = format!("{head}/|short|^q|queues|max-length=1|2\n");
+    check(
+        dir.path(),
+        &[
+            ("policies set short ^q {\"max-length\":1} --priority 2 --apply-to queues", 0, ""),
+            ("policies set ceiling ^ {\"max-length\":5} --operator", 0, ""),
+            ("policies", 0, &short),
+            ("policies list --operator", 0, &format!("{head}/|ceiling|^|all|max-length=5|0\n")),
+            (
+                "policies set short ^q {\"max-lengt\":1}",
+                73,
+                "hermod: policy 'short': 'max-lengt' is not a recognised policy setting\n",
+            ),
+            ("policies clear nobody", 66, "hermod: policy 'nobody' does not exist in vhost '/'\n"),
+            ("policies clear ceiling --operator", 0, ""),
+        ],
+    );
+    // What was set is there after a crash: nothing is asked to stop.
+    drop(server);
+    let _server = Server::start(dir.path(), &[]);
+    check(
+        dir.path(),
+        &[
+            ("policies list", 0, &short),
+            ("policies clear short", 0, ""),
+            ("policies clear short", 66, "hermod: policy 'short' does not exist in vhost '/'\n"),
+        ],
+    );
+}

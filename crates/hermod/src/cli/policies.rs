@@ -1,0 +1,76 @@
+//! `hermod policies`: arguments for the queues and exchanges of a running broker, by their names. And `hermod losses`: what
+//! became of messages, as policies and arguments would have it.
+
+use clap::{ArgMatches, Command};
+use management::{Change, Listed, PolicyChange};
+
+use crate::cli::arguments::{ask_for, option, position, text, vhost};
+use crate::cli::ask::{change, list};
+use crate::cli::rows;
+use crate::config::Settings;
+use crate::exit::{Exit, Failure};
+
+/// Its verbs.
+pub(crate) fn command(command: Command) -> Command {
+    let name = || position("name", "NAME", "The policy");
+    let operator = || ask_for("operator", "A policy of the operator's, which bounds what others may ask for");
+    command
+        .subcommand(Command::new("list").about("List policies").arg(operator()))
+        .subcommand(
+            Command::new("set")
+                .about("Give arguments to all queues and exchanges whose names match, or change what of it was given")
+                .arg(name())
+                .arg(position("pattern", "PATTERN", "A regular expression that is searched for in names"))
+                .arg(position("definition", "JSON", "An object of arguments, without x- before their names"))
+                .arg(
+                    option("priority", "NUMBER", "Of several that match, the highest counts")
+                        .default_value("0")
+                        .allow_hyphen_values(true),
+                )
+                .arg(
+                    option("apply-to", "WHAT", "all, queues, classic_queues, quorum_queues or exchanges")
+                        .default_value("all"),
+                )
+                .arg(vhost())
+                .arg(operator()),
+        )
+        .subcommand(
+            Command::new("clear").about("Take the arguments away again").arg(name()).arg(vhost()).arg(operator()),
+        )
+}
+
+/// Does what `hermod policies …` says.
+pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+    let columns = ["vhost", "name", "pattern", "apply-to", "definition", "priority"];
+    let all = |what| rows::print(&list(settings, what, None)?, &columns, json);
+    let Some((verb, given)) = arguments.subcommand() else { return all(Listed::Policies) };
+    let operator = given.get_flag("operator");
+    let (vhost, name) = (|| text(given, "vhost"), || text(given, "name"));
+    match verb {
+        "set" => {
+            let policy = PolicyChange {
+                vhost: vhost(),
+                name: name(),
+                pattern: text(given, "pattern"),
+                apply_to: text(given, "apply-to"),
+                priority: number(&text(given, "priority"))?,
+                definition: serde_json::from_str(&text(given, "definition"))
+                    .map_err(|error| Exit::Usage.because(format!("the definition is no JSON object: {error}")))?,
+            };
+            change(settings, Change::SetPolicy { operator, policy })
+        }
+        "clear" => change(settings, Change::ClearPolicy { operator, vhost: vhost(), name: name() }),
+        _ => return all(if operator { Listed::OperatorPolicies } else { Listed::Policies }),
+    }
+    .map(drop)
+}
+
+fn number(text: &str) -> Result<i64, Failure> {
+    text.parse().map_err(|_| Exit::Usage.because(format!("the priority '{text}' is no whole number")))
+}
+
+/// `hermod losses`.
+pub(crate) fn losses(settings: &Settings, json: bool) -> Result<(), Failure> {
+    let columns = ["at", "vhost", "reason", "queue", "exchange", "routing_key", "body_bytes"];
+    rows::print(&list(settings, Listed::Losses, None)?, &columns, json)
+}

@@ -1,0 +1,54 @@
+//! Policies, set for whoever asks, and shown as JSON. Names of fields are those of RabbitMQ's definitions.
+
+use broker::{ApplyTo, Broker, Error, PolicyKind, PolicyReport, PolicySpec, Ticket};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json, json};
+
+use crate::json;
+
+/// A policy that is to be set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyChange {
+    /// Its vhost.
+    pub vhost: String,
+    /// Its name.
+    pub name: String,
+    /// A regular expression that is searched for in names.
+    pub pattern: String,
+    /// `all`, `queues`, `classic_queues`, `quorum_queues` or `exchanges`.
+    #[serde(rename = "apply-to")]
+    pub apply_to: String,
+    /// Of several that match, the one with the highest counts.
+    pub priority: i64,
+    /// What it sets.
+    pub definition: Map<String, Json>,
+}
+
+/// The kind that a flag stands for.
+pub(crate) fn kind(operator: bool) -> PolicyKind {
+    if operator { PolicyKind::Operator } else { PolicyKind::User }
+}
+
+/// Sets a policy. Returns what the answer waits for.
+pub(crate) fn set(broker: &Broker, operator: bool, policy: PolicyChange) -> Result<Ticket, Error> {
+    let PolicyChange { vhost, name, pattern, apply_to, priority, definition } = policy;
+    let Some(apply_to) = ApplyTo::parse(&apply_to) else {
+        return Err(Error::precondition(format!(
+            "a policy can't apply to '{apply_to}', but to all, queues, classic_queues, quorum_queues or exchanges"
+        )));
+    };
+    let definition = json::table(&definition).map_err(Error::precondition)?;
+    broker.set_policy(&vhost, kind(operator), &name, PolicySpec { pattern, apply_to, priority, definition })
+}
+
+/// A policy as JSON.
+pub(crate) fn row(report: &PolicyReport) -> Json {
+    json!({
+        "vhost": report.vhost,
+        "name": report.name,
+        "pattern": report.spec.pattern,
+        "apply-to": report.spec.apply_to.name(),
+        "definition": json::object(&report.spec.definition),
+        "priority": report.spec.priority,
+    })
+}
