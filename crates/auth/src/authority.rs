@@ -10,12 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Instant;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use parking_lot::RwLock;
 
 use crate::identity::Question;
 use crate::login::{Job, LoginCounts, Logins};
+use crate::sasl::MalformedResponse;
+use crate::sasl::scram::{self, Exchange, First, Verifier};
 use crate::{
-    Denied, FailureLimits, Identity, Login, PasswordError, PasswordHash, Refusal, Resource, Right, Tags, User,
+    Cost, Denied, FailureLimits, Identity, Login, PasswordError, PasswordHash, Refusal, Resource, Right, Tags, User,
     UserError, UserLimits,
 };
 
@@ -26,6 +30,8 @@ pub struct AuthoritySettings {
     pub loopback_users: BTreeSet<String>,
     /// Threads that check passwords; each uses 19 MiB while it works.
     pub login_threads: usize,
+    /// Keeps new passwords for SCRAM-SHA-256.
+    pub scram: bool,
     /// How often log-ins may fail.
     pub failures: FailureLimits,
     /// Fresh random bytes, new at every start of the process.
@@ -38,6 +44,7 @@ impl AuthoritySettings {
         Self {
             loopback_users: BTreeSet::from(["guest".to_owned()]),
             login_threads: 1,
+            scram: false,
             failures: FailureLimits::default(),
             boot_key,
         }
@@ -52,6 +59,10 @@ pub struct Authority {
     generation: AtomicU64,
     loopback_users: BTreeSet<String>,
     decoy: PasswordHash,
+    scram: bool,
+    secret: [u8; 32],
+    /// Exchanges of SCRAM begun.
+    exchanges: AtomicU64,
     logins: Logins,
 }
 
@@ -71,7 +82,13 @@ impl Authority {
             users: RwLock::default(),
             generation: AtomicU64::new(1),
             loopback_users: settings.loopback_users,
-            decoy: PasswordHash::decoy(settings.boot_key)?,
+            decoy: match settings.scram {
+                true => PasswordHash::decoy_scram(&settings.boot_key),
+                false => PasswordHash::decoy(settings.boot_key)?,
+            },
+            scram: settings.scram,
+            secret: settings.boot_key,
+            exchanges: AtomicU64::new(0),
             logins: Logins::new(settings.login_threads, settings.failures, settings.boot_key),
         })
     }
@@ -150,6 +167,59 @@ impl Authority {
         let users = self.users.read();
         let known = users.get_key_value(user).map(|(name, user)| Identity::new(name.clone(), user.tags.clone()));
         self.logins.decided(known.ok_or(Refusal::WrongCredentials))
+    }
+
+    /// The hash of a new password, of the kind that log-ins here need. The salt must be fresh random bytes.
+    ///
+    /// # Errors
+    /// When the password is empty or too long.
+    pub fn hash_password(&self, password: &[u8], salt: [u8; 16]) -> Result<PasswordHash, PasswordError> {
+        match self.scram {
+            true => PasswordHash::create_scram(password, salt),
+            false => PasswordHash::create(password, salt, Cost::default()),
+        }
+    }
+
+    /// Answers the first message of a log-in by SCRAM-SHA-256: the exchange, and the challenge. A user that is not there, or
+    /// whose password is kept in another way, is challenged like one that is.
+    ///
+    /// # Errors
+    /// When the message is none.
+    pub fn challenge(&self, message: &[u8]) -> Result<(Exchange, String), MalformedResponse> {
+        let first = First::parse(message)?;
+        let users = self.users.read();
+        let kept = users.get(first.user()).and_then(|user| user.password.as_ref()?.scram());
+        drop(users);
+        let verifier = kept.unwrap_or_else(|| Verifier::decoy(&self.secret, first.user()));
+        let number = self.exchanges.fetch_add(1, Ordering::Relaxed);
+        let nonce = STANDARD.encode(&scram::sign(&self.secret, format!("nonce {number}").as_bytes())[..18]);
+        Ok(Exchange::start(&first, verifier, &nonce))
+    }
+
+    /// Checks the last message of a log-in by SCRAM-SHA-256. With a log-in that succeeds comes the server's proof.
+    ///
+    /// # Errors
+    /// When the message is none.
+    pub fn prove(
+        &self,
+        exchange: &Exchange,
+        message: &[u8],
+        from: IpAddr,
+        now: Instant,
+    ) -> Result<(Login, Option<String>), MalformedResponse> {
+        let user = exchange.user();
+        let proof = exchange.finish(message)?;
+        if !self.may_come_from(user, from) {
+            return Ok((self.logins.decided(Err(Refusal::NotLoopback)), None));
+        }
+        if !self.logins.allows(from, user, now) {
+            return Ok((self.logins.decided(Err(Refusal::TooManyFailures)), None));
+        }
+        let users = self.users.read();
+        let known = users.get_key_value(user).map(|(name, user)| Identity::new(name.clone(), user.tags.clone()));
+        let right = known.filter(|_| proof.is_some());
+        let proof = proof.filter(|_| right.is_some());
+        Ok((self.logins.proven(right, from, user, now), proof))
     }
 
     fn may_come_from(&self, user: &str, from: IpAddr) -> bool {

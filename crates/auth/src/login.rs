@@ -149,6 +149,14 @@ impl Logins {
         Login { outcome: Arc::new(Mutex::new(Some(outcome))) }
     }
 
+    /// A login by a proof that has been checked already.
+    pub(crate) fn proven(&self, right: Option<Identity>, from: IpAddr, user: &str, now: Instant) -> Login {
+        if right.is_none() {
+            self.shared.throttle.count(Attempt { from, user }, now);
+        }
+        self.decided(right.ok_or(Refusal::WrongCredentials))
+    }
+
     /// Whether so few have failed that this one may be looked at.
     pub(crate) fn allows(&self, from: IpAddr, user: &str, now: Instant) -> bool {
         self.shared.throttle.allows(Attempt { from, user }, now)

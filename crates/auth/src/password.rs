@@ -1,8 +1,9 @@
 //! Password hashes as PHC strings, and the check of a password against one.
 //!
 //! New hashes are Argon2id with the parameters OWASP recommends (19 MiB, two passes, one lane). A hash brings its own
-//! parameters, so they are capped when it is parsed: a stored or imported string cannot make a login exhaust memory.
-//! Hashes of RabbitMQ's definitions are taken over as they are: one round of SHA-2 over four bytes of salt and the password.
+//! parameters, so they are capped when it is parsed: a stored or imported string cannot make a login exhaust memory. Where
+//! log-ins by SCRAM are wanted, new passwords are kept as a verifier for it instead. Hashes of RabbitMQ's definitions are
+//! taken over as they are: one round of SHA-2 over four bytes of salt and the password.
 
 use argon2::password_hash::phc;
 use argon2::password_hash::{CustomizedPasswordHasher, PasswordVerifier};
@@ -10,6 +11,8 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256, Sha512};
+
+use crate::sasl::scram::{self, Verifier};
 
 /// Longest password that is looked at, in bytes. AMQP itself would allow 4 GiB.
 pub(crate) const MAX_PASSWORD: usize = 1024;
@@ -105,6 +108,21 @@ impl PasswordHash {
         Ok(Self { text: hash.to_string().into_boxed_str() })
     }
 
+    /// Derives a verifier for SCRAM-SHA-256 of `password`, which serves other log-ins by password as well. The salt must be fresh
+    /// random bytes. Takes some tenths of a second.
+    ///
+    /// # Errors
+    /// When the password is empty or too long.
+    pub fn create_scram(password: &[u8], salt: [u8; 16]) -> Result<Self, PasswordError> {
+        check_length(password)?;
+        Ok(Self { text: Verifier::create(password, &salt, scram::ITERATIONS).to_text().into_boxed_str() })
+    }
+
+    /// The verifier for SCRAM-SHA-256, if this is one.
+    pub(crate) fn scram(&self) -> Option<Verifier> {
+        Verifier::parse(&self.text)
+    }
+
     /// Takes over a stored PHC string.
     ///
     /// # Errors
@@ -115,6 +133,9 @@ impl PasswordHash {
         }
         if let Some((name, prefix)) = IMPORTED.iter().find(|(_, prefix)| text.starts_with(prefix)) {
             return Self::import(name, &text[prefix.len()..]);
+        }
+        if Verifier::parse(text).is_some() {
+            return Ok(Self { text: text.into() });
         }
         let hash = phc::PasswordHash::new(text).map_err(|_| PasswordError::NotArgon2id)?;
         let complete = hash.salt.is_some() && hash.hash.is_some() && hash.version == Some(Version::V0x13.into());
@@ -133,7 +154,7 @@ impl PasswordHash {
     /// For another algorithm, and for bytes that are no hash of that one.
     pub fn import(algorithm: &str, hash: &str) -> Result<Self, PasswordError> {
         let algorithm = if algorithm.is_empty() { IMPORTED[0].0 } else { algorithm };
-        if algorithm == Algorithm::Argon2id.as_str() {
+        if algorithm == Algorithm::Argon2id.as_str() || algorithm == scram::NAME {
             return Self::parse(hash);
         }
         let form = IMPORTED.iter().find(|(name, _)| *name == algorithm);
@@ -148,7 +169,8 @@ impl PasswordHash {
     /// The name of its algorithm, and the hash as [`PasswordHash::import`] takes it.
     pub fn parts(&self) -> (&str, &str) {
         let imported = |(name, prefix): &(&'static str, &str)| Some((*name, self.text.strip_prefix(prefix)?));
-        IMPORTED.iter().find_map(imported).unwrap_or((Algorithm::Argon2id.as_str(), &self.text))
+        let own = if self.scram().is_some() { scram::NAME } else { Algorithm::Argon2id.as_str() };
+        IMPORTED.iter().find_map(imported).unwrap_or((own, &self.text))
     }
 
     /// The salt, the hash, and what was hashed with, if this is a hash of RabbitMQ.
@@ -176,6 +198,11 @@ impl PasswordHash {
         Self::parse(&quick.text.replacen(&from, &to, 1))
     }
 
+    /// The same where new passwords are kept for SCRAM-SHA-256.
+    pub(crate) fn decoy_scram(random: &[u8; 32]) -> Self {
+        Self { text: Verifier::decoy(random, "").to_text().into_boxed_str() }
+    }
+
     /// The PHC string.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -191,6 +218,9 @@ impl PasswordHash {
             let slow = Self::create(password, [0; 16], Cost::default());
             let found = hashing(&[&salt, password].concat());
             return slow.is_ok() && found.iter().zip(&hash).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0;
+        }
+        if let Some(verifier) = self.scram() {
+            return verifier.matches(password);
         }
         match phc::PasswordHash::new(&self.text) {
             Ok(hash) => Argon2::default().verify_password(password, &hash).is_ok(),

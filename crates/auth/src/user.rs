@@ -2,7 +2,8 @@
 //!
 //! Format, big-endian: version `u8` = 2, then name, password hash (empty for a user without password), tag count `u16` and
 //! tags, permission count `u16` and for each one virtual host, configure, write and read pattern. Every text is `u16`
-//! length and UTF-8. Sections follow up to the end, each a `u8` that says what it is, a length `u32`, and content:
+//! length and UTF-8. The hash is a PHC string of Argon2id, or `$scram-sha-256$` and, with `$` between them, rounds, salt, stored
+//! key and server key, the last three in base 64. Sections follow up to the end, each a `u8` that says what it is, a length `u32`, and content:
 //!
 //! - 1: a topic permission: virtual host, exchange, write and read pattern
 //! - 2: limits, each `u32` with `ffffffff` for none: connections, sessions

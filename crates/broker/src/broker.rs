@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use auth::{Authority, AuthoritySettings, Cost, Identity, PasswordHash, Permission, Tags, User};
+use auth::{Authority, AuthoritySettings, Identity, Permission, Tags, User};
 use hashbrown::HashMap;
 use journal::{Disk, Journal, Options};
 
@@ -181,8 +181,7 @@ impl Broker {
         let failed = |what: &dyn std::fmt::Display| OpenError::DefaultUser(what.to_string());
         let mut record = None;
         if let Some((name, password)) = user {
-            let hash =
-                PasswordHash::create(password.as_bytes(), salt, Cost::default()).map_err(|error| failed(&error))?;
+            let hash = core.authority.hash_password(password.as_bytes(), salt).map_err(|error| failed(&error))?;
             let mut user = User::new(&name, Some(hash));
             user.tags = Tags::new(["administrator"]);
             user.permissions.insert("/".into(), Permission::full());

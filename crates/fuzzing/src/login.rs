@@ -1,6 +1,6 @@
 //! What is read before anybody is known, SASL responses, and the stored users of the data directory.
 
-use auth::sasl::{amqplain, plain};
+use auth::sasl::{amqplain, plain, scram};
 use auth::{Pattern, User};
 
 /// The input as a response of each mechanism, as a stored user, and as a pattern with a name to search in.
@@ -11,6 +11,9 @@ pub(super) fn login(input: &[u8]) {
     }
     if let Ok(found) = amqplain::parse(input) {
         assert!(found.user.len() + found.password.len() < input.len());
+    }
+    if let Ok(first) = scram::First::parse(input) {
+        assert!(!first.user().is_empty() && first.user().len() < input.len());
     }
     if let Ok(user) = User::decode(input) {
         let bytes = user.encode().expect("a stored user keeps the limits");

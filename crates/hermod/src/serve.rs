@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use auth::sasl::Mechanism;
 use auth::{AuthoritySettings, FailureLimits};
 use broker::{Broker, OpenError, Parts, SystemClock};
 use journal::{Disk, Lock, RealDisk};
@@ -199,6 +200,7 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
         authority: AuthoritySettings {
             loopback_users: settings.users.loopback.iter().cloned().collect::<BTreeSet<_>>(),
             login_threads: usize::try_from(settings.users.login_threads).unwrap_or(1),
+            scram: settings.users.mechanisms.contains(&Mechanism::ScramSha256),
             failures: FailureLimits {
                 per_address: narrow(settings.strangers.failed_logins_per_address),
                 per_user: narrow(settings.strangers.failed_logins_per_user),

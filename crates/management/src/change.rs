@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-use auth::{Cost, Identity, PasswordHash, Permission, Tags, TopicPermission, User, UserLimits};
+use auth::{Identity, PasswordHash, Permission, Tags, TopicPermission, User, UserLimits};
 use broker::{Broker, ClientReport, Error, ErrorKind, Ticket, VhostLimits, VhostSpec};
 use serde::{Deserialize, Serialize};
 
@@ -329,14 +329,14 @@ fn apply_to_users(broker: &Broker, change: Change) -> Result<Ticket, Error> {
     };
     match change {
         Change::AddUser { name, secret, tags } => {
-            let mut user = User::new(&name, hash(secret)?);
+            let mut user = User::new(&name, hash(broker, secret)?);
             user.tags = tags_of(&tags);
             broker.add_user(user)
         }
         Change::DeleteUser { name } => broker.delete_user(&name),
         Change::ChangePassword { name, secret } => {
             // Not while a user is being changed: others would wait for the hash.
-            let password = hash(secret)?;
+            let password = hash(broker, secret)?;
             broker.change_user(&name, |user| {
                 user.password = password;
                 Ok(())
@@ -390,8 +390,8 @@ fn tags_of(tags: &[String]) -> Tags {
     Tags::new(tags.iter().map(String::as_str))
 }
 
-/// Takes tens of milliseconds for a password.
-fn hash(secret: Secret) -> Result<Option<PasswordHash>, Error> {
+/// Takes some hundredths or tenths of a second for a password.
+fn hash(broker: &Broker, secret: Secret) -> Result<Option<PasswordHash>, Error> {
     match secret {
         Secret::None => Ok(None),
         Secret::Hash(text) => PasswordHash::parse(&text).map(Some).map_err(invalid),
@@ -399,7 +399,7 @@ fn hash(secret: Secret) -> Result<Option<PasswordHash>, Error> {
             let mut salt = [0; 16];
             getrandom::fill(&mut salt)
                 .map_err(|error| Error::internal(format!("the operating system gives no random bytes: {error}")))?;
-            PasswordHash::create(password.as_bytes(), salt, Cost::default()).map(Some).map_err(invalid)
+            broker.authority().hash_password(password.as_bytes(), salt).map(Some).map_err(invalid)
         }
     }
 }

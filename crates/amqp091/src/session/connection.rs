@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use auth::Identity;
 use auth::sasl::Mechanism;
+use auth::sasl::scram::Exchange;
 use broker::Flow;
 use wire::{CloseReason, Connection, Output, Peer, ReadState};
 
@@ -42,6 +43,10 @@ pub(super) enum Phase {
     Starting,
     /// Waits for the outcome of a login of this user by this mechanism.
     Authenticating { login: auth::Login, mechanism: Mechanism, user: Box<str> },
+    /// Waits for the proof that SCRAM asks for.
+    Challenged(Box<Exchange>),
+    /// Waits for the answer to the server's own proof; the outcome is known.
+    Proven { login: auth::Login, user: Box<str> },
     /// Waits for tune-ok.
     Tuning(Identity),
     /// Waits for open.
@@ -64,7 +69,7 @@ impl Phase {
         match self {
             Self::Header => "handshake",
             Self::Starting => "starting",
-            Self::Authenticating { .. } => "securing",
+            Self::Authenticating { .. } | Self::Challenged(_) | Self::Proven { .. } => "securing",
             Self::Tuning(_) => "tuning",
             Self::Opening(_) => "opening",
             Self::Running => "running",

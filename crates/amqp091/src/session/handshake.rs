@@ -59,7 +59,7 @@ impl AmqpConnection {
         let settings = &self.server.settings;
         settings.mechanisms.contains(&mechanism)
             && match mechanism {
-                Mechanism::Plain | Mechanism::AmqPlain => true,
+                Mechanism::Plain | Mechanism::AmqPlain | Mechanism::ScramSha256 => true,
                 Mechanism::External => self.peer.certified_user.is_some(),
                 Mechanism::Anonymous => settings.anonymous_user.is_some(),
             }
@@ -114,6 +114,9 @@ impl AmqpConnection {
     fn take_connection_method(&mut self, method: Method<'_>, now: Instant) -> Result<(), Failure> {
         match (method, &self.phase) {
             (Method::ConnectionStartOk(start_ok), Phase::Starting) => self.take_start_ok(&start_ok, now),
+            (Method::ConnectionSecureOk(answer), Phase::Challenged(_) | Phase::Proven { .. }) => {
+                self.take_secure_ok(answer.response, now)
+            }
             (Method::ConnectionTuneOk(tune_ok), Phase::Tuning(_)) => self.take_tune_ok(&tune_ok, now),
             (Method::ConnectionOpen(open), Phase::Opening(_)) => self.take_open(&open),
             (Method::ConnectionClose(_), Phase::Tuning(_) | Phase::Opening(_) | Phase::Running) => {
@@ -139,31 +142,26 @@ impl AmqpConnection {
             let text = format!("unknown authentication mechanism '{}'", start_ok.mechanism);
             return Err(Failure::new(ReplyCode::CommandInvalid, text));
         };
-        let (login, user) = self.log_in(mechanism, start_ok.response, now)?;
-        self.phase = Phase::Authenticating { login, mechanism, user };
+        let (authority, from) = (self.server.broker.authority(), self.peer.remote.ip());
+        let (login, user) = match mechanism {
+            Mechanism::ScramSha256 => return self.challenge(start_ok.response),
+            Mechanism::Plain | Mechanism::AmqPlain => {
+                let parse = if mechanism == Mechanism::Plain { sasl::plain::parse } else { sasl::amqplain::parse };
+                let given = parse(start_ok.response).map_err(|error| Failure::new(ReplyCode::SyntaxError, error.0))?;
+                (authority.login(given.user, given.password, from, now, self.waker.clone()), given.user)
+            }
+            // What the client says of itself in its response is not looked at: clients put anything there, and nobody is to
+            // trust it. Without a user neither is offered, and a user of no name does not exist.
+            Mechanism::External | Mechanism::Anonymous => {
+                let (certified, anonymous) = (&self.peer.certified_user, &self.server.settings.anonymous_user);
+                let named = if mechanism == Mechanism::External { certified.as_deref() } else { anonymous.as_deref() };
+                let user = named.unwrap_or_default();
+                (authority.admit(user, from), user)
+            }
+        };
+        self.phase = Phase::Authenticating { login, mechanism, user: user.into() };
         self.take_login(now);
         Ok(())
-    }
-
-    /// The login, and the user that it is for.
-    fn log_in(&self, mechanism: Mechanism, response: &[u8], now: Instant) -> Result<(auth::Login, Box<str>), Failure> {
-        let (authority, from) = (self.server.broker.authority(), self.peer.remote.ip());
-        let admit = |user: Option<&str>| {
-            // Without a user the mechanism is not offered, and a user of no name does not exist.
-            let user = user.unwrap_or_default();
-            (authority.admit(user, from), user.into())
-        };
-        let credentials = match mechanism {
-            Mechanism::Plain => sasl::plain::parse(response),
-            Mechanism::AmqPlain => sasl::amqplain::parse(response),
-            // What the client says of itself in its response is not looked at: clients put anything there, and nobody is to
-            // trust it.
-            Mechanism::External => return Ok(admit(self.peer.certified_user.as_deref())),
-            Mechanism::Anonymous => return Ok(admit(self.server.settings.anonymous_user.as_deref())),
-        };
-        let credentials = credentials.map_err(|error| Failure::new(ReplyCode::SyntaxError, error.0))?;
-        let login = authority.login(credentials.user, credentials.password, from, now, self.waker.clone());
-        Ok((login, credentials.user.into()))
     }
 
     /// Goes on if the outcome of the login is known.

@@ -18,6 +18,7 @@ mod link;
 mod publish;
 mod queue;
 mod running;
+mod scram;
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -111,6 +111,41 @@ fn after_too_many_failures_no_password_is_looked_at_for_a_while() {
     assert_eq!(authority.login_counts(), LoginCounts { succeeded: 2, refused: 6, throttled: 5 });
 }
 
+#[test]
+fn a_proof_lets_in_who_knows_the_password_and_tells_nobody_who_is_there() {
+    let settings = AuthoritySettings { scram: true, ..AuthoritySettings::new([5; 32]) };
+    let authority = Authority::new(settings).unwrap();
+    authority.put(User::new("alice", Some(authority.hash_password(b"wonder", [1; 16]).unwrap()))).unwrap();
+    authority.put(User::new("guest", Some(authority.hash_password(b"guest", [2; 16]).unwrap()))).unwrap();
+    authority.put(User::new("old", Some(PasswordHash::create(b"old", [3; 16], QUICK).unwrap()))).unwrap();
+    let now = Instant::now();
+    let mut nonces = BTreeSet::new();
+    for (user, password, from, expected) in [
+        ("alice", "wonder", ELSEWHERE, None),
+        ("alice", "Wonder", ELSEWHERE, Some(Refusal::WrongCredentials)),
+        ("guest", "guest", ELSEWHERE, Some(Refusal::NotLoopback)),
+        ("guest", "guest", LOOPBACK, None),
+        ("nobody", "x", ELSEWHERE, Some(Refusal::WrongCredentials)),
+        // Kept in another way: no log-in by proof.
+        ("old", "old", ELSEWHERE, Some(Refusal::WrongCredentials)),
+    ] {
+        let bare = format!("n={user},r=client");
+        let (exchange, challenge) = authority.challenge(format!("n,,{bare}").as_bytes()).unwrap();
+        assert!(challenge.ends_with(",i=600000"), "{challenge}");
+        assert!(nonces.insert(challenge.clone()), "a nonce came twice");
+        let last = scram::answer(password.as_bytes(), &bare, &challenge).unwrap();
+        let (login, proof) = authority.prove(&exchange, last.as_bytes(), from, now).unwrap();
+        let outcome = login.take().unwrap();
+        assert_eq!(outcome.as_ref().err(), expected.as_ref(), "{user}");
+        assert_eq!(proof.is_some(), expected.is_none(), "{user}");
+    }
+    // The same password serves other log-ins, and what is stored comes back.
+    assert!(authority.verify("alice", b"wonder", ELSEWHERE, now).is_ok());
+    assert!(authority.verify("alice", b"Wonder", ELSEWHERE, now).is_err());
+    let alice = authority.user("alice").unwrap();
+    assert_eq!(User::decode(&alice.encode().unwrap()), Ok(alice));
+}
+
 struct Count(AtomicUsize);
 
 impl Wake for Count {

@@ -7,6 +7,8 @@ pub enum Mechanism {
     Plain,
     /// Name and password in a table of AMQP 0-8.
     AmqPlain,
+    /// Proof of the password without sending it (RFC 7677).
+    ScramSha256,
     /// By the certificate that it has shown to TLS (RFC 4422 appendix A).
     External,
     /// Not at all (RFC 4505).
@@ -15,13 +17,14 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// Every mechanism there is.
-    pub const ALL: [Self; 4] = [Self::Plain, Self::AmqPlain, Self::External, Self::Anonymous];
+    pub const ALL: [Self; 5] = [Self::Plain, Self::AmqPlain, Self::ScramSha256, Self::External, Self::Anonymous];
 
     /// Its registered name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",
             Self::AmqPlain => "AMQPLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
             Self::External => "EXTERNAL",
             Self::Anonymous => "ANONYMOUS",
         }

@@ -3,6 +3,7 @@
 pub mod amqplain;
 mod mechanism;
 pub mod plain;
+pub mod scram;
 
 pub use mechanism::Mechanism;
 

@@ -94,8 +94,8 @@ impl Users {
                 "names",
                 "PLAIN, AMQPLAIN, ANONYMOUS",
                 "How AMQP clients may show who they are, in the order in which they are told: `PLAIN`, `AMQPLAIN`, \
-                 `EXTERNAL` (by a certificate, see `tls.login_from`; for STOMP, too), `ANONYMOUS` (offered only with \
-                 `anonymous_user`).",
+                 `SCRAM-SHA-256` (new passwords are kept for it then), `EXTERNAL` (by a certificate, see `tls.login_from`; for \
+                 STOMP, too), `ANONYMOUS` (offered only with `anonymous_user`).",
             ),
             mechanisms,
         )?;

@@ -101,6 +101,9 @@ fn build(settings: &Tls, certificate: &Path) -> Result<ServerConfig, String> {
         None => chain_file,
     };
     let key = key_file.key()?;
+    if let Some(warning) = names::expiry(&chain[0], SystemTime::now()) {
+        tracing::warn!("{}", chain_file.wrong(&warning));
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions(settings.least))

@@ -1,6 +1,8 @@
-//! The user that a client's certificate stands for. The certificate has been verified by then; here it is only read.
+//! What certificates say: the user that a client's stands for, after it has been verified, and when the server's ends.
 //!
 //! What is ambiguous names nobody: two common names are no user.
+
+use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::CertificateDer;
 use x509_cert::Certificate;
@@ -35,6 +37,23 @@ pub(super) fn user(certificate: &CertificateDer<'_>, from: LoginFrom) -> Option<
         }),
     };
     name.filter(|name| !name.is_empty())
+}
+
+/// A warning about a certificate that has ended or will soon.
+pub(super) fn expiry(certificate: &CertificateDer<'_>, now: SystemTime) -> Option<String> {
+    const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+    let certificate = Certificate::from_der(certificate).ok()?;
+    let validity = certificate.tbs_certificate.validity;
+    let (from, until) = (validity.not_before, validity.not_after);
+    if now > until.to_system_time() {
+        Some(format!("the certificate has ended on {until}; clients will refuse it"))
+    } else if now + SOON > until.to_system_time() {
+        Some(format!("the certificate ends on {until}; put a new one in its place, which needs no restart"))
+    } else if now < from.to_system_time() {
+        Some(format!("the certificate begins on {from} only; clients will refuse it until then"))
+    } else {
+        None
+    }
 }
 
 fn common_name(certificate: &Certificate) -> Option<String> {

@@ -126,6 +126,26 @@ fn a_changed_file_is_read_at_the_next_handshake_and_a_bad_one_changes_nothing() 
 }
 
 #[test]
+fn an_end_that_is_near_or_over_is_told() {
+    let issuer = Issuer::new("tests");
+    let der = |pem: String| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let expired = der(issuer.client(Subject { expired: true, ..Subject::default() }).certificate);
+    let (now, day) = (SystemTime::now(), Duration::from_secs(24 * 3600));
+    // It ended with the year 2000, and began with 1975.
+    let end = SystemTime::UNIX_EPOCH + Duration::from_secs(978_307_200);
+    for (certificate, at, expected) in [
+        (&der(issuer.server().certificate), now, None),
+        (&expired, now, Some("the certificate has ended on 2001-01-01T00:00:00Z")),
+        (&expired, end - 13 * day, Some("the certificate ends on 2001-01-01T00:00:00Z")),
+        (&expired, end - 15 * day, None),
+        (&expired, SystemTime::UNIX_EPOCH, Some("the certificate begins on 1975-01-01T00:00:00Z only")),
+    ] {
+        let told = names::expiry(certificate, at);
+        assert_eq!(told.as_deref().map(|told| &told[..expected.map_or(0, str::len)]), expected, "{told:?}");
+    }
+}
+
+#[test]
 fn a_certificate_names_its_user_where_the_setting_says() {
     let issuer = Issuer::new("tests");
     let client = |name, alternatives| {

@@ -1,7 +1,7 @@
 //! Opening a connection, well and badly.
 
 use super::*;
-use auth::sasl::Mechanism;
+use auth::sasl::{Mechanism, scram};
 
 const REFUSED: &str =
     "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.";
@@ -116,6 +116,56 @@ fn a_certificate_lets_its_user_in_where_that_is_wanted() {
         // What the client says of itself makes no difference.
         peer.start_ok("EXTERNAL", b"guest", &capabilities());
         peer.expect(&[&expected]);
+    }
+}
+
+/// The challenge of the only line said.
+fn challenge(peer: &mut Peer) -> String {
+    peer.wait_for(1);
+    let line = peer.lines.remove(0);
+    let bytes = line.strip_prefix("0 ConnectionSecure { challenge: [").and_then(|line| line.strip_suffix("] }"));
+    let bytes = bytes.unwrap_or_else(|| panic!("{line}")).split(", ").map(|byte| byte.parse().unwrap());
+    String::from_utf8(bytes.collect()).unwrap()
+}
+
+#[test]
+fn a_proof_of_the_password_lets_in_and_the_server_proves_itself() {
+    let settings = Settings { mechanisms: vec![Mechanism::ScramSha256], ..Default::default() };
+    let server = server_with(settings, Setup::memory());
+    let hash = PasswordHash::create_scram(b"pencil", [7; 16]).unwrap();
+    server.test.broker.authority().put(User::new("shop", Some(hash))).unwrap();
+    let refused = connection_closed(403, &REFUSED.replace("PLAIN", "SCRAM-SHA-256"), (0, 0));
+    for (user, password, right) in
+        [("shop", "pencil", true), ("shop", "Pencil", false), ("nobody", "pencil", false), ("guest", "guest", false)]
+    {
+        let mut peer = started(&server);
+        let bare = format!("n={user},r=fyko");
+        peer.start_ok("SCRAM-SHA-256", format!("n,,{bare}").as_bytes(), &capabilities());
+        let challenged = challenge(&mut peer);
+        let last = scram::answer(password.as_bytes(), &bare, &challenged).unwrap();
+        peer.send(0, ConnectionSecureOk { response: last.as_bytes() });
+        if right {
+            assert!(challenge(&mut peer).starts_with("v="));
+            peer.send(0, ConnectionSecureOk { response: b"" });
+            peer.expect(&["0 ConnectionTune { channel_max: 2047, frame_max: 131072, heartbeat: 60 }"]);
+        } else {
+            peer.expect(&[&refused]);
+        }
+    }
+    // What is out of order or no message of it.
+    let mut peer = started(&server);
+    peer.send(0, ConnectionSecureOk { response: b"" });
+    let text = "CHANNEL_ERROR - unexpected method in connection state starting";
+    peer.expect(&[&connection_closed(504, text, (10, 21))]);
+    for (first, last) in [("n,,n=shop", None), ("n,,n=shop,r=fyko", Some("c=biws,r=fyko,p=AAAA"))] {
+        let mut peer = started(&server);
+        peer.start_ok("SCRAM-SHA-256", first.as_bytes(), &capabilities());
+        if let Some(last) = last {
+            challenge(&mut peer);
+            peer.send(0, ConnectionSecureOk { response: last.as_bytes() });
+        }
+        peer.wait_for(1);
+        assert!(peer.lines[0].starts_with("0 ConnectionClose { reply_code: 502"), "{:?}", peer.lines);
     }
 }
 
