@@ -188,6 +188,12 @@ pub struct QueueRow {
     pub delivered: u64,
     /// Messages that were acknowledged since the start.
     pub acknowledged: u64,
+    /// Messages that died here since the start: rejected, expired, over a length limit, over the delivery limit.
+    pub died: [u64; 4],
+    /// The name of its policy.
+    pub policy: Option<String>,
+    /// The name of its operator policy.
+    pub operator_policy: Option<String>,
     /// Messages that were not taken since the start, because they had come before.
     pub duplicates: u64,
     /// Ids by which such messages are known.
