@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use auth::Identity;
+use auth::{Identity, Refusal};
 use axum::Router;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, FromRequestParts, Path, State};
@@ -147,6 +147,11 @@ impl FromRequestParts<Arc<Source>> for Asker {
         .await;
         let identity = match outcome {
             Ok(identity) => identity,
+            // What led to it has been told, and this can be repeated as fast as requests can be made.
+            Err(refusal @ Refusal::TooManyFailures) => {
+                tracing::debug!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");
+                return Err(unauthorized());
+            }
             Err(refusal) => {
                 tracing::warn!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");
                 return Err(unauthorized());

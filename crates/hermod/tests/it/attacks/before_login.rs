@@ -189,6 +189,12 @@ fn a_peer_cannot_fill_the_log() {
         let mut client = socket(server.ports.stomp);
         shove(&mut client, b"CONNECT\naccept-version:1.2\nlogin:guest\npasscode:wrong\n\n\0");
         last_words(&mut client);
+        // The same by HTTP: guest, wrong.
+        let mut client = socket(server.ports.http);
+        let request =
+            "GET /api/whoami HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: Basic Z3Vlc3Q6d3Jvbmc=\r\n\r\n";
+        shove(&mut client, request.as_bytes());
+        assert!(last_words(&mut client).starts_with(b"HTTP/1.1 401"));
     }
     until("an empty registry", || server.get("/metrics").1.lines().all(|line| !line.starts_with("hermod_sockets{")));
     server.signal("TERM");
