@@ -13,19 +13,40 @@ use crate::exit::{Exit, Failure};
 /// Target of the events that are never filtered.
 pub(crate) const START: &str = "hermod::start";
 
+/// Changes what is logged while the process runs.
+pub(crate) type Level = Box<dyn Fn(&Settings) -> Result<(), Failure>>;
+
 /// Starts logging for the rest of the process.
-pub(crate) fn start(settings: &Settings) -> Result<(), Failure> {
+pub(crate) fn start(settings: &Settings) -> Result<Level, Failure> {
+    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false);
+    let filter = filter(settings)?;
+    let (started, level) = match settings.log.format {
+        LogFormat::Text => {
+            let builder = builder.with_target(false).with_env_filter(filter).with_filter_reloading();
+            let handle = builder.reload_handle();
+            let level: Level = Box::new(move |settings| handle.reload(self::filter(settings)?).map_err(not_started));
+            (builder.try_init(), level)
+        }
+        LogFormat::Json => {
+            let builder = builder.json().flatten_event(true).with_env_filter(filter).with_filter_reloading();
+            let handle = builder.reload_handle();
+            let level: Level = Box::new(move |settings| handle.reload(self::filter(settings)?).map_err(not_started));
+            (builder.try_init(), level)
+        }
+    };
+    started.map_err(not_started)?;
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(level)
+}
+
+fn filter(settings: &Settings) -> Result<EnvFilter, Failure> {
     let wrong = |error: &dyn std::fmt::Display| Exit::Config.because(format!("log.level: {error}"));
     let always: Directive = format!("{START}=info").parse().map_err(|error| wrong(&error))?;
-    let filter = EnvFilter::try_new(&settings.log.level).map_err(|error| wrong(&error))?.add_directive(always);
-    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter).with_ansi(false);
-    let started = match settings.log.format {
-        LogFormat::Text => builder.with_target(false).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
-    };
-    started.map_err(|error| Exit::Bug.because(format!("logging cannot be started: {error}")))?;
-    std::panic::set_hook(Box::new(log_panic));
-    Ok(())
+    Ok(EnvFilter::try_new(&settings.log.level).map_err(|error| wrong(&error))?.add_directive(always))
+}
+
+fn not_started(error: impl std::fmt::Display) -> Failure {
+    Exit::Bug.because(format!("logging cannot be started: {error}"))
 }
 
 /// A panic is one line like any other event, with its backtrace if `RUST_BACKTRACE` asks for one.

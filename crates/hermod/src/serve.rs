@@ -29,11 +29,15 @@ const INPUT_SLACK: usize = 64 * 1024;
 const LEAST_BUDGET: u64 = 32 << 20;
 const MOST_BUDGET: u64 = 1 << 30;
 
-/// Runs the broker until it is told to stop.
-pub(crate) fn run(config: Config, accept_damage: Option<&str>) -> Result<(), Failure> {
+/// Runs the broker until it is told to stop. `reread` reads the settings again.
+pub(crate) fn run(
+    config: Config,
+    reread: impl Fn() -> Result<Config, Failure>,
+    accept_damage: Option<&str>,
+) -> Result<(), Failure> {
     let started = Instant::now();
     let settings = &config.settings;
-    log::start(settings)?;
+    let level = log::start(settings)?;
     for (variable, nearest) in &config.suspects {
         tracing::warn!("{variable} is no setting and has no effect; did you mean {nearest}?");
     }
@@ -57,12 +61,19 @@ pub(crate) fn run(config: Config, accept_damage: Option<&str>) -> Result<(), Fai
         started,
     };
     let source = Arc::new(Source::new(broker.clone(), facts.clone(), sockets_of(&net), copying(&broker, &directory)));
+    define(settings, &source)?;
     let control = data_dir::control_socket(settings)?;
     let management = manage(&source, endpoints, &control)?;
     source.set_ready(true);
     announce(settings, &facts);
 
-    let signal = signals.wait(|| reload(certificates.as_deref()));
+    let signal = signals.wait(|| {
+        reload(certificates.as_deref());
+        match reread() {
+            Ok(now) => compare(&config, &now, &level),
+            Err(failure) => tracing::error!("SIGHUP: the settings stay as they are: {}", failure.text),
+        }
+    });
     tracing::info!(target: START, "{signal}: stopping; connections have {:?}", settings.shutdown_timeout);
     source.set_ready(false);
     let cut = net.shutdown(settings.shutdown_timeout);
@@ -79,12 +90,35 @@ pub(crate) fn run(config: Config, accept_damage: Option<&str>) -> Result<(), Fai
     Ok(())
 }
 
-/// What SIGHUP asks for.
+/// Takes over the definitions that the settings name.
+fn define(settings: &Settings, source: &Source) -> Result<(), Failure> {
+    let Some(file) = &settings.definitions else { return Ok(()) };
+    let wrong = |what: &dyn std::fmt::Display| Exit::Config.because(format!("definitions: {}: {what}", file.display()));
+    let document = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
+    let imported =
+        source.import(&document, false, "the setting definitions").map_err(|refused| wrong(&refused.text))?;
+    tracing::info!(definitions = imported.taken, file = %file.display(), "definitions taken over");
+    Ok(())
+}
+
+/// Reads the files again that TLS names.
 fn reload(certificates: Option<&Certificates>) {
     match certificates {
         Some(certificates) => certificates.reload(),
-        None => {
-            tracing::info!("SIGHUP: there is no TLS certificate to read again; settings are read at the start only")
+        None => tracing::info!("SIGHUP: there is no TLS certificate to read again"),
+    }
+}
+
+/// Sets what can be set while the server runs, and names what else differs from the start.
+fn compare(before: &Config, now: &Config, level: &log::Level) {
+    if let Err(failure) = level(&now.settings) {
+        tracing::error!("SIGHUP: {}", failure.text);
+    }
+    for (was, is) in before.described.iter().zip(&now.described) {
+        match was.name {
+            _ if was.value == is.value => {}
+            "log.level" => tracing::info!(target: START, "SIGHUP: log.level is {}", is.value),
+            name => tracing::warn!("SIGHUP: {name} is {} from the next start on; it stays {} now", is.value, was.value),
         }
     }
 }
@@ -210,7 +244,11 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
         dialects: protocols::dialects(),
         clock: Arc::new(SystemClock),
         seed: u64::from_ne_bytes(secrets::random()?),
-        default_user: Some(secrets::default_user(&settings.users)?),
+        // With definitions, who may log in is what they say.
+        default_user: match settings.definitions {
+            Some(_) => None,
+            None => Some(secrets::default_user(&settings.users)?),
+        },
         salt: secrets::random()?,
     })
 }

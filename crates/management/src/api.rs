@@ -49,6 +49,7 @@ pub(crate) fn router() -> Router<Arc<Source>> {
     let mut router = Router::new()
         .route("/api/whoami", get(whoami))
         .route("/api/overview", get(overview))
+        .route("/api/definitions", get(export))
         .route("/api/connections/{name}", get(connection).delete(close_connection))
         .route("/api/vhosts/{vhost}", get(|asker, source, path| named(asker, source, path, Listed::Vhosts)))
         .route("/api/users/{user}", get(|asker, source, path| named(asker, source, path, Listed::Users)));
@@ -193,6 +194,10 @@ fn not_found() -> Response {
 
 fn forbidden() -> Response {
     error(StatusCode::UNAUTHORIZED, "not_authorized", "User not authorised to access object")
+}
+
+async fn export(asker: Asker, State(source): State<Arc<Source>>) -> Response {
+    if asker.is_administrator() { axum::Json(source.export()).into_response() } else { forbidden() }
 }
 
 async fn whoami(asker: Asker) -> Response {

@@ -260,7 +260,7 @@ pub(crate) fn make(broker: &Broker, change: Change, caller: Caller) -> Result<u6
 }
 
 /// Blocks until `ticket` is durable.
-fn wait(broker: &Broker, ticket: Ticket) {
+pub(crate) fn wait(broker: &Broker, ticket: Ticket) {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     while !broker.is_durable(ticket, &waker) {
         std::thread::park();
@@ -276,7 +276,7 @@ impl Wake for Unpark {
     }
 }
 
-fn apply(broker: &Broker, change: Change, caller: Caller) -> Result<(u64, Ticket), Error> {
+pub(crate) fn apply(broker: &Broker, change: Change, caller: Caller) -> Result<(u64, Ticket), Error> {
     let ticket = match change {
         Change::Objects { vhost, change } => return objects::apply(broker, &vhost, change, caller),
         Change::CloseConnections { id, name, vhost, user, reason } => {

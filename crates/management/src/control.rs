@@ -7,12 +7,15 @@
 use serde::{Deserialize, Serialize};
 
 use crate::change::{Change, Refused, Secret};
+use crate::definitions::Imported;
 use crate::listing::Listed;
 use crate::report::{BackupRow, ConnectionRow, MessageRow, QueueRow, RedriveRow, RepairRow, Status};
 
-/// Longest request line in bytes.
+/// Most bytes of a document of definitions.
+pub const LONGEST_DEFINITIONS: u64 = 32 << 20;
+/// Longest request line in bytes: such a document, with what JSON needs to quote it.
 #[cfg(unix)]
-const LONGEST_REQUEST: u64 = 64 * 1024;
+const LONGEST_REQUEST: u64 = 2 * LONGEST_DEFINITIONS + 1024;
 
 /// What can be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +36,15 @@ pub enum Request {
     },
     /// Changes something.
     Change(Change),
+    /// Everything that is kept, as a document of definitions.
+    Export,
+    /// Takes such a document over.
+    Import {
+        /// The document.
+        document: String,
+        /// Leave out what is not supported.
+        skip_unsupported: bool,
+    },
     /// Tries a user's password.
     Authenticate {
         /// The user.
@@ -90,7 +102,14 @@ impl Request {
     /// Whether the answer takes as long as reading much of the disk does.
     #[cfg(unix)]
     fn takes_long(&self) -> bool {
-        matches!(self, Self::Repair { .. } | Self::Browse { .. } | Self::Redrive { .. } | Self::Backup { .. })
+        matches!(
+            self,
+            Self::Repair { .. }
+                | Self::Browse { .. }
+                | Self::Redrive { .. }
+                | Self::Backup { .. }
+                | Self::Import { .. }
+        )
     }
 }
 
@@ -108,8 +127,12 @@ pub enum Answer {
     List(Vec<serde_json::Value>),
     /// To [`Request::Change`]: it is made and durable; how many messages or connections it cost.
     Changed(u64),
-    /// To [`Request::Change`]: it is not made.
+    /// To [`Request::Change`] and [`Request::Import`]: it is not made.
     NotChanged(Refused),
+    /// To [`Request::Export`].
+    Exported(serde_json::Value),
+    /// To [`Request::Import`].
+    Imported(Imported),
     /// To [`Request::Authenticate`]: whether that is the user's password.
     Authenticated(bool),
     /// To [`Request::Repair`]; nothing if there is no such queue.

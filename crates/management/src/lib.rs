@@ -7,6 +7,7 @@
 mod api;
 mod change;
 pub mod control;
+mod definitions;
 mod exposition;
 mod http;
 mod https;
@@ -22,6 +23,8 @@ mod server;
 mod source;
 
 pub use change::{AUDIT, Change, Refused, Secret, Why};
+pub use control::LONGEST_DEFINITIONS;
+pub use definitions::Imported;
 pub use https::Secure;
 pub use listing::Listed;
 pub use objects::{BindingChange, DestinationType, ObjectChange};

@@ -31,14 +31,25 @@ pub(crate) fn kind(operator: bool) -> PolicyKind {
 
 /// Sets a policy. Returns what the answer waits for.
 pub(crate) fn set(broker: &Broker, operator: bool, policy: PolicyChange) -> Result<Ticket, Error> {
-    let PolicyChange { vhost, name, pattern, apply_to, priority, definition } = policy;
+    let (vhost, name) = (policy.vhost.clone(), policy.name.clone());
+    broker.set_policy(&vhost, kind(operator), &name, spec(policy)?)
+}
+
+/// Fails where [`set`] would, but for the vhost.
+pub(crate) fn check(broker: &Broker, operator: bool, policy: PolicyChange) -> Result<(), Error> {
+    let name = policy.name.clone();
+    broker.check_policy(kind(operator), &name, spec(policy)?)
+}
+
+fn spec(policy: PolicyChange) -> Result<PolicySpec, Error> {
+    let PolicyChange { pattern, apply_to, priority, definition, .. } = policy;
     let Some(apply_to) = ApplyTo::parse(&apply_to) else {
         return Err(Error::precondition(format!(
             "a policy can't apply to '{apply_to}', but to all, queues, classic_queues, quorum_queues or exchanges"
         )));
     };
     let definition = json::table(&definition).map_err(Error::precondition)?;
-    broker.set_policy(&vhost, kind(operator), &name, PolicySpec { pattern, apply_to, priority, definition })
+    Ok(PolicySpec { pattern, apply_to, priority, definition })
 }
 
 /// A policy as JSON.

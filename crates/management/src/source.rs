@@ -9,8 +9,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use auth::Identity;
 use broker::{Broker, Browse, Overview};
 
-use crate::change::{self, Caller, Secret};
+use crate::change::{self, Caller, Refused, Secret};
 use crate::control::{Answer, Request};
+use crate::definitions::{self, Imported};
 use crate::listing::{self, Listed};
 use crate::report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, SelectorRow, Status};
 
@@ -115,6 +116,10 @@ impl Source {
                 let caller = Caller { identity: Identity::operator("operator"), from: asker.to_owned() };
                 change::make(&self.broker, change.clone(), caller).map_or_else(Answer::NotChanged, Answer::Changed)
             }
+            Request::Export => Answer::Exported(self.export()),
+            Request::Import { document, skip_unsupported } => {
+                self.import(document, *skip_unsupported, asker).map_or_else(Answer::NotChanged, Answer::Imported)
+            }
             Request::Authenticate { user, password } => Answer::Authenticated(match password {
                 Secret::Password(password) => self
                     .broker
@@ -129,6 +134,19 @@ impl Source {
     /// Everything of one kind, or what of it is in a vhost.
     pub(crate) fn list(&self, what: Listed, vhost: Option<&str>) -> Vec<serde_json::Value> {
         listing::list(&self.broker, &self.facts, &self.sockets(), what, vhost)
+    }
+
+    /// Everything that is kept, as RabbitMQ's document.
+    pub(crate) fn export(&self) -> serde_json::Value {
+        definitions::export(&self.broker, &self.facts)
+    }
+
+    /// Takes over such a document for whoever runs the server; `from` is where it comes from. Blocks until it is durable.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub fn import(&self, document: &str, skip_unsupported: bool, from: &str) -> Result<Imported, Refused> {
+        definitions::import(&self.broker, document, skip_unsupported, from)
     }
 
     fn repair(&self, vhost: &str, queue: &str, accept_loss: bool) -> Option<RepairRow> {

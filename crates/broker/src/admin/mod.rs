@@ -3,6 +3,7 @@
 //! Changes come one after the other (`Core::administration`). Each is logged before it counts and returns what its answer
 //! waits for: it is durable when [`Broker::is_durable`] says so. Who may ask for one is checked by whoever asks.
 
+mod checks;
 mod policies;
 mod users;
 mod vhosts;

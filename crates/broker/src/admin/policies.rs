@@ -60,6 +60,14 @@ impl Broker {
         Ok(ticket)
     }
 
+    /// Fails where [`Broker::set_policy`] would.
+    ///
+    /// # Errors
+    /// `Precondition`.
+    pub fn check_policy(&self, kind: PolicyKind, name: &str, spec: PolicySpec) -> Result<(), Error> {
+        Policy::new(kind, name, spec).map(drop)
+    }
+
     /// Clears a policy. Returns what the answer waits for.
     ///
     /// # Errors

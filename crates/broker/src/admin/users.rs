@@ -22,6 +22,15 @@ impl Broker {
         self.core.put_user(user)
     }
 
+    /// Adds a user, or replaces the one of its name. Returns what the answer waits for.
+    ///
+    /// # Errors
+    /// `Precondition` if its record can't be stored.
+    pub fn put_user(&self, user: User) -> Result<Ticket, Error> {
+        let _alone = self.core.administration.lock();
+        self.core.put_user(user)
+    }
+
     /// Changes a user; `change` says how, and nothing is changed when it fails. Returns what the answer waits for.
     ///
     /// # Errors

@@ -60,6 +60,20 @@ impl Broker {
     /// # Errors
     /// `Precondition` for an empty or too long name, or a default queue type that there is not.
     pub fn put_vhost(&self, name: &str, spec: &VhostSpec) -> Result<Ticket, Error> {
+        self.check_vhost(name, spec)?;
+        let _alone = self.core.administration.lock();
+        let id = match self.core.catalog.vhost(name) {
+            Some(vhost) => vhost.id,
+            None => self.core.add_vhost(name),
+        };
+        self.core.define(Key::new(Sort::Vhost, id, ""), spec.to_table())
+    }
+
+    /// Fails where [`Broker::put_vhost`] would.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_vhost(&self, name: &str, spec: &VhostSpec) -> Result<(), Error> {
         if name.is_empty() || name.len() > NAME_MAX {
             return Err(Error::precondition(format!(
                 "the name of a vhost has 1 to {NAME_MAX} bytes, not {}",
@@ -69,12 +83,7 @@ impl Broker {
         if let Some(kind) = &spec.default_queue_type {
             check_queue_type(kind).map_err(|what| Error::precondition(format!("vhost '{name}': {what}")))?;
         }
-        let _alone = self.core.administration.lock();
-        let id = match self.core.catalog.vhost(name) {
-            Some(vhost) => vhost.id,
-            None => self.core.add_vhost(name),
-        };
-        self.core.define(Key::new(Sort::Vhost, id, ""), spec.to_table())
+        Ok(())
     }
 
     /// Deletes a vhost with all that is in it, and closes its connections. Returns what the answer waits for.

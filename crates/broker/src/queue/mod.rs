@@ -689,8 +689,9 @@ impl Inner {
         self.views.report()
     }
 
+    /// Those that take what comes, those with selectors, and browsers.
     pub(crate) fn consumers(&self) -> impl Iterator<Item = &Consumer> {
-        self.consumers.iter()
+        self.consumers.iter().chain(self.views.consumers())
     }
 
     pub(crate) fn consumer_count(&self) -> usize {

@@ -202,6 +202,11 @@ impl Views {
         self.all.is_empty()
     }
 
+    /// Every consumer.
+    pub(super) fn consumers(&self) -> impl Iterator<Item = &Consumer> {
+        self.all.iter().flat_map(|view| view.consumers.iter())
+    }
+
     /// Consumers that take messages.
     pub(super) fn takers(&self) -> impl Iterator<Item = &Consumer> {
         self.all.iter().filter(|view| !view.browses()).flat_map(|view| view.consumers.iter())

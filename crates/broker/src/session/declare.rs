@@ -353,7 +353,8 @@ impl Client {
         let mut tables = vhost.tables.write();
         if let Some(existing) = tables.queue(&name) {
             let existing = Arc::clone(existing);
-            self.same_queue(&existing, spec)?;
+            self.check_owner(&existing)?;
+            same_queue(&existing, spec)?;
             existing.lock(&self.core).used_at = self.core.clock.unix_ms();
             self.core.totals.queues_declared.add(1);
             return Ok(self.declared(&existing, self.settled_ticket));
@@ -436,27 +437,6 @@ impl Client {
             ready: inner.ready() as u64,
             consumers: inner.consumer_count() as u64,
             ticket,
-        }
-    }
-
-    fn same_queue(&self, existing: &Queue, spec: &QueueSpec) -> Result<(), Error> {
-        self.check_owner(existing)?;
-        if existing.exclusive_to.is_some() != spec.exclusive {
-            return Err(locked(&existing.name, &existing.vhost));
-        }
-        let was = arguments::Declared {
-            durable: existing.logged(),
-            auto_delete: existing.auto_delete,
-            arguments: &existing.declared,
-        };
-        let wanted = arguments::Declared {
-            durable: spec.durable && !spec.exclusive,
-            auto_delete: spec.auto_delete,
-            arguments: &spec.arguments,
-        };
-        match arguments::inequivalence(&existing.name, &existing.vhost, &was, &wanted) {
-            Some(error) => Err(error),
-            None => Ok(()),
         }
     }
 
@@ -544,7 +524,34 @@ impl Client {
     }
 }
 
-fn same_exchange(existing: &Exchange, spec: &ExchangeSpec, kind: ExchangeKind, vhost: &str) -> Result<(), Error> {
+/// Fails unless a queue is what a declaration asks for.
+pub(crate) fn same_queue(existing: &Queue, spec: &QueueSpec) -> Result<(), Error> {
+    if existing.exclusive_to.is_some() != spec.exclusive {
+        return Err(locked(&existing.name, &existing.vhost));
+    }
+    let was = arguments::Declared {
+        durable: existing.logged(),
+        auto_delete: existing.auto_delete,
+        arguments: &existing.declared,
+    };
+    let wanted = arguments::Declared {
+        durable: spec.durable && !spec.exclusive,
+        auto_delete: spec.auto_delete,
+        arguments: &spec.arguments,
+    };
+    match arguments::inequivalence(&existing.name, &existing.vhost, &was, &wanted) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// Fails unless an exchange is what a declaration asks for.
+pub(crate) fn same_exchange(
+    existing: &Exchange,
+    spec: &ExchangeSpec,
+    kind: ExchangeKind,
+    vhost: &str,
+) -> Result<(), Error> {
     let was = arguments::DeclaredExchange {
         kind: existing.kind,
         durable: existing.durable,
@@ -580,7 +587,7 @@ fn refuse_ended(tables: &Tables, vhost: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn refuse_reserved(what: &str, name: &str) -> Result<(), Error> {
+pub(crate) fn refuse_reserved(what: &str, name: &str) -> Result<(), Error> {
     if name.starts_with("amq.") {
         let text = format!("{what} name '{name}' contains reserved prefix 'amq.*'");
         return Err(Error::refused(text));
@@ -588,7 +595,7 @@ fn refuse_reserved(what: &str, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_name(name: &str) -> Result<(), Error> {
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     if name.len() > NAME_MAX {
         return Err(Error::precondition(format!("a name of {} bytes is longer than {NAME_MAX}", name.len())));
     }

@@ -5,7 +5,7 @@
 
 mod arriving;
 mod consume;
-mod declare;
+pub(crate) mod declare;
 mod drain;
 pub(crate) mod mailbox;
 mod overdue;

@@ -1,7 +1,7 @@
 //! Asks a running server over its control socket.
 
 use management::control::{Answer, Request};
-use management::{Change, Listed, Why};
+use management::{Change, Listed, Refused, Why};
 
 use crate::config::Settings;
 use crate::data_dir;
@@ -38,15 +38,20 @@ pub(crate) fn ask(settings: &Settings, _: &Request) -> Result<Answer, Failure> {
 pub(crate) fn change(settings: &Settings, change: Change) -> Result<u64, Failure> {
     match ask(settings, &Request::Change(change))? {
         Answer::Changed(count) => Ok(count),
-        Answer::NotChanged(refused) => Err(match refused.why {
-            Why::NotFound => Exit::NotFound,
-            Why::Denied => Exit::NoPermission,
-            Why::Invalid => Exit::CannotCreate,
-            Why::Failed => Exit::Unavailable,
-        }
-        .because(refused.text)),
+        Answer::NotChanged(refused) => Err(refusal(refused)),
         other => Err(strange(&other)),
     }
+}
+
+/// How a command ends that the server refuses.
+pub(crate) fn refusal(refused: Refused) -> Failure {
+    let exit = match refused.why {
+        Why::NotFound => Exit::NotFound,
+        Why::Denied => Exit::NoPermission,
+        Why::Invalid => Exit::CannotCreate,
+        Why::Failed => Exit::Unavailable,
+    };
+    exit.because(refused.text)
 }
 
 /// Everything of one kind, or what of it is in a vhost, in the shape of RabbitMQ's HTTP API.

@@ -7,6 +7,7 @@ mod backup;
 mod browse;
 mod config;
 mod connections;
+pub(crate) mod definitions;
 mod objects;
 mod output;
 mod password;
@@ -50,7 +51,11 @@ pub(crate) fn run() -> Result<(), Failure> {
         return done;
     }
     match verb {
-        "serve" => crate::serve::run(config, arguments.get_one::<String>("accept-damage").map(String::as_str)),
+        "serve" => crate::serve::run(
+            config,
+            || load(arguments),
+            arguments.get_one::<String>("accept-damage").map(String::as_str),
+        ),
         "config" => config::run(&config, arguments.get_flag("manual"), arguments.get_flag("json")),
         "status" => status::run(&config.settings, arguments.get_flag("json")),
         "backup" => {
@@ -93,6 +98,8 @@ fn administer(verb: &str, settings: &Settings, arguments: &ArgMatches) -> Option
         "consumers" => objects::consumers(settings, json()),
         "connections" => connections::run(settings, arguments, json()),
         "alarms" => alarms::run(settings, arguments, json()),
+        "export" => definitions::export(settings, arguments),
+        "import" => definitions::import(settings, arguments, json()),
         _ => return None,
     })
 }
@@ -175,7 +182,7 @@ fn command() -> Command {
 }
 
 /// The commands of [`administer`].
-fn administration() -> [Command; 11] {
+fn administration() -> [Command; 13] {
     [
         objects::queues_command(asking("queues", "List, declare, delete and purge queues")),
         objects::exchanges_command(asking("exchanges", "List, declare and delete exchanges")),
@@ -188,6 +195,11 @@ fn administration() -> [Command; 11] {
         policies::command(asking("policies", "List, set and clear arguments of queues and exchanges by their names")),
         asking("losses", "List the last messages that nobody gets any more, and why"),
         alarms::command(asking("alarms", "List alarms, raise and clear them by hand")),
+        definitions::export_command(asking(
+            "export",
+            "Write users, vhosts, rights and declarations as RabbitMQ's document",
+        )),
+        definitions::import_command(asking("import", "Take over such a document, or nothing of it")),
     ]
 }
 

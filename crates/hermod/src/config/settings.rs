@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     /// `None`: chosen by the number of cores.
     pub(crate) io_threads: Option<u64>,
     pub(crate) shutdown_timeout: Duration,
+    /// A document to take over at the start.
+    pub(crate) definitions: Option<PathBuf>,
     pub(crate) users: Users,
     pub(crate) stomp: Stomp,
     pub(crate) compat: Compat,
@@ -161,6 +163,7 @@ impl Settings {
             durability,
             io_threads,
             shutdown_timeout,
+            definitions: reader.get(declare("definitions", "path", "", DEFINITIONS), optional_path)?,
             users: Users::read(reader)?,
             stomp: Stomp::read(reader)?,
             compat: Compat::read(reader)?,
@@ -182,6 +185,8 @@ const DURABILITY: &str = "When a message is confirmed. `fsync`: once it is flush
     may lose it. `memory`: at once; nothing is written and a restart loses everything.";
 const IO_THREADS: &str = "Threads that serve connections. `auto` is one per core, but one on two cores, where a second one mostly moves \
     bodies between caches.";
+const DEFINITIONS: &str = "File of definitions in RabbitMQ's JSON, taken over at each start before clients are let in. A new data \
+                           directory then gets no `default_user`.";
 const SHUTDOWN_TIMEOUT: &str =
     "How long connections may take to say goodbye when the server stops; then they are cut off.";
 

@@ -57,7 +57,7 @@ impl Users {
                 "default_user",
                 "text",
                 "guest",
-                "Name of the administrator that an empty data directory starts with. Later changes have no effect.",
+                "Name of the administrator that a new data directory starts with. Later changes have no effect.",
             ),
             value::text,
         )?;

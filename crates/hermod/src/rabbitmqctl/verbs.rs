@@ -21,7 +21,7 @@ const WATERMARK_STEP: u64 = 1 << 20;
 
 type Verb = fn(&Call, &Settings) -> Result<(String, Output), Refusal>;
 
-const VERBS: [(&str, Verb); 40] = [
+const VERBS: [(&str, Verb); 42] = [
     ("add_user", add_user),
     ("add_vhost", add_vhost),
     ("authenticate_user", authenticate_user),
@@ -45,6 +45,8 @@ const VERBS: [(&str, Verb); 40] = [
     ("delete_vhost", delete_vhost),
     ("enable_feature_flag", enable_feature_flag),
     ("eval", eval),
+    ("export_definitions", export_definitions),
+    ("import_definitions", import_definitions),
     ("list_user_limits", list_user_limits),
     ("list_vhost_limits", list_vhost_limits),
     ("ping", ping),
@@ -341,6 +343,19 @@ fn set_watermark(call: &Call, settings: &Settings) -> Result<(String, Output), R
     };
     let bytes = bytes / WATERMARK_STEP * WATERMARK_STEP;
     done(settings, format!("Setting memory threshold to {bytes} bytes ..."), Change::MemoryLimit { bytes })
+}
+
+fn export_definitions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+    let [file] = words(call)?;
+    crate::cli::definitions::write(settings, Some(file))?;
+    Ok((String::new(), Output::Nothing))
+}
+
+fn import_definitions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+    let file = call.words.first().map_or("-", String::as_str);
+    let imported = crate::cli::definitions::read(settings, file, false)?;
+    let banner = format!("Importing definitions in JSON from a file at \"{file}\" ...");
+    Ok((banner, Output::Text(format!("Successfully started definition import: {} taken over\n", imported.taken))))
 }
 
 /// There is no Erlang here: what suites write to raise and clear alarms is known by its text.

@@ -9,6 +9,7 @@ mod attacks;
 mod backup;
 mod control;
 mod damage;
+mod definitions;
 mod durability;
 mod http;
 mod rabbitmqctl;

@@ -1,0 +1,122 @@
+//! Definitions: a document of RabbitMQ taken over, exported, and taken over again by another broker.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::server::{Server, hermod, run, serve};
+
+const DOCUMENT: &str = include_str!("../data/definitions.json");
+
+/// Imports `document`; returns the exit code, and what was said on either stream.
+fn import(dir: &Path, document: &Value, flags: &[&str]) -> (i32, String) {
+    let file = dir.join("import.json");
+    std::fs::write(&file, document.to_string()).unwrap();
+    let (code, stdout, stderr) = run(hermod("import", dir).arg(&file).args(flags));
+    (code, stdout + &stderr)
+}
+
+fn export(dir: &Path) -> Value {
+    let (code, stdout, stderr) = run(&mut hermod("export", dir));
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    serde_json::from_str(&stdout).unwrap()
+}
+
+fn document() -> Value {
+    serde_json::from_str(DOCUMENT).unwrap()
+}
+
+#[test]
+fn a_document_is_taken_over_and_comes_back() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let first = Server::start(dirs[0].path(), &[]);
+    assert_eq!(import(dirs[0].path(), &document(), &[]), (0, "12 definitions taken over\n".to_owned()));
+    let authenticate =
+        |dir: &Path, password| run(hermod("users", dir).args(["authenticate", "shop", "--password", password])).0;
+    assert_eq!((authenticate(dirs[0].path(), "test12"), authenticate(dirs[0].path(), "test13")), (0, 77));
+    let exported = export(dirs[0].path());
+    let (wanted, is) = (document(), &exported);
+    for list in ["permissions", "topic_permissions", "parameters", "policies"] {
+        let rows = is[list].as_array().unwrap();
+        let limited = list == "parameters";
+        for row in wanted[list].as_array().unwrap() {
+            let same = |other: &&Value| if limited { other["vhost"] == row["vhost"] } else { *other == row };
+            assert!(rows.iter().any(|other| same(&other)), "{list}: {row} is not in {rows:?}");
+        }
+    }
+    assert_eq!(is["parameters"][0]["value"], json!({ "max-queues": 100 }));
+    for (list, fields) in [
+        ("users", &["name", "password_hash"][..]),
+        ("vhosts", &["name", "description", "tags"]),
+        ("queues", &["name", "vhost", "durable", "auto_delete", "arguments"]),
+        ("exchanges", &["name", "vhost", "type", "durable", "auto_delete", "internal", "arguments"]),
+    ] {
+        for row in wanted[list].as_array().unwrap() {
+            let found = is[list].as_array().unwrap().iter().find(|other| other["name"] == row["name"]);
+            let found = found.unwrap_or_else(|| panic!("{list}: {row} is missing"));
+            fields.iter().for_each(|field| assert_eq!(found[field], row[field], "{list}: {field}"));
+        }
+    }
+    assert_eq!(is["bindings"].as_array().unwrap().len(), 2);
+    // Into another one, and into the same again: then nothing changes.
+    let _second = Server::start(dirs[1].path(), &[]);
+    for dir in &dirs {
+        assert_eq!(import(dir.path(), &exported, &[]).0, 0);
+        assert_eq!(export(dir.path()), exported);
+    }
+    // It is all there after a crash.
+    drop(first);
+    let _first = Server::start(dirs[0].path(), &[]);
+    assert_eq!(export(dirs[0].path()), exported);
+}
+
+#[test]
+fn a_document_is_refused_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let _server = Server::start(dir.path(), &[]);
+    let before = export(dir.path());
+    type Spoil = fn(&mut Value);
+    let cases: [(Spoil, &str); 7] = [
+        (|it| it["queues"][0]["vhost"] = json!("nowhere"), "queue 'shop.orders': there is no vhost 'nowhere'"),
+        (|it| it["permissions"][0]["user"] = json!("nobody"), "there is no such user"),
+        (|it| it["bindings"][1]["destination"] = json!("gone"), "there is no queue 'gone'"),
+        (|it| it["queues"][1]["arguments"]["x-message-ttl"] = json!("long"), "invalid arg 'x-message-ttl'"),
+        (|it| it["queues"][1]["arguments"]["x-queue-type"] = json!("stream"), "shop.mail"),
+        (
+            |it| it["users"][0]["hashing_algorithm"] = json!("rabbit_password_hashing_md5"),
+            "rabbit_password_hashing_md5",
+        ),
+        (|it| it["parameters"][0]["component"] = json!("shovel"), "parameter 'limits' of shovel in vhost 'shop'"),
+    ];
+    for (spoil, expected) in cases {
+        let mut spoilt = document();
+        spoil(&mut spoilt);
+        let (code, said) = import(dir.path(), &spoilt, &[]);
+        assert!(code == 73 && said.contains("nothing was imported") && said.contains(expected), "{said}");
+        assert_eq!(export(dir.path()), before, "{expected}");
+    }
+    let (code, said) = import(dir.path(), &json!({ "queues": 7 }), &[]);
+    assert!(code == 73 && said.contains("no document of definitions"), "{said}");
+    let mut spoilt = document();
+    spoilt["queues"][0]["arguments"]["x-queue-type"] = json!("stream");
+    let (code, said) = import(dir.path(), &spoilt, &["--skip-unsupported"]);
+    assert_eq!((code, said.lines().count()), (0, 3), "{said}");
+    assert!(said.contains("'shop.orders'") && said.contains("see there") && said.ends_with(" taken over\n"), "{said}");
+}
+
+#[test]
+fn a_server_starts_with_a_document() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("definitions.json");
+    std::fs::write(&file, DOCUMENT).unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data, &["--definitions", file.to_str().unwrap()]);
+    let names: Vec<Value> =
+        export(&data)["users"].as_array().unwrap().iter().map(|user| user["name"].clone()).collect();
+    assert_eq!(names, ["certificate", "shop"], "nobody whom the document does not know");
+    drop(server);
+    std::fs::write(&file, "{\"queues\": 7}").unwrap();
+    let ports = crate::server::Ports::free();
+    let (code, _, said) = run(serve(&data, ports).args(["--definitions", file.to_str().unwrap()]));
+    assert!(code == 78 && said.contains("no document of definitions"), "{said}");
+}

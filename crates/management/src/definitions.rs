@@ -1,0 +1,511 @@
+//! Definitions: users, vhosts, rights and what is declared, as RabbitMQ's JSON document, written and read.
+//!
+//! A document is looked at whole before anything changes. What Hermod has no meaning for is named, and refuses the document
+//! unless whoever imports it said to skip that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use auth::{PasswordHash, Permission, Tags, TopicPermission, User, UserLimits};
+use broker::{Broker, Error, ExchangeSpec, QueueSpec, Ticket, VhostSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json, json};
+
+use crate::change::{AUDIT, Caller, Change, Refused, Why, apply, wait};
+use crate::json;
+use crate::listing::{self, Listed};
+use crate::objects::{BindingChange, DestinationType, ObjectChange};
+use crate::policies::{self, PolicyChange};
+use crate::source::Facts;
+
+/// Parameters that name a cluster of RabbitMQ and mean nothing anywhere else.
+const OF_A_CLUSTER: [&str; 2] = ["cluster_name", "internal_cluster_id"];
+/// The one component of parameters that has a meaning here.
+const VHOST_LIMITS: &str = "vhost-limits";
+
+/// What an import did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// How many definitions it took over.
+    pub taken: u64,
+    /// What it skipped, a line for each.
+    pub skipped: Vec<String>,
+}
+
+/// A document, as far as its fields have a meaning. Every list may be missing.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Document {
+    users: Vec<UserEntry>,
+    vhosts: Vec<VhostEntry>,
+    permissions: Vec<PermissionEntry>,
+    topic_permissions: Vec<TopicEntry>,
+    parameters: Vec<ParameterEntry>,
+    global_parameters: Vec<NamedEntry>,
+    policies: Vec<PolicyChange>,
+    operator_policies: Vec<PolicyChange>,
+    queues: Vec<QueueEntry>,
+    exchanges: Vec<ExchangeEntry>,
+    bindings: Vec<BindingEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+struct UserEntry {
+    name: String,
+    #[serde(default)]
+    password_hash: String,
+    #[serde(default)]
+    hashing_algorithm: String,
+    #[serde(default)]
+    tags: Words,
+    #[serde(default)]
+    limits: BTreeMap<String, i64>,
+}
+
+/// A list of words, which older documents write as one text with commas.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Words {
+    List(Vec<String>),
+    Text(String),
+}
+
+#[derive(Debug, Deserialize)]
+struct VhostEntry {
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    tags: Words,
+    #[serde(default)]
+    default_queue_type: Option<String>,
+    #[serde(default)]
+    metadata: Map<String, Json>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PermissionEntry {
+    user: String,
+    vhost: String,
+    configure: String,
+    write: String,
+    read: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct TopicEntry {
+    user: String,
+    vhost: String,
+    exchange: String,
+    write: String,
+    read: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct ParameterEntry {
+    component: String,
+    vhost: String,
+    name: String,
+    value: Json,
+}
+
+#[derive(Debug, Deserialize)]
+struct NamedEntry {
+    name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct QueueEntry {
+    name: String,
+    vhost: String,
+    durable: bool,
+    auto_delete: bool,
+    #[serde(default)]
+    arguments: Map<String, Json>,
+    /// Documents of RabbitMQ 4 have it beside the arguments.
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ExchangeEntry {
+    name: String,
+    vhost: String,
+    #[serde(rename = "type")]
+    kind: String,
+    durable: bool,
+    auto_delete: bool,
+    #[serde(default)]
+    internal: bool,
+    #[serde(default)]
+    arguments: Map<String, Json>,
+}
+
+#[derive(Debug, Deserialize)]
+struct BindingEntry {
+    source: String,
+    vhost: String,
+    destination: String,
+    destination_type: DestinationType,
+    routing_key: String,
+    #[serde(default)]
+    arguments: Map<String, Json>,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self::List(Vec::new())
+    }
+}
+
+impl Words {
+    fn list(&self) -> Vec<String> {
+        match self {
+            Self::List(words) => words.clone(),
+            Self::Text(text) => {
+                text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
+            }
+        }
+    }
+}
+
+/// Everything that is kept, as one document. Exclusive and transient queues are no definitions, nor is what every vhost has.
+pub(crate) fn export(broker: &Broker, facts: &Facts) -> Json {
+    let list = |what| listing::list(broker, facts, &[], what, None);
+    let is_durable = |row: &Json| row["durable"] == true && row["exclusive"] != true;
+    let declared = |name: &Json| name.as_str().is_some_and(|name| !name.is_empty() && !name.starts_with("amq."));
+    let queues: Vec<Json> = list(Listed::Queues).into_iter().filter(is_durable).collect();
+    let mut exchanges = list(Listed::Exchanges);
+    exchanges.retain(|row| is_durable(row) && declared(&row["name"]));
+    let has = |rows: &[Json], binding: &Json, field: &str| {
+        rows.iter().any(|row| row["vhost"] == binding["vhost"] && row["name"] == binding[field])
+    };
+    let mut bindings = list(Listed::Bindings);
+    bindings.retain(|binding| {
+        let source = binding["source"].as_str().unwrap_or_default();
+        let from = source.starts_with("amq.") || has(&exchanges, binding, "source");
+        let to = match binding["destination_type"] == "queue" {
+            true => has(&queues, binding, "destination"),
+            false => !declared(&binding["destination"]) || has(&exchanges, binding, "destination"),
+        };
+        !source.is_empty() && from && to
+    });
+    let limits = list(Listed::VhostLimits).into_iter().map(
+        |row| json!({ "component": VHOST_LIMITS, "vhost": row["vhost"], "name": "limits", "value": row["value"] }),
+    );
+    json!({
+        "product_name": "Hermod",
+        "product_version": facts.version,
+        "rabbit_version": facts.compat_version,
+        "rabbitmq_version": facts.compat_version,
+        "users": list(Listed::Users),
+        "vhosts": list(Listed::Vhosts),
+        "permissions": list(Listed::Permissions),
+        "topic_permissions": list(Listed::TopicPermissions),
+        "parameters": limits.collect::<Vec<_>>(),
+        "global_parameters": [],
+        "policies": list(Listed::Policies),
+        "operator_policies": list(Listed::OperatorPolicies),
+        "queues": queues.iter().map(|row| some(row, &["name", "vhost", "type", "durable", "auto_delete", "arguments"])).collect::<Vec<_>>(),
+        "exchanges": exchanges,
+        "bindings": bindings,
+    })
+}
+
+/// Some fields of a row.
+fn some(row: &Json, fields: &[&str]) -> Json {
+    Json::Object(fields.iter().map(|field| ((*field).to_owned(), row[*field].clone())).collect())
+}
+
+/// Takes over a document: what of it is there already is replaced, or must be the same. Blocks until all of it is durable.
+///
+/// # Errors
+/// Nothing was changed: it is no such document, contradicts itself or what exists, or has things that are not supported while
+/// they are not to be skipped. Or the broker refused in the middle; the text says what.
+pub(crate) fn import(broker: &Broker, text: &str, skip: bool, from: &str) -> Result<Imported, Refused> {
+    let invalid = |text: String| Refused::new(Why::Invalid, text);
+    let document: Document =
+        serde_json::from_str(text).map_err(|error| invalid(format!("no document of definitions: {error}")))?;
+    let mut plan = Plan::new(broker);
+    plan.read(document);
+    if !plan.wrong.is_empty() {
+        return Err(invalid(format!("nothing was imported: {}", plan.wrong.join("; "))));
+    }
+    if !plan.unsupported.is_empty() && !skip {
+        let what = plan.unsupported.join("; ");
+        return Err(invalid(format!("nothing was imported; not supported, and skipped only if asked for: {what}")));
+    }
+    let taken = plan.count();
+    tracing::info!(target: AUDIT, who = "operator", from, taken, skipped = plan.unsupported.len(), "definitions imported");
+    let skipped = std::mem::take(&mut plan.unsupported);
+    plan.make(from)?;
+    Ok(Imported { taken, skipped })
+}
+
+/// What is to be done, in its order, and what stands against it.
+struct Plan<'a> {
+    broker: &'a Broker,
+    vhosts: BTreeMap<String, VhostSpec>,
+    users: BTreeMap<String, User>,
+    changes: Vec<Change>,
+    /// Queues and exchanges that will be there: vhost, whether it is a queue, name.
+    there: BTreeSet<(String, bool, String)>,
+    /// Those that are skipped.
+    skipped: BTreeSet<(String, bool, String)>,
+    unsupported: Vec<String>,
+    wrong: Vec<String>,
+}
+
+impl<'a> Plan<'a> {
+    fn new(broker: &'a Broker) -> Self {
+        let queues = broker.queues().into_iter().map(|queue| (queue.vhost, true, queue.name));
+        let exchanges = broker.exchanges().into_iter().map(|exchange| (exchange.vhost, false, exchange.name));
+        Self {
+            broker,
+            vhosts: BTreeMap::new(),
+            users: BTreeMap::new(),
+            changes: Vec::new(),
+            there: queues.chain(exchanges).collect(),
+            skipped: BTreeSet::new(),
+            unsupported: Vec::new(),
+            wrong: Vec::new(),
+        }
+    }
+
+    fn read(&mut self, document: Document) {
+        document.vhosts.into_iter().for_each(|entry| self.vhost(entry));
+        document.users.into_iter().for_each(|entry| self.user(entry));
+        document.permissions.into_iter().for_each(|entry| self.permission(&entry));
+        document.topic_permissions.into_iter().for_each(|entry| self.topic(&entry));
+        document.parameters.into_iter().for_each(|entry| self.parameter(entry));
+        document.policies.into_iter().for_each(|entry| self.policy(entry, false));
+        document.operator_policies.into_iter().for_each(|entry| self.policy(entry, true));
+        for entry in document.global_parameters.iter().filter(|entry| !OF_A_CLUSTER.contains(&entry.name.as_str())) {
+            self.unsupported.push(format!("global parameter '{}'", entry.name));
+        }
+        document.exchanges.into_iter().for_each(|entry| self.exchange(entry));
+        document.queues.into_iter().for_each(|entry| self.queue(entry));
+        document.bindings.into_iter().for_each(|entry| self.binding(entry));
+    }
+
+    fn vhost(&mut self, entry: VhostEntry) {
+        let of_metadata = |name: &str| entry.metadata.get(name).and_then(Json::as_str).map(str::to_owned);
+        let kind = entry.default_queue_type.or_else(|| of_metadata("default_queue_type"));
+        let mut spec = VhostSpec {
+            description: entry.description.or_else(|| of_metadata("description")).unwrap_or_default(),
+            tags: entry.tags.list(),
+            // RabbitMQ writes this where nothing was chosen.
+            default_queue_type: kind.filter(|kind| !["classic", "undefined", ""].contains(&kind.as_str())),
+        };
+        if let Err(error) = self.broker.check_vhost(&entry.name, &spec) {
+            match spec.default_queue_type.take().map(|_| self.broker.check_vhost(&entry.name, &spec)) {
+                Some(Ok(())) => self.unsupported.push(format!("default queue type of {}", error.text)),
+                _ => self.wrong.push(error.text),
+            }
+        }
+        for name in ["amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match"] {
+            self.there.insert((entry.name.clone(), false, name.to_owned()));
+        }
+        self.vhosts.insert(entry.name, spec);
+    }
+
+    fn user(&mut self, entry: UserEntry) {
+        let mut user = self.broker.authority().user(&entry.name).unwrap_or_else(|| User::new(&entry.name, None));
+        user.tags = Tags::new(entry.tags.list().iter().map(String::as_str));
+        let limit = |name: &str| entry.limits.get(name).and_then(|limit| u32::try_from(*limit).ok());
+        user.limits = UserLimits { connections: limit("max-connections"), sessions: limit("max-channels") };
+        user.password = None;
+        if !entry.password_hash.is_empty() {
+            match PasswordHash::import(&entry.hashing_algorithm, &entry.password_hash) {
+                Ok(hash) => user.password = Some(hash),
+                Err(error) => self.unsupported.push(format!("password of user '{}': {error}", entry.name)),
+            }
+        }
+        if let Err(error) = user.check() {
+            self.wrong.push(format!("user '{}': {error}", entry.name));
+        }
+        self.users.insert(entry.name, user);
+    }
+
+    /// The user and the vhost that a right is about, if both will be there.
+    fn of_right(&mut self, name: &str, vhost: &str) -> Option<&mut User> {
+        if !self.has_vhost(vhost) {
+            self.wrong.push(format!("rights of user '{name}' in vhost '{vhost}': there is no such vhost"));
+            return None;
+        }
+        if !self.users.contains_key(name)
+            && let Some(user) = self.broker.authority().user(name)
+        {
+            self.users.insert(name.to_owned(), user);
+        }
+        if !self.users.contains_key(name) {
+            self.wrong.push(format!("rights of user '{name}' in vhost '{vhost}': there is no such user"));
+        }
+        self.users.get_mut(name)
+    }
+
+    fn has_vhost(&self, name: &str) -> bool {
+        self.vhosts.contains_key(name) || self.broker.has_vhost(name)
+    }
+
+    fn permission(&mut self, entry: &PermissionEntry) {
+        let Some(user) = self.of_right(&entry.user, &entry.vhost) else { return };
+        match Permission::new(&entry.configure, &entry.write, &entry.read) {
+            Ok(permission) => drop(user.permissions.insert(entry.vhost.as_str().into(), permission)),
+            Err(error) => {
+                self.unsupported.push(format!("rights of user '{}' in '{}': {error}", entry.user, entry.vhost))
+            }
+        }
+    }
+
+    fn topic(&mut self, entry: &TopicEntry) {
+        let Some(user) = self.of_right(&entry.user, &entry.vhost) else { return };
+        match TopicPermission::new(&entry.user, &entry.vhost, &entry.write, &entry.read) {
+            Ok(permission) => {
+                user.topic_permissions
+                    .insert((entry.vhost.as_str().into(), entry.exchange.as_str().into()), permission);
+            }
+            Err(error) => self.unsupported.push(format!(
+                "rights of user '{}' on topics of exchange '{}' in '{}': {error}",
+                entry.user, entry.exchange, entry.vhost
+            )),
+        }
+    }
+
+    fn parameter(&mut self, entry: ParameterEntry) {
+        if entry.component != VHOST_LIMITS {
+            let (component, name, vhost) = (entry.component, entry.name, entry.vhost);
+            self.unsupported.push(format!("parameter '{name}' of {component} in vhost '{vhost}'"));
+            return;
+        }
+        if !self.has_vhost(&entry.vhost) {
+            self.wrong.push(format!("limits of vhost '{}': there is no such vhost", entry.vhost));
+        }
+        let limit = |name: &str| entry.value.get(name).and_then(Json::as_u64);
+        let (connections, queues) = (limit("max-connections"), limit("max-queues"));
+        self.changes.push(Change::LimitVhost { name: entry.vhost, connections, queues });
+    }
+
+    fn policy(&mut self, policy: PolicyChange, operator: bool) {
+        let (name, vhost) = (policy.name.clone(), policy.vhost.clone());
+        if !self.has_vhost(&vhost) {
+            return self.wrong.push(format!("policy '{name}': there is no vhost '{vhost}'"));
+        }
+        match policies::check(self.broker, operator, policy.clone()) {
+            Ok(()) => self.changes.push(Change::SetPolicy { operator, policy }),
+            Err(error) => self.unsupported.push(format!("policy '{name}' in vhost '{vhost}': {}", error.text)),
+        }
+    }
+
+    fn exchange(&mut self, entry: ExchangeEntry) {
+        let ExchangeEntry { name, vhost, kind, durable, auto_delete, internal, arguments } = entry;
+        if !self.has_vhost(&vhost) {
+            return self.wrong.push(format!("exchange '{name}': there is no vhost '{vhost}'"));
+        }
+        let checked = json::table(&arguments).map_err(Error::precondition).and_then(|arguments| {
+            let spec =
+                ExchangeSpec { name: name.clone(), kind: kind.clone(), durable, auto_delete, internal, arguments };
+            self.broker.check_exchange_spec(&vhost, &spec)
+        });
+        self.object(
+            checked,
+            vhost,
+            name.clone(),
+            false,
+            ObjectChange::DeclareExchange { name, kind, durable, auto_delete, internal, arguments },
+        );
+    }
+
+    fn queue(&mut self, entry: QueueEntry) {
+        let QueueEntry { name, vhost, durable, auto_delete, mut arguments, kind } = entry;
+        if !self.has_vhost(&vhost) {
+            return self.wrong.push(format!("queue '{name}': there is no vhost '{vhost}'"));
+        }
+        // The type beside the arguments says the same, but for the default type of a vhost.
+        if let Some(kind) = kind.filter(|kind| kind != "classic")
+            && !arguments.contains_key("x-queue-type")
+        {
+            arguments.insert("x-queue-type".to_owned(), Json::String(kind));
+        }
+        let checked = json::table(&arguments).map_err(Error::precondition).and_then(|arguments| {
+            let spec = QueueSpec { name: name.clone(), durable, exclusive: false, auto_delete, arguments };
+            self.broker.check_queue_spec(&vhost, &spec)
+        });
+        self.object(
+            checked,
+            vhost,
+            name.clone(),
+            true,
+            ObjectChange::DeclareQueue { name, durable, auto_delete, arguments },
+        );
+    }
+
+    fn object(
+        &mut self,
+        checked: Result<(), Error>,
+        vhost: String,
+        name: String,
+        is_queue: bool,
+        change: ObjectChange,
+    ) {
+        let place = (vhost.clone(), is_queue, name);
+        match checked {
+            Ok(()) => {
+                self.there.insert(place);
+                self.changes.push(Change::Objects { vhost, change });
+            }
+            // What contradicts what exists is no matter of support.
+            Err(error) if self.there.contains(&place) => self.wrong.push(error.text),
+            Err(error) => {
+                self.unsupported.push(error.text);
+                self.skipped.insert(place);
+            }
+        }
+    }
+
+    fn binding(&mut self, entry: BindingEntry) {
+        let BindingEntry { source, vhost, destination, destination_type, routing_key, arguments } = entry;
+        // Every queue is bound to the default exchange, and nothing else is.
+        if source.is_empty() {
+            return;
+        }
+        let ends = [
+            (vhost.clone(), false, source.clone()),
+            (vhost.clone(), destination_type == DestinationType::Queue, destination.clone()),
+        ];
+        if ends.iter().any(|end| self.skipped.contains(end)) {
+            return self
+                .unsupported
+                .push(format!("binding from '{source}' to '{destination}' in vhost '{vhost}': see there"));
+        }
+        if let Some((_, is_queue, name)) = ends.iter().find(|end| !self.there.contains(end)) {
+            let what = if *is_queue { "queue" } else { "exchange" };
+            return self.wrong.push(format!(
+                "binding from '{source}' to '{destination}' in vhost '{vhost}': there is no {what} '{name}'"
+            ));
+        }
+        let change =
+            ObjectChange::Bind(BindingChange { source, destination, destination_type, routing_key, arguments });
+        self.changes.push(Change::Objects { vhost, change });
+    }
+
+    fn count(&self) -> u64 {
+        (self.vhosts.len() + self.users.len() + self.changes.len()) as u64
+    }
+
+    /// Does all of it, and waits once for the whole.
+    fn make(self, from: &str) -> Result<(), Refused> {
+        let mut last = Ticket::NONE;
+        for (name, spec) in &self.vhosts {
+            last = last.max(self.broker.put_vhost(name, spec)?);
+        }
+        for (_, user) in self.users {
+            last = last.max(self.broker.put_user(user)?);
+        }
+        for change in self.changes {
+            let caller = Caller { identity: auth::Identity::operator("operator"), from: from.to_owned() };
+            last = last.max(apply(self.broker, change, caller)?.1);
+        }
+        wait(self.broker, last);
+        Ok(())
+    }
+}
