@@ -71,7 +71,7 @@ impl Core {
         let used = self.memory.used();
         let memory = if !self.memory.is_full() {
             Allowance::All
-        } else if used <= limit + limit / 8 {
+        } else if limit > 0 && used <= limit + limit / 8 {
             Allowance::Consuming
         } else {
             Allowance::None
@@ -83,7 +83,8 @@ impl Core {
         };
         let by_hand = match self.alarms.by_hand.load(Ordering::Relaxed) {
             0 => Allowance::All,
-            _ => Allowance::Consuming,
+            // Nobody is to make room by it, so nobody is let in.
+            _ => Allowance::None,
         };
         memory.max(disk).max(by_hand)
     }

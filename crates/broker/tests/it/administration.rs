@@ -321,8 +321,19 @@ fn alarms_by_hand_stop_publishers_until_they_are_cleared() {
         assert_eq!(peer.drain(&broker), [Seen::Unblocked]);
         assert_eq!(peer.client.flow(), broker::Flow::Run);
     }
+    // A client that consumes is let into no headroom either: its publishes wait.
+    let consume = broker::Consume { queue: "q".into(), tag: "c".into(), ..broker::Consume::default() };
+    peer.client.consume(session, consume, now).unwrap();
+    assert_eq!(peer.drain(&broker).len(), 2);
     broker.broker.set_memory_limit(0);
     assert!(broker.broker.overview().memory_alarm);
+    peer.client.publish(session, message("", "q", b"2")).unwrap();
+    peer.client.flush(now);
+    let delivered = |seen: &[Seen]| seen.iter().filter(|seen| matches!(seen, Seen::Delivery(_))).count();
+    assert_eq!(delivered(&peer.drain(&broker)), 0);
+    broker.broker.set_memory_limit(1 << 30);
+    broker.housekeep();
+    assert_eq!(delivered(&peer.drain(&broker)), 1);
     broker.broker.set_memory_limit(1 << 30);
     assert!(!broker.broker.overview().memory_alarm);
     assert_eq!(broker.broker.force_alarm("patience", true).unwrap_err().kind, ErrorKind::NotFound);
