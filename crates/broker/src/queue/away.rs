@@ -175,9 +175,11 @@ impl Queue {
             self.dispatch(&mut inner, visit);
             self.enforce_length(&mut inner);
         }
-        inner.loading = !useful;
+        // Those who ask for some messages only have their turn all the same.
+        let rests = !useful && !inner.views.need_pager();
+        inner.loading = rests;
         self.finish(inner, visit);
-        if !useful {
+        if rests {
             self.lock(visit.core).loading = false;
         }
         fetchers.into_iter().for_each(Waker::wake);

@@ -237,12 +237,19 @@ impl Run {
         self.made += 1;
         let tag = format!("c{}", self.made);
         let (prefetch, no_ack) = (self.below(4) as u32, self.random.chance(25));
-        self.log.push(format!("{key:?} consumes q{queue} as {tag}, prefetch {prefetch}, no-ack {no_ack}"));
+        // A selector that is true of everything changes nothing but the way there.
+        let selects = self.made.is_multiple_of(3);
+        self.log.push(format!(
+            "{key:?} consumes q{queue} as {tag}, prefetch {prefetch}, no-ack {no_ack}, selects {selects}"
+        ));
         let now = self.now();
         let peer = &mut self.peers[key.0];
         let session = peer.session(key.1);
         peer.client.set_prefetch(session, prefetch, Prefetch::NewConsumers, now);
-        let consume = Consume { queue: format!("q{queue}"), tag: tag.clone(), no_ack, ..Consume::default() };
+        let mut consume = Consume { queue: format!("q{queue}"), tag: tag.clone(), no_ack, ..Consume::default() };
+        if selects {
+            consume.arguments.set("x-selector", Value::Text("absent IS NULL".into()));
+        }
         let consumed = peer.client.consume(session, consume, now);
         assert_eq!(consumed.is_ok(), self.model.queues.contains_key(&queue));
         if consumed.is_ok() {

@@ -45,7 +45,13 @@ fn row(message: &MessageRow) -> Vec<String> {
 
 /// As much as fits a line.
 fn beginning(text: &str) -> String {
-    let mut line: String = text.chars().take(WIDTH).flat_map(char::escape_debug).collect();
+    let mut line = String::new();
+    for char in text.chars().take(WIDTH) {
+        match char.is_control() {
+            true => line.extend(char.escape_debug()),
+            false => line.push(char),
+        }
+    }
     if text.chars().nth(WIDTH).is_some() {
         line.push('…');
     }

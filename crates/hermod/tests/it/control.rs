@@ -45,6 +45,65 @@ fn status_queues_and_connections_show_what_is_there() {
 }
 
 #[test]
+fn messages_are_shown_and_dead_letters_go_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    client.publish("dead", "alive");
+    client.send(
+        "SUBSCRIBE\nid:s\ndestination:/queue/orders\nack:client-individual\nx-dead-letter-exchange:\n\
+         x-dead-letter-routing-key:dead\nselector:color = 'red'\n\n",
+    );
+    client.send("SEND\ndestination:/amq/queue/orders\npersistent:true\ncolor:red\n\n\u{e9}\nline");
+    let delivered = client.frame();
+    let ack = delivered.lines().find_map(|line| line.strip_prefix("ack:")).unwrap();
+    let selectors = &json("queues", &dir)[1]["selectors"];
+    assert_eq!(selectors[0]["selector"], "convert_string_expressions:color = 'red'");
+    assert_eq!((&selectors[0]["consumers"], &selectors[0]["selected"]), (&1.into(), &1.into()));
+    client.send(&format!("NACK\nid:{ack}\nrequeue:false\nreceipt:n\n\n"));
+    assert!(client.frame().starts_with("RECEIPT\n"));
+    client.send("UNSUBSCRIBE\nid:s\nreceipt:u\n\n");
+    assert!(client.frame().starts_with("RECEIPT\n"));
+
+    let browse = |arguments: &[&str]| {
+        let (code, stdout, stderr) = run(hermod("browse", dir.path()).args(["dead", "--json"]).args(arguments));
+        assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+        serde_json::from_str::<serde_json::Value>(&stdout).unwrap()
+    };
+    until("the dead letter", || browse(&[]).as_array().unwrap().len() == 2);
+    let dead = &browse(&["--selector", "color = 'red'"])[0];
+    assert_eq!(
+        (&dead["body"], &dead["bytes"], &dead["redelivered"]),
+        (&"\u{e9}\nline".into(), &7.into(), &false.into())
+    );
+    assert_eq!((&dead["headers"]["color"], &dead["properties"]["delivery_mode"]), (&"red".into(), &2.into()));
+    assert_eq!(dead["headers"]["x-first-death-reason"], "rejected");
+    assert_eq!(browse(&["--limit", "1"]).as_array().unwrap().len(), 1);
+    let (code, table, _) = run(hermod("browse", dir.path()).arg("dead"));
+    assert_eq!((code, table.lines().count()), (0, 3), "{table}");
+    assert!(table.contains("\u{e9}\\nline") && table.contains("color=\"red\""), "{table}");
+
+    for (arguments, expected) in [
+        (&["dead", "--dry-run"][..], "dead: 1 messages would go back\ndead: 1 never died\n"),
+        (&["dead", "--selector", "color = 'blue'"], "dead: 0 messages went back to where they came from\n"),
+        (&["dead"], "dead: 1 messages went back to where they came from\ndead: 1 never died\n"),
+    ] {
+        let (code, stdout, stderr) = run(hermod("redrive", dir.path()).args(arguments));
+        assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, expected, ""), "{arguments:?}");
+    }
+    until("its return", || json("queues", &dir)[1]["ready"] == 1);
+    for (verb, arguments, code, words) in [
+        ("browse", &["none"][..], 66, "no queue 'none' in vhost '/'"),
+        ("redrive", &["none"], 66, "no queue 'none' in vhost '/'"),
+        ("browse", &["dead", "--selector", "color ="], 64, "invalid selector at character 8"),
+        ("redrive", &["dead", "--vhost", "none"], 66, "no vhost 'none'"),
+    ] {
+        let (found, _, stderr) = run(hermod(verb, dir.path()).args(arguments));
+        assert!(found == code && stderr.contains(words), "{verb} {arguments:?}: {found} {stderr}");
+    }
+}
+
+#[test]
 fn a_connection_is_closed_by_number_and_its_client_is_told_why() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);

@@ -12,6 +12,7 @@ mod damage;
 mod definitions;
 mod durability;
 mod http;
+mod matrix;
 mod rabbitmqctl;
 mod refusals;
 mod scrub;

@@ -1,0 +1,182 @@
+//! The row of AMQP 0-9-1.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use amqp091::Amqp091Dialect;
+use amqp091::client::{Client, Event, Options, PublishTemplate};
+use amqp091::codec::methods::{
+    BasicCancel, BasicConsume, BasicNack, BasicPublish, BasicQos, ChannelOpen, ConfirmSelect, QueueDeclare,
+};
+use amqp091::codec::table::{Table, Value, encode_fields};
+use amqp091::codec::{BasicProperties, Method};
+use broker::{Dialect, Properties};
+
+use super::{Answer, Asks, Seen, Speaker};
+use crate::server::{HANG, Server};
+
+const CHANNEL: u16 = 1;
+
+/// A connection with one channel that confirms.
+pub(super) struct Amqp091 {
+    socket: TcpStream,
+    client: Client,
+    input: Vec<u8>,
+}
+
+impl Amqp091 {
+    pub(super) fn connect(server: &Server) -> Self {
+        let socket = TcpStream::connect(("127.0.0.1", server.ports.amqp)).unwrap();
+        socket.set_read_timeout(Some(HANG)).unwrap();
+        let mut speaker = Self { socket, client: Client::new(Options::default()), input: Vec::new() };
+        let mut out = Vec::new();
+        speaker.client.start(&mut out);
+        speaker.socket.write_all(&out).unwrap();
+        speaker.wait(|event| matches!(event, Event::Connected(_)).then_some(()));
+        speaker.send(ChannelOpen::default());
+        speaker.send(ConfirmSelect::default());
+        speaker.wait(|event| method(event, |method| matches!(method, Method::ConfirmSelectOk(_))));
+        speaker
+    }
+
+    /// A durable queue whose dead letters go to the queue `dead`.
+    pub(super) fn declare(&mut self, queue: &str) {
+        let text = |name: &str, value: &str| (name.to_owned(), Value::from(value));
+        let dead = [text("x-dead-letter-exchange", ""), text("x-dead-letter-routing-key", "dead")];
+        let arguments = encode_fields(&dead);
+        let declare = QueueDeclare { queue: "dead", durable: true, ..Default::default() };
+        self.send(declare);
+        let arguments = Table::new(&arguments).unwrap();
+        self.send(QueueDeclare { queue, durable: true, arguments, ..Default::default() });
+        for _ in 0..2 {
+            self.wait(|event| method(event, |method| matches!(method, Method::QueueDeclareOk(_))));
+        }
+    }
+
+    fn send<'m>(&mut self, method: impl Into<Method<'m>>) {
+        let mut out = Vec::new();
+        self.client.send(CHANNEL, method, &mut out);
+        self.socket.write_all(&out).unwrap();
+    }
+
+    /// Reads until an event is what is waited for.
+    fn wait<T>(&mut self, mut wanted: impl FnMut(&Event<'_>) -> Option<T>) -> T {
+        loop {
+            let mut out = Vec::new();
+            let mut rest = &self.input[..];
+            let mut found = None;
+            while found.is_none() {
+                let Some(event) = self.client.poll(&mut rest, &mut out).unwrap() else { break };
+                let failed = matches!(event, Event::Closed { .. } | Event::ChannelClosed { .. });
+                assert!(!failed, "{event:?}");
+                found = wanted(&event);
+            }
+            let left = rest.len();
+            self.input.drain(..self.input.len() - left);
+            self.socket.write_all(&out).unwrap();
+            if let Some(found) = found {
+                return found;
+            }
+            let mut buffer = [0; 64 * 1024];
+            let count = self.socket.read(&mut buffer).unwrap();
+            assert!(count > 0, "the server closed");
+            self.input.extend_from_slice(&buffer[..count]);
+        }
+    }
+}
+
+fn method(event: &Event<'_>, wanted: fn(&Method<'_>) -> bool) -> Option<()> {
+    matches!(event, Event::Method { method, .. } if wanted(method)).then_some(())
+}
+
+impl Speaker for Amqp091 {
+    fn publish(&mut self, queue: &str, properties: &Properties, body: &[u8]) {
+        let publish = BasicPublish { routing_key: queue, ..Default::default() };
+        let template = PublishTemplate::new(CHANNEL, publish, &encode(properties), self.client.frame_max());
+        let mut out = Vec::new();
+        template.append(body, &mut out);
+        self.socket.write_all(&out).unwrap();
+        self.wait(|event| matches!(event, Event::Ack { .. }).then_some(()));
+    }
+
+    fn consume(&mut self, queue: &str, asks: Asks, count: usize, answer: Answer) -> Vec<Seen> {
+        let arguments = match asks {
+            Asks::All => vec![],
+            Asks::Selected(selector) => vec![("x-selector".to_owned(), Value::from(selector))],
+            Asks::Browsing => vec![("x-browse".to_owned(), Value::Bool(true))],
+        };
+        let browses = matches!(asks, Asks::Browsing);
+        let arguments = encode_fields(&arguments);
+        let arguments = Table::new(&arguments).unwrap();
+        self.send(BasicQos { prefetch_count: 1, ..Default::default() });
+        self.send(BasicConsume { queue, consumer_tag: "c", no_ack: browses, arguments, ..Default::default() });
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let (seen, tag) = self.wait(|event| match event {
+                Event::Deliver { delivery_tag, redelivered, message, .. } => {
+                    let properties = Amqp091Dialect.read(message.properties).unwrap();
+                    Some((Seen { properties, body: message.body.to_vec(), redelivered: *redelivered }, *delivery_tag))
+                }
+                _ => None,
+            });
+            all.push(seen);
+            // The last one is answered when nobody consumes any more: else what goes back would come again.
+            if all.len() == count && !browses {
+                self.stop();
+            }
+            let requeue = matches!(answer, Answer::Requeue);
+            match answer {
+                _ if browses => {}
+                Answer::Accept => self.send(amqp091::codec::methods::BasicAck { delivery_tag: tag, multiple: false }),
+                Answer::Requeue | Answer::Reject => {
+                    self.send(BasicNack { delivery_tag: tag, multiple: false, requeue });
+                }
+            }
+        }
+        if browses {
+            self.wait(|event| matches!(event, Event::Cancelled { .. }).then_some(()));
+        } else if count == 0 {
+            self.stop();
+        }
+        all
+    }
+}
+
+impl Amqp091 {
+    fn stop(&mut self) {
+        self.send(BasicCancel { consumer_tag: "c", nowait: false });
+        self.wait(|event| method(event, |method| matches!(method, Method::BasicCancelOk(_))));
+    }
+}
+
+fn encode(properties: &Properties) -> Vec<u8> {
+    let field = |value: &broker::Value| match value {
+        broker::Value::Text(text) => Value::from(text.as_str()),
+        broker::Value::Bool(truth) => Value::Bool(*truth),
+        broker::Value::I32(number) => Value::I32(*number),
+        broker::Value::I64(number) => Value::I64(*number),
+        broker::Value::F64(number) => Value::F64(*number),
+        other => panic!("no sample has {other:?}"),
+    };
+    let fields: Vec<_> = properties.headers.0.iter().map(|(name, value)| (name.clone(), field(value))).collect();
+    let fields = encode_fields(&fields);
+    let text = |text: &'_ Option<String>| text.clone().map(String::into_bytes);
+    let expiration = properties.expiration.map(|ms| ms.to_string().into_bytes());
+    BasicProperties {
+        content_type: text(&properties.content_type).as_deref(),
+        content_encoding: text(&properties.content_encoding).as_deref(),
+        headers: (!properties.headers.is_empty()).then(|| Table::new(&fields).unwrap()),
+        delivery_mode: properties.persistent.then_some(2),
+        priority: properties.priority,
+        correlation_id: text(&properties.correlation_id).as_deref(),
+        reply_to: text(&properties.reply_to).as_deref(),
+        expiration: expiration.as_deref(),
+        message_id: text(&properties.message_id).as_deref(),
+        timestamp: properties.timestamp,
+        kind: text(&properties.kind).as_deref(),
+        user_id: text(&properties.user_id).as_deref(),
+        app_id: text(&properties.app_id).as_deref(),
+        cluster_id: None,
+    }
+    .to_bytes()
+}

@@ -1,0 +1,226 @@
+//! Every protocol as publisher against every protocol as consumer: which properties arrive, and what consumers can ask for.
+//!
+//! A protocol joins by one row of [`SPEAKERS`], and a file that speaks it.
+
+mod amqp091;
+mod stomp;
+
+use broker::{Properties, Table, Value};
+
+use crate::server::Server;
+
+/// One end of a connection, whatever it speaks.
+pub(super) trait Speaker {
+    /// Publishes to a queue, which is there, and waits until the server says that the message is stored.
+    fn publish(&mut self, queue: &str, properties: &Properties, body: &[u8]);
+    /// Consumes so many messages of a queue, which is there, answers each, and stops consuming. A browser answers nothing, and
+    /// waits for its end.
+    fn consume(&mut self, queue: &str, asks: Asks, count: usize, answer: Answer) -> Vec<Seen>;
+}
+
+/// What a consumer asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asks {
+    All,
+    Selected(&'static str),
+    Browsing,
+}
+
+/// What it makes of what it gets.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Answer {
+    Accept,
+    Requeue,
+    Reject,
+}
+
+/// A message as its consumer sees it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Seen {
+    pub(super) properties: Properties,
+    pub(super) body: Vec<u8>,
+    pub(super) redelivered: bool,
+}
+
+/// A protocol.
+struct Row {
+    name: &'static str,
+    connect: fn(&Server) -> Box<dyn Speaker>,
+    /// Its headers are text, whatever they were.
+    text_only: bool,
+}
+
+const SPEAKERS: [Row; 2] = [
+    Row { name: "AMQP 0-9-1", connect: |server| Box::new(amqp091::Amqp091::connect(server)), text_only: false },
+    Row { name: "STOMP", connect: |server| Box::new(stomp::Stomp::connect(server)), text_only: true },
+];
+
+/// Runs `check` for every pair of publisher and consumer, with a queue of its own, and one for its dead letters.
+fn every_pair(check: impl Fn(&Row, &mut dyn Speaker, &Row, &mut dyn Speaker, &str)) {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut declarer = amqp091::Amqp091::connect(&server);
+    for publisher in &SPEAKERS {
+        for consumer in &SPEAKERS {
+            let queue = format!("from {} to {}", publisher.name, consumer.name);
+            declarer.declare(&queue);
+            println!("{queue}");
+            check(publisher, &mut *(publisher.connect)(&server), consumer, &mut *(consumer.connect)(&server), &queue);
+        }
+    }
+}
+
+fn text(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+fn headers(fields: &[(&str, Value)]) -> Properties {
+    let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+    Properties { headers: Table(fields.collect()), ..Properties::default() }
+}
+
+/// Each property by itself, and all of them.
+fn samples() -> Vec<Properties> {
+    let none = Properties::default;
+    let fields = [
+        ("text", Value::Text("ü: \\ \n".into())),
+        ("empty", Value::Text(String::new())),
+        ("whole", Value::I32(-5)),
+        ("long", Value::I64(1 << 40)),
+        ("rate", Value::F64(0.5)),
+        ("truth", Value::Bool(true)),
+    ];
+    let all = Properties {
+        content_type: text("text/plain"),
+        content_encoding: text("gzip"),
+        persistent: true,
+        priority: Some(7),
+        correlation_id: text("c:1"),
+        reply_to: text("answers"),
+        expiration: Some(60_000),
+        message_id: text("m"),
+        timestamp: Some(1_700_000_000),
+        kind: text("car"),
+        user_id: text("guest"),
+        app_id: text("shop"),
+        ..headers(&fields)
+    };
+    vec![
+        none(),
+        Properties { content_type: all.content_type.clone(), ..none() },
+        Properties { content_encoding: all.content_encoding.clone(), ..none() },
+        Properties { persistent: true, ..none() },
+        Properties { priority: Some(0), ..none() },
+        Properties { priority: Some(255), ..none() },
+        Properties { correlation_id: all.correlation_id.clone(), ..none() },
+        Properties { reply_to: all.reply_to.clone(), ..none() },
+        Properties { expiration: all.expiration, ..none() },
+        Properties { message_id: all.message_id.clone(), ..none() },
+        Properties { timestamp: all.timestamp, ..none() },
+        Properties { kind: all.kind.clone(), ..none() },
+        Properties { user_id: all.user_id.clone(), ..none() },
+        Properties { app_id: all.app_id.clone(), ..none() },
+        headers(&fields),
+        all,
+    ]
+}
+
+/// The same with all headers as text, in the order of their names.
+fn seen_as(mut properties: Properties, text_only: bool) -> Properties {
+    properties.headers.0.sort_by(|one, other| one.0.cmp(&other.0));
+    for (_, value) in properties.headers.0.iter_mut().filter(|_| text_only) {
+        let text = match &*value {
+            Value::Text(text) => text.clone(),
+            Value::Bool(truth) => truth.to_string(),
+            Value::F64(number) => number.to_string(),
+            other => other.as_integer().unwrap().to_string(),
+        };
+        *value = Value::Text(text);
+    }
+    properties
+}
+
+#[test]
+fn every_property_reaches_every_consumer() {
+    every_pair(|from, publisher, to, consumer, queue| {
+        for sample in samples() {
+            publisher.publish(queue, &sample, b"body");
+            let mut seen = consumer.consume(queue, Asks::All, 1, Answer::Accept).remove(0);
+            let text_only = from.text_only || to.text_only;
+            seen.properties = seen_as(seen.properties, false);
+            let expected = Seen { properties: seen_as(sample, text_only), body: b"body".to_vec(), redelivered: false };
+            assert_eq!(seen, expected, "{queue}");
+        }
+    });
+}
+
+#[test]
+fn every_body_reaches_every_consumer() {
+    let bodies = [Vec::new(), b"\0".to_vec(), (0..=255).collect(), vec![b'x'; 200_000]];
+    every_pair(|_, publisher, _, consumer, queue| {
+        for body in &bodies {
+            publisher.publish(queue, &Properties::default(), body);
+            let seen = consumer.consume(queue, Asks::All, 1, Answer::Accept).remove(0);
+            assert!(seen.body == *body, "{queue}: {} bytes became {}", body.len(), seen.body.len());
+        }
+    });
+}
+
+/// The bodies of what a consumer gets.
+fn bodies(seen: &[Seen]) -> Vec<&str> {
+    seen.iter().map(|seen| std::str::from_utf8(&seen.body).unwrap()).collect()
+}
+
+#[test]
+fn every_consumer_selects_from_every_publisher() {
+    // The selector, and which of the messages it is true of.
+    let cases = [
+        ("color = 'red'", vec!["1", "3"]),
+        ("convert_string_expressions:n > 1", vec!["2", "3"]),
+        ("color IS NULL OR color LIKE 'b%'", vec!["2", "4"]),
+        ("JMSType = 'car' AND JMSPriority = 7", vec!["3"]),
+        ("amqp.app_id = 'shop' AND amqp.correlation_id = 'c' AND JMSDeliveryMode = 'PERSISTENT'", vec!["3"]),
+        ("amqp.routing_key LIKE 'from %'", vec!["1", "2", "3", "4"]),
+    ];
+    every_pair(|_, publisher, _, consumer, queue| {
+        let red = |n| headers(&[("color", Value::Text("red".into())), ("n", Value::I32(n))]);
+        let all = Properties {
+            kind: text("car"),
+            priority: Some(7),
+            app_id: text("shop"),
+            correlation_id: text("c"),
+            persistent: true,
+            ..red(3)
+        };
+        let blue = headers(&[("color", Value::Text("blue".into())), ("n", Value::I32(2))]);
+        for (selector, expected) in &cases {
+            for (body, properties) in [("1", &red(1)), ("2", &blue), ("3", &all), ("4", &Properties::default())] {
+                publisher.publish(queue, properties, body.as_bytes());
+            }
+            let seen = consumer.consume(queue, Asks::Selected(selector), expected.len(), Answer::Accept);
+            assert_eq!(bodies(&seen), *expected, "{queue}: {selector}");
+            let rest = consumer.consume(queue, Asks::All, 4 - expected.len(), Answer::Accept);
+            assert_eq!(rest.len(), 4 - expected.len(), "{queue}: {selector}");
+        }
+    });
+}
+
+#[test]
+fn every_consumer_browses_requeues_and_rejects() {
+    every_pair(|_, publisher, _, consumer, queue| {
+        publisher.publish(queue, &Properties { persistent: true, ..Properties::default() }, b"1");
+        publisher.publish(queue, &Properties::default(), b"2");
+        let browsed = consumer.consume(queue, Asks::Browsing, 2, Answer::Accept);
+        assert_eq!(bodies(&browsed), ["1", "2"], "{queue}");
+        assert!(browsed.iter().all(|seen| !seen.redelivered));
+        let seen = consumer.consume(queue, Asks::All, 1, Answer::Requeue);
+        assert_eq!((bodies(&seen), seen[0].redelivered), (vec!["1"], false), "{queue}");
+        let seen = consumer.consume(queue, Asks::All, 1, Answer::Reject);
+        assert_eq!((bodies(&seen), seen[0].redelivered), (vec!["1"], true), "{queue}");
+        let dead = consumer.consume("dead", Asks::All, 1, Answer::Accept);
+        let first = dead[0].properties.headers.get("x-first-death-queue");
+        assert_eq!((bodies(&dead), first), (vec!["1"], Some(&Value::Text(queue.to_owned()))), "{queue}");
+        let seen = consumer.consume(queue, Asks::All, 1, Answer::Accept);
+        assert_eq!(bodies(&seen), ["2"], "{queue}");
+    });
+}
