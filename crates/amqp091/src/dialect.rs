@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use broker::{Copies, Dialect, DialectId, Dialects, Error, Field, Message, Properties, Selected};
+use broker::{Copies, DELAY, Dialect, DialectId, Dialects, Error, Field, Message, Properties, Selected};
 
 use crate::codec::decode_properties;
 use crate::codec::properties::BasicProperties;
@@ -157,7 +157,8 @@ pub(crate) fn delivered_properties<'m>(
     dialects: &Dialects,
 ) -> Result<Cow<'m, [u8]>, Error> {
     let own = message.dialect() == DialectId::AMQP_091;
-    if own && delivery_count.is_none() && !message.is_marked() && message.copies() == Copies::None {
+    let untouched = !message.is_marked() && !message.was_delayed() && message.copies() == Copies::None;
+    if own && delivery_count.is_none() && untouched {
         return Ok(Cow::Borrowed(message.properties()));
     }
     if own {
@@ -167,6 +168,10 @@ pub(crate) fn delivered_properties<'m>(
         if let Some(fields) = &mut headers {
             let hidden = message.copies().hidden();
             fields.retain(|(name, _)| !hidden.contains(&name.as_str()));
+        }
+        let delay = basic.headers.and_then(|headers| headers.get(DELAY)).map(value_to_neutral);
+        if let Some(spent) = message.spent_delay(delay.as_ref()) {
+            set(headers.get_or_insert_default(), DELAY, value_from_neutral(&spent));
         }
         return Ok(Cow::Owned(rewritten(basic, headers, message, delivery_count)));
     }
@@ -198,7 +203,10 @@ fn from_neutral(neutral: &Properties, message: &Message, delivery_count: Option<
         app_id: app_id.as_deref(),
         cluster_id: None,
     };
-    let headers = (!neutral.headers.is_empty()).then(|| fields_from_neutral(&neutral.headers));
+    let mut headers = (!neutral.headers.is_empty()).then(|| fields_from_neutral(&neutral.headers));
+    if let Some(spent) = message.spent_delay(neutral.headers.get(DELAY)) {
+        set(headers.get_or_insert_default(), DELAY, value_from_neutral(&spent));
+    }
     rewritten(basic, headers, message, delivery_count)
 }
 

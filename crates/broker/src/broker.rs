@@ -164,13 +164,14 @@ impl Broker {
             decided.place(&self.core).map_err(OpenError::Damaged)?;
             let now = self.core.clock.unix_ms();
             let mut visit = Visit { core: &self.core, now, work: &mut work };
+            decided.queue.resume_waiting(&decided.waiting, &mut visit);
             decided.queue.resume_dying(&decided.dying, &mut visit);
         }
         self.core.run_work(&mut work);
         // What was to die has been taken out by now.
         self.core.resume_policies()?;
         for vhost in self.core.catalog.vhosts() {
-            let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
+            let queues: Vec<_> = vhost.tables.read().all_queues().cloned().collect();
             queues.iter().for_each(|queue| self.core.watch(queue));
         }
         Ok(())

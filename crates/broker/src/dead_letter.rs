@@ -8,11 +8,9 @@ use std::sync::Arc;
 
 use journal::{Admission, Group, Ticket};
 
-use crate::catalog::Routing;
 use crate::catalog::arguments::QueueArguments;
 use crate::core::Core;
 use crate::message::copies::{CC, Copies, named_keys};
-use crate::message::instructions::Instructions;
 use crate::message::marks::{Death, Marks};
 use crate::message::{Arena, Head, Message};
 use crate::queue::{Dying, Identity, Queue, Reason, Visit};
@@ -158,13 +156,16 @@ impl Core {
         let marks = self.marks_after(queue, message, dead.reason, now);
         let vhost = self.catalog.vhost(&queue.vhost)?;
         let envelope = Envelope::new(key, copies, &read);
-        let Routing { mut queues, gates, .. } = vhost.tables.read().route(exchange, &envelope)?;
-        queues.retain(|target| !marks.is_cycle(&target.name));
-        if queues.is_empty() {
+        let mut routing = vhost.tables.read().route(exchange, &envelope)?;
+        routing.queues.retain(|target| !marks.is_cycle(&target.name));
+        if routing.queues.is_empty() {
             return None;
         }
-        let instructions = message.instructed().then(|| Instructions::read(envelope.headers()).ok()).flatten();
-        let identity = instructions.and_then(|instructions| Identity::of(&instructions, &queues, gates));
+        let (queues, identity) = match message.instructed() {
+            // What was published with them made sense then.
+            true => self.follow(&mut routing, envelope.headers(), (!message.was_delayed()).then_some(now), now).ok()?,
+            false => (routing.queues, None),
+        };
         let identity = identity.map(|identity| identity.returning(&queues, &|name| marks.was_in(name)));
         let mut encoded = Vec::new();
         marks.encode(&mut encoded);
@@ -179,6 +180,7 @@ impl Core {
             expiration: None,
             copies,
             instructed: message.instructed(),
+            delayed: message.was_delayed(),
             exchange,
             routing_key: key,
             properties: message.properties(),

@@ -34,6 +34,7 @@ impl Core {
                         self.waiting.lock().timers.push(timer);
                         self.housekeeper.wake();
                     }
+                    Work::Release { queue } => self.pager.release(&queue),
                     Work::Load { queue } => self.pager.load(queue),
                     Work::Raise { queue, ticket } => {
                         self.waiting.lock().marks.push((ticket, queue));
@@ -171,6 +172,12 @@ impl Core {
             queue.end(&mut inner, self)
         };
         tables.remove_queue(queue);
+        for bucket in queue.close_delays() {
+            let mut inner = bucket.lock(self);
+            ticket = ticket.max(bucket.end(&mut inner, self).2);
+            drop(inner);
+            tables.remove_bucket(&bucket);
+        }
         for orphan in tables.unbind_all(Destination::Queue(queue.id)) {
             ticket = ticket.max(self.end_exchange(tables, &orphan));
         }

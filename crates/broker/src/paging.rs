@@ -35,6 +35,8 @@ enum Errand {
     Load(Arc<Queue>),
     /// The messages of these, which then move on to the dead-letter exchange.
     Mourn { queue: Arc<Queue>, dying: Vec<Dying> },
+    /// What of this queue is due, or soon will be.
+    Release(Arc<Queue>),
     /// These messages are to be written where memory need not hold them.
     Spill { queue: Arc<Queue>, picked: Vec<Picked> },
 }
@@ -63,6 +65,18 @@ impl Pager {
     /// Writes these messages of `queue` to the disk.
     pub(crate) fn spill(&self, queue: Arc<Queue>, picked: Vec<Picked>) {
         self.send(Errand::Spill { queue, picked });
+    }
+
+    /// Moves what of `queue` is due, unless somebody is about to.
+    pub(crate) fn release(&self, queue: &Arc<Queue>) {
+        if !std::mem::replace(&mut queue.delays.lock().asked, true) {
+            self.send(Errand::Release(Arc::clone(queue)));
+        }
+    }
+
+    /// Something can't be read, in words for the log.
+    pub(crate) fn tell(&self, damage: String) {
+        self.damages.lock().push(damage);
     }
 
     fn send(&self, errand: Errand) {
@@ -134,6 +148,7 @@ impl Core {
                 // Only now: what died later comes behind it.
                 queue.mourned.fetch_sub(1, Ordering::AcqRel);
             }
+            Some(Errand::Release(queue)) => self.release_due(&queue, &mut work),
             Some(Errand::Spill { queue, picked }) => {
                 let goes_on = self.spill(&queue, picked);
                 if !goes_on {
@@ -305,6 +320,17 @@ impl Core {
         Ok(all)
     }
 
+    /// The same; and in words what is wrong with the first that can't be read, if that is damage.
+    pub(crate) fn read_up_to_damage(
+        &self,
+        queue: &Queue,
+        wanted: &[Reference],
+    ) -> (Vec<(Reference, Message)>, Option<String>) {
+        let Read { messages, failed } = self.read_messages(wanted);
+        let damage = failed.and_then(|(one, error)| self.blame(queue, &one, &error).err());
+        (messages, damage)
+    }
+
     fn read_singly(&self, wanted: &[Reference]) -> Vec<io::Result<Bytes>> {
         let mut blocks = Vec::with_capacity(wanted.len());
         for one in wanted {
@@ -319,7 +345,7 @@ impl Core {
     }
 
     /// Gives dead letters their messages. One that can't be read stays where it is, dying, and is told of.
-    fn read_dying(&self, queue: &Arc<Queue>, mut dying: Vec<Dying>) -> Vec<Dying> {
+    pub(crate) fn read_dying(&self, queue: &Arc<Queue>, mut dying: Vec<Dying>) -> Vec<Dying> {
         loop {
             let wanted = queue.whereabouts(&dying, self);
             if wanted.is_empty() {
@@ -357,7 +383,9 @@ impl Core {
             sweep.used = self.memory.used();
             for vhost in self.catalog.vhosts() {
                 let tables = vhost.tables.read();
-                sweep.queues.extend(tables.queues().filter(|queue| may_spill || queue.logged()).map(Arc::downgrade));
+                sweep
+                    .queues
+                    .extend(tables.all_queues().filter(|queue| may_spill || queue.logged()).map(Arc::downgrade));
             }
         }
         for _ in 0..SWEPT_AT_ONCE {

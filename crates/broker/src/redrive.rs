@@ -140,6 +140,7 @@ impl Core {
             expiration: None,
             copies: if message.copies() == Copies::None { Copies::None } else { Copies::Spent },
             instructed: message.instructed(),
+            delayed: message.was_delayed(),
             exchange: &first.exchange,
             routing_key: key,
             properties: message.properties(),

@@ -11,6 +11,7 @@ use crate::broker::Broker;
 use crate::core::Core;
 use crate::message::Message;
 use crate::queue::{Queue, Visit};
+use crate::session::turn::Work;
 
 /// How many messages are read at once.
 const READ_AT_ONCE: usize = 64;
@@ -44,21 +45,10 @@ impl Core {
     fn repair(&self, queue: &Arc<Queue>, accept_loss: bool) -> Repair {
         let mut repair = Repair { read: 0, unreadable: 0, numbers: (u64::MAX, 0), given_up: 0 };
         let mut work = Vec::new();
-        let mut next = 0;
-        while let Some(page) = queue.page_from(next, self) {
-            next = page + 1;
-            let (read, unreadable) = self.look_through(queue, page);
-            repair.read += read;
-            repair.unreadable += unreadable.len() as u64;
-            for one in &unreadable {
-                repair.numbers = (repair.numbers.0.min(one.seq), repair.numbers.1.max(one.seq));
-            }
-            if accept_loss {
-                let now = self.clock.unix_ms();
-                repair.given_up += queue.give_up(&unreadable, &mut Visit { core: self, now, work: &mut work });
-            }
-            queue.leave_page(page, self);
+        for bucket in queue.buckets() {
+            self.repair_pages(&bucket, accept_loss, &mut repair, &mut work);
         }
+        self.repair_pages(queue, accept_loss, &mut repair, &mut work);
         if repair.unreadable == 0 {
             repair.numbers = (0, 0);
         }
@@ -70,6 +60,24 @@ impl Core {
         }
         self.run_work(&mut work);
         repair
+    }
+
+    fn repair_pages(&self, queue: &Arc<Queue>, accept_loss: bool, repair: &mut Repair, work: &mut Vec<Work>) {
+        let mut next = 0;
+        while let Some(page) = queue.page_from(next, self) {
+            next = page + 1;
+            let (read, unreadable) = self.look_through(queue, page);
+            repair.read += read;
+            repair.unreadable += unreadable.len() as u64;
+            for one in &unreadable {
+                repair.numbers = (repair.numbers.0.min(one.seq), repair.numbers.1.max(one.seq));
+            }
+            if accept_loss {
+                let now = self.clock.unix_ms();
+                repair.given_up += queue.give_up(&unreadable, &mut Visit { core: self, now, work });
+            }
+            queue.leave_page(page, self);
+        }
     }
 
     /// Reads a page of a queue: how many messages could be read, and which could not.

@@ -32,6 +32,8 @@ pub struct Overview {
     pub ready: u64,
     /// Entries that are out with consumers.
     pub unacked: u64,
+    /// Messages that are not due yet.
+    pub delayed: u64,
     /// Bytes of messages in memory: queued ones, and large ones that are under way.
     pub memory_used: u64,
     /// The latter: bytes of large messages that are arriving or have not been flushed.
@@ -143,6 +145,8 @@ pub struct QueueReport {
     pub died: [u64; 4],
     /// Messages that were not taken since start, because they had come before.
     pub duplicates: u64,
+    /// Messages that are not due yet.
+    pub delayed: u64,
     /// Ids by which such messages are known.
     pub remembered: u64,
     /// Why it can't go on delivering, if its first message can't be read.
@@ -227,6 +231,7 @@ impl Broker {
             consumers: 0,
             ready: 0,
             unacked: 0,
+            delayed: 0,
             damaged_queues: 0,
         };
         for client in core.clients.lock().values() {
@@ -237,6 +242,7 @@ impl Broker {
         for queue in self.queues() {
             overview.ready += queue.ready;
             overview.unacked += queue.unacked;
+            overview.delayed += queue.delayed;
             overview.damaged_queues += u64::from(queue.damaged.is_some());
         }
         overview
@@ -254,6 +260,7 @@ impl Broker {
         for vhost in self.core.catalog.vhosts() {
             let tables = vhost.tables.read();
             for queue in tables.queues() {
+                let delayed = queue.delayed(&self.core);
                 let inner = queue.lock(&self.core);
                 let policies = tables.policies.of_queue(&queue.name, queue.queue_type);
                 let name_of = |policy: Option<&Policy>| policy.map(|policy| policy.name.clone());
@@ -277,6 +284,7 @@ impl Broker {
                     acknowledged: inner.totals.acknowledged,
                     died: inner.died,
                     duplicates: inner.duplicates,
+                    delayed: delayed + inner.waiting() as u64,
                     remembered: inner.remembered() as u64,
                     damaged: inner
                         .damage()

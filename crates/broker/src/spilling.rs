@@ -85,7 +85,7 @@ impl Core {
     /// Writes anew what is wanted of a file, which goes then. What can't be moved stays where it is.
     fn spill_anew(&self, file: u32) {
         for vhost in self.catalog.vhosts() {
-            let queues: Vec<Arc<Queue>> = vhost.tables.read().queues().cloned().collect();
+            let queues: Vec<Arc<Queue>> = vhost.tables.read().all_queues().cloned().collect();
             for queue in queues {
                 for piece in pieces(&queue.spilled_in(file, self)) {
                     let Some(addresses) = self.copy(piece) else { return };

@@ -35,12 +35,13 @@ pub(crate) fn aggregated(
 /// The queues one by one.
 pub(crate) fn per_queue(queues: &[QueueReport]) -> String {
     type Figure = fn(&QueueReport) -> u64;
-    const FAMILIES: [(&str, &str, Figure); 5] = [
+    const FAMILIES: [(&str, &str, Figure); 6] = [
         ("rabbitmq_queue_messages_ready", "Messages that wait in the queue", |queue| queue.ready),
         ("rabbitmq_queue_messages_unacked", "Messages with consumers", |queue| queue.unacked),
         ("rabbitmq_queue_messages", "Messages in the queue", |queue| queue.ready + queue.unacked),
         ("rabbitmq_queue_messages_bytes", "Bytes of the messages in the queue", |queue| queue.bytes),
         ("rabbitmq_queue_consumers", "Consumers of the queue", |queue| queue.consumers),
+        ("hermod_queue_messages_delayed", "Messages of the queue that are not due yet", |queue| queue.delayed),
     ];
     let mut out = Exposition::default();
     let shown = &queues[..queues.len().min(MOST_QUEUES)];
@@ -98,6 +99,7 @@ fn messages(out: &mut Exposition, overview: &Overview) {
     out.gauge("rabbitmq_queue_messages_ready", "Messages that wait in queues", overview.ready);
     out.gauge("rabbitmq_queue_messages_unacked", "Messages with consumers", overview.unacked);
     out.gauge("rabbitmq_queue_messages", "Messages in queues", overview.ready + overview.unacked);
+    out.gauge("hermod_messages_delayed", "Messages that are not due yet", overview.delayed);
     out.gauge("rabbitmq_global_consumers", "Consumers", overview.consumers);
     let totals = [
         ("received", "Messages received", overview.received),
@@ -253,6 +255,7 @@ mod tests {
             delivered: 0,
             acknowledged: 0,
             died: [0; 4],
+            delayed: 0,
             duplicates: 0,
             remembered: 0,
             damaged: None,

@@ -194,6 +194,8 @@ pub struct QueueRow {
     pub policy: Option<String>,
     /// The name of its operator policy.
     pub operator_policy: Option<String>,
+    /// Messages that are not due yet.
+    pub delayed: u64,
     /// Messages that were not taken since the start, because they had come before.
     pub duplicates: u64,
     /// Ids by which such messages are known.

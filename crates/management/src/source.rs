@@ -220,6 +220,7 @@ impl Source {
             died: queue.died,
             policy: queue.policy,
             operator_policy: queue.operator_policy,
+            delayed: queue.delayed,
             duplicates: queue.duplicates,
             remembered: queue.remembered,
             damaged: queue.damaged,

@@ -3,7 +3,7 @@
 //! A line is `peer statement; statement; …` or `peer/session …`: one turn of that peer, made at its first mention. The
 //! answer is what the statements gave, then what the peer was told, joined by `, `. After each turn the journal is
 //! flushed and the housekeeping runs, unless the script holds it. Lines of the peer `*` are about the world: `* tick 500`,
-//! `* hold`, `* release`, `* restart`, `* crash`, `* cut`, `* counts q`, `* counts q duplicates`, `* browse q`,
+//! `* hold`, `* release`, `* restart`, `* crash`, `* cut`, `* counts q`, `* counts q delayed`, `* browse q`,
 //! `* redrive q`.
 
 use std::collections::BTreeMap;
@@ -199,6 +199,7 @@ impl Script {
     /// Ready and unsettled entries of a queue, or another count of it.
     fn counts(&self, queue: &str, what: &str) -> String {
         match (self.broker().broker.queues().iter().find(|report| report.name == queue), what) {
+            (Some(report), "delayed") => report.delayed.to_string(),
             (Some(report), "duplicates") => report.duplicates.to_string(),
             (Some(report), _) => format!("{} {}", report.ready, report.unacked),
             (None, _) => "none".to_owned(),
@@ -250,7 +251,9 @@ impl Script {
             "queue" | "passive" | "delete" | "purge" => self.queue(name, &statement),
             "exchange" | "passive-exchange" | "delete-exchange" | "bind" | "unbind" => self.exchange(name, &statement),
             "publish" | "tx-publish" => self.publish(name, number, statement),
-            "ack" | "nack" | "reject" | "tx-ack" | "tx-nack" | "tx-reject" => self.settle(name, number, &statement),
+            "ack" | "nack" | "fail" | "reject" | "tx-ack" | "tx-nack" | "tx-reject" => {
+                self.settle(name, number, &statement)
+            }
             _ => self.session(name, number, &statement),
         };
         match result {
@@ -373,6 +376,7 @@ impl Script {
         let outcome = match statement.verb.trim_start_matches("tx-") {
             "ack" => Outcome::Accepted,
             "nack" => Outcome::Released,
+            "fail" => Outcome::Failed,
             _ => Outcome::Rejected,
         };
         match peer.transactions.get(&number) {

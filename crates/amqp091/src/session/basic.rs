@@ -100,11 +100,11 @@ impl Channel {
     }
 
     pub(super) fn nack(&mut self, cx: &mut Context<'_>, nack: &BasicNack) -> Result<(), Failure> {
-        self.settle(cx, nack.delivery_tag, nack.multiple, refused(nack.requeue))
+        self.settle(cx, nack.delivery_tag, nack.multiple, refused(nack.requeue, Outcome::Released))
     }
 
     pub(super) fn reject(&mut self, cx: &mut Context<'_>, reject: &BasicReject) -> Result<(), Failure> {
-        self.settle(cx, reject.delivery_tag, false, refused(reject.requeue))
+        self.settle(cx, reject.delivery_tag, false, refused(reject.requeue, Outcome::Failed))
     }
 
     #[inline]
@@ -146,6 +146,7 @@ fn check_requeue(requeue: bool) -> Result<(), Failure> {
     if requeue { Ok(()) } else { Err(Failure::new(ReplyCode::NotImplemented, "requeue=false")) }
 }
 
-fn refused(requeue: bool) -> Outcome {
-    if requeue { Outcome::Released } else { Outcome::Rejected }
+/// With `requeue` it comes `back`: RabbitMQ takes a reject for a failure and a nack for a return.
+fn refused(requeue: bool, back: Outcome) -> Outcome {
+    if requeue { back } else { Outcome::Rejected }
 }

@@ -5,17 +5,21 @@
 
 mod deduplication;
 mod equivalence;
+mod retry;
 
 use std::sync::{Arc, LazyLock};
 
 pub(crate) use self::deduplication::{LARGEST_SIZE, Remember};
 pub(crate) use self::equivalence::{Declared, DeclaredExchange, exchange_inequivalence, inequivalence};
+pub(crate) use self::retry::{Retry, Return};
 use crate::encoding::check_depth;
 use crate::error::Error;
 use crate::message::value::{Table, Value};
 use crate::routing::{ExchangeKind, HASH_HEADER, HASH_PROPERTY, HashOn};
 
 pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
+/// How an exchange routes that delays.
+const DELAYED_TYPE: &str = "x-delayed-type";
 const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
 
 /// Ten years in milliseconds: the longest time to live and the longest expiry of a queue.
@@ -50,6 +54,9 @@ const CLASSIC: &[&str] = &[
     deduplication::ENABLED,
     deduplication::SIZE,
     deduplication::TTL,
+    retry::TYPE,
+    retry::MIN,
+    retry::MAX,
 ];
 
 /// What the arguments of a quorum queue may be named; those refused as not built are among them.
@@ -72,9 +79,9 @@ const QUORUM: &[&str] = &[
     "x-queue-leader-locator",
     "x-consumer-disconnected-timeout",
     "x-consumer-timeout",
-    "x-delayed-retry-type",
-    "x-delayed-retry-min",
-    "x-delayed-retry-max",
+    retry::TYPE,
+    retry::MIN,
+    retry::MAX,
     deduplication::ENABLED,
     deduplication::SIZE,
     deduplication::TTL,
@@ -188,6 +195,8 @@ pub(crate) struct QueueArguments {
     pub(crate) delivery_limit: Option<u64>,
     /// `x-message-deduplication`: a message whose id is remembered is not taken again.
     pub(crate) deduplication: Option<Remember>,
+    /// `x-delayed-retry-type`: messages that come back wait.
+    pub(crate) retry: Option<Retry>,
 }
 
 /// After the colon of a refusal that is Hermod's and not the argument's fault.
@@ -244,6 +253,7 @@ impl QueueArguments {
             "x-max-length" => self.max_length = Some(non_negative(value)?),
             "x-max-length-bytes" => self.max_length_bytes = Some(non_negative(value)?),
             "x-max-priority" => self.max_priority = Some(priority(value)?),
+            retry::TYPE | retry::MIN | retry::MAX => self.take_retry(argument, value, table)?,
             deduplication::ENABLED | deduplication::SIZE | deduplication::TTL => {
                 self.take_deduplication(argument, value, table)?;
             }
@@ -335,7 +345,7 @@ impl QueueArguments {
 }
 
 /// What the arguments of an exchange ask for.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ExchangeArguments {
     /// `alternate-exchange`: where messages go that no binding of the exchange takes; the empty name is the default one.
     pub(crate) alternate: Option<String>,
@@ -343,12 +353,15 @@ pub(crate) struct ExchangeArguments {
     pub(crate) hash_on: HashOn,
     /// How long an exchange that drops duplicates remembers their ids.
     pub(crate) remember: Option<Remember>,
+    /// How it routes: an exchange that delays says so, any other by its kind.
+    pub(crate) routes_as: ExchangeKind,
 }
 
 /// The arguments that exchanges of this kind know besides `alternate-exchange`.
 pub(crate) fn known_to(kind: ExchangeKind) -> &'static [&'static str] {
     match kind {
         ExchangeKind::ConsistentHash => &[HASH_HEADER, HASH_PROPERTY],
+        ExchangeKind::Delayed => &[DELAYED_TYPE, HASH_HEADER, HASH_PROPERTY],
         ExchangeKind::Deduplication => &[deduplication::SIZE, deduplication::TTL, deduplication::PERSISTENCE],
         _ => &[],
     }
@@ -376,7 +389,11 @@ impl ExchangeArguments {
                 )));
             }
         };
-        let hash_on = match kind {
+        let routes_as = match kind {
+            ExchangeKind::Delayed => delayed_type(table).map_err(Error::precondition)?,
+            kind => kind,
+        };
+        let hash_on = match routes_as {
             ExchangeKind::ConsistentHash => HashOn::of(table).map_err(Error::precondition)?,
             _ => HashOn::default(),
         };
@@ -384,7 +401,24 @@ impl ExchangeArguments {
             ExchangeKind::Deduplication => Some(Remember::of_exchange(table).map_err(Error::precondition)?),
             _ => None,
         };
-        Ok(Self { alternate, hash_on, remember })
+        Ok(Self { alternate, hash_on, remember, routes_as })
+    }
+}
+
+/// What an exchange that delays routes as, or what is wrong with that in the words of RabbitMQ's plugin.
+fn delayed_type(table: &Table) -> Result<ExchangeKind, String> {
+    let name = table.get(DELAYED_TYPE).and_then(Value::as_text);
+    match name.map(|name| (name, ExchangeKind::parse(name))) {
+        Some((_, Some(ExchangeKind::Delayed))) => {
+            Err(format!("Invalid argument, 'x-delayed-message' can't be used for '{DELAYED_TYPE}'"))
+        }
+        // Its cache would have nowhere to be said.
+        Some((_, Some(ExchangeKind::Deduplication))) => Err(format!(
+            "Invalid argument, 'x-message-deduplication' can't be used for '{DELAYED_TYPE}'; bind one to the other"
+        )),
+        Some((_, Some(kind))) => Ok(kind),
+        Some((name, None)) => Err(format!("unknown exchange type '{name}'")),
+        None => Err(format!("Invalid argument, '{DELAYED_TYPE}' must be an existing exchange type")),
     }
 }
 

@@ -66,6 +66,8 @@ pub(crate) struct Routing {
     pub(crate) cacheable: bool,
     /// The exchanges that let nothing through twice, by the queue to which they led.
     pub(crate) gates: Vec<(Owner, Gate)>,
+    /// The queues to which an exchange that delays led.
+    pub(crate) delayed: Vec<Owner>,
 }
 
 impl Tables {
@@ -100,6 +102,19 @@ impl Tables {
 
     pub(crate) fn queues(&self) -> impl Iterator<Item = &Arc<Queue>> {
         self.queues.values()
+    }
+
+    /// The same, with their buckets, which have no names.
+    pub(crate) fn all_queues(&self) -> impl Iterator<Item = &Arc<Queue>> {
+        self.queues_by_id.values()
+    }
+
+    pub(crate) fn insert_bucket(&mut self, bucket: Arc<Queue>) {
+        self.queues_by_id.insert(bucket.id, bucket);
+    }
+
+    pub(crate) fn remove_bucket(&mut self, bucket: &Queue) {
+        self.queues_by_id.remove(&bucket.id);
     }
 
     pub(crate) fn insert_queue(&mut self, queue: Arc<Queue>) {

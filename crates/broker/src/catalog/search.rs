@@ -11,7 +11,23 @@ use journal::Owner;
 
 use super::{Exchange, Routing, Tables};
 use crate::queue::{Gate, Queue};
-use crate::routing::{Destination, Envelope};
+use crate::routing::{Destination, Envelope, ExchangeKind};
+
+/// What matters of the exchanges by which something was found; of several ways the one that was followed first.
+#[derive(Debug, Clone, Copy, Default)]
+struct Way {
+    /// The last one that lets nothing through twice.
+    gate: Option<Gate>,
+    /// One of them delays.
+    delays: bool,
+}
+
+impl Way {
+    fn through(self, exchange: &Exchange) -> Self {
+        let own = exchange.remember.map(|remember| Gate { exchange: exchange.id, remember });
+        Self { gate: own.or(self.gate), delays: self.delays || exchange.kind == ExchangeKind::Delayed }
+    }
+}
 
 pub(super) struct Search<'a> {
     tables: &'a Tables,
@@ -19,8 +35,8 @@ pub(super) struct Search<'a> {
     routing: Routing,
     found: HashSet<Owner>,
     seen: HashSet<Owner>,
-    /// Exchanges to be looked at, each with the one before it that lets nothing through twice.
-    waiting: Vec<(&'a Exchange, Option<Gate>)>,
+    /// Exchanges to be looked at, each with the way that led there.
+    waiting: Vec<(&'a Exchange, Way)>,
 }
 
 impl<'a> Search<'a> {
@@ -28,7 +44,7 @@ impl<'a> Search<'a> {
         Self {
             tables,
             envelope,
-            routing: Routing { queues: Vec::new(), cacheable: true, gates: Vec::new() },
+            routing: Routing { queues: Vec::new(), cacheable: true, gates: Vec::new(), delayed: Vec::new() },
             found: HashSet::new(),
             seen: HashSet::new(),
             waiting: Vec::new(),
@@ -38,29 +54,28 @@ impl<'a> Search<'a> {
     /// The queues that a message reaches from `exchange`; `None` without such an exchange.
     pub(super) fn run(mut self, exchange: &str) -> Option<Routing> {
         if exchange.is_empty() {
-            self.take_named(None);
+            self.take_named(Way::default());
             return Some(self.routing);
         }
-        self.enter(self.tables.exchange(exchange)?, None);
+        self.enter(self.tables.exchange(exchange)?, Way::default());
         let mut destinations = Vec::new();
         while let Some((exchange, before)) = self.waiting.pop() {
-            let own = exchange.remember.map(|remember| Gate { exchange: exchange.id, remember });
-            let gate = own.or(before);
+            let way = before.through(exchange);
             self.routing.cacheable &= exchange.bindings.are_by_key();
             exchange.bindings.route(self.envelope, &mut destinations);
             if destinations.is_empty() {
-                self.turn_to_alternate(exchange, gate);
+                self.turn_to_alternate(exchange, way);
             }
             for destination in destinations.drain(..) {
                 match destination {
                     Destination::Queue(id) => {
                         if let Some(queue) = self.tables.queue_by_id(id) {
-                            self.take(queue, gate);
+                            self.take(queue, way);
                         }
                     }
                     Destination::Exchange(id) => {
                         if let Some(exchange) = self.tables.exchange_by_id(id) {
-                            self.enter(exchange, gate);
+                            self.enter(exchange, way);
                         }
                     }
                 }
@@ -69,34 +84,35 @@ impl<'a> Search<'a> {
         Some(self.routing)
     }
 
-    fn turn_to_alternate(&mut self, exchange: &Exchange, gate: Option<Gate>) {
+    fn turn_to_alternate(&mut self, exchange: &Exchange, way: Way) {
         match exchange.alternate.as_deref() {
             None => {}
-            Some("") => self.take_named(gate),
+            Some("") => self.take_named(way),
             Some(alternate) => {
                 if let Some(alternate) = self.tables.exchange(alternate) {
-                    self.enter(alternate, gate);
+                    self.enter(alternate, way);
                 }
             }
         }
     }
 
     /// What the default exchange does.
-    fn take_named(&mut self, gate: Option<Gate>) {
+    fn take_named(&mut self, way: Way) {
         let (tables, envelope) = (self.tables, self.envelope);
-        envelope.keys().filter_map(|key| tables.queue(key)).for_each(|queue| self.take(queue, gate));
+        envelope.keys().filter_map(|key| tables.queue(key)).for_each(|queue| self.take(queue, way));
     }
 
-    fn take(&mut self, queue: &Arc<Queue>, gate: Option<Gate>) {
+    fn take(&mut self, queue: &Arc<Queue>, way: Way) {
         if self.found.insert(queue.id) {
-            self.routing.gates.extend(gate.map(|gate| (queue.id, gate)));
+            self.routing.gates.extend(way.gate.map(|gate| (queue.id, gate)));
+            self.routing.delayed.extend(way.delays.then_some(queue.id));
             self.routing.queues.push(Arc::clone(queue));
         }
     }
 
-    fn enter(&mut self, exchange: &'a Exchange, gate: Option<Gate>) {
+    fn enter(&mut self, exchange: &'a Exchange, way: Way) {
         if self.seen.insert(exchange.id) {
-            self.waiting.push((exchange, gate));
+            self.waiting.push((exchange, way));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The headers by which a publisher tells the broker what to do with one message: what makes it a duplicate of another.
+//! The headers by which a publisher tells the broker what to do with one message: what makes it a duplicate of another, and
+//! when it is due.
 //!
 //! A protocol says at publish whether a message has such headers ([`is_instruction`]), and its block keeps that: whoever
 //! routes or delivers one without need not look for them.
@@ -16,11 +17,26 @@ const REMEMBERED_FOR: &str = "x-cache-ttl";
 const ID_MAX: usize = 255;
 /// The longest time that a header may name, in milliseconds: ten years.
 const LONGEST: i64 = 315_360_000_000;
+/// After how many milliseconds a message is due: in AMQP 1.0's annotations, and as ActiveMQ calls it.
+const AFTER: [&str; 2] = ["x-opt-delivery-delay", "AMQ_SCHEDULED_DELAY"];
+/// When it is due, in milliseconds since 1970: in AMQP 1.0's annotations, and as Artemis calls it.
+const AT: [&str; 2] = ["x-opt-delivery-time", "_AMQ_SCHED_DELIVERY"];
+/// After how many milliseconds a message is due that comes by way of an exchange that delays.
+pub const DELAY: &str = "x-delay";
 
 /// Whether a header of this name tells the broker what to do with the message.
 #[inline]
 pub fn is_instruction(name: &str) -> bool {
-    matches!(name, "x-deduplication-header" | "_AMQ_DUPL_ID")
+    matches!(
+        name,
+        "x-deduplication-header"
+            | "_AMQ_DUPL_ID"
+            | "x-delay"
+            | "x-opt-delivery-delay"
+            | "x-opt-delivery-time"
+            | "AMQ_SCHEDULED_DELAY"
+            | "_AMQ_SCHED_DELIVERY"
+    )
 }
 
 /// What the headers of a message say.
@@ -30,6 +46,10 @@ pub(crate) struct Instructions {
     pub(crate) id: Option<Arc<[u8]>>,
     /// How long that is remembered, in milliseconds.
     pub(crate) remembered_for: Option<u64>,
+    /// When it is due, in milliseconds since 1970.
+    at: Option<u64>,
+    /// After how many milliseconds it is.
+    after: Option<u64>,
 }
 
 impl Instructions {
@@ -56,8 +76,40 @@ impl Instructions {
             let ms = ms.ok_or_else(|| refuse(REMEMBERED_FOR, "a number of milliseconds above 0", value))?;
             read.remembered_for = Some(ms as u64);
         }
+        read.at = first_time(headers, &AT, "a time in milliseconds since 1970", i64::MAX)?;
+        read.after = first_time(headers, &AFTER, "a number of milliseconds, ten years at most", LONGEST)?;
         Ok(read)
     }
+
+    /// The delay in milliseconds that holds for what comes by way of an exchange that delays. A negative one was spent.
+    ///
+    /// # Errors
+    /// `Precondition` if it can't be understood.
+    pub(crate) fn exchange_delay(headers: &Table) -> Result<Option<u64>, Error> {
+        let Some(value) = headers.get(DELAY) else { return Ok(None) };
+        let ms = number_of(value).filter(|ms| *ms <= LONGEST);
+        let ms = ms.ok_or_else(|| refuse(DELAY, "a number of milliseconds, ten years at most", value))?;
+        Ok(u64::try_from(ms).ok().filter(|ms| *ms > 0))
+    }
+
+    /// When a message is due that was published at that time; `exchange` is the delay of an exchange on its way. What the
+    /// message says of itself counts first. All in milliseconds since 1970.
+    pub(crate) fn due(&self, published_at: u64, exchange: Option<u64>) -> Option<u64> {
+        let latest = published_at.saturating_add(LONGEST as u64);
+        let after = self.after.or(exchange).map(|ms| published_at.saturating_add(ms));
+        self.at.or(after).map(|due| due.min(latest))
+    }
+}
+
+/// The number that the first of these headers has, which is `what`, at least 0 and at most `most`.
+fn first_time(headers: &Table, names: &[&str], what: &str, most: i64) -> Result<Option<u64>, Error> {
+    let Some((name, value)) = names.iter().find_map(|name| Some((name, headers.get(name)?))) else { return Ok(None) };
+    let number = match value {
+        Value::Timestamp(seconds) => i64::try_from(*seconds).ok().and_then(|seconds| seconds.checked_mul(1000)),
+        other => number_of(other),
+    };
+    let number = number.filter(|number| (0..=most).contains(number)).ok_or_else(|| refuse(name, what, value))?;
+    Ok(Some(number as u64))
 }
 
 fn id_of(value: &Value) -> Option<Arc<[u8]>> {
@@ -73,7 +125,7 @@ fn id_of(value: &Value) -> Option<Arc<[u8]>> {
 }
 
 /// A number, or text that says one, or the whole part of a fraction, as RabbitMQ's plugins take it.
-fn number_of(value: &Value) -> Option<i64> {
+pub(super) fn number_of(value: &Value) -> Option<i64> {
     match value {
         Value::Text(text) => text.trim().parse().ok(),
         Value::F32(number) => Some(number.trunc() as i64),
@@ -147,5 +199,54 @@ mod tests {
         }
         let read = Instructions::read(&table(&[id(), (REMEMBERED_FOR, text("500"))])).unwrap();
         assert_eq!(read.remembered_for, Some(500));
+    }
+
+    #[test]
+    fn a_message_is_due_as_it_says_first_then_as_its_exchange_says() {
+        const BY: u64 = 1_000_000;
+        let cases: &[(Fields<'_>, Option<u64>, Option<u64>)] = &[
+            (&[], None, None),
+            (&[], Some(5), Some(BY + 5)),
+            (&[(AFTER[0], Value::I32(7))], None, Some(BY + 7)),
+            (&[(AFTER[1], text("8"))], Some(5), Some(BY + 8)),
+            (&[(AFTER[0], Value::F64(9.9))], None, Some(BY + 9)),
+            (&[(AT[0], Value::Timestamp(2_000)), (AFTER[0], Value::I32(7))], Some(5), Some(2_000_000)),
+            (&[(AT[1], Value::I64(3_000_000))], None, Some(3_000_000)),
+            (&[(AT[1], Value::I64(i64::MAX))], None, Some(BY + 315_360_000_000)),
+            (&[(AFTER[0], Value::I32(0))], Some(5), Some(BY)),
+        ];
+        for (fields, exchange, expected) in cases {
+            assert_eq!(Instructions::read(&table(fields)).unwrap().due(BY, *exchange), *expected, "{fields:?}");
+        }
+        for (name, value) in [
+            (AFTER[0], Value::I32(-1)),
+            (AFTER[0], text("soon")),
+            (AFTER[1], Value::I64(LONGEST + 1)),
+            (AT[0], Value::I64(-1)),
+            (AT[1], Value::Null),
+        ] {
+            let refused = Instructions::read(&table(&[(name, value)])).unwrap_err();
+            assert!(refused.text.starts_with(&format!("invalid message: header '{name}' must be")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_exchange_delays_by_whole_milliseconds_above_0() {
+        let cases = [
+            (Value::I32(5), Ok(Some(5))),
+            (Value::U32(u32::MAX), Ok(Some(4_294_967_295))),
+            (text("60000"), Ok(Some(60_000))),
+            (Value::F64(1.7), Ok(Some(1))),
+            (Value::I32(0), Ok(None)),
+            (Value::I64(-5000), Ok(None)),
+            (Value::Null, Err(())),
+            (text("soon"), Err(())),
+            (Value::I64(LONGEST + 1), Err(())),
+        ];
+        for (value, expected) in cases {
+            let headers = table(&[(DELAY, value)]);
+            assert_eq!(Instructions::exchange_delay(&headers).map_err(drop), expected, "{headers:?}");
+        }
+        assert_eq!(Instructions::exchange_delay(&table(&[])), Ok(None));
     }
 }

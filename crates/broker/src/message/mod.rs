@@ -16,7 +16,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::error::Error;
 use crate::message::copies::Copies;
 use crate::message::dialect::DialectId;
+use crate::message::instructions::number_of;
 use crate::message::marks::Marks;
+use crate::message::value::Value;
 
 /// Version of the block; the first byte of every message on disk.
 const VERSION: u8 = 1;
@@ -26,6 +28,7 @@ const PERSISTENT: u8 = 1;
 const COPIES_NAMED: u8 = 2;
 const COPIES_SPENT: u8 = 4;
 const INSTRUCTED: u8 = 8;
+const DELAYED: u8 = 16;
 const NO_EXPIRATION: u32 = u32::MAX;
 /// Small messages of a connection share blocks of this size: one live message pins at most this much.
 const BLOCK: usize = 32 * 1024;
@@ -45,6 +48,8 @@ pub(crate) struct Head<'a> {
     pub(crate) copies: Copies,
     /// Its headers tell the broker what to do with it.
     pub(crate) instructed: bool,
+    /// It has waited for its time, and does not again.
+    pub(crate) delayed: bool,
     pub(crate) exchange: &'a str,
     pub(crate) routing_key: &'a str,
     pub(crate) properties: &'a [u8],
@@ -134,6 +139,22 @@ impl Message {
         self.0[2] & INSTRUCTED != 0
     }
 
+    /// True when it has waited for its time: its delay is shown to consumers below zero.
+    #[inline]
+    pub fn was_delayed(&self) -> bool {
+        self.0[2] & DELAYED != 0
+    }
+
+    /// What consumers are shown in place of the header `x-delay`, which is `delay`, if that was spent: below zero, as
+    /// RabbitMQ's plugin shows it, so that the message is not delayed again when it is published as it came.
+    pub fn spent_delay(&self, delay: Option<&Value>) -> Option<Value> {
+        if !self.was_delayed() {
+            return None;
+        }
+        let delay = number_of(delay?).filter(|delay| *delay > 0)?;
+        Some(Value::I64(-delay))
+    }
+
     /// Its priority; 0 where none was given.
     pub fn priority(&self) -> u8 {
         self.0[3]
@@ -180,12 +201,14 @@ impl Message {
 
     /// What happened to it in this broker, if anything.
     pub fn marks(&self) -> Option<Marks> {
-        let length = self.word(24);
-        if length == 0 {
-            return None;
-        }
+        let bytes = self.marks_bytes();
+        if bytes.is_empty() { None } else { Marks::decode(bytes).ok() }
+    }
+
+    /// Its marks as they are stored; empty for none.
+    pub(crate) fn marks_bytes(&self) -> &[u8] {
         let start = HEAD + self.address_len() + self.word(20);
-        Marks::decode(&self.0[start..start + length]).ok()
+        &self.0[start..start + self.word(24)]
     }
 
     /// True when it carries marks.
@@ -261,6 +284,7 @@ impl Arena {
             Copies::Spent => COPIES_SPENT,
         };
         fixed[2] |= if head.instructed { INSTRUCTED } else { 0 };
+        fixed[2] |= if head.delayed { DELAYED } else { 0 };
         fixed[3] = head.priority;
         fixed[4..6].copy_from_slice(&(address_len as u16).to_le_bytes());
         fixed[8..16].copy_from_slice(&head.published_at.to_le_bytes());
@@ -292,6 +316,7 @@ mod tests {
             expiration: Some(60_000),
             copies: Copies::None,
             instructed: false,
+            delayed: false,
             exchange: "orders",
             routing_key: "eu.de",
             properties: b"\x10\x00\x02",
@@ -337,6 +362,8 @@ mod tests {
         let message = Arena::default().add(&Head { instructed: true, ..head() }, b"");
         assert!(message.instructed() && message.persistent() && message.copies() == Copies::None);
         assert!(!Arena::default().add(&head(), b"").instructed());
+        let message = Arena::default().add(&Head { delayed: true, ..head() }, b"");
+        assert!(message.was_delayed() && !message.instructed());
     }
 
     #[test]

@@ -152,6 +152,7 @@ mod tests {
             expiration: Some(1000),
             copies: Copies::None,
             instructed: false,
+            delayed: false,
             exchange: "orders",
             routing_key: "eu.de",
             properties: b"",

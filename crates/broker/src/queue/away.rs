@@ -282,7 +282,7 @@ impl Inner {
     }
 
     fn need_of_others(&mut self, core: &Core) -> Option<Need> {
-        if self.lanes.away() == 0 {
+        if self.lanes.away() == 0 || self.dues.is_some() {
             return None;
         }
         let piece = core.memory.piece();
@@ -325,7 +325,11 @@ impl Inner {
 
     /// Lets go of messages from `first` up to `end`, all of one lane, that came in this visit and are not wanted soon.
     pub(super) fn let_go(&mut self, first: u64, end: u64, core: &Core) {
-        let window = self.window(core);
+        self.let_go_beyond(first, end, self.window(core));
+    }
+
+    /// The same, the last ones first, until `window` bytes are left in memory.
+    pub(super) fn let_go_beyond(&mut self, first: u64, end: u64, window: usize) {
         for seq in (first..end).rev() {
             if self.resident <= window {
                 return;

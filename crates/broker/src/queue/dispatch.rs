@@ -183,6 +183,15 @@ impl Queue {
             return;
         }
         inner.timer_at = u64::MAX;
+        if let Some(bucket) = &self.bucket {
+            let queue = bucket.of.upgrade();
+            visit.work.extend(queue.map(|queue| Work::Release { queue }));
+            return;
+        }
+        if inner.wake(visit.now) {
+            self.dispatch(&mut inner, visit);
+            self.enforce_length(&mut inner);
+        }
         self.expire(&mut inner, visit.now);
         if self.should_go(&inner, visit.now) {
             visit.work.push(Work::Vanish { queue: Arc::clone(self) });

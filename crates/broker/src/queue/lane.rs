@@ -688,6 +688,12 @@ impl Lane {
         self.index_bytes -= AWAY_COST;
     }
 
+    /// The first page from `number` on that has entries.
+    pub(crate) fn first_page(&self, number: u64) -> Option<u64> {
+        let from = self.pages.partition_point(|page| page.number < number);
+        self.pages.range(from..).find(|page| page.live > 0).map(|page| page.number)
+    }
+
     /// True for a number whose entry is not done.
     pub(crate) fn is_live(&self, seq: u64) -> bool {
         let page = self.pages.binary_search_by_key(&(seq / PAGE), |page| page.number);

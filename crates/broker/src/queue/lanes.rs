@@ -373,6 +373,11 @@ impl Lanes {
         })
     }
 
+    /// The first page from `number` on that has entries, of a queue without priorities.
+    pub(crate) fn first_page(&self, number: u64) -> Option<u64> {
+        self.lowest.first_page(number)
+    }
+
     /// See [`Lane::is_live`].
     pub(crate) fn is_live(&self, seq: u64) -> bool {
         self.all().find(|lane| lane.number() == lane_of(seq)).is_some_and(|lane| lane.is_live(seq))

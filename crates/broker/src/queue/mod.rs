@@ -7,6 +7,7 @@
 mod away;
 mod bitmap;
 mod consumers;
+mod delay;
 mod dispatch;
 mod dying;
 mod lane;
@@ -14,6 +15,7 @@ mod lanes;
 mod mark;
 mod page;
 mod repair;
+mod retry;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod seen;
@@ -34,11 +36,13 @@ use parking_lot::{Mutex, MutexGuard};
 pub(crate) use away::{Purpose, Task};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use consumers::{Consumer, ConsumerKey, SharedCredit};
+pub(crate) use delay::{Bucket, Delays, Dues, Span, ToSort};
 pub(crate) use dispatch::{Fetched, Unattached};
 pub(crate) use dying::{Dying, Reason, reason_code};
 pub(crate) use lane::{Entry, Lane, Placed, State};
 pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, first_of, lane_of};
 pub(crate) use page::{Listed, Page, Place};
+pub(crate) use retry::Waiters;
 pub(crate) use seen::{Gate, Identity, Kept, Seen};
 pub(crate) use settle::{SETTLED_BEFORE, Settlement, Verdict};
 pub(crate) use spill::Picked;
@@ -86,6 +90,10 @@ pub(crate) struct Queue {
     pub(crate) mourned: AtomicUsize,
     /// An exchange that lets nothing through twice has led here.
     gated: AtomicBool,
+    /// What makes it a bucket of another queue.
+    pub(crate) bucket: Option<Bucket>,
+    /// Its own buckets. Locked after the catalog and before any queue.
+    pub(crate) delays: Mutex<Delays>,
     inner: Mutex<Inner>,
 }
 
@@ -162,6 +170,10 @@ pub(crate) struct Inner {
     seen_while_queued: bool,
     /// Messages that were not taken since they had come before.
     pub(crate) duplicates: u64,
+    /// Entries that came back and wait.
+    waiting: Option<Box<Waiters>>,
+    /// When messages are due; of a bucket only.
+    dues: Option<Box<Dues>>,
     unsettled: usize,
     /// When the timer for this queue will fire, in milliseconds since 1970.
     pub(crate) timer_at: u64,
@@ -247,6 +259,7 @@ pub(crate) struct QueueParts {
     pub(crate) auto_delete: bool,
     pub(crate) arguments: QueueArguments,
     pub(crate) declared: Table,
+    pub(crate) bucket: Option<Bucket>,
     /// Milliseconds since 1970.
     pub(crate) now: u64,
 }
@@ -282,6 +295,8 @@ impl Queue {
             seen: None,
             seen_while_queued: deduplication == Some(Remember::WhileQueued),
             duplicates: 0,
+            waiting: None,
+            dues: parts.bucket.as_ref().map(|bucket| Box::new(Dues::new(bucket.span.is_near(parts.now)))),
             unsettled: 0,
             timer_at: u64::MAX,
             used_at: parts.now,
@@ -305,6 +320,8 @@ impl Queue {
             declared: parts.declared,
             mourned: AtomicUsize::new(0),
             gated: AtomicBool::new(false),
+            bucket: parts.bucket,
+            delays: Mutex::default(),
             inner: Mutex::new(inner),
         })
     }
@@ -360,6 +377,10 @@ impl Queue {
 
     /// This visit has added entries: delivers, and keeps to the limits.
     fn show_new(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
+        if self.bucket.is_some() {
+            let added: Vec<_> = inner.lanes.added().collect();
+            return self.take_delayed(inner, &added, visit);
+        }
         self.dispatch(inner, visit);
         self.enforce_length(inner);
         if self.logged() && visit.core.memory.is_tight() {
@@ -398,6 +419,12 @@ impl Queue {
                 inner.make_ready(seq);
             }
         }
+        if self.bucket.is_some() {
+            let runs: Vec<_> = runs.iter().map(|run| (run.first, run.end)).collect();
+            self.take_delayed(&mut inner, &runs, visit);
+            self.finish(inner, visit);
+            return;
+        }
         self.dispatch(&mut inner, visit);
         self.enforce_length(&mut inner);
         if self.logged() && visit.core.memory.is_tight() {
@@ -427,7 +454,9 @@ impl Queue {
             }
             let (address, message) = (arrival.address, arrival.take_share());
             let (lane, now) = (lane_of_message(&arguments, &message), visit.now);
-            let expires_at = expires_at(&arguments, &message, now);
+            // What is not due does not age.
+            let ages = self.bucket.is_none();
+            let expires_at = if ages { expires_at(&arguments, &message, now) } else { u64::MAX };
             let address = if self.logged() { address } else { None };
             let entry = Entry { message: Some(message), address, expires_at, state, ..Entry::gone() };
             let durable = entry.is_durable();
@@ -445,7 +474,7 @@ impl Queue {
             return Ticket::NONE;
         }
         #[cfg(feature = "sabotage")]
-        if group.is_none() && sabotage::armed() {
+        if group.is_none() && sabotage::armed("ack-before-message") {
             return self.log_references_late(inner, visit);
         }
         let mut addresses = ADDRESSES.take();
@@ -546,8 +575,11 @@ impl Queue {
 
     /// When an entry at the head of a lane dies of age, or the queue itself goes for want of use.
     fn next_timer(&self, inner: &mut Inner) -> Option<u64> {
+        if let Some(bucket) = &self.bucket {
+            return self.next_look(bucket, inner);
+        }
         let head = inner.lanes.all_mut().map(Lane::head_expires_at).min().filter(|at| *at != u64::MAX);
-        [head, self.idle_until(inner)].into_iter().flatten().min()
+        [head, self.idle_until(inner), inner.next_waking()].into_iter().flatten().min()
     }
 
     /// When a queue that nobody consumes goes for want of use.
@@ -670,7 +702,7 @@ impl Inner {
 
     /// What is in memory besides messages.
     fn index_bytes(&self) -> usize {
-        self.lanes.index_bytes() + self.seen_bytes()
+        self.lanes.index_bytes() + self.seen_bytes() + self.dues_bytes()
     }
 
     /// What it costs to know where messages lie that the log has, or could list.
@@ -736,7 +768,12 @@ impl Inner {
     /// What a restatement says besides declaration, bindings and lanes: how often entries came back, whose death is decided,
     /// and the ids of what came.
     pub(crate) fn remains(&self) -> Remains<'_> {
-        Remains { returns: self.lanes.returns(), decided: &self.decided, seen: self.seen.as_deref() }
+        Remains {
+            returns: self.lanes.returns(),
+            decided: &self.decided,
+            seen: self.seen.as_deref(),
+            waiting: self.waiting.as_deref(),
+        }
     }
 
     /// Why the queue can't go on delivering, if it can't.
@@ -766,6 +803,7 @@ pub(crate) struct Remains<'a> {
     pub(crate) returns: Vec<(u64, u32)>,
     pub(crate) decided: &'a BTreeMap<u64, Reason>,
     pub(crate) seen: Option<&'a Seen>,
+    pub(crate) waiting: Option<&'a Waiters>,
 }
 
 /// Bytes of a ready entry's message in memory.

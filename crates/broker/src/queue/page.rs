@@ -27,6 +27,8 @@ pub(crate) enum State {
     Ready,
     /// Lent to a consumer.
     Out,
+    /// Came back, and is not delivered again before its time.
+    Waiting,
     /// Leaves for another queue; never delivered from here again.
     Dying,
     /// Part of a group that has not ended: not there yet for anybody.

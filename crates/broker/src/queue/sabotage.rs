@@ -1,5 +1,6 @@
-//! A deliberate fault, in builds for the crash harness only: references are logged some visits late, so that
-//! settlements and confirms precede them in the log. A harness that does not find it is worth nothing.
+//! Deliberate faults, in builds for the crash harness only. `ack-before-message`: references are logged some visits late, so
+//! that settlements and confirms precede them in the log. `forget-ids`: the log does not hear of ids. `early`: what is delayed
+//! comes before its time. A harness that does not find them is worth nothing.
 //!
 //! Invariant: a body lives as long as the log says that it does, whatever the order; the fault is found by what clients
 //! see, and not by a broker that stumbles over it.
@@ -28,9 +29,12 @@ impl HeldBack {
     }
 }
 
-/// Whether this process is to have the fault.
-pub(super) fn armed() -> bool {
-    std::env::var_os("HERMOD_SABOTAGE").is_some_and(|fault| fault == "ack-before-message")
+/// How early what is delayed comes, in milliseconds.
+pub(super) const EARLY: u64 = 300;
+
+/// Whether this process is to have this fault.
+pub(super) fn armed(fault: &str) -> bool {
+    std::env::var_os("HERMOD_SABOTAGE").is_some_and(|armed| armed == fault)
 }
 
 impl Queue {

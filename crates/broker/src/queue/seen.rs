@@ -265,6 +265,8 @@ impl Queue {
         for (scope, remember) in identity.scopes(self) {
             let until = remember.until(visit.now, identity.remembered_for);
             let kept = Kept { id: Arc::clone(&identity.id), number, until, durable };
+            #[cfg(feature = "sabotage")]
+            let durable = durable && !super::sabotage::armed("forget-ids");
             if durable {
                 facts::log_seen(&mut visit.core.journal.appender(), group, self.id, scope, &kept);
             }

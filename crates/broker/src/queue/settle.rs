@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use journal::{Address, Group, Ticket};
 
+use crate::catalog::arguments::Return;
 use crate::core::Core;
 use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Queue, Reason, State, Visit};
-use crate::store::facts;
 
 /// Reasons of settlements as the journal stores them; never renumbered.
 pub(crate) const ACKNOWLEDGED: u8 = 0;
@@ -23,6 +23,8 @@ pub(crate) const UNREADABLE: u8 = 7;
 pub(crate) const MOVED: u8 = 8;
 /// The selector of the subscription that the queue is for was not true of it.
 pub(crate) const NOT_SELECTED: u8 = 9;
+/// Its time came: it moved from its bucket into its queue.
+pub(crate) const DUE: u8 = 10;
 
 /// An entry whose settlement is still to be logged in this visit.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +40,8 @@ pub(crate) enum Verdict {
     Accepted,
     /// Came back from a consumer: to its place, marked as delivered before.
     Released,
+    /// The same, since its consumer could not do with it what it should.
+    Failed,
     /// Never left the broker: to its place, without counting as a return. It is marked as delivered before all the same,
     /// since it may now come after later ones: only what is marked may come out of order.
     Unsent,
@@ -61,7 +65,7 @@ impl Queue {
             return Ticket::NONE;
         }
         for settlement in settlements {
-            self.settle_one(&mut inner, *settlement, visit.core);
+            self.settle_one(&mut inner, *settlement, visit);
         }
         Self::return_credit(&mut inner, settlements, client);
         let ticket = self.log_settled(&mut inner, visit.core);
@@ -71,19 +75,19 @@ impl Queue {
     }
 
     /// Settles accepted deliveries as part of a group. They are gone at once: a session that dies can't bring them back.
-    pub(crate) fn settle_in(&self, settlements: &[Settlement], client: u64, group: Group, core: &Core) -> Ticket {
-        let mut inner = self.lock(core);
+    pub(crate) fn settle_in(&self, settlements: &[Settlement], client: u64, group: Group, visit: &Visit<'_>) -> Ticket {
+        let mut inner = self.lock(visit.core);
         if inner.deleted {
             return Ticket::NONE;
         }
         for settlement in settlements {
-            self.settle_one(&mut inner, *settlement, core);
+            self.settle_one(&mut inner, *settlement, visit);
         }
         Self::return_credit(&mut inner, settlements, client);
-        self.log_settled_in(&mut inner, Some(group), core)
+        self.log_settled_in(&mut inner, Some(group), visit.core)
     }
 
-    fn settle_one(&self, inner: &mut Inner, settlement: Settlement, core: &Core) {
+    fn settle_one(&self, inner: &mut Inner, settlement: Settlement, visit: &Visit<'_>) {
         let seq = settlement.seq;
         let Some(entry) = inner.lanes.get_mut(seq) else { return };
         if entry.state != State::Out {
@@ -102,29 +106,12 @@ impl Queue {
                 entry.redelivered = true;
                 inner.make_ready(seq);
             }
-            Verdict::Released => self.come_back(inner, seq, core),
+            Verdict::Failed => self.come_back(inner, seq, Return::Failed, visit),
+            Verdict::Released => self.come_back(inner, seq, Return::Returned, visit),
             Verdict::Rejected => {
                 self.die(inner, seq, Reason::Rejected);
             }
         }
-    }
-
-    fn come_back(&self, inner: &mut Inner, seq: u64, core: &Core) {
-        let limit = inner.arguments.delivery_limit;
-        let Some(entry) = inner.lanes.get_mut(seq) else { return };
-        entry.redelivered = true;
-        if let Some(limit) = limit {
-            entry.returns = entry.returns.saturating_add(1);
-            let (returns, durable) = (entry.returns, entry.is_durable());
-            if u64::from(returns) > limit {
-                self.die(inner, seq, Reason::DeliveryLimit);
-                return;
-            }
-            if durable {
-                facts::log_returns(&mut core.journal.appender(), self.id, seq, returns);
-            }
-        }
-        inner.make_ready(seq);
     }
 
     fn return_credit(inner: &mut Inner, settlements: &[Settlement], client: u64) {
@@ -190,14 +177,24 @@ impl Queue {
         ticket
     }
 
-    /// Drops every ready entry. Returns how many, and what its reply waits for.
+    /// Drops every ready entry, and all that is not due yet. Returns how many, and what its reply waits for.
     pub(crate) fn purge(self: &Arc<Self>, core: &Core) -> (u64, Ticket) {
+        let (delayed, before) = self.purge_delayed(core);
+        let (ready, ticket) = self.purge_ready(core);
+        (delayed + ready, ticket.max(before))
+    }
+
+    /// Drops every ready entry.
+    pub(super) fn purge_ready(&self, core: &Core) -> (u64, Ticket) {
         let mut inner = self.lock(core);
         inner.used_at = core.clock.unix_ms();
+        // What waits goes too.
+        inner.wake(u64::MAX);
         let mut purged = inner.lanes.purge();
         inner.free_spilled_of(&mut purged.freed, core);
         inner.bytes -= purged.bytes;
         self.forget_absent(&mut inner);
+        inner.forget_dues();
         (inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0);
         inner.damage = None;
         if purged.freed.is_empty() || !self.logged() {
@@ -225,6 +222,8 @@ impl Queue {
         (inner.bytes, inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0, 0);
         inner.unsettled = 0;
         inner.seen = None;
+        inner.forget_dues();
+        inner.waiting = None;
         inner.bindings = Vec::new();
         let mut consumers = inner.consumers.clear();
         consumers.extend(inner.views.clear());

@@ -43,10 +43,12 @@ pub(crate) enum ExchangeKind {
     ModulusHash,
     /// All of them, but nothing twice.
     Deduplication,
+    /// As another kind, but later.
+    Delayed,
 }
 
 impl ExchangeKind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Direct,
         Self::Fanout,
         Self::Topic,
@@ -54,6 +56,7 @@ impl ExchangeKind {
         Self::ConsistentHash,
         Self::ModulusHash,
         Self::Deduplication,
+        Self::Delayed,
     ];
 
     /// The kind of this name, as in a declaration.
@@ -71,6 +74,7 @@ impl ExchangeKind {
             Self::ConsistentHash => "x-consistent-hash",
             Self::ModulusHash => "x-modulus-hash",
             Self::Deduplication => "x-message-deduplication",
+            Self::Delayed => "x-delayed-message",
         }
     }
 }
@@ -126,10 +130,12 @@ fn kept_weight(binding: &Binding) -> u64 {
 }
 
 impl Bindings {
-    /// No bindings yet. Only a consistent-hash exchange looks at `hash_on`.
+    /// No bindings yet, of an exchange that routes as `kind`: never as one that delays. Only a consistent-hash exchange looks
+    /// at `hash_on`.
     pub(crate) fn new(kind: ExchangeKind, hash_on: HashOn) -> Self {
         let matcher = match kind {
-            ExchangeKind::Direct => Matcher::Direct(Direct::default()),
+            // What delays says what it routes as.
+            ExchangeKind::Direct | ExchangeKind::Delayed => Matcher::Direct(Direct::default()),
             ExchangeKind::Fanout | ExchangeKind::Deduplication => Matcher::Fanout(Fanout::default()),
             ExchangeKind::Topic => Matcher::Topic(Topic::default()),
             ExchangeKind::Headers => Matcher::Headers,

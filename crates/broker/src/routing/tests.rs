@@ -47,7 +47,7 @@ fn kinds_by_name() {
     for kind in ExchangeKind::ALL {
         assert_eq!(ExchangeKind::parse(kind.name()), Some(kind));
     }
-    for unknown in ["", "Direct", "x-delayed-message", "match"] {
+    for unknown in ["", "Direct", "x-recent-history", "match"] {
         assert_eq!(ExchangeKind::parse(unknown), None);
     }
 }

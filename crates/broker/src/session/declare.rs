@@ -157,7 +157,7 @@ impl Client {
             arguments: spec.arguments.clone(),
             alternate: parsed.alternate.or_else(|| tables.policies.alternate_of(name)),
             remember: parsed.remember,
-            bindings: Bindings::new(kind, parsed.hash_on),
+            bindings: Bindings::new(parsed.routes_as, parsed.hash_on),
             bound: Vec::new(),
             predeclared: false,
         };
@@ -383,6 +383,7 @@ impl Client {
             auto_delete: spec.auto_delete,
             arguments: tables.arguments_of(&name, &vhost.name, parsed.queue_type, &spec.arguments)?,
             declared: spec.arguments.clone(),
+            bucket: None,
             now: self.core.clock.unix_ms(),
         });
         let mut ticket = self.settled_ticket;
@@ -480,9 +481,10 @@ impl Client {
         let mut tables = vhost.tables.write();
         let Some(queue) = tables.queue(name).cloned() else { return Ok((0, self.settled_ticket)) };
         self.check_owner(&queue)?;
+        let delayed = if if_empty { queue.delayed(&self.core) } else { 0 };
         let ended = self.core.end_queue(&mut tables, &queue, &|inner| match () {
             () if if_unused && inner.consumer_count() > 0 => Err("in use"),
-            () if if_empty && inner.ready() > 0 => Err("not empty"),
+            () if if_empty && (inner.ready() + inner.waiting() > 0 || delayed > 0) => Err("not empty"),
             () => Ok(()),
         });
         let (ready, ticket) =
@@ -490,7 +492,7 @@ impl Client {
         Ok((ready, ticket.max(self.settled_ticket)))
     }
 
-    /// Drops what is ready in a queue. Returns how many entries that were.
+    /// Drops what is ready in a queue, and what is not due yet. Returns how many entries that were.
     ///
     /// # Errors
     /// `NotFound`, `Locked`, `AccessRefused`.

@@ -10,13 +10,11 @@ use auth::{Resource, Right};
 use hashbrown::HashMap;
 use journal::Ticket;
 
-use crate::catalog::Routing;
 use crate::core::Core;
 use crate::error::Error;
 use crate::flow::Allowance;
 use crate::message::copies::Copies;
 use crate::message::dialect::DialectId;
-use crate::message::instructions::Instructions;
 use crate::message::{Head, Message, NAME_MAX};
 use crate::queue::{Identity, Queue, Visit};
 use crate::routing::Envelope;
@@ -103,17 +101,20 @@ pub(super) struct Wanted<'a> {
     key: &'a str,
     copies: Copies,
     instructed: bool,
+    /// Milliseconds since 1970.
+    published_at: u64,
     dialect: DialectId,
     properties: &'a [u8],
 }
 
 impl<'a> Wanted<'a> {
-    fn of(publish: &Publish<'a>) -> Self {
+    fn of(publish: &Publish<'a>, now: u64) -> Self {
         Self {
             exchange: publish.exchange,
             key: publish.routing_key,
             copies: copies_of(publish),
             instructed: publish.instructed,
+            published_at: now,
             dialect: publish.dialect,
             properties: publish.properties,
         }
@@ -134,7 +135,8 @@ impl Client {
     /// taken then.
     pub fn publish(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
         self.check_publish(&publish)?;
-        let routed = self.route(Wanted::of(&publish))?;
+        let now = self.turn_time();
+        let routed = self.route(Wanted::of(&publish, now))?;
         let message = self.write_message(&publish);
         let claim = self.body_arrived(session);
         let entry = self.session_mut(session)?;
@@ -192,6 +194,7 @@ impl Client {
             expiration: publish.expiration,
             copies: copies_of(publish),
             instructed: publish.instructed,
+            delayed: false,
             exchange: publish.exchange,
             routing_key: publish.routing_key,
             properties: publish.properties,
@@ -230,13 +233,16 @@ impl Client {
         let read = || dialects.read(wanted.dialect, wanted.properties).ok();
         let envelope = Envelope::new(key, copies, &read);
         self.authorize_topics(exchange, envelope.keys(), Right::Write)?;
-        let Routing { queues, cacheable, gates } = vhost.route(exchange, &envelope)?;
-        let identity = match wanted.instructed {
-            true => Identity::of(&Instructions::read(envelope.headers())?, &queues, gates),
-            false => None,
+        let mut routing = vhost.route(exchange, &envelope)?;
+        let cacheable = routing.cacheable && !single;
+        let (queues, identity) = if wanted.instructed {
+            let now = self.turn_time();
+            self.core.follow(&mut routing, envelope.headers(), Some(wanted.published_at), now)?
+        } else {
+            (routing.queues, None)
         };
         let route: Route = queues.iter().map(|queue| self.slot(queue)).collect();
-        if cacheable && !single {
+        if cacheable {
             self.routes.remember(&route);
         }
         Ok(Routed { route, identity })
@@ -249,6 +255,7 @@ impl Client {
             key: message.routing_key(),
             copies: message.copies(),
             instructed: message.instructed(),
+            published_at: message.published_at(),
             dialect: message.dialect(),
             properties: message.properties(),
         })
@@ -271,6 +278,8 @@ impl Client {
     /// Ends the turn: settles, logs and enqueues all that it gathered.
     pub fn flush(&mut self, _now: Instant) {
         if self.touched.is_empty() && self.arrivals.is_empty() {
+            // A transaction may have read it.
+            self.turn_ms = 0;
             return;
         }
         self.turn += 1;
@@ -323,7 +332,7 @@ impl Client {
             let picks = std::mem::take(&mut entry.picks);
             let queue = Arc::clone(&entry.queue);
             let mut visit = Visit { core: &core, now, work: &mut self.work };
-            match queue.publish(arrivals, &picks, &mut visit) {
+            match queue.publish_or_hand_on(arrivals, &picks, &mut visit) {
                 Ok(reached) => ticket = ticket.max(reached),
                 Err(_) => picks.iter().for_each(|pick| arrivals[*pick as usize].miss()),
             }

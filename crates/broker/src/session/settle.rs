@@ -16,15 +16,18 @@ pub enum Outcome {
     Accepted,
     /// Back to its place in the queue.
     Released,
+    /// The same, since the consumer could not do with it what it should: it counts as failed where that matters.
+    Failed,
     /// To the dead-letter exchange, or away.
     Rejected,
 }
 
 impl Outcome {
-    fn verdict(self) -> Verdict {
+    pub(super) fn verdict(self) -> Verdict {
         match self {
             Self::Accepted => Verdict::Accepted,
             Self::Released => Verdict::Released,
+            Self::Failed => Verdict::Failed,
             Self::Rejected => Verdict::Rejected,
         }
     }

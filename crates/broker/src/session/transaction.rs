@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::flow::Allowance;
 use crate::message::Message;
-use crate::queue::{HiddenRun, Queue, Settlement, Verdict, Visit};
+use crate::queue::{HiddenRun, Queue, Settlement, Visit};
 use crate::session::mailbox::{Mailbox, Notice};
 use crate::session::publish::{Publish, picks_of, release_holds};
 use crate::session::replies::Requester;
@@ -146,7 +146,10 @@ impl Client {
 
     fn commit_now(&mut self, transaction: TransactionId) -> Result<(), Error> {
         let Some(mut open) = self.open.remove(&transaction.0) else { return Ok(()) };
-        let targets = match self.targets(&mut open.arrivals) {
+        let targets = self.targets(&mut open.arrivals);
+        // The turn was over before; the next one has a time of its own.
+        self.turn_ms = 0;
+        let targets = match targets {
             Ok(targets) => targets,
             Err(error) => {
                 self.undo(open);
@@ -235,9 +238,10 @@ impl Client {
 
     /// Accepted deliveries are settled in the group.
     fn settle_group(&mut self, liens: &[(Lien, Outcome)], group: Group) {
-        let client = self.shared.number;
+        let (client, now) = (self.shared.number, self.core.clock.unix_ms());
+        let core = Arc::clone(&self.core);
         for (queue, settlements) in self.by_queue(liens, |outcome| outcome == Outcome::Accepted) {
-            queue.settle_in(&settlements, client, group, &self.core);
+            queue.settle_in(&settlements, client, group, &Visit { core: &core, now, work: &mut self.work });
         }
     }
 
@@ -273,12 +277,7 @@ impl Client {
         let mut queues: Vec<(Arc<Queue>, Vec<Settlement>)> = Vec::new();
         for (lien, outcome) in liens.iter().filter(|(_, outcome)| pick(*outcome)) {
             let Some(slot) = self.slots[lien.slot as usize].as_ref() else { continue };
-            let verdict = match outcome {
-                Outcome::Accepted => Verdict::Accepted,
-                Outcome::Released => Verdict::Released,
-                Outcome::Rejected => Verdict::Rejected,
-            };
-            let settlement = Settlement { seq: lien.seq, consumer: lien.consumer, verdict };
+            let settlement = Settlement { seq: lien.seq, consumer: lien.consumer, verdict: outcome.verdict() };
             match queues.iter_mut().find(|(queue, _)| queue.id == slot.queue.id) {
                 Some((_, settlements)) => settlements.push(settlement),
                 None => queues.push((Arc::clone(&slot.queue), vec![settlement])),
@@ -352,7 +351,7 @@ pub(crate) fn hide_arrivals(
     log_bodies(arrivals, targets, visit.core);
     let mut hidden = Vec::new();
     for (queue, picks) in picks_of(arrivals, targets) {
-        if queue.publish_hidden(arrivals, &picks, group, &mut hidden, visit).is_err() {
+        if queue.taker(visit.core).publish_hidden(arrivals, &picks, group, &mut hidden, visit).is_err() {
             picks.iter().for_each(|pick| arrivals[*pick as usize].miss());
         }
     }

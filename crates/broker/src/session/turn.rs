@@ -112,6 +112,8 @@ pub(crate) enum Work {
     Vanish { queue: Arc<Queue> },
     /// Look at the queue again at this time (milliseconds since 1970).
     Arm { queue: Arc<Queue>, at: u64 },
+    /// Look what of the queue is due.
+    Release { queue: Arc<Queue> },
     /// Read what the queue can't go on without.
     Load { queue: Arc<Queue> },
     /// When the ticket is durable the queue's delivery mark is higher: deliver on.

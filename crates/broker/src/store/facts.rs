@@ -11,7 +11,7 @@ use crate::catalog::definitions::{Key, Sort};
 use crate::encoding::{Malformed, Reader, write_bool, write_bytes, write_table, write_text, write_varint};
 use crate::error::Error;
 use crate::message::value::Table;
-use crate::queue::{Bound, Kept, Queue, Reason, Remains, SETTLED_BEFORE, Seen, reason_code};
+use crate::queue::{Bound, Kept, Queue, Reason, Remains, SETTLED_BEFORE, Seen, Span, Waiters, reason_code};
 use crate::routing::ExchangeKind;
 use crate::store::runs::log_valued;
 
@@ -44,6 +44,12 @@ pub(crate) const DEFINITION: u8 = 13;
 
 /// The id of a message that a queue was given, and until when it is remembered.
 pub(crate) const SEEN: u8 = 16;
+
+/// A bucket: the queue that it is of, and its span.
+pub(crate) const BUCKET: u8 = 17;
+
+/// When an entry is due that came back.
+pub(crate) const RETRY: u8 = 18;
 
 /// A declared exchange, as it is replayed.
 #[derive(Debug)]
@@ -157,6 +163,10 @@ pub(crate) fn log_returns(appender: &mut Appender<'_>, queue: Owner, seq: u64, r
     log_pair(appender, queue, RETURNS, seq, returns.into());
 }
 
+pub(crate) fn log_retry(appender: &mut Appender<'_>, queue: Owner, seq: u64, due: u64) {
+    log_pair(appender, queue, RETRY, seq, due);
+}
+
 pub(crate) fn log_dying(appender: &mut Appender<'_>, queue: Owner, seq: u64, reason: Reason) {
     log_pair(appender, queue, DYING, seq, reason_code(reason).into());
 }
@@ -167,6 +177,23 @@ fn log_accounted(appender: &mut Appender<'_>, queue: Owner, next_seq: u64, pages
     write_varint(&mut bytes, pages.len() as u64);
     pages.iter().flat_map(|(first, count)| [first, count]).for_each(|number| write_varint(&mut bytes, *number));
     appender.fact(None, queue, ACCOUNTED, &[&bytes]);
+}
+
+/// Logs that there is a bucket `owner` of a queue.
+pub(crate) fn log_bucket(appender: &mut Appender<'_>, owner: Owner, queue: Owner, span: Span) {
+    let mut bytes = Vec::with_capacity(21);
+    [queue, span.begins, span.exponent.into()].into_iter().for_each(|number| write_varint(&mut bytes, number));
+    appender.fact(None, owner, BUCKET, &[&bytes]);
+}
+
+/// Reads which queue a bucket is of, and its span.
+pub(crate) fn read_bucket(bytes: &[u8]) -> Result<(Owner, Span), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let (queue, begins, exponent) = (reader.varint()?, reader.varint()?, reader.varint()?);
+    let exponent = u32::try_from(exponent).ok().filter(|exponent| *exponent < u64::BITS);
+    let exponent = exponent.ok_or_else(|| reader.malformed("a span that is too long"))?;
+    reader.end()?;
+    Ok((queue, Span { begins, exponent }))
 }
 
 /// Logs an id that a queue remembers for `scope`.
@@ -265,7 +292,10 @@ pub(crate) fn log_whole_queue(
     lanes: &[LaneFacts],
     remains: &Remains<'_>,
 ) {
-    log_queue(appender, vhost, queue);
+    match &queue.bucket {
+        None => log_queue(appender, vhost, queue),
+        Some(bucket) => log_bucket(appender, queue.id, bucket.owner, bucket.span),
+    }
     for lane in lanes {
         lane.log(appender, queue.id);
     }
@@ -276,6 +306,9 @@ pub(crate) fn log_whole_queue(
     log_valued(appender, queue.id, RETURNS_RUNS, returns);
     let decided = remains.decided.iter().map(|(seq, reason)| (*seq, u64::from(reason_code(*reason))));
     log_valued(appender, queue.id, DYING_RUNS, decided);
+    for (seq, due) in remains.waiting.into_iter().flat_map(Waiters::iter) {
+        log_retry(appender, queue.id, seq, due);
+    }
     for (scope, kept) in remains.seen.into_iter().flat_map(Seen::logged) {
         log_seen(appender, None, queue.id, scope, kept);
     }

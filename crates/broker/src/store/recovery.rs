@@ -17,7 +17,9 @@ use crate::core::Core;
 use crate::encoding::Malformed;
 use crate::error::Error;
 use crate::message::value::Table;
-use crate::queue::{Bound, Lanes, Position, Positions, Queue, QueueParts, Reason, Seen, keep_binding, reason_code};
+use crate::queue::{
+    Bound, Lanes, Position, Positions, Queue, QueueParts, Reason, Seen, Span, keep_binding, reason_code,
+};
 use crate::routing::{Bindings, Destination};
 use crate::store::facts::{self, ExchangeFact, QueueFact};
 use crate::store::pages::{Lost, Pages, ReadChunk};
@@ -29,6 +31,8 @@ struct Entries {
     positions: Positions,
     returns: BTreeMap<u64, u32>,
     dying: BTreeMap<u64, u8>,
+    /// When entries are due that came back.
+    waiting: BTreeMap<u64, u64>,
     seen: Seen,
 }
 
@@ -47,6 +51,7 @@ impl Entries {
 struct Left {
     lanes: Lanes,
     dying: BTreeMap<u64, u8>,
+    waiting: BTreeMap<u64, u64>,
     seen: Seen,
 }
 
@@ -56,6 +61,8 @@ pub(crate) struct Rebuilt {
     vhosts: BTreeMap<Owner, String>,
     exchanges: BTreeMap<Owner, ExchangeFact>,
     queues: BTreeMap<Owner, QueueFact>,
+    /// The queue and the span of each bucket.
+    buckets: BTreeMap<Owner, (Owner, Span)>,
     bound: HashMap<Owner, Vec<Bound>>,
     entries: HashMap<Owner, Entries>,
     left: HashMap<Owner, Left>,
@@ -82,6 +89,9 @@ impl Rebuilt {
             }
             facts::QUEUE => {
                 self.queues.insert(owner, facts::read_queue(bytes)?);
+            }
+            facts::BUCKET => {
+                self.buckets.insert(owner, facts::read_bucket(bytes)?);
             }
             facts::BIND | facts::UNBIND => {
                 let bound = facts::read_binding(bytes)?;
@@ -128,6 +138,10 @@ impl Rebuilt {
             facts::RETURNS_RUNS => {
                 let said = read_valued(bytes)?;
                 said.entries().for_each(|seq| entries.returned(seq, said.value));
+            }
+            facts::RETRY => {
+                let (seq, due) = facts::read_pair(bytes)?;
+                entries.waiting.insert(seq, due);
             }
             facts::DYING => {
                 let (seq, reason) = facts::read_pair(bytes)?;
@@ -190,21 +204,22 @@ impl Rebuilt {
         self.end_with_vhosts();
         let mut live = BTreeMap::new();
         for (owner, entries) in std::mem::take(&mut self.entries) {
-            if !self.queues.contains_key(&owner) {
+            let queue = self.buckets.get(&owner).map_or(owner, |(queue, _)| *queue);
+            if !self.queues.contains_key(&queue) {
                 continue;
             }
             let damaged = |segment| self.lost_segments.contains_key(&segment);
             let next = |page| entries.positions.next_of_page(page);
             let left = entries.pages.finish(&next, read, &damaged);
             if !left.lost.is_none() {
-                self.lost.insert(owner, left.lost);
+                self.lost.insert(queue, left.lost);
             }
             let chunked = left.chunked;
             let lanes = Lanes::recovered(left.pages, entries.positions, entries.returns, chunked);
             for (file, count) in lanes.files() {
                 *live.entry(file).or_default() += count;
             }
-            self.left.insert(owner, Left { lanes, dying: entries.dying, seen: entries.seen });
+            self.left.insert(owner, Left { lanes, dying: entries.dying, waiting: entries.waiting, seen: entries.seen });
         }
         live
     }
@@ -213,7 +228,9 @@ impl Rebuilt {
     pub(crate) fn queue_counts(&self) -> impl Iterator<Item = (Owner, String, String, u64)> + '_ {
         self.queues.iter().map(|(owner, fact)| {
             let vhost = self.vhosts.get(&fact.vhost).cloned().unwrap_or_default();
-            let entries = self.left.get(owner).map_or(0, |left| left.lanes.live() as u64);
+            let buckets = self.buckets.iter().filter(|(_, (queue, _))| queue == owner).map(|(bucket, _)| bucket);
+            let left = std::iter::once(owner).chain(buckets).filter_map(|owner| self.left.get(owner));
+            let entries = left.map(|left| left.lanes.live() as u64).sum();
             (*owner, vhost, fact.name.clone(), entries)
         })
     }
@@ -263,7 +280,7 @@ impl Rebuilt {
                 arguments: fact.arguments.clone(),
                 alternate: parsed.alternate,
                 remember: parsed.remember,
-                bindings: Bindings::new(fact.kind, parsed.hash_on),
+                bindings: Bindings::new(parsed.routes_as, parsed.hash_on),
                 bound: Vec::new(),
                 predeclared: false,
             });
@@ -281,6 +298,7 @@ impl Rebuilt {
                 auto_delete: fact.auto_delete,
                 arguments,
                 declared: fact.arguments.clone(),
+                bucket: None,
                 now,
             }));
         }
@@ -307,8 +325,26 @@ impl Rebuilt {
                 decided.extend(left.remove(&queue.id).map(|left| left.fill(core, &tables, queue)));
             }
         }
+        self.fill_buckets(core, &mut left);
         core.catalog.changed();
         Ok(decided)
+    }
+
+    /// Makes the buckets of queues that are there. What is due by now is seen to by the pager.
+    fn fill_buckets(&self, core: &Core, left: &mut HashMap<Owner, Left>) {
+        let now = core.clock.unix_ms();
+        for (owner, (of, span)) in &self.buckets {
+            for vhost in core.catalog.vhosts() {
+                let mut tables = vhost.tables.write();
+                let Some(queue) = tables.queue_by_id(*of).cloned() else { continue };
+                let bucket = core.new_bucket(&queue, *owner, *span, now);
+                if let Some(left) = left.remove(owner) {
+                    bucket.recover_delayed(left.lanes, core);
+                }
+                queue.delays.lock().buckets.insert(*span, Arc::clone(&bucket));
+                tables.insert_bucket(bucket);
+            }
+        }
     }
 }
 
@@ -341,20 +377,25 @@ impl Left {
             .dying
             .iter()
             .filter_map(|(seq, code)| Some((*seq, *reasons.iter().find(|reason| reason_code(**reason) == *code)?)));
-        Decided { queue: Arc::clone(queue), dying: dying.collect() }
+        let now = core.clock.unix_ms();
+        let waiting = self.waiting.into_iter().filter(|(_, due)| *due > now).collect();
+        Decided { queue: Arc::clone(queue), dying: dying.collect(), waiting }
     }
 }
 
-/// A recovered queue, and its entries whose death was decided before the stop.
+/// A recovered queue, its entries whose death was decided before the stop, and those that are not due again.
 pub(crate) struct Decided {
     pub(crate) queue: Arc<Queue>,
     pub(crate) dying: Vec<(u64, Reason)>,
+    /// Each with its time.
+    pub(crate) waiting: Vec<(u64, u64)>,
 }
 
 impl Decided {
     /// Finds out where these entries lie, if only an index knows. The error is in words.
     pub(crate) fn place(&self, core: &Core) -> Result<(), String> {
-        let pages: BTreeSet<_> = self.dying.iter().map(|(seq, _)| seq / PAGE).collect();
+        let numbers = self.dying.iter().map(|(seq, _)| seq).chain(self.waiting.iter().map(|(seq, _)| seq));
+        let pages: BTreeSet<_> = numbers.map(|seq| seq / PAGE).collect();
         for page in pages {
             core.place(&self.queue, page)?;
         }
@@ -401,6 +442,7 @@ impl Replay for Rebuilt {
             entries.pages.settle(*first, *count);
             forget(&mut entries.returns, *first, *count);
             forget(&mut entries.dying, *first, *count);
+            forget(&mut entries.waiting, *first, *count);
         }
     }
 
@@ -411,6 +453,7 @@ impl Replay for Rebuilt {
         self.definitions.remove(&owner);
         self.exchanges.remove(&owner);
         self.queues.remove(&owner);
+        self.buckets.remove(&owner);
         self.bound.remove(&owner);
         self.entries.remove(&owner);
         self.users.remove(&owner);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{Consume, Fetch, Flow, Outcome, Prefetch, Publish, Ticket, Value};
+use broker::{Clock, Consume, Fetch, Flow, Outcome, Prefetch, Publish, QueueSpec, Ticket, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Fault, Random, SimDisk};
@@ -12,7 +12,7 @@ use crate::history::{Copy, History, Unit, priority_of};
 use crate::{binding, dead_letters_to, durable, durable_with, message};
 
 /// `a` and `b` take what the fanout exchange brings, `r` sends what is rejected to `dead`. Of half the seeds `b` has
-/// priorities.
+/// priorities; of a third each `a` lets what comes back wait, and `b` takes nothing twice. Some messages are delayed.
 const QUEUES: [&str; 4] = ["a", "b", "r", "dead"];
 const STEPS: u64 = 300;
 
@@ -33,6 +33,9 @@ struct World {
     units: u64,
     consumers: Vec<BTreeMap<String, String>>,
     crashes: u64,
+    /// Queue `a` lets what comes back wait, and `b` takes nothing twice.
+    retries: bool,
+    sifts: bool,
 }
 
 impl World {
@@ -58,6 +61,8 @@ impl World {
             units: 0,
             consumers: Vec::new(),
             crashes: 0,
+            retries: seed % 3 == 1,
+            sifts: seed % 3 == 2,
         };
         world.begin(setup);
         world
@@ -79,16 +84,12 @@ impl World {
         let mut declarer = Peer::attach(self.broker(), "guest").unwrap();
         let now = self.broker().now();
         for queue in QUEUES {
-            let spec = match self.history.prioritised.filter(|(name, _)| *name == queue) {
-                Some((_, max)) => durable_with(queue, &[("x-max-priority", Value::U8(max))]),
-                None if queue == "r" => durable_with(queue, &dead_letters_to("dead")),
-                None => durable(queue),
-            };
-            declarer.client.declare_queue(&spec, now).unwrap();
+            declarer.client.declare_queue(&self.spec(queue), now).unwrap();
             if queue.len() == 1 && queue != "r" {
                 declarer.client.bind(&binding("amq.fanout", "", queue), now).unwrap();
             }
         }
+        self.ripen();
         let found = self.look(&mut declarer);
         self.history.recovered(&found);
         drop(declarer);
@@ -97,6 +98,42 @@ impl World {
             let session = peer.session(1);
             peer.client.enable_confirms(session);
         }
+    }
+
+    fn spec(&self, queue: &'static str) -> QueueSpec {
+        let mut spec = if queue == "r" { durable_with(queue, &dead_letters_to("dead")) } else { durable(queue) };
+        if let Some((_, max)) = self.history.prioritised.filter(|(name, _)| *name == queue) {
+            spec.arguments.set("x-max-priority", Value::U8(max));
+        }
+        if queue == "a" && self.retries {
+            spec.arguments.set("x-delayed-retry-type", Value::Text("all".to_owned()));
+            spec.arguments.set("x-delayed-retry-min", Value::I64(30));
+        }
+        if queue == "b" && self.sifts {
+            spec.arguments.set("x-message-deduplication", Value::Bool(true));
+            spec.arguments.set("x-cache-size", Value::I64(100_000));
+        }
+        spec
+    }
+
+    /// Lets the time come of everything that waits for it.
+    fn ripen(&self) {
+        for _ in 0..1000 {
+            if self.broker().broker.queues().iter().all(|queue| queue.delayed == 0) {
+                return;
+            }
+            self.broker().setup.clock.advance(1000);
+            self.broker().flush();
+            assert!(self.broker().background(20));
+            self.broker().flush();
+        }
+        panic!("what is delayed never comes: {:?}", self.broker().broker.queues());
+    }
+
+    /// Nothing may come before its time.
+    fn check_due(&self, received: &Received) {
+        let (now, due) = (self.broker().setup.clock.unix_ms(), self.history.due_of(&received.body));
+        assert!(due <= now, "{} came {} ms early", received.body, due - now);
     }
 
     /// Fetches everything, to be given back.
@@ -113,6 +150,7 @@ impl World {
                     Fetch::Wait(_) => self.broker().flush(),
                 }
             }
+            all.iter().for_each(|received| self.check_due(received));
             found.insert(queue.to_owned(), all);
         }
         found
@@ -151,12 +189,44 @@ impl World {
             return;
         }
         for _ in 0..=self.random.below(4) {
-            let copies = self.publish_one(who, None);
+            let again = if self.sifts && self.random.chance(10) { self.repeat(who) } else { None };
+            let copies = again.unwrap_or_else(|| self.publish_one(who, None));
             self.published[who] += 1;
             self.numbers[who].insert(self.published[who], copies);
         }
         let now = self.broker().now();
         self.peers[who].client.flush(now);
+    }
+
+    /// Sends again what queue `b` was sent, which must not show.
+    fn repeat(&mut self, who: usize) -> Option<Vec<Copy>> {
+        // What is parked may yet be refused.
+        let parked = |peer: &Peer| peer.sessions.get(&1).is_some_and(|session| peer.client.parked(*session));
+        if self.peers.iter().any(parked) {
+            return None;
+        }
+        let known = self.history.names_in("b");
+        let name = known.get(self.random.below(known.len().max(1) as u64) as usize)?.clone();
+        let properties = format!("x-deduplication-header={name}\n");
+        let session = self.peers[who].session(1);
+        let publish = message("", "b", name.as_bytes());
+        let publish = Publish { properties: properties.as_bytes(), instructed: true, ..publish };
+        self.peers[who].client.publish(session, publish).unwrap();
+        Some(vec![("b".to_owned(), name)])
+    }
+
+    /// What the headers of a new message say.
+    fn instructions(&mut self, name: &str) -> String {
+        let mut headers = String::new();
+        if self.sifts {
+            headers += &format!("x-deduplication-header={name}\n");
+        }
+        if self.random.chance(15) {
+            let delay = [1, 60, 20_000, 100_000][self.random.below(4) as usize];
+            headers += &format!("x-opt-delivery-delay={delay}\n");
+            self.history.delay(name, self.broker().setup.clock.unix_ms() + delay);
+        }
+        headers
     }
 
     fn publish_one(&mut self, who: usize, transaction: Option<(broker::TransactionId, u64)>) -> Vec<Copy> {
@@ -166,7 +236,13 @@ impl World {
         for _ in 0..self.random.below(8000) {
             body.push('.');
         }
-        let publish = Publish { priority: priority_of(&name), ..message(exchange, key, body.as_bytes()) };
+        let headers = self.instructions(&name);
+        let publish = Publish {
+            priority: priority_of(&name),
+            properties: headers.as_bytes(),
+            instructed: !headers.is_empty(),
+            ..message(exchange, key, body.as_bytes())
+        };
         let session = self.peers[who].session(1);
         for copy in &copies {
             self.history.sent(copy, transaction.map(|(_, number)| number));
@@ -214,6 +290,7 @@ impl World {
         let mut report = |delivery: &broker::Delivery<'_>, _| got = Some(Received::of(delivery));
         self.peers[who].client.get(session, queue, false, now, &mut report).unwrap();
         if let Some(received) = &got {
+            self.check_due(received);
             self.history.delivered(queue, received);
             self.held[who].insert(received.tag, (queue.to_owned(), received.body.clone()));
         }
@@ -226,6 +303,7 @@ impl World {
         for _ in 0..=self.random.below(5) {
             let Some((tag, copy)) = self.held[who].pop_first() else { break };
             let outcome = match self.random.below(8) {
+                0 if self.random.chance(30) => Outcome::Failed,
                 0 => Outcome::Released,
                 1 | 2 if copy.0 == "r" => Outcome::Rejected,
                 _ => Outcome::Accepted,
@@ -237,13 +315,16 @@ impl World {
             match outcome {
                 Outcome::Accepted => self.history.settled(copy),
                 Outcome::Rejected => self.history.rejected(copy, "dead"),
-                Outcome::Released => {}
+                Outcome::Released | Outcome::Failed => {}
             }
         }
         let now = self.broker().now();
         self.peers[who].client.flush(now);
         let ticket = self.peers[who].client.settled_ticket(session);
-        let copies = settled.into_iter().filter(|(_, outcome)| *outcome != Outcome::Released).map(|(copy, _)| copy);
+        let copies = settled
+            .into_iter()
+            .filter(|(_, outcome)| !matches!(outcome, Outcome::Released | Outcome::Failed))
+            .map(|(copy, _)| copy);
         self.fences.push((who, ticket, copies.collect()));
     }
 
@@ -266,6 +347,8 @@ impl World {
         let arrivals = unit.arrivals.clone();
         if self.random.chance(20) {
             self.peers[who].client.rollback(transaction);
+            let now = self.broker().now();
+            self.peers[who].client.flush(now);
             arrivals.iter().for_each(|copy| self.history.refused(copy));
             return;
         }
@@ -305,6 +388,7 @@ impl World {
         match seen {
             Seen::Delivery(received) => {
                 let queue = self.consumers[who][&received.consumer].clone();
+                self.check_due(&received);
                 self.history.delivered(&queue, &received);
                 self.held[who].insert(received.tag, (queue, received.body));
             }

@@ -38,6 +38,8 @@ pub(crate) struct History {
     gone: BTreeSet<Copy>,
     units: BTreeMap<u64, Unit>,
     made: u64,
+    /// When messages are due that are delayed, by name, in milliseconds since 1970.
+    dues: BTreeMap<String, u64>,
     /// This queue tells so many priorities apart, besides 0.
     pub(crate) prioritised: Option<(&'static str, u8)>,
 }
@@ -57,6 +59,23 @@ impl History {
     pub(crate) fn name(&mut self) -> String {
         self.made += 1;
         format!("m{}", self.made)
+    }
+
+    /// It is not to be delivered before `due`.
+    pub(crate) fn delay(&mut self, name: &str, due: u64) {
+        self.dues.insert(name.to_owned(), due);
+    }
+
+    /// When it is due; 0 for at once.
+    pub(crate) fn due_of(&self, body: &str) -> u64 {
+        self.dues.get(body.trim_end_matches('.')).copied().unwrap_or(0)
+    }
+
+    /// What a queue was sent outside of transactions, as far as it may be there still or was settled in this life.
+    pub(crate) fn names_in(&self, queue: &str) -> Vec<String> {
+        let all = self.copies.iter().filter(|((of, _), fate)| of == queue && fate.transaction.is_none());
+        // When what is delayed is compared is another matter.
+        all.filter(|((_, name), _)| !self.dues.contains_key(name)).map(|((_, name), _)| name.clone()).collect()
     }
 
     /// It was handed to the broker.
@@ -177,8 +196,10 @@ impl History {
         let copy_of = |received: &Received| (queue.to_owned(), received.body.clone());
         let fate_of = |received: &Received| Some((urgency(&received.body), self.copies.get(&copy_of(received))?));
         let orders: Vec<_> = all.iter().filter_map(fate_of).collect();
-        // Dead letters come in the order of their deaths, and transactions in that of their commits.
-        let plain = |(_, fate): &&(u8, &Fate)| fate.transaction.is_none();
+        // Dead letters come in the order of their deaths, transactions in that of their commits, and what was delayed in that of
+        // its times.
+        let delayed = |fate: &Fate| self.dues.contains_key(&format!("m{}", fate.order));
+        let plain = |(_, fate): &&(u8, &Fate)| fate.transaction.is_none() && !delayed(fate);
         let sorted =
             queue == "dead" || orders.iter().filter(plain).is_sorted_by_key(|(urgency, fate)| (*urgency, fate.order));
         assert!(sorted, "{queue} is out of order: {all:?}");

@@ -20,7 +20,20 @@ pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
         return show_json(&queues);
     }
     let rows: Vec<_> = queues.iter().map(row).collect();
-    let head = ["vhost", "name", "type", "features", "ready", "unacked", "consumers", "memory", "in", "out", "acked"];
+    let head = [
+        "vhost",
+        "name",
+        "type",
+        "features",
+        "ready",
+        "unacked",
+        "delayed",
+        "consumers",
+        "memory",
+        "in",
+        "out",
+        "acked",
+    ];
     let mut text = table::text(&head, &rows);
     for queue in queues.iter().filter(|queue| queue.duplicates + queue.remembered > 0) {
         let (name, vhost, dropped, known) = (&queue.name, &queue.vhost, queue.duplicates, queue.remembered);
@@ -56,6 +69,7 @@ fn row(queue: &QueueRow) -> Vec<String> {
         features.join(","),
         queue.ready.to_string(),
         queue.unacked.to_string(),
+        queue.delayed.to_string(),
         queue.consumers.to_string(),
         size(queue.bytes),
         queue.published.to_string(),

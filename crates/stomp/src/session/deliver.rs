@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 
-use broker::{Delivery, DialectId, Dialects, Message};
+use broker::{DELAY, Delivery, DialectId, Dialects, Message};
 use memchr::memchr;
 use wire::Output;
 
@@ -242,6 +242,9 @@ fn write_properties(
     let marks = message.marks();
     if message.dialect() != DialectId::STOMP {
         let mut properties = dialects.read(message.dialect(), raw)?;
+        if let Some(spent) = message.spent_delay(properties.headers.get(DELAY)) {
+            properties.headers.set(DELAY, spent);
+        }
         if let Some(marks) = marks {
             properties.expiration = None;
             for (name, value) in marks.headers() {
@@ -253,7 +256,7 @@ fn write_properties(
         });
         return Ok(());
     }
-    if marks.is_none() && (version == Version::V1_2 || memchr(b'\\', raw).is_none()) {
+    if marks.is_none() && !message.was_delayed() && (version == Version::V1_2 || memchr(b'\\', raw).is_none()) {
         frame.lines(raw);
         return Ok(());
     }
@@ -265,9 +268,14 @@ fn write_properties(
         });
     }
     for (name, value) in dialect::lines(raw) {
-        if marks.is_none() || name != b"expiration" {
-            frame.header(&dialect::text(name), &dialect::text(value));
+        if marks.is_some() && name == b"expiration" {
+            continue;
         }
+        let value = dialect::text(value);
+        match message.spent_delay(Some(&broker::Value::Text(value.clone()))) {
+            Some(broker::Value::I64(spent)) if name == DELAY.as_bytes() => frame.header(DELAY, &spent.to_string()),
+            _ => frame.header(&dialect::text(name), &value),
+        };
     }
     Ok(())
 }

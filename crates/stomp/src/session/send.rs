@@ -128,6 +128,7 @@ impl Session {
                 "precondition_failed",
                 format!("user_id property set to '{value}' but authenticated user was '{}'", self.client.user()),
             )),
+            "AMQ_SCHEDULED_DELAY" => Ok(()),
             scheduled if scheduled.starts_with("AMQ_SCHEDULED_") => Err(Failure::not_built(Command::Send, scheduled)),
             _ => Ok(()),
         }

@@ -227,7 +227,7 @@ fn a_consistent_hash_exchange_keeps_what_belongs_together() {
     closed_and_open_again(&mut peer, 406, text, (50, 20));
     declare_exchange(&mut peer, "y", "x-consistent-hash", &[("hash-property", Value::from("user_id"))]);
     closed_and_open_again(&mut peer, 406, "PRECONDITION_FAILED - Unsupported property: user_id", (40, 10));
-    for kind in ["x-delayed-message", "x-random", "x-recent-history"] {
+    for kind in ["x-random", "x-recent-history"] {
         declare_exchange(&mut peer, "y", kind, &[]);
         let text = format!("PRECONDITION_FAILED - unknown exchange type '{kind}'");
         closed_and_open_again(&mut peer, 406, &text, (40, 10));

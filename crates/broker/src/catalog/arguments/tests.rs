@@ -142,7 +142,7 @@ fn what_is_refused_and_how() {
         ("x-dead-letter-strategy", text("often"), ": invalid_dlx_strategy"),
         ("x-quorum-initial-group-size", Value::I32(0), ": {value_zero,0}"),
         ("x-max-in-memory-bytes", Value::I32(-1), ": {value_negative,-1}"),
-        ("x-delayed-retry-type", text("all"), ": not implemented yet"),
+        ("x-delayed-retry-type", text("all"), ": delayed-retry-min is required when delayed-retry-type is all"),
         ("x-max-priority", Value::I32(10), " of queue type rabbit_quorum_queue"),
         ("x-queue-mode", text("lazy"), " of queue type rabbit_quorum_queue"),
         ("x-queue-version", Value::I32(2), " of queue type rabbit_quorum_queue"),
@@ -207,8 +207,8 @@ fn what_a_quorum_queue_cannot_be() {
 fn exchange_arguments() {
     use ExchangeKind::{ConsistentHash, Direct};
 
-    let none = ExchangeArguments::default;
-    let header = || ExchangeArguments { hash_on: HashOn::Header("h".to_owned()), ..none() };
+    let none = || ExchangeArguments { alternate: None, hash_on: HashOn::default(), remember: None, routes_as: Direct };
+    let header = || ExchangeArguments { hash_on: HashOn::Header("h".to_owned()), routes_as: ConsistentHash, ..none() };
     let cases = [
         (Direct, table(&[]), Ok(none())),
         (Direct, table(&[("owner", text("us"))]), Ok(none())),

@@ -118,7 +118,7 @@ impl Purged {
             match entry.state {
                 State::Ready => self.take(seq, seq + 1),
                 State::Done => continue,
-                State::Out | State::Dying | State::Hidden => {
+                State::Out | State::Waiting | State::Dying | State::Hidden => {
                     self.close();
                     continue;
                 }

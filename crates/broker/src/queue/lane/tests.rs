@@ -79,6 +79,7 @@ fn message(seq: u64) -> Message {
         expiration: None,
         copies: Copies::None,
         instructed: false,
+        delayed: false,
         exchange: "",
         routing_key: "q",
         properties: b"",

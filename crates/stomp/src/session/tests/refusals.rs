@@ -15,7 +15,7 @@ fn every_refusal_names_what_it_refuses() {
         ("SEND\ndestination:/exchange/none/k\n\nx\0", "no exchange 'none' in vhost '/'"),
         ("SEND\ndestination:/queue/a\nmessage-id:1\n\nx\0", "'message-id' is not allowed on 'SEND'"),
         ("SEND\ndestination:/queue/a\nreply-to:/temp-queue/\n\nx\0", "header 'reply-to' must be"),
-        ("SEND\ndestination:/queue/a\nAMQ_SCHEDULED_DELAY:1\n\nx\0", "AMQ_SCHEDULED_DELAY"),
+        ("SEND\ndestination:/queue/a\nAMQ_SCHEDULED_CRON:1\n\nx\0", "AMQ_SCHEDULED_CRON"),
         ("SEND\ndestination:/queue/a\npriority:high\n\nx\0", "header 'priority' must be"),
         ("SEND\ndestination:/queue/a\nuser-id:other\n\nx\0", "authenticated user was 'guest'"),
         ("SEND\ndestination:/queue/a\ntransaction:t\n\nx\0", "Invalid transaction identifier: 't'"),

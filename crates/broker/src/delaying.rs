@@ -1,0 +1,344 @@
+//! Who makes buckets for messages that are not due, sorts them when their time nears, and moves what is due.
+//!
+//! The pager does both, since it may wait for the disk: one page of a bucket, or one group of messages, in each step. A
+//! move is a group: the settlement in the bucket and the arrival in the queue happen together, so a crash neither loses nor
+//! doubles the message. What is due moves in the order of its due times, over all buckets of its queue.
+
+use std::sync::Arc;
+
+use journal::{Admission, Reference, Ticket};
+
+use crate::catalog::Routing;
+use crate::catalog::arguments::QueueArguments;
+use crate::core::Core;
+use crate::error::Error;
+use crate::message::instructions::Instructions;
+use crate::message::value::Table;
+use crate::message::{Arena, Head, Message};
+use crate::queue::{Bucket, Dying, Identity, Queue, QueueParts, Span, ToSort, Visit};
+use crate::routing::Envelope;
+use crate::session::publish::release_holds;
+use crate::session::transaction::{Sealed, hide_arrivals};
+use crate::session::turn::{Arrival, Work};
+use crate::store::facts;
+
+/// Messages moved in one group at most.
+const CHUNK: usize = 256;
+/// The same, while the log has room for little.
+const RESERVED: usize = 4;
+/// While a queue has more due times in memory than this, it sorts no further bucket.
+const MOST_SORTED: usize = 1 << 18;
+/// What could not be done is tried again after so many milliseconds.
+const LATER: u64 = 50;
+/// Messages that are read together for their due times.
+const READ_AT_ONCE: usize = 512;
+
+/// What one step came to.
+#[derive(PartialEq, Eq)]
+enum Moved {
+    Nothing,
+    Some,
+    /// The log takes nothing now.
+    Later,
+}
+
+/// An entry that is due: when, of which bucket, and its number.
+type Due = (u64, usize, u64);
+
+impl Core {
+    /// When a stored message is due, in milliseconds since 1970.
+    pub(crate) fn due_of(&self, message: &Message) -> u64 {
+        let read = self.dialects.read(message.dialect(), message.properties());
+        let due = read.ok().and_then(|properties| {
+            let instructions = Instructions::read(&properties.headers).ok()?;
+            let delay = Instructions::exchange_delay(&properties.headers).ok()?;
+            instructions.due(message.published_at(), delay)
+        });
+        due.unwrap_or_else(|| message.published_at())
+    }
+
+    /// The bucket of `queue` for what is due at `due`; the queue itself if it is gone.
+    pub(crate) fn bucket(&self, queue: &Arc<Queue>, due: u64, now: u64) -> Arc<Queue> {
+        let span = Span::of(due, now);
+        if let Some(bucket) = queue.delays.lock().buckets.get(&span) {
+            return Arc::clone(bucket);
+        }
+        let Some(vhost) = self.catalog.vhost(&queue.vhost) else { return Arc::clone(queue) };
+        let mut tables = vhost.tables.write();
+        let mut delays = queue.delays.lock();
+        if delays.closed || tables.is_ended() {
+            return Arc::clone(queue);
+        }
+        if let Some(bucket) = delays.buckets.get(&span) {
+            return Arc::clone(bucket);
+        }
+        let bucket = self.new_bucket(queue, self.owner(), span, now);
+        if bucket.logged() {
+            facts::log_bucket(&mut self.journal.appender(), bucket.id, queue.id, span);
+        }
+        tables.insert_bucket(Arc::clone(&bucket));
+        delays.buckets.insert(span, Arc::clone(&bucket));
+        drop(delays);
+        drop(tables);
+        self.watch(&bucket);
+        bucket
+    }
+
+    /// A bucket of `queue` that nobody knows yet.
+    pub(crate) fn new_bucket(&self, queue: &Arc<Queue>, owner: u64, span: Span, now: u64) -> Arc<Queue> {
+        Queue::new(QueueParts {
+            id: owner,
+            vhost: Arc::clone(&queue.vhost),
+            name: Arc::clone(&queue.name),
+            durable: queue.logged(),
+            exclusive_to: None,
+            auto_delete: false,
+            arguments: QueueArguments::default(),
+            declared: Table::default(),
+            bucket: Some(Bucket { of: Arc::downgrade(queue), owner: queue.id, span }),
+            now,
+        })
+    }
+
+    /// Looks what of a queue is due, sorts a page of what soon will be, and moves some. To be called by the pager.
+    pub(crate) fn release_due(&self, queue: &Arc<Queue>, work: &mut Vec<Work>) {
+        queue.delays.lock().asked = false;
+        let now = self.clock.unix_ms();
+        let mut near = queue.buckets();
+        near.retain(|bucket| bucket.bucket.as_ref().is_some_and(|bucket| bucket.span.is_near(now)));
+        let sorting = self.sort_some(&near);
+        let moved = self.move_due(queue, &near, now, work);
+        near.retain(|bucket| !(bucket.is_spent(now, self) && self.end_bucket(queue, bucket)));
+        if sorting || moved == Moved::Some {
+            self.pager.release(queue);
+            return;
+        }
+        let mut visit = Visit { core: self, now, work };
+        for bucket in near {
+            // What is due already could not be moved, or waits for room in memory.
+            let at = bucket.looks_at(self).map_or(now + LATER, |at| if at <= now { now + LATER } else { at });
+            bucket.look_at(at, &mut visit);
+        }
+    }
+
+    /// Looks through one page of the earliest bucket that is not sorted. True if there is more to do.
+    fn sort_some(&self, near: &[Arc<Queue>]) -> bool {
+        let sorted: usize = near.iter().map(|bucket| bucket.sorted_count(self)).sum();
+        let first = near.iter().filter_map(|bucket| bucket.first_due(self)).min();
+        for bucket in near {
+            // What is due before can go first, and make room.
+            let can_wait = first < bucket.begins();
+            let from = match bucket.to_sort(self) {
+                ToSort::Nothing => continue,
+                ToSort::All if sorted > MOST_SORTED && can_wait => return false,
+                ToSort::All => 0,
+                ToSort::Page(page) => page,
+            };
+            let Some(page) = bucket.page_to_sort(from, self) else {
+                bucket.sorted_to(None, &[], self);
+                return true;
+            };
+            // Whatever comes from here on is noted as it comes.
+            bucket.sorted_to(Some(page), &[], self);
+            if let Err(damage) = self.place(bucket, page) {
+                self.pager.tell(damage);
+            }
+            let mut whole = true;
+            let mut found: Vec<_> =
+                bucket.in_memory(page, self).iter().map(|(seq, message)| (self.due_of(message), *seq)).collect();
+            for piece in bucket.on_disk(page, self).chunks(READ_AT_ONCE) {
+                whole &= self.read_what_can_be(bucket, piece, &mut |seq, message| {
+                    found.push((self.due_of(&message), seq));
+                });
+            }
+            bucket.sorted_to(Some(if whole { page + 1 } else { page }), &found, self);
+            return true;
+        }
+        false
+    }
+
+    /// Reads messages. Those that can't be read are told of, and stay where they are; false if some were moved meanwhile and
+    /// must be looked for again.
+    fn read_what_can_be(&self, bucket: &Queue, wanted: &[Reference], found: &mut dyn FnMut(u64, Message)) -> bool {
+        let (mut whole, mut rest) = (true, wanted);
+        while !rest.is_empty() {
+            let (read, damage) = self.read_up_to_damage(bucket, rest);
+            let failed = read.len() < rest.len();
+            whole &= !failed || damage.is_some();
+            damage.into_iter().for_each(|damage| self.pager.tell(damage));
+            rest = &rest[read.len() + usize::from(failed)..];
+            read.into_iter().for_each(|(one, message)| found(one.seq, message));
+        }
+        whole
+    }
+
+    /// Moves the first of what is due.
+    fn move_due(&self, queue: &Arc<Queue>, near: &[Arc<Queue>], now: u64, work: &mut Vec<Work>) -> Moved {
+        let limit = match self.journal.admission() {
+            Admission::Closed if self.journal.stats().used_bytes >= self.journal.stats().max_bytes => 0,
+            // What a move appends it frees, if not at once.
+            Admission::Closed => RESERVED,
+            _ => CHUNK,
+        };
+        // What is not sorted may be due before what is.
+        let unsorted = near.iter().filter(|bucket| bucket.to_sort(self) != ToSort::Nothing);
+        let until = unsorted.filter_map(|bucket| bucket.begins()?.checked_sub(1)).fold(now, u64::min);
+        let mut due: Vec<Due> = Vec::new();
+        for (index, bucket) in near.iter().enumerate() {
+            due.extend(bucket.due_by(until, CHUNK, self).into_iter().map(|(at, seq)| (at, index, seq)));
+        }
+        due.sort_unstable();
+        if due.is_empty() || limit == 0 {
+            return if due.is_empty() { Moved::Nothing } else { Moved::Later };
+        }
+        due.truncate(limit);
+        let taken = self.take_due(near, &due);
+        self.move_taken(queue, near, &due, taken, now, work);
+        if limit == CHUNK { Moved::Some } else { Moved::Later }
+    }
+
+    /// Takes these entries out of their buckets, with their messages.
+    fn take_due(&self, near: &[Arc<Queue>], due: &[Due]) -> Vec<(usize, Dying)> {
+        let mut taken = Vec::with_capacity(due.len());
+        for (index, bucket) in near.iter().enumerate() {
+            let of_this: Vec<_> = due.iter().filter(|due| due.1 == index).map(|(at, _, seq)| (*at, *seq)).collect();
+            if of_this.is_empty() {
+                continue;
+            }
+            for page in bucket.pages_to_place(&of_this, self) {
+                if let Err(damage) = self.place(bucket, page) {
+                    self.pager.tell(damage);
+                }
+            }
+            let dying = self.read_dying(bucket, bucket.take_due(&of_this, self));
+            taken.extend(dying.into_iter().map(|dead| (index, dead)));
+        }
+        taken
+    }
+
+    fn move_taken(
+        &self,
+        queue: &Arc<Queue>,
+        near: &[Arc<Queue>],
+        order: &[Due],
+        mut taken: Vec<(usize, Dying)>,
+        now: u64,
+        work: &mut Vec<Work>,
+    ) {
+        // In the order of their times, not of their buckets.
+        let place = |index: usize, seq: u64| order.iter().position(|due| (due.1, due.2) == (index, seq));
+        taken.sort_by_cached_key(|(index, dying)| place(*index, dying.seq));
+        let mut arena = Arena::default();
+        let mut arrivals = Vec::with_capacity(taken.len());
+        for message in taken.iter().filter_map(|(_, dying)| dying.message.as_ref()) {
+            let mut arrival = Arrival::new(awake(message, now, &mut arena), false, 0, 0);
+            arrival.identity = self.identity_at(queue, message);
+            arrivals.push(arrival);
+        }
+        let targets = vec![vec![Arc::clone(queue)]; arrivals.len()];
+        let durable = taken.iter().any(|(_, dying)| dying.durable);
+        let written = self.write_group(&targets);
+        let group = durable.then(|| self.journal.appender().begin_group());
+        let mut visit = Visit { core: self, now, work };
+        let hidden = hide_arrivals(&mut arrivals, &targets, group, &mut visit);
+        for (index, bucket) in near.iter().enumerate() {
+            let gone: Vec<u64> = taken.iter().filter(|(of, _)| *of == index).map(|(_, dying)| dying.seq).collect();
+            if !gone.is_empty() {
+                bucket.depart(&gone, group, self);
+            }
+        }
+        let mut ticket = Ticket::NONE;
+        if let Some(group) = group {
+            let mut appender = self.journal.appender();
+            appender.end_group(group);
+            ticket = appender.ticket();
+        }
+        drop(written);
+        release_holds(&arrivals, self);
+        let sealed = Sealed { ticket, hidden, replies: Vec::new(), committed: None };
+        if ticket == Ticket::NONE {
+            sealed.reveal(&mut visit);
+        } else {
+            self.wait_for_sealed(sealed);
+        }
+    }
+
+    /// Where a message with instructions goes: into buckets, where it is not due yet; and what makes it a duplicate. Without
+    /// `published_at` its delay is spent.
+    pub(crate) fn follow(
+        &self,
+        routing: &mut Routing,
+        headers: &Table,
+        published_at: Option<u64>,
+        now: u64,
+    ) -> Result<(Vec<Arc<Queue>>, Option<Box<Identity>>), Error> {
+        let instructions = Instructions::read(headers)?;
+        let identity = Identity::of(&instructions, &routing.queues, std::mem::take(&mut routing.gates));
+        let delay = if routing.delayed.is_empty() { None } else { Instructions::exchange_delay(headers)? };
+        let mut queues = std::mem::take(&mut routing.queues);
+        for queue in &mut queues {
+            let delay = delay.filter(|_| routing.delayed.contains(&queue.id));
+            let due = published_at.and_then(|published_at| instructions.due(published_at, delay));
+            if let Some(due) = due.filter(|due| *due > now) {
+                *queue = self.bucket(queue, due, now);
+            }
+        }
+        Ok((queues, identity))
+    }
+
+    /// What makes a message a duplicate in `queue`: which exchanges stand before it is asked again, as they are now.
+    fn identity_at(&self, queue: &Arc<Queue>, message: &Message) -> Option<Box<Identity>> {
+        if !message.instructed() {
+            return None;
+        }
+        let read = || self.dialects.read(message.dialect(), message.properties()).ok();
+        let envelope = Envelope::new(message.routing_key(), message.copies(), &read);
+        let instructions = Instructions::read(envelope.headers()).ok().filter(|read| read.id.is_some())?;
+        let vhost = self.catalog.vhost(&queue.vhost)?;
+        let routing = vhost.tables.read().route(message.exchange(), &envelope);
+        let gates = routing.map(|routing| routing.gates).unwrap_or_default();
+        let identity = Identity::of(&instructions, std::slice::from_ref(queue), gates)?;
+        // A dead letter that waited on its way back is no duplicate of itself.
+        let marks = message.marks().unwrap_or_default();
+        Some(identity.returning(std::slice::from_ref(queue), &|name| marks.was_in(name)))
+    }
+
+    /// Ends a bucket that is empty and whose time is over. False if it is not.
+    fn end_bucket(&self, queue: &Arc<Queue>, bucket: &Arc<Queue>) -> bool {
+        let Some(vhost) = self.catalog.vhost(&queue.vhost) else { return true };
+        let mut tables = vhost.tables.write();
+        let mut inner = bucket.lock(self);
+        if inner.live() > 0 {
+            return false;
+        }
+        if !inner.is_deleted() {
+            bucket.end(&mut inner, self);
+        }
+        drop(inner);
+        tables.remove_bucket(bucket);
+        if let Some(own) = &bucket.bucket {
+            queue.delays.lock().buckets.remove(&own.span);
+        }
+        true
+    }
+}
+
+/// The message as it enters its queue: its life begins now, and its delay is spent.
+fn awake(message: &Message, now: u64, arena: &mut Arena) -> Message {
+    let marks = message.marks_bytes();
+    let head = Head {
+        dialect: message.dialect(),
+        persistent: message.persistent(),
+        priority: message.priority(),
+        published_at: now,
+        expiration: message.expiration(),
+        copies: message.copies(),
+        instructed: message.instructed(),
+        delayed: true,
+        exchange: message.exchange(),
+        routing_key: message.routing_key(),
+        properties: message.properties(),
+        marks,
+    };
+    arena.add(&head, message.body())
+}

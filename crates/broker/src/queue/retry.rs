@@ -1,0 +1,98 @@
+//! Entries that came back and wait before they are delivered again: each keeps its place, its count and its number.
+//!
+//! When such an entry is due is logged with its return, so a restart makes nothing earlier. Nothing else of the queue waits
+//! for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::catalog::arguments::Return;
+use crate::queue::{Inner, Queue, Reason, State, Visit};
+use crate::store::facts;
+
+/// The entries of a queue that wait, by the time when they are due, in milliseconds since 1970.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters(BTreeSet<(u64, u64)>);
+
+impl Waiters {
+    /// Each one: its number, and when it is due.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0.iter().map(|(due, seq)| (*seq, *due))
+    }
+}
+
+impl Queue {
+    /// A delivery came back: the entry is ready again at its place, at once or after a while, or dies of having come back
+    /// too often.
+    pub(super) fn come_back(&self, inner: &mut Inner, seq: u64, how: Return, visit: &Visit<'_>) {
+        let arguments = Arc::clone(&inner.arguments);
+        let Some(entry) = inner.lanes.get_mut(seq) else { return };
+        entry.redelivered = true;
+        if arguments.counts_returns() {
+            entry.returns = entry.returns.saturating_add(1);
+            let (returns, durable) = (entry.returns, entry.is_durable());
+            if arguments.delivery_limit.is_some_and(|limit| u64::from(returns) > limit) {
+                self.die(inner, seq, Reason::DeliveryLimit);
+                return;
+            }
+            let delay = arguments.retry.and_then(|retry| retry.delay(how, returns));
+            let due = delay.map(|delay| visit.now.saturating_add(delay));
+            if durable {
+                let mut appender = visit.core.journal.appender();
+                facts::log_returns(&mut appender, self.id, seq, returns);
+                if let Some(due) = due {
+                    facts::log_retry(&mut appender, self.id, seq, due);
+                }
+            }
+            if let Some(due) = due {
+                inner.make_ready(seq);
+                if durable && visit.core.memory.is_tight() {
+                    inner.let_go_of(seq);
+                }
+                inner.leave_ready(seq, State::Waiting);
+                inner.waiting.get_or_insert_default().0.insert((due, seq));
+                return;
+            }
+        }
+        inner.make_ready(seq);
+    }
+
+    /// What an earlier run left waiting, with its due times, goes on waiting; all of it lies in pages that are placed.
+    pub(crate) fn resume_waiting(self: &Arc<Self>, waiting: &[(u64, u64)], visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.core);
+        for (seq, due) in waiting.iter().filter(|(_, due)| *due > visit.now) {
+            if inner.lanes.get_mut(*seq).is_some_and(|entry| entry.state == State::Ready) {
+                inner.leave_ready(*seq, State::Waiting);
+                inner.waiting.get_or_insert_default().0.insert((*due, *seq));
+            }
+        }
+        self.finish(inner, visit);
+    }
+}
+
+impl Inner {
+    /// Those that are due by `now` are ready again. True if there was one.
+    pub(super) fn wake(&mut self, now: u64) -> bool {
+        let mut woken = false;
+        while let Some(waiting) = &mut self.waiting
+            && waiting.0.first().is_some_and(|(due, _)| *due <= now)
+        {
+            let Some((_, seq)) = waiting.0.pop_first() else { break };
+            if self.lanes.get_mut(seq).is_some_and(|entry| entry.state == State::Waiting) {
+                self.make_ready(seq);
+                woken = true;
+            }
+        }
+        woken
+    }
+
+    /// When the first of them is due.
+    pub(super) fn next_waking(&self) -> Option<u64> {
+        self.waiting.as_ref()?.0.first().map(|(due, _)| *due)
+    }
+
+    /// Entries that wait before they are delivered again.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.as_ref().map_or(0, |waiting| waiting.0.len())
+    }
+}
