@@ -6,6 +6,7 @@
 
 mod away;
 mod bitmap;
+mod bound;
 mod consumers;
 mod delay;
 mod dispatch;
@@ -35,6 +36,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use away::{Purpose, Task};
 pub(crate) use bitmap::Bitmap;
+pub(crate) use bound::{Bound, keep_binding};
 pub(crate) use consumers::{Consumer, ConsumerKey, SharedCredit};
 pub(crate) use delay::{Bucket, Delays, Dues, Span, ToSort};
 pub(crate) use dispatch::{Fetched, Unattached};
@@ -95,29 +97,6 @@ pub(crate) struct Queue {
     /// Its own buckets. Locked after the catalog and before any queue.
     pub(crate) delays: Mutex<Delays>,
     inner: Mutex<Inner>,
-}
-
-/// A durable binding to this queue, kept here so that the queue can be restated and deleted without a search.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Bound {
-    pub(crate) exchange: Owner,
-    pub(crate) key: String,
-    /// By name: their order makes no other binding.
-    pub(crate) arguments: Table,
-}
-
-impl Bound {
-    pub(crate) fn new(exchange: Owner, key: &str, arguments: &Table) -> Self {
-        let mut arguments = arguments.clone();
-        arguments.0.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Self { exchange, key: key.to_owned(), arguments }
-    }
-}
-
-/// Adds a binding to those of a queue or an exchange, most of which have one.
-pub(crate) fn keep_binding(list: &mut Vec<Bound>, bound: Bound) {
-    list.reserve_exact(usize::from(list.is_empty()));
-    list.push(bound);
 }
 
 /// Totals since start.
