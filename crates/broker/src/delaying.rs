@@ -42,6 +42,9 @@ enum Moved {
     Later,
 }
 
+/// Where a message goes, and what makes it a duplicate there.
+type Followed = (Vec<Arc<Queue>>, Option<Box<Identity>>);
+
 /// An entry that is due: when, of which bucket, and its number.
 type Due = (u64, usize, u64);
 
@@ -271,7 +274,7 @@ impl Core {
         headers: &Table,
         published_at: Option<u64>,
         now: u64,
-    ) -> Result<(Vec<Arc<Queue>>, Option<Box<Identity>>), Error> {
+    ) -> Result<Followed, Error> {
         let instructions = Instructions::read(headers)?;
         let identity = Identity::of(&instructions, &routing.queues, std::mem::take(&mut routing.gates));
         let delay = if routing.delayed.is_empty() { None } else { Instructions::exchange_delay(headers)? };
