@@ -43,7 +43,7 @@ enum Moved {
 }
 
 /// Where a message goes, and what makes it a duplicate there.
-type Followed = (Vec<Arc<Queue>>, Option<Box<Identity>>);
+pub(crate) type Followed = (Vec<Arc<Queue>>, Option<Box<Identity>>);
 
 /// An entry that is due: when, of which bucket, and its number.
 type Due = (u64, usize, u64);

@@ -119,6 +119,8 @@ impl World {
     /// Lets the time come of everything that waits for it.
     fn ripen(&self) {
         for _ in 0..1000 {
+            // What is on its way into a queue is there when it is flushed.
+            self.broker().flush();
             if self.broker().broker.queues().iter().all(|queue| queue.delayed == 0) {
                 return;
             }
