@@ -83,6 +83,9 @@ impl Checker {
                     Err(damage) => self.damaged(*queue, *damage),
                 }
             }
+            Event::Early { queue, id, early } => {
+                self.violate(Invariant::Early, format!("{id} came from {} {early} ms early", QUEUES[*queue].name));
+            }
             Event::Settle { consumer, queue, id, outcome, transaction } => match transaction {
                 Some(number) => self.transactions.get_mut(*number).sources.push((*queue, *id)),
                 None => self.settle(*consumer, *queue, *id, *outcome),

@@ -28,6 +28,15 @@ pub(crate) enum Event {
         /// What the body says.
         content: Result<Stamp, Damage>,
     },
+    /// It came so many milliseconds before its time.
+    Early {
+        /// Where it came from.
+        queue: usize,
+        /// Which message.
+        id: Id,
+        /// By how much.
+        early: u64,
+    },
     /// A delivery is about to be settled.
     Settle {
         /// Who settles.

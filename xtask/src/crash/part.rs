@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use super::history::{Event, Outcome};
 use super::random::Random;
-use super::stage::Stage;
+use super::stage::{Stage, now_ms};
 use super::stamp::{Id, Stamp};
 use super::talk::{self, Broken, Handle, Heard, Protocol, Purpose};
 use super::topology::{
-    DEAD, DONE, FAN, FAN_A, FAN_B, LEFT, PLAIN, QUEUES, RIGHT, Route, SHORT, SPILL, TOPIC_A, TOPIC_ALL, TOPIC_BOTH,
-    TOPIC_ONE, TRANSIENT, WORK, straight,
+    DEAD, DONE, FAN, FAN_A, FAN_B, LATER, LEFT, PLAIN, QUEUES, RIGHT, Route, SHORT, SPILL, TOPIC_A, TOPIC_ALL,
+    TOPIC_BOTH, TOPIC_ONE, TRANSIENT, WORK, straight,
 };
 
 pub(crate) use consume::{APART, Books, drain};
@@ -39,11 +39,13 @@ pub(crate) struct Part {
 }
 
 /// All parts of the load.
-pub(crate) const PARTS: [Part; 13] = [
+pub(crate) const PARTS: [Part; 15] = [
     produce("amqp producer", Protocol::Amqp, &[straight(PLAIN), FAN, TOPIC_BOTH, TOPIC_ONE]),
     produce("stomp producer", Protocol::Stomp, &[straight(PLAIN), FAN, TOPIC_BOTH]),
     produce("amqp work producer", Protocol::Amqp, &[straight(WORK), straight(SHORT)]),
     produce("stomp work producer", Protocol::Stomp, &[straight(WORK), straight(SHORT)]),
+    produce("amqp later producer", Protocol::Amqp, &[straight(LATER)]),
+    produce("stomp later producer", Protocol::Stomp, &[straight(LATER)]),
     Part {
         name: "transient producer",
         protocol: Protocol::Amqp,
@@ -53,10 +55,10 @@ pub(crate) const PARTS: [Part; 13] = [
     transact("amqp transactor", Protocol::Amqp, None, &[straight(LEFT), straight(RIGHT), straight(LEFT)]),
     transact("stomp mover", Protocol::Stomp, Some(LEFT), &[straight(DONE), straight(RIGHT)]),
     transact("amqp mover", Protocol::Amqp, Some(RIGHT), &[straight(DONE), straight(DONE)]),
-    consume("amqp consumer", Protocol::Amqp, &[PLAIN, FAN_A, DEAD, TRANSIENT]),
+    consume("amqp consumer", Protocol::Amqp, &[PLAIN, FAN_A, DEAD, TRANSIENT, LATER]),
     consume("amqp work consumer", Protocol::Amqp, &[TOPIC_ALL, WORK, SPILL, SHORT]),
     consume("stomp consumer", Protocol::Stomp, &[PLAIN, FAN_B, TOPIC_A, WORK]),
-    consume("stomp dead consumer", Protocol::Stomp, &[DEAD, SPILL, DONE, RIGHT]),
+    consume("stomp dead consumer", Protocol::Stomp, &[DEAD, SPILL, DONE, RIGHT, LATER]),
 ];
 
 const fn produce(name: &'static str, protocol: Protocol, routes: &'static [Route]) -> Part {
@@ -120,6 +122,8 @@ fn receive(run: u32, consumer: u32, heard: Heard<'_>, events: &mut Vec<Event>, h
         let content = Stamp::read(run, body);
         events.push(Event::Deliver { consumer, queue, redelivered, content });
         if let Ok(stamp) = content {
+            let early = stamp.due.saturating_sub(now_ms());
+            events.extend((early > 0).then_some(Event::Early { queue, id: stamp.id, early }));
             held.push(Held { queue, id: stamp.id, handle });
         }
     }

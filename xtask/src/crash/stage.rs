@@ -2,13 +2,15 @@
 //!
 //! Here is also what a run does with all parts at once: ask the broker something, drain it, and judge.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::checker::Checker;
 use super::history::Event;
 use super::part::{self, APART};
 use super::server::Server;
+use super::stamp::Stamp;
 use super::talk::{Broken, Control, Ports};
 
 /// Something that went wrong besides broken promises.
@@ -32,6 +34,17 @@ pub(crate) struct Stage {
     /// Set before the broker is killed: from then on connections may break.
     dying: AtomicBool,
     problems: Mutex<Vec<Problem>>,
+    /// Whether messages may be delayed: the broker's clock is the harness's.
+    delays: AtomicBool,
+    /// When the last message is due that was delayed, in milliseconds since 1970.
+    last_due: AtomicU64,
+    /// Messages with ids of which nobody knows whether the broker has them, and their sizes: to be sent again.
+    unsure: Mutex<Vec<(Stamp, usize)>>,
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 impl Stage {
@@ -44,13 +57,42 @@ impl Stage {
             next: AtomicU32::new(1),
             dying: AtomicBool::new(false),
             problems: Mutex::default(),
+            delays: AtomicBool::new(true),
+            last_due: AtomicU64::new(0),
+            unsure: Mutex::default(),
         }
+    }
+
+    /// No message is delayed from here on: the calendar of the broker is about to go wrong.
+    pub(crate) fn stop_delays(&self) {
+        self.delays.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether messages may be delayed.
+    pub(crate) fn delays(&self) -> bool {
+        self.delays.load(Ordering::SeqCst)
+    }
+
+    /// A message is due then.
+    pub(crate) fn note_due(&self, due: u64) {
+        self.last_due.fetch_max(due, Ordering::SeqCst);
+    }
+
+    /// True when nothing waits for its time any more.
+    pub(crate) fn is_all_due(&self) -> bool {
+        self.last_due.load(Ordering::SeqCst) <= now_ms()
+    }
+
+    /// Messages of which nobody knows whether the broker has them.
+    pub(crate) fn unsure(&self) -> MutexGuard<'_, Vec<(Stamp, usize)>> {
+        self.unsure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A stage on which the history so far goes on elsewhere.
     pub(crate) fn fork(&self, ports: Ports) -> Self {
         let fork = Self::new(ports, self.run, self.largest);
         fork.checker().clone_from(&self.checker());
+        fork.last_due.store(self.last_due.load(Ordering::SeqCst), Ordering::SeqCst);
         fork.next.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
         fork
     }

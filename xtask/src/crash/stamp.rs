@@ -1,10 +1,10 @@
-//! What a body says about itself: 40 bytes in front, sealed together with the rest of the body by a CRC32C, so that a
+//! What a body says about itself: 48 bytes in front, sealed together with the rest of the body by a CRC32C, so that a
 //! delivery that the harness did not send, or that lost a byte, can't pass for one that it did.
 
 /// First bytes of every body: "HMX1".
 const MAGIC: u32 = 0x484d_5831;
 /// Length of the stamp, and of the shortest body.
-pub(crate) const STAMP: usize = 40;
+pub(crate) const STAMP: usize = 48;
 /// Where the seal stands in the stamp.
 const SEAL: usize = STAMP - 4;
 
@@ -31,6 +31,8 @@ pub(crate) struct Stamp {
     pub(crate) transaction: Option<u64>,
     /// The queues that it was routed to, a bit for each.
     pub(crate) queues: u32,
+    /// When it is due, in milliseconds since 1970; 0 for at once.
+    pub(crate) due: u64,
 }
 
 /// Why a body is none of this run's.
@@ -58,6 +60,7 @@ impl Stamp {
         body.extend_from_slice(&self.id.seq.to_be_bytes());
         body.extend_from_slice(&self.transaction.unwrap_or(0).to_be_bytes());
         body.extend_from_slice(&self.queues.to_be_bytes());
+        body.extend_from_slice(&self.due.to_be_bytes());
         body.extend_from_slice(&[0; 4]);
         body.extend((body.len()..size).map(|at| (at as u64).wrapping_mul(31).wrapping_add(self.id.seq) as u8));
         let seal = seal(&body);
@@ -92,7 +95,7 @@ impl Stamp {
             return Err(Damage::Seal);
         }
         let transaction = Some(long(24)).filter(|number| *number != 0);
-        Ok(Self { id: Id { producer: short(8), seq: long(16) }, transaction, queues: short(32) })
+        Ok(Self { id: Id { producer: short(8), seq: long(16) }, transaction, queues: short(32), due: long(36) })
     }
 }
 
@@ -111,7 +114,7 @@ mod tests {
     #[test]
     fn a_stamp_survives_and_no_changed_byte_does() {
         for (transaction, size) in [(None, 0), (Some(7), 40), (None, 41), (Some(u64::MAX), 900)] {
-            let stamp = Stamp { id: Id { producer: 3, seq: 1 << 33 }, transaction, queues: 0b101 };
+            let stamp = Stamp { id: Id { producer: 3, seq: 1 << 33 }, transaction, queues: 0b101, due: 1 << 40 };
             let body = stamp.body(9, size);
             assert_eq!(body.len(), size.max(STAMP));
             assert_eq!(Stamp::read(9, &body), Ok(stamp));

@@ -61,12 +61,23 @@ impl std::fmt::Display for Broken {
 }
 
 /// A message to publish.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Publish<'a> {
     pub(crate) route: Route,
     pub(crate) body: &'a [u8],
     pub(crate) persistent: bool,
     pub(crate) transaction: Option<u64>,
+    /// It is not to come before this, in milliseconds since 1970.
+    pub(crate) due: Option<u64>,
+    /// What makes it a duplicate of another.
+    pub(crate) id: Option<&'a str>,
+}
+
+impl<'a> Publish<'a> {
+    /// A persistent message, due at once.
+    pub(crate) fn persistent(route: Route, body: &'a [u8]) -> Self {
+        Self { route, body, persistent: true, transaction: None, due: None, id: None }
+    }
 }
 
 /// What a delivery is settled by.

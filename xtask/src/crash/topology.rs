@@ -15,6 +15,8 @@ pub(crate) struct Queue {
     pub(crate) max_length: Option<i64>,
     /// Whether first deliveries come in the order of publishing. Dead letters come in the order of their rejection.
     pub(crate) ordered: bool,
+    /// Whether it takes nothing twice that has the same id.
+    pub(crate) sifts: bool,
 }
 
 pub(crate) const PLAIN: usize = 0;
@@ -30,9 +32,10 @@ pub(crate) const LEFT: usize = 9;
 pub(crate) const RIGHT: usize = 10;
 pub(crate) const DONE: usize = 11;
 pub(crate) const TRANSIENT: usize = 12;
+pub(crate) const LATER: usize = 13;
 
 /// All queues.
-pub(crate) const QUEUES: [Queue; 13] = [
+pub(crate) const QUEUES: [Queue; 14] = [
     durable("crash.plain"),
     durable("crash.fan.a"),
     durable("crash.fan.b"),
@@ -46,10 +49,11 @@ pub(crate) const QUEUES: [Queue; 13] = [
     durable("crash.right"),
     durable("crash.done"),
     Queue { durable: false, ..durable("crash.transient") },
+    Queue { ordered: false, sifts: true, ..durable("crash.later") },
 ];
 
 const fn durable(name: &'static str) -> Queue {
-    Queue { name, durable: true, dead_letter: None, max_length: None, ordered: true }
+    Queue { name, durable: true, dead_letter: None, max_length: None, ordered: true, sifts: false }
 }
 
 /// The exchanges besides the default one: name and type.

@@ -15,6 +15,8 @@ pub(crate) enum Invariant {
     Order,
     /// I6: a transaction is there as a whole or not at all, and not before its commit.
     Transaction,
+    /// I7: nothing that is delayed comes before its time.
+    Early,
 }
 
 impl Invariant {
@@ -26,6 +28,7 @@ impl Invariant {
             Self::AfterFence => "I4 delivered after a fenced settlement",
             Self::Order => "I5 out of order",
             Self::Transaction => "I6 half a transaction",
+            Self::Early => "I7 before its time",
         }
     }
 }

@@ -59,6 +59,7 @@ pub(super) fn jumps(scene: &Scene) -> Result<String, Stop> {
     let stage = Stage::new(rig.stage.ports, rig.stage.run, rig.stage.largest);
     let (mut done, mut last, mut slowest) = (0, Instant::now(), Duration::ZERO);
     let mut failed = None;
+    rig.stage.stop_delays();
     let ended = rig.play(&mut server, || {
         if last.elapsed() > STEP && failed.is_none() && done < JUMPS.len() {
             match step(&stage, &calendar, done) {

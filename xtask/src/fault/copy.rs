@@ -50,7 +50,7 @@ pub(super) fn backup(scene: &Scene) -> Result<String, Stop> {
     demand(status == Some(0), || rig.with_log(format!("the backup ended with {status:?}: {said}")))?;
     // Whether the copy has what came while it was made is open: it was attempted, and no confirm is known there.
     let later = publisher.ids_from(before).map(|id| {
-        let stamp = Stamp { id, transaction: None, queues: FAN.queues };
+        let stamp = Stamp { id, transaction: None, queues: FAN.queues, due: 0 };
         Event::Attempt { stamp, persistent: true }
     });
     copy.stage.tell(&later.collect::<Vec<_>>());

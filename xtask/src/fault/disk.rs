@@ -426,7 +426,7 @@ mod tests {
         let (mut disk, file) = disk_with_file();
         disk.audit = Some(5);
         let id = Id { producer: 3, seq: 9 };
-        let body = Stamp { id, transaction: None, queues: 1 }.body(5, 100);
+        let body = Stamp { id, transaction: None, queues: 1, due: 0 }.body(5, 100);
         disk.write(file, 17, &body);
         assert!(!disk.is_stable(id));
         assert!(disk.flush(file) && disk.is_stable(id) && !disk.is_stable(Id { seq: 8, ..id }));

@@ -52,9 +52,9 @@ impl<'a> Publisher<'a> {
     /// Publishes one message; it is written by the next exchange.
     pub(super) fn publish(&mut self, route: Route, size: usize) {
         let id = Id { producer: self.producer, seq: self.next };
-        let stamp = Stamp { id, transaction: None, queues: route.queues };
+        let stamp = Stamp { id, transaction: None, queues: route.queues, due: 0 };
         let body = stamp.body(self.stage.run, size);
-        self.talk.publish(&Publish { route, body: &body, persistent: true, transaction: None });
+        self.talk.publish(&Publish::persistent(route, &body));
         self.stage.tell(&[Event::Attempt { stamp, persistent: true }]);
         self.next += 1;
         self.waiting.push_back(self.next);

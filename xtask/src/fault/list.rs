@@ -1,8 +1,8 @@
 //! All faults by name.
 
 use super::{
-    Scene, Stop, clock, copy, crowd, damage, full, gone, inject, large, limits, names, objects, power, store, sweep,
-    torn,
+    Scene, Stop, clock, copy, crowd, damage, delays, full, gone, inject, large, limits, names, objects, power, store,
+    sweep, torn,
 };
 
 /// One fault.
@@ -19,7 +19,7 @@ const fn fault(name: &'static str, what: &'static str, run: fn(&Scene) -> Result
 }
 
 /// In the order in which `all` runs them.
-pub(super) const FAULTS: [Fault; 37] = [
+pub(super) const FAULTS: [Fault; 38] = [
     fault("F1-tmpfs", "the log fills a tmpfs of 64 MiB", full::tmpfs),
     fault("F1-ext4", "the log fills an ext4 image of 256 MiB", full::ext4),
     fault("F1-foreign", "a foreign file eats the last byte of a tmpfs", full::foreign_tmpfs),
@@ -57,6 +57,11 @@ pub(super) const FAULTS: [Fault; 37] = [
     fault("L7", "messages of 16 MiB over eight connections at once", large::few),
     fault("L7-many", "over forty connections, in 512 MiB of memory", large::many),
     fault("L9", "the oldest message stays unsettled while a log's size passes many times over", store::oldest_stays),
+    fault(
+        "L10",
+        "a million messages that are not due for hours, and others that come due by the thousand",
+        delays::delayed,
+    ),
 ];
 
 /// The faults with these names.

@@ -9,6 +9,7 @@ mod clock;
 mod copy;
 mod crowd;
 mod damage;
+mod delays;
 mod disk;
 mod filesystem;
 mod full;

@@ -132,7 +132,11 @@ pub(crate) fn drain(stage: &Stage, apart: Duration) -> Result<u64, Broken> {
             books.settle(talk.as_mut(), one, Outcome::Accepted, at + 1 == held.len(), &mut events);
         }
         stage.tell(&events);
-        if !held.is_empty() || books.answered < books.asked || control.depth_of_all()? > 0 {
+        if !stage.is_all_due() {
+            last = Instant::now();
+        }
+        let open = books.answered < books.asked || !stage.is_all_due();
+        if !held.is_empty() || open || control.depth_of_all()? > 0 {
             empty_since = None;
         } else if empty_since.get_or_insert_with(Instant::now).elapsed() >= apart {
             return Ok(delivered);

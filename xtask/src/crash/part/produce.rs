@@ -1,14 +1,20 @@
 //! A producer: publishes with confirms, with a window of publishes that are not confirmed yet.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::{Stage, size};
 use crate::crash::history::Event;
 use crate::crash::random::Random;
+use crate::crash::stage::now_ms;
 use crate::crash::stamp::{Id, Stamp};
 use crate::crash::talk::{Broken, Heard, Publish, Talk};
-use crate::crash::topology::Route;
+use crate::crash::topology::{QUEUES, Route, members};
+
+/// Of 100 messages with ids so many are sent once more at once, and so many are delayed, by so many milliseconds at most.
+const REPEATED: u64 = 10;
+const DELAYED: u64 = 40;
+const LONGEST_DELAY: u64 = 2500;
 
 /// One connection that publishes.
 pub(super) struct Producer<'a> {
@@ -22,16 +28,45 @@ pub(super) struct Producer<'a> {
     next: u64,
     /// The numbers of the publishes that are not confirmed, by which confirms name them.
     waiting: VecDeque<u64>,
+    /// Publishes so far, what is sent again among them.
+    sent: u64,
+    /// What those are that carry ids: their stamps and sizes, by number.
+    named: HashMap<u64, (Stamp, usize)>,
+    /// What an earlier connection has left unconfirmed, to be sent again.
+    again: Vec<(Stamp, usize)>,
 }
 
 impl<'a> Producer<'a> {
     pub(super) fn new(stage: &'a Stage, random: &'a mut Random, routes: &'static [Route], persistent: bool) -> Self {
         let window = *random.pick(&[1, 16, 64, 256]);
         let producer = stage.number();
-        Self { stage, random, routes, persistent, producer, window, next: 0, waiting: VecDeque::new() }
+        let again = if sifts(routes) { std::mem::take(&mut *stage.unsure()) } else { Vec::new() };
+        Self {
+            stage,
+            random,
+            routes,
+            persistent,
+            producer,
+            window,
+            next: 0,
+            waiting: VecDeque::new(),
+            sent: 0,
+            named: HashMap::new(),
+            again,
+        }
     }
 
+    /// Publishes until `end` or until the connection breaks. What is not confirmed then, and carries an id, is sent again by
+    /// whoever comes next: the broker may have it or not.
     pub(super) fn run(&mut self, talk: &mut dyn Talk, end: Instant) -> Result<(), Broken> {
+        let outcome = self.publish_until(talk, end);
+        let mut unsure = self.stage.unsure();
+        unsure.append(&mut self.again);
+        unsure.extend(self.waiting.iter().filter_map(|number| self.named.remove(number)));
+        outcome
+    }
+
+    fn publish_until(&mut self, talk: &mut dyn Talk, end: Instant) -> Result<(), Broken> {
         while Instant::now() < end {
             let room = self.window - self.waiting.len();
             if room > 0 {
@@ -47,27 +82,70 @@ impl<'a> Producer<'a> {
                 Heard::Refused { number, multiple } => take(waiting, number, multiple, &mut Vec::new()),
                 _ => {}
             });
-            let confirm = |number: &u64| Event::Confirm(Id { producer: self.producer, seq: number - 1 });
-            self.stage.tell(&confirmed.iter().map(confirm).collect::<Vec<_>>());
+            let confirmed: Vec<_> = confirmed.into_iter().map(|number| Event::Confirm(self.id_of(number))).collect();
+            self.stage.tell(&confirmed);
             outcome?;
         }
         Ok(())
     }
 
+    /// The message of a publish.
+    fn id_of(&mut self, number: u64) -> Id {
+        match self.named.remove(&number) {
+            Some((stamp, _)) => stamp.id,
+            None => Id { producer: self.producer, seq: number - 1 },
+        }
+    }
+
     fn publish(&mut self, talk: &mut dyn Talk, burst: u64) {
         let mut events = Vec::new();
         for _ in 0..burst {
+            if sifts(self.routes) {
+                self.publish_named(talk, &mut events);
+                continue;
+            }
             let route = *self.random.pick(self.routes);
-            let id = Id { producer: self.producer, seq: self.next };
-            let stamp = Stamp { id, transaction: None, queues: route.queues };
+            let stamp = self.stamp(route, 0);
             let body = stamp.body(self.stage.run, size(self.random, self.stage.largest));
-            talk.publish(&Publish { route, body: &body, persistent: self.persistent, transaction: None });
+            talk.publish(&Publish { persistent: self.persistent, ..Publish::persistent(route, &body) });
             events.push(Event::Attempt { stamp, persistent: self.persistent });
-            self.next += 1;
-            self.waiting.push_back(self.next);
+            self.sent += 1;
+            self.waiting.push_back(self.sent);
         }
         self.stage.tell(&events);
     }
+
+    fn stamp(&mut self, route: Route, due: u64) -> Stamp {
+        let id = Id { producer: self.producer, seq: self.next };
+        self.next += 1;
+        Stamp { id, transaction: None, queues: route.queues, due }
+    }
+
+    /// Publishes a message with an id: one that is sent again, or a new one, which may be delayed.
+    fn publish_named(&mut self, talk: &mut dyn Talk, events: &mut Vec<Event>) {
+        let route = *self.random.pick(self.routes);
+        let repeated = if self.random.chance(REPEATED) { self.named.values().next().copied() } else { None };
+        let (stamp, size) = self.again.pop().or(repeated).unwrap_or_else(|| {
+            let delayed = self.stage.delays() && self.random.chance(DELAYED);
+            let due = if delayed { now_ms() + self.random.within(1..=LONGEST_DELAY) } else { 0 };
+            let stamp = self.stamp(route, due);
+            events.push(Event::Attempt { stamp, persistent: true });
+            (stamp, size(self.random, self.stage.largest))
+        });
+        self.stage.note_due(stamp.due);
+        let body = stamp.body(self.stage.run, size);
+        let name = format!("{}-{}", stamp.id.producer, stamp.id.seq);
+        let due = Some(stamp.due).filter(|due| *due > 0);
+        talk.publish(&Publish { due, id: Some(&name), ..Publish::persistent(route, &body) });
+        self.sent += 1;
+        self.named.insert(self.sent, (stamp, size));
+        self.waiting.push_back(self.sent);
+    }
+}
+
+/// True for routes whose messages carry ids.
+fn sifts(routes: &[Route]) -> bool {
+    routes.iter().all(|route| members(route.queues).all(|queue| QUEUES[queue].sifts))
 }
 
 /// Moves the publish with this number, or all up to it, from `waiting` to `taken`.

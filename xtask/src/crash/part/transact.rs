@@ -70,9 +70,9 @@ impl<'a> Transactor<'a> {
         for at in 0..publishes {
             let route = self.routes[at as usize % self.routes.len()];
             let id = Id { producer: self.number, seq: self.next };
-            let stamp = Stamp { id, transaction: Some(transaction), queues: route.queues };
+            let stamp = Stamp { id, transaction: Some(transaction), queues: route.queues, due: 0 };
             let body = stamp.body(self.stage.run, size(self.random, self.stage.largest.min(4096)));
-            talk.publish(&Publish { route, body: &body, persistent: true, transaction: Some(transaction) });
+            talk.publish(&Publish { transaction: Some(transaction), ..Publish::persistent(route, &body) });
             events.push(Event::Attempt { stamp, persistent: true });
             self.next += 1;
         }

@@ -7,7 +7,8 @@ use amqp091::client::{Client, Event, PublishTemplate};
 use amqp091::codec::methods::{
     BasicConsume, BasicNack, BasicPublish, BasicQos, ConfirmSelect, QueueDeclare, TxCommit, TxRollback, TxSelect,
 };
-use amqp091::codec::{BasicProperties, Method};
+use amqp091::codec::table::{Value, encode_fields};
+use amqp091::codec::{BasicProperties, Method, Table};
 
 use super::{Broken, Control, End, Handle, Heard, Publish, Purpose, Settlement, Talk, link::Link};
 use crate::crash::history::Outcome;
@@ -48,7 +49,14 @@ impl AmqpTalk {
 impl Talk for AmqpTalk {
     fn publish(&mut self, publish: &Publish<'_>) {
         let mode = if publish.persistent { PERSISTENT } else { TRANSIENT };
-        let properties = BasicProperties { delivery_mode: Some(mode), ..BasicProperties::default() }.to_bytes();
+        let mut fields = Vec::new();
+        fields.extend(publish.due.map(|due| ("x-opt-delivery-time".to_owned(), Value::I64(due as i64))));
+        fields.extend(publish.id.map(|id| ("x-deduplication-header".to_owned(), Value::from(id))));
+        let encoded = encode_fields(&fields);
+        // What was just encoded is a table.
+        let headers = Table::new(&encoded).ok().filter(|_| !fields.is_empty());
+        let properties =
+            BasicProperties { delivery_mode: Some(mode), headers, ..BasicProperties::default() }.to_bytes();
         let (exchange, routing_key) = (publish.route.exchange, publish.route.key);
         let method = BasicPublish { exchange, routing_key, ..BasicPublish::default() };
         let template = PublishTemplate::new(CHANNEL, method, &properties, self.client.frame_max());

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use amqp091::client::{Client, Event, Options};
-use amqp091::codec::methods::{ChannelOpen, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete};
+use amqp091::codec::methods::{ChannelOpen, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete, QueuePurge};
 use amqp091::codec::table::{Value, encode_fields};
 use amqp091::codec::{Method, Table};
 
 use super::Broken;
 use super::amqp::{CHANNEL, refusal};
 use super::link::Link;
-use crate::crash::topology::{BINDINGS, EXCHANGES, QUEUES, Queue};
+use crate::crash::topology::{BINDINGS, EXCHANGES, PLAIN, QUEUES, Queue};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -98,6 +98,11 @@ impl Control {
         self.call(QueueDelete { queue, ..QueueDelete::default() }).map(drop)
     }
 
+    /// Drops all that the plain queue holds. Returns how much that was.
+    pub(crate) fn purge_plain(&mut self) -> Result<u64, Broken> {
+        self.call(QueuePurge { queue: QUEUES[PLAIN].name, ..QueuePurge::default() })
+    }
+
     /// How many ready messages all queues hold together.
     pub(crate) fn depth_of_all(&mut self) -> Result<u64, Broken> {
         QUEUES.iter().try_fold(0, |sum, queue| Ok(sum + self.depth(queue.name)?))
@@ -117,6 +122,10 @@ impl Control {
         if let Some(most) = queue.max_length {
             arguments.push(("x-max-length".to_owned(), Value::I64(most)));
         }
+        if queue.sifts {
+            arguments.push(("x-message-deduplication".to_owned(), Value::Bool(true)));
+            arguments.push(("x-cache-size".to_owned(), Value::I64(1_000_000)));
+        }
         self.declare_with(queue.name, queue.durable, &arguments)
     }
 
@@ -128,13 +137,14 @@ impl Control {
     }
 
     /// Sends a method and waits for its answer, which has the next number in its class. Returns the message count of
-    /// `queue.declare-ok`, else 0.
+    /// `queue.declare-ok` and `queue.purge-ok`, else 0.
     pub(super) fn call<'m>(&mut self, method: impl Into<Method<'m>>) -> Result<u64, Broken> {
         let method = method.into();
         let (class, number) = method.id();
         self.client.send(CHANNEL, method, &mut self.output);
         self.answer(method.name(), |event| match event {
             Event::Method { method: Method::QueueDeclareOk(ok), .. } => Some(ok.message_count.into()),
+            Event::Method { method: Method::QueuePurgeOk(ok), .. } => Some(ok.message_count.into()),
             Event::Method { method, .. } if method.id() == (class, number + 1) => Some(0),
             _ => None,
         })

@@ -91,12 +91,16 @@ impl Talk for StompTalk {
         let transaction = self.transaction(publish.transaction);
         self.published += 1;
         let receipt = format!("{CONFIRM}{}", self.published);
-        let headers: &[(&str, &str)] = if publish.persistent { &[("persistent", "true")] } else { &[] };
+        let due = publish.due.map(|due| due.to_string());
+        let mut headers = Vec::new();
+        headers.extend(publish.persistent.then_some(("persistent", "true")));
+        headers.extend(due.as_deref().map(|due| ("_AMQ_SCHED_DELIVERY", due)));
+        headers.extend(publish.id.map(|id| ("_AMQ_DUPL_ID", id)));
         let send = Send {
             destination: &destination(publish.route),
             receipt: (self.purpose == Purpose::Publish).then_some(&receipt),
             transaction: transaction.as_deref(),
-            headers,
+            headers: &headers,
             text: false,
         };
         self.client.requests().send(&send, publish.body);

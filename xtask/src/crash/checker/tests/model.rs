@@ -75,7 +75,7 @@ pub(super) fn history(seed: u64) -> Vec<Event> {
 impl Model {
     fn stamp(&mut self, queues: u32, transaction: Option<u64>) -> Stamp {
         self.seq += 1;
-        Stamp { id: Id { producer: self.connection, seq: self.seq }, transaction, queues }
+        Stamp { id: Id { producer: self.connection, seq: self.seq }, transaction, queues, due: 0 }
     }
 
     fn publish(&mut self) {
