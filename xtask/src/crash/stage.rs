@@ -149,6 +149,8 @@ impl Stage {
 
     /// Consumes and accepts everything that there is.
     pub(crate) fn drain(&self, server: &mut Server) -> Result<(), String> {
+        // What is over by then is not sent again: who judges knows no message from before a drain.
+        self.unsure().clear();
         let drained = part::drain(self, APART).map_err(|error| error.to_string());
         match (drained, server.ended()) {
             (Ok(_), None) => self.verdict(),
