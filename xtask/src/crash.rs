@@ -55,6 +55,9 @@ pub(crate) struct Options {
     /// Drain and check after so many cycles.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     drain_every: u64,
+    /// Also send messages with ids, delay some, and send some again; not in a small log, which the ids would fill.
+    #[arg(long)]
+    ids: bool,
     /// The sizes of the journal's files: those of a user who sets nothing, so small that they are recycled all the time,
     /// or both in turn.
     #[arg(long, value_enum, default_value_t = Choice::Both)]
@@ -219,7 +222,7 @@ impl Run<'_> {
         let mut seeds: Vec<Random> = (0..PARTS.len() as u64).map(|part| self.random.fork(part)).collect();
         let stage = &self.stage;
         std::thread::scope(|scope| {
-            for (part, random) in PARTS.iter().zip(&mut seeds) {
+            for (part, random) in PARTS.iter().zip(&mut seeds).filter(|(part, _)| self.options.ids || !part.has_ids()) {
                 scope.spawn(move || part.play(stage, random));
             }
             let mut ended = None;

@@ -74,6 +74,11 @@ const fn consume(name: &'static str, protocol: Protocol, queues: &'static [usize
 }
 
 impl Part {
+    /// Whether its messages carry ids.
+    pub(crate) fn has_ids(&self) -> bool {
+        matches!(self.kind, Kind::Produce { routes, .. } if produce::sifts(routes))
+    }
+
     /// Plays the part until the broker dies.
     pub(crate) fn play(&self, stage: &Stage, random: &mut Random) {
         while !stage.is_dying() {

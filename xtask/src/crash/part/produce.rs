@@ -144,7 +144,7 @@ impl<'a> Producer<'a> {
 }
 
 /// True for routes whose messages carry ids.
-fn sifts(routes: &[Route]) -> bool {
+pub(super) fn sifts(routes: &[Route]) -> bool {
     routes.iter().all(|route| members(route.queues).all(|queue| QUEUES[queue].sifts))
 }
 
