@@ -1,7 +1,7 @@
 //! The integrity of a run: every message that the broker took responsibility for came to each of its queues once, in its
 //! producer's order and unchanged.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::load::Totals;
@@ -12,7 +12,7 @@ use crate::measure::stamp::Check;
 use crate::scenario::Scenario;
 
 /// What was checked, and what was found wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Integrity {
     /// How much of each message could be checked.
     pub(crate) check: Check,

@@ -9,6 +9,7 @@ mod capacity;
 mod cli;
 mod clock;
 mod driver;
+mod durability;
 mod failure;
 mod load;
 mod machine;
@@ -17,6 +18,7 @@ mod preset;
 mod relay;
 mod report;
 mod scenario;
+mod suite;
 mod target;
 
 use std::io::Read;

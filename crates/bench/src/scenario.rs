@@ -1,12 +1,12 @@
 //! What is done to a broker: how many connections, which messages, which promises, how fast and for how long.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::{Context, Failure};
 use crate::measure::schedule::Arrivals;
 
 /// The kind of load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
     /// Producers and consumers at once.
@@ -16,7 +16,7 @@ pub(crate) enum Mode {
 }
 
 /// How fast producers send.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Rate {
     /// Closed loop: as fast as window and in-flight bound allow. Latency counts from the send time.
@@ -48,7 +48,7 @@ impl std::str::FromStr for Rate {
 }
 
 /// How long a queue lives and who may use it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum QueueKind {
     /// Survives a restart.
@@ -106,7 +106,7 @@ impl std::str::FromStr for Confirms {
 }
 
 /// One kind of run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Scenario {
     pub(crate) mode: Mode,
     pub(crate) producers: usize,

@@ -1,11 +1,11 @@
 //! A broker to be measured: `[NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]]`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::{Context, Failure};
 
 /// Where a broker listens, who we are there, and which processes it is made of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Target {
     /// What tables call it.
     pub(crate) name: String,

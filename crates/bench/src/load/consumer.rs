@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Phase, Run, Tally};
 use crate::clock::now;
@@ -26,7 +26,7 @@ pub(crate) struct Consumer {
 }
 
 /// Bodies that came back changed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Damages {
     /// Of another length.
     pub(crate) length: u64,

@@ -5,7 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::now;
 use crate::failure::{Context, Failure};
@@ -43,7 +43,7 @@ fn field(text: &str, number: usize) -> Option<u64> {
 }
 
 /// What an empty forced write costs on one file system.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Forced {
     /// Writes a second, one after the other.
     pub(crate) per_second: f64,

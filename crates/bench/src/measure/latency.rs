@@ -1,7 +1,7 @@
 //! Distributions of nanoseconds, kept whole: quantiles come from every sample, never from a reservoir.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::{Context, Failure};
 
@@ -54,7 +54,7 @@ impl Latency {
 }
 
 /// A distribution in microseconds.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Summary {
     /// How many samples there were.
     pub(crate) samples: u64,

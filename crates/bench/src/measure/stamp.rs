@@ -11,7 +11,7 @@ const NUMBER_BITS: u32 = 48;
 const PATTERN_SEED: u64 = 0x4845_524d_4f44;
 
 /// How much of a stamp fits into a body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Check {
     /// 40 bytes and more: magic, run, producer and number, intended and actual time, a seal over all of these.

@@ -1,6 +1,6 @@
 //! Figures over blocks. The unit of replication is the block, never the message: messages of one run depend on each other.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::random::Random;
 
@@ -10,7 +10,7 @@ const RESAMPLES: usize = 4000;
 const FEWEST_FOR_INTERVAL: usize = 5;
 
 /// Several values of one figure.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) min: f64,

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread::available_parallelism;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::verdict::Verdict;
 use crate::audit::Integrity;
@@ -20,7 +20,7 @@ use crate::target::Target;
 pub(crate) const VERSION: u32 = 1;
 
 /// The whole run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// Version of this format.
     pub(crate) version: u32,
@@ -42,7 +42,7 @@ pub(crate) struct Record {
 }
 
 /// What is known of the machine.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct MachineFacts {
     pub(crate) cores: usize,
     pub(crate) os: String,
@@ -89,7 +89,7 @@ fn without_password(argument: &str) -> String {
 }
 
 /// One slice: one target in one block.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SliceRecord {
     pub(crate) target: String,
     /// Counts from 1.
@@ -101,8 +101,18 @@ pub(crate) struct SliceRecord {
     pub(crate) measured: Option<Measured>,
 }
 
+/// The moment from which a latency counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LatencyFrom {
+    /// The time at which the message was meant to be sent: open loops.
+    Intended,
+    /// The time at which it was sent: closed loops and ping-pong.
+    Send,
+}
+
 /// The figures of one slice.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// Length of the measured time in seconds.
     pub(crate) seconds: f64,
@@ -118,8 +128,8 @@ pub(crate) struct Measured {
     pub(crate) all_sent: u64,
     pub(crate) all_confirmed: u64,
     pub(crate) all_received: u64,
-    /// Where latencies begin: `intended` time (open loop) or `send` time (closed loop, ping-pong).
-    pub(crate) latency_from: &'static str,
+    /// Where latencies begin.
+    pub(crate) latency_from: LatencyFrom,
     /// Microseconds until receipt (ping-pong: until it was back).
     pub(crate) latency_us: Option<Summary>,
     /// Microseconds from the actual send to receipt.
@@ -145,7 +155,7 @@ pub(crate) struct Measured {
 }
 
 /// What some processes used.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Cost {
     pub(crate) cpu_us_per_message: f64,
     /// Cores busy on average.
@@ -182,7 +192,7 @@ impl Cost {
 }
 
 /// One target over all its blocks. Medians are of valid slices, or of all where none is valid.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TargetSummary {
     pub(crate) target: String,
     pub(crate) slices: usize,

@@ -1,9 +1,9 @@
 //! From what a slice saw to its figures, and whether they may be believed. The rules are the benchmark's own and the same for
 //! every target.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::record::{Cost, Measured};
+use super::record::{Cost, LatencyFrom, Measured};
 use crate::audit::Integrity;
 use crate::failure::Failure;
 use crate::load::slice::Outcome;
@@ -24,7 +24,7 @@ const STOLEN: f64 = 0.02;
 const FLUSHED: f64 = 0.5;
 
 /// Whether a slice's figures may be used.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
     pub(crate) valid: bool,
     /// Rules that the slice broke.
@@ -73,7 +73,7 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> R
         all_sent: outcome.totals.sent,
         all_confirmed: outcome.totals.confirmed,
         all_received: outcome.totals.received,
-        latency_from: if outcome.offered.is_some() { "intended" } else { "send" },
+        latency_from: if outcome.offered.is_some() { LatencyFrom::Intended } else { LatencyFrom::Send },
         latency_us: outcome.total.summary(),
         transit_us: outcome.transit.summary(),
         confirm_us: outcome.confirm.summary(),

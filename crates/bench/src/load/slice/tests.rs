@@ -3,6 +3,7 @@
 use super::*;
 use crate::load::simulated::{Fault, start};
 use crate::measure::stamp::Check;
+use crate::report::record::LatencyFrom;
 use crate::report::record::Measured;
 use crate::report::verdict::judge;
 use crate::scenario::QueueKind;
@@ -90,7 +91,7 @@ fn a_stall_is_charged_to_every_message_that_was_meant_to_go_during_it() {
     let latency = measured.latency_us.unwrap();
     assert!(latency.max >= 590_000.0, "{latency:?}");
     assert!(latency.p90 >= 200_000.0, "a tenth of all messages waited longer than this: {latency:?}");
-    assert_eq!(measured.latency_from, "intended");
+    assert_eq!(measured.latency_from, LatencyFrom::Intended);
 }
 
 #[test]

@@ -1,0 +1,271 @@
+//! The record of a suite run: what was asked, what each cell of it gave on each target, what the study published, and which
+//! of its claims hold here. Everything that the report shows is in it, so that a report can be drawn again from the file.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::durability::Durability;
+use crate::machine::disk::Forced;
+use crate::measure::statistics::Spread;
+use crate::report::record::{MachineFacts, SliceRecord};
+use crate::scenario::Scenario;
+use crate::target::Target;
+
+/// Version of this format; fields are only ever added within one.
+pub(crate) const VERSION: u32 = 1;
+
+/// A whole run of one or several suites.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// Version of this format.
+    pub(crate) version: u32,
+    /// The program that wrote it.
+    pub(crate) program: String,
+    /// Seconds since 1970 at its start.
+    pub(crate) started: u64,
+    /// Seconds since 1970 at its end; none: it was interrupted or goes on, and cells may be missing.
+    pub(crate) finished: Option<u64>,
+    /// The command line, with passwords removed.
+    pub(crate) command: Vec<String>,
+    pub(crate) machine: MachineFacts,
+    pub(crate) extent: Extent,
+    pub(crate) targets: Vec<TargetFacts>,
+    /// What an empty forced write costs here, once per block, where something persistent was measured.
+    pub(crate) forced: Vec<Forced>,
+    pub(crate) suites: Vec<SuiteRecord>,
+}
+
+/// How much was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Extent {
+    /// Message counts of the studies were multiplied by this.
+    pub(crate) scale: f64,
+    pub(crate) blocks: usize,
+    /// Repeats order, arrivals and bodies.
+    pub(crate) seed: u64,
+    /// Seconds that the run was expected to take.
+    pub(crate) budget_s: f64,
+    /// The targets that were not measured stood still.
+    pub(crate) frozen: bool,
+}
+
+/// What a target is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    /// A broker under test.
+    Broker,
+    /// The first target again under another name: what differs between the two is noise.
+    Control,
+    /// A floor: the relay, or forced writes to a plain file.
+    Limit,
+}
+
+/// One target and what is known of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct TargetFacts {
+    pub(crate) target: Target,
+    pub(crate) role: Role,
+    /// What it calls itself, and its version.
+    pub(crate) product: Option<String>,
+    pub(crate) version: Option<String>,
+    /// What its configuration promises for persistent messages.
+    pub(crate) declared: Option<Durability>,
+    /// What was seen of that promise; none: it was not audited.
+    pub(crate) audited: Option<Audited>,
+    /// Seconds from its start until it took a connection, where this program started it.
+    pub(crate) start_s: Option<f64>,
+    /// Resident bytes before the first load.
+    pub(crate) idle_bytes: Option<u64>,
+}
+
+/// What an audit of a durability class found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Audited {
+    /// The highest class that the evidence supports.
+    pub(crate) supports: Durability,
+    /// The evidence in one sentence.
+    pub(crate) evidence: String,
+}
+
+/// One suite.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SuiteRecord {
+    /// `kth2016`, `dynabyte2018`, ….
+    pub(crate) id: String,
+    pub(crate) title: String,
+    /// The publication: authors, year, place.
+    pub(crate) citation: String,
+    /// What the authors' machines and settings were.
+    pub(crate) environment: String,
+    /// What is wrong with the published measurement, one sentence each: the faithful profile repeats it, the fair one does not.
+    pub(crate) faults: Vec<String>,
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) figures: Vec<Figure>,
+    pub(crate) claims: Vec<Claim>,
+}
+
+/// As published, faults included, or with the same promises and client modes for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Profile {
+    /// As published, faults included.
+    Faithful,
+    /// Matched durability and client modes.
+    Fair,
+}
+
+/// The figure that a cell is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Metric {
+    /// Messages a second; more is better.
+    MessagesPerSecond,
+    /// Megabytes (10^6) of bodies a second; more is better.
+    MegabytesPerSecond,
+    /// Median latency, microseconds; less is better.
+    LatencyUs,
+    /// Time from an order to its confirmation, mean microseconds; less is better.
+    CompletionUs,
+    /// Network packets for each order; less is better.
+    PacketsPerOrder,
+    /// CPU microseconds of the broker for each message; less is better.
+    CpuUsPerMessage,
+    /// Resident megabytes (2^20) of the broker; less is better.
+    ResidentMib,
+    /// 1: it went through; 0: it did not.
+    Passed,
+}
+
+/// One row of a study at one point of its variables in one profile.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    /// The row: `D1`, `Q7`.
+    pub(crate) row: String,
+    pub(crate) title: String,
+    pub(crate) profile: Profile,
+    /// The row's variables here, such as `size` or `consumers`; empty where the row has one point only.
+    pub(crate) point: BTreeMap<String, f64>,
+    pub(crate) metric: Metric,
+    /// What was loaded, after scaling.
+    pub(crate) load: Scenario,
+    /// What scaling changed, in words; none: nothing.
+    pub(crate) scaled: Option<String>,
+    pub(crate) published: Vec<Published>,
+    /// One for each target, in the order of the report's targets.
+    pub(crate) results: Vec<CellResult>,
+}
+
+/// A figure that the study printed, in the unit of its cell's metric.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Published {
+    /// The product and version that was measured.
+    pub(crate) platform: String,
+    pub(crate) value: f64,
+    #[serde(default)]
+    pub(crate) low: Option<f64>,
+    #[serde(default)]
+    pub(crate) high: Option<f64>,
+    #[serde(default)]
+    pub(crate) note: Option<String>,
+}
+
+/// What one target gave in one cell.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CellResult {
+    /// The target's name.
+    pub(crate) target: String,
+    pub(crate) outcome: CellOutcome,
+}
+
+/// Whether there is a figure, and if not why.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub(crate) enum CellOutcome {
+    /// It was measured.
+    Measured(Box<Figures>),
+    /// The broker itself lacks what the row is about.
+    NotApplicable {
+        /// What it lacks.
+        lacks: String,
+    },
+    /// Every attempt failed.
+    Failed {
+        /// What the last attempt said.
+        error: String,
+    },
+    /// Its turn has not come.
+    Pending,
+}
+
+/// The figures of a cell on one target.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    /// The cell's metric over the blocks: valid slices, or all where none is valid.
+    pub(crate) value: Spread,
+    /// Within blocks, this target's metric over the first target's; none for the first.
+    pub(crate) to_first: Option<Spread>,
+    /// Within blocks, this target's metric over the limit's (relay or forced writes); none where no limit fits.
+    pub(crate) of_limit: Option<Spread>,
+    /// How many slices were measured, and how many broke no rule.
+    pub(crate) slices: usize,
+    pub(crate) valid: usize,
+    /// Violations and notes, each once, with how many slices had it.
+    pub(crate) remarks: Vec<(String, usize)>,
+    /// Every slice.
+    pub(crate) all: Vec<SliceRecord>,
+}
+
+/// A figure of the study, drawn again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    pub(crate) title: String,
+    pub(crate) kind: FigureKind,
+    /// Rows whose cells it shows.
+    pub(crate) rows: Vec<String>,
+    /// The variable on its horizontal axis; none: one group of bars for each row.
+    #[serde(default)]
+    pub(crate) across: Option<String>,
+    /// What is drawn upwards; none: the metric of its cells.
+    #[serde(default)]
+    pub(crate) metric: Option<Metric>,
+    /// Axes that are logarithmic.
+    #[serde(default)]
+    pub(crate) log_x: bool,
+    #[serde(default)]
+    pub(crate) log_y: bool,
+}
+
+/// The kinds of figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FigureKind {
+    /// A group of bars for each row, a bar for each target, the published figure beside it.
+    Bars,
+    /// A line for each target over a variable.
+    Lines,
+    /// Rate over time within one slice of each target, while a queue fills or drains.
+    OverTime,
+}
+
+/// Something that the study says, and whether it holds here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Claim {
+    pub(crate) text: String,
+    pub(crate) verdict: ClaimVerdict,
+    /// The figures behind the verdict in one sentence.
+    pub(crate) why: String,
+}
+
+/// Whether a claim holds here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ClaimVerdict {
+    /// The interval lies wholly on its side.
+    Holds,
+    /// The interval lies wholly on the other side.
+    DoesNotHold,
+    /// The interval holds both, or too few blocks were measured, or a product is not among the targets.
+    Undecided,
+}
