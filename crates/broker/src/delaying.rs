@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use journal::{Admission, Reference, Ticket};
+use journal::{Admission, Reference};
 
 use crate::catalog::Routing;
 use crate::catalog::arguments::QueueArguments;
@@ -17,8 +17,6 @@ use crate::message::value::Table;
 use crate::message::{Arena, Head, Message};
 use crate::queue::{Bucket, Dying, Identity, Queue, QueueParts, Span, ToSort, Visit};
 use crate::routing::Envelope;
-use crate::session::publish::release_holds;
-use crate::session::transaction::{Sealed, hide_arrivals};
 use crate::session::turn::{Arrival, Work};
 use crate::store::facts;
 
@@ -240,30 +238,15 @@ impl Core {
         }
         let targets = vec![vec![Arc::clone(queue)]; arrivals.len()];
         let durable = taken.iter().any(|(_, dying)| dying.durable);
-        let written = self.write_group(&targets);
-        let group = durable.then(|| self.journal.appender().begin_group());
-        let mut visit = Visit { core: self, now, work };
-        let hidden = hide_arrivals(&mut arrivals, &targets, group, &mut visit);
-        for (index, bucket) in near.iter().enumerate() {
-            let gone: Vec<u64> = taken.iter().filter(|(of, _)| *of == index).map(|(_, dying)| dying.seq).collect();
-            if !gone.is_empty() {
-                bucket.depart(&gone, group, self);
+        let leave = |group| {
+            for (index, bucket) in near.iter().enumerate() {
+                let gone: Vec<u64> = taken.iter().filter(|(of, _)| *of == index).map(|(_, dying)| dying.seq).collect();
+                if !gone.is_empty() {
+                    bucket.depart(&gone, group, self);
+                }
             }
-        }
-        let mut ticket = Ticket::NONE;
-        if let Some(group) = group {
-            let mut appender = self.journal.appender();
-            appender.end_group(group);
-            ticket = appender.ticket();
-        }
-        drop(written);
-        release_holds(&arrivals, self);
-        let sealed = Sealed { ticket, hidden, replies: Vec::new(), committed: None };
-        if ticket == Ticket::NONE {
-            sealed.reveal(&mut visit);
-        } else {
-            self.wait_for_sealed(sealed);
-        }
+        };
+        self.move_together(arrivals, &targets, durable, &leave, &mut Visit { core: self, now, work });
     }
 
     /// Where a message with instructions goes: into buckets, where it is not due yet; and what makes it a duplicate. Without
