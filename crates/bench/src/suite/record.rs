@@ -95,6 +95,9 @@ pub(crate) struct SuiteRecord {
     /// `kth2016`, `dynabyte2018`, ….
     pub(crate) id: String,
     pub(crate) title: String,
+    /// What was studied and what came of it, in three sentences.
+    #[serde(default)]
+    pub(crate) gist: String,
     /// The publication: authors, year, place.
     pub(crate) citation: String,
     /// What the authors' machines and settings were.
