@@ -2,19 +2,21 @@
 //! meanwhile happens to all of them alike; ratios are taken within blocks.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::load::slice;
 use crate::machine::disk::{Forced, forced_writes};
 use crate::machine::freeze::Frozen;
 use crate::machine::quiet::wait_until_quiet;
-use crate::measure::random::Random;
-use crate::measure::statistics::Spread;
+use crate::measure::random::{Random, mix};
 use crate::report::progress::Progress;
-use crate::report::record::{Measured, SliceRecord, TargetSummary};
+use crate::report::record::{Ended, Measured, SliceRecord, TargetSummary};
 use crate::report::verdict::judge;
 use crate::scenario::{Rate, Scenario};
+use crate::summary::{ratios, summarise};
 use crate::target::Target;
 
 /// How long forced writes are timed before each block.
@@ -25,13 +27,22 @@ const SATURATION_TIME: f64 = 3.0;
 /// Half load is this share of saturation.
 const HALF: f64 = 0.5;
 
+/// A run does not end for its precision before this many blocks: fewer would often look precise by accident.
+const FEWEST_FOR_PRECISION: usize = 10;
+/// What a slice takes besides its warm-up and its measured time, seconds: connections, the drain, the cleaning.
+const ROUND_A_SLICE: f64 = 0.5;
+
 /// What a run consists of.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) targets: Vec<Target>,
     pub(crate) scenario: Scenario,
+    /// Blocks; the most, where something else may end the run.
     pub(crate) blocks: usize,
+    /// Repeats the order of the slices and the arrivals of each.
     pub(crate) seed: u64,
+    /// Tells the queues and messages of this process from those of the one that it goes on for; 0 in a run of its own.
+    pub(crate) salt: u64,
     /// Stop the processes of the targets that are not measured.
     pub(crate) freeze: bool,
     /// How long to wait for a quiet machine before each slice.
@@ -40,7 +51,43 @@ pub(crate) struct Plan {
     pub(crate) retries: usize,
     /// Where forced writes are timed; none: not at all.
     pub(crate) forced_dir: Option<PathBuf>,
+    /// Name of the target that is the first one again.
+    pub(crate) control: Option<String>,
+    /// End when every rate's ratio to the first target is known this well: 0.03 for ± 3 %.
+    pub(crate) until: Option<f64>,
+    /// Begin no block that would probably end after this long.
+    pub(crate) budget: Option<Duration>,
 }
+
+impl Plan {
+    /// Seconds that the run will take, if everything goes well; none where that depends on the brokers.
+    pub(crate) fn expected_seconds(&self) -> Option<f64> {
+        if self.scenario.messages.is_some() {
+            return None;
+        }
+        let slice = self.scenario.warmup + self.scenario.duration + ROUND_A_SLICE;
+        let forced = if self.forced_dir.is_some() { FORCED_TIME.as_secs_f64() } else { 0.0 };
+        let blocks = self.blocks as f64 * (self.targets.len() as f64 * slice + forced);
+        let saturation = SATURATION_WARMUP + SATURATION_TIME + ROUND_A_SLICE;
+        let first = if self.scenario.rate == Rate::Half { self.targets.len() as f64 * saturation } else { 0.0 };
+        Some(blocks + first).map(|all| self.budget.map_or(all, |budget| all.min(budget.as_secs_f64())))
+    }
+}
+
+/// A piece of a run that is finished and need not be done again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Piece {
+    /// The rate that a target is loaded with, found by loading it in full.
+    Rate { target: String, rate: f64 },
+    /// What a forced write took before a block.
+    Forced { block: usize, forced: Forced },
+    /// A slice.
+    Slice(Box<SliceRecord>),
+}
+
+/// Takes each piece when it is finished.
+pub(crate) type Keep<'a> = &'a mut dyn FnMut(&Piece) -> Result<(), Failure>;
 
 /// What a run found.
 #[derive(Debug)]
@@ -48,36 +95,152 @@ pub(crate) struct Results {
     pub(crate) forced: Vec<Forced>,
     pub(crate) slices: Vec<SliceRecord>,
     pub(crate) summary: Vec<TargetSummary>,
+    pub(crate) ended: Ended,
 }
 
-/// Runs all blocks.
-pub(crate) fn run(plan: &Plan, progress: &mut Progress) -> Result<Results, Failure> {
-    let mut random = Random::new(plan.seed);
-    let scenarios: Vec<Result<Scenario, Failure>> =
-        plan.targets.iter().map(|target| settle_rate(plan, target, random.next() as u32, progress)).collect();
-    let (mut forced, mut slices) = (Vec::new(), Vec::new());
+/// Runs all blocks, but for the pieces that were finished `earlier`. What is interrupted is measured up to then and is in the
+/// results, but is not kept: it will be done again.
+pub(crate) fn run(
+    plan: &Plan,
+    earlier: Vec<Piece>,
+    keep: Keep<'_>,
+    progress: &mut Progress,
+) -> Result<Results, Failure> {
+    let scenarios = settle_rates(plan, &earlier, keep, progress)?;
+    let (mut forced, mut slices) = sorted(earlier);
+    let (begin, mut longest) = (Instant::now(), Duration::ZERO);
+    let mut ended = Ended::Blocks;
     for block in 1..=plan.blocks {
-        if let Some(dir) = &plan.forced_dir {
-            forced.push(forced_writes(dir, FORCED_TIME)?);
+        if let Some(reason) = ends_before(plan, block, begin.elapsed() + longest, &slices, progress) {
+            ended = reason;
+            break;
         }
+        let block_begin = Instant::now();
+        if let Some(dir) = plan.forced_dir.as_ref().filter(|_| !forced.iter().any(|(of, _)| *of == block)) {
+            let cost = forced_writes(dir, FORCED_TIME)?;
+            keep(&Piece::Forced { block, forced: cost.clone() })?;
+            forced.push((block, cost));
+        }
+        progress.step(format!("[{block}/{}] ", plan.blocks));
+        let mut random = Random::new(mix(plan.seed ^ block as u64));
         let mut order: Vec<usize> = (0..plan.targets.len()).collect();
         random.shuffle(&mut order);
         for index in order {
-            let target = &plan.targets[index];
-            progress.step(format!("[{block}/{}] ", plan.blocks));
-            for attempt in 0..=plan.retries {
-                let slice = attempt_slice(plan, target, block, &scenarios[index], random.next() as u32, progress);
-                let disturbed = slice.measured.as_ref().is_some_and(|measured| measured.verdict.disturbed());
-                let again = disturbed && attempt < plan.retries;
-                slices.push(SliceRecord { superseded: again, ..slice });
-                if !again {
-                    break;
-                }
-            }
+            let turn = Turn { plan, block, index, scenario: &scenarios[index] };
+            turn.take(&mut slices, keep, progress)?;
         }
+        longest = longest.max(block_begin.elapsed());
+    }
+    if progress.interrupted() {
+        ended = Ended::Interrupt;
     }
     let summary = plan.targets.iter().map(|target| summarise(plan, target, &slices)).collect();
-    Ok(Results { forced, slices, summary })
+    Ok(Results { forced: forced.into_iter().map(|(_, forced)| forced).collect(), slices, summary, ended })
+}
+
+/// The forced writes by block, and the slices, among what was finished earlier.
+fn sorted(earlier: Vec<Piece>) -> (Vec<(usize, Forced)>, Vec<SliceRecord>) {
+    let (mut forced, mut slices) = (Vec::new(), Vec::new());
+    for piece in earlier {
+        match piece {
+            Piece::Forced { block, forced: cost } => forced.push((block, cost)),
+            Piece::Slice(slice) => slices.push(*slice),
+            Piece::Rate { .. } => {}
+        }
+    }
+    (forced, slices)
+}
+
+/// Why `block` is not begun any more; `after` is when it would probably end.
+fn ends_before(
+    plan: &Plan,
+    block: usize,
+    after: Duration,
+    slices: &[SliceRecord],
+    progress: &Progress,
+) -> Option<Ended> {
+    if progress.interrupted() {
+        return Some(Ended::Interrupt);
+    }
+    if plan.budget.is_some_and(|budget| block > 1 && after > budget) {
+        return Some(Ended::Budget);
+    }
+    let wanted = plan.until.filter(|_| block > FEWEST_FOR_PRECISION)?;
+    let (first, others) = plan.targets.split_first()?;
+    let known = others.iter().filter(|other| !other.is_relay()).all(|other| {
+        let ratio = ratios(&other.name, &first.name, None, slices).rate;
+        ratio.and_then(|ratio| ratio.precision()).is_some_and(|precision| precision <= wanted)
+    });
+    known.then_some(Ended::Precision)
+}
+
+/// One target's turn in one block.
+struct Turn<'a> {
+    plan: &'a Plan,
+    block: usize,
+    index: usize,
+    scenario: &'a Result<Scenario, Failure>,
+}
+
+impl Turn<'_> {
+    /// Measures the slice, again while it was disturbed and may be, unless it was finished earlier.
+    fn take(&self, slices: &mut Vec<SliceRecord>, keep: Keep<'_>, progress: &mut Progress) -> Result<(), Failure> {
+        let Self { plan, block, index, scenario } = *self;
+        let target = &plan.targets[index];
+        let mine = |slice: &&SliceRecord| slice.target == target.name && slice.block == block;
+        let before = slices.iter().filter(mine).count();
+        let finished = slices.iter().filter(mine).any(|slice| !slice.superseded);
+        for attempt in before..=plan.retries.max(before) {
+            if finished || progress.interrupted() {
+                break;
+            }
+            let number = self.number(attempt);
+            let mut slice = attempt_slice(plan, target, block, scenario, number, progress);
+            let disturbed = slice.measured.as_ref().is_some_and(|measured| measured.verdict.disturbed());
+            slice.superseded = disturbed && attempt < plan.retries && !progress.interrupted();
+            let piece = Piece::Slice(Box::new(slice));
+            if !progress.interrupted() {
+                keep(&piece)?;
+            }
+            let Piece::Slice(slice) = piece else { break };
+            let again = slice.superseded;
+            slices.push(*slice);
+            if !again {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What tells this attempt's messages and queues from all others.
+    fn number(&self, attempt: usize) -> u32 {
+        let place = [self.block as u64, self.index as u64, attempt as u64, self.plan.salt];
+        place.into_iter().fold(self.plan.seed, |state, part| mix(state ^ part.wrapping_add(1))) as u32
+    }
+}
+
+/// What each target is loaded with.
+fn settle_rates(
+    plan: &Plan,
+    earlier: &[Piece],
+    keep: Keep<'_>,
+    progress: &mut Progress,
+) -> Result<Vec<Result<Scenario, Failure>>, Failure> {
+    let mut scenarios = Vec::new();
+    for (index, target) in plan.targets.iter().enumerate() {
+        let known = earlier.iter().find_map(|piece| match piece {
+            Piece::Rate { target: of, rate } if *of == target.name => Some(*rate),
+            _ => None,
+        });
+        let number = mix(plan.seed ^ plan.salt ^ mix(index as u64)) as u32;
+        let scenario = settle_rate(plan, target, known, number, progress);
+        if let (None, Rate::Half, Ok(Scenario { rate: Rate::Fixed(rate), .. })) = (known, plan.scenario.rate, &scenario)
+        {
+            keep(&Piece::Rate { target: target.name.clone(), rate: *rate })?;
+        }
+        scenarios.push(scenario);
+    }
+    Ok(scenarios)
 }
 
 /// Measures one slice and shows what came of it.
@@ -102,10 +265,19 @@ fn attempt_slice(
 }
 
 /// The scenario that a target gets: its relay form, and half of its own saturation where that is asked for.
-fn settle_rate(plan: &Plan, target: &Target, number: u32, progress: &mut Progress) -> Result<Scenario, Failure> {
+fn settle_rate(
+    plan: &Plan,
+    target: &Target,
+    known: Option<f64>,
+    number: u32,
+    progress: &mut Progress,
+) -> Result<Scenario, Failure> {
     let scenario = if target.is_relay() { plan.scenario.for_relay() } else { plan.scenario.clone() };
     if scenario.rate != Rate::Half {
         return Ok(scenario);
+    }
+    if let Some(rate) = known {
+        return Ok(Scenario { rate: Rate::Fixed(rate), ..scenario });
     }
     progress.step("[saturation] ".to_owned());
     let (warmup, duration) = (SATURATION_WARMUP, SATURATION_TIME);
@@ -150,78 +322,5 @@ fn headline(target: &Target, measured: &Result<Measured, Failure>) -> String {
     }
 }
 
-/// Median figures of one target, and its ratios to the relay and to the first target within each block.
-fn summarise(plan: &Plan, target: &Target, slices: &[SliceRecord]) -> TargetSummary {
-    let mine: Vec<(usize, &Measured)> = usable(&target.name, slices);
-    let relay = plan.targets.iter().find(|other| other.is_relay() && other.name != target.name);
-    let first = plan.targets.first().filter(|other| other.name != target.name);
-    let spread = |value: &dyn Fn(&Measured) -> Option<f64>| {
-        Spread::of(mine.iter().filter_map(|(_, measured)| value(measured)).collect())
-    };
-    let ratio = |other: Option<&Target>, value: &dyn Fn(&Measured) -> Option<f64>| {
-        let theirs = usable(&other?.name, slices);
-        let ratios = mine.iter().filter_map(|(block, measured)| {
-            let (_, their) = theirs.iter().find(|(their_block, _)| their_block == block)?;
-            Some(value(measured)? / value(their).filter(|value| *value > 0.0)?)
-        });
-        Spread::of(ratios.collect())
-    };
-    let rate = |measured: &Measured| Some(measured.messages_per_s);
-    let cpu = |measured: &Measured| measured.broker.map(|cost| cost.cpu_us_per_message);
-    let all = of_target(&target.name, slices);
-    TargetSummary {
-        target: target.name.clone(),
-        slices: all.clone().count(),
-        valid: all.filter(|slice| slice.measured.as_ref().is_some_and(|measured| measured.verdict.valid)).count(),
-        messages_per_s: spread(&rate),
-        cpu_us_per_message: spread(&cpu),
-        switches_per_message: spread(&|m| m.broker.map(|cost| cost.switches_per_message)),
-        resident_bytes: spread(&|m| m.broker.map(|cost| cost.resident_bytes as f64)),
-        latency_p50_us: spread(&|m| m.latency_us.as_ref().map(|latency| latency.p50)),
-        latency_p99_us: spread(&|m| m.latency_us.as_ref().map(|latency| latency.p99)),
-        confirm_p50_us: spread(&|m| m.confirm_us.as_ref().map(|latency| latency.p50)),
-        confirm_p99_us: spread(&|m| m.confirm_us.as_ref().map(|latency| latency.p99)),
-        flushes_per_s: spread(&|m| m.flushes_per_s),
-        flushes_per_message: spread(&|m| m.flushes_per_message),
-        rate_to_relay: ratio(relay, &rate),
-        cpu_to_relay: ratio(relay, &cpu),
-        rate_to_first: ratio(first, &rate),
-        cpu_to_first: ratio(first, &cpu),
-        remarks: remarks(&target.name, slices),
-    }
-}
-
-/// The slices of a target that count.
-fn of_target<'a>(name: &str, slices: &'a [SliceRecord]) -> impl Iterator<Item = &'a SliceRecord> + Clone {
-    slices.iter().filter(move |slice| slice.target == name && !slice.superseded)
-}
-
-/// The measured slices of a target by block: the valid ones, or all where none is valid.
-fn usable<'a>(name: &str, slices: &'a [SliceRecord]) -> Vec<(usize, &'a Measured)> {
-    let mine = of_target(name, slices);
-    let all: Vec<(usize, &Measured)> = mine.filter_map(|slice| Some((slice.block, slice.measured.as_ref()?))).collect();
-    let valid: Vec<(usize, &Measured)> = all.iter().copied().filter(|(_, measured)| measured.verdict.valid).collect();
-    if valid.is_empty() { all } else { valid }
-}
-
-/// What was remarked about a target's slices, each text once.
-fn remarks(name: &str, slices: &[SliceRecord]) -> Vec<(String, usize)> {
-    let mut counts: Vec<(String, usize)> = Vec::new();
-    for slice in of_target(name, slices) {
-        let texts: Vec<String> = match (&slice.measured, &slice.error) {
-            (Some(measured), _) => {
-                let broken = measured.verdict.violations.iter().map(|text| format!("INVALID: {text}"));
-                broken.chain(measured.verdict.notes.iter().cloned()).collect()
-            }
-            (None, Some(error)) => vec![format!("FAILED: {error}")],
-            (None, None) => Vec::new(),
-        };
-        for text in texts {
-            match counts.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((text, 1)),
-            }
-        }
-    }
-    counts
-}
+#[cfg(test)]
+mod tests;

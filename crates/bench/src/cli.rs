@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 use crate::machine::backlog::DiskArgs;
 use crate::measure::schedule::Arrivals;
 use crate::preset::Preset;
-use crate::scenario::{Ack, Confirms, Mode, QueueKind, Rate, Scenario};
+use crate::scenario::{Ack, Confirms, Mode, QueueKind, Rate, Scenario, WarmUp};
 use crate::target::Target;
 
 /// Loads message brokers, checks every message, and says what each message cost.
@@ -83,9 +84,24 @@ pub(crate) struct RunArgs {
     /// A row of the speed table; other options change it
     #[arg(long, value_enum)]
     pub(crate) preset: Option<Preset>,
-    /// How often every target has its turn, in random order
-    #[arg(long, default_value_t = 1)]
-    pub(crate) blocks: usize,
+    /// How often every target has its turn, in random order; with --until the most (50)
+    #[arg(long)]
+    pub(crate) blocks: Option<usize>,
+    /// Also measure the first target again as if it were another: what differs between the two is noise
+    #[arg(long)]
+    pub(crate) control: bool,
+    /// End when the rates' ratios to the first target are known this well (3%), after ten blocks at the earliest
+    #[arg(long)]
+    pub(crate) until: Option<Share>,
+    /// Begin no block that would probably end after this long: 90s, 10m, 2h
+    #[arg(long)]
+    pub(crate) budget: Option<Span>,
+    /// Keep each finished slice in this new directory at once, so that the run can be gone on with
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with the run that was begun in this directory, given the same options
+    #[arg(long, conflicts_with = "seed")]
+    pub(crate) resume: Option<PathBuf>,
     /// Stop the processes of the targets that are not being measured (SIGSTOP), as far as their pids are known
     #[arg(long)]
     pub(crate) freeze: bool,
@@ -109,6 +125,38 @@ pub(crate) struct RunArgs {
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
+}
+
+/// A share of something, above 0: `3%`, or `0.03`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Share(pub(crate) f64);
+
+impl std::str::FromStr for Share {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Self, Failure> {
+        let wrong = || Failure::new(format!("{text}: a share is a number of percent above 0, such as 3%"));
+        let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+        let share = number.parse::<f64>().map_err(|_| wrong())? / unit;
+        if share.is_finite() && share > 0.0 { Ok(Self(share)) } else { Err(wrong()) }
+    }
+}
+
+/// A span of time: `90`, `90s`, `10m`, `2h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl std::str::FromStr for Span {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Self, Failure> {
+        let wrong = || Failure::new(format!("{text}: a span of time is 90s, 10m or 2h"));
+        let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0)];
+        let unit = units.iter().find_map(|(unit, length)| Some((text.strip_suffix(*unit)?, *length)));
+        let (number, unit) = unit.unwrap_or((text, 1.0));
+        let seconds = number.parse::<f64>().map_err(|_| wrong())? * unit;
+        Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| wrong())
+    }
 }
 
 /// The single options of a scenario.
@@ -165,9 +213,9 @@ pub(crate) struct LoadArgs {
     /// Seconds that are measured
     #[arg(long)]
     duration: Option<f64>,
-    /// Seconds before that which are not
+    /// Seconds before that which are not; steady: until the rate no longer changes, at most 60
     #[arg(long)]
-    warmup: Option<f64>,
+    warmup: Option<WarmUp>,
     /// Messages in all, instead of a time
     #[arg(long)]
     messages: Option<u64>,
@@ -211,7 +259,8 @@ impl LoadArgs {
         set(&mut scenario.arrivals, load.arrivals.as_ref());
         set(&mut scenario.in_flight, load.in_flight.as_ref());
         set(&mut scenario.duration, load.duration.as_ref());
-        set(&mut scenario.warmup, load.warmup.as_ref());
+        set(&mut scenario.warmup, load.warmup.map(|warmup| warmup.seconds).as_ref());
+        set(&mut scenario.until_steady, load.warmup.map(|warmup| warmup.until_steady).as_ref());
         set(&mut scenario.patience, load.patience.as_ref());
         set(&mut scenario.batch, load.batch.as_ref());
         scenario.messages = load.messages.or(scenario.messages);
@@ -243,6 +292,21 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn shares_and_spans_are_read() {
+        assert_eq!("3%".parse::<Share>().unwrap(), Share(0.03));
+        assert_eq!("0.5".parse::<Share>().unwrap(), Share(0.5));
+        for (text, seconds) in [("90", 90.0), ("1.5s", 1.5), ("10m", 600.0), ("2h", 7200.0)] {
+            assert_eq!(text.parse::<Span>().unwrap().0.as_secs_f64(), seconds, "{text}");
+        }
+        for bad in ["", "%", "-3%", "0", "x", "NaN"] {
+            assert!(bad.parse::<Share>().is_err(), "{bad}");
+        }
+        for bad in ["", "-1", "m", "3d", "NaN"] {
+            assert!(bad.parse::<Span>().is_err(), "{bad}");
+        }
     }
 
     #[test]

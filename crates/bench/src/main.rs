@@ -11,14 +11,18 @@ mod clock;
 mod driver;
 mod durability;
 mod failure;
+mod interrupt;
+mod journal;
 mod load;
 mod machine;
 mod measure;
 mod preset;
 mod relay;
 mod report;
+mod run;
 mod scenario;
 mod suite;
+mod summary;
 mod target;
 
 use std::io::Read;
@@ -27,17 +31,13 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use blocks::Plan;
-use cli::{Cli, FloorArgs, RelayArgs, RunArgs, Verb};
+use cli::{Cli, FloorArgs, RelayArgs, Verb};
 use failure::{Context, Failure};
+use interrupt::Interrupt;
 use machine::backlog::{self, DiskArgs};
 use machine::disk::forced_writes;
-use machine::freeze;
-use relay::own::{LISTENING, OwnRelay};
+use relay::own::LISTENING;
 use report::output;
-use report::progress::Progress;
-use report::record::{MachineFacts, Record, VERSION, public_command, unix_time};
-use report::table;
 
 /// Everything measured was valid.
 const EXIT_VALID: u8 = 0;
@@ -48,7 +48,7 @@ const EXIT_INVALID: u8 = 3;
 
 fn main() -> ExitCode {
     let done = match Cli::parse().verb {
-        Verb::Run(run) => measure(&run),
+        Verb::Run(args) => run::run(&args).map(exit),
         Verb::Relay(relay) => serve_relay(&relay),
         Verb::Floor(floor) => show_floor(&floor),
         Verb::Disk(disk) => show_disk(&disk),
@@ -65,56 +65,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(run: &RunArgs) -> Result<u8, Failure> {
-    let scenario = run.scenario()?;
-    let own_relay = if run.relay { Some(OwnRelay::start()?) } else { None };
-    let mut targets = run.targets.clone();
-    match (targets.as_mut_slice(), run.pid.is_empty()) {
-        (_, true) => {}
-        ([only], false) => only.pids.extend(&run.pid),
-        _ => {
-            return Err(Failure::new("--pid is for one target; with several say which is whose: --target URI,pid=PID"));
-        }
-    }
-    targets.extend(own_relay.as_ref().map(OwnRelay::target));
-    if let Some(twice) =
-        targets.iter().enumerate().find(|(at, target)| targets[..*at].iter().any(|t| t.name == target.name))
-    {
-        return Err(Failure::new(format!("two targets are called {0}; name them: --target a={0}://…", twice.1.name)));
-    }
-    if run.freeze && !freeze::supported() {
-        return Err(Failure::new("--freeze needs a system with signals"));
-    }
-    let seed = run.seed.unwrap_or_else(|| measure::random::mix(unix_time() ^ u64::from(std::process::id())));
-    let forced_dir = scenario.persistent.then(|| run.dir.clone().unwrap_or_else(std::env::temp_dir));
-    let blocks = run.blocks.max(1);
-    let wait_quiet = Duration::try_from_secs_f64(run.wait_quiet).context("--wait-quiet")?;
-    let (freeze, retries) = (run.freeze, run.retries);
-    let plan = Plan { targets, scenario, blocks, seed, freeze, wait_quiet, retries, forced_dir };
-    let results = blocks::run(&plan, &mut Progress::new(run.quiet))?;
-    let record = Record {
-        version: VERSION,
-        program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
-        started: unix_time(),
-        command: public_command(std::env::args()),
-        machine: MachineFacts::here(),
-        seed,
-        scenario: plan.scenario,
-        targets: plan.targets,
-        forced: results.forced,
-        slices: results.slices,
-        summary: results.summary,
-    };
-    output::report(&table::render(&record), run.json.as_deref(), &record)?;
-    Ok(exit(record.summary.iter().all(|summary| summary.valid == summary.slices)))
-}
-
 fn exit(valid: bool) -> u8 {
     if valid { EXIT_VALID } else { EXIT_INVALID }
 }
 
 fn serve_relay(args: &RelayArgs) -> Result<u8, Failure> {
     if args.with_parent {
+        Interrupt::leave_to_parent()?;
         let watcher = std::thread::Builder::new().name("parent".to_owned()).spawn(|| {
             let mut rest = Vec::new();
             // Whatever comes, its end is the parent's end.

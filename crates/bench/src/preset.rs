@@ -62,6 +62,7 @@ impl Default for Scenario {
             in_flight: 50_000,
             duration: 5.0,
             warmup: 1.0,
+            until_steady: false,
             messages: None,
             patience: 5.0,
             batch: 64 * 1024,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Context, Failure};
+use crate::load::Totals;
 use crate::measure::schedule::Arrivals;
 
 /// The kind of load.
@@ -83,6 +84,29 @@ impl std::str::FromStr for Ack {
     }
 }
 
+/// The warm-up: seconds, or `steady`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct WarmUp {
+    /// Its length, or the most that it may take.
+    pub(crate) seconds: f64,
+    pub(crate) until_steady: bool,
+}
+
+/// Longest warm-up of a rate that never becomes steady, seconds.
+const LONGEST_WARMUP: f64 = 60.0;
+
+impl std::str::FromStr for WarmUp {
+    type Err = Failure;
+
+    fn from_str(text: &str) -> Result<Self, Failure> {
+        if text == "steady" {
+            return Ok(Self { seconds: LONGEST_WARMUP, until_steady: true });
+        }
+        let seconds = text.parse().context(format!("{text}: a warm-up is a number of seconds, or steady"))?;
+        Ok(Self { seconds, until_steady: false })
+    }
+}
+
 /// Confirms: `none`, or a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Confirms {
@@ -138,6 +162,9 @@ pub(crate) struct Scenario {
     pub(crate) duration: f64,
     /// Seconds before that which are not measured.
     pub(crate) warmup: f64,
+    /// Those are the most: the warm-up ends as soon as the rate is steady.
+    #[serde(default)]
+    pub(crate) until_steady: bool,
     /// Messages in all, measured from the first to the last, instead of a time.
     pub(crate) messages: Option<u64>,
     /// Seconds of silence after which a drain is given up and what is missing is lost.
@@ -153,6 +180,15 @@ impl Scenario {
             (0, _) => 0,
             (_, true) => self.queues as u64,
             _ => 1,
+        }
+    }
+
+    /// The count that a slice is about: received, or confirmed (sent, without confirms) where nobody receives.
+    pub(crate) fn main_count(&self, totals: &Totals) -> u64 {
+        match (self.copies(), self.window) {
+            (0, 0) => totals.sent,
+            (0, _) => totals.confirmed,
+            _ => totals.received,
         }
     }
 

@@ -108,7 +108,7 @@ impl Link {
     /// Reads once. False: nothing was there in time.
     pub(crate) fn read(&mut self) -> Result<bool, Failure> {
         self.make_room()?;
-        match self.stream.read(&mut self.input[self.end..]) {
+        match uninterrupted(|| self.stream.read(&mut self.input[self.end..])) {
             Ok(0) => Err(Failure::new("the broker closed the connection")),
             Ok(count) => {
                 self.end += count;
@@ -140,8 +140,11 @@ impl Link {
         while !output.is_empty() {
             let mut pieces = [IoSlice::new(&[]); PIECES];
             let filled = output.chunks(&mut pieces);
-            let written =
-                if filled == 1 { self.stream.write(&pieces[0]) } else { self.stream.write_vectored(&pieces[..filled]) };
+            let stream = &mut self.stream;
+            let written = uninterrupted(|| match filled {
+                1 => stream.write(&pieces[0]),
+                _ => stream.write_vectored(&pieces[..filled]),
+            });
             match written {
                 Ok(0) => return Err(Failure::new("the broker closed the connection")),
                 Ok(count) => output.advance(count),
@@ -168,7 +171,17 @@ impl Link {
 }
 
 fn is_pause(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// A signal that this program handles is no answer of the broker's: the call is made again.
+fn uninterrupted(mut call: impl FnMut() -> std::io::Result<usize>) -> std::io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
 }
 
 #[cfg(test)]

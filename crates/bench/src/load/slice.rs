@@ -10,11 +10,14 @@ use super::producer::Produced;
 use super::sample::Sample;
 use super::{Phase, Run, Totals, pingpong};
 use crate::audit::{Integrity, audit, audit_round_trips};
+use crate::clock::now;
 use crate::driver::{self, Driver, Part};
 use crate::failure::{Context, Failure};
 use crate::machine::metrics::{self, Counters, growth};
 use crate::measure::latency::Latency;
+use crate::measure::over_time::Recorder;
 use crate::measure::stamp::Bodies;
+use crate::measure::trend::is_steady;
 use crate::report::progress::Progress;
 use crate::scenario::{Mode, Rate, Scenario};
 use crate::target::Target;
@@ -23,6 +26,10 @@ use crate::target::Target;
 const LONGEST_DRAIN: Duration = Duration::from_secs(120);
 /// How often the coordinating thread looks.
 const STEP: Duration = Duration::from_millis(2);
+/// How often it looks while time passes.
+const LOOK: Duration = Duration::from_millis(5);
+/// A steady rate is one over windows of this length.
+const STEADY_WINDOW: Duration = Duration::from_millis(500);
 /// How often progress is shown.
 const SHOW: Duration = Duration::from_millis(250);
 /// What consumers need to send their last acknowledgements.
@@ -48,6 +55,10 @@ pub(crate) struct Outcome {
     pub(crate) confirm: Latency,
     /// Send minus intended time.
     pub(crate) lateness: Latency,
+    /// How the rates went.
+    pub(crate) rates: Recorder,
+    /// The measured time was cut short.
+    pub(crate) interrupted: bool,
 }
 
 /// Runs `scenario` on `target`; `number` tells this run's messages and queues from all others.
@@ -62,8 +73,8 @@ pub(crate) fn run(
     let bodies = Bodies::new(number, scenario.size);
     let mut run = Run::new(scenario.producers + scenario.consumers, scenario.in_flight, scenario.copies(), bodies);
     run.open_loop = matches!(scenario.rate, Rate::Fixed(_));
-    let (metrics_before, metrics_after) = (None, None);
-    let mut slice = Slice { target, scenario, run: &run, progress, number, metrics_before, metrics_after };
+    let (metrics_before, metrics_after, rates, cut) = Default::default();
+    let mut slice = Slice { target, scenario, run: &run, progress, number, metrics_before, metrics_after, rates, cut };
     let outcome = driver.prepare().and_then(|()| match scenario.mode {
         Mode::Throughput => slice.throughput(driver.as_mut()),
         Mode::Pingpong => slice.round_trips(driver.as_mut()),
@@ -81,6 +92,20 @@ struct Slice<'a> {
     number: u32,
     metrics_before: Option<Counters>,
     metrics_after: Option<Counters>,
+    rates: Recorder,
+    cut: Cut,
+}
+
+/// Where somebody interrupted a slice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Cut {
+    /// Nobody did, before its time was over.
+    #[default]
+    None,
+    /// Before anything was measured.
+    WarmUp,
+    /// While it was measured.
+    Measuring,
 }
 
 impl Slice<'_> {
@@ -138,10 +163,12 @@ impl Slice<'_> {
         let copies = self.scenario.copies();
         let (first, last) = match before {
             Some(first) => {
-                self.settle(&first, &|run| senders_done() && all_received(run, copies));
+                self.rates.begin(first.at, first.totals);
+                self.settle(Some(&first), &|run| senders_done() && all_received(run, copies));
                 (first, Sample::take(self.run, &self.target.pids))
             }
             None => {
+                self.rates.begin(now(), self.run.totals());
                 self.pass(self.scenario.warmup, "warming up", None);
                 self.metrics_before = self.read_metrics();
                 let first = Sample::take(self.run, &self.target.pids);
@@ -171,31 +198,60 @@ impl Slice<'_> {
     fn drain(&mut self, senders_done: &dyn Fn() -> bool) {
         self.run.advance(Phase::Drain);
         let copies = self.scenario.copies();
-        self.settle(&Sample::default(), &|run| senders_done() && all_received(run, copies));
+        self.settle(None, &|run| senders_done() && all_received(run, copies));
         sleep(LAST_WORDS);
     }
 
-    /// Waits for `seconds`, or until a thread has failed.
+    /// Waits for `seconds`, or until the rate is steady where the warm-up should last until then, or until a thread has
+    /// failed or somebody interrupts. Measured is what comes after `since`.
     fn pass(&mut self, seconds: f64, doing: &str, since: Option<&Sample>) {
-        let end = Instant::now() + Duration::from_secs_f64(seconds);
-        let mut before = self.run.totals();
+        let begin = Instant::now();
+        let end = begin + Duration::from_secs_f64(seconds);
+        let (mut before, mut shown_at) = (self.run.totals(), begin);
+        let mut steady = Steady::new(since.is_none() && self.scenario.until_steady);
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() || self.run.phase() == Phase::End {
                 return;
             }
-            sleep(left.min(SHOW));
-            before = self.progress.moving(&self.target.name, doing, self.run.totals(), before, SHOW, since);
+            if self.progress.interrupted() {
+                self.cut = if since.is_some() { Cut::Measuring } else { Cut::WarmUp };
+                return;
+            }
+            sleep(left.min(LOOK));
+            self.look(since.is_some());
+            if steady.reached(self.scenario.main_count(&self.run.totals())) {
+                return;
+            }
+            if shown_at.elapsed() > SHOW {
+                let totals = self.run.totals();
+                before = self.progress.moving(&self.target.name, doing, totals, before, shown_at.elapsed(), since);
+                shown_at = Instant::now();
+            }
         }
     }
 
-    /// Waits until `done`, or nothing has moved for a while, or a thread has failed.
-    fn settle(&mut self, since: &Sample, done: &dyn Fn(&Run) -> bool) {
+    /// Notes how far the counters are.
+    fn look(&mut self, measured: bool) {
+        let totals = self.run.totals();
+        self.rates.look(now(), totals, measured.then(|| self.scenario.main_count(&totals)));
+    }
+
+    /// Waits until `done`, or nothing has moved for a while, or a thread has failed. `since` is where a measured number of
+    /// messages began; it may be interrupted, a drain may not.
+    fn settle(&mut self, since: Option<&Sample>, done: &dyn Fn(&Run) -> bool) {
         let (begin, silence) = (Instant::now(), Duration::from_secs_f64(self.scenario.patience));
         let (mut moved, mut moved_at, mut shown_at) = (movement(self.run), begin, begin);
         let mut before = self.run.totals();
         while !done(self.run) && self.run.phase() != Phase::End && begin.elapsed() < self.longest() {
+            if since.is_some() && self.progress.interrupted() {
+                self.cut = Cut::Measuring;
+                return;
+            }
             sleep(STEP);
+            if since.is_some() {
+                self.look(true);
+            }
             let at = movement(self.run);
             if at != moved {
                 (moved, moved_at) = (at, Instant::now());
@@ -203,8 +259,8 @@ impl Slice<'_> {
                 return;
             }
             if shown_at.elapsed() > SHOW {
-                before =
-                    self.progress.moving(&self.target.name, "draining", self.run.totals(), before, SHOW, Some(since));
+                let doing = if since.is_some() { "measuring" } else { "draining" };
+                before = self.progress.moving(&self.target.name, doing, self.run.totals(), before, SHOW, since);
                 shown_at = Instant::now();
             }
         }
@@ -221,6 +277,9 @@ impl Slice<'_> {
         produced: &[Produced],
         consumed: &[Consumed],
     ) -> Result<Outcome, Failure> {
+        if self.cut == Cut::WarmUp {
+            return Err(Failure::new("interrupted before anything was measured"));
+        }
         let offered = match self.scenario.rate {
             Rate::Fixed(rate) => Some(rate),
             Rate::Saturate | Rate::Half => None,
@@ -236,7 +295,35 @@ impl Slice<'_> {
             transit: joined(consumed.iter().map(|one| &one.transit))?,
             confirm: joined(produced.iter().map(|one| &one.confirm))?,
             lateness: joined(produced.iter().map(|one| &one.lateness))?,
+            rates: self.rates.clone(),
+            interrupted: self.cut == Cut::Measuring,
         })
+    }
+}
+
+/// Watches a warm-up for a steady rate.
+struct Steady {
+    wanted: bool,
+    /// When the open window began, and the count by then.
+    since: Option<(Instant, u64)>,
+    rates: Vec<f64>,
+}
+
+impl Steady {
+    /// Watches if that is `wanted`.
+    fn new(wanted: bool) -> Self {
+        Self { wanted, since: None, rates: Vec::new() }
+    }
+
+    /// Takes the present count; true once the rate has settled.
+    fn reached(&mut self, count: u64) -> bool {
+        let (begin, before) = *self.since.get_or_insert((Instant::now(), count));
+        if !self.wanted || begin.elapsed() < STEADY_WINDOW {
+            return false;
+        }
+        self.rates.push(count.saturating_sub(before) as f64 / begin.elapsed().as_secs_f64());
+        self.since = Some((Instant::now(), count));
+        is_steady(&self.rates)
     }
 }
 

@@ -1,9 +1,11 @@
-//! The one line that shows what is going on. It goes to standard error, so that standard output stays a clean table.
+//! The person in front of a run: one line shows them what is going on, and Ctrl-C tells that they want it to end. The line goes
+//! to standard error, so that standard output stays a clean table.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
 
 use crate::clock::now;
+use crate::interrupt::Interrupt;
 use crate::load::Totals;
 use crate::load::sample::Sample;
 
@@ -14,12 +16,23 @@ pub(crate) struct Progress {
     quiet: bool,
     /// What the line begins with: which block of how many.
     step: String,
+    interrupt: Interrupt,
 }
 
 impl Progress {
     /// `quiet` shows nothing at all.
     pub(crate) fn new(quiet: bool) -> Self {
-        Self { live: !quiet && stderr().is_terminal(), quiet, step: String::new() }
+        Self { live: !quiet && stderr().is_terminal(), quiet, step: String::new(), interrupt: Interrupt::default() }
+    }
+
+    /// Also hears when the person in front of it wants the run to end.
+    pub(crate) fn heeding(self, interrupt: Interrupt) -> Self {
+        Self { interrupt, ..self }
+    }
+
+    /// True once the run should end: what is under way is cut short, cleaned up and written.
+    pub(crate) fn interrupted(&self) -> bool {
+        self.interrupt.asked()
     }
 
     /// Names the step that begins.

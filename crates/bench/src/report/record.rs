@@ -12,6 +12,8 @@ use crate::machine::disk::Forced;
 use crate::machine::metrics::Counters;
 use crate::machine::process::Usage;
 use crate::measure::latency::Summary;
+use crate::measure::over_time::{OverTime, Thousands};
+use crate::measure::ratio::Ratio;
 use crate::measure::statistics::Spread;
 use crate::scenario::Scenario;
 use crate::target::Target;
@@ -28,6 +30,15 @@ pub(crate) struct Record {
     pub(crate) program: String,
     /// Seconds since 1970 at its start.
     pub(crate) started: u64,
+    /// Seconds since 1970 at its end; none when it was interrupted and holds what was measured until then.
+    #[serde(default)]
+    pub(crate) finished: Option<u64>,
+    /// Why it ended when it did.
+    #[serde(default)]
+    pub(crate) ended: Ended,
+    /// Name of the target that is the first one again: what differs between the two is noise.
+    #[serde(default)]
+    pub(crate) control: Option<String>,
     /// The command line, with passwords removed.
     pub(crate) command: Vec<String>,
     pub(crate) machine: MachineFacts,
@@ -39,6 +50,21 @@ pub(crate) struct Record {
     pub(crate) forced: Vec<Forced>,
     pub(crate) slices: Vec<SliceRecord>,
     pub(crate) summary: Vec<TargetSummary>,
+}
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ended {
+    /// All blocks were measured.
+    #[default]
+    Blocks,
+    /// The ratios were known as well as was asked for.
+    Precision,
+    /// The next block would not have ended in time.
+    Budget,
+    /// Somebody interrupted it.
+    Interrupt,
 }
 
 /// What is known of the machine.
@@ -150,6 +176,12 @@ pub(crate) struct Measured {
     pub(crate) flushes_per_message: Option<f64>,
     /// By how much the broker's own counters grew, where the target names its page.
     pub(crate) metrics: Option<Counters>,
+    /// What moved in each tenth of a second, warm-up included.
+    #[serde(default)]
+    pub(crate) over_time: OverTime,
+    /// How fast each thousand messages went.
+    #[serde(default)]
+    pub(crate) thousands: Option<Thousands>,
     pub(crate) integrity: Integrity,
     pub(crate) verdict: Verdict,
 }
@@ -215,8 +247,22 @@ pub(crate) struct TargetSummary {
     pub(crate) rate_to_first: Option<Spread>,
     /// Within blocks: this target's CPU per message over the first target's.
     pub(crate) cpu_to_first: Option<Spread>,
+    /// How its figures compare with the first target's; none for the first.
+    #[serde(default)]
+    pub(crate) to_first: Option<Ratios>,
     /// Violations and notes of its slices, each once, with how many slices had it.
     pub(crate) remarks: Vec<(String, usize)>,
+}
+
+/// Ratios of one target to another within blocks; none where one of them lacks the figure.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Ratios {
+    pub(crate) rate: Option<Ratio>,
+    pub(crate) cpu: Option<Ratio>,
+    pub(crate) latency_p50: Option<Ratio>,
+    pub(crate) latency_p99: Option<Ratio>,
+    pub(crate) confirm_p50: Option<Ratio>,
+    pub(crate) confirm_p99: Option<Ratio>,
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::record::{Record, TargetSummary};
+use super::record::{Ended, Record, TargetSummary};
+use crate::measure::ratio::{Difference, Ratio};
 use crate::measure::statistics::Spread;
 use crate::scenario::{Mode, Rate, Scenario};
 use crate::target::Target;
@@ -17,6 +18,7 @@ pub(crate) fn render(record: &Record) -> String {
     let mut rows: Vec<Vec<String>> = vec![columns.iter().map(|(title, _)| (*title).to_owned()).collect()];
     rows.extend(record.summary.iter().map(|summary| columns.iter().map(|(_, cell)| cell(summary)).collect()));
     text.push_str(&aligned(&rows));
+    text.push_str(&comparison(record));
     for summary in &record.summary {
         for (remark, slices) in &summary.remarks {
             let _ = writeln!(text, "  {}: {remark} ({slices} of {} slices)", summary.target, summary.slices);
@@ -24,6 +26,49 @@ pub(crate) fn render(record: &Record) -> String {
     }
     text.push_str(&floor(record));
     text
+}
+
+/// What the ratios to the first target come to, for each target that has some; and why the run ended.
+fn comparison(record: &Record) -> String {
+    let mut text = String::new();
+    let first = record.targets.first().map_or("", |first| first.name.as_str());
+    for summary in
+        record.summary.iter().filter(|summary| record.targets.iter().any(|t| t.name == summary.target && !t.is_relay()))
+    {
+        let Some(ratios) = &summary.to_first else { continue };
+        let figures = [
+            ("rate", &ratios.rate),
+            ("CPU", &ratios.cpu),
+            ("p99", &ratios.latency_p99),
+            ("confirm p99", &ratios.confirm_p99),
+        ];
+        let told: Vec<String> =
+            figures.iter().filter_map(|(what, ratio)| Some(format!("{what} {}", judged(ratio.as_ref()?)?))).collect();
+        if !told.is_empty() {
+            let name = if record.control.as_ref() == Some(&summary.target) {
+                "noise (first target again)"
+            } else {
+                &summary.target
+            };
+            let _ = writeln!(text, "  {name} / {first}: {}", told.join(", "));
+        }
+    }
+    let ended = match record.ended {
+        Ended::Blocks => return text,
+        Ended::Precision => "the ratios are known as well as was asked for",
+        Ended::Budget => "the time budget is used up",
+        Ended::Interrupt => "it was interrupted: what follows from few slices is worth little",
+    };
+    let blocks = record.slices.iter().map(|slice| slice.block).max().unwrap_or(0);
+    let _ = writeln!(text, "  ended after {blocks} block(s): {ended}");
+    text
+}
+
+/// A ratio with its interval and what it says; none where there are too few blocks for one.
+fn judged(ratio: &Ratio) -> Option<String> {
+    let (low, high) = ratio.interval?;
+    let verdict = if ratio.difference == Difference::None { " no difference detected" } else { "" };
+    Some(format!("{} [{}, {}]{verdict}", three_digits(ratio.mean), three_digits(low), three_digits(high)))
 }
 
 /// The scenario in one sentence.
@@ -92,9 +137,13 @@ fn mebibytes(spread: Option<&Spread>) -> String {
     spread.map_or("-".to_owned(), |spread| number(spread.median / 1_048_576.0, 0))
 }
 
-/// A ratio with three significant digits.
+/// A median ratio.
 fn ratio(spread: Option<&Spread>) -> String {
-    let Some(value) = spread.map(|spread| spread.median) else { return "-".to_owned() };
+    spread.map_or("-".to_owned(), |spread| three_digits(spread.median))
+}
+
+/// A number with three significant digits.
+fn three_digits(value: f64) -> String {
     let digits = match value {
         100.0.. => 0,
         10.0.. => 1,

@@ -54,11 +54,7 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> R
     let sent = moved(last.totals.sent, first.totals.sent);
     let confirmed = moved(last.totals.confirmed, first.totals.confirmed);
     let received = moved(last.totals.received, first.totals.received);
-    let messages = match (scenario.copies(), scenario.window) {
-        (0, 0) => sent,
-        (0, _) => confirmed,
-        _ => received,
-    };
+    let messages = scenario.main_count(&last.totals).saturating_sub(scenario.main_count(&first.totals)) as f64;
     let cost = |before: Option<Usage>, after: Option<Usage>| Some(Cost::between(&before?, &after?, messages, seconds));
     let (broker, client) = (cost(first.broker, last.broker), cost(first.client, last.client));
     let flushes = last.flushes.zip(first.flushes).map(|(after, before)| moved(after, before));
@@ -86,16 +82,21 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> R
         flushes_per_s: flushes.map(|count| count / seconds),
         flushes_per_message: flushes.filter(|_| messages > 0.0).map(|count| count / messages),
         metrics: outcome.metrics.clone(),
+        over_time: outcome.rates.over_time(first.at),
+        thousands: outcome.rates.thousands(),
         integrity: outcome.integrity,
         verdict: Verdict::default(),
     };
-    measured.verdict = verdict(scenario, &measured, is_relay);
+    measured.verdict = verdict(scenario, &measured, outcome.interrupted, is_relay);
     Ok(measured)
 }
 
-fn verdict(scenario: &Scenario, measured: &Measured, is_relay: bool) -> Verdict {
+fn verdict(scenario: &Scenario, measured: &Measured, interrupted: bool, is_relay: bool) -> Verdict {
     let mut violations = Vec::new();
     integrity(&measured.integrity, &mut violations);
+    if interrupted {
+        violations.push("interrupted before its time was over".to_owned());
+    }
     if measured.messages_per_s == 0.0 {
         violations.push("no message arrived in the measured time".to_owned());
     }

@@ -3,8 +3,7 @@
 use super::*;
 use crate::load::simulated::{Fault, start};
 use crate::measure::stamp::Check;
-use crate::report::record::LatencyFrom;
-use crate::report::record::Measured;
+use crate::report::record::{LatencyFrom, Measured};
 use crate::report::verdict::judge;
 use crate::scenario::QueueKind;
 

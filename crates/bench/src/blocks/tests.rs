@@ -1,0 +1,105 @@
+//! Runs of several blocks: their order, what interrupts them and how they go on.
+
+use super::*;
+use crate::interrupt::Interrupt;
+use crate::scenario::QueueKind;
+
+/// Two targets that are one relay, and a few messages for each.
+fn plan() -> Plan {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        crate::relay::serve("127.0.0.1:0".parse().unwrap(), 1, |address| {
+            sender.send(address).map_err(|error| Failure::new(error.to_string()))
+        })
+    });
+    let address = receiver.recv().unwrap();
+    let targets = ["a", "b"].map(|name| format!("{name}=relay://{address}").parse().unwrap());
+    let scenario = Scenario { size: 64, messages: Some(100), queue: QueueKind::Transient, ..Scenario::default() };
+    Plan {
+        targets: targets.into(),
+        scenario,
+        blocks: 3,
+        seed: 11,
+        salt: 0,
+        freeze: false,
+        wait_quiet: Duration::ZERO,
+        retries: 0,
+        forced_dir: Some(std::env::temp_dir()),
+        control: Some("b".to_owned()),
+        until: None,
+        budget: None,
+    }
+}
+
+/// Runs `plan`, and interrupts it when `pieces` are kept.
+fn run_until(plan: &Plan, earlier: Vec<Piece>, pieces: usize) -> (Results, Vec<Piece>) {
+    let (interrupt, mut kept) = (Interrupt::default(), earlier.clone());
+    let mut keep = |piece: &Piece| {
+        kept.push(piece.clone());
+        if kept.len() == pieces {
+            interrupt.ask();
+        }
+        Ok(())
+    };
+    let mut progress = Progress::new(true).heeding(interrupt.clone());
+    let results = run(plan, earlier, &mut keep, &mut progress).unwrap();
+    (results, kept)
+}
+
+fn turns(results: &Results) -> Vec<(usize, &str)> {
+    results.slices.iter().map(|slice| (slice.block, slice.target.as_str())).collect()
+}
+
+#[test]
+fn a_run_that_was_interrupted_anywhere_goes_on_in_the_same_order() {
+    let plan = plan();
+    let (whole, pieces) = run_until(&plan, Vec::new(), usize::MAX);
+    assert_eq!((whole.ended, turns(&whole).len(), pieces.len()), (Ended::Blocks, 6, 9));
+    assert_eq!(whole.forced.len(), 3);
+    for stop in [1, 2, 5, 8] {
+        let (half, kept) = run_until(&plan, Vec::new(), stop);
+        assert_eq!((half.ended, kept.len()), (Ended::Interrupt, stop));
+        let earlier: Vec<Piece> = serde_json::from_str(&serde_json::to_string(&kept).unwrap()).unwrap();
+        let (rest, kept) = run_until(&Plan { salt: 5, ..plan.clone() }, earlier, usize::MAX);
+        assert_eq!((rest.ended, kept.len()), (Ended::Blocks, 9), "interrupted after {stop}");
+        assert_eq!(turns(&rest), turns(&whole), "interrupted after {stop}");
+    }
+}
+
+#[test]
+fn an_interrupt_cuts_the_slice_that_is_under_way_and_keeps_what_it_measured() {
+    let mut plan = plan();
+    (plan.scenario.messages, plan.scenario.duration, plan.scenario.warmup) = (None, 600.0, 0.0);
+    plan.forced_dir = None;
+    let interrupt = Interrupt::default();
+    let asker = interrupt.clone();
+    let mut progress = Progress::new(true).heeding(interrupt);
+    let results = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            asker.ask();
+        });
+        run(&plan, Vec::new(), &mut |_| Err(Failure::new("nothing was finished")), &mut progress).unwrap()
+    });
+    assert_eq!((results.ended, results.slices.len()), (Ended::Interrupt, 1));
+    let measured = results.slices[0].measured.as_ref().unwrap();
+    assert!(measured.verdict.violations.iter().any(|text| text.starts_with("interrupted")), "{measured:?}");
+    assert!(!measured.verdict.violations.iter().any(|text| text.starts_with("messages")), "{measured:?}");
+    assert!(measured.all_received > 0 && !measured.over_time.received.is_empty(), "{measured:?}");
+}
+
+#[test]
+fn a_budget_ends_a_run_between_blocks() {
+    let (results, _) = run_until(&Plan { budget: Some(Duration::ZERO), ..plan() }, Vec::new(), usize::MAX);
+    assert_eq!((results.ended, results.slices.len()), (Ended::Budget, 2));
+}
+
+#[test]
+fn the_time_that_a_run_takes_is_known_before_it_begins() {
+    let mut plan = plan();
+    assert_eq!(plan.expected_seconds(), None);
+    (plan.scenario.messages, plan.scenario.duration, plan.scenario.warmup) = (None, 5.0, 1.0);
+    assert_eq!(plan.expected_seconds(), Some(3.0 * (2.0 * 6.5 + 0.5)));
+    plan.budget = Some(Duration::from_secs(7));
+    assert_eq!(plan.expected_seconds(), Some(7.0));
+}

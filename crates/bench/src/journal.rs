@@ -1,0 +1,173 @@
+//! What a run has finished, one line for each piece as soon as it is done, so that a run that was interrupted goes on where it
+//! stopped. The first line says what the run is; a run that asks for something else may not continue it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::failure::{Context, Failure};
+
+/// The journal's name in the directory of a run.
+const NAME: &str = "slices.jsonl";
+/// Version of the first line.
+const VERSION: u32 = 1;
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    version: u32,
+    /// Repeats every random order of the run.
+    seed: u64,
+    /// Everything that the finished pieces depend on.
+    plan: Value,
+}
+
+/// A journal that takes further entries.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+/// A journal that an earlier run began.
+#[derive(Debug)]
+pub(crate) struct Resumed<E> {
+    pub(crate) journal: Journal,
+    /// The seed of the earlier run.
+    pub(crate) seed: u64,
+    /// What it finished, in order.
+    pub(crate) entries: Vec<E>,
+}
+
+impl Journal {
+    /// Begins a journal in the directory `dir`, which is made and may hold none yet.
+    pub(crate) fn create(dir: &Path, seed: u64, plan: &impl Serialize) -> Result<Self, Failure> {
+        fs::create_dir_all(dir).context(dir.display())?;
+        let path = dir.join(NAME);
+        if path.exists() {
+            let dir = dir.display();
+            return Err(Failure::new(format!("{dir} holds a run already: go on with --resume {dir}, or name another")));
+        }
+        let file = OpenOptions::new().append(true).create_new(true).open(&path).context(path.display())?;
+        let mut journal = Self { file, path };
+        journal.append(&Head { version: VERSION, seed, plan: written(plan)? })?;
+        Ok(journal)
+    }
+
+    /// Opens the journal in `dir` to go on with it. A last line that was not written whole is cut off.
+    pub(crate) fn resume<E: DeserializeOwned>(dir: &Path, plan: &impl Serialize) -> Result<Resumed<E>, Failure> {
+        let path = dir.join(NAME);
+        let text = fs::read_to_string(&path).context(path.display())?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let mut lines = text[..whole].lines();
+        let nothing = || Failure::new(format!("{}: no run was begun here", path.display()));
+        let head: Head = serde_json::from_str(lines.next().ok_or_else(nothing)?).context(path.display())?;
+        if head.version != VERSION {
+            let version = head.version;
+            return Err(Failure::new(format!("{}: version {version} is not known here", path.display())));
+        }
+        if let Some(place) = difference(&head.plan, &written(plan)?, String::new()) {
+            let path = path.display();
+            return Err(Failure::new(format!(
+                "{path}: another run was begun here ({place}); give it the same options"
+            )));
+        }
+        let entry = |(at, line): (usize, &str)| {
+            serde_json::from_str(line).context(format!("{}, line {}", path.display(), at + 2))
+        };
+        let entries = lines.enumerate().map(entry).collect::<Result<_, _>>()?;
+        let file = OpenOptions::new().append(true).open(&path).context(path.display())?;
+        file.set_len(whole as u64).context(path.display())?;
+        Ok(Resumed { journal: Self { file, path }, seed: head.seed, entries })
+    }
+
+    /// Adds a finished piece. It is on the disk when this returns.
+    pub(crate) fn append(&mut self, entry: &impl Serialize) -> Result<(), Failure> {
+        let line = serde_json::to_string(entry).context("writing the journal")? + "\n";
+        let done = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
+        done.context(self.path.display())
+    }
+}
+
+/// A value as it reads when it was written and read back.
+fn written(plan: &impl Serialize) -> Result<Value, Failure> {
+    let text = serde_json::to_string(plan).context("writing the plan")?;
+    serde_json::from_str(&text).context("writing the plan")
+}
+
+/// The first place where two values differ, with both.
+fn difference(there: &Value, here: &Value, place: String) -> Option<String> {
+    match (there, here) {
+        (Value::Object(old), Value::Object(new)) => {
+            let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
+            keys.into_iter().find_map(|key| {
+                let inner = if place.is_empty() { key.clone() } else { format!("{place}.{key}") };
+                let of = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
+                difference(&of(old), &of(new), inner)
+            })
+        }
+        _ => (there != here).then(|| format!("{place}: {there} there, {here} here")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize)]
+    struct Plan {
+        size: usize,
+        rate: f64,
+    }
+
+    const PLAN: Plan = Plan { size: 64, rate: 0.1 };
+
+    fn resume(dir: &Path, plan: &Plan) -> Result<Resumed<(u32, String)>, String> {
+        Journal::resume(dir, plan).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn a_run_goes_on_with_its_seed_and_with_what_it_finished() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(dir.path(), 77, &PLAN).unwrap();
+        journal.append(&(1, "a")).unwrap();
+        drop(journal);
+        let mut again = resume(dir.path(), &PLAN).unwrap();
+        assert_eq!((again.seed, again.entries), (77, vec![(1, "a".to_owned())]));
+        again.journal.append(&(2, "b")).unwrap();
+        assert_eq!(resume(dir.path(), &PLAN).unwrap().entries.len(), 2);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_anywhere_is_as_if_it_had_never_been_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(dir.path(), 1, &PLAN).unwrap();
+        journal.append(&(1, "a")).unwrap();
+        let path = dir.path().join(NAME);
+        let kept = fs::read(&path).unwrap();
+        journal.append(&(2, "b")).unwrap();
+        let whole = fs::read(&path).unwrap();
+        for cut in kept.len()..whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let mut again = resume(dir.path(), &PLAN).unwrap();
+            assert_eq!(again.entries.len(), 1, "cut at {cut}");
+            again.journal.append(&(2, "b")).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), whole, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn another_run_is_refused_by_what_differs() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(resume(dir.path(), &PLAN).is_err());
+        Journal::create(dir.path(), 1, &PLAN).unwrap();
+        let text = resume(dir.path(), &Plan { size: 65, ..PLAN }).unwrap_err();
+        assert!(text.contains("size: 64 there, 65 here"), "{text}");
+        let text = Journal::create(dir.path(), 1, &PLAN).unwrap_err().to_string();
+        assert!(text.contains("--resume"), "{text}");
+    }
+}

@@ -1,0 +1,133 @@
+//! How a rate went over the time of a slice: what moved in each tenth of a second, warm-up included, and how fast each next
+//! thousand messages went.
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::Totals;
+
+/// Length of one window, nanoseconds.
+const WINDOW_NS: u64 = 100_000_000;
+/// Most windows that are kept: more than two hours.
+const MOST_WINDOWS: usize = 80_000;
+/// A thousand messages make a step of [`Thousands`].
+const THOUSAND: u64 = 1000;
+/// Most such steps that are kept.
+const MOST_STEPS: usize = 4_000_000;
+
+/// What moved in each window. All lists have one entry for each.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OverTime {
+    /// End of the window in seconds since the measured time began: what is not above 0 is warm-up.
+    pub(crate) until_s: Vec<f64>,
+    /// Its length in seconds: about a tenth, as exactly as the machine let it be.
+    pub(crate) seconds: Vec<f64>,
+    pub(crate) sent: Vec<u64>,
+    pub(crate) confirmed: Vec<u64>,
+    pub(crate) received: Vec<u64>,
+}
+
+/// Messages a second over each thousand messages of the measured time, or over as many more as came between two looks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Thousands {
+    /// How many steps there were.
+    pub(crate) steps: usize,
+    pub(crate) min: f64,
+    pub(crate) p1: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+}
+
+/// Makes both from looks at the counters.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Recorder {
+    /// When the windows began and what had moved by then, the last one being open; nanoseconds of the run's clock.
+    looks: Vec<(u64, Totals)>,
+    /// When the last thousand was complete, and the count by then.
+    step: Option<(u64, u64)>,
+    /// Messages a second of each step.
+    steps: Vec<f64>,
+}
+
+impl Recorder {
+    /// Begins at `at`, with what has moved so far.
+    pub(crate) fn begin(&mut self, at: u64, totals: Totals) {
+        if self.looks.is_empty() {
+            self.looks.push((at, totals));
+        }
+    }
+
+    /// Looks at the counters. `main` is the count that the slice is about, where it is measured now.
+    pub(crate) fn look(&mut self, at: u64, totals: Totals, main: Option<u64>) {
+        if self.looks.last().is_some_and(|(last, _)| at.saturating_sub(*last) >= WINDOW_NS)
+            && self.looks.len() <= MOST_WINDOWS
+        {
+            self.looks.push((at, totals));
+        }
+        let Some(count) = main else { return };
+        let (since, before) = *self.step.get_or_insert((at, count));
+        let moved = count.saturating_sub(before);
+        if moved >= THOUSAND && at > since && self.steps.len() < MOST_STEPS {
+            self.steps.push(moved as f64 * 1e9 / (at - since) as f64);
+            self.step = Some((at, count));
+        }
+    }
+
+    /// What was recorded; the measured time began at `origin`.
+    pub(crate) fn over_time(&self, origin: u64) -> OverTime {
+        let mut series = OverTime::default();
+        for pair in self.looks.windows(2) {
+            let [(from, before), (until, after)] = pair else { continue };
+            series.until_s.push((*until as f64 - origin as f64) / 1e9);
+            series.seconds.push((until - from) as f64 / 1e9);
+            series.sent.push(after.sent - before.sent);
+            series.confirmed.push(after.confirmed - before.confirmed);
+            series.received.push(after.received - before.received);
+        }
+        series
+    }
+
+    /// How fast the thousands went; none without any.
+    pub(crate) fn thousands(&self) -> Option<Thousands> {
+        let mut sorted = self.steps.clone();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len().checked_sub(1)?;
+        let at = |share: f64| sorted[(share * last as f64).round() as usize];
+        Some(Thousands { steps: sorted.len(), min: at(0.0), p1: at(0.01), p50: at(0.5), p99: at(0.99), max: at(1.0) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(count: u64) -> Totals {
+        Totals { received: count, ..Totals::default() }
+    }
+
+    #[test]
+    fn windows_hold_what_moved_in_them_and_say_when() {
+        let mut recorder = Recorder::default();
+        recorder.begin(1_000, received(5));
+        for (at_ms, count) in [(40, 6), (100, 15), (130, 16), (230, 45)] {
+            recorder.look(1_000 + at_ms * 1_000_000, received(count), None);
+        }
+        let series = recorder.over_time(1_000 + 100_000_000);
+        assert_eq!(series.received, [10, 30]);
+        assert_eq!(series.until_s, [0.0, 0.13]);
+        assert_eq!(series.seconds, [0.1, 0.13]);
+        assert!(recorder.thousands().is_none());
+    }
+
+    #[test]
+    fn each_thousand_has_its_own_rate() {
+        let mut recorder = Recorder::default();
+        recorder.begin(0, received(0));
+        // 1000 messages in 10 ms, then 1000 in 100 ms.
+        for (at_ms, count) in [(0, 0), (5, 400), (10, 1000), (60, 1500), (110, 2000)] {
+            recorder.look(at_ms * 1_000_000, received(count), Some(count));
+        }
+        let thousands = recorder.thousands().unwrap();
+        assert_eq!((thousands.steps, thousands.min, thousands.max), (2, 10_000.0, 100_000.0));
+    }
+}

@@ -1,0 +1,153 @@
+//! The verb `run`: from its options to a plan, from the plan to a record. A run that keeps a journal can be gone on with.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::blocks::{self, Piece, Plan};
+use crate::cli::RunArgs;
+use crate::failure::{Context, Failure};
+use crate::interrupt::Interrupt;
+use crate::journal::{Journal, Resumed};
+use crate::machine::freeze;
+use crate::measure::random::mix;
+use crate::relay::own::OwnRelay;
+use crate::report::output;
+use crate::report::progress::Progress;
+use crate::report::record::{Ended, MachineFacts, Record, VERSION, public_command, unix_time};
+use crate::report::table;
+use crate::scenario::Scenario;
+use crate::target::Target;
+
+/// What the control is called: the first target again.
+const CONTROL: &str = "control";
+
+/// What a run must have in common with the one that it goes on for.
+#[derive(Debug, Serialize)]
+struct Asked<'a> {
+    scenario: &'a Scenario,
+    targets: Vec<&'a str>,
+}
+
+/// Measures what the options ask for. False: some slices broke a rule.
+pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
+    let started = unix_time();
+    let scenario = args.scenario()?;
+    let own_relay = if args.relay { Some(OwnRelay::start()?) } else { None };
+    let targets = targets(args, own_relay.as_ref())?;
+    if args.freeze && !freeze::supported() {
+        return Err(Failure::new("--freeze needs a system with signals"));
+    }
+    let fresh = args.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
+    let (mut journal, seed, salt, earlier) = open_journal(args, &scenario, &targets, fresh)?;
+    let plan = Plan {
+        blocks: args.blocks.unwrap_or(if args.until.is_some() { MOST_FOR_PRECISION } else { 1 }).max(1),
+        seed,
+        salt,
+        freeze: args.freeze,
+        wait_quiet: Duration::try_from_secs_f64(args.wait_quiet).context("--wait-quiet")?,
+        retries: args.retries,
+        forced_dir: scenario.persistent.then(|| args.dir.clone().unwrap_or_else(std::env::temp_dir)),
+        control: args.control.then(|| CONTROL.to_owned()),
+        until: args.until.map(|share| share.0),
+        budget: args.budget.map(|span| span.0),
+        targets,
+        scenario,
+    };
+    let mut progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
+    progress.done(&announcement(&plan));
+    let mut keep = |piece: &Piece| journal.as_mut().map_or(Ok(()), |journal| journal.append(piece));
+    let results = blocks::run(&plan, earlier, &mut keep, &mut progress)?;
+    let record = Record {
+        version: VERSION,
+        program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
+        started,
+        finished: (results.ended != Ended::Interrupt).then(unix_time),
+        ended: results.ended,
+        control: plan.control,
+        command: public_command(std::env::args()),
+        machine: MachineFacts::here(),
+        seed,
+        scenario: plan.scenario,
+        targets: plan.targets,
+        forced: results.forced,
+        slices: results.slices,
+        summary: results.summary,
+    };
+    output::report(&table::render(&record), args.json.as_deref(), &record)?;
+    Ok(record.summary.iter().all(|summary| summary.valid == summary.slices))
+}
+
+/// Blocks that a run for precision takes at most, unless it is told.
+const MOST_FOR_PRECISION: usize = 50;
+
+/// The targets of the command line, the control behind them and the relay at the end.
+fn targets(args: &RunArgs, relay: Option<&OwnRelay>) -> Result<Vec<Target>, Failure> {
+    let mut targets = args.targets.clone();
+    match (targets.as_mut_slice(), args.pid.is_empty()) {
+        (_, true) => {}
+        ([only], false) => only.pids.extend(&args.pid),
+        _ => {
+            return Err(Failure::new("--pid is for one target; with several say which is whose: --target URI,pid=PID"));
+        }
+    }
+    if args.control {
+        let first = targets.first().ok_or_else(|| Failure::new("--control needs a --target to repeat"))?;
+        targets.push(Target { name: CONTROL.to_owned(), ..first.clone() });
+    }
+    targets.extend(relay.map(OwnRelay::target));
+    let twice = targets.iter().enumerate().find(|(at, target)| targets[..*at].iter().any(|t| t.name == target.name));
+    match twice {
+        Some((_, Target { name, .. })) => {
+            Err(Failure::new(format!("two targets are called {name}; name them: --target a={name}://…")))
+        }
+        None => Ok(targets),
+    }
+}
+
+/// A journal where one is kept, with the seed, the salt and the finished pieces.
+type Begun = (Option<Journal>, u64, u64, Vec<Piece>);
+
+fn open_journal(args: &RunArgs, scenario: &Scenario, targets: &[Target], seed: u64) -> Result<Begun, Failure> {
+    let asked = Asked { scenario, targets: targets.iter().map(|target| target.name.as_str()).collect() };
+    match (&args.out, &args.resume) {
+        (_, Some(dir)) => {
+            let Resumed { journal, seed, entries } = Journal::resume(dir, &asked)?;
+            Ok((Some(journal), seed, unix_time(), entries))
+        }
+        (Some(dir), None) => Ok((Some(Journal::create(dir, seed, &asked)?), seed, 0, Vec::new())),
+        (None, None) => Ok((None, seed, 0, Vec::new())),
+    }
+}
+
+/// What will be done and how long it will take, before it begins.
+fn announcement(plan: &Plan) -> String {
+    let what = format!("{} block(s) of {} target(s)", plan.blocks, plan.targets.len());
+    let most = if plan.until.is_some() || plan.scenario.until_steady { "at most " } else { "about " };
+    match plan.expected_seconds() {
+        Some(seconds) => format!("{what}: {most}{}; Ctrl-C ends it early, with what it has", span(seconds)),
+        None => format!("{what}, as long as the messages take; Ctrl-C ends it early, with what it has"),
+    }
+}
+
+/// Seconds for people.
+pub(crate) fn span(seconds: f64) -> String {
+    let whole = seconds.ceil() as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_read_well() {
+        for (seconds, text) in [(0.2, "1 s"), (59.9, "1 min 0 s"), (61.0, "1 min 1 s"), (7320.0, "2 h 2 min")] {
+            assert_eq!(span(seconds), text);
+        }
+    }
+}
