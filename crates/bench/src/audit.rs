@@ -51,10 +51,12 @@ pub(crate) fn audit(
     };
     let promised = if scenario.window > 0 { totals.confirmed } else { totals.sent };
     if consumed.is_empty() {
-        found.lost = held.map_or(0, |held| promised.saturating_sub(held));
+        // A topic without subscribers keeps nothing.
+        found.lost = held.filter(|_| !scenario.is_topic()).map_or(0, |held| promised.saturating_sub(held));
     } else if found.check == Check::Counted {
-        found.lost = (promised * scenario.copies()).saturating_sub(totals.received);
-        found.duplicated = totals.received.saturating_sub(totals.sent * scenario.copies());
+        let receipts = |messages: u64| messages / scenario.selects() * scenario.copies();
+        found.lost = receipts(promised).saturating_sub(totals.received);
+        found.duplicated = totals.received.saturating_sub(receipts(totals.sent));
     } else {
         for producer in produced {
             sequences(scenario, producer, consumed, &mut found);
@@ -83,7 +85,7 @@ impl Integrity {
             damages.filling += one.damages.filling;
         }
         Self {
-            check: if consumed.is_empty() { Check::Counted } else { Check::of(scenario.size) },
+            check: if consumed.is_empty() { Check::Counted } else { scenario.check_of_bodies() },
             lost: 0,
             duplicated: 0,
             reordered: 0,
@@ -110,18 +112,20 @@ impl Integrity {
 /// Compares what one producer sent with what each queue that it sends to gave out.
 fn sequences(scenario: &Scenario, producer: &Produced, consumed: &[Consumed], found: &mut Integrity) {
     let id = usize::from(producer.id);
-    for queue in (0..scenario.queues).filter(|queue| scenario.fanout || id % scenario.queues == *queue) {
+    let (groups, selects) = (scenario.groups(), scenario.selects());
+    for queue in (0..groups).filter(|queue| scenario.copies_all() || id % groups == *queue) {
         let received = found.join(id, consumed.iter().filter(|one| one.queue == queue));
-        found.lost += match scenario.window {
-            0 => producer.sent.saturating_sub(received.count()),
-            _ => producer.confirmed.missing_from(&received),
+        found.lost += match (scenario.window, selects) {
+            (0, _) => (producer.sent / selects).saturating_sub(received.count()),
+            (_, 1) => producer.confirmed.missing_from(&received),
+            _ => producer.confirmed.multiples(selects).missing_from(&received),
         };
     }
 }
 
 /// The integrity of a ping-pong run: each message came back once.
 pub(crate) fn audit_round_trips(scenario: &Scenario, totals: &Totals, near: &Consumed) -> Integrity {
-    let (check, seen) = (Check::of(scenario.size), near.seen.first());
+    let (check, seen) = (scenario.check_of_bodies(), near.seen.first());
     Integrity {
         check,
         lost: totals.sent.saturating_sub(seen.map_or(0, |seen| seen.numbers.count())),

@@ -257,11 +257,12 @@ fn attempt_slice(
         Err(failure) => Err(failure.clone()),
     };
     progress.done(&headline(target, &measured));
-    let (measured, error) = match measured {
+    let (measured, failure) = match measured {
         Ok(measured) => (Some(measured), None),
-        Err(failure) => (None, Some(failure.to_string())),
+        Err(failure) => (None, Some(failure)),
     };
-    SliceRecord { target: target.name.clone(), block, superseded: false, error, measured }
+    let (lacks, error) = (failure.as_ref().and_then(Failure::lacks).map(str::to_owned), failure.map(|f| f.to_string()));
+    SliceRecord { target: target.name.clone(), block, superseded: false, error, lacks, measured }
 }
 
 /// The scenario that a target gets: its relay form, and half of its own saturation where that is asked for.

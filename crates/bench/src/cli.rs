@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::machine::backlog::DiskArgs;
 use crate::measure::schedule::Arrivals;
 use crate::preset::Preset;
-use crate::scenario::{Ack, Confirms, Mode, QueueKind, Rate, Scenario, WarmUp};
+use crate::scenario::{Ack, Confirms, Destination, Mode, Payload, QueueKind, Rate, Scenario, WarmUp};
 use crate::target::Target;
 
 /// Loads message brokers, checks every message, and says what each message cost.
@@ -174,9 +174,36 @@ pub(crate) struct LoadArgs {
     /// Queues
     #[arg(long)]
     queues: Option<usize>,
-    /// Publish to one exchange that copies to all queues
-    #[arg(long)]
+    /// Where messages go
+    #[arg(long, value_enum)]
+    destination: Option<Destination>,
+    /// The same as --destination fanout: publish to one exchange that copies to all queues
+    #[arg(long, conflicts_with = "destination")]
     fanout: bool,
+    /// Patterns bound to each queue of --destination pattern, of which one matches
+    #[arg(long)]
+    bindings: Option<usize>,
+    /// Consumers select one of this many messages by a property
+    #[arg(long)]
+    selector: Option<u64>,
+    /// What bodies are filled with
+    #[arg(long, value_enum)]
+    payload: Option<Payload>,
+    /// Priority of each message
+    #[arg(long)]
+    priority: Option<u8>,
+    /// Consumers ask for each message by itself
+    #[arg(long)]
+    poll: bool,
+    /// Fill the queues first, which is not measured; then only consume
+    #[arg(long)]
+    drain: bool,
+    /// Consumers send one empty message back when all have come
+    #[arg(long)]
+    reply: bool,
+    /// Leave Nagle's delay on in client sockets
+    #[arg(long)]
+    nagle: bool,
     /// Further queues of the exchange that nobody consumes
     #[arg(long)]
     idle_queues: Option<usize>,
@@ -219,6 +246,12 @@ pub(crate) struct LoadArgs {
     /// Messages in all, instead of a time
     #[arg(long)]
     messages: Option<u64>,
+    /// Messages before these, which are not measured
+    #[arg(long)]
+    warmup_messages: Option<u64>,
+    /// Seconds after which a number of messages is given up
+    #[arg(long)]
+    cap: Option<f64>,
     /// Seconds of silence after which messages that are missing count as lost
     #[arg(long)]
     patience: Option<f64>,
@@ -264,16 +297,20 @@ impl LoadArgs {
         set(&mut scenario.patience, load.patience.as_ref());
         set(&mut scenario.batch, load.batch.as_ref());
         scenario.messages = load.messages.or(scenario.messages);
-        scenario.fanout |= load.fanout;
+        set(&mut scenario.destination, load.fanout.then_some(Destination::Fanout).or(load.destination).as_ref());
+        set(&mut scenario.bindings, load.bindings.as_ref());
+        set(&mut scenario.payload, load.payload.as_ref());
+        set(&mut scenario.warmup_messages, load.warmup_messages.as_ref());
+        scenario.selector = load.selector.or(scenario.selector);
+        scenario.priority = load.priority.or(scenario.priority);
+        scenario.cap = load.cap.or(scenario.cap);
+        scenario.poll |= load.poll;
+        scenario.drain |= load.drain;
+        scenario.reply |= load.reply;
+        scenario.nodelay &= !load.nagle;
         scenario.persistent |= load.persistent;
-        scenario.queue = load.queue.unwrap_or_else(|| natural_kind(scenario));
+        scenario.queue = load.queue.unwrap_or_else(|| scenario.natural_kind());
     }
-}
-
-/// Queues are durable where messages are, and where several consumers share one or nobody consumes.
-fn natural_kind(scenario: &Scenario) -> QueueKind {
-    let shared = scenario.mode == Mode::Throughput && scenario.consumers != scenario.queues;
-    if scenario.persistent || shared { QueueKind::Durable } else { QueueKind::Exclusive }
 }
 
 #[cfg(test)]

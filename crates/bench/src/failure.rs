@@ -6,12 +6,26 @@ use std::fmt;
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     text: String,
+    /// What the broker or its protocol lacks, where that is why.
+    lacks: Option<String>,
 }
 
 impl Failure {
     /// A failure described by `text`.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into() }
+        Self { text: text.into(), lacks: None }
+    }
+
+    /// What was asked for can't be measured here, because the broker or its protocol has no `what`. Nothing else was
+    /// measured in its place.
+    pub(crate) fn lacking(what: impl Into<String>) -> Self {
+        let what = what.into();
+        Self { text: format!("not applicable: there is no {what}"), lacks: Some(what) }
+    }
+
+    /// What the broker or its protocol lacks, where that is why.
+    pub(crate) fn lacks(&self) -> Option<&str> {
+        self.lacks.as_deref()
     }
 }
 
@@ -35,8 +49,25 @@ pub(crate) trait Context<T> {
     fn context(self, what: impl fmt::Display) -> Result<T, Failure>;
 }
 
-impl<T, E: fmt::Display> Context<T> for Result<T, E> {
+impl<T, E: fmt::Display + 'static> Context<T> for Result<T, E> {
     fn context(self, what: impl fmt::Display) -> Result<T, Failure> {
-        self.map_err(|error| Failure::new(format!("{what}: {error}")))
+        self.map_err(|error| {
+            // A place in front of it changes nothing about what is lacking.
+            let lacks = (&error as &dyn std::any::Any).downcast_ref::<Failure>().and_then(|known| known.lacks.clone());
+            Failure { text: format!("{what}: {error}"), lacks }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lacking_is_known_at_every_place() {
+        let failure = Err::<(), _>(Failure::lacking("selectors")).context("target").context("cell").unwrap_err();
+        assert_eq!(failure.lacks(), Some("selectors"));
+        assert_eq!(failure.to_string(), "cell: target: not applicable: there is no selectors");
+        assert_eq!(Failure::new("x").lacks(), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Ready-made scenarios: the rows of the speed table that every release publishes.
 
 use crate::measure::schedule::Arrivals;
-use crate::scenario::{Mode, QueueKind, Rate, Scenario};
+use crate::scenario::{Destination, Mode, Payload, QueueKind, Rate, Scenario};
 
 /// A row of the speed table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -33,7 +33,7 @@ impl Preset {
             Self::Persistent1k => Scenario { window: 1000, prefetch: 1000, ack_every: 1, ..persistent },
             Self::Pingpong => Scenario { mode: Mode::Pingpong, size: 64, ..base },
             Self::Halfload => Scenario { rate: Rate::Half, ..base },
-            Self::Fanout => Scenario { fanout: true, idle_queues: 1, ..base },
+            Self::Fanout => Scenario { destination: Destination::Fanout, idle_queues: 1, ..base },
             Self::Sync => Scenario { window: 1, consumers: 0, ..persistent },
         }
     }
@@ -47,16 +47,27 @@ impl Default for Scenario {
             producers: 1,
             consumers: 1,
             queues: 1,
-            fanout: false,
+            destination: Destination::Queue,
+            bindings: 1,
             idle_queues: 0,
             idle_length: 1000,
             queue: QueueKind::Exclusive,
             queue_name: None,
             size: 1024,
+            payload: Payload::Random,
+            tail: None,
             persistent: false,
+            priority: None,
+            selector: None,
             window: 0,
             prefetch: 0,
             ack_every: 0,
+            dups_ok: false,
+            poll: false,
+            drain: false,
+            bystander: false,
+            reply: false,
+            nodelay: true,
             rate: Rate::Saturate,
             arrivals: Arrivals::Uniform,
             in_flight: 50_000,
@@ -64,6 +75,8 @@ impl Default for Scenario {
             warmup: 1.0,
             until_steady: false,
             messages: None,
+            warmup_messages: 0,
+            cap: None,
             patience: 5.0,
             batch: 64 * 1024,
         }

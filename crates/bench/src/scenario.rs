@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Context, Failure};
 use crate::load::Totals;
 use crate::measure::schedule::Arrivals;
+use crate::measure::stamp::Check;
 
 /// The kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
@@ -58,6 +59,48 @@ pub(crate) enum QueueKind {
     Exclusive,
     /// Shared, and gone after a restart.
     Transient,
+}
+
+/// Where messages go on their way to consumers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Destination {
+    /// Producer i sends to queue i modulo queues.
+    Queue,
+    /// Each producer sends to all queues in turn, and each consumer reads all of them.
+    Spread,
+    /// One exchange copies each message to all queues.
+    Fanout,
+    /// One direct exchange: the key of producer i is that of queue i modulo queues.
+    Direct,
+    /// One topic exchange: of the patterns bound to each queue one matches what its producers send.
+    Pattern,
+    /// A topic: each consumer has a subscription that ends with it.
+    Topic,
+    /// A topic: each consumer has a subscription that waits for it.
+    DurableTopic,
+}
+
+/// What bodies are filled with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Payload {
+    /// A stamp, then random bytes that no compression makes smaller.
+    Random,
+    /// A stamp, then zeros.
+    Zero,
+    /// The message's number in six decimal digits, then zeros.
+    Counter,
+}
+
+/// Messages of another size behind all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tail {
+    /// How many each producer sends.
+    pub(crate) messages: u64,
+    /// Bytes of their bodies; not more than those of the others.
+    pub(crate) size: usize,
 }
 
 /// How consumers acknowledge.
@@ -131,13 +174,15 @@ impl std::str::FromStr for Confirms {
 
 /// One kind of run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Scenario {
     pub(crate) mode: Mode,
     pub(crate) producers: usize,
     pub(crate) consumers: usize,
     pub(crate) queues: usize,
-    /// True: one exchange copies each message to all queues. False: producer i sends to queue i modulo queues.
-    pub(crate) fanout: bool,
+    pub(crate) destination: Destination,
+    /// Patterns bound to each queue of [`Destination::Pattern`]; one matches.
+    pub(crate) bindings: usize,
     /// Further queues that match and that nobody consumes.
     pub(crate) idle_queues: usize,
     /// Messages that such a queue holds before it drops its oldest.
@@ -147,13 +192,32 @@ pub(crate) struct Scenario {
     pub(crate) queue_name: Option<String>,
     /// Bytes of a body.
     pub(crate) size: usize,
+    pub(crate) payload: Payload,
+    pub(crate) tail: Option<Tail>,
     pub(crate) persistent: bool,
+    /// Priority of each message; none: the protocol's default.
+    pub(crate) priority: Option<u8>,
+    /// Consumers ask for some messages, and one of this many is such a one; none: they take all without asking.
+    pub(crate) selector: Option<u64>,
     /// Most unconfirmed messages of one producer; 0: no confirms.
     pub(crate) window: u64,
     /// Most unacknowledged messages of one consumer; 0: no limit.
     pub(crate) prefetch: u16,
     /// One acknowledgement for this many messages; 0: automatic.
     pub(crate) ack_every: u64,
+    /// Acknowledgements may come late, so that messages may come twice (JMS calls it DUPS_OK): a client library with such a
+    /// mode uses it, the others acknowledge `ack_every` at once.
+    pub(crate) dups_ok: bool,
+    /// Consumers ask for each message by itself (`basic.get`).
+    pub(crate) poll: bool,
+    /// The queues are filled first, which is not measured; then they are emptied, and nobody produces.
+    pub(crate) drain: bool,
+    /// A consumer is open on each queue that is only filled: it is sent what its prefetch allows, and settles nothing.
+    pub(crate) bystander: bool,
+    /// Each consumer sends one empty message back when all have come, and producers wait for it.
+    pub(crate) reply: bool,
+    /// Client sockets send small segments at once (TCP_NODELAY).
+    pub(crate) nodelay: bool,
     pub(crate) rate: Rate,
     pub(crate) arrivals: Arrivals,
     /// Closed loop: most messages sent and not yet received, over all producers; 0: no bound.
@@ -167,6 +231,10 @@ pub(crate) struct Scenario {
     pub(crate) until_steady: bool,
     /// Messages in all, measured from the first to the last, instead of a time.
     pub(crate) messages: Option<u64>,
+    /// Messages before these, which are not measured.
+    pub(crate) warmup_messages: u64,
+    /// Seconds after which a number of messages is given up and what was done until then counts; none: it is done in full.
+    pub(crate) cap: Option<f64>,
     /// Seconds of silence after which a drain is given up and what is missing is lost.
     pub(crate) patience: f64,
     /// A producer gathers at most this many bytes into one write; 1: every message by itself.
@@ -174,9 +242,19 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// How often each message sent is received.
+    /// True when each queue gets a copy of each message.
+    pub(crate) fn copies_all(&self) -> bool {
+        matches!(self.destination, Destination::Fanout) || self.is_topic()
+    }
+
+    /// True when each consumer has a subscription instead of a share of a queue.
+    pub(crate) fn is_topic(&self) -> bool {
+        matches!(self.destination, Destination::Topic | Destination::DurableTopic)
+    }
+
+    /// How often each message that is selected is received.
     pub(crate) fn copies(&self) -> u64 {
-        match (self.consumers, self.fanout) {
+        match (self.consumers, self.copies_all()) {
             (0, _) => 0,
             (_, true) => self.queues as u64,
             _ => 1,
@@ -192,18 +270,74 @@ impl Scenario {
         }
     }
 
-    /// How many messages producer `id` may send.
-    pub(crate) fn quota(&self, id: usize) -> u64 {
-        let producers = self.producers as u64;
-        self.messages.map_or(u64::MAX, |all| all / producers + u64::from((id as u64) < all % producers))
+    /// How much of each body can be checked.
+    pub(crate) fn check_of_bodies(&self) -> Check {
+        let smallest = self.tail.map_or(self.size, |tail| tail.size.min(self.size));
+        if self.payload == Payload::Counter { Check::Counter } else { Check::of(smallest) }
     }
 
-    /// The nearest thing that a relay can do: pairs of one producer and one consumer. Where there are confirms, the
-    /// consumer's acknowledgements pass through the relay and are the producer's confirms.
+    /// One of this many messages is selected.
+    pub(crate) fn selects(&self) -> u64 {
+        self.selector.unwrap_or(1)
+    }
+
+    /// How many groups of consumers there are that share messages: each queue has one, or all queues together.
+    pub(crate) fn groups(&self) -> usize {
+        if self.destination == Destination::Spread { 1 } else { self.queues }
+    }
+
+    /// Queues in which the messages of one producer are in order by themselves.
+    pub(crate) fn lanes(&self) -> usize {
+        if self.destination == Destination::Spread { self.queues } else { 1 }
+    }
+
+    /// How many messages producer `id` may send.
+    pub(crate) fn quota(&self, id: usize) -> u64 {
+        self.messages.map_or(u64::MAX, |all| self.share(all + self.warmup_messages, id))
+    }
+
+    /// How many messages producer `id` sends before anything is measured, where that is a number.
+    pub(crate) fn warmup_quota(&self, id: usize) -> u64 {
+        self.share(self.warmup_messages, id)
+    }
+
+    fn share(&self, all: u64, id: usize) -> u64 {
+        let producers = self.producers as u64;
+        all / producers + u64::from((id as u64) < all % producers)
+    }
+
+    /// The kind of queue that fits where none was chosen: durable where messages are, and where several consumers share
+    /// one or nobody consumes.
+    pub(crate) fn natural_kind(&self) -> QueueKind {
+        match self.destination {
+            Destination::Topic => return QueueKind::Exclusive,
+            Destination::DurableTopic | Destination::Spread => return QueueKind::Durable,
+            _ => {}
+        }
+        let shared = self.mode == Mode::Throughput && self.consumers != self.queues;
+        if self.persistent || shared || self.drain { QueueKind::Durable } else { QueueKind::Exclusive }
+    }
+
+    /// The nearest thing that a relay can do: pairs of one producer and one consumer, both at work. Where there are
+    /// confirms, the consumer's acknowledgements pass through the relay and are the producer's confirms.
     pub(crate) fn for_relay(&self) -> Self {
         let ack_every = if self.window > 0 { self.ack_every.clamp(1, self.window) } else { 0 };
-        let one_to_one = Self { consumers: self.producers, queues: self.producers, ack_every, ..self.clone() };
-        Self { fanout: false, idle_queues: 0, persistent: false, queue: QueueKind::Transient, ..one_to_one }
+        Self {
+            consumers: self.producers,
+            queues: self.producers,
+            ack_every,
+            destination: Destination::Queue,
+            idle_queues: 0,
+            persistent: false,
+            queue: QueueKind::Transient,
+            selector: None,
+            tail: None,
+            poll: false,
+            drain: false,
+            bystander: false,
+            reply: false,
+            ..self.clone()
+        }
     }
 
     /// Says what can't be done.
@@ -215,21 +349,25 @@ impl Scenario {
         if self.producers > usize::from(u16::MAX) {
             return refuse("at most 65535 producers");
         }
-        if self.queue == QueueKind::Exclusive && self.mode == Mode::Throughput && self.consumers != self.queues {
+        let nobody = self.is_topic() && self.consumers == 0;
+        let own = self.consumers == self.queues || nobody || self.mode == Mode::Pingpong;
+        if self.queue == QueueKind::Exclusive && !own {
             return refuse("exclusive queues need exactly one consumer each; use --queue durable");
         }
-        if self.consumers > 0 && self.consumers < self.queues {
+        if self.consumers > 0 && self.consumers < self.queues && self.destination != Destination::Spread {
             return refuse(
                 "a queue without a consumer would never be emptied; use as many consumers as queues, or none, or --idle-queues",
             );
         }
-        if !self.fanout && self.producers < self.queues {
+        if !self.copies_all() && self.destination != Destination::Spread && self.producers < self.queues {
             return refuse("producer i sends to queue i modulo queues: queues without a producer measure nothing");
         }
-        if self.idle_queues > 0 && !self.fanout {
+        if self.idle_queues > 0 && self.destination != Destination::Fanout {
             return refuse("--idle-queues needs --fanout: only then do they match");
         }
-        if self.queue_name.is_some() && (self.queues != 1 || self.fanout || self.mode == Mode::Pingpong) {
+        if self.queue_name.is_some()
+            && (self.queues != 1 || self.destination != Destination::Queue || self.mode == Mode::Pingpong)
+        {
             return refuse("a queue can be named where there is one only");
         }
         if self.mode == Mode::Pingpong && self.rate != Rate::Saturate {
@@ -244,9 +382,80 @@ impl Scenario {
         if self.batch == 0 || self.size > LARGEST_BODY || self.messages == Some(0) {
             return refuse("--batch and --messages must be at least 1, --size at most 134217728");
         }
+        self.check_places()?;
+        self.check_steps()
+    }
+
+    /// Says what can't be done with this destination and these bodies.
+    fn check_places(&self) -> Result<(), Failure> {
+        let refuse = |text: &str| Err(Failure::new(text));
+        if self.is_topic() && self.consumers.max(1) != self.queues {
+            return refuse("each consumer of a topic has a subscription of its own: give as many queues as consumers");
+        }
+        if self.is_topic() && self.consumers > 0 && self.queue != self.natural_kind() {
+            return refuse("subscriptions of a topic are exclusive queues, those of a durable one durable queues");
+        }
+        if self.destination == Destination::Spread && self.queue == QueueKind::Exclusive {
+            return refuse("exclusive queues belong to one consumer, and here all read all; use --queue durable");
+        }
+        if self.bindings == 0 || (self.bindings > 1 && self.destination != Destination::Pattern) {
+            return refuse("at least one binding is needed, and more than one with --destination pattern only");
+        }
+        if self.payload == Payload::Counter && (self.producers > 1 || self.size < COUNTER_DIGITS) {
+            return refuse("a counter is one producer's, and its bodies have at least 6 bytes");
+        }
+        if self.payload == Payload::Counter && self.quota(0) > LARGEST_COUNT {
+            return refuse("a counter has six digits: at most 999999 messages, warm-up included");
+        }
+        if self.selects() == 0 || (self.selects() > 1 && self.destination == Destination::Spread) {
+            return refuse("a selector takes one of at least 1 messages, and can't leave any out of several queues");
+        }
+        let short = |tail: Tail| (SMALLEST_TAIL..=self.size).contains(&tail.size) && self.producers == 1;
+        if self.tail.is_some_and(|tail| !short(tail) || self.payload == Payload::Counter) {
+            return refuse(
+                "the last messages of one producer may be shorter than the others; no counters, at least 40 bytes",
+            );
+        }
+        Ok(())
+    }
+
+    /// Says what can't be done in this order.
+    fn check_steps(&self) -> Result<(), Failure> {
+        let refuse = |text: &str| Err(Failure::new(text));
+        if self.mode == Mode::Pingpong && (self.drain || self.poll || self.reply || self.selector.is_some()) {
+            return refuse("ping-pong is one message there and back, and nothing else");
+        }
+        if self.drain && (self.messages.is_none() || self.consumers == 0 || self.is_topic()) {
+            return refuse("a drain needs --messages, consumers, and queues that keep what they get");
+        }
+        if self.drain && (self.queue == QueueKind::Exclusive || self.reply || self.selects() > 1) {
+            return refuse("a drain needs shared queues, no replies, and consumers that take all");
+        }
+        if self.bystander && self.consumers > 0 {
+            return refuse("bystanders are for queues that nobody consumes");
+        }
+        if self.reply && (self.messages.is_none() || self.consumers != self.queues || self.selects() > 1) {
+            return refuse("replies need --messages and one consumer for each queue that takes all");
+        }
+        if self.reply && self.destination == Destination::Spread {
+            return refuse("replies need one queue for each consumer");
+        }
+        if (self.warmup_messages > 0 || self.tail.is_some()) && self.messages.is_none() {
+            return refuse("messages before or behind the others need --messages");
+        }
+        if self.cap.is_some_and(|cap| !(cap > 0.0 && cap.is_finite())) {
+            return refuse("--cap must be more than 0 seconds");
+        }
         Ok(())
     }
 }
+
+/// Bytes of a counter.
+const COUNTER_DIGITS: usize = 6;
+/// The shortest last messages, bytes: what a full stamp needs.
+const SMALLEST_TAIL: usize = 40;
+/// The highest number that such a counter can show.
+const LARGEST_COUNT: u64 = 999_999;
 
 /// Largest body, in bytes.
 const LARGEST_BODY: usize = 128 * 1024 * 1024;
@@ -280,7 +489,7 @@ mod tests {
         assert_eq!((0..4).map(|id| if id < 3 { scenario.quota(id) } else { 0 }).sum::<u64>(), 11);
         for preset in [Preset::Sync, Preset::Persistent1k, Preset::Fanout] {
             let relay = preset.scenario().for_relay();
-            assert!(relay.check().is_ok() && relay.consumers == relay.producers && !relay.fanout);
+            assert!(relay.check().is_ok() && relay.consumers == relay.producers && !relay.copies_all());
             assert_eq!(relay.ack_every > 0, relay.window > 0, "{preset:?}");
         }
     }
@@ -298,6 +507,23 @@ mod tests {
             ("never be emptied", |s| (s.queue, s.producers, s.queues) = (QueueKind::Durable, 2, 2)),
             ("without a producer", |s| (s.queue, s.consumers, s.queues) = (QueueKind::Durable, 2, 2)),
             ("needs --fanout", |s| s.idle_queues = 1),
+            ("as many queues", |s| {
+                (s.destination, s.queue, s.consumers) = (Destination::DurableTopic, QueueKind::Durable, 2)
+            }),
+            ("of a durable one", |s| s.destination = Destination::DurableTopic),
+            ("all read all", |s| s.destination = Destination::Spread),
+            ("at least one binding", |s| s.bindings = 2),
+            ("one producer's", |s| (s.payload, s.size) = (Payload::Counter, 5)),
+            ("999999", |s| (s.payload, s.messages) = (Payload::Counter, Some(1_000_000))),
+            ("out of several queues", |s| s.selector = Some(0)),
+            ("no counters", |s| (s.tail, s.messages) = (Some(Tail { messages: 1, size: 2000 }), Some(5))),
+            ("nothing else", |s| (s.mode, s.drain) = (Mode::Pingpong, true)),
+            ("keep what they get", |s| s.drain = true),
+            ("shared queues", |s| (s.drain, s.messages) = (true, Some(1))),
+            ("nobody consumes", |s| s.bystander = true),
+            ("replies need --messages", |s| s.reply = true),
+            ("need --messages", |s| s.warmup_messages = 1),
+            ("--cap", |s| s.cap = Some(0.0)),
             ("where there is one only", |s| (s.mode, s.queue_name) = (Mode::Pingpong, Some("q".to_owned()))),
             ("has no rate", |s| (s.mode, s.rate) = (Mode::Pingpong, Rate::Half)),
             ("--duration", |s| s.duration = 0.0),

@@ -86,6 +86,11 @@ impl Link {
         self.stream.set_nonblocking(true).context("making a socket non-blocking")
     }
 
+    /// Lets the system hold small segments back while others are unacknowledged (Nagle's delay), or not.
+    pub(crate) fn set_nodelay(&self, nodelay: bool) -> Result<(), Failure> {
+        self.stream.set_nodelay(nodelay).context("setting TCP_NODELAY")
+    }
+
     /// Makes reads give up after `time`.
     pub(crate) fn set_read_timeout(&self, time: Duration) -> Result<(), Failure> {
         self.stream.set_read_timeout(Some(time)).context("setting a read timeout")

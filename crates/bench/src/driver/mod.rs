@@ -16,6 +16,10 @@ use crate::scenario::Scenario;
 use crate::target::Target;
 use link::Link;
 
+/// What consumers with a selector ask for, and the `kind` of the messages that they get.
+pub(crate) const SELECTOR: &str = "kind = 'A'";
+pub(crate) const SELECTED: &str = "A";
+
 /// What one connection does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {

@@ -1,6 +1,7 @@
 //! STOMP: messages go to `/queue/NAME`, confirms are receipts, acknowledgements are ACK frames.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use stomp::client::{AckId, AckMode, Client, ClientError, Connect, Event as Said, Requests, Send, Settle, Subscribe};
 use stomp::codec::Version;
@@ -8,9 +9,9 @@ use stomp::limits::Limits;
 use wire::Output;
 
 use super::link::Link;
-use super::{AckCount, Conversation, Driver, Event, Line, Part};
+use super::{AckCount, Conversation, Driver, Event, Line, Part, SELECTED, SELECTOR};
 use crate::failure::{Context, Failure};
-use crate::scenario::Scenario;
+use crate::scenario::{Destination, Scenario};
 use crate::target::Target;
 
 /// Bytes of an answer beside the body that was sent.
@@ -18,86 +19,210 @@ const HEADROOM: usize = 64 * 1024;
 /// The receipt that closes the opening of a connection.
 const READY: &str = "ready";
 
+/// How long a message that was not asked for has time to come.
+const UNWANTED: Duration = Duration::from_millis(250);
+
 /// A broker that speaks STOMP.
 pub(super) struct StompDriver {
     target: Target,
     scenario: Scenario,
     run: u32,
+    /// What the broker calls itself.
+    server: String,
 }
 
 impl StompDriver {
     pub(super) fn new(target: Target, scenario: Scenario, run: u32) -> Result<Self, Failure> {
-        if scenario.fanout {
-            return Err(Failure::new(
-                "fan-out over STOMP is not measured: exchanges are made by AMQP; use amqp:// for it",
-            ));
+        let exchange = matches!(scenario.destination, Destination::Fanout | Destination::Direct | Destination::Pattern);
+        let several = scenario.destination == Destination::Spread && scenario.ack_every > 1;
+        let lacks = [
+            (exchange, "exchanges in STOMP (they are made by AMQP 0-9-1: use amqp:// for them)"),
+            (scenario.poll, "request for a single message in STOMP"),
+            (several, "acknowledgement in STOMP that covers messages of several subscriptions"),
+        ];
+        match lacks.iter().find(|(wanted, _)| *wanted) {
+            Some((_, what)) => Err(Failure::lacking(*what)),
+            None => Ok(Self { target, scenario, run, server: String::new() }),
         }
-        Ok(Self { target, scenario, run })
     }
 
     fn destination(&self, queue: usize) -> String {
         match &self.scenario.queue_name {
             Some(name) => format!("/queue/{name}"),
+            None if self.scenario.is_topic() => format!("/topic/hermod-bench.{:08x}", self.run),
             None => format!("/queue/hermod-bench.{:08x}.{queue}", self.run),
         }
+    }
+
+    /// Where the consumers of producer `id` send their replies.
+    fn reply_destination(&self, id: usize) -> String {
+        format!("/queue/hermod-bench.{:08x}.reply.{id}", self.run)
+    }
+
+    /// The name of the durable subscription of consumer `id`, and of the client that it belongs to.
+    fn subscription(&self, id: usize) -> String {
+        format!("hermod-bench.{:08x}.{id}", self.run)
     }
 
     fn talk(&self) -> StompTalk {
         let limits = Limits { body: self.scenario.size + HEADROOM, ..Limits::default() };
         StompTalk {
             client: Client::new(limits),
-            destination: String::new(),
+            destinations: Vec::new(),
             persistent: self.scenario.persistent,
+            priority: self.scenario.priority.map(|priority| priority.to_string()),
+            selects: self.scenario.selector,
             confirms: self.scenario.window > 0,
             published: 0,
             receipt: Vec::new(),
-            acks: AckCount::new(self.scenario.ack_every),
+            acks: AckCount::new(0),
             newest: None,
         }
+    }
+
+    /// Opens a connection; `client` is its `client-id`, where it owns a durable subscription.
+    fn connect(&mut self, client: Option<&str>) -> Result<(Link, StompTalk), Failure> {
+        let mut link = Link::open(&self.target.address)?;
+        let mut talk = self.talk();
+        let identity = [("client-id", client.unwrap_or_default())];
+        let connect = Connect {
+            host: &self.target.vhost,
+            login: Some(&self.target.user),
+            passcode: Some(&self.target.password),
+            versions: &Version::ALL,
+            headers: if client.is_some() { &identity } else { &[] },
+            ..Connect::default()
+        };
+        talk.client.requests().connect(&connect);
+        let mut server = String::new();
+        await_answer(&mut link, &mut talk.client, "CONNECTED", |said| {
+            let Said::Connected(connected) = said else { return false };
+            server = connected.server().unwrap_or_default().into_owned();
+            true
+        })?;
+        self.server = server;
+        Ok((link, talk))
+    }
+
+    /// The headers that make the subscription of consumer `id` a durable one, as this broker calls them.
+    fn durable_headers(&self, id: usize) -> Vec<(&'static str, String)> {
+        let name = self.subscription(id);
+        if self.server.contains("Artemis") {
+            vec![("durable-subscription-name", name)]
+        } else if self.server.contains("ActiveMQ") {
+            vec![("activemq.subscriptionName", name)]
+        } else {
+            vec![("durable", "true".to_owned()), ("auto-delete", "false".to_owned())]
+        }
+    }
+
+    /// Starts to consume what the consumer `id` reads.
+    fn subscribe(&self, link: &mut Link, talk: &mut StompTalk, id: usize) -> Result<(), Failure> {
+        let scenario = &self.scenario;
+        let mut headers: Vec<(&str, String)> = Vec::new();
+        if scenario.prefetch > 0 {
+            let artemis = self.server.contains("Artemis");
+            let classic = self.server.contains("ActiveMQ") && !artemis;
+            headers.push((
+                if classic { "activemq.prefetchSize" } else { "prefetch-count" },
+                scenario.prefetch.to_string(),
+            ));
+        }
+        if scenario.selector.is_some() {
+            headers.push(("selector", SELECTOR.to_owned()));
+        }
+        if scenario.destination == Destination::DurableTopic {
+            headers.extend(self.durable_headers(id));
+        }
+        let ack = match scenario.ack_every {
+            0 => AckMode::Auto,
+            1 => AckMode::ClientIndividual,
+            _ => AckMode::Client,
+        };
+        let numbers = if scenario.destination == Destination::Spread { 0..scenario.queues } else { id..id + 1 };
+        let last = numbers.end - 1;
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        for number in numbers {
+            // Nothing may come before the time of a drain is taken: it leaves with the consumer's first turn.
+            let receipt = (number == last && !scenario.drain).then_some(READY);
+            let (destination, own) = (self.destination(number), self.subscription(number));
+            talk.client.requests().subscribe(&Subscribe {
+                id: &own,
+                destination: &destination,
+                ack,
+                receipt,
+                headers: &headers,
+            });
+        }
+        if scenario.drain {
+            return Ok(());
+        }
+        await_answer(link, &mut talk.client, "the receipt of SUBSCRIBE", is_ready)
+    }
+
+    /// Consumes the replies to producer `id`.
+    fn await_replies(&self, link: &mut Link, talk: &mut StompTalk, id: usize) -> Result<(), Failure> {
+        let (destination, receipt) = (self.reply_destination(id), Some(READY));
+        let subscribe = Subscribe { id: "replies", destination: &destination, receipt, ..Subscribe::default() };
+        talk.client.requests().subscribe(&subscribe);
+        await_answer(link, &mut talk.client, "the receipt of SUBSCRIBE", is_ready)
+    }
+
+    /// Fails where consumers can't ask for some messages: a broker may well take the header and not know it.
+    fn need_selectors(&mut self) -> Result<(), Failure> {
+        let (mut link, mut talk) = self.connect(None)?;
+        let destination = format!("/topic/hermod-bench.{:08x}.probe", self.run);
+        let headers = [("selector", "kind = 'nothing of this kind'")];
+        let subscribe = Subscribe { id: "0", destination: &destination, headers: &headers, ..Subscribe::default() };
+        talk.client.requests().subscribe(&subscribe);
+        let send = Send { destination: &destination, receipt: Some(READY), ..Send::default() };
+        talk.client.requests().send(&send, b"probe");
+        let lacking = || Failure::lacking(format!("selectors over STOMP in {}", self.server));
+        let mut came = false;
+        await_answer(&mut link, &mut talk.client, "the receipt of SEND", |said| {
+            came |= matches!(said, Said::Message(_));
+            is_ready(said)
+        })
+        .map_err(|_| lacking())?;
+        link.set_read_timeout(UNWANTED)?;
+        came |= link.read()?;
+        if came { Err(lacking()) } else { Ok(()) }
     }
 }
 
 impl Driver for StompDriver {
     /// Queues come into being with the first frame that names them.
     fn prepare(&mut self) -> Result<(), Failure> {
-        Ok(())
+        if self.scenario.selector.is_some() { self.need_selectors() } else { Ok(()) }
     }
 
     fn open(&mut self, part: Part) -> Result<Line, Failure> {
+        let queues = self.scenario.queues;
         let (publish, consume) = match part {
-            Part::Produce(id) => (Some(id % self.scenario.queues), None),
-            Part::Consume(id) => (None, Some(id % self.scenario.queues)),
+            Part::Produce(id) => (Some(id % queues), None),
+            Part::Consume(id) => (None, Some(id % queues)),
             Part::PingPong { far } => (Some(usize::from(far)), Some(usize::from(!far))),
         };
-        let mut link = Link::open(&self.target.address)?;
-        let mut talk = self.talk();
-        let connect = Connect {
-            host: &self.target.vhost,
-            login: Some(&self.target.user),
-            passcode: Some(&self.target.password),
-            versions: &Version::ALL,
-            ..Connect::default()
-        };
-        talk.client.requests().connect(&connect);
-        await_answer(&mut link, &mut talk.client, "CONNECTED", |said| matches!(said, Said::Connected(_)))?;
+        let durable = consume.filter(|_| self.scenario.destination == Destination::DurableTopic);
+        let client = durable.map(|id| self.subscription(id));
+        let (mut link, mut talk) = self.connect(client.as_deref())?;
         if let Some(queue) = publish {
-            talk.destination = self.destination(queue);
+            let all = if self.scenario.destination == Destination::Spread { 0..queues } else { queue..queue + 1 };
+            talk.destinations = all.map(|number| self.destination(number)).collect();
         }
-        if let Some(queue) = consume {
-            let prefetch = self.scenario.prefetch.to_string();
-            let headers = [("prefetch-count", prefetch.as_str())];
-            let ack = match self.scenario.ack_every {
-                0 => AckMode::Auto,
-                1 => AckMode::ClientIndividual,
-                _ => AckMode::Client,
-            };
-            let headers: &[(&str, &str)] = if self.scenario.prefetch > 0 { &headers } else { &[] };
-            let destination = self.destination(queue);
-            let receipt = Some(READY);
-            talk.client.requests().subscribe(&Subscribe { id: "0", destination: &destination, ack, receipt, headers });
-            let is_ready = |said: &Said<'_>| matches!(said, Said::Receipt(id) if id == READY);
-            await_answer(&mut link, &mut talk.client, "the receipt of SUBSCRIBE", is_ready)?;
+        if let Some(id) = consume {
+            talk.acks = AckCount::new(self.scenario.ack_every);
+            self.subscribe(&mut link, &mut talk, id)?;
         }
+        match part {
+            Part::Produce(id) if self.scenario.reply => self.await_replies(&mut link, &mut talk, id)?,
+            Part::Consume(id) if self.scenario.reply => {
+                talk.destinations.push(self.reply_destination(id % self.scenario.producers));
+                (talk.persistent, talk.confirms) = (false, false);
+            }
+            _ => {}
+        }
+        link.set_nodelay(self.scenario.nodelay)?;
         Ok(Line { link, talk: Box::new(talk) })
     }
 
@@ -105,10 +230,28 @@ impl Driver for StompDriver {
         Ok(None)
     }
 
-    /// STOMP has no way to delete a queue; its name is this run's own.
+    /// STOMP has no way to delete a queue; its name is this run's own. Durable subscriptions are ended.
     fn clean(&mut self) -> Result<(), Failure> {
+        if self.scenario.destination != Destination::DurableTopic {
+            return Ok(());
+        }
+        for id in 0..self.scenario.consumers {
+            let name = self.subscription(id);
+            let (mut link, mut talk) = self.connect(Some(&name))?;
+            // Some brokers end only what is in use on the same connection.
+            self.subscribe(&mut link, &mut talk, id)?;
+            let mut headers = self.durable_headers(id);
+            headers.push(("destination", self.destination(id)));
+            let headers: Vec<(&str, &str)> = headers.iter().map(|(key, value)| (*key, value.as_str())).collect();
+            talk.client.requests().unsubscribe_durable(&name, Some(READY), &headers);
+            await_answer(&mut link, &mut talk.client, "the receipt of UNSUBSCRIBE", is_ready)?;
+        }
         Ok(())
     }
+}
+
+fn is_ready(said: &Said<'_>) -> bool {
+    matches!(said, Said::Receipt(id) if id == READY)
 }
 
 /// Reads until the awaited frame has come.
@@ -116,7 +259,7 @@ fn await_answer(
     link: &mut Link,
     client: &mut Client,
     what: &str,
-    is_it: impl Fn(&Said<'_>) -> bool,
+    mut is_it: impl FnMut(&Said<'_>) -> bool,
 ) -> Result<(), Failure> {
     link.write_all(client.requests().output())?;
     let mut answer = None;
@@ -143,8 +286,12 @@ fn refusal(report: &stomp::client::ErrorReport<'_>) -> Failure {
 /// One STOMP connection.
 struct StompTalk {
     client: Client,
-    destination: String,
+    /// Message number n goes to the one at n modulo their number.
+    destinations: Vec<String>,
     persistent: bool,
+    priority: Option<String>,
+    /// One of this many messages is such a one as consumers select.
+    selects: Option<u64>,
     confirms: bool,
     published: u64,
     /// The text of the receipt last asked for.
@@ -163,8 +310,26 @@ impl Conversation for StompTalk {
             write!(self.receipt, "{}", self.published)?;
             receipt = Some(std::str::from_utf8(&self.receipt).context("receipt")?);
         }
-        let headers: &[(&str, &str)] = if self.persistent { &[("persistent", "true")] } else { &[] };
-        let send = Send { destination: &self.destination, receipt, headers, ..Send::default() };
+        let (mut headers, mut count) = ([("", ""); 3], 0);
+        let mut add = |name, value| {
+            headers[count] = (name, value);
+            count += 1;
+        };
+        if self.persistent {
+            add("persistent", "true");
+        }
+        if let Some(priority) = &self.priority {
+            add("priority", priority);
+        }
+        if let Some(selects) = self.selects {
+            add("kind", if self.published.is_multiple_of(selects) { SELECTED } else { "B" });
+        }
+        let destination = match self.destinations.as_slice() {
+            [only] => only,
+            [] => return Err(Failure::new("a connection that only consumes was asked to publish")),
+            several => &several[(self.published % several.len() as u64) as usize],
+        };
+        let send = Send { destination, receipt, headers: &headers[..count], ..Send::default() };
         self.client.requests().send(&send, body);
         Ok(())
     }

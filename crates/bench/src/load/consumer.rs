@@ -23,6 +23,8 @@ pub(crate) struct Consumer {
     /// What is expected of each producer, before anything came.
     pub(crate) seen: Vec<Seen>,
     pub(crate) line: Line,
+    /// Messages after which it sends one empty message back; none: never.
+    pub(crate) reply_after: Option<u64>,
 }
 
 /// Bodies that came back changed.
@@ -101,11 +103,23 @@ impl Consumed {
     }
 }
 
+/// Takes what is pushed and settles nothing, until the run ends.
+pub(crate) fn stand_by(mut line: Line, run: &Run) -> Result<(), Failure> {
+    line.link.set_read_timeout(SILENCE)?;
+    while run.phase() != Phase::End {
+        line.receive(&mut |_| {})?;
+    }
+    Ok(())
+}
+
 /// Consumes until the run ends.
 pub(crate) fn consume(job: Consumer, run: &Run, tally: &Tally) -> Result<Consumed, Failure> {
-    let Consumer { queue, seen, mut line } = job;
+    let Consumer { queue, seen, mut line, mut reply_after } = job;
     line.link.set_read_timeout(SILENCE)?;
     let mut consumed = Consumed::new(queue, seen)?;
+    let mut received = 0;
+    // What was left for the first turn: a subscription, or the request for the first message.
+    line.link.write_all(line.talk.output())?;
     while run.phase() != Phase::End {
         let (mut at, mut count) = (0, 0);
         let busy = line.receive(&mut |event| {
@@ -115,7 +129,15 @@ pub(crate) fn consume(job: Consumer, run: &Run, tally: &Tally) -> Result<Consume
                 consumed.note(run, body, redelivered, at);
             }
         })?;
-        tally.received.fetch_add(count, Relaxed);
+        if count > 0 {
+            received += count;
+            tally.received.store(received, Relaxed);
+            tally.moved.store(now(), Relaxed);
+        }
+        if reply_after.is_some_and(|all| received >= all) {
+            reply_after = None;
+            line.talk.publish(&[])?;
+        }
         if !busy {
             line.talk.settle()?;
         }

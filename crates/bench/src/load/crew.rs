@@ -54,7 +54,8 @@ impl Crew {
     ) -> Result<AtWork<'scope>, Failure> {
         let (mut producers, mut consumers) = (Vec::new(), Vec::new());
         for (id, line) in self.consumers.into_iter().enumerate() {
-            let job = Consumer { queue: id % scenario.queues, seen: unseen(scenario), line };
+            let queue = id % scenario.groups();
+            let job = Consumer { queue, seen: unseen(scenario), line, reply_after: reply_after(scenario, queue) };
             let tally = &run.tallies[scenario.producers + id];
             consumers.push(spawn(scope, format!("consumer-{id}"), run, move || consume(job, run, tally))?);
         }
@@ -66,6 +67,8 @@ impl Crew {
                 window: scenario.window,
                 schedule: schedule(scenario, id, begin, seed),
                 quota: scenario.quota(id),
+                warmup: scenario.warmup_quota(id),
+                replies: replies(scenario, id),
                 batch: scenario.batch,
             };
             let tally = &run.tallies[id];
@@ -78,7 +81,19 @@ impl Crew {
 /// What a consumer has seen of each producer before it begins.
 fn unseen(scenario: &Scenario) -> Vec<Seen> {
     let of = |id| if scenario.messages.is_some() { Seen::up_to(scenario.quota(id)) } else { Seen::default() };
-    (0..scenario.producers).map(of).collect()
+    (0..scenario.producers).map(|id| of(id).in_lanes(scenario.lanes())).collect()
+}
+
+/// How many messages the consumer of `queue` answers; none: it does not.
+fn reply_after(scenario: &Scenario, queue: usize) -> Option<u64> {
+    let mine = (0..scenario.producers).filter(|id| scenario.copies_all() || id % scenario.queues == queue);
+    scenario.reply.then(|| mine.map(|id| scenario.quota(id)).sum())
+}
+
+/// How many consumers answer to producer `id`: consumer i answers producer i modulo producers.
+fn replies(scenario: &Scenario, id: usize) -> u64 {
+    let answers = (0..scenario.consumers).filter(|consumer| consumer % scenario.producers == id);
+    if scenario.reply { answers.count() as u64 } else { 0 }
 }
 
 /// The schedule of one producer; none in a closed loop.
@@ -115,12 +130,14 @@ pub(crate) fn join<T>(workers: Vec<Worker<'_, T>>) -> Result<Vec<T>, Failure> {
 }
 
 /// True when every message sent so far has been received by all who should.
-pub(crate) fn all_received(run: &Run, copies: u64) -> bool {
-    let totals = run.totals();
-    totals.received >= totals.sent * copies
+pub(crate) fn all_received(run: &Run) -> bool {
+    run.totals().received >= run.expected()
 }
 
 /// How much has moved so far, to tell a slow drain from a dead one.
 pub(crate) fn movement(run: &Run) -> u64 {
-    run.tallies.iter().map(|tally| tally.received.load(Relaxed) + tally.confirmed.load(Relaxed)).sum()
+    run.tallies
+        .iter()
+        .map(|tally| tally.sent.load(Relaxed) + tally.received.load(Relaxed) + tally.confirmed.load(Relaxed))
+        .sum()
 }

@@ -9,9 +9,10 @@ pub(crate) mod sample;
 pub(crate) mod simulated;
 pub(crate) mod slice;
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use crate::measure::stamp::Bodies;
+use crate::scenario::{Rate, Scenario};
 
 /// Where a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(crate) struct Tally {
     pub(crate) confirmed: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) received: AtomicU64,
+    /// When something of this last moved, nanoseconds of the run's clock.
+    pub(crate) moved: AtomicU64,
 }
 
 /// The sum of all counters.
@@ -55,8 +58,12 @@ pub(crate) struct Run {
     pub(crate) tallies: Vec<Tally>,
     /// Most messages sent and not yet received; 0: no bound.
     in_flight: u64,
-    /// How often each message is received.
+    /// How often each message that is selected is received.
     copies: u64,
+    /// One of this many messages is selected.
+    selects: u64,
+    /// Producers that have sent what comes before the measured messages may go on.
+    gate: AtomicBool,
     /// Messages have a schedule, so that the time of sending is not the intended one.
     pub(crate) open_loop: bool,
     pub(crate) bodies: Bodies,
@@ -72,9 +79,41 @@ impl Run {
             tallies: (0..threads).map(|_| Tally::default()).collect(),
             in_flight: if copies == 0 { 0 } else { in_flight },
             copies,
+            selects: 1,
+            gate: AtomicBool::new(true),
             open_loop: false,
             bodies,
         }
+    }
+
+    /// The run of `scenario` with these bodies.
+    pub(crate) fn of(scenario: &Scenario, bodies: Bodies) -> Self {
+        let threads = scenario.producers + scenario.consumers;
+        let mut run = Self::new(threads, scenario.in_flight, scenario.copies(), bodies);
+        run.selects = scenario.selects();
+        run.open_loop = matches!(scenario.rate, Rate::Fixed(_));
+        run.gate = AtomicBool::new(scenario.warmup_messages == 0);
+        run
+    }
+
+    /// Lets producers go on to the measured messages.
+    pub(crate) fn open_gate(&self) {
+        self.gate.store(true, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn gate_is_open(&self) -> bool {
+        self.gate.load(Relaxed)
+    }
+
+    /// How many receipts follow from all that has been sent.
+    pub(crate) fn expected(&self) -> u64 {
+        self.tallies.iter().map(|tally| tally.sent.load(Relaxed) / self.selects * self.copies).sum()
+    }
+
+    /// When something last moved.
+    pub(crate) fn moved_at(&self) -> u64 {
+        self.tallies.iter().map(|tally| tally.moved.load(Relaxed)).max().unwrap_or(0)
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -122,7 +161,7 @@ impl Run {
             return u64::MAX;
         }
         let totals = self.totals();
-        let under_way = totals.sent.saturating_sub(totals.received / self.copies.max(1));
+        let under_way = totals.sent.saturating_sub(totals.received * self.selects / self.copies.max(1));
         self.in_flight.saturating_sub(under_way)
     }
 }

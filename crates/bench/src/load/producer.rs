@@ -16,6 +16,8 @@ use crate::measure::window::Window;
 
 /// Longest sleep without looking at the phase of the run.
 const GLANCE: Duration = Duration::from_millis(50);
+/// How long to wait before looking whether the measured messages may follow.
+const GATE_PAUSE: Duration = Duration::from_micros(200);
 /// How long to wait for consumers when the in-flight bound is reached.
 const BOUND_PAUSE: Duration = Duration::from_micros(100);
 /// Without confirms the socket is looked at every so many turns, for closes and returned messages.
@@ -31,6 +33,10 @@ pub(crate) struct Producer {
     pub(crate) schedule: Option<Schedule>,
     /// Most messages in all.
     pub(crate) quota: u64,
+    /// Those of them that come before the measured ones.
+    pub(crate) warmup: u64,
+    /// Replies that it waits for when all is sent.
+    pub(crate) replies: u64,
     /// Most bytes gathered into one write.
     pub(crate) batch: usize,
 }
@@ -41,6 +47,8 @@ pub(crate) struct Produced {
     pub(crate) line: Line,
     pub(crate) id: u16,
     pub(crate) sent: u64,
+    /// Messages that the broker refused.
+    pub(crate) refused: u64,
     /// Numbers of the messages that the broker accepted responsibility for.
     pub(crate) confirmed: Numbers,
     /// Messages that came back as unroutable.
@@ -69,7 +77,8 @@ pub(crate) fn produce(job: Producer, run: &Run, tally: &Tally) -> Result<Produce
     for turn in 0u64.. {
         let phase = run.phase();
         let stopping = phase != Phase::Run || sender.seen.sent == sender.quota;
-        let quiet = sender.seen.line.talk.output().is_empty() && sender.window.open() == 0;
+        let answered = sender.replies == 0 || phase != Phase::Run;
+        let quiet = sender.seen.line.talk.output().is_empty() && sender.window.open() == 0 && answered;
         if phase == Phase::End || (stopping && quiet) {
             break;
         }
@@ -94,6 +103,9 @@ struct Sender<'a> {
     window: Window,
     schedule: Option<Schedule>,
     quota: u64,
+    warmup: u64,
+    /// Replies that have not come.
+    replies: u64,
     batch: usize,
     body: Vec<u8>,
     seen: Produced,
@@ -105,19 +117,23 @@ impl<'a> Sender<'a> {
             line: job.line,
             id: job.id,
             sent: 0,
+            refused: 0,
             confirmed: Numbers::default(),
             returned: 0,
             unknown_confirms: 0,
             confirm: Latency::new()?,
             lateness: Latency::new()?,
         };
-        let Producer { window, schedule, quota, batch, .. } = job;
-        Ok(Self { run, tally, window: Window::new(window), schedule, quota, batch, body: run.bodies.blank(), seen })
+        let Producer { window, schedule, quota, warmup, replies, batch, .. } = job;
+        let (window, body) = (Window::new(window), run.bodies.blank());
+        Ok(Self { run, tally, window, schedule, quota, warmup, replies, batch, body, seen })
     }
 
     /// Appends as many messages to the output as may be sent now.
     fn fill(&mut self) -> Result<Pause, Failure> {
         let at = now();
+        let gated = !self.run.gate_is_open();
+        let before = self.seen.sent;
         let mut room = if self.schedule.is_some() { u64::MAX } else { self.run.room() };
         let pause = loop {
             if self.seen.line.talk.output().len() >= self.batch {
@@ -125,6 +141,9 @@ impl<'a> Sender<'a> {
             }
             if !self.window.has_room() || self.seen.sent == self.quota {
                 break Pause::For(GLANCE);
+            }
+            if gated && self.seen.sent >= self.warmup {
+                break Pause::For(GATE_PAUSE);
             }
             if room == 0 {
                 break Pause::For(BOUND_PAUSE);
@@ -136,7 +155,10 @@ impl<'a> Sender<'a> {
             room -= 1;
             self.put(intended, at)?;
         };
-        self.tally.sent.store(self.seen.sent, Relaxed);
+        if self.seen.sent > before {
+            self.tally.sent.store(self.seen.sent, Relaxed);
+            self.tally.moved.store(now(), Relaxed);
+        }
         Ok(pause)
     }
 
@@ -145,7 +167,7 @@ impl<'a> Sender<'a> {
         self.window.push(intended);
         let stamp = Stamp { producer: self.seen.id, number: self.seen.sent, intended, sent: at };
         self.run.bodies.write(&mut self.body, &stamp);
-        self.seen.line.talk.publish(&self.body)?;
+        self.seen.line.talk.publish(&self.body[..self.run.bodies.length(self.seen.sent)])?;
         if let Some(schedule) = &mut self.schedule {
             schedule.advance();
             if self.run.measures(intended) {
@@ -157,8 +179,8 @@ impl<'a> Sender<'a> {
 
     /// Takes the confirms that have come.
     fn listen(&mut self) -> Result<(), Failure> {
-        let Self { run, tally, window, seen, .. } = self;
-        let Produced { line, confirmed, returned, unknown_confirms, confirm, .. } = seen;
+        let Self { run, tally, window, replies, seen, .. } = self;
+        let Produced { line, refused, confirmed, returned, unknown_confirms, confirm, .. } = seen;
         let numbered = run.bodies.check() != Check::Counted;
         let mut at = 0;
         line.receive(&mut |event| match event {
@@ -175,12 +197,19 @@ impl<'a> Sender<'a> {
                     }
                 });
                 *unknown_confirms += u64::from(!known);
+                *refused += if accepted { 0 } else { count };
                 let counter = if accepted { &tally.confirmed } else { &tally.refused };
                 counter.fetch_add(count, Relaxed);
             }
             Event::Returned => *returned += 1,
-            Event::Delivery { .. } => {}
+            Event::Delivery { .. } => {
+                at = now();
+                *replies = replies.saturating_sub(1);
+            }
         })?;
+        if at != 0 {
+            tally.moved.store(at, Relaxed);
+        }
         Ok(())
     }
 }

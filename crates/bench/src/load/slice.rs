@@ -4,14 +4,14 @@
 use std::thread::{ScopedJoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use super::consumer::Consumed;
+use super::consumer::{Consumed, stand_by};
 use super::crew::{Crew, all_received, join, movement, spawn};
 use super::producer::Produced;
 use super::sample::Sample;
 use super::{Phase, Run, Totals, pingpong};
 use crate::audit::{Integrity, audit, audit_round_trips};
 use crate::clock::now;
-use crate::driver::{self, Driver, Part};
+use crate::driver::{self, Driver, Line, Part};
 use crate::failure::{Context, Failure};
 use crate::machine::metrics::{self, Counters, growth};
 use crate::measure::latency::Latency;
@@ -44,6 +44,8 @@ pub(crate) struct Outcome {
     pub(crate) totals: Totals,
     /// Messages a second that were meant to be sent; none in a closed loop.
     pub(crate) offered: Option<f64>,
+    /// Why less was done than was asked for.
+    pub(crate) stopped: Option<String>,
     pub(crate) integrity: Integrity,
     /// By how much the broker's own counters grew, where it shows them.
     pub(crate) metrics: Option<Counters>,
@@ -69,13 +71,14 @@ pub(crate) fn run(
     progress: &mut Progress,
 ) -> Result<Outcome, Failure> {
     scenario.check()?;
-    let mut driver = driver::open(target, scenario, number)?;
-    let bodies = Bodies::new(number, scenario.size);
-    let mut run = Run::new(scenario.producers + scenario.consumers, scenario.in_flight, scenario.copies(), bodies);
-    run.open_loop = matches!(scenario.rate, Rate::Fixed(_));
-    let (metrics_before, metrics_after, rates, cut) = Default::default();
-    let mut slice = Slice { target, scenario, run: &run, progress, number, metrics_before, metrics_after, rates, cut };
+    let scenario = &drain::confirmed(scenario);
+    let mut driver = driver::open(target, scenario, number).context(&target.name)?;
+    let run = Run::of(scenario, Bodies::of(scenario, number));
+    let (metrics_before, metrics_after, rates, cut, stopped) = Default::default();
+    let mut slice =
+        Slice { target, scenario, run: &run, progress, number, metrics_before, metrics_after, rates, cut, stopped };
     let outcome = driver.prepare().and_then(|()| match scenario.mode {
+        Mode::Throughput if scenario.drain => slice.drained(driver.as_mut()),
         Mode::Throughput => slice.throughput(driver.as_mut()),
         Mode::Pingpong => slice.round_trips(driver.as_mut()),
     });
@@ -92,6 +95,8 @@ struct Slice<'a> {
     number: u32,
     metrics_before: Option<Counters>,
     metrics_after: Option<Counters>,
+    /// Why less was done than was asked for.
+    stopped: Option<String>,
     rates: Recorder,
     cut: Cut,
 }
@@ -111,8 +116,12 @@ enum Cut {
 impl Slice<'_> {
     fn throughput(&mut self, driver: &mut dyn Driver) -> Result<Outcome, Failure> {
         let crew = Crew::open(driver, self.scenario)?;
+        let bystanders = bystanders(driver, self.scenario)?;
         let (run, before) = (self.run, self.before());
         let (samples, produced, consumed) = std::thread::scope(|scope| {
+            for (id, line) in bystanders.into_iter().enumerate() {
+                spawn(scope, format!("bystander-{id}"), run, move || stand_by(line, run))?;
+            }
             let started = crew.start(scope, self.scenario, run, u64::from(self.number));
             let samples = match &started {
                 Ok((producers, _)) => self.watch(before, &|| producers.iter().all(ScopedJoinHandle::is_finished)),
@@ -149,9 +158,11 @@ impl Slice<'_> {
         self.outcome(samples, integrity, &[], &seen)
     }
 
-    /// A fixed number of messages is measured from before the first: nobody has been started yet.
+    /// A fixed number of messages without others before them is measured from before the first: nobody has been started.
     fn before(&mut self) -> Option<Sample> {
-        self.scenario.messages?;
+        if self.scenario.messages.is_none() || self.scenario.warmup_messages > 0 {
+            return None;
+        }
         self.run.measure_from(1);
         self.metrics_before = self.read_metrics();
         Some(Sample::take(self.run, &self.target.pids))
@@ -160,12 +171,12 @@ impl Slice<'_> {
     /// Lets the threads warm up, measures, tells them to stop, waits until all is received. With a fixed number of
     /// messages, which `before` says, all of them are measured, until the last is received.
     fn watch(&mut self, before: Option<Sample>, senders_done: &dyn Fn() -> bool) -> (Sample, Sample) {
-        let copies = self.scenario.copies();
         let (first, last) = match before {
-            Some(first) => {
-                self.rates.begin(first.at, first.totals);
-                self.settle(Some(&first), &|run| senders_done() && all_received(run, copies));
-                (first, Sample::take(self.run, &self.target.pids))
+            Some(first) => self.count(first, senders_done),
+            None if self.scenario.messages.is_some() => {
+                let first = self.warm_up();
+                self.run.open_gate();
+                self.count(first, senders_done)
             }
             None => {
                 self.rates.begin(now(), self.run.totals());
@@ -184,6 +195,41 @@ impl Slice<'_> {
         (first, last)
     }
 
+    /// Waits until all is sent, received and answered, or the time for it is over. The end is when the last moved.
+    fn count(&mut self, first: Sample, senders_done: &dyn Fn() -> bool) -> (Sample, Sample) {
+        let done = |run: &Run| senders_done() && all_received(run);
+        let cap = self.scenario.cap.map(|cap| Instant::now() + Duration::from_secs_f64(cap));
+        self.rates.begin(first.at, first.totals);
+        self.settle(Some(&first), &|run| done(run) || cap.is_some_and(|cap| Instant::now() > cap));
+        let mut last = Sample::take(self.run, &self.target.pids);
+        let moved_at = self.run.moved_at();
+        if done(self.run) && moved_at > first.at {
+            last.at = moved_at;
+        } else if let Some(cap) = self.scenario.cap {
+            self.run.measure_until(last.at);
+            let count = |sample: &Sample| self.scenario.main_count(&sample.totals);
+            let moved = count(&last).saturating_sub(count(&first));
+            let asked = self.scenario.messages.unwrap_or_default() / self.scenario.selects();
+            self.stopped = Some(format!("stopped after {cap} s: {moved} of {asked} messages"));
+        }
+        (first, last)
+    }
+
+    /// Waits until what comes before the measured messages is through, and takes the first sample.
+    fn warm_up(&mut self) -> Sample {
+        let (run, scenario) = (self.run, self.scenario);
+        let enough = scenario.warmup_messages / scenario.selects() * scenario.copies().max(1);
+        // A drain has everything before it from the beginning.
+        let all_that_was_sent = !scenario.drain && scenario.copies() > 0;
+        self.wait(run, "warming up", None, &|| {
+            scenario.main_count(&run.totals()) >= enough && (!all_that_was_sent || all_received(run))
+        });
+        self.metrics_before = self.read_metrics();
+        let first = Sample::take(run, &self.target.pids);
+        run.measure_from(first.at);
+        first
+    }
+
     /// Counters are an extra: without them there is still a measurement, and the reason is shown.
     fn read_metrics(&self) -> Option<Counters> {
         match metrics::read(self.target.metrics.as_deref()?) {
@@ -197,8 +243,7 @@ impl Slice<'_> {
 
     fn drain(&mut self, senders_done: &dyn Fn() -> bool) {
         self.run.advance(Phase::Drain);
-        let copies = self.scenario.copies();
-        self.settle(None, &|run| senders_done() && all_received(run, copies));
+        self.settle(None, &|run| senders_done() && all_received(run));
         sleep(LAST_WORDS);
     }
 
@@ -240,10 +285,17 @@ impl Slice<'_> {
     /// Waits until `done`, or nothing has moved for a while, or a thread has failed. `since` is where a measured number of
     /// messages began; it may be interrupted, a drain may not.
     fn settle(&mut self, since: Option<&Sample>, done: &dyn Fn(&Run) -> bool) {
+        let run = self.run;
+        let doing = if since.is_some() { "measuring" } else { "draining" };
+        self.wait(run, doing, since, &|| done(run));
+    }
+
+    /// The same for the messages of `run`.
+    fn wait(&mut self, run: &Run, doing: &str, since: Option<&Sample>, done: &dyn Fn() -> bool) {
         let (begin, silence) = (Instant::now(), Duration::from_secs_f64(self.scenario.patience));
-        let (mut moved, mut moved_at, mut shown_at) = (movement(self.run), begin, begin);
-        let mut before = self.run.totals();
-        while !done(self.run) && self.run.phase() != Phase::End && begin.elapsed() < self.longest() {
+        let (mut moved, mut moved_at, mut shown_at) = (movement(run), begin, begin);
+        let mut before = run.totals();
+        while !done() && run.phase() != Phase::End && begin.elapsed() < self.longest() {
             if since.is_some() && self.progress.interrupted() {
                 self.cut = Cut::Measuring;
                 return;
@@ -252,15 +304,14 @@ impl Slice<'_> {
             if since.is_some() {
                 self.look(true);
             }
-            let at = movement(self.run);
+            let at = movement(run);
             if at != moved {
                 (moved, moved_at) = (at, Instant::now());
             } else if moved_at.elapsed() > silence {
                 return;
             }
             if shown_at.elapsed() > SHOW {
-                let doing = if since.is_some() { "measuring" } else { "draining" };
-                before = self.progress.moving(&self.target.name, doing, self.run.totals(), before, SHOW, since);
+                before = self.progress.moving(&self.target.name, doing, run.totals(), before, SHOW, since);
                 shown_at = Instant::now();
             }
         }
@@ -289,6 +340,7 @@ impl Slice<'_> {
             last,
             totals: self.run.totals(),
             offered,
+            stopped: self.stopped.clone(),
             integrity,
             metrics: self.metrics_before.as_ref().zip(self.metrics_after.as_ref()).map(|(b, a)| growth(b, a)),
             total: joined(consumed.iter().map(|one| &one.total))?,
@@ -327,6 +379,12 @@ impl Steady {
     }
 }
 
+/// Connections that are pushed what their prefetch allows and settle nothing, one for each queue, where these are wanted.
+fn bystanders(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Vec<Line>, Failure> {
+    let queues = if scenario.bystander { 0..scenario.queues } else { 0..0 };
+    queues.map(|id| driver.open(Part::Consume(id))).collect()
+}
+
 /// What the queues hold in the end, where nobody consumed and `promised` were confirmed.
 pub(crate) fn held(driver: &mut dyn Driver, promised: u64) -> Result<Option<u64>, Failure> {
     let mut held = driver.depth()?;
@@ -349,5 +407,6 @@ pub(crate) fn joined<'a>(parts: impl Iterator<Item = &'a Latency>) -> Result<Lat
     Ok(all)
 }
 
+mod drain;
 #[cfg(test)]
 mod tests;

@@ -53,6 +53,18 @@ impl Numbers {
         both
     }
 
+    /// The multiples of `of` in this set.
+    pub(crate) fn multiples(&self, of: u64) -> Self {
+        let mut found = Self::default();
+        let bits = |word: usize| (0..64).map(move |bit| word as u64 * 64 + bit);
+        for (at, word) in self.words.iter().enumerate().filter(|(_, word)| **word != 0) {
+            for number in bits(at).filter(|number| word >> (number % 64) & 1 == 1 && number.is_multiple_of(of)) {
+                found.insert(number);
+            }
+        }
+        found
+    }
+
     /// How many of mine are missing in `other`.
     pub(crate) fn missing_from(&self, other: &Self) -> u64 {
         let theirs = other.words.iter().copied().chain(std::iter::repeat(0));
@@ -64,7 +76,8 @@ impl Numbers {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     pub(crate) numbers: Numbers,
-    newest: u64,
+    /// The highest number of each lane; number n is in lane n modulo their number. Empty stands for one lane.
+    newest: Vec<u64>,
     /// The highest number there is, where that is known.
     last: Option<u64>,
     pub(crate) duplicated: u64,
@@ -77,18 +90,28 @@ impl Seen {
         Self { last: Some(last), ..Self::default() }
     }
 
+    /// Numbers are in order within each of `lanes` only.
+    pub(crate) fn in_lanes(self, lanes: usize) -> Self {
+        Self { newest: vec![0; lanes], ..self }
+    }
+
     /// Notes the arrival of `number`; false when it can't be a number of this run.
     #[inline]
     pub(crate) fn take(&mut self, number: u64) -> bool {
-        if number > self.last.unwrap_or(self.newest + FURTHEST_JUMP) {
+        if self.newest.is_empty() {
+            self.newest.push(0);
+        }
+        let lane = if self.newest.len() == 1 { 0 } else { (number % self.newest.len() as u64) as usize };
+        let newest = &mut self.newest[lane];
+        if number > self.last.unwrap_or(*newest + FURTHEST_JUMP) {
             return false;
         }
         if !self.numbers.insert(number) {
             self.duplicated += 1;
-        } else if number < self.newest {
+        } else if number < *newest {
             self.reordered += 1;
         } else {
-            self.newest = number;
+            *newest = number;
         }
         true
     }
@@ -132,6 +155,26 @@ mod tests {
         assert_eq!(left.count(), 6);
         assert_eq!(right.missing_from(&left), 0);
         assert_eq!(left.missing_from(&right), 3);
+    }
+
+    #[test]
+    fn order_is_asked_for_within_lanes_only() {
+        let mut seen = Seen::default().in_lanes(3);
+        for number in [3, 6, 1, 4, 2, 9, 5] {
+            assert!(seen.take(number));
+        }
+        assert_eq!(seen.reordered, 0);
+        assert!(seen.take(12) && seen.take(8) && seen.take(7) && seen.take(10));
+        assert_eq!(seen.reordered, 0);
+        assert!(seen.take(18) && seen.take(15));
+        assert_eq!((seen.reordered, seen.duplicated), (1, 0));
+    }
+
+    #[test]
+    fn multiples_are_what_a_selector_lets_through() {
+        let all = Numbers::up_to(1000);
+        assert_eq!((all.multiples(1).count(), all.multiples(10).count(), all.multiples(7).count()), (1000, 100, 142));
+        assert_eq!(all.multiples(10).missing_from(&all), 0);
     }
 
     #[test]

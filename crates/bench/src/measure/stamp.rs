@@ -2,6 +2,7 @@
 //! any byte changed. How much fits depends on the size; every byte behind the stamp is compared with a known pattern.
 
 use super::random::{Random, mix};
+use crate::scenario::{Payload, Scenario};
 
 /// First bytes of a full stamp: "HMB1".
 const MAGIC: u32 = 0x484d_4231;
@@ -9,6 +10,8 @@ const MAGIC: u32 = 0x484d_4231;
 const NUMBER_BITS: u32 = 48;
 /// Seed of the pattern that fills bodies: random bytes, so that no compression helps anybody.
 const PATTERN_SEED: u64 = 0x4845_524d_4f44;
+/// Digits of a counter.
+const COUNTER_DIGITS: usize = 6;
 
 /// How much of a stamp fits into a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -22,10 +25,12 @@ pub(crate) enum Check {
     Numbered,
     /// Less: messages can only be counted.
     Counted,
+    /// Six decimal digits: the number.
+    Counter,
 }
 
 impl Check {
-    /// What fits into `size` bytes.
+    /// What fits into `size` bytes of a payload that is no counter.
     pub(crate) fn of(size: usize) -> Self {
         match size {
             40.. => Self::Full,
@@ -41,6 +46,7 @@ impl Check {
             Self::Timed => 16,
             Self::Numbered => 8,
             Self::Counted => 0,
+            Self::Counter => COUNTER_DIGITS,
         }
     }
 }
@@ -74,6 +80,8 @@ pub(crate) struct Bodies {
     run: u32,
     check: Check,
     pattern: Vec<u8>,
+    /// The last numbers have shorter bodies: those above the first of these, and how long they are.
+    short: Option<(u64, usize)>,
 }
 
 impl Bodies {
@@ -81,7 +89,27 @@ impl Bodies {
     pub(crate) fn new(run: u32, size: usize) -> Self {
         let mut random = Random::new(PATTERN_SEED);
         let pattern = (0..size.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(size).collect();
-        Self { run, check: Check::of(size), pattern }
+        Self { run, check: Check::of(size), pattern, short: None }
+    }
+
+    /// The bodies of `scenario`, which belong to `run`.
+    pub(crate) fn of(scenario: &Scenario, run: u32) -> Self {
+        let mut bodies = Self::new(run, scenario.size);
+        if scenario.payload != Payload::Random {
+            bodies.pattern.fill(0);
+        }
+        bodies.check = scenario.check_of_bodies();
+        bodies.short = scenario.tail.map(|tail| (scenario.quota(0).saturating_sub(tail.messages), tail.size));
+        bodies
+    }
+
+    /// How long the body with this number is.
+    #[inline]
+    pub(crate) fn length(&self, number: u64) -> usize {
+        match self.short {
+            Some((longest, size)) if number > longest => size,
+            _ => self.pattern.len(),
+        }
     }
 
     /// What can be checked in these bodies.
@@ -97,6 +125,14 @@ impl Bodies {
     /// Writes `stamp` to the front of `body`, which must come from [`Bodies::blank`].
     #[inline]
     pub(crate) fn write(&self, body: &mut [u8], stamp: &Stamp) {
+        if self.check == Check::Counter {
+            let mut rest = stamp.number;
+            for digit in body[..COUNTER_DIGITS].iter_mut().rev() {
+                *digit = b'0' + (rest % 10) as u8;
+                rest /= 10;
+            }
+            return;
+        }
         let name = u64::from(stamp.producer) << NUMBER_BITS | stamp.number;
         if let Some((head, rest)) = body.split_first_chunk_mut::<16>() {
             head[..8].copy_from_slice(&name.to_be_bytes());
@@ -115,12 +151,15 @@ impl Bodies {
     /// Reads the stamp of a received body and compares every other byte with what was sent.
     #[inline]
     pub(crate) fn read(&self, body: &[u8]) -> Result<Stamp, Damage> {
-        if body.len() != self.pattern.len() {
+        if body.len() != self.pattern.len() && self.short.is_none_or(|(_, size)| size != body.len()) {
             return Err(Damage::Length);
         }
         let at = self.check.length();
-        if body[at..] != self.pattern[at..] {
+        if body[at..] != self.pattern[at..body.len()] {
             return Err(Damage::Filling);
+        }
+        if self.check == Check::Counter {
+            return read_counter(body);
         }
         let word =
             |at: usize| body.get(at..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |b| u64::from_be_bytes(*b));
@@ -140,7 +179,7 @@ impl Bodies {
                 return Err(Damage::Stamp);
             }
         }
-        Ok(stamp)
+        if body.len() != self.length(stamp.number) { Err(Damage::Length) } else { Ok(stamp) }
     }
 
     /// A word that changes with every bit of the stamp. It guards against accidents, not against forgers.
@@ -150,9 +189,22 @@ impl Bodies {
     }
 }
 
+/// The number in the first digits of a body: its producer is the only one.
+fn read_counter(body: &[u8]) -> Result<Stamp, Damage> {
+    let mut number = 0;
+    for digit in &body[..COUNTER_DIGITS] {
+        if !digit.is_ascii_digit() {
+            return Err(Damage::Stamp);
+        }
+        number = number * 10 + u64::from(digit - b'0');
+    }
+    if number == 0 { Err(Damage::Stamp) } else { Ok(Stamp { number, ..Stamp::default() }) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Tail;
     use proptest::prelude::*;
 
     const STAMP: Stamp = Stamp { producer: 7, number: 123_456_789, intended: 99, sent: 101 };
@@ -192,6 +244,36 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             let expected = if bit < 40 * 8 { Damage::Stamp } else { Damage::Filling };
             assert_eq!(bodies.read(&bad), Err(expected), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_counter_is_six_digits_and_its_padding_is_looked_at() {
+        for size in [6, 50] {
+            let scenario = Scenario { size, payload: Payload::Counter, ..Scenario::default() };
+            let bodies = Bodies::of(&scenario, 5);
+            let mut body = bodies.blank();
+            bodies.write(&mut body, &Stamp { number: 4711, ..STAMP });
+            assert_eq!(&body[..6], b"004711");
+            assert_eq!(bodies.read(&body), Ok(Stamp { number: 4711, ..Stamp::default() }));
+            body[2] = b'x';
+            assert_eq!(bodies.read(&body), Err(Damage::Stamp));
+            body[size - 1] = b'x';
+            assert_eq!(bodies.read(&body), Err(if size == 6 { Damage::Stamp } else { Damage::Filling }));
+        }
+    }
+
+    #[test]
+    fn the_last_messages_may_be_shorter_and_only_they() {
+        let tail = Some(Tail { messages: 2, size: 100 });
+        let scenario = Scenario { size: 400, tail, payload: Payload::Zero, messages: Some(5), ..Scenario::default() };
+        let bodies = Bodies::of(&scenario, 5);
+        for (number, length) in [(1, 400), (3, 400), (4, 100), (5, 100)] {
+            assert_eq!(bodies.length(number), length);
+            let mut body = bodies.blank();
+            bodies.write(&mut body, &Stamp { number, ..STAMP });
+            assert_eq!(bodies.read(&body[..length]), Ok(Stamp { number, ..STAMP }));
+            assert_eq!(bodies.read(&body[..500 - length]), Err(Damage::Length));
         }
     }
 

@@ -124,6 +124,9 @@ pub(crate) struct SliceRecord {
     pub(crate) superseded: bool,
     /// What went wrong before there was anything to measure; everything else is absent then.
     pub(crate) error: Option<String>,
+    /// What the broker or its protocol lacks, where that is why.
+    #[serde(default)]
+    pub(crate) lacks: Option<String>,
     pub(crate) measured: Option<Measured>,
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::record::{Ended, Record, TargetSummary};
 use crate::measure::ratio::{Difference, Ratio};
 use crate::measure::statistics::Spread;
-use crate::scenario::{Mode, Rate, Scenario};
+use crate::scenario::{Destination, Mode, Rate, Scenario};
 use crate::target::Target;
 
 /// A column: its title and its cell.
@@ -80,8 +80,21 @@ fn describe(scenario: &Scenario) -> String {
         return text;
     }
     let _ = write!(text, ", {}:{} on {} queue(s)", scenario.producers, scenario.consumers, scenario.queues);
-    if scenario.fanout {
-        let _ = write!(text, ", fan-out with {} idle queue(s)", scenario.idle_queues);
+    match scenario.destination {
+        Destination::Queue => {}
+        Destination::Fanout => {
+            let _ = write!(text, ", fan-out with {} idle queue(s)", scenario.idle_queues);
+        }
+        Destination::Spread => text.push_str(", all of them written and read by all"),
+        Destination::Direct => text.push_str(" of a direct exchange"),
+        Destination::Pattern => {
+            let _ = write!(text, " of a topic exchange, {} pattern(s) each", scenario.bindings);
+        }
+        Destination::Topic => text.push_str(", subscriptions to a topic"),
+        Destination::DurableTopic => text.push_str(", durable subscriptions to a topic"),
+    }
+    if scenario.drain {
+        text.push_str(", filled before");
     }
     match scenario.window {
         0 => text.push_str(", no confirms"),

@@ -88,6 +88,7 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> R
         verdict: Verdict::default(),
     };
     measured.verdict = verdict(scenario, &measured, outcome.interrupted, is_relay);
+    measured.verdict.notes.extend(outcome.stopped.clone());
     Ok(measured)
 }
 
@@ -131,7 +132,7 @@ fn verdict(scenario: &Scenario, measured: &Measured, interrupted: bool, is_relay
     if measured.integrity.redelivered > 0 {
         notes.push("the broker marked messages as redelivered".to_owned());
     }
-    if scenario.persistent && scenario.window > 0 && !is_relay {
+    if scenario.persistent && scenario.window > 0 && measured.confirmed_per_s > 0.0 && !is_relay {
         notes.extend(durability(scenario, measured));
     }
     Verdict { valid: violations.is_empty(), violations, notes }

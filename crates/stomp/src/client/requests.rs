@@ -176,8 +176,14 @@ impl Requests {
 
     /// Ends a subscription.
     pub fn unsubscribe(&mut self, id: &str, receipt: Option<&str>) {
+        self.unsubscribe_durable(id, receipt, &[]);
+    }
+
+    /// Ends a durable subscription, which the headers name as the server at hand wants it.
+    pub fn unsubscribe_durable(&mut self, id: &str, receipt: Option<&str>, headers: &[(&str, &str)]) {
         let mut frame = self.frame(Command::Unsubscribe);
         frame.header("id", id).optional("receipt", receipt);
+        add_all(&mut frame, headers);
         frame.finish();
     }
 

@@ -1,0 +1,338 @@
+//! AMQP 0-9-1: queues and exchanges on a control connection, one connection with one channel for each part.
+
+mod talk;
+
+use amqp091::client::{Event as Said, PublishTemplate};
+use amqp091::codec::methods::{
+    BasicConsume, BasicGet, BasicPublish, BasicQos, ConfirmSelect, ExchangeDeclare, ExchangeDelete, QueueBind,
+    QueueDeclare, QueueDelete,
+};
+use amqp091::codec::table::{Value, encode_fields};
+use amqp091::codec::{BasicProperties, Method, Table};
+
+use super::session::{CHANNEL, Questions, Session};
+use super::{AckCount, Driver, Line, Part, SELECTED, SELECTOR};
+use crate::failure::{Context, Failure};
+use crate::scenario::{Destination, Mode, QueueKind, Scenario};
+use crate::target::Target;
+use talk::AmqpTalk;
+
+/// Delivery modes as the protocol numbers them.
+const TRANSIENT: u8 = 1;
+const PERSISTENT: u8 = 2;
+/// The argument of a consumer that asks for some messages.
+const SELECTOR_ARGUMENT: &str = "x-selector";
+/// Bindings that are asked for before their answers have come.
+const BINDINGS_UNANSWERED: usize = 100;
+
+/// The encoded properties of every message: its delivery mode and nothing else.
+pub(crate) fn properties(persistent: bool) -> Vec<u8> {
+    let mode = if persistent { PERSISTENT } else { TRANSIENT };
+    BasicProperties { delivery_mode: Some(mode), ..BasicProperties::default() }.to_bytes()
+}
+
+/// The encoded arguments of a queue on `target` that holds at most `most` messages.
+pub(crate) fn queue_arguments(target: &Target, most: Option<u32>) -> Vec<u8> {
+    let mut arguments = Vec::new();
+    if let Some(kind) = &target.queue_type {
+        arguments.push(("x-queue-type".to_owned(), Value::Str(kind.clone().into_bytes())));
+    }
+    if let Some(most) = most {
+        arguments.push(("x-max-length".to_owned(), Value::I64(most.into())));
+    }
+    encode_fields(&arguments)
+}
+
+/// A broker that speaks AMQP 0-9-1.
+pub(super) struct AmqpDriver {
+    target: Target,
+    scenario: Scenario,
+    /// What the names of this run's queues begin with.
+    prefix: String,
+    control: Option<Session>,
+}
+
+impl AmqpDriver {
+    pub(super) fn new(target: Target, scenario: Scenario, run: u32) -> Self {
+        Self { target, scenario, prefix: format!("hermod-bench.{run:08x}"), control: None }
+    }
+
+    fn queue(&self, number: usize) -> String {
+        self.scenario.queue_name.clone().unwrap_or_else(|| format!("{}.{number}", self.prefix))
+    }
+
+    fn idle_queue(&self, number: usize) -> String {
+        format!("{}.idle.{number}", self.prefix)
+    }
+
+    /// Where the consumers of producer `id` send their replies.
+    fn reply_queue(&self, id: usize) -> String {
+        format!("{}.reply.{id}", self.prefix)
+    }
+
+    /// How many queues carry messages.
+    fn queues(&self) -> usize {
+        match self.scenario.mode {
+            Mode::Pingpong => 2,
+            // Without subscribers a topic has no queues.
+            Mode::Throughput if self.scenario.is_topic() && self.scenario.consumers == 0 => 0,
+            Mode::Throughput => self.scenario.queues,
+        }
+    }
+
+    /// The kind of the run's own exchange; none: messages go to queues by their names.
+    fn exchange(&self) -> Option<&'static str> {
+        match self.scenario.destination {
+            Destination::Queue | Destination::Spread => None,
+            Destination::Fanout => Some("fanout"),
+            Destination::Direct => Some("direct"),
+            Destination::Pattern | Destination::Topic | Destination::DurableTopic => Some("topic"),
+        }
+    }
+
+    /// What messages for a queue are published with.
+    fn routing_key(&self, number: usize) -> String {
+        match self.scenario.destination {
+            Destination::Queue | Destination::Spread | Destination::Direct => self.queue(number),
+            Destination::Fanout => String::new(),
+            Destination::Pattern => format!("bench.{number}.message"),
+            Destination::Topic | Destination::DurableTopic => "bench.topic".to_owned(),
+        }
+    }
+
+    /// What a queue is bound with: exactly one of these matches its messages.
+    fn binding_keys(&self, number: usize) -> Vec<String> {
+        if self.scenario.destination != Destination::Pattern {
+            return vec![self.routing_key(number)];
+        }
+        let others = (1..self.scenario.bindings).map(|other| format!("bench.{number}.other.{other}.*"));
+        others.chain([format!("bench.{number}.*")]).collect()
+    }
+
+    /// Declares a queue of this run and binds it where the scenario needs it.
+    fn make_queue(&self, session: &mut Session, name: &str, keys: &[String], most: Option<u32>) -> Result<(), Failure> {
+        let kind = self.scenario.queue;
+        let arguments = queue_arguments(&self.target, most);
+        session.call(QueueDeclare {
+            queue: name,
+            durable: kind == QueueKind::Durable,
+            exclusive: kind == QueueKind::Exclusive,
+            arguments: Table::new(&arguments).context("queue arguments")?,
+            ..QueueDeclare::default()
+        })?;
+        if self.exchange().is_none() {
+            return Ok(());
+        }
+        let what = "the bindings of a queue";
+        let questions = Questions { what, count: keys.len(), unanswered: BINDINGS_UNANSWERED };
+        let mut bind = |at: usize, out: &mut Vec<u8>| {
+            let bind =
+                QueueBind { queue: name, exchange: &self.prefix, routing_key: &keys[at], ..QueueBind::default() };
+            Method::from(bind).encode(CHANNEL, out);
+        };
+        session.ask(questions, &mut bind, &mut |said, _| {
+            Ok(usize::from(matches!(said, Said::Method { method: Method::QueueBindOk(_), .. })))
+        })
+    }
+
+    fn control(&mut self) -> Result<&mut Session, Failure> {
+        self.control.as_mut().ok_or_else(|| Failure::new("the control connection is not open"))
+    }
+
+    /// Starts to consume what the consumer `id` reads.
+    fn subscribe(&self, session: &mut Session, id: usize) -> Result<(), Failure> {
+        let queues = match self.scenario.destination {
+            Destination::Spread => 0..self.scenario.queues,
+            _ => id..id + 1,
+        };
+        if self.scenario.queue == QueueKind::Exclusive {
+            self.make_queue(session, &self.queue(id), &self.binding_keys(id), None)?;
+        }
+        if self.scenario.prefetch > 0 && !self.scenario.poll {
+            session.call(BasicQos { prefetch_count: self.scenario.prefetch, ..BasicQos::default() })?;
+        }
+        if self.scenario.poll {
+            // The first request leaves with the consumer's first turn.
+            return Ok(());
+        }
+        let arguments = self.scenario.selector.map_or(Vec::new(), |_| selector_arguments(SELECTOR));
+        for (at, number) in queues.enumerate() {
+            let (queue, tag) = (self.queue(number), format!("c{at}"));
+            let consume = BasicConsume {
+                queue: &queue,
+                consumer_tag: &tag,
+                no_ack: self.scenario.ack_every == 0,
+                arguments: Table::new(&arguments).context("arguments of a consumer")?,
+                ..BasicConsume::default()
+            };
+            if self.scenario.drain {
+                // Nothing may come before the time is taken: this leaves with the consumer's first turn.
+                Method::from(consume).encode(CHANNEL, session.output.tail());
+            } else {
+                session.call(consume)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a connection publishes with that sends to `queue`; in a spread, to all of them in turn.
+    fn templates(&self, session: &Session, queue: usize) -> Result<Vec<PublishTemplate>, Failure> {
+        let selects = self.scenario.selects() as usize;
+        let turns = if self.scenario.destination == Destination::Spread { self.scenario.queues } else { selects };
+        let template = |turn: usize| {
+            let number = if self.scenario.destination == Destination::Spread { turn } else { queue };
+            let key = self.routing_key(number);
+            let exchange = if self.exchange().is_some() { self.prefix.as_str() } else { "" };
+            let publish = BasicPublish { exchange, routing_key: &key, ..BasicPublish::default() };
+            let properties = self.properties(turn == 0)?;
+            Ok(PublishTemplate::new(CHANNEL, publish, &properties, session.client.frame_max()))
+        };
+        (0..turns).map(template).collect()
+    }
+
+    /// The encoded properties of a message that consumers select, or do not.
+    fn properties(&self, selected: bool) -> Result<Vec<u8>, Failure> {
+        let mut headers = Vec::new();
+        if self.scenario.selector.is_some() {
+            let kind = if selected { SELECTED } else { "B" };
+            headers.push(("kind".to_owned(), Value::Str(kind.as_bytes().to_vec())));
+        }
+        let fields = encode_fields(&headers);
+        let table = Table::new(&fields).context("headers of a message")?;
+        let properties = BasicProperties {
+            headers: (!headers.is_empty()).then_some(table),
+            delivery_mode: Some(if self.scenario.persistent { PERSISTENT } else { TRANSIENT }),
+            priority: self.scenario.priority,
+            ..BasicProperties::default()
+        };
+        Ok(properties.to_bytes())
+    }
+
+    /// The template of what answers producer `id`.
+    fn reply_template(&self, session: &Session, id: usize) -> PublishTemplate {
+        let queue = self.reply_queue(id);
+        let publish = BasicPublish { routing_key: &queue, ..BasicPublish::default() };
+        PublishTemplate::new(CHANNEL, publish, &properties(false), session.client.frame_max())
+    }
+
+    /// Makes the queue of producer `id` for replies, and consumes it.
+    fn await_replies(&self, session: &mut Session, id: usize) -> Result<(), Failure> {
+        let queue = self.reply_queue(id);
+        session.call(QueueDeclare { queue: &queue, exclusive: true, ..QueueDeclare::default() })?;
+        session.call(BasicConsume { queue: &queue, consumer_tag: "r", no_ack: true, ..BasicConsume::default() })?;
+        Ok(())
+    }
+
+    /// Fails where consumers can't ask for some messages. A broker may well take the argument and not know it, so this
+    /// looks whether a message that is not asked for stays.
+    fn need_selectors(&self) -> Result<(), Failure> {
+        let lacking = |_| Failure::lacking("selectors over AMQP 0-9-1 (the argument x-selector)");
+        let mut session = Session::open(&self.target, "probe")?;
+        let queue = format!("{}.probe", self.prefix);
+        session.call(QueueDeclare { queue: &queue, exclusive: true, ..QueueDeclare::default() })?;
+        let arguments = selector_arguments("kind = 'nothing of this kind'");
+        let arguments = Table::new(&arguments).context("arguments of a consumer")?;
+        let consume = BasicConsume { queue: &queue, no_ack: true, arguments, ..BasicConsume::default() };
+        session.call(consume).map_err(lacking)?;
+        let publish = BasicPublish { routing_key: &queue, ..BasicPublish::default() };
+        let template = PublishTemplate::new(CHANNEL, publish, &properties(false), session.client.frame_max());
+        template.append(b"probe", session.output.tail());
+        let kept = session.call(QueueDeclare { queue: &queue, passive: true, ..QueueDeclare::default() })?;
+        if kept == 0 { Err(lacking(Failure::new(""))) } else { Ok(()) }
+    }
+}
+
+/// The encoded arguments of a consumer with this selector.
+fn selector_arguments(selector: &str) -> Vec<u8> {
+    encode_fields(&[(SELECTOR_ARGUMENT.to_owned(), Value::Str(selector.as_bytes().to_vec()))])
+}
+
+impl Driver for AmqpDriver {
+    fn prepare(&mut self) -> Result<(), Failure> {
+        if self.scenario.selector.is_some() {
+            self.need_selectors()?;
+        }
+        let mut control = Session::open(&self.target, "control")?;
+        if let Some(kind) = self.exchange() {
+            control.call(ExchangeDeclare { exchange: &self.prefix, kind, ..ExchangeDeclare::default() })?;
+        }
+        if self.scenario.queue != QueueKind::Exclusive {
+            for number in 0..self.queues() {
+                self.make_queue(&mut control, &self.queue(number), &self.binding_keys(number), None)?;
+            }
+        }
+        for number in 0..self.scenario.idle_queues {
+            let keys = self.binding_keys(number);
+            self.make_queue(&mut control, &self.idle_queue(number), &keys, Some(self.scenario.idle_length))?;
+        }
+        self.control = Some(control);
+        Ok(())
+    }
+
+    fn open(&mut self, part: Part) -> Result<Line, Failure> {
+        let queues = self.scenario.queues;
+        let (name, publish, consume) = match part {
+            Part::Produce(id) => (format!("producer {id}"), Some(id % queues), None),
+            Part::Consume(id) => (format!("consumer {id}"), None, Some(id % queues)),
+            Part::PingPong { far: false } => ("near end".to_owned(), Some(0), Some(1)),
+            Part::PingPong { far: true } => ("far end".to_owned(), Some(1), Some(0)),
+        };
+        let mut session = Session::open(&self.target, &name)?;
+        if publish.is_some() && self.scenario.window > 0 {
+            session.call(ConfirmSelect::default())?;
+        }
+        let mut templates = publish.map_or(Ok(Vec::new()), |queue| self.templates(&session, queue))?;
+        if let Some(queue) = consume {
+            self.subscribe(&mut session, queue)?;
+        }
+        match part {
+            Part::Produce(id) if self.scenario.reply => self.await_replies(&mut session, id)?,
+            Part::Consume(id) if self.scenario.reply => {
+                templates.push(self.reply_template(&session, id % self.scenario.producers));
+            }
+            _ => {}
+        }
+        let get = consume.filter(|_| self.scenario.poll).map(|number| {
+            let (queue, mut get) = (self.queue(number), Vec::new());
+            let no_ack = self.scenario.ack_every == 0;
+            Method::from(BasicGet { queue: &queue, no_ack, ..BasicGet::default() }).encode(CHANNEL, &mut get);
+            get
+        });
+        let Session { link, client, mut output, .. } = session;
+        output.tail().extend_from_slice(get.as_deref().unwrap_or_default());
+        link.set_nodelay(self.scenario.nodelay)?;
+        // Replies to a producer need no acknowledgement.
+        let acks = AckCount::new(if consume.is_some() { self.scenario.ack_every } else { 0 });
+        let multiple = self.scenario.ack_every > 1;
+        let talk = AmqpTalk { client, output, templates, published: 0, get, acks, multiple, newest: 0 };
+        Ok(Line { link, talk: Box::new(talk) })
+    }
+
+    fn depth(&mut self) -> Result<Option<u64>, Failure> {
+        let names: Vec<String> = (0..self.queues()).map(|number| self.queue(number)).collect();
+        let control = self.control()?;
+        let mut held = 0;
+        for name in &names {
+            held += control.call(QueueDeclare { queue: name, passive: true, ..QueueDeclare::default() })?;
+        }
+        Ok(Some(held))
+    }
+
+    fn clean(&mut self) -> Result<(), Failure> {
+        let mut names: Vec<String> = Vec::new();
+        if self.scenario.queue != QueueKind::Exclusive {
+            names.extend((0..self.queues()).map(|number| self.queue(number)));
+            names.extend((0..self.scenario.idle_queues).map(|number| self.idle_queue(number)));
+        }
+        let exchange = self.exchange().map(|_| self.prefix.clone());
+        // Without a control connection nothing was made.
+        let Some(control) = &mut self.control else { return Ok(()) };
+        for name in &names {
+            control.call(QueueDelete { queue: name, ..QueueDelete::default() })?;
+        }
+        if let Some(exchange) = &exchange {
+            control.call(ExchangeDelete { exchange, ..ExchangeDelete::default() })?;
+        }
+        Ok(())
+    }
+}

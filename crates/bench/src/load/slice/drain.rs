@@ -1,0 +1,82 @@
+//! A slice that only consumes: the queues are filled first, with confirms, so that all is there; then the consumers start, and
+//! the time begins.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
+
+use super::{Outcome, Slice};
+use crate::audit::audit;
+use crate::driver::Driver;
+use crate::failure::Failure;
+use crate::load::crew::{Crew, join};
+use crate::load::producer::Produced;
+use crate::load::sample::Sample;
+use crate::load::{Phase, Run};
+use crate::measure::stamp::Bodies;
+use crate::scenario::Scenario;
+
+/// Unconfirmed messages of a fill, where the scenario asks for less: nobody measures it.
+const FILL_WINDOW: u64 = 1000;
+/// A fill is given up after this many times the cap, and what it brought in is drained.
+const FILL_CAPS: f64 = 5.0;
+
+/// The scenario with confirms where a fill needs them to know that all is there.
+pub(super) fn confirmed(scenario: &Scenario) -> Scenario {
+    let window = if scenario.drain { scenario.window.max(FILL_WINDOW) } else { scenario.window };
+    Scenario { window, ..scenario.clone() }
+}
+
+impl Slice<'_> {
+    /// Fills the queues, and measures how they are emptied.
+    pub(super) fn drained(&mut self, driver: &mut dyn Driver) -> Result<Outcome, Failure> {
+        let produced = self.fill(driver)?;
+        let run = self.run;
+        for (tally, one) in run.tallies.iter().zip(&produced) {
+            tally.sent.store(one.sent, Relaxed);
+            // What was refused is not in any queue.
+            tally.confirmed.store(one.sent.saturating_sub(one.refused), Relaxed);
+            tally.refused.store(one.refused, Relaxed);
+        }
+        let crew = Crew::consumers(driver, self.scenario)?;
+        let before = self.before();
+        // How long messages lay in the queue says nothing about the broker.
+        run.measure_until(0);
+        let (samples, consumed) = std::thread::scope(|scope| {
+            let started = crew.start(scope, self.scenario, run, u64::from(self.number));
+            let samples = match &started {
+                Ok(_) => self.watch(before, &|| true),
+                Err(_) => (Sample::default(), Sample::default()),
+            };
+            run.advance(Phase::End);
+            Ok::<_, Failure>((samples, join(started?.1)?))
+        })?;
+        let integrity = audit(self.scenario, &run.totals(), &produced, &consumed, None)?;
+        self.outcome(samples, integrity, &[], &consumed)
+    }
+
+    /// Sends all messages and waits for their confirms.
+    fn fill(&mut self, driver: &mut dyn Driver) -> Result<Vec<Produced>, Failure> {
+        let scenario = Scenario { consumers: 0, warmup_messages: 0, messages: self.filled(), ..self.scenario.clone() };
+        let cap = scenario.cap.map(|cap| cap * FILL_CAPS);
+        let crew = Crew::open(driver, &scenario)?;
+        let run = Run::of(&scenario, Bodies::of(self.scenario, self.number));
+        std::thread::scope(|scope| {
+            let (producers, _) =
+                crew.start(scope, &scenario, &run, u64::from(self.number)).inspect_err(|_| run.advance(Phase::End))?;
+            let sent = || producers.iter().all(ScopedJoinHandle::is_finished);
+            let end = Instant::now() + Duration::from_secs_f64(cap.unwrap_or(f64::from(u32::MAX)));
+            self.wait(&run, "filling", None, &|| sent() || Instant::now() > end);
+            // Out of time, producers wait for their confirms and send nothing more.
+            run.advance(Phase::Drain);
+            self.wait(&run, "filling", None, &sent);
+            run.advance(Phase::End);
+            join(producers)
+        })
+    }
+
+    /// How many messages are filled in: those before the measured ones too.
+    fn filled(&self) -> Option<u64> {
+        Some(self.scenario.messages? + self.scenario.warmup_messages)
+    }
+}
