@@ -231,6 +231,8 @@ pub(crate) struct Core {
     /// Held by whoever adds, changes or deletes vhosts, users and definitions, from the look at what is there to the end:
     /// these changes come one after the other. Locked before everything else.
     pub(crate) administration: Mutex<()>,
+    /// The queue of each bundle of ids. One that is no more leaves when the log would say it again.
+    pub(crate) id_bundles: Mutex<HashMap<Owner, Owner>>,
     next_client: AtomicU64,
     next_owner: AtomicU64,
     /// State of the generator of names.
@@ -289,6 +291,7 @@ impl Core {
             users: Mutex::new(parts.users),
             definitions: parts.definitions,
             administration: Mutex::new(()),
+            id_bundles: Mutex::default(),
             next_client: AtomicU64::new(1),
             next_owner: AtomicU64::new(parts.next_owner),
             names: AtomicU64::new(parts.seed),
@@ -303,6 +306,18 @@ impl Core {
     /// An owner, never used before in this data directory.
     pub(crate) fn owner(&self) -> u64 {
         self.owners(1)
+    }
+
+    /// A new bundle of ids that `queue` knows.
+    pub(crate) fn id_bundle(&self, queue: Owner) -> Owner {
+        let bundle = self.owner();
+        self.keep_id_bundle(bundle, queue);
+        bundle
+    }
+
+    /// Notes whose ids a bundle holds.
+    pub(crate) fn keep_id_bundle(&self, bundle: Owner, queue: Owner) {
+        self.id_bundles.lock().insert(bundle, queue);
     }
 
     /// The first of so many owners in a row.

@@ -115,6 +115,14 @@ impl<'a> Appender<'a> {
         self.append(group, Some(owner), &Draft::Fact { owner, kind, parts });
     }
 
+    /// All that the log says of `owner` is said again by what follows, or need not be: it is not asked to restate that when
+    /// the files leave. For an owner of facts alone; one that references bodies must be asked where these lie.
+    pub fn supersede(&mut self, owner: Owner) {
+        if let Target::Log(buffer) = &mut self.state.target {
+            buffer.table.forget(owner);
+        }
+    }
+
     /// `owner` is gone with everything it had; `freed` are counts of its bodies by file.
     pub fn drop_owner(&mut self, group: Option<Group>, owner: Owner, freed: &mut dyn Iterator<Item = (u32, u64)>) {
         self.append(group, Some(owner), &Draft::Dropped { owner });

@@ -9,7 +9,7 @@ mod retry;
 
 use std::sync::{Arc, LazyLock};
 
-pub(crate) use self::deduplication::{LARGEST_SIZE, Remember};
+pub(crate) use self::deduplication::Remember;
 pub(crate) use self::equivalence::{Declared, DeclaredExchange, exchange_inequivalence, inequivalence};
 pub(crate) use self::retry::{Retry, Return};
 use crate::encoding::check_depth;

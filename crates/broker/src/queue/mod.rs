@@ -744,15 +744,15 @@ impl Inner {
         self.lanes.moved(page, from, chunk, entries)
     }
 
-    /// What a restatement says besides declaration, bindings and lanes: how often entries came back, whose death is decided,
-    /// and the ids of what came.
+    /// What a restatement says besides declaration, bindings and lanes: how often entries came back, and whose death is
+    /// decided.
     pub(crate) fn remains(&self) -> Remains<'_> {
-        Remains {
-            returns: self.lanes.returns(),
-            decided: &self.decided,
-            seen: self.seen.as_deref(),
-            waiting: self.waiting.as_deref(),
-        }
+        Remains { returns: self.lanes.returns(), decided: &self.decided, waiting: self.waiting.as_deref() }
+    }
+
+    /// The ids by which the queue knows what it was given.
+    pub(crate) fn seen(&self) -> Option<&Seen> {
+        self.seen.as_deref()
     }
 
     /// Why the queue can't go on delivering, if it can't.
@@ -781,7 +781,6 @@ fn expires_at(arguments: &QueueArguments, message: &Message, since: u64) -> u64 
 pub(crate) struct Remains<'a> {
     pub(crate) returns: Vec<(u64, u32)>,
     pub(crate) decided: &'a BTreeMap<u64, Reason>,
-    pub(crate) seen: Option<&'a Seen>,
     pub(crate) waiting: Option<&'a Waiters>,
 }
 

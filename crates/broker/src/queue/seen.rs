@@ -4,6 +4,9 @@
 //! scope they are in the order in which they came, and the oldest are forgotten first. An id and the reference of its
 //! message are logged in one group, so that after a crash either both are there or neither: a duplicate is never confirmed
 //! for a message that is gone, and never taken beside one that is not.
+//!
+//! In the log the ids of a scope are in *bundles* of consecutive places, each an owner of its own: when a log file leaves,
+//! only the bundles that it speaks of are said again, so that what must be said again is never more than what leaves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +15,7 @@ use std::sync::atomic::Ordering;
 use hashbrown::HashMap;
 use journal::{Group, Owner, Ticket};
 
-use crate::catalog::arguments::{LARGEST_SIZE, Remember};
+use crate::catalog::arguments::Remember;
 use crate::core::Core;
 use crate::message::instructions::Instructions;
 use crate::queue::{Inner, Queue, State, Visit};
@@ -23,6 +26,8 @@ use crate::store::facts;
 const OWN: Owner = 0;
 /// What an id costs in memory besides its bytes.
 const ID_COST: usize = 120;
+/// Places in a bundle.
+const BUNDLE: u64 = 1024;
 
 /// An exchange that lets nothing through twice, on the way to a queue.
 #[derive(Debug, Clone, Copy)]
@@ -88,12 +93,24 @@ impl Kept {
     }
 }
 
-/// The ids of one scope, numbered as they came.
+/// The ids of one scope, at places in the order in which they came.
 #[derive(Debug, Default)]
 struct Scope {
     places: HashMap<Arc<[u8]>, u64>,
     kept: BTreeMap<u64, Kept>,
     next: u64,
+    /// The owners of bundles, as far as the log speaks of them.
+    bundles: BTreeMap<u64, Owner>,
+}
+
+impl Scope {
+    /// Forgets a bundle that is empty and stays so.
+    fn close(&mut self, bundle: u64) {
+        let places = bundle * BUNDLE..(bundle + 1) * BUNDLE;
+        if places.end <= self.next && self.kept.range(places).next().is_none() {
+            self.bundles.remove(&bundle);
+        }
+    }
 }
 
 /// See the module.
@@ -120,20 +137,17 @@ impl Seen {
         kept.is_some_and(|kept| !kept.is_over(now) && (kept.durable || !durable))
     }
 
-    /// Remembers an id, of which at most `size` are remembered, and forgets what is over by `now`.
-    fn keep(&mut self, scope: Owner, kept: Kept, size: u64, now: u64) {
-        let ids = self.scopes.entry(scope).or_default();
-        let place = ids.next;
-        ids.next += 1;
-        if scope == OWN {
-            self.own.insert(kept.number, place);
-        }
-        self.bytes += kept.id.len();
-        self.count += 1;
-        let before = ids.places.insert(Arc::clone(&kept.id), place);
-        ids.kept.insert(place, kept);
-        if let Some(before) = before {
+    /// Remembers an id, of which at most `size` are remembered, and forgets what is over by `now`. Returns its place.
+    fn keep(&mut self, scope: Owner, kept: Kept, size: u64, now: u64) -> u64 {
+        let place = self.scopes.get(&scope).map_or(0, |ids| ids.next);
+        if let Some(before) = self.put(scope, place, kept) {
             self.remove(scope, before);
+        }
+        if let Some(ids) = self.scopes.get_mut(&scope)
+            && place.is_multiple_of(BUNDLE)
+            && let Some(before) = (place / BUNDLE).checked_sub(1)
+        {
+            ids.close(before);
         }
         while let Some(ids) = self.scopes.get(&scope)
             && let Some((first, kept)) = ids.kept.first_key_value()
@@ -141,6 +155,21 @@ impl Seen {
         {
             self.remove(scope, *first);
         }
+        place
+    }
+
+    /// Puts an id at a place that is free, and returns where it was before.
+    fn put(&mut self, scope: Owner, place: u64, kept: Kept) -> Option<u64> {
+        let ids = self.scopes.entry(scope).or_default();
+        ids.next = ids.next.max(place + 1);
+        if scope == OWN {
+            self.own.insert(kept.number, place);
+        }
+        self.bytes += kept.id.len();
+        self.count += 1;
+        let before = ids.places.insert(Arc::clone(&kept.id), place);
+        ids.kept.insert(place, kept);
+        before
     }
 
     fn remove(&mut self, scope: Owner, place: u64) {
@@ -155,11 +184,41 @@ impl Seen {
         }
         self.bytes -= kept.id.len();
         self.count -= 1;
+        ids.close(place / BUNDLE);
     }
 
-    /// Takes an id as the log says it, which may say one more than once, and more than anybody is to remember.
-    pub(crate) fn recover(&mut self, scope: Owner, kept: Kept) {
-        self.keep(scope, kept, LARGEST_SIZE, 0);
+    /// Takes an id as the log says it, in a bundle of this owner. The log may say one more than once, and more of them than
+    /// anybody is to remember; which came first is told by their places, not by where in the log they stand.
+    pub(crate) fn recover(&mut self, bundle: Owner, scope: Owner, place: u64, kept: Kept) {
+        let ids = self.scopes.entry(scope).or_default();
+        if ids.kept.contains_key(&place) {
+            return;
+        }
+        if ids.places.get(&kept.id).is_some_and(|other| *other > place) {
+            return;
+        }
+        ids.bundles.insert(place / BUNDLE, bundle);
+        if let Some(before) = self.put(scope, place, kept) {
+            self.remove(scope, before);
+        }
+    }
+
+    /// The owner of the bundle with this place, `new` if it has none yet.
+    fn bundle_of(&mut self, scope: Owner, place: u64, new: &dyn Fn() -> Owner) -> Owner {
+        *self.scopes.entry(scope).or_default().bundles.entry(place / BUNDLE).or_insert_with(new)
+    }
+
+    /// The owners of all bundles.
+    fn bundles(&self) -> impl Iterator<Item = Owner> {
+        self.scopes.values().flat_map(|ids| ids.bundles.values().copied())
+    }
+
+    /// The scope of a bundle, and the ids in it whose messages are in the log, with their places.
+    pub(crate) fn logged(&self, bundle: Owner) -> Option<(Owner, Vec<(u64, &Kept)>)> {
+        let found = |ids: &Scope| ids.bundles.iter().find(|(_, owner)| **owner == bundle).map(|(number, _)| *number);
+        let (scope, ids, number) = self.scopes.iter().find_map(|(scope, ids)| Some((*scope, ids, found(ids)?)))?;
+        let places = ids.kept.range(number * BUNDLE..(number + 1) * BUNDLE);
+        Some((scope, places.filter(|(_, kept)| kept.durable).map(|(place, kept)| (*place, kept)).collect()))
     }
 
     /// The message of this number has left the queue.
@@ -187,12 +246,6 @@ impl Seen {
 
     fn heap_bytes(&self) -> usize {
         self.bytes + self.count * ID_COST
-    }
-
-    /// Every id whose message is in the log, and its scope.
-    pub(crate) fn logged(&self) -> impl Iterator<Item = (Owner, &Kept)> {
-        let all = self.scopes.iter().flat_map(|(scope, ids)| ids.kept.values().map(|kept| (*scope, kept)));
-        all.filter(|(_, kept)| kept.durable)
     }
 }
 
@@ -265,12 +318,15 @@ impl Queue {
         for (scope, remember) in identity.scopes(self) {
             let until = remember.until(visit.now, identity.remembered_for);
             let kept = Kept { id: Arc::clone(&identity.id), number, until, durable };
+            let seen = inner.seen.get_or_insert_default();
+            let place = seen.keep(scope, kept.clone(), remember.size(), visit.now);
             #[cfg(feature = "sabotage")]
             let durable = durable && !super::sabotage::armed("forget-ids");
             if durable {
-                facts::log_seen(&mut visit.core.journal.appender(), group, self.id, scope, &kept);
+                let bundle = seen.bundle_of(scope, place, &|| visit.core.id_bundle(self.id));
+                let mut appender = visit.core.journal.appender();
+                facts::log_seen(&mut appender, group, bundle, (self.id, scope), &[(place, &kept)]);
             }
-            inner.seen.get_or_insert_default().keep(scope, kept, remember.size(), visit.now);
         }
     }
 
@@ -280,6 +336,7 @@ impl Queue {
             if scope == OWN { self.deduplication.is_some() } else { exists(scope) }
         });
         self.gated.store(found.scopes.keys().any(|scope| *scope != OWN), Ordering::Relaxed);
+        found.bundles().for_each(|bundle| core.keep_id_bundle(bundle, self.id));
         let mut inner = self.lock(core);
         inner.seen = Some(Box::new(found));
         self.forget_absent(&mut inner);
@@ -369,19 +426,49 @@ mod tests {
         let mut seen = Seen::default();
         seen.keep(OWN, kept("a", 1, 0, false), 9, 0);
         assert!(seen.knows(OWN, b"a", false, 0) && !seen.knows(OWN, b"a", true, 0));
-        assert_eq!(seen.logged().count(), 0);
+        assert_eq!(seen.bundle_of(OWN, 0, &|| 77), 77);
+        assert_eq!(logged(&seen, 77), []);
         seen.keep(OWN, kept("a", 2, 0, true), 9, 0);
         assert!(seen.knows(OWN, b"a", false, 0) && seen.knows(OWN, b"a", true, 0));
-        assert_eq!(seen.logged().map(|(scope, kept)| (scope, kept.number)).collect::<Vec<_>>(), [(OWN, 2)]);
+        assert_eq!(logged(&seen, 77), [(1, 2)]);
+    }
+
+    /// Places and numbers of what is said of a bundle.
+    fn logged(seen: &Seen, bundle: Owner) -> Vec<(u64, u64)> {
+        let (scope, ids) = seen.logged(bundle).unwrap();
+        assert_eq!(scope, OWN);
+        ids.into_iter().map(|(place, kept)| (place, kept.number)).collect()
     }
 
     #[test]
-    fn what_the_log_says_twice_is_one_id_in_its_later_place() {
+    fn places_tell_the_order_whatever_the_log_says_first() {
         let mut seen = Seen::default();
-        for (id, number) in [("a", 1), ("b", 2), ("a", 1), ("b", 2), ("c", 3)] {
-            seen.recover(OWN, kept(id, number, 0, true));
+        // The bundle of the older ids was said again, behind the newer ones; "b" came a second time.
+        for (bundle, place, id, number) in
+            [(8, BUNDLE, "c", 3), (8, BUNDLE + 1, "b", 4), (7, 0, "a", 1), (7, 1, "b", 2), (7, 0, "a", 1)]
+        {
+            seen.recover(bundle, OWN, place, kept(id, number, 0, true));
         }
-        let order: Vec<_> = seen.logged().map(|(_, kept)| kept.number).collect();
-        assert_eq!((order, seen.count, seen.own.len()), (vec![1, 2, 3], 3, 3));
+        assert_eq!((logged(&seen, 7), logged(&seen, 8)), (vec![(0, 1)], vec![(BUNDLE, 3), (BUNDLE + 1, 4)]));
+        assert_eq!((seen.count, seen.own.len()), (3, 3));
+        assert_eq!(seen.keep(OWN, kept("d", 5, 0, true), 3, 0), BUNDLE + 2);
+        assert!(!seen.knows(OWN, b"a", true, 0) && seen.knows(OWN, b"c", true, 0), "the oldest goes first");
+        assert!(seen.logged(7).is_none(), "nothing is left of the first bundle");
+    }
+
+    #[test]
+    fn a_bundle_is_forgotten_once_it_is_full_and_empty() {
+        let mut seen = Seen::default();
+        for number in 0..BUNDLE + 1 {
+            let place = seen.keep(OWN, kept(&number.to_string(), number, 0, true), BUNDLE, 0);
+            seen.bundle_of(OWN, place, &|| 100 + place / BUNDLE);
+            seen.left(number);
+            let expected = match number + 1 {
+                ..BUNDLE => Some(100),
+                BUNDLE => None,
+                _ => Some(101),
+            };
+            assert_eq!(seen.bundles().next(), expected, "after {number}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::catalog::definitions::{Key, Sort};
 use crate::encoding::{Malformed, Reader, write_bool, write_bytes, write_table, write_text, write_varint};
 use crate::error::Error;
 use crate::message::value::Table;
-use crate::queue::{Bound, Kept, Queue, Reason, Remains, SETTLED_BEFORE, Seen, Span, Waiters, reason_code};
+use crate::queue::{Bound, Kept, Queue, Reason, Remains, SETTLED_BEFORE, Span, Waiters, reason_code};
 use crate::routing::ExchangeKind;
 use crate::store::runs::log_valued;
 
@@ -42,14 +42,17 @@ pub(crate) const DYING_RUNS: u8 = 12;
 /// What an operator has defined: sort, vhost, name, fields.
 pub(crate) const DEFINITION: u8 = 13;
 
-/// The id of a message that a queue was given, and until when it is remembered.
-pub(crate) const SEEN: u8 = 16;
-
 /// A bucket: the queue that it is of, and its span.
 pub(crate) const BUCKET: u8 = 17;
 
 /// When an entry is due that came back.
 pub(crate) const RETRY: u8 = 18;
+
+/// Ids of a bundle: their queue and scope, and of each its place, the number of its message, and until when it is remembered.
+pub(crate) const SEEN: u8 = 19;
+
+/// Ids that one fact says at most when a bundle is said again.
+const IDS_TOGETHER: usize = 128;
 
 /// A declared exchange, as it is replayed.
 #[derive(Debug)]
@@ -196,21 +199,42 @@ pub(crate) fn read_bucket(bytes: &[u8]) -> Result<(Owner, Span), Malformed> {
     Ok((queue, Span { begins, exponent }))
 }
 
-/// Logs an id that a queue remembers for `scope`.
-pub(crate) fn log_seen(appender: &mut Appender<'_>, group: Option<Group>, queue: Owner, scope: Owner, kept: &Kept) {
-    let mut bytes = Vec::with_capacity(32 + kept.id.len());
-    [kept.number, scope, kept.until].into_iter().for_each(|number| write_varint(&mut bytes, number));
-    write_bytes(&mut bytes, &kept.id);
-    appender.fact(group, queue, SEEN, &[&bytes]);
+/// Logs ids of a bundle, each with its place, that a queue remembers for a scope.
+pub(crate) fn log_seen(
+    appender: &mut Appender<'_>,
+    group: Option<Group>,
+    bundle: Owner,
+    (queue, scope): (Owner, Owner),
+    ids: &[(u64, &Kept)],
+) {
+    for part in ids.chunks(IDS_TOGETHER) {
+        let mut bytes = Vec::with_capacity(32 + part.iter().map(|(_, kept)| 24 + kept.id.len()).sum::<usize>());
+        [queue, scope].into_iter().for_each(|number| write_varint(&mut bytes, number));
+        for (place, kept) in part {
+            [*place, kept.number, kept.until].into_iter().for_each(|number| write_varint(&mut bytes, number));
+            write_bytes(&mut bytes, &kept.id);
+        }
+        appender.fact(group, bundle, SEEN, &[&bytes]);
+    }
 }
 
-/// Reads such an id and its scope.
-pub(crate) fn read_seen(bytes: &[u8]) -> Result<(Owner, Kept), Malformed> {
+/// Ids of a bundle, as the log says them.
+pub(crate) struct SeenFact {
+    pub(crate) queue: Owner,
+    pub(crate) scope: Owner,
+    /// Each with its place.
+    pub(crate) ids: Vec<(u64, Kept)>,
+}
+
+/// Reads ids of a bundle.
+pub(crate) fn read_seen(bytes: &[u8]) -> Result<SeenFact, Malformed> {
     let mut reader = Reader::new(bytes);
-    let (number, scope, until) = (reader.varint()?, reader.varint()?, reader.varint()?);
-    let kept = Kept { id: reader.bytes()?.into(), number, until, durable: true };
-    reader.end()?;
-    Ok((scope, kept))
+    let (queue, scope, mut ids) = (reader.varint()?, reader.varint()?, Vec::new());
+    while !reader.is_empty() {
+        let (place, number, until) = (reader.varint()?, reader.varint()?, reader.varint()?);
+        ids.push((place, Kept { id: reader.bytes()?.into(), number, until, durable: true }));
+    }
+    Ok(SeenFact { queue, scope, ids })
 }
 
 /// Reads an accounted fact: the next sequence number, and pages in runs.
@@ -308,9 +332,6 @@ pub(crate) fn log_whole_queue(
     log_valued(appender, queue.id, DYING_RUNS, decided);
     for (seq, due) in remains.waiting.into_iter().flat_map(Waiters::iter) {
         log_retry(appender, queue.id, seq, due);
-    }
-    for (scope, kept) in remains.seen.into_iter().flat_map(Seen::logged) {
-        log_seen(appender, None, queue.id, scope, kept);
     }
 }
 

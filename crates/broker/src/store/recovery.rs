@@ -110,6 +110,11 @@ impl Rebuilt {
             facts::DEFINITION => {
                 self.definitions.insert(owner, facts::read_definition(bytes)?);
             }
+            facts::SEEN => {
+                let fact = facts::read_seen(bytes)?;
+                let seen = &mut self.entries.entry(fact.queue).or_default().seen;
+                fact.ids.into_iter().for_each(|(place, kept)| seen.recover(owner, fact.scope, place, kept));
+            }
             _ => self.apply_to_entries(owner, kind, bytes)?,
         }
         Ok(())
@@ -121,10 +126,6 @@ impl Rebuilt {
             facts::ACCOUNTED => {
                 let (next, pages) = facts::read_accounted(bytes)?;
                 entries.pages.state(next, &pages);
-            }
-            facts::SEEN => {
-                let (scope, kept) = facts::read_seen(bytes)?;
-                entries.seen.recover(scope, kept);
             }
             facts::POSITION => {
                 let (next, mark) = facts::read_pair(bytes)?;

@@ -75,6 +75,9 @@ fn queue_of(core: &Core, owner: Owner) -> Option<Arc<Queue>> {
 /// half of a group: what is said is true at the place in the log where it is said.
 fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
     let _whole = core.groups.write();
+    if restate_ids(core, owner, journal) {
+        return;
+    }
     for vhost in core.catalog.vhosts() {
         let tables = vhost.tables.read();
         if tables.is_ended() {
@@ -108,6 +111,24 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
     if !core.definitions.restate(owner, journal) {
         restate_user(core, owner, journal);
     }
+}
+
+/// Says the ids of a bundle again; false if the owner is none. What is left of none is forgotten here.
+fn restate_ids(core: &Core, bundle: Owner, journal: &Journal) -> bool {
+    let Some(queue) = core.id_bundles.lock().get(&bundle).copied() else { return false };
+    let said = queue_of(core, queue).is_some_and(|queue| {
+        let inner = queue.lock(core);
+        let Some((scope, ids)) = inner.seen().and_then(|seen| seen.logged(bundle)) else { return false };
+        let mut appender = journal.housekeeping_appender();
+        // Once in each turn of the log is enough, in however many files it stands.
+        appender.supersede(bundle);
+        facts::log_seen(&mut appender, None, bundle, (queue.id, scope), &ids);
+        true
+    });
+    if !said {
+        core.id_bundles.lock().remove(&bundle);
+    }
+    true
 }
 
 fn facts_of(lane: &mut Lane) -> LaneFacts {

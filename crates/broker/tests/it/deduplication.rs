@@ -316,3 +316,42 @@ fn ids_are_said_again_when_the_log_is_recycled() {
     script.say("a publish - w 2 persistent x-deduplication-header=a");
     assert_eq!(script.say("* counts w"), "1 0", "the oldest of four was forgotten");
 }
+
+/// More ids than fit into a log file. When all of them were said again whenever a file left that spoke of their queue, the
+/// log could never get ahead of them: it stayed full, and publishers waited for ever.
+#[test]
+fn more_ids_than_a_log_file_holds_leave_room_in_the_log() {
+    const IDS: u64 = 6000;
+    let disk = SimDisk::new(6, 64 << 20);
+    let mut script = Script::stepped(&disk, 1 << 20);
+    script.say(&format!("a queue w durable x-message-deduplication=true x-cache-size={IDS}; consume w c no-ack"));
+    let publish = |script: &mut Script, id: u64| {
+        script.say(&format!("a publish - w 1 persistent x-deduplication-header=order-{id:012}"))
+    };
+    for id in 0..IDS {
+        publish(&mut script, id);
+        script.say("* background");
+    }
+    script.say("a queue busy durable");
+    for round in 0..200 {
+        assert_eq!(script.say("a publish - busy x persistent size=20000"), "", "round {round}");
+        script.say("* background");
+        script.say("a purge busy");
+        script.say("* background");
+    }
+    let journal = script.broker().broker.overview().journal;
+    assert!(journal.oldest_file > 20 && journal.used_bytes < journal.max_bytes * 3 / 4, "{journal:?}");
+    for end in ["crash", "restart"] {
+        assert_eq!(script.say(&format!("* {end}")), "");
+        for id in [0, 1023, 1024, 3000, IDS - 1] {
+            publish(&mut script, id);
+        }
+        assert_eq!(script.say("* counts w"), "0 0", "after {end}");
+    }
+    publish(&mut script, IDS);
+    assert_eq!(script.say("* counts w"), "1 0");
+    publish(&mut script, 1);
+    assert_eq!(script.say("* counts w"), "1 0", "only the oldest was forgotten");
+    publish(&mut script, 0);
+    assert_eq!(script.say("* counts w"), "2 0");
+}

@@ -47,6 +47,11 @@ impl LogFile {
         }
     }
 
+    fn forget(&mut self, owner: Owner) {
+        self.last_owner = self.last_owner.filter(|last| *last != owner);
+        self.owners.remove(&owner);
+    }
+
     pub(crate) fn note_body(&mut self, bytes: u64) {
         self.bodies += 1;
         self.body_bytes += bytes;
@@ -123,6 +128,12 @@ impl Table {
         self.files.iter().map(LogFile::to_copy).sum()
     }
 
+    /// Forgets that files say something of `owner`.
+    pub(crate) fn forget(&mut self, owner: Owner) {
+        self.files.iter_mut().for_each(|file| file.forget(owner));
+        self.head.forget(owner);
+    }
+
     /// Closes the head; the next generation, `length` bytes long, is the head now.
     pub(crate) fn advance(&mut self, length: u32) {
         let next = LogFile::new(self.head.generation + 1, length);
@@ -190,5 +201,17 @@ mod tests {
         assert_eq!(table.retire().map(|file| file.generation), Some(5));
         assert!(table.retire().is_none());
         assert_eq!(table.oldest().generation, 6);
+    }
+
+    #[test]
+    fn an_owner_that_is_forgotten_is_noted_again_with_its_next_record() {
+        let mut table = Table::new(vec![LogFile::new(4, 10)], LogFile::new(5, 20));
+        table.files[0].touch(7);
+        table.head().touch(8);
+        table.head().touch(7);
+        table.forget(7);
+        assert_eq!((table.oldest().owners(), table.head().owners()), (vec![], vec![8]));
+        table.head().touch(7);
+        assert_eq!(table.head().owners(), [7, 8]);
     }
 }

@@ -13,7 +13,7 @@ pub(super) const PERSISTENCE: &str = "x-cache-persistence";
 /// Ids that a queue or an exchange remembers if nothing is said.
 pub(crate) const USUAL_SIZE: u64 = 100_000;
 /// The most that can be asked for: each takes memory, and is said again when the log is recycled.
-pub(crate) const LARGEST_SIZE: u64 = 1_000_000;
+const LARGEST_SIZE: u64 = 1_000_000;
 
 /// How long the id of a message is remembered.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
