@@ -289,7 +289,7 @@ fn settle_rate(
 }
 
 /// One slice of one target, with all others frozen if that is wanted.
-fn one(
+pub(crate) fn one(
     plan: &Plan,
     target: &Target,
     scenario: &Scenario,

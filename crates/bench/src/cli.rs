@@ -13,7 +13,10 @@ use crate::failure::Failure;
 use crate::machine::backlog::DiskArgs;
 use crate::measure::schedule::Arrivals;
 use crate::preset::Preset;
+use crate::promise::AuditArgs;
+use crate::saturate::{CurveArgs, SaturateArgs};
 use crate::scenario::{Ack, Confirms, Destination, Mode, Payload, QueueKind, Rate, Scenario, WarmUp};
+use crate::simulate::SimulateArgs;
 use crate::target::Target;
 
 /// Loads message brokers, checks every message, and says what each message cost.
@@ -29,6 +32,12 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Measure one or several brokers
     Run(Box<RunArgs>),
+    /// Find the highest rate that each broker sustains
+    Saturate(Box<SaturateArgs>),
+    /// Measure latency at shares of the rate that each broker sustains
+    Curve(Box<CurveArgs>),
+    /// Find out what a broker's confirms are worth: count flushes, look at its calls, kill it and look for what it confirmed
+    Audit(Box<AuditArgs>),
     /// Copy bytes between pairs of sockets: the floor for every broker on this machine
     Relay(RelayArgs),
     /// Time an empty forced write (4 KiB, pwrite and fdatasync)
@@ -41,6 +50,8 @@ pub(crate) enum Verb {
     Queues(Box<QueuesArgs>),
     /// Open many connections that do nothing, and see what they cost
     Connections(Box<ConnectionsArgs>),
+    /// Be a broker whose latency, capacity, stalls, faults and promises are known, to test a benchmark with
+    Simulate(Box<SimulateArgs>),
 }
 
 /// Options of `relay`.
@@ -52,6 +63,9 @@ pub(crate) struct RelayArgs {
     /// Threads that copy; pairs are spread over them
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
+    /// Force what producers send to a file in this directory before it goes on: the floor of persistent messages
+    #[arg(long)]
+    pub(crate) log: Option<PathBuf>,
     /// End when standard input closes
     #[arg(long, hide = true)]
     pub(crate) with_parent: bool,
@@ -73,7 +87,7 @@ pub(crate) struct FloorArgs {
 pub(crate) struct RunArgs {
     /// A broker: [NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]][,type=QUEUE_TYPE][,metrics=HOST:PORT/PATH], where SCHEME is amqp,
     /// stomp or relay. Repeat it to compare
-    #[arg(long = "target", value_name = "TARGET", required_unless_present = "relay")]
+    #[arg(long = "target", value_name = "TARGET", required_unless_present_any = ["relay", "log"])]
     pub(crate) targets: Vec<Target>,
     /// Processes of the only target (its children count too); with several targets give them as ,pid=
     #[arg(long, value_delimiter = ',')]
@@ -81,6 +95,9 @@ pub(crate) struct RunArgs {
     /// Also measure a relay of this program's own, and show ratios to it
     #[arg(long)]
     pub(crate) relay: bool,
+    /// Also measure a relay that forces what it copies to the disk of --dir first: the limit for persistent messages
+    #[arg(long)]
+    pub(crate) log: bool,
     /// A row of the speed table; other options change it
     #[arg(long, value_enum)]
     pub(crate) preset: Option<Preset>,
@@ -142,7 +159,7 @@ impl std::str::FromStr for Share {
     }
 }
 
-/// A span of time: `90`, `90s`, `10m`, `2h`.
+/// A span of time: `90`, `90s`, `10m`, `2h`; also `5ms` and `200us`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span(pub(crate) Duration);
 
@@ -150,9 +167,9 @@ impl std::str::FromStr for Span {
     type Err = Failure;
 
     fn from_str(text: &str) -> Result<Self, Failure> {
-        let wrong = || Failure::new(format!("{text}: a span of time is 90s, 10m or 2h"));
-        let units = [('s', 1.0), ('m', 60.0), ('h', 3600.0)];
-        let unit = units.iter().find_map(|(unit, length)| Some((text.strip_suffix(*unit)?, *length)));
+        let wrong = || Failure::new(format!("{text}: a span of time is a number with us, ms, s, m or h, such as 10m"));
+        let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+        let unit = units.iter().find_map(|(unit, length)| Some((text.strip_suffix(unit)?, *length)));
         let (number, unit) = unit.unwrap_or((text, 1.0));
         let seconds = number.parse::<f64>().map_err(|_| wrong())? * unit;
         Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| wrong())
@@ -263,14 +280,19 @@ pub(crate) struct LoadArgs {
 impl RunArgs {
     /// The scenario that was asked for.
     pub(crate) fn scenario(&self) -> Result<Scenario, Failure> {
-        let mut scenario = self.preset.map_or_else(Scenario::default, Preset::scenario);
-        self.load.change(&mut scenario);
-        scenario.check()?;
-        Ok(scenario)
+        self.load.scenario(self.preset)
     }
 }
 
 impl LoadArgs {
+    /// `preset`, or the usual scenario, as these options change it.
+    pub(crate) fn scenario(&self, preset: Option<Preset>) -> Result<Scenario, Failure> {
+        let mut scenario = preset.map_or_else(Scenario::default, Preset::scenario);
+        self.change(&mut scenario);
+        scenario.check()?;
+        Ok(scenario)
+    }
+
     fn change(&self, scenario: &mut Scenario) {
         let load = self;
         fn set<T: Clone>(field: &mut T, value: Option<&T>) {
@@ -313,6 +335,15 @@ impl LoadArgs {
     }
 }
 
+/// The verb of a command line, which must be right. Of an option that is there twice the last counts.
+#[cfg(test)]
+pub(crate) fn verb(words: &str) -> Verb {
+    use clap::{CommandFactory, FromArgMatches};
+    let words = std::iter::once("hermod-bench").chain(words.split_whitespace());
+    let matches = Cli::command().args_override_self(true).try_get_matches_from(words).unwrap();
+    Cli::from_arg_matches(&matches).unwrap().verb
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,7 +366,9 @@ mod tests {
     fn shares_and_spans_are_read() {
         assert_eq!("3%".parse::<Share>().unwrap(), Share(0.03));
         assert_eq!("0.5".parse::<Share>().unwrap(), Share(0.5));
-        for (text, seconds) in [("90", 90.0), ("1.5s", 1.5), ("10m", 600.0), ("2h", 7200.0)] {
+        for (text, seconds) in
+            [("90", 90.0), ("1.5s", 1.5), ("5ms", 0.005), ("200us", 0.000_2), ("10m", 600.0), ("2h", 7200.0)]
+        {
             assert_eq!(text.parse::<Span>().unwrap().0.as_secs_f64(), seconds, "{text}");
         }
         for bad in ["", "%", "-3%", "0", "x", "NaN"] {

@@ -17,10 +17,13 @@ mod load;
 mod machine;
 mod measure;
 mod preset;
+mod promise;
 mod relay;
 mod report;
 mod run;
+mod saturate;
 mod scenario;
+mod simulate;
 mod suite;
 mod summary;
 mod target;
@@ -49,12 +52,16 @@ const EXIT_INVALID: u8 = 3;
 fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Run(args) => run::run(&args).map(exit),
+        Verb::Saturate(args) => saturate::saturate(&args).map(exit),
+        Verb::Curve(args) => saturate::curve(&args).map(exit),
+        Verb::Audit(args) => promise::audit(&args).map(exit),
         Verb::Relay(relay) => serve_relay(&relay),
         Verb::Floor(floor) => show_floor(&floor),
         Verb::Disk(disk) => show_disk(&disk),
         Verb::Backlog(args) => capacity::backlog::run(&args).map(exit),
         Verb::Queues(args) => capacity::queues::run(&args).map(exit),
         Verb::Connections(args) => capacity::connections::run(&args).map(exit),
+        Verb::Simulate(args) => simulate::serve(&args).map(|()| EXIT_VALID),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -80,7 +87,9 @@ fn serve_relay(args: &RelayArgs) -> Result<u8, Failure> {
         });
         watcher.context("starting a thread")?;
     }
-    relay::serve(args.listen, args.threads, |address| output::show(&format!("{LISTENING}{address}\n")))?;
+    relay::serve(args.listen, args.threads, args.log.as_deref(), |address| {
+        output::show(&format!("{LISTENING}{address}\n"))
+    })?;
     Ok(EXIT_VALID)
 }
 

@@ -33,8 +33,15 @@ struct Asked<'a> {
 pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
     let started = unix_time();
     let scenario = args.scenario()?;
-    let own_relay = if args.relay { Some(OwnRelay::start()?) } else { None };
-    let targets = targets(args, own_relay.as_ref())?;
+    let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let mut floors = Vec::new();
+    if args.relay {
+        floors.push(OwnRelay::start(None)?);
+    }
+    if args.log {
+        floors.push(OwnRelay::start(Some(&dir))?);
+    }
+    let targets = targets(args, &floors)?;
     if args.freeze && !freeze::supported() {
         return Err(Failure::new("--freeze needs a system with signals"));
     }
@@ -47,7 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         freeze: args.freeze,
         wait_quiet: Duration::try_from_secs_f64(args.wait_quiet).context("--wait-quiet")?,
         retries: args.retries,
-        forced_dir: scenario.persistent.then(|| args.dir.clone().unwrap_or_else(std::env::temp_dir)),
+        forced_dir: scenario.persistent.then_some(dir),
         control: args.control.then(|| CONTROL.to_owned()),
         until: args.until.map(|share| share.0),
         budget: args.budget.map(|span| span.0),
@@ -81,8 +88,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
 /// Blocks that a run for precision takes at most, unless it is told.
 const MOST_FOR_PRECISION: usize = 50;
 
-/// The targets of the command line, the control behind them and the relay at the end.
-fn targets(args: &RunArgs, relay: Option<&OwnRelay>) -> Result<Vec<Target>, Failure> {
+/// The targets of the command line, the control behind them and the floors at the end.
+fn targets(args: &RunArgs, floors: &[OwnRelay]) -> Result<Vec<Target>, Failure> {
     let mut targets = args.targets.clone();
     match (targets.as_mut_slice(), args.pid.is_empty()) {
         (_, true) => {}
@@ -95,7 +102,7 @@ fn targets(args: &RunArgs, relay: Option<&OwnRelay>) -> Result<Vec<Target>, Fail
         let first = targets.first().ok_or_else(|| Failure::new("--control needs a --target to repeat"))?;
         targets.push(Target { name: CONTROL.to_owned(), ..first.clone() });
     }
-    targets.extend(relay.map(OwnRelay::target));
+    targets.extend(floors.iter().map(OwnRelay::target));
     let twice = targets.iter().enumerate().find(|(at, target)| targets[..*at].iter().any(|t| t.name == target.name));
     match twice {
         Some((_, Target { name, .. })) => {

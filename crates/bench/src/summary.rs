@@ -5,6 +5,7 @@ use crate::blocks::Plan;
 use crate::measure::ratio::Ratio;
 use crate::measure::statistics::Spread;
 use crate::measure::trend::{Trend, mann_kendall};
+use crate::relay::own::LOG;
 use crate::report::record::{Measured, Ratios, SliceRecord, TargetSummary};
 use crate::target::Target;
 
@@ -65,6 +66,7 @@ pub(crate) fn ratios(name: &str, other: &str, control: Option<&str>, slices: &[S
 pub(crate) fn summarise(plan: &Plan, target: &Target, slices: &[SliceRecord]) -> TargetSummary {
     let mine: Vec<(usize, &Measured)> = usable(&target.name, slices);
     let relay = plan.targets.iter().find(|other| other.is_relay() && other.name != target.name);
+    let log = plan.targets.iter().find(|other| other.is_relay() && other.name == LOG && target.name != LOG);
     let first = plan.targets.first().filter(|other| other.name != target.name);
     let spread = |value: &dyn Fn(&Measured) -> Option<f64>| {
         Spread::of(mine.iter().filter_map(|(_, measured)| value(measured)).collect())
@@ -96,6 +98,7 @@ pub(crate) fn summarise(plan: &Plan, target: &Target, slices: &[SliceRecord]) ->
         cpu_to_relay: ratio(relay, &cpu),
         rate_to_first: ratio(first, &rate),
         cpu_to_first: ratio(first, &cpu),
+        to_log: log.map(|log| ratios(&target.name, &log.name, None, slices)),
         to_first: first.map(|first| ratios(&target.name, &first.name, plan.control.as_deref(), slices)),
         remarks: remarks(&target.name, slices),
     }

@@ -8,7 +8,7 @@ use crate::scenario::QueueKind;
 fn plan() -> Plan {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        crate::relay::serve("127.0.0.1:0".parse().unwrap(), 1, |address| {
+        crate::relay::serve("127.0.0.1:0".parse().unwrap(), 1, None, |address| {
             sender.send(address).map_err(|error| Failure::new(error.to_string()))
         })
     });

@@ -4,8 +4,6 @@
 pub(crate) mod backlog;
 pub(crate) mod connections;
 pub(crate) mod queues;
-#[cfg(test)]
-mod simulated;
 pub(crate) mod stretch;
 
 use std::path::PathBuf;

@@ -5,8 +5,6 @@ pub(crate) mod crew;
 pub(crate) mod pingpong;
 pub(crate) mod producer;
 pub(crate) mod sample;
-#[cfg(test)]
-pub(crate) mod simulated;
 pub(crate) mod slice;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};

@@ -34,6 +34,12 @@ impl Latency {
         self.samples.add(&other.samples).context("joining histograms")
     }
 
+    /// How many samples were longer than `ns` nanoseconds.
+    #[cfg(test)]
+    pub(crate) fn longer_than(&self, ns: u64) -> u64 {
+        self.samples.len() - self.samples.count_between(0, ns)
+    }
+
     /// The figures of this distribution, or none without samples.
     pub(crate) fn summary(&self) -> Option<Summary> {
         if self.samples.is_empty() {

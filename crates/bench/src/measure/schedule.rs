@@ -11,7 +11,14 @@ pub(crate) enum Arrivals {
     Uniform,
     /// Exponential gaps: independent arrivals.
     Poisson,
+    /// Five times the rate for a fifth of each second, then nothing for the rest of it.
+    Bursts,
 }
+
+/// Length of one burst and the silence behind it, nanoseconds.
+const PERIOD: f64 = 1e9;
+/// The share of it in which messages are sent.
+const BURST: f64 = 0.2;
 
 /// The intended send times of one producer.
 #[derive(Debug, Clone)]
@@ -21,6 +28,8 @@ pub(crate) struct Schedule {
     gap: f64,
     /// Intended time of the next message, nanoseconds.
     next: f64,
+    /// When the burst began, nanoseconds.
+    burst: f64,
     random: Random,
 }
 
@@ -29,7 +38,7 @@ impl Schedule {
     /// several producers of one run do not send at the same instants.
     pub(crate) fn new(arrivals: Arrivals, rate: f64, begin: u64, share: f64, seed: u64) -> Self {
         let gap = 1e9 / rate;
-        Self { arrivals, gap, next: begin as f64 + gap * share, random: Random::new(seed) }
+        Self { arrivals, gap, next: begin as f64 + gap * share, burst: begin as f64, random: Random::new(seed) }
     }
 
     /// When the next message is meant to leave, in nanoseconds of the run's clock.
@@ -44,7 +53,15 @@ impl Schedule {
         self.next += match self.arrivals {
             Arrivals::Uniform => self.gap,
             Arrivals::Poisson => -self.random.unit().ln() * self.gap,
+            Arrivals::Bursts => self.gap * BURST,
         };
+        if self.arrivals == Arrivals::Bursts {
+            // What is left of the last gap counts in the next burst, so that the mean rate holds exactly.
+            while self.next >= self.burst + PERIOD * BURST {
+                self.burst += PERIOD;
+                self.next += PERIOD * (1.0 - BURST);
+            }
+        }
     }
 }
 
@@ -65,6 +82,17 @@ mod tests {
     fn uniform_gaps_are_equal_and_producers_interleave() {
         assert_eq!(times(Schedule::new(Arrivals::Uniform, 1000.0, 5, 0.0, 0), 3), [5, 1_000_005, 2_000_005]);
         assert_eq!(times(Schedule::new(Arrivals::Uniform, 1000.0, 0, 0.5, 0), 2), [500_000, 1_500_000]);
+    }
+
+    #[test]
+    fn bursts_have_the_mean_rate_and_their_silences() {
+        for rate in [3.0, 1000.0, 1234.5] {
+            let at = times(Schedule::new(Arrivals::Bursts, rate, 7, 0.0, 0), (rate * 20.0) as usize + 1);
+            let seconds = (at[at.len() - 1] - at[0]) as f64 / 1e9;
+            assert!((seconds - 20.0).abs() <= 1.0, "{rate}: {seconds}");
+            let in_burst = |time: &u64| (time - 7) % 1_000_000_000 <= 200_000_000;
+            assert!(at.iter().all(in_burst), "{rate}");
+        }
     }
 
     #[test]

@@ -37,6 +37,17 @@ pub(crate) fn mann_kendall(values: &[f64]) -> Option<Trend> {
     }
 }
 
+/// The slope of `points` (x, y) by Theil and Sen, the median of the slopes of all pairs, which a few wild points do not move.
+/// None for fewer than two points, or where all are at one x.
+pub(crate) fn theil_sen(points: &[(f64, f64)]) -> Option<f64> {
+    let mut slopes = Vec::new();
+    for (at, (x, y)) in points.iter().enumerate() {
+        slopes.extend(points[at + 1..].iter().filter(|(other, _)| other != x).map(|(u, v)| (v - y) / (u - x)));
+    }
+    slopes.sort_by(f64::total_cmp);
+    slopes.get(slopes.len() / 2).copied()
+}
+
 /// Whether a rate has settled: over the last five windows its slope can't be told from none, and it varies little.
 pub(crate) fn is_steady(rates: &[f64]) -> bool {
     const WINDOWS: usize = 5;
@@ -72,6 +83,14 @@ mod tests {
         for (values, trend) in cases {
             assert_eq!(mann_kendall(values), *trend, "{values:?}");
         }
+    }
+
+    #[test]
+    fn a_slope_is_not_moved_by_a_wild_point() {
+        let mut points: Vec<(f64, f64)> = (0..11).map(|n| (f64::from(n), 3.0 * f64::from(n) + 1.0)).collect();
+        points[4].1 = 1000.0;
+        assert!((theil_sen(&points).unwrap() - 3.0).abs() < 1e-9);
+        assert_eq!(theil_sen(&[(1.0, 1.0), (1.0, 2.0)]), None);
     }
 
     #[test]

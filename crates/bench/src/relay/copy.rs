@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
+use super::log::Log;
 use super::{Pair, is_pause};
 use crate::machine::wait::{Ready, wait_any};
 
@@ -21,16 +22,23 @@ struct End {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// They came in this turn.
+    fresh: bool,
 }
 
 impl End {
     fn new(stream: TcpStream) -> std::io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, buffer: vec![0; TURN], start: 0, end: 0 })
+        Ok(Self { stream, buffer: vec![0; TURN], start: 0, end: 0, fresh: false })
     }
 
     fn waits(&self) -> bool {
         self.start < self.end
+    }
+
+    /// What came for this socket in this turn.
+    fn fresh(&self) -> &[u8] {
+        if self.fresh { &self.buffer[self.start..self.end] } else { &[] }
     }
 
     /// Reads once from `from` into the bytes for this socket. False: that end is gone.
@@ -39,6 +47,7 @@ impl End {
             Ok(0) => false,
             Ok(count) => {
                 self.end += count;
+                self.fresh = true;
                 true
             }
             Err(error) => is_pause(error.kind()),
@@ -47,6 +56,7 @@ impl End {
 
     /// Writes what the socket takes. False: this end is gone.
     fn flush(&mut self) -> bool {
+        self.fresh = false;
         if !self.waits() {
             return true;
         }
@@ -63,7 +73,8 @@ impl End {
 }
 
 /// Copies between the pairs that come through `inbox`, until nobody can send any more.
-pub(super) fn copy_pairs(inbox: &Receiver<Pair>) {
+/// `log` forces what producers send to a disk before it goes on.
+pub(super) fn copy_pairs(inbox: &Receiver<Pair>, mut log: Option<Log>) {
     let mut pairs: Vec<[End; 2]> = Vec::new();
     let mut ready = Vec::new();
     loop {
@@ -78,14 +89,14 @@ pub(super) fn copy_pairs(inbox: &Receiver<Pair>) {
             Err(TryRecvError::Disconnected) => return,
             Err(TryRecvError::Empty) => {}
         }
-        if turn(&mut pairs, &mut ready).is_err() {
+        if turn(&mut pairs, &mut ready, log.as_mut()).is_err() {
             return;
         }
     }
 }
 
 /// One turn over all pairs; those with a lost end are closed.
-fn turn(pairs: &mut Vec<[End; 2]>, ready: &mut Vec<Ready>) -> std::io::Result<()> {
+fn turn(pairs: &mut Vec<[End; 2]>, ready: &mut Vec<Ready>, log: Option<&mut Log>) -> std::io::Result<()> {
     let wanted: Vec<_> = pairs
         .iter()
         .flat_map(|[left, right]| {
@@ -99,8 +110,13 @@ fn turn(pairs: &mut Vec<[End; 2]>, ready: &mut Vec<Ready>) -> std::io::Result<()
     pairs.retain_mut(|[left, right]| {
         let Some(&[at_left, at_right]) = states.next() else { return true };
         let read = |ready: Ready, from: &mut End, to: &mut End| !ready.read || to.waits() || to.fill(&mut from.stream);
-        read(at_left, left, right) && read(at_right, right, left) && left.flush() && right.flush()
+        read(at_left, left, right) && read(at_right, right, left)
     });
+    if let Some(log) = log {
+        // Bytes for a consumer come from its producer.
+        log.force(pairs.iter().map(|[_, right]| right.fresh()))?;
+    }
+    pairs.retain_mut(|[left, right]| left.flush() && right.flush());
     Ok(())
 }
 
@@ -117,8 +133,14 @@ mod tests {
 
     #[test]
     fn bytes_go_both_ways_unchanged_and_an_end_closes_its_pair() {
+        let dir = tempfile::tempdir().unwrap();
+        carries(None);
+        carries(Some(Log::create(dir.path()).unwrap()));
+    }
+
+    fn carries(log: Option<Log>) {
         let (sender, inbox) = std::sync::mpsc::channel();
-        let copier = std::thread::spawn(move || copy_pairs(&inbox));
+        let copier = std::thread::spawn(move || copy_pairs(&inbox, log));
         let ((mut producer, far_producer), (mut consumer, far_consumer)) = (connected(), connected());
         sender.send((far_producer, far_consumer)).unwrap();
 

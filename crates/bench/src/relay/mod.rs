@@ -5,17 +5,20 @@
 
 mod copy;
 pub(crate) mod hello;
+mod log;
 pub(crate) mod own;
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use crate::failure::{Context, Failure};
 use copy::copy_pairs;
 use hello::{Hello, PAIRED, Role};
+use log::Log;
 
 /// A connection that has not said what it is after this long is closed.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,10 +28,12 @@ const MOST_WAITING: usize = 1024;
 /// A producer's socket and its consumer's.
 type Pair = (TcpStream, TcpStream);
 
-/// Serves on `listen` for ever, copying on `threads` threads. `started` hears the address when it is open.
+/// Serves on `listen` for ever, copying on `threads` threads; what producers send is forced to a file in `log` first, where one
+/// is named. `started` hears the address when it is open.
 pub(crate) fn serve(
     listen: SocketAddr,
     threads: usize,
+    log: Option<&Path>,
     started: impl FnOnce(SocketAddr) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     if !listen.ip().is_loopback() {
@@ -39,7 +44,8 @@ pub(crate) fn serve(
     for number in 0..threads.max(1) {
         let (sender, receiver) = channel();
         let thread = std::thread::Builder::new().name(format!("relay-{number}"));
-        thread.spawn(move || copy_pairs(&receiver)).context("starting a relay thread")?;
+        let log = log.map(Log::create).transpose()?;
+        thread.spawn(move || copy_pairs(&receiver, log)).context("starting a relay thread")?;
         copiers.push(sender);
     }
     started(listener.local_addr().context("the relay's own address")?)?;

@@ -1,6 +1,8 @@
 //! A relay of this run's own, in a process of its own so that its CPU can be measured like a broker's.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::failure::{Context, Failure};
@@ -9,25 +11,33 @@ use crate::target::Target;
 /// What a relay prints before its address once it listens.
 pub(crate) const LISTENING: &str = "listening on ";
 
+/// Name of the relay that forces what it copies to a disk.
+pub(crate) const LOG: &str = "log";
+
 /// A relay process; it ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct OwnRelay {
     child: Child,
     address: String,
+    /// `relay`, or [`LOG`].
+    name: &'static str,
 }
 
 impl OwnRelay {
-    /// Starts this program again as a relay on a free port. It also ends by itself when its standard input closes.
-    pub(crate) fn start() -> Result<Self, Failure> {
+    /// Starts this program again as a relay on a free port, which forces what it copies to the disk of `log` where one is
+    /// named. It also ends by itself when its standard input closes.
+    pub(crate) fn start(log: Option<&Path>) -> Result<Self, Failure> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut command = Command::new(program);
         command.args(["relay", "--listen", "127.0.0.1:0", "--with-parent"]);
+        command.args(log.iter().flat_map(|dir| [OsStr::new("--log"), dir.as_os_str()]));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("starting a relay")?;
         let mut line = String::new();
+        let name = if log.is_some() { LOG } else { "relay" };
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut line).context("reading the relay's address")?;
         }
-        let relay = Self { child, address: line.trim().trim_start_matches(LISTENING).to_owned() };
+        let relay = Self { child, address: line.trim().trim_start_matches(LISTENING).to_owned(), name };
         if relay.address.is_empty() {
             return Err(Failure::new("the relay did not start"));
         }
@@ -37,7 +47,7 @@ impl OwnRelay {
     /// The relay as a target.
     pub(crate) fn target(&self) -> Target {
         Target {
-            name: "relay".to_owned(),
+            name: self.name.to_owned(),
             scheme: "relay".to_owned(),
             address: self.address.clone(),
             user: String::new(),

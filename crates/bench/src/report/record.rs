@@ -253,6 +253,9 @@ pub(crate) struct TargetSummary {
     /// How its figures compare with the first target's; none for the first.
     #[serde(default)]
     pub(crate) to_first: Option<Ratios>,
+    /// How its figures compare with those of forcing the same bytes to a plain log; none where that was not measured.
+    #[serde(default)]
+    pub(crate) to_log: Option<Ratios>,
     /// Violations and notes of its slices, each once, with how many slices had it.
     pub(crate) remarks: Vec<(String, usize)>,
 }

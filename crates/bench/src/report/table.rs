@@ -35,6 +35,10 @@ fn comparison(record: &Record) -> String {
     for summary in
         record.summary.iter().filter(|summary| record.targets.iter().any(|t| t.name == summary.target && !t.is_relay()))
     {
+        if let Some(ratio) = summary.to_log.as_ref().and_then(|ratios| ratios.rate.as_ref()) {
+            let told = judged(ratio).unwrap_or_else(|| three_digits(ratio.mean));
+            let _ = writeln!(text, "  {} / forcing the same bytes to a plain log: rate {told}", summary.target);
+        }
         let Some(ratios) = &summary.to_first else { continue };
         let figures = [
             ("rate", &ratios.rate),
@@ -72,7 +76,7 @@ fn judged(ratio: &Ratio) -> Option<String> {
 }
 
 /// The scenario in one sentence.
-fn describe(scenario: &Scenario) -> String {
+pub(crate) fn describe(scenario: &Scenario) -> String {
     let durability = if scenario.persistent { "persistent" } else { "transient" };
     let mut text = format!("{} B {durability}", scenario.size);
     if scenario.mode == Mode::Pingpong {

@@ -16,12 +16,14 @@ const ACHIEVED: f64 = 0.99;
 /// Open loop: when the generator's own lateness is more than this share of the latency (both at the 99th percentile), the
 /// latency is the generator's and not the broker's.
 const LATENESS: f64 = 0.5;
+/// Above this share a reader is told: the latency is an upper bound then, and the transit the better figure.
+const NOTED_LATENESS: f64 = 0.1;
 /// A load thread that uses more than this share of a core is itself the limit.
 pub(crate) const FULL_THREAD: f64 = 0.95;
 /// More than this share of all cores taken by a hypervisor disturbs it too.
 const STOLEN: f64 = 0.02;
 /// Persistent confirms without at least this share of the flushes that full windows need were not forced to disk.
-const FLUSHED: f64 = 0.5;
+pub(crate) const FLUSHED: f64 = 0.5;
 
 /// Whether a slice's figures may be used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +115,12 @@ fn verdict(scenario: &Scenario, measured: &Measured, interrupted: bool, is_relay
         violations.push("the generator was late: its p99 lateness is more than half of the p99 latency".to_owned());
     }
     let mut notes = Vec::new();
+    if let (Some(late), Some(total)) = (&measured.lateness_us, &measured.latency_us)
+        && (total.p99 * NOTED_LATENESS..=total.p99 * LATENESS).contains(&late.p99)
+    {
+        notes
+            .push("more than a tenth of the p99 latency is the generator's lateness: compare transit times".to_owned());
+    }
     if let Some((name, share)) = &measured.busiest_thread
         && *share > FULL_THREAD
         && scenario.mode == Mode::Throughput

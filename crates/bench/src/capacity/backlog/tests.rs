@@ -2,9 +2,9 @@
 //! another from the options alone.
 
 use super::*;
-use crate::capacity::simulated::{Broker, start, verb};
-use crate::cli::Verb;
-use crate::load::simulated::Fault;
+use crate::cli::{Verb, verb};
+use crate::simulate::behaviour::{Behaviour, Fault};
+use crate::simulate::{Broker, local};
 
 const OPTIONS: &str = "--messages 5000 --size 64 --producers 2 --window 50 --slice 1000 --patience 0.4 --quiet";
 
@@ -28,7 +28,7 @@ fn counts(phase: &PhaseRecord) -> [u64; 5] {
 
 #[test]
 fn a_fill_and_a_later_drain_are_whole() {
-    let broker = start(&[]);
+    let broker = local(&Behaviour::default());
     let fill = phases(&broker, "--phase fill").unwrap().remove(0);
     assert!(fill.verdict.valid, "{:?}", fill.verdict);
     assert_eq!((fill.total.count, fill.held, counts(&fill)), (5000, Some(5000), [0; 5]));
@@ -58,7 +58,7 @@ fn what_went_wrong_in_between_is_counted_by_the_drain() {
     ];
     for (faults, expected) in cases {
         // Two producers may interleave in any way; one tells who overtook whom.
-        let broker = start(faults);
+        let broker = local(&Behaviour::faulty(faults));
         phases(&broker, "--producers 1 --phase fill").unwrap();
         let drain = phases(&broker, "--producers 1 --phase drain").unwrap().remove(0);
         assert_eq!(counts(&drain), *expected, "{faults:?}");
@@ -68,7 +68,7 @@ fn what_went_wrong_in_between_is_counted_by_the_drain() {
 
 #[test]
 fn what_was_refused_is_not_expected_in_the_same_run() {
-    let broker = start(&[(44, Fault::Refuse)]);
+    let broker = local(&Behaviour::faulty(&[(44, Fault::Refuse)]));
     let both = phases(&broker, "--phase both").unwrap();
     assert_eq!((counts(&both[0]), counts(&both[1])), ([0, 0, 0, 0, 1], [0; 5]));
     assert_eq!((both[0].verdict.valid, both[1].verdict.valid), (false, true));
@@ -76,7 +76,7 @@ fn what_was_refused_is_not_expected_in_the_same_run() {
 
 #[test]
 fn messages_of_another_fill_are_not_taken_for_ours() {
-    let broker = start(&[]);
+    let broker = local(&Behaviour::default());
     phases(&broker, "--queue own --phase fill").unwrap();
     assert_eq!(broker.held.lock().unwrap().queues["own"].len(), 5000);
     let drain = phases(&broker, "--queue own --seed 2 --phase drain").unwrap().remove(0);
@@ -86,7 +86,7 @@ fn messages_of_another_fill_are_not_taken_for_ours() {
 
 #[test]
 fn a_phase_ends_at_its_limit() {
-    let broker = start(&[(50, Fault::Lose)]);
+    let broker = local(&Behaviour::faulty(&[(50, Fault::Lose)]));
     phases(&broker, "--phase fill").unwrap();
     let drain = phases(&broker, "--phase drain --patience 60 --limit 0.3").unwrap().remove(0);
     assert!(drain.verdict.violations.iter().any(|text| text.contains("--limit")), "{:?}", drain.verdict);
@@ -95,7 +95,7 @@ fn a_phase_ends_at_its_limit() {
 
 #[test]
 fn what_can_not_be_done_is_refused() {
-    let broker = start(&[]);
+    let broker = local(&Behaviour::default());
     let cases = [
         ("--size 7", "--size must be at least 8"),
         ("--consumers 0", "at least one consumer"),
@@ -117,7 +117,7 @@ fn what_can_not_be_done_is_refused() {
 
 #[test]
 fn a_fill_outlives_the_failure_of_its_drain() {
-    let broker = start(&[]);
+    let broker = local(&Behaviour::default());
     let args = options(&broker, "--phase both --consumers 1");
     broker.held.lock().unwrap().refuses_consumers = true;
     let record = measure(&args, &mut Progress::new(true)).unwrap();
@@ -128,13 +128,13 @@ fn a_fill_outlives_the_failure_of_its_drain() {
 
 #[test]
 fn a_broker_that_dies_ends_it_with_a_failure() {
-    let failure = phases(&start(&[(1000, Fault::Die)]), "").err().unwrap_or_default();
+    let failure = phases(&local(&Behaviour::faulty(&[(1000, Fault::Die)])), "").err().unwrap_or_default();
     assert!(failure.contains("broker"), "{failure}");
 }
 
 #[test]
 fn the_table_has_a_row_for_each_slice_and_what_is_wrong() {
-    let broker = start(&[(5, Fault::Lose)]);
+    let broker = local(&Behaviour::faulty(&[(5, Fault::Lose)]));
     let args = options(&broker, "--phase both --queue q");
     let record = measure(&args, &mut Progress::new(true)).unwrap();
     let text = report::render(&record);

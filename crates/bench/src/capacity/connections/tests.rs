@@ -1,8 +1,9 @@
 //! Idle connections to a broker in memory: all are opened, numbered once, and proven.
 
 use super::*;
-use crate::capacity::simulated::{start, verb};
-use crate::cli::Verb;
+use crate::cli::{Verb, verb};
+use crate::simulate::behaviour::Behaviour;
+use crate::simulate::local;
 
 fn options(target: &str, more: &str) -> ConnectionsArgs {
     match verb(&format!("connections --target {target} --idle 0.01 {more}")) {
@@ -13,7 +14,7 @@ fn options(target: &str, more: &str) -> ConnectionsArgs {
 
 #[test]
 fn connections_are_opened_and_live() {
-    let broker = start(&[]);
+    let broker = local(&Behaviour::default());
     for more in ["--count 30 --probes 7", "--count 30 --probes 7 --consume", "--count 3 --parallel 5 --consume"] {
         let args = options(&broker.target, more);
         let record = measure(&args, None, &Progress::new(true)).unwrap();

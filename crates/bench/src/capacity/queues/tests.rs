@@ -1,9 +1,9 @@
 //! Many queues in a broker whose faults are known.
 
 use super::*;
-use crate::capacity::simulated::{Broker, start, verb};
-use crate::cli::Verb;
-use crate::load::simulated::Fault;
+use crate::cli::{Verb, verb};
+use crate::simulate::behaviour::{Behaviour, Fault};
+use crate::simulate::{Broker, local};
 
 fn options(broker: &Broker, more: &str) -> QueuesArgs {
     match verb(&format!("queues --target {} --count 300 --connections 4 {more}", broker.target)) {
@@ -19,7 +19,7 @@ fn found(broker: &Broker, more: &str) -> Found {
 #[test]
 fn queues_are_made_and_a_later_fetch_finds_them_whole() {
     for (pipeline, waits) in [(1, [75, 75, 8]), (20, [4, 4, 8])] {
-        let broker = start(&[]);
+        let broker = local(&Behaviour::default());
         let args = options(&broker, &format!("--phase declare --window 10 --pipeline {pipeline}"));
         let made = measure(&args, &Progress::new(true)).unwrap();
         assert!(made.verdict.valid);
@@ -45,7 +45,7 @@ fn every_fault_is_counted() {
         (&[(9, Fault::Refuse)], Found { refused: 1, lost: 1, ..none() }),
     ];
     for (faults, expected) in cases {
-        let record = found(&start(faults), "");
+        let record = found(&local(&Behaviour::faulty(faults)), "");
         assert_eq!(record, *expected, "{faults:?}");
         assert!(!record.verdict().valid);
     }
@@ -53,7 +53,7 @@ fn every_fault_is_counted() {
 
 #[test]
 fn a_message_in_another_queue_is_no_message_of_this_one() {
-    let broker = start(&[]);
+    let broker = local(&Behaviour::default());
     found(&broker, "--phase declare");
     {
         let mut held = broker.held.lock().unwrap();
@@ -66,7 +66,7 @@ fn a_message_in_another_queue_is_no_message_of_this_one() {
 
 #[test]
 fn what_can_not_be_done_is_refused() {
-    let broker = start(&[(100, Fault::Die)]);
+    let broker = local(&Behaviour::faulty(&[(100, Fault::Die)]));
     let cases = [
         ("--size 7", "--size must be"),
         ("--limit=-1", "--limit"),
@@ -85,7 +85,7 @@ fn what_can_not_be_done_is_refused() {
 #[test]
 fn forced_writes_stand_beside_the_steps_that_wait_for_them() {
     let dir = tempfile::tempdir().unwrap();
-    let broker = start(&[]);
+    let broker = local(&Behaviour::default());
     let args = options(&broker, &format!("--dir {}", dir.path().display()));
     let record = measure(&args, &Progress::new(true)).unwrap();
     let forced: Vec<bool> = record.steps.iter().map(|step| step.forced_seconds.is_some()).collect();

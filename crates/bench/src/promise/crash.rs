@@ -1,0 +1,218 @@
+//! A broker killed while it confirms: who publishes until the connection ends, who kills and starts again, and what comes back.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::now;
+use crate::driver::{self, Driver, Event, Line};
+use crate::failure::{Context, Failure};
+use crate::machine::process::{descendants, is_alive};
+use crate::measure::sequence::{Numbers, Seen};
+use crate::measure::stamp::{Bodies, Stamp};
+use crate::measure::window::Window;
+use crate::scenario::Scenario;
+use crate::target::Target;
+
+/// How long one wait for the broker lasts.
+const GLANCE: Duration = Duration::from_millis(20);
+/// What is missing after this much silence is lost.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Longest time that killed processes take to be gone.
+const DYING: Duration = Duration::from_secs(10);
+/// Between two attempts to reach a broker that is starting.
+const ATTEMPT: Duration = Duration::from_millis(200);
+
+/// One kill and what was left.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Crash {
+    /// Seconds of publishing before it.
+    pub(super) killed_after_s: f64,
+    /// Seconds from the restart until it took the queue's declaration.
+    pub(super) back_s: f64,
+    pub(super) sent: u64,
+    /// Confirmed when the connection ended.
+    pub(super) confirmed: u64,
+    /// Different messages that were there after the restart.
+    pub(super) found: u64,
+    /// Confirmed messages that were not among them.
+    pub(super) lost: u64,
+}
+
+impl std::fmt::Display for Crash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { killed_after_s, back_s, sent, confirmed, found, lost } = self;
+        write!(f, "killed after {killed_after_s:.1} s: {sent} sent, {confirmed} confirmed; back after {back_s:.1} s")?;
+        write!(f, " with {found}, {lost} lost")
+    }
+}
+
+/// What a publisher saw until it was told to stop or its connection ended.
+#[derive(Debug, Default)]
+pub(super) struct Witness {
+    pub(super) sent: u64,
+    pub(super) confirmed: Numbers,
+    /// How the connection ended, if it did.
+    pub(super) lost: Option<String>,
+}
+
+/// Publishes with at most `window` messages unconfirmed until `over`, then waits for the confirms; or until the connection ends.
+pub(super) fn publish(mut line: Line, bodies: &Bodies, window: u64, over: &AtomicBool) -> Witness {
+    let mut witness = Witness::default();
+    let mut open = Window::new(window);
+    let ended = publish_on(&mut line, bodies, &mut open, &mut witness, over);
+    witness.lost = ended.err().map(|failure| failure.to_string());
+    witness
+}
+
+fn publish_on(
+    line: &mut Line,
+    bodies: &Bodies,
+    open: &mut Window,
+    witness: &mut Witness,
+    over: &AtomicBool,
+) -> Result<(), Failure> {
+    line.link.set_nonblocking()?;
+    let mut body = bodies.blank();
+    loop {
+        let stopping = over.load(Relaxed);
+        if stopping && open.open() == 0 {
+            return Ok(());
+        }
+        while !stopping && open.has_room() {
+            witness.sent += 1;
+            let at = now();
+            open.push(at);
+            bodies.write(&mut body, &Stamp { producer: 0, number: witness.sent, intended: at, sent: at });
+            line.talk.publish(&body)?;
+        }
+        let blocked = !line.link.write(line.talk.output())?;
+        line.link.wait(blocked, GLANCE)?;
+        let confirmed = &mut witness.confirmed;
+        line.receive(&mut |event| {
+            if let Event::Confirm { upto, multiple, accepted } = event {
+                open.confirm(upto, multiple, |number, _| {
+                    if accepted {
+                        confirmed.insert(number);
+                    }
+                });
+            }
+        })?;
+    }
+}
+
+/// Takes what the queue holds until all that is `wanted` is there, or nothing has come for a while.
+pub(super) fn drain(mut line: Line, bodies: &Bodies, wanted: &Numbers) -> Result<Numbers, Failure> {
+    line.link.set_read_timeout(GLANCE)?;
+    let (mut seen, mut heard) = (Seen::default(), Instant::now());
+    while heard.elapsed() < SILENCE {
+        let mut count = 0;
+        let busy = line.receive(&mut |event| {
+            if let Event::Delivery { body, .. } = event {
+                count += 1;
+                if let Ok(stamp) = bodies.read(body) {
+                    seen.take(stamp.number);
+                }
+            }
+        })?;
+        if !busy {
+            line.talk.settle()?;
+        }
+        line.link.write_all(line.talk.output())?;
+        if count > 0 {
+            heard = Instant::now();
+        } else if wanted.missing_from(&seen.numbers) == 0 {
+            break;
+        }
+    }
+    Ok(seen.numbers)
+}
+
+/// Opens the broker's queue again, as soon as it answers.
+pub(super) fn reopened(
+    target: &Target,
+    scenario: &Scenario,
+    number: u32,
+    patience: Duration,
+) -> Result<Box<dyn Driver>, Failure> {
+    let end = Instant::now() + patience;
+    loop {
+        let mut driver = driver::open(target, scenario, number)?;
+        match driver.prepare() {
+            Ok(()) => return Ok(driver),
+            Err(failure) if Instant::now() > end => {
+                return Err(failure).context(format!("the broker did not come back within {} s", patience.as_secs()));
+            }
+            Err(_) => std::thread::sleep(ATTEMPT),
+        }
+    }
+}
+
+/// Ends the broker's processes without a warning, and starts it again.
+#[derive(Debug)]
+pub(super) struct Killer {
+    roots: Vec<u32>,
+    command: String,
+    child: Option<Child>,
+}
+
+impl Killer {
+    pub(super) fn new(roots: &[u32], command: &str) -> Result<Self, Failure> {
+        if !cfg!(unix) {
+            return Err(Failure::new("--restart needs a system with signals"));
+        }
+        Ok(Self { roots: roots.to_vec(), command: command.to_owned(), child: None })
+    }
+
+    /// The process that the broker runs in now.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(self.roots.first().copied().unwrap_or(0), Child::id)
+    }
+
+    /// Kills all processes of the broker, this program never, and waits until they are gone: a socket that they listened on is
+    /// free only then.
+    pub(super) fn kill(&mut self) -> Result<(), Failure> {
+        let own = std::process::id();
+        let pids: Vec<u32> = descendants(&self.roots).into_iter().filter(|pid| *pid > 1 && *pid != own).collect();
+        pids.iter().for_each(|pid| kill(*pid));
+        let end = Instant::now() + DYING;
+        while pids.iter().any(|pid| is_alive(*pid)) {
+            if Instant::now() > end {
+                return Err(Failure::new(format!("the processes {pids:?} can't be killed")));
+            }
+            std::thread::sleep(GLANCE);
+        }
+        if let Some(child) = &mut self.child {
+            // Nobody else would take its remains away.
+            let _ = child.wait();
+        }
+        Ok(())
+    }
+
+    /// Starts the broker by its command, which must not end before the broker does.
+    pub(super) fn restart(&mut self) -> Result<(), Failure> {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec {}", self.command)]);
+        let shell = shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = shell.spawn().context(&self.command)?;
+        self.roots = vec![child.id()];
+        self.child = Some(child);
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+fn kill(pid: u32) {
+    use rustix::process::{Pid, Signal, kill_process};
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // One that has ended meanwhile is as dead.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+#[cfg(not(unix))]
+fn kill(_: u32) {
+    // There are no signals here: see `Killer::new`.
+}

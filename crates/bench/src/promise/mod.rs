@@ -1,0 +1,365 @@
+//! What a broker's confirms are worth. Three kinds of evidence: the flushes that the disks counted while it confirmed, the calls
+//! that force data to a disk and that it was seen to make, and what is left of confirmed messages when it is killed without a
+//! warning. A claim that the evidence does not carry is printed as such.
+
+mod calls;
+mod crash;
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::driver;
+use crate::durability::Durability;
+use crate::failure::{Context, Failure};
+use crate::machine::disk::flushes;
+use crate::measure::random::{Random, mix};
+use crate::measure::stamp::Bodies;
+use crate::report::output;
+use crate::report::progress::Progress;
+use crate::report::record::{MachineFacts, public_command, unix_time};
+use crate::report::verdict::FLUSHED;
+use crate::scenario::{QueueKind, Scenario};
+use crate::suite::record::Audited;
+use crate::target::Target;
+use calls::Calls;
+use crash::{Crash, Killer, Witness, publish};
+
+/// Version of the record; fields are only ever added within one.
+const VERSION: u32 = 1;
+/// How long the machine is watched before and while messages are confirmed.
+const WATCH: Duration = Duration::from_secs(1);
+
+/// What a publisher needs to notice that its connection has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Options of `audit`.
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    /// A broker, as for run, with ,pid= for all that needs its processes
+    #[arg(long)]
+    target: Target,
+    /// What it claims of persistent messages that it confirmed
+    #[arg(long, value_enum, ignore_case = true)]
+    claims: Option<Durability>,
+    /// Kill the broker (SIGKILL), start it again by this command of the shell, and look for what it had confirmed
+    #[arg(long, value_name = "COMMAND")]
+    restart: Option<String>,
+    /// How often it is killed
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Bytes of a body
+    #[arg(long, default_value_t = 1024)]
+    size: usize,
+    /// Most unconfirmed messages
+    #[arg(long, default_value_t = 100)]
+    window: u64,
+    /// Seconds that the broker may take to be back
+    #[arg(long, default_value = "60")]
+    patience: crate::cli::Span,
+    /// Repeats the moments of an earlier audit
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Write a record of everything to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Show nothing but the result
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Flushes that all disks counted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Flushes {
+    /// A second, while nobody published.
+    idle_per_s: f64,
+    /// A second, while messages were confirmed.
+    per_s: f64,
+    confirmed_per_s: f64,
+    window: u64,
+}
+
+impl Flushes {
+    /// True when the disks flushed about as often as forced confirms need at least: once for each full window.
+    fn force(&self) -> bool {
+        self.per_s - self.idle_per_s >= self.confirmed_per_s / self.window as f64 * FLUSHED
+    }
+}
+
+/// All that was found.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Record {
+    version: u32,
+    program: String,
+    /// Seconds since 1970 at its end.
+    ended: u64,
+    command: Vec<String>,
+    machine: MachineFacts,
+    target: Target,
+    seed: u64,
+    claims: Option<Durability>,
+    flushes: Option<Flushes>,
+    calls: Option<Calls>,
+    crashes: Vec<Crash>,
+    audited: Audited,
+}
+
+/// The verb `audit`. False: the claim is not supported, or confirmed messages were lost.
+pub(crate) fn audit(args: &AuditArgs) -> Result<bool, Failure> {
+    if args.window == 0 || args.size < 8 || (args.restart.is_some() && args.rounds == 0) {
+        return Err(Failure::new("--window and --rounds must be at least 1, --size at least 8: messages are numbered"));
+    }
+    let mut killer = match &args.restart {
+        Some(_) if args.target.pids.is_empty() => {
+            return Err(Failure::new("--restart needs the broker's processes: --target URI,pid=PID"));
+        }
+        Some(command) => Some(Killer::new(&args.target.pids, command)?),
+        None => None,
+    };
+    let progress = Progress::new(args.quiet);
+    let seed = args.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
+    let mut random = Random::new(seed);
+    let mut audit = Audit { args, random: &mut random, progress: &progress };
+    let flushes = audit.flushes()?;
+    let calls = audit.calls()?;
+    let mut crashes = Vec::new();
+    if let Some(killer) = &mut killer {
+        for round in 1..=args.rounds {
+            let crash = audit.crash(killer)?;
+            progress.done(&format!("[{round}/{}] {crash}", args.rounds));
+            crashes.push(crash);
+        }
+    }
+    let audited = judge(flushes.as_ref(), calls.as_ref(), &crashes);
+    let record = Record {
+        version: VERSION,
+        program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
+        ended: unix_time(),
+        command: public_command(std::env::args()),
+        machine: MachineFacts::here(),
+        target: args.target.clone(),
+        seed,
+        claims: args.claims,
+        flushes,
+        calls,
+        crashes,
+        audited,
+    };
+    let mut text = render(&record);
+    if let Some(killer) = &killer {
+        let _ = writeln!(text, "  the broker was left running as process {}", killer.pid());
+    }
+    output::report(&text, args.json.as_deref(), &record)?;
+    let kept = record.crashes.iter().all(|crash| crash.lost == 0);
+    Ok(record.claims.map_or(kept, |claim| claim <= record.audited.supports))
+}
+
+struct Audit<'a> {
+    args: &'a AuditArgs,
+    random: &'a mut Random,
+    progress: &'a Progress,
+}
+
+impl Audit<'_> {
+    /// Persistent messages to one durable queue that nobody consumes.
+    fn scenario(&self) -> Scenario {
+        let args = self.args;
+        let base = Scenario { size: args.size, window: args.window, persistent: true, ..Scenario::default() };
+        Scenario { queue: QueueKind::Durable, consumers: 0, prefetch: 1000, ack_every: 1, ..base }
+    }
+
+    /// Publishes for [`WATCH`], with `meanwhile` looking on, and removes the queue.
+    fn confirmed(&mut self, meanwhile: impl FnOnce() -> Result<(), Failure>) -> Result<u64, Failure> {
+        let (scenario, number) = (self.scenario(), self.random.next() as u32);
+        let mut driver = driver::open(&self.args.target, &scenario, number)?;
+        driver.prepare()?;
+        let line = driver.open(driver::Part::Produce(0))?;
+        let (bodies, over) = (Bodies::new(number, scenario.size), AtomicBool::new(false));
+        let (witness, looked) = std::thread::scope(|scope| {
+            let publishing = scope.spawn(|| publish(line, &bodies, scenario.window, &over));
+            let looked = meanwhile();
+            over.store(true, Relaxed);
+            (publishing.join().unwrap_or_default(), looked)
+        });
+        looked?;
+        driver.clean()?;
+        match witness {
+            Witness { lost: Some(text), .. } => Err(Failure::new(text)),
+            Witness { confirmed, .. } => Ok(confirmed.count()),
+        }
+    }
+
+    fn flushes(&mut self) -> Result<Option<Flushes>, Failure> {
+        let Some(before) = flushes() else { return Ok(None) };
+        std::thread::sleep(WATCH);
+        let (begun, seconds) = (flushes().unwrap_or(before), WATCH.as_secs_f64());
+        let mut ended = begun;
+        let begin = Instant::now();
+        let confirmed = self.confirmed(|| {
+            std::thread::sleep(WATCH);
+            ended = flushes().unwrap_or(begun);
+            Ok(())
+        })?;
+        let found = Flushes {
+            idle_per_s: begun.saturating_sub(before) as f64 / seconds,
+            per_s: ended.saturating_sub(begun) as f64 / seconds,
+            confirmed_per_s: confirmed as f64 / begin.elapsed().as_secs_f64(),
+            window: self.args.window,
+        };
+        self.progress.done(&found.to_string());
+        Ok(Some(found))
+    }
+
+    /// Looks which forcing calls the broker makes, where there is `strace` and it may look.
+    fn calls(&mut self) -> Result<Option<Calls>, Failure> {
+        let pids = self.args.target.pids.clone();
+        if pids.is_empty() || !calls::possible() {
+            return Ok(None);
+        }
+        let mut seen = None;
+        let confirmed = self.confirmed(|| {
+            seen = calls::watch(&pids, WATCH)?;
+            Ok(())
+        })?;
+        let calls = seen.map(|count| Calls { count, confirmed, window: self.args.window });
+        if let Some(calls) = &calls {
+            self.progress.done(&calls.to_string());
+        }
+        Ok(calls)
+    }
+
+    /// Kills the broker while it confirms, starts it again, and looks for what it had confirmed.
+    fn crash(&mut self, killer: &mut Killer) -> Result<Crash, Failure> {
+        let (scenario, number) = (self.scenario(), self.random.next() as u32);
+        let target = &self.args.target;
+        let mut driver = driver::open(target, &scenario, number)?;
+        driver.prepare()?;
+        let line = driver.open(driver::Part::Produce(0))?;
+        let bodies = Bodies::new(number, scenario.size);
+        let after = Duration::from_millis(300 + self.random.below(1200) as u64);
+        let over = AtomicBool::new(false);
+        let witness = std::thread::scope(|scope| {
+            let publishing = scope.spawn(|| publish(line, &bodies, scenario.window, &over));
+            std::thread::sleep(after);
+            let killed = killer.kill();
+            // The end of its connection ends the publisher too, unless the connection leads to something else.
+            std::thread::sleep(LAST_WORDS);
+            over.store(!publishing.is_finished(), Relaxed);
+            killed.map(|()| publishing.join().unwrap_or_default())
+        })?;
+        if witness.lost.is_none() {
+            return Err(Failure::new("the connection outlived the kill: are these the processes of the broker?"));
+        }
+        drop(driver);
+        let begin = Instant::now();
+        killer.restart()?;
+        let reading = Scenario { consumers: 1, ..scenario };
+        let mut driver = crash::reopened(target, &reading, number, self.args.patience.0)?;
+        let back_s = begin.elapsed().as_secs_f64();
+        let line = driver.open(driver::Part::Consume(0)).context("after the restart")?;
+        let received = crash::drain(line, &bodies, &witness.confirmed)?;
+        driver.clean()?;
+        let lost = witness.confirmed.missing_from(&received);
+        let killed_after_s = after.as_secs_f64();
+        Ok(Crash {
+            killed_after_s,
+            back_s,
+            sent: witness.sent,
+            confirmed: witness.confirmed.count(),
+            found: received.count(),
+            lost,
+        })
+    }
+}
+
+/// The highest class that the evidence carries, and the evidence in one sentence.
+fn judge(flushes: Option<&Flushes>, calls: Option<&Calls>, crashes: &[Crash]) -> Audited {
+    let mut evidence: Vec<String> = Vec::new();
+    evidence.extend(flushes.map(ToString::to_string));
+    evidence.extend(calls.map(ToString::to_string));
+    let lost: u64 = crashes.iter().map(|crash| crash.lost).sum();
+    let confirmed: u64 = crashes.iter().map(|crash| crash.confirmed).sum();
+    match crashes.len() {
+        0 => evidence.push("it was not killed".to_owned()),
+        count => evidence.push(format!("killed {count} times, {lost} of {confirmed} confirmed messages were gone")),
+    }
+    let forced = calls.is_some_and(Calls::force) || (calls.is_none() && flushes.is_some_and(Flushes::force));
+    let supports = match (forced, lost, confirmed) {
+        (_, 1.., _) => Durability::D1,
+        (true, 0, _) => Durability::D3,
+        (false, 0, 1..) => Durability::D2,
+        (false, 0, 0) => Durability::D1,
+    };
+    Audited { supports, evidence: evidence.join("; ") }
+}
+
+fn render(record: &Record) -> String {
+    let mut text = format!("{}: what its confirms of persistent messages are worth\n", record.target.name);
+    let Audited { supports, evidence } = &record.audited;
+    let _ = writeln!(text, "  the evidence supports {supports}: {evidence}");
+    match record.claims {
+        Some(claim) if claim > *supports => {
+            let _ = writeln!(text, "  CLAIM NOT SUPPORTED: {claim} was claimed");
+        }
+        Some(claim) => {
+            let _ = writeln!(text, "  the claim of {claim} is supported");
+        }
+        None => {}
+    }
+    text
+}
+
+impl std::fmt::Display for Flushes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { idle_per_s, per_s, confirmed_per_s, window } = self;
+        write!(
+            f,
+            "{confirmed_per_s:.0} confirms a second in windows of {window} against {per_s:.0} flushes of the disks"
+        )?;
+        write!(f, " ({idle_per_s:.0} while idle)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flushed(idle_per_s: f64, per_s: f64) -> Flushes {
+        Flushes { idle_per_s, per_s, confirmed_per_s: 10_000.0, window: 100 }
+    }
+
+    fn crash(lost: u64) -> Crash {
+        Crash { killed_after_s: 1.0, back_s: 1.0, sent: 1100, confirmed: 1000, found: 1000 - lost, lost }
+    }
+
+    fn called(count: u64) -> Calls {
+        Calls { count, confirmed: 10_000, window: 100 }
+    }
+
+    #[test]
+    fn no_class_is_granted_without_its_evidence() {
+        use Durability::{D1, D2, D3};
+        type Case = (Option<Flushes>, Option<Calls>, Vec<Crash>, Durability);
+        let cases: Vec<Case> = vec![
+            (None, None, vec![], D1),
+            (Some(flushed(0.0, 3.0)), None, vec![], D1),
+            (Some(flushed(0.0, 3.0)), None, vec![crash(0)], D2),
+            (Some(flushed(0.0, 100.0)), None, vec![crash(0), crash(0)], D3),
+            // Flushes of somebody else are not the broker's.
+            (Some(flushed(98.0, 101.0)), None, vec![crash(0)], D2),
+            // Calls that were looked for and not seen weigh more than flushes that anybody may have made.
+            (Some(flushed(0.0, 100.0)), Some(called(2)), vec![crash(0)], D2),
+            (Some(flushed(0.0, 100.0)), Some(called(90)), vec![crash(0)], D3),
+            // What was lost was lost, however much was flushed.
+            (Some(flushed(0.0, 100.0)), Some(called(90)), vec![crash(0), crash(1)], D1),
+        ];
+        for (flushes, calls, crashes, supports) in cases {
+            let audited = judge(flushes.as_ref(), calls.as_ref(), &crashes);
+            assert_eq!(audited.supports, supports, "{}", audited.evidence);
+        }
+    }
+}

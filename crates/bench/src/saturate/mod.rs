@@ -1,0 +1,296 @@
+//! How much a target sustains, and how latency grows up to there. What is sustained is an open loop's rate at which at least
+//! 99 % of the offered messages come, the backlog does not grow, p99 keeps its bound and every message is whole.
+//!
+//! Targets take turns: each round tries one rate of each, in random order, so that what the machine does happens to all.
+
+mod report;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::blocks::{self, Plan};
+use crate::cli::{LoadArgs, Share, Span};
+use crate::failure::{Context, Failure};
+use crate::interrupt::Interrupt;
+use crate::machine::freeze;
+use crate::measure::random::{Random, mix};
+use crate::preset::Preset;
+use crate::report::output;
+use crate::report::progress::Progress;
+use crate::report::record::{MachineFacts, Measured, public_command, unix_time};
+use crate::scenario::{Mode, Rate, Scenario};
+use crate::target::Target;
+use search::{Search, Trial};
+
+/// Version of the records; fields are only ever added within one.
+const VERSION: u32 = 1;
+/// A trial that was disturbed is made again so often.
+const RETRIES: usize = 2;
+/// Most rounds of a search.
+const MOST_ROUNDS: usize = 40;
+/// Shares of the sustained rate at which a curve is measured.
+const SHARES: [f64; 9] = [0.10, 0.25, 0.50, 0.70, 0.80, 0.90, 0.95, 1.00, 1.05];
+
+/// Options of `saturate`, and the first half of `curve`.
+#[derive(Debug, Args)]
+pub(crate) struct SaturateArgs {
+    /// A broker, as for run. Repeat it to compare
+    #[arg(long = "target", value_name = "TARGET", required = true)]
+    targets: Vec<Target>,
+    /// A row of the speed table; other options change it. --duration is that of each trial
+    #[arg(long, value_enum)]
+    preset: Option<Preset>,
+    /// Highest p99 of the latency that is accepted
+    #[arg(long, default_value = "100ms")]
+    slo: Span,
+    /// How near the lowest rate that fails must be to the highest that goes well
+    #[arg(long, default_value = "2%")]
+    precision: Share,
+    /// Stop the processes of the targets that are not being measured (SIGSTOP)
+    #[arg(long)]
+    freeze: bool,
+    /// Repeats the random order and the arrivals of an earlier run
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Write a record of everything to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Show nothing but the table
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+/// Options of `curve`.
+#[derive(Debug, Args)]
+pub(crate) struct CurveArgs {
+    #[command(flatten)]
+    search: SaturateArgs,
+    /// 100 % is this many messages a second for every target, instead of what each is first found to sustain
+    #[arg(long)]
+    full: Option<f64>,
+    /// How often each share is measured
+    #[arg(long, default_value_t = 1)]
+    blocks: usize,
+}
+
+/// The record of either.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    version: u32,
+    program: String,
+    /// Seconds since 1970 at its start.
+    started: u64,
+    /// Seconds since 1970 at its end; none when it was interrupted.
+    finished: Option<u64>,
+    command: Vec<String>,
+    machine: MachineFacts,
+    seed: u64,
+    /// Highest p99 accepted, microseconds.
+    slo_us: f64,
+    scenario: Scenario,
+    results: Vec<Found>,
+}
+
+/// What was found out about one target.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Found {
+    target: Target,
+    /// Messages a second of the closed loop; none where that was not measured.
+    closed_loop_per_s: Option<f64>,
+    /// The highest rate that was sustained; none: none was.
+    sustained_per_s: Option<f64>,
+    trials: Vec<Trial>,
+    /// Latency at shares of the sustained rate.
+    curve: Vec<Point>,
+    /// Why there is nothing more.
+    error: Option<String>,
+}
+
+/// One share of the sustained rate, measured once.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Point {
+    share: f64,
+    block: usize,
+    trial: Trial,
+}
+
+/// The verb `saturate`. False: some target sustained nothing, or it was interrupted.
+pub(crate) fn saturate(args: &SaturateArgs) -> Result<bool, Failure> {
+    let mut study = Study::begin(args)?;
+    study.search()?;
+    study.finish(args)
+}
+
+/// The verb `curve`.
+pub(crate) fn curve(args: &CurveArgs) -> Result<bool, Failure> {
+    let mut study = Study::begin(&args.search)?;
+    match args.full {
+        Some(full) if full > 0.0 && full.is_finite() => {
+            study.found.iter_mut().for_each(|found| found.sustained_per_s = Some(full));
+        }
+        Some(full) => return Err(Failure::new(format!("--full {full}: a rate must be more than 0"))),
+        None => study.search()?,
+    }
+    study.curve(args.blocks.max(1));
+    study.finish(&args.search)
+}
+
+/// A search or a curve under way.
+struct Study {
+    plan: Plan,
+    started: u64,
+    slo_us: f64,
+    precision: f64,
+    random: Random,
+    progress: Progress,
+    found: Vec<Found>,
+}
+
+impl Study {
+    fn begin(args: &SaturateArgs) -> Result<Self, Failure> {
+        let scenario = args.load.scenario(args.preset)?;
+        if scenario.mode == Mode::Pingpong || scenario.rate != Rate::Saturate || scenario.messages.is_some() {
+            return Err(Failure::new("the rate is what is searched for: without --rate, --messages and ping-pong"));
+        }
+        if args.freeze && !freeze::supported() {
+            return Err(Failure::new("--freeze needs a system with signals"));
+        }
+        let progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
+        Ok(Self::new(args, scenario, progress))
+    }
+
+    fn new(args: &SaturateArgs, scenario: Scenario, progress: Progress) -> Self {
+        let seed = args.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
+        let found = |target: &Target| Found {
+            target: target.clone(),
+            closed_loop_per_s: None,
+            sustained_per_s: None,
+            trials: Vec::new(),
+            curve: Vec::new(),
+            error: None,
+        };
+        let plan = Plan {
+            targets: args.targets.clone(),
+            scenario,
+            blocks: 1,
+            seed,
+            salt: 0,
+            freeze: args.freeze,
+            wait_quiet: Duration::ZERO,
+            retries: RETRIES,
+            forced_dir: None,
+            control: None,
+            until: None,
+            budget: None,
+        };
+        let found = plan.targets.iter().map(found).collect();
+        let (slo_us, precision) = (args.slo.0.as_secs_f64() * 1e6, args.precision.0);
+        Self { plan, started: unix_time(), slo_us, precision, random: Random::new(seed), progress, found }
+    }
+
+    /// Finds what each target sustains.
+    fn search(&mut self) -> Result<(), Failure> {
+        let mut searches = Vec::new();
+        for at in 0..self.found.len() {
+            self.progress.step("[closed loop] ".to_owned());
+            let measured = self.measure(at, Rate::Saturate);
+            let estimate = measured.map(|measured| measured.messages_per_s);
+            let found = &mut self.found[at];
+            match estimate {
+                Ok(estimate) => found.closed_loop_per_s = Some(estimate),
+                Err(failure) => found.error = Some(failure.to_string()),
+            }
+            searches.push(found.closed_loop_per_s.map(|estimate| Search::new(estimate, self.precision)));
+        }
+        for round in 1..=MOST_ROUNDS {
+            let mut order: Vec<usize> = (0..searches.len()).collect();
+            self.random.shuffle(&mut order);
+            let mut tried = false;
+            for at in order {
+                let Some(rate) = searches[at].as_ref().and_then(Search::next) else { continue };
+                if self.progress.interrupted() {
+                    return Ok(());
+                }
+                self.progress.step(format!("[round {round}] "));
+                let trial = self.trial(at, rate);
+                if let Some(search) = searches[at].as_mut() {
+                    search.tried(rate, trial.sustained);
+                    self.found[at].sustained_per_s = search.sustained();
+                }
+                self.found[at].trials.push(trial);
+                tried = true;
+            }
+            if !tried {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures every target at every share, in random order within each block.
+    fn curve(&mut self, blocks: usize) {
+        for block in 1..=blocks {
+            let mut turns: Vec<(usize, f64)> =
+                (0..self.found.len()).flat_map(|at| SHARES.map(|share| (at, share))).collect();
+            self.random.shuffle(&mut turns);
+            for (at, share) in turns {
+                let Some(full) = self.found[at].sustained_per_s else { continue };
+                if self.progress.interrupted() {
+                    return;
+                }
+                self.progress.step(format!("[{block}/{blocks}, {:.0} %] ", share * 100.0));
+                let trial = self.trial(at, full * share);
+                self.found[at].curve.push(Point { share, block, trial });
+            }
+        }
+    }
+
+    /// Offers one rate, again while the machine disturbs it.
+    fn trial(&mut self, at: usize, rate: f64) -> Trial {
+        let mut attempt = 0;
+        loop {
+            let measured = self.measure(at, Rate::Fixed(rate));
+            let disturbed = measured.as_ref().is_ok_and(|measured| measured.verdict.disturbed());
+            if disturbed && attempt < self.plan.retries && !self.progress.interrupted() {
+                attempt += 1;
+                continue;
+            }
+            let trial = Trial::of(rate, measured.map_err(|failure| failure.to_string()), self.slo_us);
+            let what = if trial.sustained { "sustained".to_owned() } else { trial.reasons.join("; ") };
+            self.progress.done(&format!("{}: {rate:.0} msg/s {what}", self.found[at].target.name));
+            return trial;
+        }
+    }
+
+    fn measure(&mut self, at: usize, rate: Rate) -> Result<Measured, Failure> {
+        let target = &self.plan.targets[at];
+        let base = if target.is_relay() { self.plan.scenario.for_relay() } else { self.plan.scenario.clone() };
+        let scenario = Scenario { rate, ..base };
+        blocks::one(&self.plan, target, &scenario, self.random.next() as u32, &mut self.progress)
+    }
+
+    fn finish(self, args: &SaturateArgs) -> Result<bool, Failure> {
+        let record = Record {
+            version: VERSION,
+            program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
+            started: self.started,
+            finished: (!self.progress.interrupted()).then(unix_time),
+            command: public_command(std::env::args()),
+            machine: MachineFacts::here(),
+            seed: self.plan.seed,
+            slo_us: self.slo_us,
+            scenario: self.plan.scenario,
+            results: self.found,
+        };
+        output::report(&report::render(&record), args.json.as_deref(), &record).context("the result")?;
+        Ok(record.finished.is_some() && record.results.iter().all(|found| found.sustained_per_s.is_some()))
+    }
+}

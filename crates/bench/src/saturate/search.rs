@@ -1,0 +1,142 @@
+//! The search for the highest rate that a target sustains: bisection between a rate that went well and one that did not, in
+//! steps of equal factors. It asks for rates and is told what came of them, so that several targets can take turns.
+
+use serde::{Deserialize, Serialize};
+
+use crate::measure::trend::theil_sen;
+use crate::report::record::Measured;
+
+/// What is loaded first is this share of what a closed loop reached: often enough that is too much for an open one.
+const FIRST: f64 = 0.9;
+/// How much more is tried while everything goes well, and less while nothing does.
+const STEP: f64 = 1.25;
+/// Where the search gives up: this share of what the closed loop reached.
+const LEAST: f64 = 0.01;
+/// A backlog may grow by this share of the offered rate, and the target still keeps up.
+const GROWTH: f64 = 0.005;
+
+/// One rate and what came of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Trial {
+    /// Messages a second that were offered.
+    pub(crate) rate: f64,
+    pub(crate) sustained: bool,
+    /// Why not, one reason each.
+    pub(crate) reasons: Vec<String>,
+    /// By how many messages a second the backlog grew (Theil and Sen).
+    pub(crate) growth_per_s: Option<f64>,
+    /// None where the slice failed.
+    pub(crate) measured: Option<Measured>,
+}
+
+impl Trial {
+    /// Judges a slice that offered `rate`. `slo_us` bounds the p99 of the latency, microseconds.
+    pub(crate) fn of(rate: f64, measured: Result<Measured, String>, slo_us: f64) -> Self {
+        let measured = match measured {
+            Ok(measured) => measured,
+            Err(text) => {
+                return Self { rate, sustained: false, reasons: vec![text], growth_per_s: None, measured: None };
+            }
+        };
+        let mut reasons = measured.verdict.violations.clone();
+        let growth_per_s = growth(&measured);
+        if growth_per_s.is_some_and(|growth| growth > rate * GROWTH) {
+            reasons.push("the backlog grew all the time".to_owned());
+        }
+        if measured.latency_us.as_ref().or(measured.confirm_us.as_ref()).is_some_and(|latency| latency.p99 > slo_us) {
+            reasons.push("p99 is above the bound".to_owned());
+        }
+        Self { rate, sustained: reasons.is_empty(), reasons, growth_per_s, measured: Some(measured) }
+    }
+}
+
+/// By how many messages a second what was sent and has not come back grew while it was measured.
+fn growth(measured: &Measured) -> Option<f64> {
+    let (series, mut backlog) = (&measured.over_time, 0.0);
+    let mut points = Vec::new();
+    for (at, until) in series.until_s.iter().enumerate() {
+        let back = if measured.received_per_s > 0.0 { series.received[at] } else { series.confirmed[at] };
+        backlog += series.sent[at] as f64 - back as f64;
+        if *until > 0.0 {
+            points.push((*until, backlog));
+        }
+    }
+    theil_sen(&points)
+}
+
+/// The search on one target.
+#[derive(Debug, Clone)]
+pub(crate) struct Search {
+    /// Messages a second of the closed loop.
+    estimate: f64,
+    /// The highest that went well, and the lowest that did not.
+    good: Option<f64>,
+    bad: Option<f64>,
+    /// Ends when the two are this near: 0.02 for 2 %.
+    precision: f64,
+}
+
+impl Search {
+    pub(crate) fn new(estimate: f64, precision: f64) -> Self {
+        Self { estimate, good: None, bad: None, precision }
+    }
+
+    /// The next rate to try; none when the answer is known.
+    pub(crate) fn next(&self) -> Option<f64> {
+        match (self.good, self.bad) {
+            (None, None) => Some(self.estimate * FIRST),
+            (Some(good), None) => Some(good * STEP),
+            (None, Some(bad)) => Some(bad / STEP).filter(|rate| *rate > self.estimate * LEAST),
+            (Some(good), Some(bad)) => (bad / good > 1.0 + self.precision).then(|| (good * bad).sqrt()),
+        }
+    }
+
+    /// Takes what came of a rate.
+    pub(crate) fn tried(&mut self, rate: f64, sustained: bool) {
+        if sustained {
+            self.good = Some(self.good.map_or(rate, |good| good.max(rate)));
+            // A rate that went well says more than a lower one that did not: the machine may have been to blame.
+            self.bad = self.bad.filter(|bad| *bad > rate);
+        } else {
+            self.bad = Some(self.bad.map_or(rate, |bad| bad.min(rate)));
+        }
+    }
+
+    /// The highest rate that went well.
+    pub(crate) fn sustained(&self) -> Option<f64> {
+        self.good
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_capacity_is_found_within_the_precision_and_from_any_estimate() {
+        for capacity in [1000.0, 2345.0, 50_000.0] {
+            for estimate in [capacity * 0.3, capacity, capacity * 1.9] {
+                let mut search = Search::new(estimate, 0.02);
+                let mut trials = 0;
+                while let Some(rate) = search.next() {
+                    search.tried(rate, rate <= capacity);
+                    trials += 1;
+                }
+                let found = search.sustained().unwrap();
+                assert!(found <= capacity && found * 1.021 >= capacity, "{capacity} from {estimate}: {found}");
+                assert!(trials <= 16, "{trials} trials");
+            }
+        }
+    }
+
+    #[test]
+    fn a_target_that_sustains_nothing_is_given_up() {
+        let mut search = Search::new(1000.0, 0.02);
+        let mut trials = 0;
+        while let Some(rate) = search.next() {
+            search.tried(rate, false);
+            trials += 1;
+        }
+        assert!(search.sustained().is_none() && trials < 30);
+    }
+}
