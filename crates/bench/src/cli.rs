@@ -86,9 +86,13 @@ pub(crate) struct FloorArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// A broker: [NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]][,type=QUEUE_TYPE][,metrics=HOST:PORT/PATH], where SCHEME is amqp,
-    /// stomp or relay. Repeat it to compare
+    /// stomp, relay, or a JMS client: amqp10, openwire, openwire5, artemis, openmq; any other is jms:CLASS?KEY=VALUE&... or
+    /// jndi:CONTEXT?url=URL&cf=NAME. Repeat it to compare
     #[arg(long = "target", value_name = "TARGET", required_unless_present_any = ["relay", "log"])]
     pub(crate) targets: Vec<Target>,
+    /// Class path of the jars of jms: and jndi: targets that do not have their own as ,classpath=
+    #[arg(long, value_name = "PATH")]
+    pub(crate) jms_classpath: Option<String>,
     /// Processes of the only target (its children count too); with several targets give them as ,pid=
     #[arg(long, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,

@@ -91,6 +91,9 @@ const MOST_FOR_PRECISION: usize = 50;
 /// The targets of the command line, the control behind them and the floors at the end.
 fn targets(args: &RunArgs, floors: &[OwnRelay]) -> Result<Vec<Target>, Failure> {
     let mut targets = args.targets.clone();
+    for target in targets.iter_mut().filter(|target| target.is_jms_class()) {
+        target.class_path = target.class_path.take().or_else(|| args.jms_classpath.clone());
+    }
     match (targets.as_mut_slice(), args.pid.is_empty()) {
         (_, true) => {}
         ([only], false) => only.pids.extend(&args.pid),

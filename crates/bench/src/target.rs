@@ -1,7 +1,9 @@
-//! A broker to be measured: `[NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]]`.
+//! A broker to be measured: `[NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]]`, or the class of a JMS client
+//! with its properties: `[NAME=]jms:CLASS?KEY=VALUE&…`.
 
 use serde::{Deserialize, Serialize};
 
+use crate::driver::jvm::provider::SCHEMES;
 use crate::failure::{Context, Failure};
 
 /// Where a broker listens, who we are there, and which processes it is made of.
@@ -9,9 +11,9 @@ use crate::failure::{Context, Failure};
 pub(crate) struct Target {
     /// What tables call it.
     pub(crate) name: String,
-    /// The protocol: `amqp`, `stomp` or `relay`.
+    /// The protocol: `amqp`, `stomp`, `relay`, or that of a JMS client.
     pub(crate) scheme: String,
-    /// `host:port`.
+    /// `host:port`, or the class of a JMS client's factory.
     pub(crate) address: String,
     pub(crate) user: String,
     #[serde(skip)]
@@ -24,9 +26,19 @@ pub(crate) struct Target {
     pub(crate) metrics: Option<String>,
     /// Type of its queues (`x-queue-type`), when not the broker's default.
     pub(crate) queue_type: Option<String>,
+    /// Properties of a JMS client. They may be secret.
+    #[serde(skip)]
+    pub(crate) properties: Vec<(String, String)>,
+    /// Where the jars of a JMS client are, if they are the user's own.
+    pub(crate) class_path: Option<String>,
 }
 
 impl Target {
+    /// True for a JMS client that is named by a class, and whose jars are the user's.
+    pub(crate) fn is_jms_class(&self) -> bool {
+        is_of_class(&self.scheme)
+    }
+
     /// True for the floor that only copies bytes.
     pub(crate) fn is_relay(&self) -> bool {
         self.scheme == "relay"
@@ -39,38 +51,105 @@ impl std::str::FromStr for Target {
     fn from_str(text: &str) -> Result<Self, Failure> {
         let mut parts = text.split(',');
         let first = parts.next().unwrap_or_default();
-        let (named, rest) = first.split_once("://").ok_or_else(|| {
+        let mut target = match first.split_once(':') {
+            Some((named, rest)) if is_of_class(named.rsplit('=').next().unwrap_or(named)) => {
+                Self::by_class(named, rest)?
+            }
+            _ => Self::by_address(first)?,
+        };
+        for option in parts {
+            match option.split_once('=') {
+                Some(("pid", list)) => {
+                    for pid in list.split('+') {
+                        target.pids.push(pid.parse().context(format!("{text}: pid {pid}"))?);
+                    }
+                }
+                Some(("type", kind)) => target.queue_type = Some(kind.to_owned()),
+                Some(("metrics", place)) => target.metrics = Some(place.trim_start_matches("http://").to_owned()),
+                Some(("classpath", path)) => target.class_path = Some(path.to_owned()),
+                _ => {
+                    return Err(Failure::new(format!(
+                        "{text}: unknown option {option}; there are pid=PID[+PID], type=QUEUE_TYPE, metrics=HOST:PORT/PATH and \
+                         classpath=PATH"
+                    )));
+                }
+            }
+        }
+        Ok(target)
+    }
+}
+
+impl Target {
+    /// `[NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][?PROPERTIES]`, without options.
+    fn by_address(text: &str) -> Result<Self, Failure> {
+        let (named, rest) = text.split_once("://").ok_or_else(|| {
             Failure::new(format!(
                 "{text}: a target is [NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]]"
             ))
         })?;
         let (name, scheme) = named.split_once('=').unwrap_or((named, named));
+        let (rest, properties) = match rest.split_once('?') {
+            Some((rest, query)) if SCHEMES.contains(&scheme) => (rest, query_of(query)?),
+            _ => (rest, Vec::new()),
+        };
         let (login, place) = rest.rsplit_once('@').unwrap_or(("guest:guest", rest));
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
         let (host, vhost) = place.split_once('/').unwrap_or((place, ""));
-        let address = with_port(host, scheme)?;
-        let vhost = if vhost.is_empty() { "/".to_owned() } else { decode(vhost)? };
-        let (mut pids, mut queue_type, mut metrics) = (Vec::new(), None, None);
-        for option in parts {
-            match option.split_once('=') {
-                Some(("pid", list)) => {
-                    for pid in list.split('+') {
-                        pids.push(pid.parse().context(format!("{text}: pid {pid}"))?);
-                    }
-                }
-                Some(("type", kind)) => queue_type = Some(kind.to_owned()),
-                Some(("metrics", place)) => metrics = Some(place.trim_start_matches("http://").to_owned()),
-                _ => {
-                    return Err(Failure::new(format!(
-                        "{text}: unknown option {option}; there are pid=PID[+PID], type=QUEUE_TYPE and metrics=HOST:PORT/PATH"
-                    )));
-                }
-            }
-        }
-        let own = str::to_owned;
-        let (user, password) = (decode(user)?, decode(password)?);
-        Ok(Self { name: own(name), scheme: own(scheme), address, user, password, vhost, pids, metrics, queue_type })
+        Ok(Self {
+            name: name.to_owned(),
+            scheme: scheme.to_owned(),
+            address: with_port(host, scheme)?,
+            user: decode(user)?,
+            password: decode(password)?,
+            vhost: if vhost.is_empty() { "/".to_owned() } else { decode(vhost)? },
+            pids: Vec::new(),
+            metrics: None,
+            queue_type: None,
+            properties,
+            class_path: None,
+        })
     }
+
+    /// `[NAME=]jms:CLASS?PROPERTIES` or `[NAME=]jndi:CLASS?PROPERTIES`, without options.
+    fn by_class(named: &str, rest: &str) -> Result<Self, Failure> {
+        let (name, scheme) = named.split_once('=').unwrap_or((named, named));
+        let (class, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut properties = query_of(query)?;
+        let mut take = |wanted: &str| {
+            let at = properties.iter().position(|(key, _)| key == wanted)?;
+            Some(properties.swap_remove(at).1)
+        };
+        let (user, password) = (take("user").unwrap_or_default(), take("password").unwrap_or_default());
+        Ok(Self {
+            name: name.to_owned(),
+            scheme: scheme.to_owned(),
+            address: class.to_owned(),
+            user,
+            password,
+            vhost: "/".to_owned(),
+            pids: Vec::new(),
+            metrics: None,
+            queue_type: None,
+            properties,
+            class_path: None,
+        })
+    }
+}
+
+/// True for the schemes that a class follows, not an address.
+fn is_of_class(scheme: &str) -> bool {
+    matches!(scheme, "jms" | "jndi")
+}
+
+/// `KEY=VALUE&KEY=VALUE…`.
+fn query_of(text: &str) -> Result<Vec<(String, String)>, Failure> {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| {
+        let (key, value) =
+            pair.split_once('=').ok_or_else(|| Failure::new(format!("{pair}: a property is KEY=VALUE")))?;
+        Ok((decode(key)?, decode(value)?))
+    });
+    pairs.collect()
 }
 
 /// Adds the protocol's usual port where none is given.
@@ -80,7 +159,9 @@ fn with_port(host: &str, scheme: &str) -> Result<String, Failure> {
         .is_some_and(|(before, port)| port.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']')));
     match scheme {
         _ if has_port => Ok(host.to_owned()),
-        "amqp" => Ok(format!("{host}:5672")),
+        "amqp" | "amqp10" => Ok(format!("{host}:5672")),
+        "openwire" | "openwire5" | "artemis" => Ok(format!("{host}:61616")),
+        "openmq" => Ok(format!("{host}:7676")),
         "stomp" => Ok(format!("{host}:61613")),
         _ => Err(Failure::new(format!("{scheme}://{host}: a port is missing"))),
     }
@@ -127,6 +208,30 @@ mod tests {
         assert_eq!(target("amqp://[::1]").address, "[::1]:5672");
         assert_eq!(target("amqp://[::1]:7").address, "[::1]:7");
         assert!(target("relay://127.0.0.1:9").is_relay());
+        let plain = target("amqp://me:a?b@h");
+        assert_eq!((plain.password.as_str(), plain.properties.len()), ("a?b", 0));
+    }
+
+    #[test]
+    fn jms_clients_have_properties_and_perhaps_a_class() {
+        let target = |text: &str| text.parse::<Target>().unwrap();
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let known = target("a=artemis://me:s@h?minLargeMessageSize=1&x=%26,pid=4");
+        assert_eq!((known.address.as_str(), known.user.as_str(), known.pids.as_slice()), ("h:61616", "me", &[4][..]));
+        assert_eq!(known.properties, [pair("minLargeMessageSize", "1"), pair("x", "&")]);
+        let other = target("mq=jms:com.x.Factory?host=h&user=me&password=s%2c,classpath=/a/*:/b");
+        assert_eq!(
+            (other.name.as_str(), other.scheme.as_str(), other.address.as_str()),
+            ("mq", "jms", "com.x.Factory")
+        );
+        assert_eq!((other.user.as_str(), other.password.as_str()), ("me", "s,"));
+        assert_eq!(
+            (other.properties.as_slice(), other.class_path.as_deref()),
+            (&[pair("host", "h")][..], Some("/a/*:/b"))
+        );
+        let named = target("jndi:com.x.Contexts?url=tcp://h:1&cf=Factory");
+        assert_eq!(named.properties, [pair("url", "tcp://h:1"), pair("cf", "Factory")]);
+        assert_eq!(named.user, "");
     }
 
     #[test]
@@ -138,6 +243,7 @@ mod tests {
             ("amqp://h:1,speed=9", "unknown option speed=9"),
             ("amqp://a%4@h:1", "hex digits"),
             ("amqp://a%zz@h:1", "%zz"),
+            ("jms:a.B?c", "c: a property is KEY=VALUE"),
         ];
         for (text, part) in cases {
             let failure = text.parse::<Target>().unwrap_err().to_string();

@@ -4,6 +4,7 @@
 //! them into bytes and back, without any socket.
 
 pub(crate) mod amqp;
+pub(crate) mod jvm;
 pub(crate) mod link;
 mod relay;
 pub(crate) mod session;
@@ -100,7 +101,13 @@ pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Box
         "amqp" => Ok(Box::new(amqp::AmqpDriver::new(target, scenario, run))),
         "stomp" => Ok(Box::new(stomp::StompDriver::new(target, scenario, run)?)),
         "relay" => Ok(Box::new(relay::RelayDriver::new(target, scenario, run)?)),
-        other => Err(Failure::new(format!("{other}://: no such protocol; use amqp://, stomp:// or relay://"))),
+        jms if jvm::provider::SCHEMES.contains(&jms) => {
+            Err(Failure::new(format!("{jms}: a JMS client can only be loaded by `hermod-bench run`")))
+        }
+        other => Err(Failure::new(format!(
+            "{other}://: no such protocol; use amqp://, stomp://, relay://, or a JMS client: {}",
+            jvm::provider::SCHEMES.join(", ")
+        ))),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::scenario::{Rate, Scenario};
 pub(crate) type Worker<'scope, T> = ScopedJoinHandle<'scope, Result<T, Failure>>;
 
 /// Everybody at work: the producers and the consumers.
-pub(crate) type AtWork<'scope> = (Vec<Worker<'scope, Produced>>, Vec<Worker<'scope, Consumed>>);
+pub(crate) type AtWork<'scope> = (Vec<Worker<'scope, (Line, Produced)>>, Vec<Worker<'scope, Consumed>>);
 
 /// Connections that are open and not yet used.
 pub(crate) struct Crew {
@@ -127,6 +127,11 @@ pub(crate) fn join<T>(workers: Vec<Worker<'_, T>>) -> Result<Vec<T>, Failure> {
         .map(|worker| worker.join().unwrap_or_else(|_| Err(Failure::new("a load thread ended by a panic"))))
         .collect();
     results.into_iter().collect()
+}
+
+/// Closes the connections of producers whose messages have been received, and keeps what they saw.
+pub(crate) fn closed(producers: Vec<(Line, Produced)>) -> Vec<Produced> {
+    producers.into_iter().map(|(_, produced)| produced).collect()
 }
 
 /// True when every message sent so far has been received by all who should.

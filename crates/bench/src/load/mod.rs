@@ -4,6 +4,7 @@ pub(crate) mod consumer;
 pub(crate) mod crew;
 pub(crate) mod pingpong;
 pub(crate) mod producer;
+pub(crate) mod remote;
 pub(crate) mod sample;
 pub(crate) mod slice;
 
@@ -133,6 +134,11 @@ impl Run {
 
     pub(crate) fn measure_until(&self, at: u64) {
         self.until.store(at, Relaxed);
+    }
+
+    /// From when until when messages meant to be sent are measured; 0: not yet.
+    pub(crate) fn measured(&self) -> (u64, u64) {
+        (self.from.load(Relaxed), self.until.load(Relaxed))
     }
 
     /// True when a message with this intended time counts.

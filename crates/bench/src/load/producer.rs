@@ -43,8 +43,6 @@ pub(crate) struct Producer {
 
 /// What a producer saw.
 pub(crate) struct Produced {
-    /// Stays open until all is received: a broker may drop what a closed connection still had to say.
-    pub(crate) line: Line,
     pub(crate) id: u16,
     pub(crate) sent: u64,
     /// Messages that the broker refused.
@@ -69,8 +67,9 @@ enum Pause {
     For(Duration),
 }
 
-/// Produces until its quota is sent or the run drains, and then until all is confirmed.
-pub(crate) fn produce(job: Producer, run: &Run, tally: &Tally) -> Result<Produced, Failure> {
+/// Produces until its quota is sent or the run drains, and then until all is confirmed. The connection comes back too: it
+/// stays open until all is received, since a broker may drop what a closed one still had to say.
+pub(crate) fn produce(job: Producer, run: &Run, tally: &Tally) -> Result<(Line, Produced), Failure> {
     sharpen_timer();
     job.line.link.set_nonblocking()?;
     let mut sender = Sender::new(job, run, tally)?;
@@ -78,12 +77,12 @@ pub(crate) fn produce(job: Producer, run: &Run, tally: &Tally) -> Result<Produce
         let phase = run.phase();
         let stopping = phase != Phase::Run || sender.seen.sent == sender.quota;
         let answered = sender.replies == 0 || phase != Phase::Run;
-        let quiet = sender.seen.line.talk.output().is_empty() && sender.window.open() == 0 && answered;
+        let quiet = sender.line.talk.output().is_empty() && sender.window.open() == 0 && answered;
         if phase == Phase::End || (stopping && quiet) {
             break;
         }
         let pause = if stopping { Pause::For(GLANCE) } else { sender.fill()? };
-        let Line { link, talk } = &mut sender.seen.line;
+        let Line { link, talk } = &mut sender.line;
         let blocked = !link.write(talk.output())?;
         let look = match pause {
             Pause::None if !blocked => sender.window.confirms() || turn % LOOK_EVERY == 0,
@@ -94,7 +93,7 @@ pub(crate) fn produce(job: Producer, run: &Run, tally: &Tally) -> Result<Produce
             sender.listen()?;
         }
     }
-    Ok(sender.seen)
+    Ok((sender.line, sender.seen))
 }
 
 struct Sender<'a> {
@@ -108,13 +107,13 @@ struct Sender<'a> {
     replies: u64,
     batch: usize,
     body: Vec<u8>,
+    line: Line,
     seen: Produced,
 }
 
 impl<'a> Sender<'a> {
     fn new(job: Producer, run: &'a Run, tally: &'a Tally) -> Result<Self, Failure> {
         let seen = Produced {
-            line: job.line,
             id: job.id,
             sent: 0,
             refused: 0,
@@ -124,9 +123,9 @@ impl<'a> Sender<'a> {
             confirm: Latency::new()?,
             lateness: Latency::new()?,
         };
-        let Producer { window, schedule, quota, warmup, replies, batch, .. } = job;
+        let Producer { line, window, schedule, quota, warmup, replies, batch, .. } = job;
         let (window, body) = (Window::new(window), run.bodies.blank());
-        Ok(Self { run, tally, window, schedule, quota, warmup, replies, batch, body, seen })
+        Ok(Self { run, tally, window, schedule, quota, warmup, replies, batch, body, line, seen })
     }
 
     /// Appends as many messages to the output as may be sent now.
@@ -136,7 +135,7 @@ impl<'a> Sender<'a> {
         let before = self.seen.sent;
         let mut room = if self.schedule.is_some() { u64::MAX } else { self.run.room() };
         let pause = loop {
-            if self.seen.line.talk.output().len() >= self.batch {
+            if self.line.talk.output().len() >= self.batch {
                 break Pause::None;
             }
             if !self.window.has_room() || self.seen.sent == self.quota {
@@ -167,7 +166,7 @@ impl<'a> Sender<'a> {
         self.window.push(intended);
         let stamp = Stamp { producer: self.seen.id, number: self.seen.sent, intended, sent: at };
         self.run.bodies.write(&mut self.body, &stamp);
-        self.seen.line.talk.publish(&self.body[..self.run.bodies.length(self.seen.sent)])?;
+        self.line.talk.publish(&self.body[..self.run.bodies.length(self.seen.sent)])?;
         if let Some(schedule) = &mut self.schedule {
             schedule.advance();
             if self.run.measures(intended) {
@@ -179,8 +178,8 @@ impl<'a> Sender<'a> {
 
     /// Takes the confirms that have come.
     fn listen(&mut self) -> Result<(), Failure> {
-        let Self { run, tally, window, replies, seen, .. } = self;
-        let Produced { line, refused, confirmed, returned, unknown_confirms, confirm, .. } = seen;
+        let Self { run, tally, window, replies, line, seen, .. } = self;
+        let Produced { refused, confirmed, returned, unknown_confirms, confirm, .. } = seen;
         let numbered = run.bodies.check() != Check::Counted;
         let mut at = 0;
         line.receive(&mut |event| match event {

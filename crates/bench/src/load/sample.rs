@@ -21,6 +21,8 @@ pub(crate) struct Sample {
     pub(crate) flushes: Option<u64>,
     /// Bytes that all disks were given.
     pub(crate) disk_bytes: Option<u64>,
+    /// Milliseconds in which a worker's machine collected garbage; none: there is no worker.
+    pub(crate) gc_ms: Option<u64>,
 }
 
 impl Sample {
@@ -35,7 +37,19 @@ impl Sample {
         let (client, threads) = (process::own_usage(), process::own_threads());
         let (machine, flushes, disk_bytes) = (process::machine(), flushes(), bytes_written());
         // Counters and time last and together: a rate is their quotient.
-        Self { broker, client, threads, machine, flushes, disk_bytes, totals: totals(), at: now() }
+        Self { broker, client, threads, machine, flushes, disk_bytes, totals: totals(), at: now(), gc_ms: None }
+    }
+
+    /// Takes a sample of a load that the process `worker` makes, and whose `counters` tell their own time and the
+    /// milliseconds of its collector.
+    pub(crate) fn beside(pids: &[u32], worker: u32, counters: impl FnOnce() -> (Totals, u64, u64)) -> Self {
+        let mut sample = Self::with(pids, Totals::default);
+        if let (Some(all), Some(there)) = (&mut sample.client, process::usage(&[worker])) {
+            all.add(&there);
+        }
+        sample.threads.extend(process::threads(worker));
+        let (totals, at, gc_ms) = counters();
+        Self { totals, at, gc_ms: Some(gc_ms), ..sample }
     }
 
     /// Cores that neither broker nor client used since `before`. Without the broker's processes its CPU can't be told from

@@ -5,13 +5,13 @@ use std::thread::{ScopedJoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use super::consumer::{Consumed, stand_by};
-use super::crew::{Crew, all_received, join, movement, spawn};
+use super::crew::{Crew, Worker, all_received, closed, join, movement, spawn};
 use super::producer::Produced;
 use super::sample::Sample;
 use super::{Phase, Run, Totals, pingpong};
 use crate::audit::{Integrity, audit, audit_round_trips};
 use crate::clock::now;
-use crate::driver::{self, Driver, Line, Part};
+use crate::driver::{self, Driver, Line, Part, jvm};
 use crate::failure::{Context, Failure};
 use crate::machine::metrics::{self, Counters, growth};
 use crate::measure::latency::Latency;
@@ -19,6 +19,7 @@ use crate::measure::over_time::Recorder;
 use crate::measure::stamp::Bodies;
 use crate::measure::trend::is_steady;
 use crate::report::progress::Progress;
+use crate::report::record::WorkerFacts;
 use crate::scenario::{Mode, Rate, Scenario};
 use crate::target::Target;
 
@@ -61,6 +62,36 @@ pub(crate) struct Outcome {
     pub(crate) rates: Recorder,
     /// The measured time was cut short.
     pub(crate) interrupted: bool,
+    /// The worker that made the load; none: threads of this program did.
+    pub(crate) worker: Option<WorkerFacts>,
+}
+
+/// Those who make the load, as far as the one that measures them is concerned.
+pub(crate) trait Hands {
+    /// True when nobody has anything left to send or to be confirmed.
+    fn have_sent(&mut self) -> bool;
+    /// The state of everything now.
+    fn sample(&mut self, pids: &[u32]) -> Sample;
+    /// The run's phase, its gate or its measured time has changed: tells those who do not share it.
+    fn steer(&mut self);
+}
+
+/// Threads of this program, which share the run.
+struct Threads<'a, 'scope, T> {
+    run: &'a Run,
+    senders: &'a [Worker<'scope, T>],
+}
+
+impl<T> Hands for Threads<'_, '_, T> {
+    fn have_sent(&mut self) -> bool {
+        self.senders.iter().all(ScopedJoinHandle::is_finished)
+    }
+
+    fn sample(&mut self, pids: &[u32]) -> Sample {
+        Sample::take(self.run, pids)
+    }
+
+    fn steer(&mut self) {}
 }
 
 /// Runs `scenario` on `target`; `number` tells this run's messages and queues from all others.
@@ -72,19 +103,16 @@ pub(crate) fn run(
 ) -> Result<Outcome, Failure> {
     scenario.check()?;
     let scenario = &drain::confirmed(scenario);
-    let mut driver = driver::open(target, scenario, number).context(&target.name)?;
     let run = Run::of(scenario, Bodies::of(scenario, number));
     let (metrics_before, metrics_after, rates, cut, stopped) = Default::default();
     let mut slice =
         Slice { target, scenario, run: &run, progress, number, metrics_before, metrics_after, rates, cut, stopped };
-    let outcome = driver.prepare().and_then(|()| match scenario.mode {
-        Mode::Throughput if scenario.drain => slice.drained(driver.as_mut()),
-        Mode::Throughput => slice.throughput(driver.as_mut()),
-        Mode::Pingpong => slice.round_trips(driver.as_mut()),
-    });
-    let cleaned = driver.clean().context("removing the queues of this run");
-    // The failure of the run explains more than that of the cleaning.
-    outcome.and_then(|outcome| cleaned.map(|()| outcome)).context(&target.name)
+    let outcome = match jvm::open(target, scenario, number) {
+        Ok(Some((mut worker, spec))) => slice.beside(&mut worker, &spec),
+        Ok(None) => slice.here(),
+        Err(failure) => Err(failure),
+    };
+    outcome.context(&target.name)
 }
 
 struct Slice<'a> {
@@ -114,23 +142,38 @@ enum Cut {
 }
 
 impl Slice<'_> {
+    /// Threads of this program make the load.
+    fn here(&mut self) -> Result<Outcome, Failure> {
+        let mut driver = driver::open(self.target, self.scenario, self.number)?;
+        let outcome = driver.prepare().and_then(|()| match self.scenario.mode {
+            Mode::Throughput if self.scenario.drain => self.drained(driver.as_mut()),
+            Mode::Throughput => self.throughput(driver.as_mut()),
+            Mode::Pingpong => self.round_trips(driver.as_mut()),
+        });
+        let cleaned = driver.clean().context("removing the queues of this run");
+        // The failure of the run explains more than that of the cleaning.
+        outcome.and_then(|outcome| cleaned.map(|()| outcome))
+    }
+
     fn throughput(&mut self, driver: &mut dyn Driver) -> Result<Outcome, Failure> {
         let crew = Crew::open(driver, self.scenario)?;
         let bystanders = bystanders(driver, self.scenario)?;
-        let (run, before) = (self.run, self.before());
+        let run = self.run;
+        let before = self.before(|pids| Sample::take(run, pids));
         let (samples, produced, consumed) = std::thread::scope(|scope| {
             for (id, line) in bystanders.into_iter().enumerate() {
                 spawn(scope, format!("bystander-{id}"), run, move || stand_by(line, run))?;
             }
             let started = crew.start(scope, self.scenario, run, u64::from(self.number));
             let samples = match &started {
-                Ok((producers, _)) => self.watch(before, &|| producers.iter().all(ScopedJoinHandle::is_finished)),
+                Ok((senders, _)) => self.watch(before, &mut Threads { run, senders }),
                 Err(_) => (Sample::default(), Sample::default()),
             };
             run.advance(Phase::End);
             let (producers, consumers) = started?;
             Ok::<_, Failure>((samples, join(producers)?, join(consumers)?))
         })?;
+        let produced = closed(produced);
         let held = if consumed.is_empty() { held(driver, run.totals().confirmed)? } else { None };
         let integrity = audit(self.scenario, &run.totals(), &produced, &consumed, held)?;
         self.outcome(samples, integrity, &produced, &consumed)
@@ -139,13 +182,14 @@ impl Slice<'_> {
     fn round_trips(&mut self, driver: &mut dyn Driver) -> Result<Outcome, Failure> {
         let far = driver.open(Part::PingPong { far: true })?;
         let near = driver.open(Part::PingPong { far: false })?;
-        let (run, quota, before) = (self.run, self.scenario.quota(0), self.before());
+        let (run, quota) = (self.run, self.scenario.quota(0));
+        let before = self.before(|pids| Sample::take(run, pids));
         let (samples, seen) = std::thread::scope(|scope| {
             let answering = spawn(scope, "far-end".to_owned(), run, move || pingpong::far(far, run));
             let asking =
                 spawn(scope, "near-end".to_owned(), run, move || pingpong::near(near, quota, run, &run.tallies[0]));
             let samples = match (&asking, &answering) {
-                (Ok(asking), Ok(_)) => self.watch(before, &|| asking.is_finished()),
+                (Ok(asking), Ok(_)) => self.watch(before, &mut Threads { run, senders: std::slice::from_ref(asking) }),
                 _ => (Sample::default(), Sample::default()),
             };
             run.advance(Phase::End);
@@ -159,54 +203,60 @@ impl Slice<'_> {
     }
 
     /// A fixed number of messages without others before them is measured from before the first: nobody has been started.
-    fn before(&mut self) -> Option<Sample> {
+    fn before(&mut self, sample: impl FnOnce(&[u32]) -> Sample) -> Option<Sample> {
         if self.scenario.messages.is_none() || self.scenario.warmup_messages > 0 {
             return None;
         }
         self.run.measure_from(1);
         self.metrics_before = self.read_metrics();
-        Some(Sample::take(self.run, &self.target.pids))
+        Some(sample(&self.target.pids))
     }
 
-    /// Lets the threads warm up, measures, tells them to stop, waits until all is received. With a fixed number of
+    /// Lets the hands warm up, measures, tells them to stop, waits until all is received. With a fixed number of
     /// messages, which `before` says, all of them are measured, until the last is received.
-    fn watch(&mut self, before: Option<Sample>, senders_done: &dyn Fn() -> bool) -> (Sample, Sample) {
+    fn watch(&mut self, before: Option<Sample>, hands: &mut dyn Hands) -> (Sample, Sample) {
+        let pids = &self.target.pids;
         let (first, last) = match before {
-            Some(first) => self.count(first, senders_done),
+            Some(first) => self.count(first, hands),
             None if self.scenario.messages.is_some() => {
-                let first = self.warm_up();
+                let first = self.warm_up(hands);
                 self.run.open_gate();
-                self.count(first, senders_done)
+                hands.steer();
+                self.count(first, hands)
             }
             None => {
                 self.rates.begin(now(), self.run.totals());
-                self.pass(self.scenario.warmup, "warming up", None);
+                self.pass(self.scenario.warmup, "warming up", None, hands);
                 self.metrics_before = self.read_metrics();
-                let first = Sample::take(self.run, &self.target.pids);
+                let first = hands.sample(pids);
                 self.run.measure_from(first.at);
-                self.pass(self.scenario.duration, "measuring", Some(&first));
-                let last = Sample::take(self.run, &self.target.pids);
+                hands.steer();
+                self.pass(self.scenario.duration, "measuring", Some(&first), hands);
+                let last = hands.sample(pids);
                 self.run.measure_until(last.at);
+                hands.steer();
                 (first, last)
             }
         };
         self.metrics_after = self.read_metrics();
-        self.drain(senders_done);
+        self.drain(hands);
         (first, last)
     }
 
     /// Waits until all is sent, received and answered, or the time for it is over. The end is when the last moved.
-    fn count(&mut self, first: Sample, senders_done: &dyn Fn() -> bool) -> (Sample, Sample) {
-        let done = |run: &Run| senders_done() && all_received(run);
+    fn count(&mut self, first: Sample, hands: &mut dyn Hands) -> (Sample, Sample) {
+        let run = self.run;
         let cap = self.scenario.cap.map(|cap| Instant::now() + Duration::from_secs_f64(cap));
         self.rates.begin(first.at, first.totals);
-        self.settle(Some(&first), &|run| done(run) || cap.is_some_and(|cap| Instant::now() > cap));
-        let mut last = Sample::take(self.run, &self.target.pids);
-        let moved_at = self.run.moved_at();
-        if done(self.run) && moved_at > first.at {
+        self.settle(Some(&first), &mut || {
+            (hands.have_sent() && all_received(run)) || cap.is_some_and(|cap| Instant::now() > cap)
+        });
+        let mut last = hands.sample(&self.target.pids);
+        let moved_at = run.moved_at();
+        if hands.have_sent() && all_received(run) && moved_at > first.at {
             last.at = moved_at;
         } else if let Some(cap) = self.scenario.cap {
-            self.run.measure_until(last.at);
+            run.measure_until(last.at);
             let count = |sample: &Sample| self.scenario.main_count(&sample.totals);
             let moved = count(&last).saturating_sub(count(&first));
             let asked = self.scenario.messages.unwrap_or_default() / self.scenario.selects();
@@ -216,16 +266,17 @@ impl Slice<'_> {
     }
 
     /// Waits until what comes before the measured messages is through, and takes the first sample.
-    fn warm_up(&mut self) -> Sample {
+    fn warm_up(&mut self, hands: &mut dyn Hands) -> Sample {
         let (run, scenario) = (self.run, self.scenario);
         let enough = scenario.warmup_messages / scenario.selects() * scenario.copies().max(1);
         // A drain has everything before it from the beginning.
         let all_that_was_sent = !scenario.drain && scenario.copies() > 0;
-        self.wait(run, "warming up", None, &|| {
+        self.wait(run, "warming up", None, &mut || {
+            hands.have_sent();
             scenario.main_count(&run.totals()) >= enough && (!all_that_was_sent || all_received(run))
         });
         self.metrics_before = self.read_metrics();
-        let first = Sample::take(run, &self.target.pids);
+        let first = hands.sample(&self.target.pids);
         run.measure_from(first.at);
         first
     }
@@ -241,15 +292,17 @@ impl Slice<'_> {
         }
     }
 
-    fn drain(&mut self, senders_done: &dyn Fn() -> bool) {
-        self.run.advance(Phase::Drain);
-        self.settle(None, &|run| senders_done() && all_received(run));
+    fn drain(&mut self, hands: &mut dyn Hands) {
+        let run = self.run;
+        run.advance(Phase::Drain);
+        hands.steer();
+        self.settle(None, &mut || hands.have_sent() && all_received(run));
         sleep(LAST_WORDS);
     }
 
     /// Waits for `seconds`, or until the rate is steady where the warm-up should last until then, or until a thread has
     /// failed or somebody interrupts. Measured is what comes after `since`.
-    fn pass(&mut self, seconds: f64, doing: &str, since: Option<&Sample>) {
+    fn pass(&mut self, seconds: f64, doing: &str, since: Option<&Sample>, hands: &mut dyn Hands) {
         let begin = Instant::now();
         let end = begin + Duration::from_secs_f64(seconds);
         let (mut before, mut shown_at) = (self.run.totals(), begin);
@@ -264,6 +317,8 @@ impl Slice<'_> {
                 return;
             }
             sleep(left.min(LOOK));
+            // Whoever works elsewhere is heard then, too.
+            hands.have_sent();
             self.look(since.is_some());
             if steady.reached(self.scenario.main_count(&self.run.totals())) {
                 return;
@@ -284,14 +339,13 @@ impl Slice<'_> {
 
     /// Waits until `done`, or nothing has moved for a while, or a thread has failed. `since` is where a measured number of
     /// messages began; it may be interrupted, a drain may not.
-    fn settle(&mut self, since: Option<&Sample>, done: &dyn Fn(&Run) -> bool) {
-        let run = self.run;
+    fn settle(&mut self, since: Option<&Sample>, done: &mut dyn FnMut() -> bool) {
         let doing = if since.is_some() { "measuring" } else { "draining" };
-        self.wait(run, doing, since, &|| done(run));
+        self.wait(self.run, doing, since, done);
     }
 
     /// The same for the messages of `run`.
-    fn wait(&mut self, run: &Run, doing: &str, since: Option<&Sample>, done: &dyn Fn() -> bool) {
+    fn wait(&mut self, run: &Run, doing: &str, since: Option<&Sample>, done: &mut dyn FnMut() -> bool) {
         let (begin, silence) = (Instant::now(), Duration::from_secs_f64(self.scenario.patience));
         let (mut moved, mut moved_at, mut shown_at) = (movement(run), begin, begin);
         let mut before = run.totals();
@@ -349,6 +403,7 @@ impl Slice<'_> {
             lateness: joined(produced.iter().map(|one| &one.lateness))?,
             rates: self.rates.clone(),
             interrupted: self.cut == Cut::Measuring,
+            worker: None,
         })
     }
 }
@@ -407,6 +462,7 @@ pub(crate) fn joined<'a>(parts: impl Iterator<Item = &'a Latency>) -> Result<Lat
     Ok(all)
 }
 
+mod beside;
 mod drain;
 #[cfg(test)]
 mod tests;

@@ -44,7 +44,7 @@ impl Usage {
     }
 
     /// Takes in another process. What one of them does not show is unknown of all.
-    fn add(&mut self, one: &Self) {
+    pub(crate) fn add(&mut self, one: &Self) {
         let both = |mine: Option<u64>, theirs: Option<u64>| Some(mine? + theirs?);
         *self = Self {
             cpu_ns: self.cpu_ns + one.cpu_ns,
@@ -104,8 +104,13 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 
 /// CPU nanoseconds of each thread of this program, with its name: who was busy.
 pub(crate) fn own_threads() -> HashMap<String, u64> {
+    threads(std::process::id())
+}
+
+/// The same of any process.
+pub(crate) fn threads(pid: u32) -> HashMap<String, u64> {
     let mut threads = HashMap::new();
-    for entry in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+    for entry in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
         let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
         *threads.entry(name.trim().to_owned()).or_default() += on_cpu(&entry.path()).unwrap_or(0);
     }

@@ -29,6 +29,11 @@ impl Latency {
         self.samples.saturating_record(ns);
     }
 
+    /// Adds `count` samples of `ns` nanoseconds.
+    pub(crate) fn record_many(&mut self, ns: u64, count: u64) {
+        self.samples.saturating_record_n(ns, count);
+    }
+
     /// Takes in the samples of another thread.
     pub(crate) fn merge(&mut self, other: &Self) -> Result<(), Failure> {
         self.samples.add(&other.samples).context("joining histograms")

@@ -34,6 +34,12 @@ impl Numbers {
         Self { words, count: last }
     }
 
+    /// The numbers whose bits are set in `words`.
+    pub(crate) fn of_words(words: Vec<u64>) -> Self {
+        let count = words.iter().map(|word| u64::from(word.count_ones())).sum();
+        Self { words, count }
+    }
+
     /// How many numbers are in the set.
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -93,6 +99,11 @@ impl Seen {
     /// Numbers are in order within each of `lanes` only.
     pub(crate) fn in_lanes(self, lanes: usize) -> Self {
         Self { newest: vec![0; lanes], ..self }
+    }
+
+    /// What another program has seen of a producer.
+    pub(crate) fn reported(numbers: Numbers, duplicated: u64, reordered: u64) -> Self {
+        Self { numbers, duplicated, reordered, ..Self::default() }
     }
 
     /// Notes the arrival of `number`; false when it can't be a number of this run.

@@ -40,7 +40,8 @@ impl Check {
         }
     }
 
-    fn length(self) -> usize {
+    /// Bytes of the stamp.
+    pub(crate) fn length(self) -> usize {
         match self {
             Self::Full => 40,
             Self::Timed => 16,
@@ -234,6 +235,26 @@ mod tests {
             assert_eq!(body.len(), size);
             assert_eq!(bodies.read(&body), Ok(expected), "{size}");
         }
+    }
+
+    /// run, size, producer, number, intended, sent and the body; the worker's own test reads the same file.
+    const VECTORS: &str = include_str!("../../jvm/src/test/resources/stamps.txt");
+
+    #[test]
+    fn bodies_are_those_of_the_worker() {
+        let (mut written, stamps) =
+            (String::new(), [STAMP, Stamp { producer: 65_535, number: 1, intended: 1 << 62, sent: 7 }]);
+        for (run, size) in [0, 7, 8, 15, 16, 39, 40, 47, 64, 100].into_iter().enumerate() {
+            let (run, stamp) = (u32::MAX - run as u32, stamps[run % 2]);
+            let bodies = Bodies::new(run, size);
+            let mut body = bodies.blank();
+            bodies.write(&mut body, &stamp);
+            let Stamp { producer, number, intended, sent } = stamp;
+            let hex: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
+            written.push_str(&format!("{run} {size} {producer} {number} {intended} {sent} {hex}\n"));
+        }
+        let vectors: Vec<&str> = VECTORS.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(vectors, written.lines().collect::<Vec<_>>(), "{written}");
     }
 
     #[test]

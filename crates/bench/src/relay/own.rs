@@ -56,6 +56,8 @@ impl OwnRelay {
             pids: vec![self.child.id()],
             metrics: None,
             queue_type: None,
+            properties: Vec::new(),
+            class_path: None,
         }
     }
 }

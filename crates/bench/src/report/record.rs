@@ -104,6 +104,10 @@ pub(crate) fn public_command(arguments: impl Iterator<Item = String>) -> Vec<Str
 }
 
 fn without_password(argument: &str) -> String {
+    if let Some((before, after)) = argument.split_once("password=") {
+        let rest = after.find(['&', ',']).map_or("", |end| &after[end..]);
+        return format!("{before}password=***{rest}");
+    }
     let Some((before, after)) = argument.split_once("://") else { return argument.to_owned() };
     match after.rsplit_once('@') {
         Some((login, place)) => {
@@ -185,8 +189,27 @@ pub(crate) struct Measured {
     /// How fast each thousand messages went.
     #[serde(default)]
     pub(crate) thousands: Option<Thousands>,
+    /// The worker that made the load; none: threads of this program did.
+    pub(crate) worker: Option<WorkerFacts>,
+    /// Milliseconds of the measured time in which the worker's machine collected garbage.
+    pub(crate) worker_gc_ms: Option<u64>,
     pub(crate) integrity: Integrity,
     pub(crate) verdict: Verdict,
+}
+
+/// A worker that loads brokers through their own JMS clients.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WorkerFacts {
+    /// `jakarta` or `javax`.
+    pub(crate) api: String,
+    /// Version of its Java machine.
+    pub(crate) jvm: String,
+    /// Most bytes of its heap.
+    pub(crate) heap_bytes: u64,
+    /// Name and version of the client.
+    pub(crate) provider: String,
+    /// Version of JMS that the client says to be.
+    pub(crate) jms: String,
 }
 
 /// What some processes used.
@@ -281,6 +304,7 @@ mod tests {
             ("own=amqp://me:secret@h:1/v,pid=3", "own=amqp://me:***@h:1/v,pid=3"),
             ("amqp://me@h", "amqp://me:***@h"),
             ("amqp://h:1", "amqp://h:1"),
+            ("jms:a.B?user=me&password=secret&c=d,pid=3", "jms:a.B?user=me&password=***&c=d,pid=3"),
             ("--json", "--json"),
         ];
         for (argument, public) in cases {

@@ -22,6 +22,8 @@ const NOTED_LATENESS: f64 = 0.1;
 pub(crate) const FULL_THREAD: f64 = 0.95;
 /// More than this share of all cores taken by a hypervisor disturbs it too.
 const STOLEN: f64 = 0.02;
+/// A worker whose machine collects garbage for more than this share of the time says so.
+const COLLECTED: f64 = 0.05;
 /// Persistent confirms without at least this share of the flushes that full windows need were not forced to disk.
 pub(crate) const FLUSHED: f64 = 0.5;
 
@@ -86,6 +88,8 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> R
         metrics: outcome.metrics.clone(),
         over_time: outcome.rates.over_time(first.at),
         thousands: outcome.rates.thousands(),
+        worker: outcome.worker.clone(),
+        worker_gc_ms: last.gc_ms.zip(first.gc_ms).map(|(after, before)| after.saturating_sub(before)),
         integrity: outcome.integrity,
         verdict: Verdict::default(),
     };
@@ -136,6 +140,12 @@ fn verdict(scenario: &Scenario, measured: &Measured, interrupted: bool, is_relay
     let cores = std::thread::available_parallelism().map_or(1.0, |count| usize::from(count) as f64);
     if measured.stolen_cores.is_some_and(|stolen| stolen > STOLEN * cores) {
         violations.push(format!("{DISTURBED}the hypervisor took more than 2 % of the machine away"));
+    }
+    if let Some(worker) = &measured.worker {
+        notes.push(format!("loaded by {}, JMS {}, on Java {}", worker.provider, worker.jms, worker.jvm));
+        if measured.worker_gc_ms.is_some_and(|ms| ms as f64 > measured.seconds * 1000.0 * COLLECTED) {
+            notes.push("the worker collected garbage for more than a twentieth of the measured time".to_owned());
+        }
     }
     if measured.integrity.redelivered > 0 {
         notes.push("the broker marked messages as redelivered".to_owned());

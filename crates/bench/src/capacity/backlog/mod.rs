@@ -17,7 +17,7 @@ use super::{Head, Trial};
 use crate::audit::{Integrity, audit, audit_drain};
 use crate::driver::{self, Driver};
 use crate::failure::{Context, Failure};
-use crate::load::crew::{Crew, join};
+use crate::load::crew::{Crew, closed, join};
 use crate::load::slice::{held, joined};
 use crate::load::{Phase as RunPhase, Run};
 use crate::machine::directory::{self, Size};
@@ -253,7 +253,7 @@ impl Backlog<'_> {
             run.advance(RunPhase::End);
             Ok::<_, Failure>((ended, join(producers)?))
         })?;
-        let marks = watch.marks;
+        let (marks, produced) = (watch.marks, closed(produced));
         let held = held(self.driver.as_mut(), run.totals().confirmed)?;
         let integrity = audit(&scenario, &run.totals(), &produced, &[], held)?;
         let confirm_us = joined(produced.iter().map(|one| &one.confirm))?.summary();

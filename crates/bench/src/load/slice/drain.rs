@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{Outcome, Slice};
+use super::{Outcome, Slice, Threads};
 use crate::audit::audit;
 use crate::driver::Driver;
 use crate::failure::Failure;
-use crate::load::crew::{Crew, join};
+use crate::load::crew::{Crew, Worker, closed, join};
 use crate::load::producer::Produced;
 use crate::load::sample::Sample;
 use crate::load::{Phase, Run};
@@ -32,20 +32,15 @@ impl Slice<'_> {
     pub(super) fn drained(&mut self, driver: &mut dyn Driver) -> Result<Outcome, Failure> {
         let produced = self.fill(driver)?;
         let run = self.run;
-        for (tally, one) in run.tallies.iter().zip(&produced) {
-            tally.sent.store(one.sent, Relaxed);
-            // What was refused is not in any queue.
-            tally.confirmed.store(one.sent.saturating_sub(one.refused), Relaxed);
-            tally.refused.store(one.refused, Relaxed);
-        }
+        take_over(run, &produced);
         let crew = Crew::consumers(driver, self.scenario)?;
-        let before = self.before();
+        let before = self.before(|pids| Sample::take(run, pids));
         // How long messages lay in the queue says nothing about the broker.
         run.measure_until(0);
         let (samples, consumed) = std::thread::scope(|scope| {
             let started = crew.start(scope, self.scenario, run, u64::from(self.number));
             let samples = match &started {
-                Ok(_) => self.watch(before, &|| true),
+                Ok(_) => self.watch(before, &mut Threads { run, senders: &[] as &[Worker<'_, ()>] }),
                 Err(_) => (Sample::default(), Sample::default()),
             };
             run.advance(Phase::End);
@@ -57,26 +52,42 @@ impl Slice<'_> {
 
     /// Sends all messages and waits for their confirms.
     fn fill(&mut self, driver: &mut dyn Driver) -> Result<Vec<Produced>, Failure> {
-        let scenario = Scenario { consumers: 0, warmup_messages: 0, messages: self.filled(), ..self.scenario.clone() };
-        let cap = scenario.cap.map(|cap| cap * FILL_CAPS);
+        let scenario = filling(self.scenario);
         let crew = Crew::open(driver, &scenario)?;
         let run = Run::of(&scenario, Bodies::of(self.scenario, self.number));
         std::thread::scope(|scope| {
             let (producers, _) =
                 crew.start(scope, &scenario, &run, u64::from(self.number)).inspect_err(|_| run.advance(Phase::End))?;
             let sent = || producers.iter().all(ScopedJoinHandle::is_finished);
-            let end = Instant::now() + Duration::from_secs_f64(cap.unwrap_or(f64::from(u32::MAX)));
-            self.wait(&run, "filling", None, &|| sent() || Instant::now() > end);
+            let end = fill_end(&scenario);
+            self.wait(&run, "filling", None, &mut || sent() || Instant::now() > end);
             // Out of time, producers wait for their confirms and send nothing more.
             run.advance(Phase::Drain);
-            self.wait(&run, "filling", None, &sent);
+            self.wait(&run, "filling", None, &mut || sent());
             run.advance(Phase::End);
-            join(producers)
+            join(producers).map(closed)
         })
     }
+}
 
-    /// How many messages are filled in: those before the measured ones too.
-    fn filled(&self) -> Option<u64> {
-        Some(self.scenario.messages? + self.scenario.warmup_messages)
+/// The scenario of a fill: those messages too that are drained before the measured ones.
+pub(super) fn filling(scenario: &Scenario) -> Scenario {
+    let messages = scenario.messages.map(|messages| messages + scenario.warmup_messages);
+    Scenario { consumers: 0, warmup_messages: 0, messages, ..scenario.clone() }
+}
+
+/// When a fill is given up.
+pub(super) fn fill_end(scenario: &Scenario) -> Instant {
+    let seconds = scenario.cap.map_or(f64::from(u32::MAX), |cap| cap * FILL_CAPS);
+    Instant::now() + Duration::from_secs_f64(seconds)
+}
+
+/// Lets the counters of a drain begin with what its fill brought in.
+pub(super) fn take_over(run: &Run, produced: &[Produced]) {
+    for (tally, one) in run.tallies.iter().zip(produced) {
+        tally.sent.store(one.sent, Relaxed);
+        // What was refused is not in any queue.
+        tally.confirmed.store(one.sent.saturating_sub(one.refused), Relaxed);
+        tally.refused.store(one.refused, Relaxed);
     }
 }

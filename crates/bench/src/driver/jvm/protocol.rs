@@ -1,0 +1,344 @@
+//! The lines between this program and a worker: commands on its standard input, answers on its standard output, each an
+//! object of JSON on a line of its own. Times are nanoseconds of the worker's clock unless something else is said.
+
+use serde::{Deserialize, Serialize};
+
+use super::provider::Factory;
+use crate::failure::Failure;
+use crate::measure::schedule::Arrivals;
+use crate::scenario::{Destination, Mode, Payload, QueueKind, Rate, Scenario};
+use crate::target::Target;
+
+/// The version that both sides must speak.
+pub(crate) const VERSION: u32 = 1;
+
+/// What a worker is told.
+#[derive(Debug, Serialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+pub(crate) enum Command<'a> {
+    /// Who are you? Answered by [`Answer::Hello`].
+    Hello { v: u32 },
+    /// What time is it? `t` comes back in [`Answer::Clock`].
+    Clock { t: u64 },
+    /// Open all connections for a load. Answered by [`Answer::Ready`], [`Answer::Lacks`] or [`Answer::Failed`].
+    Prepare { spec: &'a Spec },
+    /// Start the threads. [`Answer::Stats`] come from here on, until the end.
+    Start,
+    /// The counters now. Answered by [`Answer::Sample`].
+    Sample,
+    /// Messages meant to be sent between these times are measured; 0: not yet. `gate`: producers may go on to the measured
+    /// messages; `drain`: they stop.
+    Steer { from: i64, until: i64, gate: bool, drain: bool },
+    /// Stop, close, and say what was seen. Answered by [`Answer::Result`].
+    End,
+    /// End the process.
+    Bye,
+}
+
+/// What a worker says.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Answer {
+    Hello(Hello),
+    Clock(Clock),
+    Ready(Ready),
+    /// The counters from time to time, and at once when all is sent and received.
+    Stats(Counts),
+    Sample(Counts),
+    Result(Results),
+    /// What the client lacks for this load.
+    Lacks(String),
+    /// What went wrong; the load is over.
+    Failed(String),
+}
+
+/// Who the worker is.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) v: u32,
+    /// `jakarta` or `javax`.
+    pub(crate) api: String,
+    /// Version of the Java machine.
+    pub(crate) jvm: String,
+    pub(crate) pid: u32,
+    /// Most bytes of its heap.
+    pub(crate) heap: u64,
+}
+
+/// The time on the worker's clock.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(crate) struct Clock {
+    pub(crate) t: u64,
+    pub(crate) nano: i64,
+}
+
+/// What the client says of itself.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Ready {
+    /// Name and version.
+    pub(crate) provider: String,
+    /// Version of JMS.
+    pub(crate) jms: String,
+}
+
+/// The counters of all threads at one instant.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) at: i64,
+    /// By producer.
+    pub(crate) sent: Vec<u64>,
+    pub(crate) confirmed: u64,
+    pub(crate) refused: u64,
+    pub(crate) received: u64,
+    /// When something last moved; 0: never.
+    pub(crate) moved: i64,
+    /// Nobody has anything left to send or to be confirmed.
+    pub(crate) done: bool,
+    /// Milliseconds in which the machine collected garbage, since its start.
+    pub(crate) gc_ms: u64,
+}
+
+/// What the threads of a load saw.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Results {
+    pub(crate) produced: Vec<ProducedThere>,
+    pub(crate) consumed: Vec<ConsumedThere>,
+    /// Messages that were left in queues that nobody consumed, and were taken away then; none: not counted.
+    pub(crate) held: Option<u64>,
+}
+
+/// A distribution: pairs of nanoseconds and how often.
+pub(crate) type Pairs = Vec<(u64, u64)>;
+
+/// What a producer saw.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ProducedThere {
+    pub(crate) sent: u64,
+    pub(crate) refused: u64,
+    /// Bits of the confirmed numbers, in base 64: words of 64, little endian.
+    pub(crate) confirmed: String,
+    pub(crate) unknown_confirms: u64,
+    pub(crate) confirm: Pairs,
+    pub(crate) lateness: Pairs,
+}
+
+/// What a consumer saw.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ConsumedThere {
+    pub(crate) queue: usize,
+    /// By producer.
+    pub(crate) seen: Vec<SeenThere>,
+    /// Of length, stamp and filling.
+    pub(crate) damages: [u64; 3],
+    pub(crate) redelivered: u64,
+    pub(crate) total: Pairs,
+    pub(crate) transit: Pairs,
+}
+
+/// What a consumer saw of one producer.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct SeenThere {
+    /// Bits of the received numbers, as in [`ProducedThere::confirmed`].
+    pub(crate) numbers: String,
+    pub(crate) duplicated: u64,
+    pub(crate) reordered: u64,
+}
+
+/// What messages carry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct BodiesThere {
+    run: u32,
+    size: usize,
+    /// Bytes of the stamp.
+    stamped: usize,
+    zero: bool,
+    /// Messages with higher numbers are of the short size.
+    short_after: u64,
+    short_size: usize,
+}
+
+/// A load, in the words of JMS.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Spec {
+    /// Begins the names of all destinations and subscriptions.
+    name: String,
+    queue_name: Option<String>,
+    bodies: BodiesThere,
+    factory: Factory,
+    user: String,
+    password: String,
+    pingpong: bool,
+    producers: usize,
+    consumers: usize,
+    queues: usize,
+    produce: bool,
+    keep: bool,
+    topic: bool,
+    durable: bool,
+    bystander: bool,
+    persistent: bool,
+    priority: i16,
+    selects: u64,
+    window: u64,
+    ack: &'static str,
+    ack_every: u64,
+    rate: f64,
+    poisson: bool,
+    seed: u32,
+    in_flight: u64,
+    quotas: Vec<u64>,
+    warmups: Vec<u64>,
+}
+
+impl Spec {
+    /// The load of `scenario`; what JMS has no words for is refused by name.
+    pub(crate) fn new(factory: Factory, target: &Target, scenario: &Scenario, run: u32) -> Result<Self, Failure> {
+        refuse(target, scenario)?;
+        let ids = 0..scenario.producers;
+        Ok(Self {
+            // A name that every broker takes: OpenMQ's are those of Java, with dots.
+            name: format!("hermod_bench.{run:08x}"),
+            queue_name: scenario.queue_name.clone(),
+            bodies: BodiesThere {
+                run,
+                size: scenario.size,
+                stamped: scenario.check_of_bodies().length(),
+                zero: scenario.payload != Payload::Random,
+                short_after: scenario.tail.map_or(MOST, |tail| scenario.quota(0).saturating_sub(tail.messages)),
+                short_size: scenario.tail.map_or(0, |tail| tail.size),
+            },
+            factory,
+            user: target.user.clone(),
+            password: target.password.clone(),
+            pingpong: scenario.mode == Mode::Pingpong,
+            producers: scenario.producers,
+            consumers: scenario.consumers,
+            queues: scenario.queues,
+            produce: true,
+            keep: false,
+            topic: scenario.copies_all(),
+            durable: scenario.queue == QueueKind::Durable,
+            bystander: scenario.bystander,
+            persistent: scenario.persistent,
+            priority: scenario.priority.map_or(-1, i16::from),
+            selects: scenario.selector.unwrap_or(0),
+            window: scenario.window,
+            ack: match (scenario.dups_ok, scenario.ack_every) {
+                (true, _) => "dups_ok",
+                (false, 0 | 1) => "auto",
+                (false, _) => "client",
+            },
+            ack_every: scenario.ack_every,
+            rate: if let Rate::Fixed(rate) = scenario.rate { rate } else { 0.0 },
+            poisson: scenario.arrivals == Arrivals::Poisson,
+            seed: run,
+            in_flight: scenario.in_flight,
+            quotas: ids.clone().map(|id| scenario.quota(id).min(MOST)).collect(),
+            warmups: ids.map(|id| scenario.warmup_quota(id)).collect(),
+        })
+    }
+
+    /// The same load without an end, with destinations of its own.
+    pub(crate) fn rehearsal(&self) -> Self {
+        let (name, quotas) = (format!("{}.rehearsal", self.name), vec![MOST; self.producers]);
+        Self { name, queue_name: None, quotas, warmups: vec![MOST; self.producers], ..self.clone() }
+    }
+
+    /// What fills the queues that a drain empties: all messages, and nobody consumes.
+    pub(crate) fn filling(&self) -> Self {
+        Self { consumers: 0, keep: true, warmups: vec![MOST; self.producers], ..self.clone() }
+    }
+
+    /// The drain behind it.
+    pub(crate) fn draining(&self) -> Self {
+        Self { produce: false, ..self.clone() }
+    }
+}
+
+/// The highest number that a worker is told.
+const MOST: u64 = i64::MAX as u64;
+
+/// Says what a scenario wants and JMS, or its worker, has not.
+fn refuse(target: &Target, scenario: &Scenario) -> Result<(), Failure> {
+    let exchange = matches!(scenario.destination, Destination::Direct | Destination::Pattern);
+    let lacks = [
+        (exchange, "exchanges in JMS"),
+        (scenario.idle_queues > 0, "queues in JMS that drop their oldest message"),
+        (scenario.poll, "request for each single message in JMS"),
+        (target.queue_type.is_some(), "types of queues in JMS"),
+    ];
+    if let Some((_, what)) = lacks.iter().find(|(wanted, _)| *wanted) {
+        return Err(Failure::lacking(*what));
+    }
+    let unbuilt = [
+        (scenario.destination == Destination::Spread, "one consumer that reads several queues"),
+        (scenario.reply, "replies"),
+        (!scenario.nodelay, "sockets that gather small segments: give the client's own property for it in the target"),
+        (scenario.window > u64::from(i32::MAX.unsigned_abs()), "windows above 2147483647"),
+    ];
+    match unbuilt.iter().find(|(wanted, _)| *wanted) {
+        Some((_, what)) => Err(Failure::new(format!("the JMS worker does not do this: {what}"))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::jvm::provider::Provider;
+
+    #[test]
+    fn commands_and_answers_have_their_names() {
+        let line = |command: &Command<'_>| serde_json::to_string(command).unwrap();
+        assert_eq!(line(&Command::Hello { v: 1 }), r#"{"op":"hello","v":1}"#);
+        let steer = Command::Steer { from: 5, until: i64::MAX, gate: true, drain: false };
+        assert_eq!(line(&steer), r#"{"op":"steer","from":5,"until":9223372036854775807,"gate":true,"drain":false}"#);
+        assert_eq!(line(&Command::Bye), r#"{"op":"bye"}"#);
+        let said: Answer = serde_json::from_str(
+            r#"{"result":{"produced":[],"consumed":[{"queue":0,"seen":[{"numbers":"","duplicated":0,"reordered":1}],
+                "damages":[0,0,2],"redelivered":0,"total":[[7,2]],"transit":[]}]}}"#,
+        )
+        .unwrap();
+        let Answer::Result(results) = said else { panic!("{said:?}") };
+        assert_eq!(
+            (results.held, results.consumed[0].damages, results.consumed[0].total[0]),
+            (None, [0, 0, 2], (7, 2))
+        );
+    }
+
+    type Change = fn(&mut Scenario);
+
+    #[test]
+    fn what_jms_has_no_words_for_is_refused_by_name() {
+        let spec = |target: &str, change: Change| {
+            let (target, mut scenario) = (target.parse().unwrap(), Scenario::default());
+            change(&mut scenario);
+            let provider = Provider::of(&target, &scenario).unwrap().unwrap();
+            Spec::new(provider.factory, &target, &scenario, 0xab)
+        };
+        let plain = spec("amqp10://h", |s| s.ack_every = 3).unwrap();
+        assert_eq!((plain.name.as_str(), plain.ack, &plain.quotas), ("hermod_bench.000000ab", "client", &vec![MOST]));
+        assert_eq!((plain.bodies.stamped, plain.bodies.short_after, plain.priority), (40, MOST, -1));
+        let acks: [(Change, &str); 3] = [
+            (|s| s.ack_every = 0, "auto"),
+            (|s| s.ack_every = 1, "auto"),
+            (|s| (s.ack_every, s.dups_ok) = (10, true), "dups_ok"),
+        ];
+        for (change, ack) in acks {
+            assert_eq!(spec("amqp10://h", change).unwrap().ack, ack);
+        }
+        let cases: [(&str, Change, &str); 7] = [
+            ("amqp10://h", |s| (s.destination, s.idle_queues) = (Destination::Fanout, 1), "drop their oldest"),
+            ("amqp10://h,type=quorum", |_| {}, "types of queues"),
+            ("amqp10://h", |s| s.destination = Destination::Pattern, "exchanges in JMS"),
+            ("amqp10://h", |s| s.poll = true, "each single message"),
+            ("amqp10://h", |s| s.destination = Destination::Spread, "reads several queues"),
+            ("amqp10://h", |s| s.reply = true, "replies"),
+            ("amqp10://h", |s| s.nodelay = false, "small segments"),
+        ];
+        for (target, change, part) in cases {
+            let failure = spec(target, change).unwrap_err().to_string();
+            assert!(failure.contains(part), "{failure}");
+        }
+    }
+}
