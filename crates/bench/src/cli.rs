@@ -12,12 +12,12 @@ use crate::capacity::queues::QueuesArgs;
 use crate::failure::Failure;
 use crate::machine::backlog::DiskArgs;
 use crate::measure::schedule::Arrivals;
+use crate::peers::PeersArgs;
 use crate::preset::Preset;
 use crate::promise::AuditArgs;
 use crate::saturate::{CurveArgs, SaturateArgs};
 use crate::scenario::{Ack, Confirms, Destination, Mode, Payload, QueueKind, Rate, Scenario, WarmUp};
 use crate::simulate::SimulateArgs;
-use crate::target::Target;
 
 /// Loads message brokers, checks every message, and says what each message cost.
 #[derive(Debug, Parser)]
@@ -52,6 +52,8 @@ pub(crate) enum Verb {
     Connections(Box<ConnectionsArgs>),
     /// Be a broker whose latency, capacity, stalls, faults and promises are known, to test a benchmark with
     Simulate(Box<SimulateArgs>),
+    /// Get, start and end other brokers, to be measured beside each other
+    Peers(PeersArgs),
 }
 
 /// Options of `relay`.
@@ -85,11 +87,12 @@ pub(crate) struct FloorArgs {
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// A broker: [NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]][,type=QUEUE_TYPE][,metrics=HOST:PORT/PATH], where SCHEME is amqp,
-    /// stomp, relay, or a JMS client: amqp10, openwire, openwire5, artemis, openmq; any other is jms:CLASS?KEY=VALUE&... or
-    /// jndi:CONTEXT?url=URL&cf=NAME. Repeat it to compare
+    /// A broker: [NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]][,type=QUEUE_TYPE][,durability=CLASS]
+    /// [,metrics=HOST:PORT/PATH], where SCHEME is amqp, stomp, nats, jetstream, mqtt, mqtt5, relay, or a JMS client: amqp10,
+    /// openwire, openwire5, artemis, openmq; any other is jms:CLASS?KEY=VALUE&... or jndi:CONTEXT?url=URL&cf=NAME. Or a peer,
+    /// [NAME=]PEER[/VARIANT...][,via=SCHEME], which is started for the run if it is not up. Repeat it to compare
     #[arg(long = "target", value_name = "TARGET", required_unless_present_any = ["relay", "log"])]
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Vec<String>,
     /// Class path of the jars of jms: and jndi: targets that do not have their own as ,classpath=
     #[arg(long, value_name = "PATH")]
     pub(crate) jms_classpath: Option<String>,

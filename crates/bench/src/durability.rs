@@ -16,6 +16,18 @@ pub(crate) enum Durability {
     D3,
 }
 
+impl Durability {
+    /// The promise in words.
+    pub(crate) fn promise(self) -> &'static str {
+        match self {
+            Self::D0 => "nothing is confirmed",
+            Self::D1 => "in the broker's memory",
+            Self::D2 => "with the operating system",
+            Self::D3 => "forced to the disk",
+        }
+    }
+}
+
 impl std::fmt::Display for Durability {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{self:?}")

@@ -16,6 +16,7 @@ mod journal;
 mod load;
 mod machine;
 mod measure;
+mod peers;
 mod preset;
 mod promise;
 mod relay;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Verb::Queues(args) => capacity::queues::run(&args).map(exit),
         Verb::Connections(args) => capacity::connections::run(&args).map(exit),
         Verb::Simulate(args) => simulate::serve(&args).map(|()| EXIT_VALID),
+        Verb::Peers(args) => peers::run(&args).map(|done| if done { EXIT_VALID } else { EXIT_FAILED }),
     };
     match done {
         Ok(code) => ExitCode::from(code),

@@ -11,6 +11,7 @@ use crate::interrupt::Interrupt;
 use crate::journal::{Journal, Resumed};
 use crate::machine::freeze;
 use crate::measure::random::mix;
+use crate::peers;
 use crate::relay::own::OwnRelay;
 use crate::report::output;
 use crate::report::progress::Progress;
@@ -41,7 +42,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
     if args.log {
         floors.push(OwnRelay::start(Some(&dir))?);
     }
-    let targets = targets(args, &floors)?;
+    // Peers that are started for this run end with their guards.
+    let (given, _guards) = peers::resolve_all(&args.targets)?;
+    let targets = targets(args, given, &floors)?;
     if args.freeze && !freeze::supported() {
         return Err(Failure::new("--freeze needs a system with signals"));
     }
@@ -89,8 +92,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
 const MOST_FOR_PRECISION: usize = 50;
 
 /// The targets of the command line, the control behind them and the floors at the end.
-fn targets(args: &RunArgs, floors: &[OwnRelay]) -> Result<Vec<Target>, Failure> {
-    let mut targets = args.targets.clone();
+fn targets(args: &RunArgs, mut targets: Vec<Target>, floors: &[OwnRelay]) -> Result<Vec<Target>, Failure> {
     for target in targets.iter_mut().filter(|target| target.is_jms_class()) {
         target.class_path = target.class_path.take().or_else(|| args.jms_classpath.clone());
     }

@@ -1,9 +1,11 @@
 //! A broker to be measured: `[NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]]`, or the class of a JMS client
 //! with its properties: `[NAME=]jms:CLASS?KEY=VALUE&…`.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::driver::jvm::provider::SCHEMES;
+use crate::durability::Durability;
 use crate::failure::{Context, Failure};
 
 /// Where a broker listens, who we are there, and which processes it is made of.
@@ -11,7 +13,7 @@ use crate::failure::{Context, Failure};
 pub(crate) struct Target {
     /// What tables call it.
     pub(crate) name: String,
-    /// The protocol: `amqp`, `stomp`, `relay`, or that of a JMS client.
+    /// The protocol: `amqp`, `stomp`, `nats`, `jetstream`, `mqtt`, `mqtt5`, `relay`, or that of a JMS client.
     pub(crate) scheme: String,
     /// `host:port`, or the class of a JMS client's factory.
     pub(crate) address: String,
@@ -31,6 +33,12 @@ pub(crate) struct Target {
     pub(crate) properties: Vec<(String, String)>,
     /// Where the jars of a JMS client are, if they are the user's own.
     pub(crate) class_path: Option<String>,
+    /// What its confirms are said to promise.
+    pub(crate) durability: Option<Durability>,
+    /// `PEER[/VARIANT...]`, where this program started it.
+    pub(crate) peer: Option<String>,
+    /// What its software says of itself.
+    pub(crate) version: Option<String>,
 }
 
 impl Target {
@@ -67,10 +75,15 @@ impl std::str::FromStr for Target {
                 Some(("type", kind)) => target.queue_type = Some(kind.to_owned()),
                 Some(("metrics", place)) => target.metrics = Some(place.trim_start_matches("http://").to_owned()),
                 Some(("classpath", path)) => target.class_path = Some(path.to_owned()),
+                Some(("durability", class)) => {
+                    target.durability = Some(Durability::from_str(class, true).map_err(|_| {
+                        Failure::new(format!("{text}: {class}: a durability class is D0, D1, D2 or D3"))
+                    })?);
+                }
                 _ => {
                     return Err(Failure::new(format!(
-                        "{text}: unknown option {option}; there are pid=PID[+PID], type=QUEUE_TYPE, metrics=HOST:PORT/PATH and \
-                         classpath=PATH"
+                        "{text}: unknown option {option}; there are pid=PID[+PID], type=QUEUE_TYPE, durability=CLASS, \
+                         metrics=HOST:PORT/PATH and classpath=PATH"
                     )));
                 }
             }
@@ -107,6 +120,9 @@ impl Target {
             queue_type: None,
             properties,
             class_path: None,
+            durability: None,
+            peer: None,
+            version: None,
         })
     }
 
@@ -132,6 +148,9 @@ impl Target {
             queue_type: None,
             properties,
             class_path: None,
+            durability: None,
+            peer: None,
+            version: None,
         })
     }
 }
@@ -163,6 +182,8 @@ fn with_port(host: &str, scheme: &str) -> Result<String, Failure> {
         "openwire" | "openwire5" | "artemis" => Ok(format!("{host}:61616")),
         "openmq" => Ok(format!("{host}:7676")),
         "stomp" => Ok(format!("{host}:61613")),
+        "nats" | "jetstream" => Ok(format!("{host}:4222")),
+        "mqtt" | "mqtt5" => Ok(format!("{host}:1883")),
         _ => Err(Failure::new(format!("{scheme}://{host}: a port is missing"))),
     }
 }
@@ -193,13 +214,14 @@ mod tests {
     #[test]
     fn targets_are_read_with_their_defaults() {
         let target = |text: &str| text.parse::<Target>().unwrap();
-        let full = target("own=amqp://me:s%40cret@127.0.0.1:5000/my%2fhost,pid=12+13,type=quorum");
+        let full = target("own=amqp://me:s%40cret@127.0.0.1:5000/my%2fhost,pid=12+13,type=quorum,durability=D3");
         assert_eq!(
             (full.name.as_str(), full.scheme.as_str(), full.address.as_str()),
             ("own", "amqp", "127.0.0.1:5000")
         );
         assert_eq!((full.user.as_str(), full.password.as_str(), full.vhost.as_str()), ("me", "s@cret", "my/host"));
         assert_eq!((full.pids.as_slice(), full.queue_type.as_deref()), (&[12, 13][..], Some("quorum")));
+        assert_eq!(full.durability, Some(Durability::D3));
         let short = target("stomp://localhost");
         assert_eq!(
             (short.name.as_str(), short.address.as_str(), short.vhost.as_str()),
@@ -241,6 +263,7 @@ mod tests {
             ("relay://localhost", "port is missing"),
             ("amqp://h:1,pid=x", "pid x"),
             ("amqp://h:1,speed=9", "unknown option speed=9"),
+            ("amqp://h:1,durability=high", "high: a durability class"),
             ("amqp://a%4@h:1", "hex digits"),
             ("amqp://a%zz@h:1", "%zz"),
             ("jms:a.B?c", "c: a property is KEY=VALUE"),

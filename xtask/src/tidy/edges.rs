@@ -59,7 +59,7 @@ const HEAVY: [(&str, &[&str]); 10] = [
     ("tokio", &["net", "management", "hermod"]),
     ("axum", &["management"]),
     ("clap", &["hermod", "bench", "xtask"]),
-    ("toml", &["hermod", "xtask"]),
+    ("toml", &["hermod", "bench", "xtask"]),
     ("serde_json", &["management", "hermod", "bench", "xtask"]),
     ("argon2", &["auth"]),
     ("rustls", &["net", "management", "hermod"]),

@@ -58,6 +58,9 @@ impl OwnRelay {
             queue_type: None,
             properties: Vec::new(),
             class_path: None,
+            durability: None,
+            peer: None,
+            version: None,
         }
     }
 }

@@ -1,0 +1,231 @@
+//! Other brokers, to be measured beside each other: getting them, starting them with a known promise of durability on
+//! loopback, telling what they cost before any load, and ending them. What a peer is, is data: see `recipe`.
+
+mod command;
+mod guard;
+mod instance;
+mod place;
+mod process;
+mod recipe;
+mod source;
+mod template;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests;
+
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+pub(crate) use guard::Guard;
+use instance::{Instance, PORT_BASE, start};
+use place::Place;
+use recipe::Wanted;
+use source::{install, is_installed};
+
+use crate::failure::{Context, Failure};
+use crate::report::output;
+use crate::target::Target;
+
+/// What a broker needs to come to rest after its start.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Options of `peers`.
+#[derive(Debug, Args)]
+pub(crate) struct PeersArgs {
+    /// Where software, data and logs of peers are; else $HERMOD_BENCH_PEERS, else hermod-bench/peers in the user's cache
+    #[arg(long, global = true)]
+    dir: Option<PathBuf>,
+    /// Peers get free ports from this one on, on 127.0.0.1
+    #[arg(long, global = true, default_value_t = PORT_BASE)]
+    port_base: u16,
+    #[command(subcommand)]
+    verb: PeersVerb,
+}
+
+/// What to do with peers.
+#[derive(Debug, Subcommand)]
+enum PeersVerb {
+    /// Show the peers that can be had, with their variants and promises
+    List,
+    /// Get the software of peers through the machine's package clients
+    Install {
+        /// PEER[/VARIANT...]
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Start peers with empty data, and show what they cost before any load
+    Start {
+        /// PEER[/VARIANT...]
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// End peers and remove their data; their software stays
+    Stop {
+        /// PEER[/VARIANT...], or all
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Show the peers that were started
+    Status {
+        /// PEER[/VARIANT...]; none: all
+        names: Vec<String>,
+    },
+    /// Start a peer and end it when standard input closes
+    #[command(hide = true)]
+    Keep { name: String },
+}
+
+/// Does what `args` ask for; true when all went well.
+pub(crate) fn run(args: &PeersArgs) -> Result<bool, Failure> {
+    let place = Place::find(args.dir.as_deref())?;
+    match &args.verb {
+        PeersVerb::List => list(&place)?,
+        PeersVerb::Install { names } => {
+            for wanted in find(&place, names)? {
+                let software = install(&place, &wanted)?;
+                output::show(&format!("{} {}: {}\n", wanted.name, software.version, mib(software.bytes)))?;
+            }
+        }
+        PeersVerb::Start { names } => {
+            for wanted in find(&place, names)? {
+                let instance = start(&place, &wanted, args.port_base)?;
+                sleep(SETTLE);
+                output::show(&describe(&instance))?;
+            }
+        }
+        PeersVerb::Stop { names } => stop(&place, names)?,
+        PeersVerb::Status { names } => {
+            for instance in noted(&place, names)? {
+                output::show(&describe(&instance))?;
+            }
+        }
+        PeersVerb::Keep { name } => return guard::keep(&place, &Wanted::find(name, &place.recipes())?, args.port_base),
+    }
+    Ok(true)
+}
+
+fn find(place: &Place, names: &[String]) -> Result<Vec<Wanted>, Failure> {
+    names.iter().map(|name| Wanted::find(name, &place.recipes())).collect()
+}
+
+/// The instances with these names, or all.
+fn noted(place: &Place, names: &[String]) -> Result<Vec<Instance>, Failure> {
+    let all = Instance::all(place)?;
+    if let Some(missing) = names.iter().find(|name| !all.iter().any(|instance| instance.name == **name)) {
+        return Err(Failure::new(format!("{missing} was not started; see `hermod-bench peers status`")));
+    }
+    Ok(all.into_iter().filter(|instance| names.is_empty() || names.contains(&instance.name)).collect())
+}
+
+fn stop(place: &Place, names: &[String]) -> Result<(), Failure> {
+    let names = if names == ["all"] { &[] } else { names };
+    for instance in noted(place, names)? {
+        instance.stop(place)?;
+        output::show(&format!("{} is down\n", instance.name))?;
+    }
+    Ok(())
+}
+
+fn list(place: &Place) -> Result<(), Failure> {
+    let mut text = String::new();
+    for (name, recipe) in recipe::all(&place.recipes())? {
+        let wanted = Wanted::find(&name, &place.recipes())?;
+        let here = if is_installed(place, &wanted) { "installed" } else { "" };
+        text +=
+            &format!("{name:<12}{:<4}{here:<11}{} ({})\n", recipe.durability.to_string(), recipe.about, recipe.because);
+        for (variant, change) in recipe.variants() {
+            let class = change.durability.map_or_else(|| "  ".to_owned(), |class| class.to_string());
+            let because = change.because.as_ref().map_or_else(String::new, |because| format!(" ({because})"));
+            text += &format!("  /{variant:<9}{class:<15}{}{because}\n", change.about);
+        }
+    }
+    output::show(&text)
+}
+
+/// A running peer in words: what it costs so far, and how it is given as a target.
+fn describe(instance: &Instance) -> String {
+    let ready = match instance.ready_seconds {
+        Some(_) if !instance.is_up() => "has ended".to_owned(),
+        Some(seconds) => format!("ready after {seconds:.2} s"),
+        None => "not ready".to_owned(),
+    };
+    let mut text = format!(
+        "{} {}: {ready}, {} resident, {} installed; confirms {}: {} ({})\n",
+        instance.name,
+        instance.version,
+        mib(instance.resident()),
+        mib(instance.bytes),
+        instance.durability,
+        instance.durability.promise(),
+        instance.because,
+    );
+    let pids: Vec<String> = instance.pids().iter().map(u32::to_string).collect();
+    for uri in &instance.uris {
+        text += &format!("  {uri},pid={}\n", pids.join("+"));
+    }
+    text
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// The target that `text` means: an address, or `[NAME=]PEER[/VARIANT...][,via=SCHEME][,OPTION...]`, a peer that is up, or is
+/// started now and ends with the guard.
+pub(crate) fn resolve(text: &str) -> Result<(Target, Guard), Failure> {
+    // No peer's name has a colon, and every address has one.
+    if text.split(',').next().is_some_and(|first| first.contains(':')) {
+        return Ok((text.parse()?, Guard::default()));
+    }
+    resolve_at(&Place::find(None)?, text)
+}
+
+/// Several targets, and what ends those that were started.
+pub(crate) fn resolve_all(texts: &[String]) -> Result<(Vec<Target>, Vec<Guard>), Failure> {
+    let resolved = texts.iter().map(|text| resolve(text)).collect::<Result<Vec<_>, _>>()?;
+    Ok(resolved.into_iter().unzip())
+}
+
+fn resolve_at(place: &Place, text: &str) -> Result<(Target, Guard), Failure> {
+    let mut parts = text.split(',');
+    let first = parts.next().unwrap_or_default();
+    let (label, name) = first.split_once('=').unwrap_or((first, first));
+    let (via, options): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.starts_with("via="));
+    let wanted = Wanted::find(name, &place.recipes())?;
+    let up = Instance::read(place, &wanted.instance())?.filter(Instance::is_up);
+    let (instance, guard) = match up {
+        Some(instance) => (instance, Guard::default()),
+        None => {
+            let guard = Guard::start(place, &wanted, PORT_BASE)?;
+            let instance = Instance::read(place, &wanted.instance())?;
+            (instance.ok_or_else(|| Failure::new(format!("{name}: it ended again")))?, guard)
+        }
+    };
+    let target =
+        target(&instance, label, via.last().and_then(|via| via.split_once('=')).map(|(_, scheme)| scheme), &options)?;
+    Ok((target, guard))
+}
+
+/// `instance` as a target called `label`, by the protocol `via` or the one it is measured by.
+fn target(instance: &Instance, label: &str, via: Option<&str>, options: &[&str]) -> Result<Target, Failure> {
+    let scheme = |uri: &str| uri.split_once("://").map_or("", |(scheme, _)| scheme).to_owned();
+    let uri = instance.uris.iter().find(|uri| via.is_none_or(|via| scheme(uri) == via)).ok_or_else(|| {
+        let spoken: Vec<String> = instance.uris.iter().map(|uri| scheme(uri)).collect();
+        Failure::new(format!("{}: no protocol {}; there are: {}", instance.name, via.unwrap_or(""), spoken.join(", ")))
+    })?;
+    let text: Vec<&str> = [uri.as_str()].into_iter().chain(options.iter().copied()).collect();
+    let given: Target = text.join(",").parse().context(&instance.name)?;
+    Ok(Target {
+        name: label.to_owned(),
+        pids: instance.pids(),
+        queue_type: given.queue_type.clone().or_else(|| instance.queue_type.clone()),
+        metrics: given.metrics.clone().or_else(|| instance.metrics.clone()),
+        durability: given.durability.or(Some(instance.durability)),
+        peer: Some(instance.name.clone()),
+        version: Some(instance.version.clone()),
+        ..given
+    })
+}
