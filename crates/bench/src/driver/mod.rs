@@ -6,6 +6,8 @@
 pub(crate) mod amqp;
 pub(crate) mod jvm;
 pub(crate) mod link;
+mod mqtt;
+mod nats;
 mod relay;
 pub(crate) mod session;
 mod stomp;
@@ -13,7 +15,7 @@ mod stomp;
 use wire::Output;
 
 use crate::failure::Failure;
-use crate::scenario::Scenario;
+use crate::scenario::{Destination, Scenario};
 use crate::target::Target;
 use link::Link;
 
@@ -100,15 +102,40 @@ pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Box
     match target.scheme.as_str() {
         "amqp" => Ok(Box::new(amqp::AmqpDriver::new(target, scenario, run))),
         "stomp" => Ok(Box::new(stomp::StompDriver::new(target, scenario, run)?)),
+        "nats" | "jetstream" => Ok(Box::new(nats::NatsDriver::new(target, scenario, run)?)),
+        "mqtt" | "mqtt5" => Ok(Box::new(mqtt::MqttDriver::new(target, scenario, run)?)),
         "relay" => Ok(Box::new(relay::RelayDriver::new(target, scenario, run)?)),
         jms if jvm::provider::SCHEMES.contains(&jms) => {
             Err(Failure::new(format!("{jms}: a JMS client can only be loaded by `hermod-bench run`")))
         }
         other => Err(Failure::new(format!(
-            "{other}://: no such protocol; use amqp://, stomp://, relay://, or a JMS client: {}",
+            "{other}://: no such protocol; use amqp, stomp, nats, jetstream, mqtt, mqtt5, relay, or a JMS client: {}",
             jvm::provider::SCHEMES.join(", ")
         ))),
     }
+}
+
+/// What a protocol without exchanges, selectors and the like has no word for, where a scenario asks for it.
+fn special(scenario: &Scenario) -> Option<&'static str> {
+    let plain = matches!(
+        scenario.destination,
+        Destination::Queue | Destination::Fanout | Destination::Topic | Destination::DurableTopic
+    );
+    let cases = [
+        (!plain, "exchange"),
+        (scenario.idle_queues > 0, "bound on a queue that nobody consumes"),
+        (scenario.priority.is_some(), "priority of a message"),
+        (scenario.selector.is_some(), "selector"),
+        (scenario.poll, "request for a single message"),
+        (scenario.bystander, "consumer that settles nothing"),
+        (scenario.reply, "reply from a consumer"),
+    ];
+    first_wanted(&cases)
+}
+
+/// The first of `cases` that is wanted.
+fn first_wanted(cases: &[(bool, &'static str)]) -> Option<&'static str> {
+    cases.iter().find(|(wanted, _)| *wanted).map(|(_, what)| *what)
 }
 
 /// Counts deliveries until an acknowledgement is due.

@@ -1,0 +1,234 @@
+//! NATS: core, which hands messages to whoever listens, and JetStream, which keeps them. A queue is a subject of core, and a
+//! stream of JetStream with one consumer, from which messages are pulled.
+
+mod asking;
+mod codec;
+mod talk;
+
+use serde_json::json;
+
+use super::{AckCount, Driver, Line, Part, first_wanted, special};
+use crate::failure::{Context, Failure};
+use crate::scenario::{Destination, Mode, Scenario};
+use crate::target::Target;
+use asking::Asking;
+use talk::{CONFIRMS, DELIVERIES, NatsTalk, Pull};
+
+/// Scheme of JetStream; the other is core's.
+const JETSTREAM: &str = "jetstream";
+/// Messages that are pulled ahead of their consumer, where nothing else bounds them.
+const AHEAD: u64 = 1000;
+
+/// What `scenario` needs and the protocol `scheme` has not.
+fn lacks(scheme: &str, scenario: &Scenario) -> Option<&'static str> {
+    special(scenario).or_else(|| if scheme == JETSTREAM { stream_lacks(scenario) } else { core_lacks(scenario) })
+}
+
+fn core_lacks(scenario: &Scenario) -> Option<&'static str> {
+    let kept = scenario.persistent || scenario.drain || scenario.destination == Destination::DurableTopic;
+    first_wanted(&[
+        (kept, "message that is kept"),
+        (scenario.window > 0, "confirm"),
+        (scenario.ack_every > 0, "acknowledgement"),
+    ])
+}
+
+fn stream_lacks(scenario: &Scenario) -> Option<&'static str> {
+    let shared = scenario.consumers > scenario.queues;
+    first_wanted(&[
+        (scenario.ack_every > 1 && shared, "cumulative acknowledgement where several consumers share a queue"),
+        (scenario.queue_name.is_some(), "queue of another name: streams have names of the run's own"),
+    ])
+}
+
+fn named(scheme: &str) -> &'static str {
+    if scheme == JETSTREAM { "JetStream" } else { "core NATS (use jetstream://)" }
+}
+
+/// A server that speaks NATS.
+pub(super) struct NatsDriver {
+    target: Target,
+    scenario: Scenario,
+    run: u32,
+    control: Option<Asking>,
+}
+
+impl NatsDriver {
+    pub(super) fn new(target: Target, scenario: Scenario, run: u32) -> Result<Self, Failure> {
+        match lacks(&target.scheme, &scenario) {
+            Some(what) => Err(Failure::lacking(format!("{what} in {}", named(&target.scheme)))),
+            None => Ok(Self { target, scenario, run, control: None }),
+        }
+    }
+
+    fn keeps(&self) -> bool {
+        self.target.scheme == JETSTREAM
+    }
+
+    /// How many queues carry messages.
+    fn queues(&self) -> usize {
+        if self.scenario.mode == Mode::Pingpong { 2 } else { self.scenario.queues }
+    }
+
+    /// Fan-out is one stream with a consumer for each queue; else each queue is a stream.
+    fn stream(&self, queue: usize) -> String {
+        let number = if self.scenario.copies_all() { 0 } else { queue };
+        format!("hermod-bench_{:08x}_{number}", self.run)
+    }
+
+    fn streams(&self) -> Vec<String> {
+        let count = if self.scenario.copies_all() { 1 } else { self.queues() };
+        (0..count).map(|number| self.stream(number)).collect()
+    }
+
+    fn subject(&self, queue: usize) -> String {
+        let number = if self.scenario.copies_all() { 0 } else { queue };
+        format!("hermod-bench.{:08x}.{number}", self.run)
+    }
+
+    fn consumer(queue: usize) -> String {
+        format!("q{queue}")
+    }
+
+    /// Every message is removed when its one consumer has acknowledged it. Only where there is none, or where several are to
+    /// have it, or where one acknowledgement is for many, that takes another kind of stream.
+    fn retention(&self) -> &'static str {
+        let each = self.scenario.ack_every == 1 && !self.scenario.copies_all();
+        if each || self.scenario.consumers == 0 { "workqueue" } else { "interest" }
+    }
+
+    fn make_stream(&self, control: &mut Asking, queue: usize) -> Result<(), Failure> {
+        let stream = self.stream(queue);
+        let storage = if self.scenario.persistent { "file" } else { "memory" };
+        let config = json!({
+            "name": stream, "subjects": [self.subject(queue)], "retention": self.retention(), "storage": storage,
+            "num_replicas": 1, "discard": "old",
+        });
+        control.ask(&format!("$JS.API.STREAM.CREATE.{stream}"), &config)?;
+        Ok(())
+    }
+
+    fn make_consumer(&self, control: &mut Asking, queue: usize) -> Result<(), Failure> {
+        let (stream, consumer) = (self.stream(queue), Self::consumer(queue));
+        let policy = match self.scenario.ack_every {
+            0 => "none",
+            1 => "explicit",
+            _ => "all",
+        };
+        let sharers = self.scenario.consumers.div_ceil(self.queues().max(1)) as i64;
+        let unsettled = if self.scenario.prefetch > 0 { i64::from(self.scenario.prefetch) * sharers } else { -1 };
+        let config = json!({
+            "stream_name": stream,
+            "config": {
+                "name": consumer, "durable_name": consumer, "deliver_policy": "all", "ack_policy": policy,
+                "max_ack_pending": if policy == "none" { 0 } else { unsettled }, "replay_policy": "instant",
+            },
+        });
+        control.ask(&format!("$JS.API.CONSUMER.CREATE.{stream}.{consumer}"), &config)?;
+        Ok(())
+    }
+
+    /// How a consumer of `queue` gets its messages.
+    fn pull(&self, queue: usize, inbox: &str) -> Pull {
+        let ahead = if self.scenario.prefetch > 0 { u64::from(self.scenario.prefetch) } else { AHEAD };
+        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.stream(queue), Self::consumer(queue));
+        Pull::new(subject, inbox.to_owned(), ahead)
+    }
+}
+
+impl Driver for NatsDriver {
+    fn prepare(&mut self) -> Result<(), Failure> {
+        let mut control = Asking::open(&self.target, &format!("_INBOX.{:08x}", self.run))?;
+        control.can_take(self.scenario.size)?;
+        if self.keeps() {
+            for queue in 0..self.streams().len() {
+                self.make_stream(&mut control, queue)?;
+            }
+            let consumed = self.scenario.consumers > 0 || self.scenario.mode == Mode::Pingpong;
+            for queue in 0..if consumed { self.queues() } else { 0 } {
+                self.make_consumer(&mut control, queue)?;
+            }
+        }
+        self.control = Some(control);
+        Ok(())
+    }
+
+    fn open(&mut self, part: Part) -> Result<Line, Failure> {
+        let (name, publish, consume) = match part {
+            Part::Produce(id) => (format!("p{id}"), Some(id % self.scenario.queues), None),
+            Part::Consume(id) => (format!("c{id}"), None, Some(id % self.scenario.queues)),
+            Part::PingPong { far } => (format!("e{}", u8::from(far)), Some(usize::from(far)), Some(usize::from(!far))),
+        };
+        let inbox = format!("_INBOX.{:08x}.{name}", self.run);
+        let mut asking = Asking::open(&self.target, &inbox)?;
+        let confirms = publish.is_some() && self.scenario.window > 0;
+        if confirms {
+            asking.subscribe(&format!("{inbox}.c.*"), None, CONFIRMS);
+        }
+        let mut pull = None;
+        if let Some(queue) = consume {
+            if self.keeps() {
+                let messages = format!("{inbox}.m");
+                asking.subscribe(&messages, None, DELIVERIES);
+                pull = Some(self.pull(queue, &messages));
+            } else {
+                asking.subscribe(&self.subject(queue), Some(&Self::consumer(queue)), DELIVERIES);
+            }
+        }
+        asking.settle()?;
+        let (link, output) = asking.into_parts();
+        link.set_nodelay(self.scenario.nodelay)?;
+        let acks = AckCount::new(if self.keeps() { self.scenario.ack_every } else { 0 });
+        let subject = self.subject(publish.unwrap_or(0));
+        let mut talk = NatsTalk::new(output, subject, confirms.then(|| format!("{inbox}.c.")), acks, pull);
+        talk.begin();
+        Ok(Line { link, talk: Box::new(talk) })
+    }
+
+    fn depth(&mut self) -> Result<Option<u64>, Failure> {
+        let (keeps, streams) = (self.keeps(), self.streams());
+        let Some(control) = self.control.as_mut().filter(|_| keeps) else { return Ok(None) };
+        let mut held = 0;
+        for stream in &streams {
+            let said = control.ask(&format!("$JS.API.STREAM.INFO.{stream}"), &json!({}))?;
+            held += said["state"]["messages"]
+                .as_u64()
+                .ok_or_else(|| Failure::new("the state of a stream has no number of messages"))?;
+        }
+        Ok(Some(held))
+    }
+
+    fn clean(&mut self) -> Result<(), Failure> {
+        let (keeps, streams) = (self.keeps(), self.streams());
+        // Without a control connection nothing was made.
+        let Some(control) = self.control.as_mut().filter(|_| keeps) else { return Ok(()) };
+        for stream in &streams {
+            control.ask(&format!("$JS.API.STREAM.DELETE.{stream}"), &json!({})).context(stream)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preset::Preset;
+
+    #[test]
+    fn what_is_lacking_is_said_before_anybody_connects() {
+        let cases = [
+            ("nats", Preset::Transient64, None),
+            ("nats", Preset::Pingpong, None),
+            ("nats", Preset::Persistent1k, Some("message that is kept")),
+            ("nats", Preset::Fanout, Some("bound on a queue that nobody consumes")),
+            ("jetstream", Preset::Persistent1k, None),
+            ("jetstream", Preset::Sync, None),
+            ("jetstream", Preset::Pingpong, None),
+        ];
+        for (scheme, preset, expected) in cases {
+            assert_eq!(lacks(scheme, &preset.scenario()), expected, "{scheme} {preset:?}");
+        }
+        let shared = Scenario { consumers: 2, ack_every: 10, ..Preset::Persistent1k.scenario() };
+        assert!(lacks("jetstream", &shared).is_some_and(|lack| lack.contains("cumulative")));
+    }
+}
