@@ -181,33 +181,51 @@ pub(crate) fn delivered_properties<'m>(
 
 /// Properties of another protocol's message.
 fn from_neutral(neutral: &Properties, message: &Message, delivery_count: Option<u32>) -> Vec<u8> {
-    let bytes = |text: &'_ Option<String>| text.as_ref().map(|text| text.clone().into_bytes());
-    let (content_type, content_encoding) = (bytes(&neutral.content_type), bytes(&neutral.content_encoding));
-    let (correlation_id, reply_to) = (bytes(&neutral.correlation_id), bytes(&neutral.reply_to));
-    let (message_id, kind) = (bytes(&neutral.message_id), bytes(&neutral.kind));
-    let (user_id, app_id) = (bytes(&neutral.user_id), bytes(&neutral.app_id));
-    let expiration = neutral.expiration.map(|ms| ms.to_string().into_bytes());
-    let basic = BasicProperties {
-        content_type: content_type.as_deref(),
-        content_encoding: content_encoding.as_deref(),
-        headers: None,
-        delivery_mode: Some(if neutral.persistent { 2 } else { 1 }),
-        priority: neutral.priority,
-        correlation_id: correlation_id.as_deref(),
-        reply_to: reply_to.as_deref(),
-        expiration: expiration.as_deref(),
-        message_id: message_id.as_deref(),
-        timestamp: neutral.timestamp,
-        kind: kind.as_deref(),
-        user_id: user_id.as_deref(),
-        app_id: app_id.as_deref(),
-        cluster_id: None,
-    };
+    let expiration = neutral.expiration.map(|ms| ms.to_string());
+    let basic = without_headers(neutral, expiration.as_deref());
     let mut headers = (!neutral.headers.is_empty()).then(|| fields_from_neutral(&neutral.headers));
     if let Some(spent) = message.spent_delay(neutral.headers.get(DELAY)) {
         set(headers.get_or_insert_default(), DELAY, value_from_neutral(&spent));
     }
     rewritten(basic, headers, message, delivery_count)
+}
+
+/// The same in the terms of this protocol, but for the headers.
+fn without_headers<'a>(neutral: &'a Properties, expiration: Option<&'a str>) -> BasicProperties<'a> {
+    let bytes = |text: &'a Option<String>| text.as_deref().map(str::as_bytes);
+    BasicProperties {
+        content_type: bytes(&neutral.content_type),
+        content_encoding: bytes(&neutral.content_encoding),
+        headers: None,
+        delivery_mode: Some(if neutral.persistent { 2 } else { 1 }),
+        priority: neutral.priority,
+        correlation_id: bytes(&neutral.correlation_id),
+        reply_to: bytes(&neutral.reply_to),
+        expiration: expiration.map(str::as_bytes),
+        message_id: bytes(&neutral.message_id),
+        timestamp: neutral.timestamp,
+        kind: bytes(&neutral.kind),
+        user_id: bytes(&neutral.user_id),
+        app_id: bytes(&neutral.app_id),
+        cluster_id: None,
+    }
+}
+
+/// Encodes properties that nobody has published yet.
+///
+/// # Errors
+/// `Precondition` when a text or the name of a header is too long for this protocol.
+pub(crate) fn encode(neutral: &Properties) -> Result<Vec<u8>, Error> {
+    let headers = table::encode_fields(&fields_from_neutral(&neutral.headers));
+    let headers = Some(Table::new(&headers).unwrap_or_default()).filter(|_| !neutral.headers.is_empty());
+    let expiration = neutral.expiration.map(|ms| ms.to_string());
+    let encoded = BasicProperties { headers, ..without_headers(neutral, expiration.as_deref()) }.to_bytes();
+    // What does not fit is cut, which is good enough for what another protocol has published.
+    let is_whole = Amqp091Dialect.read(&encoded).is_ok_and(|read| read == *neutral);
+    is_whole.then_some(encoded).ok_or_else(|| {
+        let text = "the properties do not fit into AMQP 0-9-1: shorten texts and names of headers to 255 bytes";
+        Error::precondition(text)
+    })
 }
 
 /// Encodes properties with what the broker adds: its marks, which replace headers of their names and take the

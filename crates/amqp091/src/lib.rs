@@ -15,4 +15,6 @@ mod session;
 #[cfg(feature = "session")]
 pub use dialect::Amqp091Dialect;
 #[cfg(feature = "session")]
+pub use session::encode;
+#[cfg(feature = "session")]
 pub use session::{Amqp091, Settings};

@@ -48,6 +48,13 @@ pub(crate) struct Question<'a> {
     pub(crate) right: Right,
 }
 
+/// The same user, who has been asked nothing yet.
+impl Clone for Identity {
+    fn clone(&self) -> Self {
+        Self { operator: self.operator, ..Self::new(Arc::clone(&self.user), self.tags.clone()) }
+    }
+}
+
 impl Identity {
     pub(crate) fn new(user: Arc<str>, tags: Tags) -> Self {
         Self { user, tags, operator: false, granted: Mutex::default() }

@@ -59,10 +59,7 @@ impl Broker {
         let mut shown = 0;
         core.walk(&queue, selector.as_ref(), wanted, &mut |glimpse, message| {
             if shown < browse.limit {
-                let mut properties = core.dialects.read(message.dialect(), message.properties())?;
-                for (name, value) in message.marks().map(|marks| marks.headers()).unwrap_or_default() {
-                    properties.headers.set(&name, value);
-                }
+                let properties = core.dialects.read_message(&message)?;
                 let redelivered = glimpse.redelivered;
                 show(Browsed { number: glimpse.seq, message, properties, redelivered });
                 shown += 1;

@@ -182,6 +182,35 @@ pub struct ClientReport {
     pub connected_at: u64,
 }
 
+/// One session of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionReport {
+    /// The number of its client.
+    pub client: u64,
+    /// The user of that.
+    pub user: String,
+    /// The vhost of that.
+    pub vhost: String,
+    /// Both ends of the connection.
+    pub peer: String,
+    /// What its protocol calls it.
+    pub number: u32,
+    /// Its publishes are confirmed.
+    pub confirming: bool,
+    /// It works in transactions, or did.
+    pub transactional: bool,
+    /// Most unsettled deliveries of each consumer to come; 0 for no limit.
+    pub prefetch: u32,
+    /// Most unsettled deliveries of all its consumers; 0 for no limit.
+    pub shared_prefetch: u32,
+    /// Its consumers.
+    pub consumers: u32,
+    /// Deliveries, fetched messages included, that it has not settled.
+    pub unsettled: u32,
+    /// Publishes that have not been answered, as of the last look at its answers.
+    pub unconfirmed: u64,
+}
+
 impl Broker {
     /// Numbers about the whole broker.
     pub fn overview(&self) -> Overview {
@@ -295,6 +324,14 @@ impl Broker {
         }
         reports.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
         reports
+    }
+
+    /// Every session, by client and number.
+    pub fn sessions(&self) -> Vec<SessionReport> {
+        let clients = self.core.clients.lock();
+        let mut all: Vec<_> = clients.values().collect();
+        all.sort_by_key(|client| client.number);
+        all.into_iter().flat_map(|client| client.session_reports()).collect()
     }
 
     /// Every attached client, by number.

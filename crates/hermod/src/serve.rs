@@ -60,7 +60,13 @@ pub(crate) fn run(
         listeners: rows,
         started,
     };
-    let source = Arc::new(Source::new(broker.clone(), facts.clone(), sockets_of(&net), copying(&broker, &directory)));
+    let source = Arc::new(Source::new(
+        broker.clone(),
+        facts.clone(),
+        sockets_of(&net),
+        copying(&broker, &directory),
+        amqp091::encode,
+    ));
     define(settings, &source)?;
     let control = data_dir::control_socket(settings)?;
     let management = manage(&source, endpoints, &control)?;
@@ -96,7 +102,7 @@ fn define(settings: &Settings, source: &Source) -> Result<(), Failure> {
     let wrong = |what: &dyn std::fmt::Display| Exit::Config.because(format!("definitions: {}: {what}", file.display()));
     let document = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
     let imported =
-        source.import(&document, false, "the setting definitions").map_err(|refused| wrong(&refused.text))?;
+        source.define(&document, "the setting definitions").map_err(|refused| wrong(&refused.text))?;
     tracing::info!(definitions = imported.taken, file = %file.display(), "definitions taken over");
     Ok(())
 }

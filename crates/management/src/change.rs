@@ -15,6 +15,11 @@ use crate::policies::{self, PolicyChange};
 /// Target of the audit log's events.
 pub const AUDIT: &str = "audit";
 
+/// Limits by their names in RabbitMQ.
+pub(crate) const MAX_CONNECTIONS: &str = "max-connections";
+pub(crate) const MAX_QUEUES: &str = "max-queues";
+pub(crate) const MAX_CHANNELS: &str = "max-channels";
+
 /// A password, or what is known of one. It shows itself to nobody.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -44,6 +49,15 @@ pub enum Change {
         /// How it logs in.
         secret: Secret,
         /// Its tags.
+        tags: Vec<String>,
+    },
+    /// Adds a user, or gives the one of that name another password and other tags.
+    PutUser {
+        /// Its name.
+        name: String,
+        /// How it logs in.
+        secret: Secret,
+        /// All its tags.
         tags: Vec<String>,
     },
     /// Deletes a user and closes its connections.
@@ -141,6 +155,24 @@ pub enum Change {
         /// Queues.
         queues: Option<u64>,
     },
+    /// Sets one limit of a vhost and leaves the others.
+    SetVhostLimit {
+        /// The vhost.
+        vhost: String,
+        /// `max-connections` or `max-queues`.
+        limit: String,
+        /// How many; `None` for as many as the broker may.
+        value: Option<u64>,
+    },
+    /// Sets one limit of a user and leaves the others.
+    SetUserLimit {
+        /// The user.
+        user: String,
+        /// `max-connections` or `max-channels`.
+        limit: String,
+        /// How many; `None` for as many as the broker lets anybody.
+        value: Option<u32>,
+    },
     /// Closes connections: all that fit what is given.
     CloseConnections {
         /// Of this number.
@@ -233,7 +265,7 @@ impl From<Error> for Refused {
 }
 
 /// Who asks for a change, and from where.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Caller {
     /// Whose rights count.
     pub(crate) identity: Identity,
@@ -261,13 +293,18 @@ pub(crate) fn make(broker: &Broker, change: Change, caller: Caller) -> Result<u6
 
 /// Blocks until `ticket` is durable.
 pub(crate) fn wait(broker: &Broker, ticket: Ticket) {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let waker = unpark();
     while !broker.is_durable(ticket, &waker) {
         std::thread::park();
     }
 }
 
-/// Wakes a thread that waits for the disk.
+/// What wakes this thread from `park`.
+pub(crate) fn unpark() -> Waker {
+    Waker::from(Arc::new(Unpark(std::thread::current())))
+}
+
+/// Wakes a thread that waits for the broker.
 struct Unpark(std::thread::Thread);
 
 impl Wake for Unpark {
@@ -317,6 +354,14 @@ pub(crate) fn apply(broker: &Broker, change: Change, caller: Caller) -> Result<(
         Change::LimitVhost { name, connections, queues } => {
             broker.limit_vhost(&name, VhostLimits { connections, queues })?
         }
+        Change::SetVhostLimit { vhost, limit, value } => broker.change_vhost_limits(&vhost, |limits| {
+            match limit.as_str() {
+                MAX_CONNECTIONS => limits.connections = value,
+                MAX_QUEUES => limits.queues = value,
+                other => return Err(no_limit("vhost", other, [MAX_CONNECTIONS, MAX_QUEUES])),
+            }
+            Ok(())
+        })?,
         about_users => apply_to_users(broker, about_users)?,
     };
     Ok((0, ticket))
@@ -333,6 +378,18 @@ fn apply_to_users(broker: &Broker, change: Change) -> Result<Ticket, Error> {
             user.tags = tags_of(&tags);
             broker.add_user(user)
         }
+        Change::PutUser { name, secret, tags } => {
+            let (password, tags) = (hash(broker, secret)?, tags_of(&tags));
+            if broker.authority().user(&name).is_none() {
+                let user = User { tags, ..User::new(&name, password) };
+                return broker.add_user(user);
+            }
+            broker.change_user(&name, |user| {
+                user.password = password;
+                user.tags = tags;
+                Ok(())
+            })
+        }
         Change::DeleteUser { name } => broker.delete_user(&name),
         Change::ChangePassword { name, secret } => {
             // Not while a user is being changed: others would wait for the hash.
@@ -348,6 +405,14 @@ fn apply_to_users(broker: &Broker, change: Change) -> Result<Ticket, Error> {
         }),
         Change::LimitUser { name, connections, sessions } => broker.change_user(&name, |user| {
             user.limits = UserLimits { connections, sessions };
+            Ok(())
+        }),
+        Change::SetUserLimit { user, limit, value } => broker.change_user(&user, |user| {
+            match limit.as_str() {
+                MAX_CONNECTIONS => user.limits.connections = value,
+                MAX_CHANNELS => user.limits.sessions = value,
+                other => return Err(no_limit("user", other, [MAX_CONNECTIONS, MAX_CHANNELS])),
+            }
             Ok(())
         }),
         Change::SetPermission { user, vhost, configure, write, read } => {
@@ -380,6 +445,10 @@ fn apply_to_users(broker: &Broker, change: Change) -> Result<Ticket, Error> {
         }),
         other => Err(Error::internal(format!("{other:?} is not about users"))),
     }
+}
+
+fn no_limit(of: &str, name: &str, known: [&str; 2]) -> Error {
+    Error::precondition(format!("a {of} has no limit '{name}', but {} and {}", known[0], known[1]))
 }
 
 fn invalid(error: impl std::fmt::Display) -> Error {

@@ -31,6 +31,17 @@ pub struct Imported {
     pub skipped: Vec<String>,
 }
 
+/// How a document is to be taken over.
+#[derive(Debug)]
+pub(crate) struct Import<'a> {
+    /// Everything in it goes into this vhost.
+    pub(crate) vhost: Option<&'a str>,
+    /// Leave out what is not supported.
+    pub(crate) skip_unsupported: bool,
+    /// Who asked.
+    pub(crate) caller: Caller,
+}
+
 /// A document, as far as its fields have a meaning. Every list may be missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -46,6 +57,35 @@ struct Document {
     queues: Vec<QueueEntry>,
     exchanges: Vec<ExchangeEntry>,
     bindings: Vec<BindingEntry>,
+}
+
+impl Document {
+    /// Everything in it is about this vhost, whatever it says itself.
+    ///
+    /// # Errors
+    /// It has what is in no vhost.
+    fn confine(&mut self, vhost: &str) -> Result<(), String> {
+        let lists = [
+            ("users", self.users.len()),
+            ("vhosts", self.vhosts.len()),
+            ("permissions", self.permissions.len()),
+            ("topic_permissions", self.topic_permissions.len()),
+            ("global_parameters", self.global_parameters.len()),
+        ];
+        if let Some((list, _)) = lists.iter().find(|(_, length)| *length > 0) {
+            return Err(format!("nothing was imported: {list} are not in one vhost; import the document as a whole"));
+        }
+        let operators = self.operator_policies.iter_mut();
+        let policies = self.policies.iter_mut().chain(operators).map(|entry| &mut entry.vhost);
+        let queues = self.queues.iter_mut().map(|entry| &mut entry.vhost);
+        let exchanges = self.exchanges.iter_mut().map(|entry| &mut entry.vhost);
+        let bindings = self.bindings.iter_mut().map(|entry| &mut entry.vhost);
+        let parameters = self.parameters.iter_mut().map(|entry| &mut entry.vhost);
+        for place in policies.chain(queues).chain(exchanges).chain(bindings).chain(parameters) {
+            vhost.clone_into(place);
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -64,7 +104,7 @@ struct UserEntry {
 /// A list of words, which older documents write as one text with commas.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Words {
+pub(crate) enum Words {
     List(Vec<String>),
     Text(String),
 }
@@ -103,6 +143,7 @@ struct TopicEntry {
 #[derive(Debug, Deserialize)]
 struct ParameterEntry {
     component: String,
+    #[serde(default)]
     vhost: String,
     name: String,
     value: Json,
@@ -116,6 +157,7 @@ struct NamedEntry {
 #[derive(Debug, Deserialize)]
 struct QueueEntry {
     name: String,
+    #[serde(default)]
     vhost: String,
     durable: bool,
     auto_delete: bool,
@@ -129,6 +171,7 @@ struct QueueEntry {
 #[derive(Debug, Deserialize)]
 struct ExchangeEntry {
     name: String,
+    #[serde(default)]
     vhost: String,
     #[serde(rename = "type")]
     kind: String,
@@ -143,6 +186,7 @@ struct ExchangeEntry {
 #[derive(Debug, Deserialize)]
 struct BindingEntry {
     source: String,
+    #[serde(default)]
     vhost: String,
     destination: String,
     destination_type: DestinationType,
@@ -158,7 +202,7 @@ impl Default for Words {
 }
 
 impl Words {
-    fn list(&self) -> Vec<String> {
+    pub(crate) fn list(&self) -> Vec<String> {
         match self {
             Self::List(words) => words.clone(),
             Self::Text(text) => {
@@ -211,6 +255,22 @@ pub(crate) fn export(broker: &Broker, facts: &Facts) -> Json {
     })
 }
 
+/// What of it is in a vhost, without saying which.
+pub(crate) fn export_vhost(broker: &Broker, facts: &Facts, vhost: &str) -> Json {
+    let mut document = export(broker, facts);
+    let Json::Object(lists) = &mut document else { return document };
+    for list in ["users", "vhosts", "permissions", "topic_permissions", "global_parameters"] {
+        lists.remove(list);
+    }
+    for rows in lists.values_mut().filter_map(Json::as_array_mut) {
+        rows.retain(|row| row["vhost"] == vhost);
+        for row in rows.iter_mut().filter_map(Json::as_object_mut) {
+            row.remove("vhost");
+        }
+    }
+    document
+}
+
 /// Some fields of a row.
 fn some(row: &Json, fields: &[&str]) -> Json {
     Json::Object(fields.iter().map(|field| ((*field).to_owned(), row[*field].clone())).collect())
@@ -221,21 +281,25 @@ fn some(row: &Json, fields: &[&str]) -> Json {
 /// # Errors
 /// Nothing was changed: it is no such document, contradicts itself or what exists, or has things that are not supported while
 /// they are not to be skipped. Or the broker refused in the middle; the text says what.
-pub(crate) fn import(broker: &Broker, text: &str, skip: bool, from: &str) -> Result<Imported, Refused> {
+pub(crate) fn import(broker: &Broker, text: &str, import: &Import<'_>) -> Result<Imported, Refused> {
     let invalid = |text: String| Refused::new(Why::Invalid, text);
-    let document: Document =
+    let mut document: Document =
         serde_json::from_str(text).map_err(|error| invalid(format!("no document of definitions: {error}")))?;
+    if let Some(vhost) = import.vhost {
+        document.confine(vhost).map_err(invalid)?;
+    }
     let mut plan = Plan::new(broker);
     plan.read(document);
     if !plan.wrong.is_empty() {
         return Err(invalid(format!("nothing was imported: {}", plan.wrong.join("; "))));
     }
-    if !plan.unsupported.is_empty() && !skip {
+    if !plan.unsupported.is_empty() && !import.skip_unsupported {
         let what = plan.unsupported.join("; ");
         return Err(invalid(format!("nothing was imported; not supported, and skipped only if asked for: {what}")));
     }
     let taken = plan.count();
-    tracing::info!(target: AUDIT, who = "operator", from, taken, skipped = plan.unsupported.len(), "definitions imported");
+    let (who, from) = (import.caller.identity.user(), &import.caller.from);
+    tracing::info!(target: AUDIT, who, from, taken, skipped = plan.unsupported.len(), "definitions imported");
     let skipped = std::mem::take(&mut plan.unsupported);
     plan.make(from)?;
     Ok(Imported { taken, skipped })

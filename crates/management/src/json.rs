@@ -4,6 +4,8 @@
 //! that is read is an integer of 64 bits, or a float.
 
 use broker::{Table, Value};
+use serde::Deserializer;
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value as Json, json};
 
 /// How deep what is read may be nested; the broker takes no more either.
@@ -34,6 +36,40 @@ fn json(value: &Value) -> Json {
         Value::Table(table) => Json::Object(object(table)),
         integer => json!(integer.as_integer()),
     }
+}
+
+/// Whether a text of JSON is an object, if it is anything.
+pub(crate) fn is_object(text: &[u8]) -> bool {
+    text.trim_ascii_start().first() == Some(&b'{')
+}
+
+/// An object in which each name is there once.
+///
+/// # Errors
+/// When it is no object, or says one thing twice: of such a document nobody knows what is meant.
+pub(crate) fn unique<'de, D: Deserializer<'de>>(document: D) -> Result<Map<String, Json>, D::Error> {
+    struct Fields;
+
+    impl<'de> Visitor<'de> for Fields {
+        type Value = Map<String, Json>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Map<String, Json>, A::Error> {
+            let mut fields = Map::new();
+            while let Some((name, value)) = entries.next_entry::<String, Json>()? {
+                if fields.contains_key(&name) {
+                    return Err(A::Error::custom(format!("'{name}' is there twice")));
+                }
+                fields.insert(name, value);
+            }
+            Ok(fields)
+        }
+    }
+
+    document.deserialize_map(Fields)
 }
 
 /// An object as a table.

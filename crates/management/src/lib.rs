@@ -7,6 +7,7 @@
 mod api;
 mod change;
 pub mod control;
+mod courier;
 mod definitions;
 mod exposition;
 mod http;
@@ -24,6 +25,7 @@ mod source;
 
 pub use change::{AUDIT, Change, Refused, Secret, Why};
 pub use control::LONGEST_DEFINITIONS;
+pub use courier::Encoding;
 pub use definitions::Imported;
 pub use https::Secure;
 pub use listing::Listed;

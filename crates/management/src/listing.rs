@@ -3,13 +3,22 @@
 //! A field whose figure is not known is left out, never made up.
 
 use auth::{PasswordHash, User};
-use broker::{BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, Loss, QueueReport, VhostReport};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use broker::{
+    BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, Loss, QueueReport, SessionReport, VhostReport,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
+use sha2::{Digest, Sha256};
 
+use crate::change::{MAX_CHANNELS, MAX_CONNECTIONS, MAX_QUEUES};
 use crate::json::object;
 use crate::policies;
 use crate::source::{Facts, Socket};
+
+/// Bytes of the digest that stands for a binding's arguments.
+const KEY_BYTES: usize = 16;
 
 /// What can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +44,8 @@ pub enum Listed {
     Bindings,
     /// Connections that have authenticated.
     Connections,
+    /// Sessions of connections, which AMQP 0-9-1 calls channels.
+    Channels,
     /// Consumers.
     Consumers,
     /// Policies.
@@ -49,7 +60,7 @@ pub enum Listed {
 pub(crate) fn list(broker: &Broker, facts: &Facts, sockets: &[Socket], what: Listed, vhost: Option<&str>) -> Vec<Json> {
     let rows: Vec<Json> = match what {
         Listed::Users => broker.authority().users().iter().map(user).collect(),
-        Listed::Vhosts => broker.vhosts().iter().map(self::vhost).collect(),
+        Listed::Vhosts => broker.vhosts().iter().map(|report| self::vhost(report, facts)).collect(),
         Listed::Permissions => broker.authority().users().iter().flat_map(permissions).collect(),
         Listed::TopicPermissions => broker.authority().users().iter().flat_map(topic_permissions).collect(),
         Listed::VhostLimits => broker.vhosts().iter().filter_map(vhost_limits).collect(),
@@ -58,6 +69,7 @@ pub(crate) fn list(broker: &Broker, facts: &Facts, sockets: &[Socket], what: Lis
         Listed::Exchanges => broker.exchanges().iter().map(exchange).collect(),
         Listed::Bindings => broker.bindings().iter().map(binding).collect(),
         Listed::Connections => broker.clients().iter().map(|client| connection(client, facts, sockets)).collect(),
+        Listed::Channels => broker.sessions().iter().map(|session| channel(session, facts)).collect(),
         Listed::Consumers => broker.consumers().iter().map(consumer).collect(),
         Listed::Policies => broker.policies(policies::kind(false)).iter().map(policies::row).collect(),
         Listed::OperatorPolicies => broker.policies(policies::kind(true)).iter().map(policies::row).collect(),
@@ -86,7 +98,7 @@ fn user(user: &User) -> Json {
         "password_hash": hash,
         "hashing_algorithm": algorithm,
         "tags": user.tags.iter().collect::<Vec<_>>(),
-        "limits": limits(&[("max-connections", user.limits.connections), ("max-channels", user.limits.sessions)]),
+        "limits": limits(&[(MAX_CONNECTIONS, user.limits.connections), (MAX_CHANNELS, user.limits.sessions)]),
     })
 }
 
@@ -96,11 +108,11 @@ fn limits<N: Copy + Into<u64>>(limits: &[(&str, Option<N>)]) -> Json {
 }
 
 fn user_limits(user: &User) -> Option<Json> {
-    let value = limits(&[("max-connections", user.limits.connections), ("max-channels", user.limits.sessions)]);
+    let value = limits(&[(MAX_CONNECTIONS, user.limits.connections), (MAX_CHANNELS, user.limits.sessions)]);
     (value != json!({})).then(|| json!({ "user": &*user.name, "value": value }))
 }
 
-fn vhost(vhost: &VhostReport) -> Json {
+fn vhost(vhost: &VhostReport, facts: &Facts) -> Json {
     let kind = vhost.spec.default_queue_type.as_deref().unwrap_or("classic");
     json!({
         "name": vhost.name,
@@ -111,11 +123,12 @@ fn vhost(vhost: &VhostReport) -> Json {
             "description": vhost.spec.description, "tags": vhost.spec.tags, "default_queue_type": kind,
         },
         "tracing": false,
+        "cluster_state": { (facts.node.as_str()): "running" },
     })
 }
 
 fn vhost_limits(vhost: &VhostReport) -> Option<Json> {
-    let value = limits(&[("max-connections", vhost.limits.connections), ("max-queues", vhost.limits.queues)]);
+    let value = limits(&[(MAX_CONNECTIONS, vhost.limits.connections), (MAX_QUEUES, vhost.limits.queues)]);
     (value != json!({})).then(|| json!({ "vhost": vhost.name, "value": value }))
 }
 
@@ -182,14 +195,40 @@ fn exchange(exchange: &ExchangeReport) -> Json {
 }
 
 fn binding(binding: &BindingReport) -> Json {
+    let arguments = object(&binding.arguments);
     json!({
         "source": binding.source,
         "vhost": binding.vhost,
         "destination": binding.destination,
         "destination_type": if binding.to_queue { "queue" } else { "exchange" },
         "routing_key": binding.key,
-        "arguments": object(&binding.arguments),
+        "properties_key": properties_key(&binding.key, &arguments),
+        "arguments": arguments,
     })
+}
+
+/// What tells a binding from others between the same two, as a segment of a path: its routing key, percent-encoded, and
+/// after a tilde what stands for its arguments. Tools keep it, so it is the same in every version.
+pub(crate) fn properties_key(routing_key: &str, arguments: &Map<String, Json>) -> String {
+    if arguments.is_empty() {
+        return if routing_key.is_empty() { "~".to_owned() } else { percent_encoded(routing_key) };
+    }
+    // Names of a map are in order.
+    let digest = Sha256::digest(Json::from(arguments.clone()).to_string());
+    format!("{}~{}", percent_encoded(routing_key), URL_SAFE_NO_PAD.encode(&digest[..KEY_BYTES]))
+}
+
+/// Percent-encodes everything but letters, digits, and `-._`.
+pub(crate) fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'-' | b'.' | b'_' => encoded.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
 }
 
 /// What RabbitMQ calls the protocols.
@@ -220,10 +259,9 @@ fn connection(client: &ClientReport, facts: &Facts, sockets: &[Socket]) -> Json 
     }
     if let Some((peer, local)) = client.peer.split_once(" -> ") {
         for (host, port, address) in [("peer_host", "peer_port", peer), ("host", "port", local)] {
-            if let Some((at, number)) = address.rsplit_once(':') {
-                put(host, json!(at.trim_start_matches('[').trim_end_matches(']')));
-                put(port, json!(number.parse::<u16>().unwrap_or_default()));
-            }
+            let (at, number) = endpoint(address);
+            put(host, json!(at));
+            put(port, json!(number));
         }
     }
     if let Some(socket) = sockets.iter().find(|socket| socket.peer == client.peer) {
@@ -231,6 +269,32 @@ fn connection(client: &ClientReport, facts: &Facts, sockets: &[Socket]) -> Json 
         put("send_oct", json!(socket.bytes_out));
     }
     Json::Object(row)
+}
+
+/// Host and port of an address.
+pub(crate) fn endpoint(address: &str) -> (&str, u16) {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
+    (host.trim_start_matches('[').trim_end_matches(']'), port.parse().unwrap_or_default())
+}
+
+fn channel(session: &SessionReport, facts: &Facts) -> Json {
+    let (host, port) = endpoint(session.peer.split(" -> ").next().unwrap_or_default());
+    json!({
+        "name": format!("{} ({})", session.peer, session.number),
+        "number": session.number,
+        "node": facts.node,
+        "user": session.user,
+        "vhost": session.vhost,
+        "state": "running",
+        "connection_details": { "name": session.peer, "peer_host": host, "peer_port": port },
+        "confirm": session.confirming,
+        "transactional": session.transactional,
+        "prefetch_count": session.prefetch,
+        "global_prefetch_count": session.shared_prefetch,
+        "consumer_count": session.consumers,
+        "messages_unacknowledged": session.unsettled,
+        "messages_unconfirmed": session.unconfirmed,
+    })
 }
 
 fn consumer(consumer: &ConsumerReport) -> Json {

@@ -89,6 +89,61 @@ fn shown(body: &[u8]) -> String {
     text
 }
 
+/// Properties as RabbitMQ's HTTP API shows them, with the headers among them.
+pub(crate) fn as_published(properties: Properties) -> Map<String, Value> {
+    let headers = table(&properties.headers);
+    let expiration = properties.expiration;
+    let mut map = named(properties);
+    if let Some(ms) = expiration {
+        map.insert("expiration".to_owned(), json!(ms.to_string()));
+    }
+    if !headers.is_empty() {
+        map.insert("headers".to_owned(), Value::Object(headers));
+    }
+    map
+}
+
+/// Properties from such an object.
+///
+/// # Errors
+/// Which of them can't be, in words.
+pub(crate) fn properties(fields: &Map<String, Value>) -> Result<Properties, String> {
+    let mut properties = Properties::default();
+    for (name, value) in fields {
+        let wrong = |wanted: &str| format!("property '{name}' must be {wanted}, not {value}");
+        let text = || value.as_str().map(str::to_owned).ok_or_else(|| wrong("a text"));
+        match name.as_str() {
+            "content_type" => properties.content_type = Some(text()?),
+            "content_encoding" => properties.content_encoding = Some(text()?),
+            "correlation_id" => properties.correlation_id = Some(text()?),
+            "reply_to" => properties.reply_to = Some(text()?),
+            "message_id" => properties.message_id = Some(text()?),
+            "type" => properties.kind = Some(text()?),
+            "user_id" => properties.user_id = Some(text()?),
+            "app_id" => properties.app_id = Some(text()?),
+            "delivery_mode" => match value.as_u64() {
+                Some(mode @ (1 | 2)) => properties.persistent = mode == 2,
+                _ => return Err(wrong("1 or 2")),
+            },
+            "priority" => {
+                let priority = value.as_u64().and_then(|number| u8::try_from(number).ok());
+                properties.priority = Some(priority.ok_or_else(|| wrong("a whole number from 0 to 255"))?);
+            }
+            "timestamp" => properties.timestamp = Some(value.as_u64().ok_or_else(|| wrong("seconds since 1970"))?),
+            "expiration" => {
+                let ms = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+                properties.expiration = Some(ms.ok_or_else(|| wrong("a text of milliseconds"))?);
+            }
+            "headers" => {
+                let headers = value.as_object().ok_or_else(|| wrong("an object"))?;
+                properties.headers = crate::json::table(headers)?;
+            }
+            _ => return Err(format!("there is no property '{name}'")),
+        }
+    }
+    Ok(properties)
+}
+
 /// The properties that there are, by the names of AMQP 0-9-1.
 fn named(properties: Properties) -> Map<String, Value> {
     let mut map = Map::new();

@@ -9,7 +9,8 @@ use crate::json;
 /// A policy that is to be set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyChange {
-    /// Its vhost.
+    /// Its vhost. In a document about one vhost it is not said.
+    #[serde(default)]
     pub vhost: String,
     /// Its name.
     pub name: String,
@@ -21,6 +22,7 @@ pub struct PolicyChange {
     /// Of several that match, the one with the highest counts.
     pub priority: i64,
     /// What it sets.
+    #[serde(deserialize_with = "json::unique")]
     pub definition: Map<String, Json>,
 }
 

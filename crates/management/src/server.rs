@@ -14,6 +14,9 @@ use crate::http;
 use crate::https::{Secure, Shaken};
 use crate::source::Source;
 
+/// Changes that are made at a time, and what else waits for the disk or for a hash; more of them wait for these.
+const AT_ONCE: usize = 64;
+
 /// What management is reached by.
 #[derive(Debug, Default)]
 pub struct Endpoints {
@@ -40,7 +43,7 @@ impl Management {
     /// # Errors
     /// When the thread can't be started.
     pub fn start(source: &Arc<Source>, endpoints: Endpoints) -> io::Result<(Self, Option<io::Error>)> {
-        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        let runtime = Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(AT_ONCE).build()?;
         let (stop, stopped) = watch::channel(false);
         let mut control = endpoints.control;
         let mut no_control = None;

@@ -11,7 +11,8 @@ use broker::{Broker, Browse, Overview};
 
 use crate::change::{self, Caller, Refused, Secret};
 use crate::control::{Answer, Request};
-use crate::definitions::{self, Imported};
+use crate::courier::Encoding;
+use crate::definitions::{self, Import, Imported};
 use crate::listing::{self, Listed};
 use crate::report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, SelectorRow, Status};
 
@@ -60,19 +61,22 @@ pub struct Source {
     pub(crate) facts: Facts,
     sockets: Box<dyn Fn() -> Vec<Socket> + Send + Sync>,
     backup: Box<Copying>,
+    pub(crate) encoding: Encoding,
     ready: AtomicBool,
 }
 
 impl Source {
     /// Reads `broker`, asks `sockets` for the open sockets, and has `backup` copy the data directory to a path, for as long
-    /// as its second argument says.
+    /// as its second argument says. What it publishes has properties as `encoding` writes them.
     pub fn new(
         broker: Broker,
         facts: Facts,
         sockets: impl Fn() -> Vec<Socket> + Send + Sync + 'static,
         backup: impl Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync + 'static,
+        encoding: Encoding,
     ) -> Self {
-        Self { broker, facts, sockets: Box::new(sockets), backup: Box::new(backup), ready: AtomicBool::new(false) }
+        let (sockets, backup, ready) = (Box::new(sockets), Box::new(backup), AtomicBool::new(false));
+        Self { broker, facts, sockets, backup, encoding, ready }
     }
 
     /// Says whether clients are served: true once the server has started, false when it begins to stop.
@@ -113,12 +117,13 @@ impl Source {
             }
             Request::List { what, vhost } => Answer::List(self.list(*what, vhost.as_deref())),
             Request::Change(change) => {
-                let caller = Caller { identity: Identity::operator("operator"), from: asker.to_owned() };
+                let caller = operator(asker);
                 change::make(&self.broker, change.clone(), caller).map_or_else(Answer::NotChanged, Answer::Changed)
             }
             Request::Export => Answer::Exported(self.export()),
             Request::Import { document, skip_unsupported } => {
-                self.import(document, *skip_unsupported, asker).map_or_else(Answer::NotChanged, Answer::Imported)
+                let import = Import { vhost: None, skip_unsupported: *skip_unsupported, caller: operator(asker) };
+                self.import(document, &import).map_or_else(Answer::NotChanged, Answer::Imported)
             }
             Request::Authenticate { user, password } => Answer::Authenticated(match password {
                 Secret::Password(password) => self
@@ -141,12 +146,22 @@ impl Source {
         definitions::export(&self.broker, &self.facts)
     }
 
-    /// Takes over such a document for whoever runs the server; `from` is where it comes from. Blocks until it is durable.
+    /// What is declared in a vhost, and its policies and limits, as the same document without the vhost.
+    pub(crate) fn export_vhost(&self, vhost: &str) -> serde_json::Value {
+        definitions::export_vhost(&self.broker, &self.facts, vhost)
+    }
+
+    /// Takes over the document in the server's settings; `from` says that. Blocks until it is durable.
     ///
     /// # Errors
     /// Why it was refused.
-    pub fn import(&self, document: &str, skip_unsupported: bool, from: &str) -> Result<Imported, Refused> {
-        definitions::import(&self.broker, document, skip_unsupported, from)
+    pub fn define(&self, document: &str, from: &str) -> Result<Imported, Refused> {
+        self.import(document, &Import { vhost: None, skip_unsupported: false, caller: operator(from) })
+    }
+
+    /// Takes over such a document. Blocks until it is durable.
+    pub(crate) fn import(&self, document: &str, import: &Import<'_>) -> Result<Imported, Refused> {
+        definitions::import(&self.broker, document, import)
     }
 
     fn repair(&self, vhost: &str, queue: &str, accept_loss: bool) -> Option<RepairRow> {
@@ -255,6 +270,11 @@ impl Source {
         rows.extend(strangers.into_iter().map(stranger));
         rows
     }
+}
+
+/// Whoever runs the server.
+fn operator(from: &str) -> Caller {
+    Caller { identity: Identity::operator("operator"), from: from.to_owned() }
 }
 
 fn stranger(socket: Socket) -> ConnectionRow {

@@ -172,7 +172,7 @@ impl Peer {
     /// The session of this number, opened if need be.
     pub fn session(&mut self, number: u32) -> SessionId {
         let client = &mut self.client;
-        *self.sessions.entry(number).or_insert_with(|| client.open_session())
+        *self.sessions.entry(number).or_insert_with(|| client.open_session(number))
     }
 
     /// Everything that waits for it.

@@ -31,6 +31,8 @@ use wire::{Connection, Peer, Protocol, Recognition};
 use crate::limits::{DEFAULT_CHANNEL_MAX, DEFAULT_FRAME_MAX, DEFAULT_HEARTBEAT};
 use connection::AmqpConnection;
 
+pub use publish::encode;
+
 /// What an operator can set about the protocol.
 #[derive(Debug, Clone)]
 pub struct Settings {

@@ -3,12 +3,12 @@
 //! RabbitMQ checks the exchange before the properties, and clients see which error comes first: so a bad property is
 //! reported only if the exchange is there.
 
-use broker::{DialectId, Publish};
+use broker::{DialectId, Error, Properties, Publish};
 
 use crate::codec::methods::BasicPublish;
 use crate::codec::table::{Table, ValueRef};
 use crate::codec::{PropertyScan, decode_properties, scan_properties};
-use crate::dialect::value_to_neutral;
+use crate::dialect::{self, value_to_neutral};
 use crate::session::channel::{Channel, Mode};
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::running::Context;
@@ -70,6 +70,30 @@ impl Channel {
     }
 }
 
+/// A publish by nobody's channel: properties in this protocol's encoding, checked as those of a client, but for the user that they
+/// name. It has no address and no body yet.
+///
+/// # Errors
+/// `Precondition` for what a client would be refused.
+pub fn encode<'a>(properties: &Properties, into: &'a mut Vec<u8>) -> Result<Publish<'a>, Error> {
+    *into = dialect::encode(properties)?;
+    let scan = scan_properties(into).map_err(|error| Error::internal(error.to_string()))?;
+    let asked = asked(&scan).map_err(|failure| Error::precondition(failure.text))?;
+    Ok(Publish {
+        exchange: "",
+        routing_key: "",
+        dialect: DialectId::AMQP_091,
+        persistent: scan.is_persistent(),
+        priority: scan.priority.unwrap_or(0),
+        expiration: asked.expiration,
+        properties: into,
+        body: &[],
+        mandatory: false,
+        copies: asked.copies,
+        instructed: asked.instructed,
+    })
+}
+
 /// The same properties, but for where replies go.
 fn with_reply_to(properties: &[u8], address: &str) -> Result<Vec<u8>, Failure> {
     let mut all = decode_properties(properties)?;
@@ -90,25 +114,35 @@ struct Asked {
 /// What the properties ask for must be possible.
 #[inline]
 fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Asked, Failure> {
-    let refuse = |text: String| Err(Failure::new(ReplyCode::PreconditionFailed, text));
+    let asked = asked(scan)?;
+    if let Some(user) = scan.user_id
+        && user != cx.client.user().as_bytes()
+        && !cx.impersonates
+    {
+        let (claimed, user) = (String::from_utf8_lossy(user), cx.client.user());
+        let text = format!("user_id property set to '{claimed}' but authenticated user was '{user}'");
+        return Err(Failure::new(ReplyCode::PreconditionFailed, text));
+    }
+    Ok(asked)
+}
+
+/// What they ask for whoever publishes them.
+#[inline]
+fn asked(scan: &PropertyScan<'_>) -> Result<Asked, Failure> {
     let expiration = match scan.expiration {
         None => None,
         Some(digits) => match parse_expiration(digits) {
             Ok(ms) => Some(ms),
-            Err(why) => return refuse(format!("invalid expiration '{}': {why}", String::from_utf8_lossy(digits))),
+            Err(why) => {
+                let text = format!("invalid expiration '{}': {why}", String::from_utf8_lossy(digits));
+                return Err(Failure::new(ReplyCode::PreconditionFailed, text));
+            }
         },
     };
     let (copies, instructed) = match scan.headers {
         None => (false, false),
         Some(headers) => check_headers(headers)?,
     };
-    if let Some(user) = scan.user_id
-        && user != cx.client.user().as_bytes()
-        && !cx.impersonates
-    {
-        let (claimed, user) = (String::from_utf8_lossy(user), cx.client.user());
-        return refuse(format!("user_id property set to '{claimed}' but authenticated user was '{user}'"));
-    }
     Ok(Asked { expiration, copies, instructed })
 }
 

@@ -183,7 +183,7 @@ impl Running {
         if index >= self.channels.len() {
             self.channels.resize_with(index + 1, || None);
         }
-        let session = self.client.open_session();
+        let session = self.client.open_session(number.into());
         self.sessions.insert(session, number);
         self.channels[index] = Some(Box::new(Channel::new(session)));
         self.open_channels += 1;

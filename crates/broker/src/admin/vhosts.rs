@@ -106,8 +106,26 @@ impl Broker {
     /// # Errors
     /// `NotFound`.
     pub fn limit_vhost(&self, name: &str, limits: VhostLimits) -> Result<Ticket, Error> {
+        self.change_vhost_limits(name, |known| {
+            *known = limits;
+            Ok(())
+        })
+    }
+
+    /// Changes how much a vhost may have; `change` says how, and nothing is changed when it fails. Returns what the answer
+    /// waits for.
+    ///
+    /// # Errors
+    /// `NotFound`, and the error of `change`.
+    pub fn change_vhost_limits(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut VhostLimits) -> Result<(), Error>,
+    ) -> Result<Ticket, Error> {
         let _alone = self.core.administration.lock();
         let vhost = self.core.existing_vhost(name)?;
+        let mut limits = self.core.vhost_limits(vhost.id);
+        change(&mut limits)?;
         let key = Key::new(Sort::VhostLimits, vhost.id, "");
         if limits == VhostLimits::default() {
             return Ok(self.core.undefine(&key).unwrap_or(Ticket::NONE));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use selector::Value as Selected;
 
 use crate::error::Error;
+use crate::message::Message;
 use crate::message::properties::Properties;
 use crate::message::value::Value;
 
@@ -79,6 +80,15 @@ impl Dialects {
                 Err(Error::internal(format!("a message is in encoding {}, which this build does not know", dialect.0)))
             }
         }
+    }
+
+    /// The neutral view of a message's properties, with what the broker has added to one that died.
+    pub fn read_message(&self, message: &Message) -> Result<Properties, Error> {
+        let mut properties = self.read(message.dialect(), message.properties())?;
+        for (name, value) in message.marks().map(|marks| marks.headers()).unwrap_or_default() {
+            properties.headers.set(&name, value);
+        }
+        Ok(properties)
     }
 
     /// One property of `raw`, written in `dialect`; unknown if it is not there.

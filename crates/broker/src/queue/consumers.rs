@@ -17,17 +17,38 @@ pub(crate) struct ConsumerKey {
     pub(crate) consumer: u32,
 }
 
-/// A limit on unsettled deliveries that several consumers of a session share.
+/// A limit on unsettled deliveries that several consumers of a session share, and how many there are.
 #[derive(Debug, Default)]
 pub(crate) struct SharedCredit {
     /// 0 for none.
     limit: AtomicU32,
     out: AtomicU32,
+    /// Fetched messages that are not settled; no limit is on them.
+    fetched: AtomicU32,
 }
 
 impl SharedCredit {
     pub(crate) fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Ordering::SeqCst);
+    }
+
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Deliveries and fetched messages that are not settled.
+    pub(crate) fn unsettled(&self) -> u32 {
+        self.out.load(Ordering::Relaxed).saturating_add(self.fetched.load(Ordering::Relaxed))
+    }
+
+    /// Counts a message that was fetched and will be settled.
+    pub(crate) fn add_fetched(&self) {
+        self.fetched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It has been settled.
+    pub(crate) fn remove_fetched(&self) {
+        self.fetched.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn is_limited(&self) -> bool {

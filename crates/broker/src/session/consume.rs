@@ -71,6 +71,7 @@ impl Client {
             return;
         }
         entry.prefetch = count;
+        entry.shown.set_prefetch(count);
         if scope == Prefetch::ExistingToo {
             self.resume_session(session, Some(count));
         }
@@ -156,6 +157,7 @@ impl Client {
             return Err(Error::not_allowed(format!("reached maximum ({limit}) of consumers per channel")));
         }
         entry.consumers.push(number);
+        entry.shown.set_consumers(entry.consumers.len());
         self.next_consumer += 1;
         self.consumers.insert(number, ConsumerRecord { session, tag: tag.into(), slot, no_ack, timeout: None });
         if let Some(slot) = slot.and_then(|slot| self.slot_mut(slot)) {
@@ -205,6 +207,7 @@ impl Client {
         let record = self.consumers.remove(&number)?;
         if let Some(session) = self.sessions.get_mut(&record.session.0) {
             session.consumers.retain(|other| *other != number);
+            session.shown.set_consumers(session.consumers.len());
         }
         if let Some(slot) = record.slot.and_then(|slot| self.slot_mut(slot)) {
             slot.uses -= 1;
@@ -300,6 +303,9 @@ impl Client {
         let entry = self.session_mut(session)?;
         let lien = Lien { slot, consumer: FETCHED, seq };
         let tag = entry.unsettled.add((!no_ack).then_some(lien));
+        if !no_ack {
+            entry.shared.add_fetched();
+        }
         self.watch_deliveries(now);
         let delivery_count = (returns > 0).then_some(returns);
         let delivery = Delivery { session, consumer_tag: "", tag, redelivered, delivery_count, message: &message };

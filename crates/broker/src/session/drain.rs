@@ -144,6 +144,7 @@ impl Client {
                     Answer::UpTo { ticket, .. } if ticket > durable => {
                         waits = waits.max(ticket);
                         entry.answers.push_front(answer);
+                        entry.shown.set_unconfirmed(entry.published.saturating_sub(entry.answered));
                         return true;
                     }
                     Answer::UpTo { number, .. } => {
@@ -160,6 +161,7 @@ impl Client {
                     Answer::Overdue { timeout } => report(Event::Overdue { session, timeout }),
                 }
             }
+            entry.shown.set_unconfirmed(entry.published.saturating_sub(entry.answered));
             false
         });
         self.core.totals.confirmed.add(confirmed);

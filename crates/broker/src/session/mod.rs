@@ -13,6 +13,7 @@ mod park;
 pub(crate) mod publish;
 pub(crate) mod replies;
 mod settle;
+mod shown;
 pub(crate) mod transaction;
 pub(crate) mod turn;
 
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 use auth::Identity;
 use hashbrown::HashMap;
 use journal::Ticket;
+use parking_lot::Mutex;
 
 use crate::catalog::Vhost;
 use crate::core::Core;
@@ -40,6 +42,7 @@ use park::Parking;
 use publish::Routes;
 use replies::ReplyConsumer;
 use settle::Unsettled;
+use shown::Shown;
 use transaction::Open;
 use turn::{Arrival, QueueSlot, Work};
 
@@ -90,6 +93,7 @@ pub(crate) struct ClientShared {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) sessions: AtomicU32,
     pub(crate) consumers: AtomicU32,
+    shown: Mutex<Vec<Arc<Shown>>>,
     state: AtomicU8,
 }
 
@@ -107,6 +111,7 @@ impl ClientShared {
             mailbox: Arc::new(Mailbox::new(core.settings.mailbox_bytes, waker)),
             sessions: AtomicU32::new(0),
             consumers: AtomicU32::new(0),
+            shown: Mutex::default(),
             state: AtomicU8::new(RUNNING),
         };
         (shared, login.identity)
@@ -162,6 +167,7 @@ struct Session {
     unsettled: Unsettled,
     notes: Notes,
     shared: Arc<SharedCredit>,
+    shown: Arc<Shown>,
     /// For consumers to come.
     prefetch: u32,
     consumers: Vec<u32>,
@@ -318,11 +324,13 @@ impl Client {
         (sessions >= u64::from(limit)).then_some(limit)
     }
 
-    /// Starts a session.
-    pub fn open_session(&mut self) -> SessionId {
+    /// Starts a session; its protocol calls it by this number.
+    pub fn open_session(&mut self, called: u32) -> SessionId {
         let number = self.next_session;
         self.next_session += 1;
-        self.sessions.insert(number, Session::default());
+        let session = Session::new(called);
+        self.shared.shown.lock().push(Arc::clone(&session.shown));
+        self.sessions.insert(number, session);
         self.shared.sessions.fetch_add(1, Ordering::Relaxed);
         self.core.totals.sessions_opened.add(1);
         SessionId(number)
@@ -348,6 +356,7 @@ impl Client {
         }
         self.settle_touched();
         self.run_work();
+        self.shared.shown.lock().retain(|shown| !Arc::ptr_eq(shown, &ended.shown));
         self.shared.sessions.fetch_sub(1, Ordering::Relaxed);
         self.core.totals.sessions_closed.add(1);
         self.settled_ticket

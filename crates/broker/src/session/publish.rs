@@ -476,6 +476,7 @@ impl Client {
     pub fn enable_confirms(&mut self, session: SessionId) {
         if let Ok(entry) = self.session_mut(session) {
             entry.confirming = true;
+            entry.shown.set_confirming();
         }
     }
 }

@@ -237,9 +237,7 @@ impl Client {
 
     #[inline]
     fn gather_settlement(&mut self, lien: Lien, shared: &Arc<SharedCredit>, verdict: Verdict) {
-        if lien.consumer != FETCHED {
-            self.return_credit(shared);
-        }
+        self.uncount(lien, shared);
         if let Some(slot) = self.touch(lien.slot) {
             slot.uses -= 1;
             slot.settlements.push(Settlement { seq: lien.seq, consumer: lien.consumer, verdict });
@@ -286,9 +284,18 @@ impl Client {
         self.resume_shared();
     }
 
+    /// A delivery of the session that `shared` is of is settled.
+    pub(super) fn uncount(&mut self, lien: Lien, shared: &Arc<SharedCredit>) {
+        if lien.consumer == FETCHED {
+            shared.remove_fetched();
+        } else {
+            self.return_credit(shared);
+        }
+    }
+
     /// Credit that several consumers share comes back when the queues have been visited: else the queue that something
     /// was settled in would have it back each time.
-    pub(super) fn return_credit(&mut self, shared: &Arc<SharedCredit>) {
+    fn return_credit(&mut self, shared: &Arc<SharedCredit>) {
         if !self.shares_limits {
             shared.give_back(1);
             return;

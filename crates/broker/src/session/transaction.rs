@@ -17,7 +17,7 @@ use crate::queue::{HiddenRun, Queue, Settlement, Visit};
 use crate::session::mailbox::{Mailbox, Notice};
 use crate::session::publish::{Publish, picks_of, release_holds};
 use crate::session::replies::Requester;
-use crate::session::settle::{FETCHED, Lien, Outcome};
+use crate::session::settle::{Lien, Outcome};
 use crate::session::turn::Arrival;
 use crate::session::{Answer, Client, SessionId};
 
@@ -72,6 +72,7 @@ impl Client {
         self.next_transaction += 1;
         let open = Open { session, arrivals: Vec::new(), liens: Vec::new(), bytes: 0, waiting_since: None };
         self.open.insert(number, open);
+        self.show_transactional(session);
         TransactionId(number)
     }
 
@@ -262,8 +263,8 @@ impl Client {
             if let Some(slot) = self.slot_mut(lien.slot) {
                 slot.uses -= 1;
             }
-            if let Some(shared) = shared.as_ref().filter(|_| lien.consumer != FETCHED) {
-                self.return_credit(shared);
+            if let Some(shared) = &shared {
+                self.uncount(*lien, shared);
             }
         }
         self.resume_shared();

@@ -129,13 +129,40 @@ impl Server {
 
     /// The status and the body of a request with these header lines, each with its line break.
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &str) -> (u16, String) {
+        let reply = self.send(method, path, headers, "");
+        (reply.status, reply.body)
+    }
+
+    /// The same with a document.
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &str, document: &str) -> Reply {
         let mut socket = TcpStream::connect(("127.0.0.1", self.ports.http)).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
-        write!(socket, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n").unwrap();
-        let mut text = String::new();
-        socket.read_to_string(&mut text).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        let length = document.len();
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n");
+        // Who refuses a document need not read it to its end.
+        let _ = socket.write_all(format!("{head}{headers}\r\n{document}").as_bytes());
+        let mut text = Vec::new();
+        let ended = socket.read_to_end(&mut text);
+        let text = String::from_utf8(text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {path}: {ended:?}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Reply { status, head: head.to_owned(), body: body.to_owned() }
+    }
+}
+
+/// An answer over HTTP.
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    /// The value of a header line; empty without it.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value).next().unwrap_or_default()
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) struct Session {
 impl Session {
     /// A session called `name`, in which nothing has happened yet.
     pub(super) fn new(mut client: Client, dialects: Dialects, version: Version, name: &str) -> Self {
-        let id = client.open_session();
+        let id = client.open_session(1);
         Self {
             client,
             id,

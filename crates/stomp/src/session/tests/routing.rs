@@ -120,7 +120,7 @@ fn messages_of_other_protocols_are_shown_in_headers() {
     let mut peer = scene.connect("1.2");
     peer.say("SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0");
     let mut client = scene.client();
-    let session = client.open_session();
+    let session = client.open_session(1);
     let publish = Publish {
         exchange: "",
         routing_key: "a",

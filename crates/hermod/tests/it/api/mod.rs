@@ -1,5 +1,8 @@
 //! `/api`: who is let in, what it shows, and the end of a connection.
 
+mod changes;
+mod traffic;
+
 use serde_json::{Value, json};
 
 use crate::server::{Server, hermod, run};
@@ -61,6 +64,7 @@ fn nobody_is_let_in_without_a_password_and_a_tag() {
     // It sees what is its own, and nothing of users.
     let _client = Stomp::connect(&server);
     assert_eq!(json(&server, "/api/connections", ALICE), json!([]));
+    assert_eq!(json(&server, "/api/channels", ALICE), json!([]));
     assert_eq!(json(&server, "/api/vhosts", ALICE), json!([]));
     assert_eq!(json(&server, "/api/exchanges", ALICE), json!([]));
     assert_eq!(server.ask("GET", "/api/users", ALICE).0, 401);

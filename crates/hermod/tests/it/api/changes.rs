@@ -1,0 +1,288 @@
+//! What is changed over HTTP: status codes, the words of refusals, and what is there afterwards.
+
+use serde_json::{Value, json};
+
+use super::{GUEST, json as shown};
+use crate::server::{Server, hermod, run};
+
+/// A request, and the status and some words of its answer.
+type Step = (&'static str, &'static str, &'static str, u16, &'static str);
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+/// Sends each request as `who`, with its document if that is not empty.
+fn check(server: &Server, who: &str, steps: &[Step]) {
+    for (method, path, document, expected, words) in steps {
+        let headers = format!("{who}{}", if document.is_empty() { "" } else { JSON });
+        let reply = server.send(method, &format!("/api/{path}"), &headers, document);
+        assert_eq!(reply.status, *expected, "{method} {path} {document}: {}", reply.body);
+        assert!(reply.body.contains(words), "{method} {path} {document}: {}", reply.body);
+        if *expected >= 400 && *method != "HEAD" {
+            let refusal: Value = serde_json::from_str(&reply.body).unwrap();
+            assert!(refusal["error"].is_string() && refusal["reason"].is_string(), "{path}: {refusal}");
+        }
+    }
+}
+
+#[test]
+fn users_vhosts_and_rights() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let hash = r#"{"password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR","tags":"management,other"}"#;
+    check(
+        &server,
+        GUEST,
+        &[
+            ("PUT", "vhosts/v", "", 201, ""),
+            ("PUT", "vhosts/v", r#"{"description":"d","tags":"a,b","default_queue_type":"quorum"}"#, 204, ""),
+            ("PUT", "vhosts/w", r#"{"default_queue_type":"stream"}"#, 400, "not implemented yet"),
+            ("PUT", "vhosts/w", r#"{"tracing":true}"#, 400, "tracing is not built"),
+            ("GET", "permissions/v/guest", "", 200, r#""configure":".*""#),
+            ("PUT", "users/alice", r#"{"password":"one","tags":["monitoring"]}"#, 201, ""),
+            ("PUT", "users/alice", r#"{"password":"one","tags":"policymaker"}"#, 204, ""),
+            ("PUT", "users/alice", r#"{"password":"one"}"#, 400, "tags_not_present"),
+            ("PUT", "users/alice", r#"{"password":"","tags":""}"#, 400, "may not be empty"),
+            ("PUT", "users/alice", r#"{"password":"one","password_hash":"","tags":""}"#, 400, "both_password"),
+            ("PUT", "users/carol", r#"{"password_hash":"x","tags":""}"#, 400, "rabbit_password_hashing_sha256"),
+            ("PUT", "users/carol", r#"{"tags":7}"#, 400, "not understood"),
+            ("PUT", "users/bob", r#"{"tags":""}"#, 201, ""),
+            ("GET", "users/bob", "", 200, r#""password_hash":"""#),
+            ("PUT", "permissions/v/alice", r#"{"configure":"","write":"a","read":"b"}"#, 201, ""),
+            ("PUT", "permissions/v/alice", r#"{"configure":"","write":"c","read":"d"}"#, 204, ""),
+            ("PUT", "permissions/v/alice", r#"{"configure":"(","write":"","read":""}"#, 400, "("),
+            ("PUT", "permissions/v/alice", r#"{"write":"","read":""}"#, 400, "configure"),
+            ("PUT", "permissions/v/nobody", r#"{"configure":"","write":"","read":""}"#, 400, "vhost_or_user_not_found"),
+            ("GET", "vhosts/v/permissions", "", 200, r#""write":"c""#),
+            ("GET", "users/alice/permissions", "", 200, r#""read":"d""#),
+            ("GET", "users/nobody/permissions", "", 404, ""),
+            ("GET", "users/without-permissions", "", 200, r#""name":"bob""#),
+            ("DELETE", "permissions/v/alice", "", 204, ""),
+            ("DELETE", "permissions/v/alice", "", 404, "Not Found"),
+            ("GET", "permissions/v/alice", "", 404, ""),
+            ("PUT", "topic-permissions/v/alice", r#"{"exchange":"x","write":"a","read":"b"}"#, 201, ""),
+            ("PUT", "topic-permissions/v/alice", r#"{"exchange":"y","write":"a","read":"b"}"#, 201, ""),
+            ("PUT", "topic-permissions/v/alice", r#"{"exchange":"y","write":"c","read":"b"}"#, 204, ""),
+            ("DELETE", "topic-permissions/v/alice/x", "", 204, ""),
+            ("DELETE", "topic-permissions/v/alice/x", "", 404, ""),
+            ("GET", "topic-permissions/v/alice", "", 200, r#""exchange":"y""#),
+            ("DELETE", "topic-permissions/v/alice", "", 204, ""),
+            ("GET", "topic-permissions/v/alice", "", 404, ""),
+            ("PUT", "vhost-limits/v/max-queues", r#"{"value":3}"#, 204, ""),
+            ("PUT", "vhost-limits/v/max-connections", r#"{"value":5}"#, 204, ""),
+            ("GET", "vhost-limits/v", "", 200, r#"{"max-connections":5,"max-queues":3}"#),
+            ("PUT", "vhost-limits/v/max-queues", r#"{"value":-1}"#, 204, ""),
+            ("PUT", "vhost-limits/v/max-dreams", r#"{"value":1}"#, 400, "max-connections and max-queues"),
+            ("DELETE", "vhost-limits/v/max-connections", "", 204, ""),
+            ("GET", "vhost-limits/v", "", 200, "[]"),
+            ("PUT", "user-limits/alice/max-channels", r#"{"value":2}"#, 204, ""),
+            ("PUT", "user-limits/nobody/max-channels", r#"{"value":2}"#, 404, ""),
+            ("PUT", "user-limits/alice/max-channels", r#"{"value":4294967296}"#, 400, "beyond"),
+            ("GET", "user-limits/alice", "", 200, r#"{"max-channels":2}"#),
+            ("DELETE", "user-limits/alice/max-channels", "", 204, ""),
+            ("PUT", "users/carol", hash, 201, ""),
+            ("POST", "users/bulk-delete", r#"{"users":["alice","nobody"]}"#, 204, ""),
+            ("DELETE", "users/alice", "", 404, ""),
+            ("DELETE", "vhosts/v", "", 204, ""),
+            ("DELETE", "vhosts/v", "", 404, ""),
+        ],
+    );
+    assert_eq!(shown(&server, "/api/users/carol", GUEST)["tags"], json!(["management", "other"]));
+    let (code, _, _) = run(hermod("users", dir.path()).args(["authenticate", "carol", "--password", "test12"]));
+    assert_eq!(code, 0);
+    let told = server.until_logged("PutUser");
+    assert!(told.contains("guest") && told.contains("hidden") && !told.contains("one"), "{told}");
+}
+
+#[test]
+fn what_is_declared() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    check(
+        &server,
+        GUEST,
+        &[
+            ("PUT", "queues/%2F/q", r#"{"durable":true,"arguments":{"x-max-length":5},"node":"n"}"#, 201, ""),
+            ("PUT", "queues/%2F/q", r#"{"durable":true,"arguments":{"x-max-length":5}}"#, 204, ""),
+            ("PUT", "queues/%2F/q", "", 400, "inequivalent arg 'durable' for queue 'q' in vhost '/'"),
+            ("PUT", "queues/%2F/amq.q", r#"{"durable":true}"#, 401, "amq.q"),
+            ("PUT", "queues/gone/q", "", 404, ""),
+            ("PUT", "exchanges/%2F/x", r#"{"type":"topic","durable":true}"#, 201, ""),
+            ("PUT", "exchanges/%2F/x", r#"{"type":"topic","durable":true}"#, 204, ""),
+            ("PUT", "exchanges/%2F/x", r#"{"type":"fanout","durable":true}"#, 400, "inequivalent arg 'type'"),
+            ("PUT", "exchanges/%2F/y", r#"{"type":"dream"}"#, 400, "dream"),
+            ("PUT", "exchanges/%2F/y", "", 201, ""),
+            ("POST", "bindings/%2F/e/x/e/y", r#"{"routing_key":"k"}"#, 201, ""),
+            ("GET", "bindings/%2F/e/x/e/y", "", 200, r#""properties_key":"k""#),
+            ("GET", "exchanges/%2F/y/bindings/destination", "", 200, r#""source":"x""#),
+            ("GET", "exchanges/%2F/x/bindings/source", "", 200, r#""destination":"y""#),
+            ("POST", "bindings/%2F/e/x/q/gone", "", 404, ""),
+            ("GET", "bindings/%2F/e/x/q/gone", "", 404, ""),
+            ("GET", "bindings/%2F/e/x/z/q", "", 404, ""),
+            ("DELETE", "bindings/%2F/e/x/e/y/~", "", 404, ""),
+            ("DELETE", "bindings/%2F/e/x/e/y/k", "", 204, ""),
+            ("DELETE", "exchanges/%2F/y?if-unused=true", "", 204, ""),
+            ("DELETE", "exchanges/%2F/y", "", 404, ""),
+            ("PUT", "policies/%2F/p", r#"{"pattern":"^q","definition":{"max-length":3},"apply-to":"queues"}"#, 201, ""),
+            ("PUT", "policies/%2F/p", r#"{"pattern":"^q","definition":{"max-length":2}}"#, 204, ""),
+            ("PUT", "policies/%2F/p", r#"{"pattern":"^q","definition":{"max-lengt":2}}"#, 400, "max-lengt"),
+            ("PUT", "policies/%2F/p", r#"{"pattern":"^q"}"#, 400, "definition"),
+            ("PUT", "policies/gone/p", r#"{"pattern":"^q","definition":{"max-length":2}}"#, 404, ""),
+            ("GET", "policies/%2F/p", "", 200, r#""apply-to":"all""#),
+            ("GET", "queues/%2F/q", "", 200, r#""policy":"p""#),
+            ("DELETE", "policies/%2F/p", "", 204, ""),
+            ("DELETE", "policies/%2F/p", "", 404, ""),
+            ("PUT", "operator-policies/%2F/p", r#"{"pattern":"","definition":{"max-length":3}}"#, 201, ""),
+            ("GET", "operator-policies/%2F", "", 200, r#""max-length":3"#),
+            ("DELETE", "operator-policies/%2F/p", "", 204, ""),
+            ("DELETE", "queues/%2F/q/contents", "", 204, ""),
+            ("DELETE", "queues/%2F/q?if-empty=true&if-unused=true", "", 204, ""),
+            ("DELETE", "queues/%2F/q/contents", "", 404, ""),
+            ("DELETE", "queues/%2F/q?if-empty=perhaps", "", 400, "if-empty"),
+        ],
+    );
+}
+
+#[test]
+fn a_binding_is_told_and_deleted_by_what_it_is_known_by() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    check(&server, GUEST, &[("PUT", "queues/%2F/a%2Fq", r#"{"durable":true}"#, 201, "")]);
+    let headers = format!("{GUEST}{JSON}");
+    for (document, location) in [
+        (r#"{"routing_key":""}"#, "a%2Fq/%7E"),
+        (r#"{"routing_key":"a/b~#"}"#, "a%2Fq/a%252Fb%257E%2523"),
+        (r#"{"routing_key":"","arguments":{"b":"2","a":1}}"#, "a%2Fq/%7E9ZBtOQX8aKAR3mSpaeXcEw"),
+        (r#"{"routing_key":"k","arguments":{"b":"2","a":1}}"#, "a%2Fq/k%7E9ZBtOQX8aKAR3mSpaeXcEw"),
+    ] {
+        let path = "/api/bindings/%2F/e/amq.headers/q/a%2Fq";
+        let reply = server.send("POST", path, &headers, document);
+        assert_eq!(reply.status, 201, "{}", reply.body);
+        let told = reply.header("location");
+        assert!(told.starts_with(location), "{document}: {told}");
+        let rows = shown(&server, path, GUEST);
+        assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
+        let one = format!("{path}/{}", told.rsplit('/').next().unwrap());
+        assert_eq!(shown(&server, &one, GUEST), rows[0]);
+        assert_eq!(server.ask("DELETE", &one, GUEST).0, 204);
+        assert_eq!(shown(&server, path, GUEST), json!([]));
+    }
+}
+
+#[test]
+fn documents_methods_and_paths_that_are_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    check(
+        &server,
+        GUEST,
+        &[
+            ("PUT", "vhosts/v", "{", 400, "not understood"),
+            ("PUT", "vhosts/v", "[]", 400, "must be an object"),
+            ("PUT", "vhosts/v", r#"{"tags":[],"tags":[]}"#, 400, "duplicate field `tags`"),
+            (
+                "PUT",
+                "parameters/shovel/%2F/s",
+                r#"{"value":{}}"#,
+                400,
+                "component 'shovel' of parameter 's' is not built",
+            ),
+            ("DELETE", "parameters/shovel/%2F/s", "", 404, ""),
+            ("GET", "parameters", "", 200, "[]"),
+            ("PUT", "global-parameters/g", r#"{"value":1}"#, 400, "global parameter 'g'"),
+            ("PUT", "cluster-name", r#"{"name":"n"}"#, 400, "no cluster to be called 'n'"),
+            ("POST", "queues/%2F/q", "{}", 405, "method_not_allowed"),
+            ("PUT", "overview", "{}", 405, ""),
+            ("GET", "dreams", "", 404, ""),
+            ("GET", "queues/%2F?page=0", "", 400, "page is a whole number"),
+        ],
+    );
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    for (headers, status) in [(format!("{GUEST}{form}"), 415), (GUEST.to_owned(), 415), (format!("{GUEST}{JSON}"), 201)]
+    {
+        assert_eq!(server.send("PUT", "/api/vhosts/v", &headers, "{}").status, status, "{headers}");
+    }
+    let long = format!(r#"{{"description":"{}"}}"#, "x".repeat((4 << 20) - 17));
+    assert_eq!(long.len(), (4 << 20) + 1);
+    let reply = server.send("PUT", "/api/vhosts/v", &format!("{GUEST}{JSON}"), &long);
+    assert_eq!(reply.status, 413, "{}", reply.body);
+    assert_eq!(shown(&server, "/api/vhosts/v", GUEST)["description"], "");
+}
+
+#[test]
+fn definitions_go_in_and_out_whole_and_by_vhost() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let headers = format!("{GUEST}{JSON}");
+    let document = include_str!("../../data/definitions.json");
+    assert_eq!(server.send("POST", "/api/definitions", &headers, document).status, 204);
+    let exported = shown(&server, "/api/definitions/shop", GUEST);
+    assert_eq!((&exported["users"], &exported["vhosts"]), (&Value::Null, &Value::Null));
+    assert_eq!(exported["queues"][0]["vhost"], Value::Null);
+    check(&server, GUEST, &[("PUT", "vhosts/other", "", 201, "")]);
+    assert_eq!(server.send("POST", "/api/definitions/other", &headers, &exported.to_string()).status, 204);
+    assert_eq!(shown(&server, "/api/definitions/other", GUEST), exported);
+    let reply = server.send("POST", "/api/definitions/other", &headers, document);
+    assert!(reply.status == 400 && reply.body.contains("users are not in one vhost"), "{}", reply.body);
+    let reply = server.send("POST", "/api/definitions/gone", &headers, document);
+    assert_eq!(reply.status, 404);
+    let told = server.until_logged("definitions imported");
+    assert!(told.contains("guest"), "{told}");
+}
+
+/// What each tag allows; everything is asked by a user with all rights in the vhost `/` and in no other.
+#[test]
+fn tags_decide_who_may_do_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    check(&server, GUEST, &[("PUT", "vhosts/v", "", 201, ""), ("PUT", "users/bob", r#"{"tags":""}"#, 201, "")]);
+    let policy = r#"{"pattern":"^q","definition":{"max-length":3}}"#;
+    let rights = r#"{"configure":"","write":"","read":""}"#;
+    // Status for management, policymaker, monitoring, administrator.
+    let table: &[(&str, &str, &str, [u16; 4])] = &[
+        ("PUT", "queues/%2F/q", "{}", [204; 4]),
+        ("PUT", "queues/v/q", "{}", [401; 4]),
+        ("GET", "queues/%2F/q", "", [200; 4]),
+        ("GET", "exchanges/v/amq.topic", "", [401, 401, 200, 200]),
+        ("PUT", "policies/%2F/p", policy, [401, 204, 401, 204]),
+        ("PUT", "policies/v/p", policy, [401; 4]),
+        ("PUT", "operator-policies/%2F/p", policy, [401, 401, 401, 204]),
+        ("PUT", "users/bob", r#"{"tags":""}"#, [401, 401, 401, 204]),
+        ("GET", "users", "", [401, 401, 401, 200]),
+        ("PUT", "vhosts/v", "{}", [401, 401, 401, 204]),
+        ("PUT", "permissions/%2F/bob", rights, [401, 401, 401, 204]),
+        ("PUT", "vhost-limits/%2F/max-queues", r#"{"value":50}"#, [401, 401, 401, 204]),
+        ("PUT", "user-limits/bob/max-channels", r#"{"value":50}"#, [401, 401, 401, 204]),
+        ("GET", "definitions", "", [401, 401, 401, 200]),
+        ("POST", "definitions", "{}", [401, 401, 401, 204]),
+        ("GET", "nodes", "", [401, 401, 200, 200]),
+        ("GET", "channels", "", [200; 4]),
+        ("GET", "connections/username/guest", "", [401, 401, 200, 200]),
+        ("DELETE", "connections/username/guest", "", [401, 401, 401, 204]),
+        ("GET", "health/checks/alarms", "", [200; 4]),
+        ("GET", "aliveness-test/%2F", "", [200; 4]),
+        ("GET", "aliveness-test/v", "", [401; 4]),
+        ("POST", "rebalance/queues", "", [401, 401, 401, 204]),
+        ("PUT", "feature-flags/quorum_queue/enable", "", [401, 401, 401, 204]),
+    ];
+    check(
+        &server,
+        GUEST,
+        &[
+            ("PUT", "queues/%2F/q", "{}", 201, ""),
+            ("PUT", "policies/%2F/p", policy, 201, ""),
+            ("PUT", "operator-policies/%2F/p", policy, 201, ""),
+            ("PUT", "permissions/%2F/bob", rights, 201, ""),
+            ("PUT", "users/alice", r#"{"password":"one","tags":""}"#, 201, ""),
+            ("PUT", "permissions/%2F/alice", r#"{"configure":".*","write":".*","read":".*"}"#, 201, ""),
+        ],
+    );
+    for (column, tag) in ["management", "policymaker", "monitoring", "administrator"].into_iter().enumerate() {
+        let (code, _, _) = run(hermod("users", dir.path()).args(["set-tags", "alice", tag]));
+        assert_eq!(code, 0);
+        for (method, path, document, expected) in table {
+            let headers = format!("{}{}", super::ALICE, if document.is_empty() { "" } else { JSON });
+            let reply = server.send(method, &format!("/api/{path}"), &headers, document);
+            assert_eq!(reply.status, expected[column], "{tag}: {method} {path}: {}", reply.body);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Messages over HTTP, channels and consumers as they are shown, and health checks.
+
+use serde_json::{Value, json};
+
+use super::{ALICE, GUEST, json as shown};
+use crate::server::{Server, hermod, run};
+use crate::stomp::Stomp;
+
+fn post(server: &Server, path: &str, document: &Value) -> (u16, Value) {
+    let headers = format!("{GUEST}Content-Type: application/json\r\n");
+    let reply = server.send("POST", &format!("/api/{path}"), &headers, &document.to_string());
+    (reply.status, serde_json::from_str(&reply.body).unwrap())
+}
+
+fn publish(server: &Server, exchange: &str, document: &Value) -> (u16, Value) {
+    post(server, &format!("exchanges/%2F/{exchange}/publish"), document)
+}
+
+fn get(server: &Server, count: u64, ackmode: &str) -> Value {
+    let (status, rows) =
+        post(server, "queues/%2F/q/get", &json!({ "count": count, "ackmode": ackmode, "encoding": "auto" }));
+    assert_eq!(status, 200, "{rows}");
+    rows
+}
+
+#[test]
+fn messages_go_in_and_come_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let declare = format!("{GUEST}Content-Type: application/json\r\n");
+    assert_eq!(server.send("PUT", "/api/queues/%2F/q", &declare, r#"{"durable":true}"#).status, 201);
+    let properties = json!({
+        "content_type": "text/plain", "content_encoding": "x", "delivery_mode": 2, "priority": 3, "correlation_id": "c",
+        "reply_to": "r", "expiration": "60000", "message_id": "m", "timestamp": 7, "type": "t", "user_id": "guest",
+        "app_id": "a", "headers": { "h": 1, "list": ["x", true] },
+    });
+    let text = json!({
+        "routing_key": "q", "properties": properties, "payload": "h\u{e9}", "payload_encoding": "string",
+    });
+    assert_eq!(publish(&server, "amq.default", &text), (200, json!({ "routed": true })));
+    let bytes = json!({ "routing_key": "q", "properties": {}, "payload": "/w==", "payload_encoding": "base64" });
+    assert_eq!(publish(&server, "amq.default", &bytes), (200, json!({ "routed": true })));
+    let nowhere = json!({ "routing_key": "gone", "payload": "", "payload_encoding": "string" });
+    assert_eq!(publish(&server, "amq.default", &nowhere), (200, json!({ "routed": false })));
+
+    let rows = get(&server, 5, "ack_requeue_true");
+    let first = json!({
+        "payload_bytes": 3, "redelivered": false, "exchange": "", "routing_key": "q", "message_count": 1,
+        "properties": properties, "payload": "h\u{e9}", "payload_encoding": "string",
+    });
+    assert_eq!((rows.as_array().unwrap().len(), &rows[0]), (2, &first));
+    assert_eq!((&rows[1]["payload"], &rows[1]["payload_encoding"]), (&json!("/w=="), &json!("base64")));
+    let again = get(&server, 1, "reject_requeue_true");
+    assert_eq!((&again[0]["redelivered"], &again[0]["payload"]), (&json!(true), &json!("h\u{e9}")));
+    assert_eq!(get(&server, 1, "ack_requeue_false")[0]["message_count"], 1);
+    let cut = json!({ "count": 1, "ackmode": "reject_requeue_false", "encoding": "base64", "truncate": 0 });
+    let (_, rows) = post(&server, "queues/%2F/q/get", &cut);
+    assert_eq!((&rows[0]["payload"], &rows[0]["payload_bytes"]), (&json!(""), &json!(1)));
+    assert_eq!(get(&server, 1, "ack_requeue_true"), json!([]));
+    // A crash brings nothing back that was acknowledged.
+    drop(server);
+    let server = Server::start(dir.path(), &[]);
+    assert_eq!(get(&server, 1, "ack_requeue_true"), json!([]));
+    let told = {
+        publish(&server, "amq.default", &text);
+        server.until_logged("published")
+    };
+    assert!(told.contains("guest") && !told.contains("h\u{e9}"), "{told}");
+}
+
+#[test]
+fn messages_that_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let headers = format!("{GUEST}Content-Type: application/json\r\n");
+    let full = r#"{"durable":true,"arguments":{"x-max-length":0,"x-overflow":"reject-publish"}}"#;
+    assert_eq!(server.send("PUT", "/api/queues/%2F/full", &headers, full).status, 201);
+    let with = |name: &str, value: Value| {
+        let mut document = json!({ "routing_key": "q", "properties": {}, "payload": "", "payload_encoding": "string" });
+        document[name] = value;
+        document
+    };
+    let long = "x".repeat(256);
+    for (exchange, document, status, words) in [
+        ("gone", with("payload", json!("")), 404, "Not Found"),
+        ("amq.default", with("routing_key", json!("full")), 400, "Check queue limits"),
+        ("amq.default", with("payload", json!(7)), 400, "expected a string"),
+        ("amq.default", with("payload_encoding", json!("dream")), 400, "string or base64, not 'dream'"),
+        ("amq.default", json!({ "routing_key": "q", "payload": "?", "payload_encoding": "base64" }), 400, "base64"),
+        ("amq.default", with("properties", json!({ "dream": 1 })), 400, "no property 'dream'"),
+        ("amq.default", with("properties", json!({ "priority": 256 })), 400, "from 0 to 255, not 256"),
+        ("amq.default", with("properties", json!({ "expiration": "-1" })), 400, "milliseconds"),
+        ("amq.default", with("properties", json!({ "expiration": "4294967296" })), 400, "value_too_big"),
+        ("amq.default", with("properties", json!({ "user_id": "bob" })), 400, "user_id property set to 'bob'"),
+        ("amq.default", with("properties", json!({ "message_id": long })), 400, "255 bytes"),
+        ("amq.default", with("properties", json!({ "headers": { "CC": "q" } })), 400, "unacceptable_type_in_header"),
+        ("amq.default", with("routing_key", json!(long)), 400, "longer than 255"),
+    ] {
+        let (found, refusal) = publish(&server, exchange, &document);
+        let reason = refusal["reason"].as_str().unwrap();
+        assert!(found == status && reason.contains(words), "{exchange} {document}: {found} {refusal}");
+    }
+    for (document, words) in [
+        (json!({ "count": 1, "ackmode": "get", "encoding": "auto" }), "ack_requeue_true"),
+        (json!({ "count": 1, "ackmode": "ack_requeue_true", "encoding": "utf8" }), "base64"),
+        (json!({ "ackmode": "ack_requeue_true", "encoding": "auto" }), "count"),
+    ] {
+        let (status, refusal) = post(&server, "queues/%2F/full/get", &document);
+        assert!(status == 400 && refusal["reason"].as_str().unwrap().contains(words), "{refusal}");
+    }
+    assert_eq!(run(hermod("alarms", dir.path()).args(["set", "disk"])).0, 0);
+    let (status, refusal) = publish(&server, "amq.default", &with("payload", json!("")));
+    assert!(status == 400 && refusal["reason"].as_str().unwrap().contains("publishers are stopped"), "{refusal}");
+    let alarmed = server.ask("GET", "/api/health/checks/alarms", GUEST);
+    assert!(alarmed.0 == 503 && alarmed.1.contains(r#""resource":"disk""#), "{}", alarmed.1);
+}
+
+/// They act by the rights of whoever asks.
+#[test]
+fn rights_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let add = |verb: &str, words: &[&str]| assert_eq!(run(hermod(verb, dir.path()).args(words)).0, 0, "{words:?}");
+    add("users", &["add", "alice", "--password", "one", "--tags", "management"]);
+    add("permissions", &["set", "alice", "^mine", "^mine", "^mine"]);
+    let headers = format!("{ALICE}Content-Type: application/json\r\n");
+    let message = r#"{"routing_key":"mine","payload":"","payload_encoding":"string"}"#;
+    let get = r#"{"count":1,"ackmode":"ack_requeue_true","encoding":"auto"}"#;
+    for (method, path, document, status) in [
+        ("PUT", "queues/%2F/mine", "{}", 201),
+        ("PUT", "queues/%2F/yours", "{}", 401),
+        ("POST", "exchanges/%2F/amq.default/publish", message, 401),
+        ("POST", "queues/%2F/mine/get", get, 200),
+        ("DELETE", "queues/%2F/mine/contents", "", 204),
+        ("POST", "bindings/%2F/e/amq.topic/q/mine", "{}", 401),
+        ("DELETE", "exchanges/%2F/amq.topic", "", 401),
+        ("DELETE", "queues/%2F/mine", "", 204),
+    ] {
+        let reply = server.send(method, &format!("/api/{path}"), &headers, document);
+        assert_eq!(reply.status, status, "{method} {path}: {}", reply.body);
+    }
+}
+
+#[test]
+fn sessions_and_consumers_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    client.publish("orders", "one");
+    client.send("SUBSCRIBE\nid:s\ndestination:/queue/orders\nack:client\nprefetch-count:7\n\n");
+    client.frame();
+    let channel = &shown(&server, "/api/channels", GUEST)[0];
+    let name = channel["name"].as_str().unwrap();
+    assert!(name.ends_with(" (1)"), "{name}");
+    for (field, value) in [
+        ("user", json!("guest")),
+        ("number", json!(1)),
+        ("vhost", json!("/")),
+        ("consumer_count", json!(1)),
+        ("messages_unacknowledged", json!(1)),
+        ("messages_unconfirmed", json!(0)),
+        ("transactional", json!(false)),
+    ] {
+        assert_eq!(channel[field], value, "{field} of {channel}");
+    }
+    let encoded = name.replace(' ', "%20").replace('>', "%3E");
+    assert_eq!(shown(&server, &format!("/api/channels/{encoded}"), GUEST), *channel);
+    assert_eq!(shown(&server, "/api/vhosts/%2F/channels", GUEST), json!([channel]));
+    let consumer = &shown(&server, "/api/consumers/%2F", GUEST)[0];
+    assert_eq!((&consumer["ack_required"], &consumer["queue"]["name"]), (&json!(true), &json!("orders")));
+}
+
+#[test]
+fn health_is_told_as_tools_ask_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let amqp = format!("port-listener/{}", server.ports.amqp);
+    for (check, status, words) in [
+        ("alarms", 200, "ok"),
+        ("local-alarms", 200, "ok"),
+        ("virtual-hosts", 200, "ok"),
+        ("node-is-quorum-critical", 200, "ok"),
+        (amqp.as_str(), 200, "ok"),
+        ("port-listener/1", 503, r#""missing":1"#),
+        ("port-listener/x", 400, "no port"),
+        ("protocol-listener/amqp091,http", 200, "ok"),
+        ("protocol-listener/mqtt,stomp", 503, r#""missing":["mqtt"]"#),
+        ("dreams", 404, "Not Found"),
+    ] {
+        let (found, body) = server.ask("GET", &format!("/api/health/checks/{check}"), GUEST);
+        assert!(found == status && body.contains(words), "{check}: {found} {body}");
+    }
+    for check in
+        ["is-in-service", "ready-to-serve-clients", "below-node-connection-limit", "reached-target-cluster-size"]
+    {
+        assert_eq!(server.get(&format!("/api/health/checks/{check}")).0, 200, "{check} needs no password");
+    }
+    assert_eq!(server.get("/api/health/checks/alarms").0, 401);
+    assert_eq!(shown(&server, "/api/aliveness-test/%2F", GUEST), json!({ "status": "ok" }));
+    assert_eq!(shown(&server, "/api/queues", GUEST), json!([]), "nothing is left of it");
+    let node = &shown(&server, "/api/nodes", GUEST)[0];
+    assert_eq!((&node["running"], &node["partitions"]), (&json!(true), &json!([])));
+    let path = format!("/api/nodes/{}", node["name"].as_str().unwrap());
+    assert_eq!(shown(&server, &path, GUEST)["os_pid"], server.pid().to_string());
+}

@@ -1,0 +1,190 @@
+//! Who asks: a user with a password and a tag that lets it in, and what its tags let it see and do.
+//!
+//! As in RabbitMQ, `management` shows what is its own, `policymaker` besides sets policies, `monitoring` sees everything,
+//! and `administrator` changes everything. What it does in a vhost it does with its own rights there.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use auth::{Identity, Refusal};
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, FromRequestParts};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use axum::serve::IncomingStream;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value as Json;
+use tokio::net::TcpListener;
+
+use super::answer::Failure;
+use crate::change::{self, Caller};
+use crate::https::Shaken;
+use crate::listing::Listed;
+use crate::source::Source;
+
+/// The address that a request comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct From(SocketAddr);
+
+impl Connected<IncomingStream<'_, TcpListener>> for From {
+    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
+
+impl Connected<IncomingStream<'_, Shaken>> for From {
+    fn connect_info(stream: IncomingStream<'_, Shaken>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
+
+/// Who asks, authenticated.
+pub(super) struct Asker {
+    identity: Identity,
+    peer: SocketAddr,
+}
+
+impl Asker {
+    pub(super) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(super) fn user(&self) -> &str {
+        self.identity.user()
+    }
+
+    pub(super) fn caller(&self) -> Caller {
+        Caller { identity: self.identity.clone(), from: self.peer.to_string() }
+    }
+
+    pub(super) fn is_administrator(&self) -> bool {
+        self.identity.tags().has("administrator")
+    }
+
+    /// It sees what is not its own.
+    pub(super) fn monitors(&self) -> bool {
+        self.is_administrator() || self.identity.tags().has("monitoring")
+    }
+
+    /// Fails but for administrators.
+    pub(super) fn administers(&self) -> Result<(), Failure> {
+        self.is_administrator().then_some(()).ok_or_else(Failure::forbidden)
+    }
+
+    /// Fails but for those who may set policies in this vhost.
+    pub(super) fn sets_policies(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
+        if !self.is_administrator() && !self.identity.tags().has("policymaker") {
+            return Err(Failure::forbidden());
+        }
+        self.enters(source, vhost)
+    }
+
+    /// Fails but for those who may work in this vhost.
+    pub(super) fn enters(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
+        if !source.broker.has_vhost(vhost) {
+            return Err(Failure::not_found());
+        }
+        let entered = source.broker.authority().enter(&self.identity, vhost);
+        entered.map_err(|_| Failure::not_authorized(format!("User not authorised to access virtual host '{vhost}'")))
+    }
+
+    /// Whether it sees a row of such a list.
+    pub(super) fn sees(&self, source: &Source, what: Listed, row: &Json) -> bool {
+        if self.monitors() {
+            return true;
+        }
+        let text = |name: &str| row.get(name).and_then(Json::as_str).unwrap_or_default();
+        match what {
+            Listed::Connections | Listed::Channels => text("user") == self.user(),
+            Listed::Vhosts => source.broker.authority().enter(&self.identity, text("name")).is_ok(),
+            _ => source.broker.authority().enter(&self.identity, text("vhost")).is_ok(),
+        }
+    }
+
+    /// Fails for a list that it may not look at at all.
+    pub(super) fn may_list(&self, what: Listed) -> Result<(), Failure> {
+        match what {
+            Listed::Users | Listed::Permissions | Listed::TopicPermissions | Listed::UserLimits => self.administers(),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FromRequestParts<Arc<Source>> for Asker {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, source: &Arc<Source>) -> Result<Self, Response> {
+        let ConnectInfo(From(peer)) =
+            ConnectInfo::from_request_parts(parts, source).await.map_err(IntoResponse::into_response)?;
+        let (user, password) = credentials(&parts.headers).ok_or_else(Failure::challenge)?;
+        let mut login = None;
+        let outcome = poll_fn(|context| {
+            let login = login.get_or_insert_with(|| {
+                let waker = context.waker().clone();
+                source.broker.authority().login(&user, &password, peer.ip().to_canonical(), Instant::now(), waker)
+            });
+            login.take().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await;
+        let identity = match outcome {
+            Ok(identity) => identity,
+            // What led to it has been told, and this can be repeated as fast as requests can be made.
+            Err(refusal @ Refusal::TooManyFailures) => {
+                tracing::debug!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");
+                return Err(Failure::challenge());
+            }
+            Err(refusal) => {
+                tracing::warn!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");
+                return Err(Failure::challenge());
+            }
+        };
+        let tags = ["management", "policymaker", "monitoring", "administrator"];
+        if !tags.iter().any(|tag| identity.tags().has(tag)) {
+            return Err(Failure::not_authorized("Not management user").into_response());
+        }
+        Ok(Self { identity, peer })
+    }
+}
+
+/// User and password of `Authorization: Basic`.
+fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = STANDARD.decode(encoded.trim()).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    let user = String::from_utf8(decoded[..colon].to_vec()).ok()?;
+    Some((user, decoded[colon + 1..].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_read_as_the_header_has_them() {
+        for (value, expected) in [
+            ("Basic Z3Vlc3Q6Z3Vlc3Q=", Some(("guest", "guest"))),
+            ("basic  Z3Vlc3Q6Z3Vlc3Q= ", Some(("guest", "guest"))),
+            ("Basic YTpiOmM=", Some(("a", "b:c"))),
+            ("Basic Ojo=", Some(("", ":"))),
+            ("Basic Z3Vlc3Q=", None),
+            ("Basic ?", None),
+            ("Bearer Z3Vlc3Q6Z3Vlc3Q=", None),
+            ("", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+            let expected = expected.map(|(user, password)| (user.to_owned(), password.as_bytes().to_vec()));
+            assert_eq!(credentials(&headers), expected, "{value}");
+        }
+        assert_eq!(credentials(&HeaderMap::new()), None);
+    }
+}

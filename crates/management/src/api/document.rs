@@ -1,0 +1,71 @@
+//! What a request brings along: parameters, and a JSON document of bounded size, read only once its sender has logged in.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use serde::de::DeserializeOwned;
+
+use super::answer::Failure;
+use crate::json;
+use crate::source::Source;
+
+/// Most bytes of a document, but for definitions.
+pub(super) const LONGEST: usize = 4 << 20;
+/// How long its sender may take to send it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A document; a request without one stands for the empty object. An [`Asker`](super::asker::Asker) comes before it in a
+/// handler's parameters.
+pub(super) struct Document<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<Source>> for Document<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, _: &Arc<Source>) -> Result<Self, Failure> {
+        let bytes = read(request, LONGEST).await?;
+        let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
+        if !json::is_object(text) {
+            return Err(Failure::bad_request("the document is not understood: it must be an object"));
+        }
+        let document = serde_json::from_slice(text);
+        document.map(Self).map_err(|error| Failure::bad_request(format!("the document is not understood: {error}")))
+    }
+}
+
+/// The parameters behind a path.
+pub(super) struct Parameters<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Arc<Source>> for Parameters<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Source>) -> Result<Self, Failure> {
+        let read = Query::try_from_uri(&parts.uri);
+        read.map(|Query(parameters)| Self(parameters)).map_err(|refused| Failure::bad_request(refused.body_text()))
+    }
+}
+
+/// The document of a request as it was sent.
+pub(super) async fn read(request: Request, longest: usize) -> Result<Bytes, Failure> {
+    let is_json = is_json(request.headers());
+    let body = tokio::time::timeout(PATIENCE, to_bytes(request.into_body(), longest)).await;
+    let late = || Failure::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the document did not arrive within 30 s");
+    let bytes = body.map_err(|_| late())?.map_err(|_| {
+        let reason = format!("the document is cut off, or longer than {longest} bytes");
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", reason)
+    })?;
+    if !bytes.is_empty() && !is_json {
+        let reason = "the document must be JSON: send it with `Content-Type: application/json`";
+        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", reason));
+    }
+    Ok(bytes)
+}
+
+/// A page of somebody else's, open in an operator's browser, can send forms and text in its name, but no JSON.
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+}

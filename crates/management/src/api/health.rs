@@ -1,0 +1,131 @@
+//! Health checks under RabbitMQ's paths: `{"status":"ok"}`, or 503 and what is wrong.
+//!
+//! What is about members of a cluster is well: this broker is all there is, and what it has, it has.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use serde_json::{Value as Json, json};
+
+use super::answer::{Answer, Failure, shown};
+use super::asker::Asker;
+use super::blocking;
+use crate::listing::endpoint;
+use crate::source::{Source, alarms};
+
+/// Checks of what only a cluster can lack.
+const OF_A_CLUSTER: [&str; 6] = [
+    "node-is-quorum-critical",
+    "node-is-mirror-sync-critical",
+    "metadata-store/initialized",
+    "metadata-store/initialized/with-data",
+    "quorum-queues-without-elected-leaders/all-vhosts",
+    "quorum-queues-without-elected-leaders/vhost/{vhost}",
+];
+/// Other names of protocols.
+const ALSO: [(&str, &str); 9] = [
+    ("amqp091", "amqp"),
+    ("amqp0-9-1", "amqp"),
+    ("amqp0.9.1", "amqp"),
+    ("amqp/ssl", "amqps"),
+    ("stomp1.0", "stomp"),
+    ("stomp1.1", "stomp"),
+    ("stomp1.2", "stomp"),
+    ("stomp/ssl", "stomps"),
+    ("management", "http"),
+];
+
+type Shared = State<Arc<Source>>;
+
+pub(super) fn router() -> Router<Arc<Source>> {
+    let mut router = Router::new();
+    for check in OF_A_CLUSTER {
+        router = router.route(&format!("/api/health/checks/{check}"), get(async |_: Asker| well()));
+    }
+    router
+        .route("/api/health/checks/is-in-service", get(ready))
+        .route("/api/health/checks/ready-to-serve-clients", get(ready))
+        .route("/api/health/checks/below-node-connection-limit", get(has_room))
+        .route("/api/health/checks/reached-target-cluster-size", get(async || well()))
+        .route("/api/health/checks/alarms", get(no_alarms))
+        .route("/api/health/checks/local-alarms", get(no_alarms))
+        .route("/api/health/checks/virtual-hosts", get(async |_: Asker| well()))
+        .route("/api/health/checks/port-listener/{port}", get(port_listener))
+        .route("/api/health/checks/protocol-listener/{protocols}", get(protocol_listener))
+        .route("/api/healthchecks/node", get(async |_: Asker| well()))
+        .route("/api/healthchecks/node/{node}", get(async |_: Asker| well()))
+        .route("/api/aliveness-test/{vhost}", get(aliveness))
+}
+
+fn well() -> Answer {
+    shown(json!({ "status": "ok" }))
+}
+
+fn failed(what: Json) -> Answer {
+    let mut document = json!({ "status": "failed" });
+    if let (Json::Object(document), Json::Object(what)) = (&mut document, what) {
+        document.extend(what);
+    }
+    Ok((StatusCode::SERVICE_UNAVAILABLE, axum::Json(document)).into_response())
+}
+
+async fn ready(State(source): Shared) -> Answer {
+    if source.is_ready() { well() } else { failed(json!({ "reason": "starting or stopping" })) }
+}
+
+async fn has_room(State(source): Shared) -> Answer {
+    let (open, limit) = (source.sockets().len() as u64, source.broker.limits().connections);
+    if open < limit {
+        return shown(json!({ "status": "ok", "limit": limit, "connections": open }));
+    }
+    failed(json!({ "reason": "node connection limit is reached", "limit": limit, "connections": open }))
+}
+
+async fn no_alarms(_: Asker, State(source): Shared) -> Answer {
+    let up = alarms(&source.broker.overview());
+    if up.is_empty() {
+        return well();
+    }
+    let node = &source.facts.node;
+    let alarms: Vec<Json> = up.iter().map(|resource| json!({ "node": node, "resource": resource })).collect();
+    failed(json!({ "reason": "There are alarms in effect in the cluster", "alarms": alarms }))
+}
+
+async fn port_listener(_: Asker, State(source): Shared, Path(port): Path<String>) -> Answer {
+    let Ok(port) = port.parse::<u16>() else { return Err(Failure::bad_request(format!("'{port}' is no port"))) };
+    let open: Vec<u16> = source.facts.listeners.iter().map(|listener| endpoint(&listener.address).1).collect();
+    if open.contains(&port) {
+        return shown(json!({ "status": "ok", "port": port }));
+    }
+    failed(json!({ "reason": "No active listener", "missing": port, "ports": open }))
+}
+
+async fn protocol_listener(_: Asker, State(source): Shared, Path(protocols): Path<String>) -> Answer {
+    let mut served: Vec<&str> = source.facts.listeners.iter().flat_map(|row| row.protocol.split('/')).collect();
+    served.sort_unstable();
+    served.dedup();
+    let missing: Vec<&str> = protocols
+        .split(',')
+        .filter(|wanted| {
+            let name = wanted.to_lowercase();
+            let name = ALSO.iter().find(|(also, _)| *also == name).map_or(name.as_str(), |(_, known)| known);
+            !served.contains(&name)
+        })
+        .collect();
+    if missing.is_empty() {
+        return shown(json!({ "status": "ok", "protocols": served }));
+    }
+    failed(json!({ "reason": "No active listener", "missing": missing, "protocols": served }))
+}
+
+/// A message goes through a queue of its own in this vhost, by this user's rights.
+async fn aliveness(asker: Asker, State(source): Shared, Path(vhost): Path<String>) -> Answer {
+    asker.enters(&source, &vhost)?;
+    let caller = asker.caller();
+    blocking(&source, move |source| source.try_vhost(&vhost, caller)).await?;
+    well()
+}

@@ -1,0 +1,60 @@
+//! `/api`: RabbitMQ's HTTP API, as far as Hermod has what it is about.
+//!
+//! Every request is authenticated before anything else is looked at, but for four health checks that balancers ask without
+//! a password. What is changed is changed by the same code, and told to the same audit log, as on the command line.
+
+mod about;
+mod answer;
+mod asker;
+mod document;
+mod health;
+mod objects;
+mod page;
+mod read;
+mod traffic;
+mod write;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::any;
+
+use crate::change::{self, Change, Refused, Why};
+use crate::source::Source;
+use answer::Failure;
+use asker::Asker;
+
+pub(crate) use asker::From;
+
+/// Everything under `/api`.
+pub(crate) fn router() -> Router<Arc<Source>> {
+    Router::new()
+        .route("/api/{*rest}", any(async || Failure::not_found()))
+        .merge(about::router())
+        .merge(health::router())
+        .merge(read::router())
+        .merge(write::router())
+        .merge(objects::router())
+        .merge(traffic::router())
+        .method_not_allowed_fallback(async || {
+            let reason = "this path knows other methods: see the header Allow";
+            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason)
+        })
+}
+
+/// Makes a change where it may block. The number is that of the messages or connections that it cost.
+async fn make(source: &Arc<Source>, asker: &Asker, change: Change) -> Result<u64, Failure> {
+    let caller = asker.caller();
+    blocking(source, move |source| change::make(&source.broker, change, caller)).await
+}
+
+/// Does what may wait for the disk, or for a hash, where nobody else waits for it.
+async fn blocking<T: Send + 'static>(
+    source: &Arc<Source>,
+    work: impl FnOnce(&Source) -> Result<T, Refused> + Send + 'static,
+) -> Result<T, Failure> {
+    let source = Arc::clone(source);
+    let done = tokio::task::spawn_blocking(move || work(&source)).await;
+    Ok(done.unwrap_or_else(|error| Err(Refused::new(Why::Failed, error.to_string())))?)
+}

@@ -1,0 +1,238 @@
+//! Messages put in and taken out for management, by the same client and the same rights as over a protocol. Every such
+//! request is told to the audit log, without what is in its messages.
+
+use std::thread::park;
+use std::time::Instant;
+
+use broker::{Client, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Ticket, Value};
+use serde::Deserialize;
+
+use crate::change::{AUDIT, Caller, Refused, Why, unpark};
+use crate::source::Source;
+
+/// Bytes of bodies that one request takes out at most, but for a single larger message.
+const MOST_BYTES: usize = 16 << 20;
+/// Bytes of deliveries that one look reports; there are none here, only answers.
+const BUDGET: usize = 1 << 16;
+
+/// Writes properties in the encoding of a protocol, checked as those of its clients are; the publish has no address and no
+/// body yet.
+pub type Encoding = for<'a> fn(&Properties, &'a mut Vec<u8>) -> Result<Publish<'a>, Error>;
+
+/// A message to be published.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) exchange: String,
+    pub(crate) routing_key: String,
+    pub(crate) properties: Properties,
+    pub(crate) body: Vec<u8>,
+}
+
+/// What becomes of messages that were fetched. Names are RabbitMQ's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AckMode {
+    /// They are gone from the queue.
+    AckRequeueFalse,
+    /// They return to their places.
+    AckRequeueTrue,
+    /// They return to their places, and count as failed.
+    RejectRequeueTrue,
+    /// They go to the dead-letter exchange, or away.
+    RejectRequeueFalse,
+}
+
+impl AckMode {
+    fn outcome(self) -> Outcome {
+        match self {
+            Self::AckRequeueFalse => Outcome::Accepted,
+            Self::AckRequeueTrue => Outcome::Released,
+            Self::RejectRequeueTrue => Outcome::Failed,
+            Self::RejectRequeueFalse => Outcome::Rejected,
+        }
+    }
+}
+
+/// Which messages are wanted.
+#[derive(Debug)]
+pub(crate) struct Fetching {
+    pub(crate) queue: String,
+    /// No more than so many.
+    pub(crate) count: u64,
+    pub(crate) ackmode: AckMode,
+}
+
+/// A message that was fetched.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) exchange: String,
+    pub(crate) routing_key: String,
+    pub(crate) redelivered: bool,
+    /// Messages that are still ready.
+    pub(crate) remaining: u64,
+    pub(crate) properties: Properties,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Source {
+    /// Publishes a message and waits until it is as safe as a confirm says. Whether it reached a queue. While an alarm stops
+    /// publishers it is refused at once.
+    pub(crate) fn publish(&self, vhost: &str, message: &Outgoing, caller: Caller) -> Result<bool, Refused> {
+        let (who, from) = (caller.identity.user().to_owned(), caller.from.clone());
+        let (exchange, routing_key) = (&message.exchange, &message.routing_key);
+        let user = message.properties.user_id.as_ref().filter(|claimed| **claimed != who);
+        let published = match user {
+            Some(claimed) => {
+                let text = format!("user_id property set to '{claimed}' but authenticated user was '{who}'");
+                Err(Refused::new(Why::Invalid, text))
+            }
+            None => self.visit(vhost, caller, |client, session| self.publish_by(client, session, message)),
+        };
+        match &published {
+            Ok(routed) => tracing::info!(target: AUDIT, %who, %from, vhost, exchange, routing_key, routed, "published"),
+            Err(refused) => {
+                tracing::warn!(target: AUDIT, %who, %from, vhost, exchange, why = %refused.text, "publish refused");
+            }
+        }
+        published
+    }
+
+    /// Fetches messages and settles them as they are to be; what is gone from the queue is gone durably when this returns.
+    pub(crate) fn fetch(&self, vhost: &str, fetching: &Fetching, caller: Caller) -> Result<Vec<Fetched>, Refused> {
+        let (who, from) = (caller.identity.user().to_owned(), caller.from.clone());
+        let (queue, ackmode) = (&fetching.queue, fetching.ackmode);
+        let fetched = self.visit(vhost, caller, |client, session| self.fetch_by(client, session, fetching));
+        match &fetched {
+            Ok(messages) => {
+                let count = messages.len();
+                tracing::info!(target: AUDIT, %who, %from, vhost, queue, ?ackmode, count, "messages fetched");
+            }
+            Err(refused) => {
+                tracing::warn!(target: AUDIT, %who, %from, vhost, queue, why = %refused.text, "fetch refused");
+            }
+        }
+        fetched
+    }
+
+    /// Takes a message through a queue of its own.
+    pub(crate) fn try_vhost(&self, vhost: &str, caller: Caller) -> Result<(), Refused> {
+        self.visit(vhost, caller, |client, session| {
+            let spec = QueueSpec {
+                name: String::new(),
+                durable: false,
+                exclusive: true,
+                auto_delete: false,
+                arguments: Table::default(),
+            };
+            let queue = client.declare_queue(&spec, Instant::now())?.name;
+            let message = Outgoing {
+                exchange: String::new(),
+                routing_key: queue.clone(),
+                properties: Properties::default(),
+                body: b"test_message".to_vec(),
+            };
+            self.publish_by(client, session, &message)?;
+            let fetching = Fetching { queue, count: 1, ackmode: AckMode::AckRequeueFalse };
+            let fetched = self.fetch_by(client, session, &fetching)?;
+            let is_back = fetched.first().is_some_and(|back| back.body == message.body);
+            is_back.then_some(()).ok_or_else(|| Refused::new(Why::Failed, "the message did not come back"))
+        })
+    }
+
+    /// Does something as a client that is gone when it is done.
+    fn visit<T>(
+        &self,
+        vhost: &str,
+        caller: Caller,
+        work: impl FnOnce(&mut Client, SessionId) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let mut client = self.broker.attach_unlisted(caller.identity, vhost, &caller.from, unpark())?;
+        let session = client.open_session(1);
+        let done = work(&mut client, session);
+        let ticket = client.close(Instant::now());
+        wait(&mut client, ticket);
+        done
+    }
+
+    fn publish_by(&self, client: &mut Client, session: SessionId, message: &Outgoing) -> Result<bool, Refused> {
+        let mut raw = Vec::new();
+        let encoded = (self.encoding)(&message.properties, &mut raw)?;
+        let publish = Publish {
+            exchange: &message.exchange,
+            routing_key: &message.routing_key,
+            body: &message.body,
+            mandatory: true,
+            ..encoded
+        };
+        client.enable_confirms(session);
+        client.publish(session, publish)?;
+        client.flush(Instant::now());
+        let (mut routed, mut ended) = (true, None);
+        loop {
+            client.drain(Instant::now(), BUDGET, &mut |event| match event {
+                Event::Returned { .. } => routed = false,
+                Event::Confirmed { .. } => ended = Some(Ok(())),
+                Event::Refused { .. } => {
+                    let text = "rejected Unable to publish message. Check queue limits.";
+                    ended = Some(Err(Refused::new(Why::Invalid, text)));
+                }
+                Event::Blocked { reason } => {
+                    let text = format!("rejected Unable to publish message: publishers are stopped, {reason}");
+                    ended = Some(Err(Refused::new(Why::Invalid, text)));
+                }
+                Event::SessionFailed { error, .. } => ended = Some(Err(error.into())),
+                _ => {}
+            });
+            match ended.take() {
+                Some(ended) => return ended.map(|()| routed),
+                None => park(),
+            }
+        }
+    }
+
+    fn fetch_by(&self, client: &mut Client, session: SessionId, fetching: &Fetching) -> Result<Vec<Fetched>, Refused> {
+        let (mut fetched, mut bytes) = (Vec::new(), 0);
+        while (fetched.len() as u64) < fetching.count && bytes < MOST_BYTES {
+            let mut found = None;
+            let outcome = client.get(session, &fetching.queue, false, Instant::now(), &mut |delivery, remaining| {
+                found = Some(self.read(delivery, remaining));
+            })?;
+            match outcome {
+                Fetch::Message => {}
+                Fetch::Empty => break,
+                Fetch::Wait(ticket) => wait(client, ticket),
+            }
+            if let Some(message) = found.transpose()? {
+                bytes += message.body.len();
+                fetched.push(message);
+            }
+        }
+        if !fetched.is_empty() {
+            client.settle(session, 0, true, fetching.ackmode.outcome())?;
+        }
+        Ok(fetched)
+    }
+
+    fn read(&self, delivery: &broker::Delivery<'_>, remaining: u64) -> Result<Fetched, Error> {
+        let message = delivery.message;
+        let mut properties = self.broker.dialects().read_message(message)?;
+        if let Some(count) = delivery.delivery_count {
+            properties.headers.set("x-delivery-count", Value::I64(count.into()));
+        }
+        Ok(Fetched {
+            exchange: message.exchange().to_owned(),
+            routing_key: message.routing_key().to_owned(),
+            redelivered: delivery.redelivered,
+            remaining,
+            properties,
+            body: message.body().to_vec(),
+        })
+    }
+}
+
+/// Blocks until what a ticket stands for is there.
+fn wait(client: &mut Client, ticket: Ticket) {
+    while !client.durable(ticket) {
+        park();
+    }
+}
