@@ -57,7 +57,7 @@ pub struct Authority {
     /// Counts the changes of `users`. It is raised while they are locked for writing, so whoever reads it under the
     /// read lock knows which state it saw.
     generation: AtomicU64,
-    loopback_users: BTreeSet<String>,
+    loopback_users: RwLock<BTreeSet<String>>,
     decoy: PasswordHash,
     scram: bool,
     secret: [u8; 32],
@@ -81,7 +81,7 @@ impl Authority {
         Ok(Self {
             users: RwLock::default(),
             generation: AtomicU64::new(1),
-            loopback_users: settings.loopback_users,
+            loopback_users: RwLock::new(settings.loopback_users),
             decoy: match settings.scram {
                 true => PasswordHash::decoy_scram(&settings.boot_key),
                 false => PasswordHash::decoy(settings.boot_key)?,
@@ -223,7 +223,12 @@ impl Authority {
     }
 
     fn may_come_from(&self, user: &str, from: IpAddr) -> bool {
-        from.to_canonical().is_loopback() || !self.loopback_users.contains(user)
+        from.to_canonical().is_loopback() || !self.loopback_users.read().contains(user)
+    }
+
+    /// Says who may connect from loopback addresses only, from the next login on.
+    pub fn set_loopback_users(&self, users: BTreeSet<String>) {
+        *self.loopback_users.write() = users;
     }
 
     /// How the logins since the start have ended.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Instant;
 
@@ -222,6 +223,16 @@ impl Broker {
     /// What clients may ask for.
     pub fn limits(&self) -> &Limits {
         &self.core.settings.limits
+    }
+
+    /// Sessions (AMQP 0-9-1: channels) of one connection, for connections to come.
+    pub fn sessions_per_connection(&self) -> u32 {
+        self.core.sessions_per_connection.load(Ordering::Relaxed)
+    }
+
+    /// Changes that. Connections that are open keep what they were told.
+    pub fn set_sessions_per_connection(&self, sessions: u32) {
+        self.core.sessions_per_connection.store(sessions, Ordering::Relaxed);
     }
 
     /// Attaches an authenticated connection to a vhost. `waker` is woken when `Client::drain` should be called.

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
@@ -206,6 +206,8 @@ pub(crate) struct Core {
     pub(crate) dialects: Dialects,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
+    /// As [`crate::Limits::sessions_per_connection`] says, or whoever changed it since.
+    pub(crate) sessions_per_connection: AtomicU32,
     pub(crate) totals: Totals,
     pub(crate) losses: Losses,
     pub(crate) memory: Arc<Memory>,
@@ -274,6 +276,7 @@ impl Core {
             authority: parts.authority,
             dialects: parts.dialects,
             clock: parts.clock,
+            sessions_per_connection: AtomicU32::new(parts.settings.limits.sessions_per_connection),
             settings: parts.settings,
             totals: Totals::default(),
             losses: Losses::default(),

@@ -168,6 +168,7 @@ impl Core {
             }
         }
         redriven.moved += seized.len() as u64;
+        self.totals.redriven.add(seized.len() as u64);
         let mut work = Vec::new();
         let mut visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
         let leave = |group| queue.let_go_of_moved(&seized, group, self);

@@ -96,6 +96,10 @@ pub struct Overview {
     pub dead_letters_dropped: u64,
     /// Messages that a queue did not take since they had come before.
     pub duplicates: u64,
+    /// Dead letters that went back to where they came from.
+    pub redriven: u64,
+    /// Connections that a limit refused once they had authenticated: of the broker, of their vhost, of their user.
+    pub connections_refused: [u64; 3],
     /// Deaths of messages that had no dead-letter exchange: rejected, expired, maxlen, delivery limit.
     pub lost: [u64; 4],
     /// Publishes that waited behind an alarm and were given up without anybody to tell.
@@ -252,6 +256,8 @@ impl Broker {
             dead_lettered: totals.dead_lettered.each_ref().map(Counter::get),
             dead_letters_dropped: totals.dead_letters_dropped.get(),
             duplicates: totals.duplicates.get(),
+            redriven: totals.redriven.get(),
+            connections_refused: totals.connections_refused.each_ref().map(Counter::get),
             lost: totals.lost.each_ref().map(Counter::get),
             parked_dropped: totals.parked_dropped.get(),
             journal: core.journal.stats(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Limits {
     /// Largest body of a message, in bytes.
     pub max_message_bytes: u64,
-    /// Sessions (AMQP 0-9-1: channels) of one connection.
+    /// Sessions (AMQP 0-9-1: channels) of one connection, until [`crate::Broker::set_sessions_per_connection`] says otherwise.
     pub sessions_per_connection: u32,
     /// Consumers of one session.
     pub consumers_per_session: u32,
@@ -17,6 +17,8 @@ pub struct Limits {
     pub exchanges: u64,
     /// Bindings in all.
     pub bindings: u64,
+    /// Vhosts.
+    pub vhosts: u64,
     /// Authenticated connections in all.
     pub connections: u64,
     /// Bytes that one open transaction may hold.
@@ -32,6 +34,7 @@ impl Default for Limits {
             queues: 100_000,
             exchanges: 10_000,
             bindings: 1_000_000,
+            vhosts: 1000,
             connections: 10_000,
             transaction_bytes: 64 << 20,
         }

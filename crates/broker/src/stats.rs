@@ -50,4 +50,8 @@ pub(crate) struct Totals {
     pub(crate) lost: [Counter; 4],
     pub(crate) parked_dropped: Counter,
     pub(crate) duplicates: Counter,
+    /// Dead letters that went back to where they came from.
+    pub(crate) redriven: Counter,
+    /// Connections that a limit refused: of the broker, of their vhost, of their user.
+    pub(crate) connections_refused: [Counter; 3],
 }

@@ -36,7 +36,6 @@ fn amqp091(broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
     let settings = amqp091::Settings {
         // The ranges are checked where the settings are declared.
         frame_max: u32::try_from(settings.limits.frame_max).unwrap_or(defaults.frame_max),
-        channel_max: u16::try_from(settings.limits.channel_max).unwrap_or(defaults.channel_max),
         heartbeat: u16::try_from(settings.limits.heartbeat.as_secs()).unwrap_or(defaults.heartbeat),
         handshake_timeout: settings.limits.handshake_timeout,
         product: settings.compat.product.clone(),

@@ -10,7 +10,7 @@ use auth::sasl::Mechanism;
 use auth::{AuthoritySettings, FailureLimits};
 use broker::{Broker, OpenError, Parts, SystemClock};
 use journal::{Disk, Lock, RealDisk};
-use management::{BackupRow, Endpoints, Facts, ListenerRow, Management, Secure, Socket, Source};
+use management::{BackupRow, Endpoints, Facts, ListenerRow, Management, Network, Secure, Socket, Source};
 use net::{Listener, Net};
 use wire::Protocol;
 
@@ -63,7 +63,7 @@ pub(crate) fn run(
     let source = Arc::new(Source::new(
         broker.clone(),
         facts.clone(),
-        sockets_of(&net),
+        network_of(&net),
         copying(&broker, &directory),
         amqp091::encode,
     ));
@@ -76,7 +76,10 @@ pub(crate) fn run(
     let signal = signals.wait(|| {
         reload(certificates.as_deref());
         match reread() {
-            Ok(now) => compare(&config, &now, &level),
+            Ok(now) => {
+                adopt(&broker, &now.settings);
+                compare(&config, &now, &level);
+            }
             Err(failure) => tracing::error!("SIGHUP: the settings stay as they are: {}", failure.text),
         }
     });
@@ -101,8 +104,7 @@ fn define(settings: &Settings, source: &Source) -> Result<(), Failure> {
     let Some(file) = &settings.definitions else { return Ok(()) };
     let wrong = |what: &dyn std::fmt::Display| Exit::Config.because(format!("definitions: {}: {what}", file.display()));
     let document = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
-    let imported =
-        source.define(&document, "the setting definitions").map_err(|refused| wrong(&refused.text))?;
+    let imported = source.define(&document, "the setting definitions").map_err(|refused| wrong(&refused.text))?;
     tracing::info!(definitions = imported.taken, file = %file.display(), "definitions taken over");
     Ok(())
 }
@@ -115,7 +117,16 @@ fn reload(certificates: Option<&Certificates>) {
     }
 }
 
-/// Sets what can be set while the server runs, and names what else differs from the start.
+/// Settings that are taken up while the server runs.
+const TAKEN_UP: [&str; 3] = ["log.level", "limits.channel_max", "loopback_users"];
+
+/// Has the broker go by those of them that it knows; they are for connections and log-ins to come.
+fn adopt(broker: &Broker, settings: &Settings) {
+    broker.set_sessions_per_connection(narrow(settings.limits.channel_max));
+    broker.authority().set_loopback_users(settings.users.loopback.iter().cloned().collect());
+}
+
+/// Sets the log's level, and tells what differs from the start.
 fn compare(before: &Config, now: &Config, level: &log::Level) {
     if let Err(failure) = level(&now.settings) {
         tracing::error!("SIGHUP: {}", failure.text);
@@ -123,7 +134,7 @@ fn compare(before: &Config, now: &Config, level: &log::Level) {
     for (was, is) in before.described.iter().zip(&now.described) {
         match was.name {
             _ if was.value == is.value => {}
-            "log.level" => tracing::info!(target: START, "SIGHUP: log.level is {}", is.value),
+            name if TAKEN_UP.contains(&name) => tracing::info!(target: START, "SIGHUP: {name} is {}", is.value),
             name => tracing::warn!("SIGHUP: {name} is {} from the next start on; it stays {} now", is.value, was.value),
         }
     }
@@ -285,6 +296,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             queues: limits.queues,
             exchanges: limits.exchanges,
             bindings: limits.bindings,
+            vhosts: limits.vhosts,
             connections: limits.connections,
             transaction_bytes: limits.transaction_bytes,
         },
@@ -381,7 +393,7 @@ fn row(protocol: &str, listener: &Listener) -> ListenerRow {
     ListenerRow { protocol: protocol.to_owned(), address }
 }
 
-fn sockets_of(net: &Net) -> impl Fn() -> Vec<Socket> + Send + Sync + 'static {
+fn network_of(net: &Net) -> impl Fn() -> Network + Send + Sync + 'static {
     let registry = net.registry().clone();
     move || {
         let socket = |connection: net::ConnectionInfo| Socket {
@@ -391,7 +403,7 @@ fn sockets_of(net: &Net) -> impl Fn() -> Vec<Socket> + Send + Sync + 'static {
             bytes_in: connection.bytes_in,
             bytes_out: connection.bytes_out,
         };
-        registry.list().into_iter().map(socket).collect()
+        Network { open: registry.list().into_iter().map(socket).collect(), refused: registry.refused().collect() }
     }
 }
 

@@ -368,10 +368,6 @@ pub(crate) fn apply(broker: &Broker, change: Change, caller: Caller) -> Result<(
 }
 
 fn apply_to_users(broker: &Broker, change: Change) -> Result<Ticket, Error> {
-    let in_vhost = |vhost: &str| {
-        let known = broker.has_vhost(vhost);
-        known.then_some(()).ok_or_else(|| Error::not_found(format!("vhost '{vhost}' does not exist")))
-    };
     match change {
         Change::AddUser { name, secret, tags } => {
             let mut user = User::new(&name, hash(broker, secret)?);
@@ -415,6 +411,16 @@ fn apply_to_users(broker: &Broker, change: Change) -> Result<Ticket, Error> {
             }
             Ok(())
         }),
+        rights => apply_to_rights(broker, rights),
+    }
+}
+
+fn apply_to_rights(broker: &Broker, change: Change) -> Result<Ticket, Error> {
+    let in_vhost = |vhost: &str| {
+        let known = broker.has_vhost(vhost);
+        known.then_some(()).ok_or_else(|| Error::not_found(format!("vhost '{vhost}' does not exist")))
+    };
+    match change {
         Change::SetPermission { user, vhost, configure, write, read } => {
             let permission = Permission::new(&configure, &write, &read).map_err(invalid)?;
             broker.change_user(&user, |user| {

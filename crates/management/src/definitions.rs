@@ -161,7 +161,7 @@ struct QueueEntry {
     vhost: String,
     durable: bool,
     auto_delete: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::unique")]
     arguments: Map<String, Json>,
     /// Documents of RabbitMQ 4 have it beside the arguments.
     #[serde(default, rename = "type")]
@@ -179,7 +179,7 @@ struct ExchangeEntry {
     auto_delete: bool,
     #[serde(default)]
     internal: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::unique")]
     arguments: Map<String, Json>,
 }
 
@@ -191,7 +191,7 @@ struct BindingEntry {
     destination: String,
     destination_type: DestinationType,
     routing_key: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "json::unique")]
     arguments: Map<String, Json>,
 }
 
@@ -242,16 +242,16 @@ pub(crate) fn export(broker: &Broker, facts: &Facts) -> Json {
         "rabbit_version": facts.compat_version,
         "rabbitmq_version": facts.compat_version,
         "users": list(Listed::Users),
-        "vhosts": list(Listed::Vhosts),
+        "vhosts": narrowed(&list(Listed::Vhosts), &["name", "description", "tags", "default_queue_type", "metadata"]),
         "permissions": list(Listed::Permissions),
         "topic_permissions": list(Listed::TopicPermissions),
         "parameters": limits.collect::<Vec<_>>(),
         "global_parameters": [],
         "policies": list(Listed::Policies),
         "operator_policies": list(Listed::OperatorPolicies),
-        "queues": queues.iter().map(|row| some(row, &["name", "vhost", "type", "durable", "auto_delete", "arguments"])).collect::<Vec<_>>(),
+        "queues": narrowed(&queues, &["name", "vhost", "type", "durable", "auto_delete", "arguments"]),
         "exchanges": exchanges,
-        "bindings": bindings,
+        "bindings": narrowed(&bindings, &["source", "vhost", "destination", "destination_type", "routing_key", "arguments"]),
     })
 }
 
@@ -271,9 +271,10 @@ pub(crate) fn export_vhost(broker: &Broker, facts: &Facts, vhost: &str) -> Json 
     document
 }
 
-/// Some fields of a row.
-fn some(row: &Json, fields: &[&str]) -> Json {
-    Json::Object(fields.iter().map(|field| ((*field).to_owned(), row[*field].clone())).collect())
+/// Some fields of each row.
+fn narrowed(rows: &[Json], fields: &[&str]) -> Vec<Json> {
+    let narrow = |row: &Json| fields.iter().map(|field| ((*field).to_owned(), row[*field].clone())).collect();
+    rows.iter().map(narrow).map(Json::Object).collect()
 }
 
 /// Takes over a document: what of it is there already is replaced, or must be the same. Blocks until all of it is durable.
@@ -283,6 +284,10 @@ fn some(row: &Json, fields: &[&str]) -> Json {
 /// they are not to be skipped. Or the broker refused in the middle; the text says what.
 pub(crate) fn import(broker: &Broker, text: &str, import: &Import<'_>) -> Result<Imported, Refused> {
     let invalid = |text: String| Refused::new(Why::Invalid, text);
+    // The reader would take a list for the fields in their order.
+    if !json::is_object(text.as_bytes()) {
+        return Err(invalid("no document of definitions: it must be an object".to_owned()));
+    }
     let mut document: Document =
         serde_json::from_str(text).map_err(|error| invalid(format!("no document of definitions: {error}")))?;
     if let Some(vhost) = import.vhost {
@@ -349,6 +354,25 @@ impl<'a> Plan<'a> {
         document.exchanges.into_iter().for_each(|entry| self.exchange(entry));
         document.queues.into_iter().for_each(|entry| self.queue(entry));
         document.bindings.into_iter().for_each(|entry| self.binding(entry));
+        self.keep_limits();
+    }
+
+    /// What there would be must not be more than there may be.
+    fn keep_limits(&mut self) {
+        let limits = self.broker.limits();
+        let is_declared = |name: &str| !name.is_empty() && !name.starts_with("amq.");
+        let queues = self.there.iter().filter(|(_, is_queue, _)| *is_queue).count() as u64;
+        let exchanges = self.there.iter().filter(|(_, is_queue, name)| !is_queue && is_declared(name)).count() as u64;
+        let known = self.broker.vhosts().into_iter().filter(|vhost| !self.vhosts.contains_key(&vhost.name));
+        let vhosts = (known.count() + self.vhosts.len()) as u64;
+        let counts = [
+            ("vhosts", vhosts, limits.vhosts),
+            ("queues", queues, limits.queues),
+            ("exchanges", exchanges, limits.exchanges),
+        ];
+        for (what, count, limit) in counts.into_iter().filter(|(_, count, limit)| count > limit) {
+            self.wrong.push(format!("there would be {count} {what}, and limits.{what} is {limit}"));
+        }
     }
 
     fn vhost(&mut self, entry: VhostEntry) {

@@ -32,7 +32,8 @@ async fn aggregated(State(source): State<Arc<Source>>) -> Response {
     let counts = source.broker.authority().login_counts();
     let logins = [("succeeded", counts.succeeded), ("refused", counts.refused), ("throttled", counts.throttled)];
     let overview = source.broker.overview();
-    let text = metrics::aggregated(&source.facts, &overview, logins, &source.sockets(), Process::look());
+    let refused = source.refused_connections(&overview);
+    let text = metrics::aggregated(&source.facts, &overview, logins, &refused, &source.sockets(), Process::look());
     ([(header::CONTENT_TYPE, EXPOSITION)], text).into_response()
 }
 

@@ -35,4 +35,4 @@ pub use report::{
     BackupRow, ConnectionRow, ListenerRow, MessageRow, QueueRow, RedriveRow, RepairRow, SelectorRow, Status,
 };
 pub use server::{Endpoints, Management};
-pub use source::{Facts, Socket, Source};
+pub use source::{Facts, Network, Socket, Source};

@@ -15,6 +15,7 @@ pub(crate) fn aggregated(
     facts: &Facts,
     overview: &Overview,
     logins: [(&str, u64); 3],
+    refused: &[(&str, u64)],
     sockets: &[Socket],
     process: Process,
 ) -> String {
@@ -24,6 +25,10 @@ pub(crate) fn aggregated(
     out.family("hermod_logins_total", "counter", "Log-ins by how they ended");
     for (outcome, count) in logins {
         out.sample("hermod_logins_total", &[("outcome", outcome)], count);
+    }
+    out.family("hermod_connections_refused_total", "counter", "Connections that a limit refused, by the limit");
+    for (reason, count) in refused {
+        out.sample("hermod_connections_refused_total", &[("reason", reason)], *count);
     }
     messages(&mut out, overview);
     resources(&mut out, overview, process);
@@ -137,6 +142,7 @@ fn messages(out: &mut Exposition, overview: &Overview) {
     }
     out.counter("hermod_refused_total", "Publishes refused by a full queue or an alarm", overview.refused);
     out.counter("hermod_duplicates_total", "Messages not taken since they had come before", overview.duplicates);
+    out.counter("hermod_redriven_messages_total", "Dead letters sent back to where they came from", overview.redriven);
     out.counter("hermod_received_body_bytes_total", "Bytes of the bodies received", overview.received_bytes);
 }
 

@@ -25,6 +25,8 @@ pub struct Status {
     pub sockets: u64,
     /// Authenticated connections.
     pub connections: u64,
+    /// Connections that a limit refused since the start.
+    pub refused_connections: u64,
     /// Their sessions (AMQP 0-9-1: channels).
     pub sessions: u64,
     /// Consumers in all.

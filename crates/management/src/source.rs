@@ -31,6 +31,15 @@ pub struct Socket {
     pub bytes_out: u64,
 }
 
+/// What the part of the program that owns the sockets tells of them.
+#[derive(Debug, Clone, Default)]
+pub struct Network {
+    /// Those that are open.
+    pub open: Vec<Socket>,
+    /// How many were refused as they came, by reason.
+    pub refused: Vec<(&'static str, u64)>,
+}
+
 /// What does not change while the server runs.
 #[derive(Debug, Clone)]
 pub struct Facts {
@@ -59,24 +68,24 @@ type Copying = dyn Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + S
 pub struct Source {
     pub(crate) broker: Broker,
     pub(crate) facts: Facts,
-    sockets: Box<dyn Fn() -> Vec<Socket> + Send + Sync>,
+    network: Box<dyn Fn() -> Network + Send + Sync>,
     backup: Box<Copying>,
     pub(crate) encoding: Encoding,
     ready: AtomicBool,
 }
 
 impl Source {
-    /// Reads `broker`, asks `sockets` for the open sockets, and has `backup` copy the data directory to a path, for as long
+    /// Reads `broker`, asks `network` for the sockets, and has `backup` copy the data directory to a path, for as long
     /// as its second argument says. What it publishes has properties as `encoding` writes them.
     pub fn new(
         broker: Broker,
         facts: Facts,
-        sockets: impl Fn() -> Vec<Socket> + Send + Sync + 'static,
+        network: impl Fn() -> Network + Send + Sync + 'static,
         backup: impl Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync + 'static,
         encoding: Encoding,
     ) -> Self {
-        let (sockets, backup, ready) = (Box::new(sockets), Box::new(backup), AtomicBool::new(false));
-        Self { broker, facts, sockets, backup, encoding, ready }
+        let (network, backup, ready) = (Box::new(network), Box::new(backup), AtomicBool::new(false));
+        Self { broker, facts, network, backup, encoding, ready }
     }
 
     /// Says whether clients are served: true once the server has started, false when it begins to stop.
@@ -94,7 +103,20 @@ impl Source {
     }
 
     pub(crate) fn sockets(&self) -> Vec<Socket> {
-        (self.sockets)()
+        (self.network)().open
+    }
+
+    /// Connections that a limit refused, by reason: as they came, and once they had authenticated.
+    pub(crate) fn refused_connections(&self, overview: &Overview) -> Vec<(&'static str, u64)> {
+        let mut refused = (self.network)().refused;
+        let [of_all, of_vhost, of_user] = overview.connections_refused;
+        for (reason, count) in [("connections", of_all), ("vhost_limit", of_vhost), ("user_limit", of_user)] {
+            match refused.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, sum)) => *sum += count,
+                None => refused.push((reason, count)),
+            }
+        }
+        refused
     }
 
     /// The answer; of what takes long no more than there is before `gone`.
@@ -192,6 +214,7 @@ impl Source {
             alarms: alarms(&overview),
             sockets: self.sockets().len() as u64,
             connections: overview.connections,
+            refused_connections: self.refused_connections(&overview).iter().map(|(_, count)| count).sum(),
             sessions: overview.sessions,
             consumers: overview.consumers,
             queues: overview.queues,

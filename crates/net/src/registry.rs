@@ -14,6 +14,9 @@ use wire::{CloseReason, Peer};
 
 use crate::bell::Bell;
 
+/// Why connections are refused: the settings that say so, and the end of the server.
+const REASONS: [&str; 5] = ["connections", "pending", "pending_per_address", "connects_per_address", "shutdown"];
+
 /// Callers that are listed before those are looked for that are listed no longer.
 const CALLERS: usize = 1024;
 
@@ -24,7 +27,7 @@ pub struct Registry {
     emptied: Condvar,
     limits: Limits,
     opened: AtomicU64,
-    refused: AtomicU64,
+    refused: [AtomicU64; REASONS.len()],
 }
 
 /// Who may come in.
@@ -109,6 +112,19 @@ pub(crate) enum Refusal {
     Closing,
 }
 
+impl Refusal {
+    /// Its place in [`REASONS`].
+    fn reason(self) -> usize {
+        match self {
+            Self::Full { .. } => 0,
+            Self::Strangers { .. } => 1,
+            Self::Pending { .. } => 2,
+            Self::Rapid { .. } => 3,
+            Self::Closing => 4,
+        }
+    }
+}
+
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -142,7 +158,7 @@ impl Registry {
             emptied: Condvar::new(),
             limits,
             opened: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            refused: Default::default(),
         }
     }
 
@@ -151,7 +167,7 @@ impl Registry {
         let mut table = self.table.lock();
         let address = peer.remote.ip();
         if let Err(refusal) = table.check(address, &self.limits, now) {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+            self.refused[refusal.reason()].fetch_add(1, Ordering::Relaxed);
             return Err(refusal);
         }
         table.note(address, now);
@@ -190,9 +206,9 @@ impl Registry {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// Number of connections refused by a limit.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
+    /// Numbers of connections that were refused, by reason.
+    pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        REASONS.into_iter().zip(self.refused.each_ref().map(|count| count.load(Ordering::Relaxed)))
     }
 
     /// Orders connection `id` to close, telling its peer `explanation`. False when there is none of that number.
@@ -390,7 +406,9 @@ mod tests {
         drop(second);
         assert_eq!(registry.admit(peer(1), Instant::now()).unwrap().listed.id(), 4);
         drop((first, third));
-        assert_eq!((registry.open(), registry.opened(), registry.refused()), (0, 4, 2));
+        let refused: Vec<_> = registry.refused().filter(|(_, count)| *count > 0).collect();
+        assert_eq!((registry.open(), registry.opened()), (0, 4));
+        assert_eq!(refused, [("connections", 1), ("pending_per_address", 1)]);
         assert_eq!(registry.table.lock().pending, 0);
     }
 

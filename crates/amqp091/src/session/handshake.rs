@@ -171,10 +171,12 @@ impl AmqpConnection {
             None => {}
             Some(Ok(identity)) => {
                 let settings = &self.server.settings;
+                // 0 stands for 65 535.
+                self.channel_max = u16::try_from(self.server.broker.sessions_per_connection()).unwrap_or_default();
                 self.link.send(
                     0,
                     ConnectionTune {
-                        channel_max: settings.channel_max,
+                        channel_max: self.channel_max,
                         frame_max: settings.frame_max,
                         heartbeat: settings.heartbeat,
                     },
@@ -212,7 +214,7 @@ impl AmqpConnection {
         let settings = &self.server.settings;
         let (frame_max, channel_max) = (tune_ok.frame_max, tune_ok.channel_max);
         check_negotiated("frame_max", frame_max, FRAME_MIN_SIZE, settings.frame_max)?;
-        check_negotiated("channel_max", channel_max.into(), 1, settings.channel_max.into())?;
+        check_negotiated("channel_max", channel_max.into(), 1, self.channel_max.into())?;
         self.link.frame_max = frame_max;
         self.channel_max = if channel_max == 0 { u16::MAX } else { channel_max };
         self.heartbeat.settle(tune_ok.heartbeat, now);

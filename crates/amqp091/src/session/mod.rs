@@ -28,7 +28,7 @@ use auth::sasl::Mechanism;
 use broker::Broker;
 use wire::{Connection, Peer, Protocol, Recognition};
 
-use crate::limits::{DEFAULT_CHANNEL_MAX, DEFAULT_FRAME_MAX, DEFAULT_HEARTBEAT};
+use crate::limits::{DEFAULT_FRAME_MAX, DEFAULT_HEARTBEAT};
 use connection::AmqpConnection;
 
 pub use publish::encode;
@@ -38,8 +38,6 @@ pub use publish::encode;
 pub struct Settings {
     /// Largest frame in bytes that is offered; at least 4096.
     pub frame_max: u32,
-    /// Most channels of one connection; 0 stands for 65 535.
-    pub channel_max: u16,
     /// Heartbeat interval that is offered, in seconds; the client decides.
     pub heartbeat: u16,
     /// From the first byte to an open connection.
@@ -61,7 +59,6 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             frame_max: DEFAULT_FRAME_MAX,
-            channel_max: DEFAULT_CHANNEL_MAX,
             heartbeat: DEFAULT_HEARTBEAT,
             handshake_timeout: Duration::from_secs(10),
             product: "Hermod".to_owned(),

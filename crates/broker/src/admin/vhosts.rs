@@ -58,18 +58,26 @@ impl Broker {
     /// Adds a vhost, or changes what it is. Returns what the answer waits for.
     ///
     /// # Errors
-    /// `Precondition` for an empty or too long name, or a default queue type that there is not.
+    /// `Precondition` for an empty or too long name, a default queue type that there is not, or one vhost too many.
     pub fn put_vhost(&self, name: &str, spec: &VhostSpec) -> Result<Ticket, Error> {
         self.check_vhost(name, spec)?;
         let _alone = self.core.administration.lock();
         let id = match self.core.catalog.vhost(name) {
             Some(vhost) => vhost.id,
-            None => self.core.add_vhost(name),
+            None => {
+                let limit = self.core.settings.limits.vhosts;
+                if self.core.catalog.vhosts().len() as u64 >= limit {
+                    return Err(Error::precondition(format!(
+                        "cannot create vhost '{name}': vhost limit ({limit}) is reached; delete one, or raise limits.vhosts"
+                    )));
+                }
+                self.core.add_vhost(name)
+            }
         };
         self.core.define(Key::new(Sort::Vhost, id, ""), spec.to_table())
     }
 
-    /// Fails where [`Broker::put_vhost`] would.
+    /// Fails where [`Broker::put_vhost`] would, but for the limit.
     ///
     /// # Errors
     /// As there.

@@ -517,18 +517,22 @@ impl Core {
         let of_user = self.authority.limits(&client.user).connections;
         let mut clients = self.clients.lock();
         let limit = self.settings.limits.connections;
+        let [of_all, of_one_vhost, of_one_user] = &self.totals.connections_refused;
         if clients.len() as u64 >= limit {
+            of_all.add(1);
             return Err(Error::not_allowed(format!("connection refused: node connection limit ({limit}) is reached")));
         }
         let count =
             |whose: &dyn Fn(&ClientShared) -> bool| clients.values().filter(|other| whose(other)).count() as u64;
         let (name, user) = (&client.vhost, &client.user);
         if let Some(limit) = of_vhost.filter(|limit| count(&|other| other.vhost == *name) >= *limit) {
+            of_one_vhost.add(1);
             return Err(Error::not_allowed(format!(
                 "access to vhost '{name}' refused for user '{user}': connection limit ({limit}) is reached"
             )));
         }
         if let Some(limit) = of_user.filter(|limit| count(&|other| other.user == *user) >= u64::from(*limit)) {
+            of_one_user.add(1);
             return Err(Error::not_allowed(format!(
                 "connection refused for user '{user}': user connection limit ({limit}) is reached"
             )));

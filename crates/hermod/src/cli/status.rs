@@ -37,7 +37,13 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
         ("durability", status.durability.clone()),
         ("listeners", listeners.join(", ")),
         ("alarms", alarms),
-        ("connections", format!("{} of {} sockets, {} sessions", status.connections, status.sockets, status.sessions)),
+        (
+            "connections",
+            format!(
+                "{} of {} sockets, {} sessions; {} refused since the start",
+                status.connections, status.sockets, status.sessions, status.refused_connections
+            ),
+        ),
         (
             "objects",
             format!(

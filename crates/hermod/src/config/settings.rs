@@ -96,6 +96,7 @@ pub(crate) struct Limits {
     pub(crate) queues: u64,
     pub(crate) exchanges: u64,
     pub(crate) bindings: u64,
+    pub(crate) vhosts: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -258,10 +259,7 @@ impl Limits {
             size("limits.max_message_size", "16 MiB", "Largest body of a message; a larger one is refused.")?;
         let transaction_bytes =
             size("limits.transaction_bytes", "64 MiB", "Bytes that one open transaction may hold.")?;
-        let channel_max = reader.get(
-            declare("limits.channel_max", "number", "2047", "Channels (sessions) of one connection, up to 65535."),
-            |text| between(text, value::count, 1, u64::from(u16::MAX)),
-        )?;
+        let channel_max = channel_max(reader)?;
         let mut count = |name, default, doc| {
             reader
                 .get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
@@ -277,6 +275,7 @@ impl Limits {
         let queues = count("limits.queues", "100000", "Queues in all.")?;
         let exchanges = count("limits.exchanges", "10000", "Exchanges in all.")?;
         let bindings = count("limits.bindings", "1000000", "Bindings in all.")?;
+        let vhosts = count("limits.vhosts", "1000", "Virtual hosts.")?;
         let handshake_timeout = reader.get(
             declare(
                 "limits.handshake_timeout",
@@ -309,8 +308,21 @@ impl Limits {
             queues,
             exchanges,
             bindings,
+            vhosts,
         })
     }
+}
+
+fn channel_max(reader: &mut Reader) -> Result<u64, ConfigError> {
+    reader.get(
+        declare(
+            "limits.channel_max",
+            "number",
+            "2047",
+            "Channels (sessions) of one connection, up to 65535. SIGHUP changes it for connections to come.",
+        ),
+        |text| between(text, value::count, 1, u64::from(u16::MAX)),
+    )
 }
 
 impl Memory {

@@ -75,7 +75,7 @@ impl Users {
                 "loopback_users",
                 "names",
                 "guest",
-                "Users that may only log in from this machine, whatever the server listens on.",
+                "Users that may only log in from this machine, whatever the server listens on. SIGHUP changes it for log-ins to come.",
             ),
             value::names,
         )?;

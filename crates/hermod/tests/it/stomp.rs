@@ -19,12 +19,18 @@ impl Stomp {
 
     /// Logs in as guest at any port.
     pub(crate) fn connect_to(port: u16) -> Self {
+        let mut client = Self::ask_to_connect(port);
+        let answer = client.frame();
+        assert!(answer.starts_with("CONNECTED\n"), "{answer}");
+        client
+    }
+
+    /// Has asked to log in as guest; the answer is to come.
+    pub(crate) fn ask_to_connect(port: u16) -> Self {
         let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
         let mut client = Self { socket, received: Vec::new() };
         client.send("CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n");
-        let answer = client.frame();
-        assert!(answer.starts_with("CONNECTED\n"), "{answer}");
         client
     }
 

@@ -14,7 +14,7 @@ use crate::json;
 use crate::source::Source;
 
 /// Most bytes of a document, but for definitions.
-pub(super) const LONGEST: usize = 4 << 20;
+const LONGEST: usize = 4 << 20;
 /// How long its sender may take to send it.
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -116,11 +116,15 @@ fn hard_errors_close_the_connection() {
 
 #[test]
 fn too_many_channels_are_refused() {
-    let server = server_with(Settings { channel_max: 2, ..Default::default() }, Setup::memory());
+    let server = server_with(Settings::default(), Setup::memory());
+    server.test.broker.set_sessions_per_connection(2);
     let mut peer = server.socket();
     peer.raw(&PROTOCOL_HEADER);
     peer.start_ok("PLAIN", b"\0guest\0guest", &[]);
     peer.wait_for(2);
+    assert!(peer.lines.last().is_some_and(|tune| tune.contains("channel_max: 2,")), "{:?}", peer.lines);
+    // It is for connections to come.
+    server.test.broker.set_sessions_per_connection(1);
     peer.send(0, ConnectionTuneOk { channel_max: 2, frame_max: 8192, heartbeat: 0 });
     peer.send(0, ConnectionOpen { virtual_host: "/", ..Default::default() });
     peer.wait_for(3);

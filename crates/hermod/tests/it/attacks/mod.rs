@@ -5,6 +5,7 @@
 
 mod after_login;
 mod before_login;
+mod documents;
 mod names;
 
 use std::io::{ErrorKind, Read, Write};
@@ -93,14 +94,14 @@ fn last_words(socket: &mut TcpStream) -> Vec<u8> {
 }
 
 /// A client of AMQP that sends what it likes.
-struct Amqp {
+pub(crate) struct Amqp {
     socket: TcpStream,
     received: Vec<u8>,
 }
 
 impl Amqp {
     /// One that has been told start, and has said nothing else.
-    fn started(port: u16) -> Self {
+    pub(crate) fn started(port: u16) -> Self {
         let mut client = Self { socket: socket(port), received: Vec::new() };
         client.socket.write_all(&PROTOCOL_HEADER).unwrap();
         let start = client.method();
@@ -121,7 +122,7 @@ impl Amqp {
         client
     }
 
-    fn start_ok(&mut self, mechanism: &str, response: &[u8]) {
+    pub(crate) fn start_ok(&mut self, mechanism: &str, response: &[u8]) {
         let capabilities = Value::Table(vec![("authentication_failure_close".to_owned(), Value::Bool(true))]);
         let fields = encode_fields(&[("capabilities".to_owned(), capabilities)]);
         let client_properties = Table::new(&fields).unwrap();
@@ -144,7 +145,7 @@ impl Amqp {
     }
 
     /// The next method, as text; `closed` when there is none.
-    fn method(&mut self) -> String {
+    pub(crate) fn method(&mut self) -> String {
         loop {
             if let Some(frame) = decode_frame(&self.received, 0).unwrap() {
                 let length = frame.wire_len();

@@ -1,0 +1,38 @@
+//! Settings that SIGHUP makes a running server take up, and those that wait for the next start.
+
+use crate::attacks::Amqp;
+use crate::server::Server;
+
+/// How many channels the server offers.
+fn offered(server: &Server) -> String {
+    let mut client = Amqp::started(server.ports.amqp);
+    client.start_ok("PLAIN", b"\0guest\0guest");
+    client.method()
+}
+
+#[test]
+fn settings_are_taken_up_at_a_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("h.toml"), dir.path().join("data"));
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write("[limits]\nchannel_max = 5\n");
+    let server = Server::start(&data, &["--config", file.to_str().unwrap()]);
+    assert!(offered(&server).starts_with("ConnectionTune { channel_max: 5,"));
+    write("loopback_users = ['nobody']\n[limits]\nchannel_max = 7\nqueues = 3\n");
+    server.signal("HUP");
+    let wanted = ["loopback_users is nobody", "limits.channel_max is 7", "limits.queues is 3 from the next start on"];
+    let mut told = String::new();
+    while !wanted.iter().all(|words| told.contains(words)) {
+        told += &server.until_logged("SIGHUP: ");
+    }
+    assert!(offered(&server).starts_with("ConnectionTune { channel_max: 7,"));
+    // What makes no sense changes nothing.
+    write("[limits]\nchannel_max = 0\n");
+    server.signal("HUP");
+    server.until_logged("the settings stay as they are");
+    assert!(offered(&server).starts_with("ConnectionTune { channel_max: 7,"));
+    // Back to what it was at the start.
+    write("[limits]\nchannel_max = 5\n");
+    server.signal("HUP");
+    crate::server::until("the old limit", || offered(&server).starts_with("ConnectionTune { channel_max: 5,"));
+}
