@@ -239,6 +239,8 @@ impl List {
                 let node = row.get("node").and_then(Json::as_str).unwrap_or_default();
                 Json::String(format!("<{node}.1.{number}.0>"))
             }
+            // RabbitMQ keeps it as the text that it was given as.
+            ("definition", Some(definition)) => Json::String(definition.to_string()),
             ("source_kind", None) => Json::String("exchange".to_owned()),
             (_, value) => value.cloned().unwrap_or_default(),
         }

@@ -3,8 +3,11 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
-use crate::server::{Server, hermod, run};
+use serde_json::{Value, json};
+
+use crate::server::{Server, hermod, run, until};
 use crate::stomp::Stomp;
 
 /// Runs `hermod` with these words; returns its exit code, and what it said on either stream.
@@ -192,4 +195,77 @@ fn policies_and_those_of_operators() {
             ("policies clear short", 66, "hermod: policy 'short' does not exist in vhost '/'\n"),
         ],
     );
+}
+
+#[test]
+fn losses_are_listed_with_their_reasons() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let head = "at|vhost|reason|queue|exchange|routing_key|body_bytes\n";
+    check(dir.path(), &[("losses", 0, head), ("losses --json", 0, "[]\n")]);
+    let mut client = Stomp::connect(&server);
+    // The reason, the queue, the exchange, the key and the length of each, in the order in which they are caused.
+    let table = [
+        ("unroutable", json!(null), "amq.direct", "nowhere", 3),
+        ("rejected", json!("orders"), "", "orders", 4),
+        ("maxlen", json!("short"), "", "short", 5),
+        ("expired", json!("brief"), "", "brief", 6),
+    ];
+    client.send("SEND\ndestination:/exchange/amq.direct/nowhere\nreceipt:r\n\none");
+    client.frame();
+    client.send("SUBSCRIBE\nid:s\ndestination:/queue/orders\nack:client-individual\n\n");
+    client.send("SEND\ndestination:/queue/orders\n\nfour");
+    let delivered = client.frame();
+    let ack = delivered.lines().find_map(|line| line.strip_prefix("ack:")).unwrap();
+    client.send(&format!("NACK\nid:{ack}\nrequeue:false\nreceipt:n\n\n"));
+    client.frame();
+    for (queue, limit, body) in [("short", "x-max-length:0", "fifth"), ("brief", "x-message-ttl:1", "sixth.")] {
+        // One loss of each millisecond is kept.
+        std::thread::sleep(Duration::from_millis(20));
+        client.send(&format!("SEND\ndestination:/queue/{queue}\n{limit}\nreceipt:r\n\n{body}"));
+        client.frame();
+    }
+    let listed = || -> Vec<Value> {
+        let (code, text) = say(dir.path(), "losses --json");
+        assert_eq!(code, 0, "{text}");
+        serde_json::from_str(&text).unwrap()
+    };
+    until("all losses", || listed().len() == table.len());
+    for ((reason, queue, exchange, key, bytes), row) in table.into_iter().zip(listed()) {
+        let expected = json!({
+            "at": row["at"], "vhost": "/", "reason": reason, "queue": queue, "exchange": exchange, "routing_key": key,
+            "body_bytes": bytes,
+        });
+        assert_eq!(row, expected);
+    }
+    let (code, text) = say(dir.path(), "losses");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((code, lines.len(), lines[0]), (0, 5, "at\tvhost\treason\tqueue\texchange\trouting_key\tbody_bytes"));
+    assert!(lines[2].ends_with("\t/\trejected\torders\t\torders\t4"), "{text}");
+}
+
+#[test]
+fn there_are_as_many_vhosts_and_connections_as_may_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--limits-vhosts", "2"]);
+    let full = "hermod: cannot create vhost 'w': vhost limit (2) is reached; delete one, or raise limits.vhosts\n";
+    check(
+        dir.path(),
+        &[
+            ("vhosts add v", 0, ""),
+            ("vhosts add w", 73, full),
+            ("vhosts add v --description changed", 0, ""),
+            ("vhosts delete v", 0, ""),
+            ("vhosts add w", 0, ""),
+            ("users limit guest --max-connections 1", 0, ""),
+        ],
+    );
+    let _first = Stomp::connect(&server);
+    let mut second = Stomp::ask_to_connect(server.ports.stomp);
+    let refused = second.frame();
+    assert!(refused.contains("user connection limit (1) is reached"), "{refused}");
+    let (_, metrics) = server.get("/metrics");
+    assert!(metrics.contains("hermod_connections_refused_total{reason=\"user_limit\"} 1\n"), "{metrics}");
+    let (code, status) = say(dir.path(), "status");
+    assert!(code == 0 && status.contains("1 refused since the start"), "{status}");
 }

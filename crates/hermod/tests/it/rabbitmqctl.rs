@@ -93,3 +93,55 @@ fn verbs_answer_in_the_shapes_that_scripts_know() {
     let (code, text) = tool(tools.path(), dir.path(), "rabbitmqctl status");
     assert!(code == 69 && text.contains("no server answers"), "{text}");
 }
+
+#[test]
+fn policies_are_set_listed_and_cleared() {
+    let (tools, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let _server = Server::start(dir.path(), &[]);
+    let head = "vhost|name|pattern|apply-to|definition|priority\n";
+    let one = format!("{head}/|short|^q|queues|{{\"max-length\":1}}|2\n");
+    let other = format!("{head}/|ceiling|^|all|{{\"max-length\":5}}|0\n");
+    let table: &[(&str, i32, &str)] = &[
+        ("list_policies -q", 0, ""),
+        (
+            "set_policy short ^q {\"max-length\":1} --priority 2 --apply-to queues",
+            0,
+            "Setting policy \"short\" for pattern \"^q\" to \"{\"max-length\":1}\" with priority \"2\" for vhost \"/\" ...\n",
+        ),
+        ("list_policies -q", 0, &one),
+        ("list_policies -s", 0, one.strip_prefix(head).unwrap_or_default()),
+        (
+            "list_policies --formatter json -q",
+            0,
+            "[{\"apply-to\":\"queues\",\"definition\":\"{\\\"max-length\\\":1}\",\"name\":\"short\",\"pattern\":\"^q\",\"priority\":2,\"vhost\":\"/\"}]\n",
+        ),
+        (
+            "set_policy short ^q {\"max-lengt\":1} -q",
+            70,
+            "Error:\npolicy 'short': 'max-lengt' is not a recognised policy setting\n",
+        ),
+        (
+            "set_policy short ^q {\"max-length\":1} --priority high -q",
+            65,
+            "Error:\n\"high\" priority must be a number\n",
+        ),
+        ("set_policy short ^q", 64, "Error:\nnot enough arguments.\n"),
+        ("set_policy -p gone short ^q {\"max-length\":1} -q", 65, "Error:\nvhost 'gone' does not exist\n"),
+        ("list_policies -q", 0, &one),
+        ("set_operator_policy ceiling ^ {\"max-length\":5} -q", 0, ""),
+        ("list_operator_policies -q", 0, &other),
+        ("list_policies -q", 0, &one),
+        ("clear_policy short", 0, "Clearing policy \"short\" on vhost \"/\" ...\n"),
+        ("clear_policy short -q", 65, "Error:\npolicy 'short' does not exist in vhost '/'\n"),
+        ("clear_operator_policy ceiling", 0, "Clearing operator policy override \"ceiling\" on vhost \"/\" ...\n"),
+        ("clear_operator_policy ceiling -q", 65, "Error:\noperator policy 'ceiling' does not exist in vhost '/'\n"),
+        ("list_policies -q", 0, ""),
+        ("list_operator_policies -q", 0, ""),
+    ];
+    for (line, code, said) in table {
+        let (ended, text) = tool(tools.path(), dir.path(), &format!("rabbitmqctl {line}"));
+        assert_eq!((ended, text.replace('\t', "|").as_str()), (*code, *said), "{line}");
+    }
+    let (code, text) = tool(tools.path(), dir.path(), "rabbitmqctl set_policy short ^q {\"max- -q");
+    assert!(code == 65 && text.contains("Could not parse JSON document"), "{text}");
+}
