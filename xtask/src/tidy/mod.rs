@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 mod documents;
 mod edges;
+mod errors;
 mod files;
 mod rust;
 mod source;
@@ -52,6 +53,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
         }
         words::check(file, &mut findings);
     }
+    errors::check(&files, &mut findings);
     edges::check(root, &mut findings)?;
     findings.sort();
     findings.dedup();

@@ -1,0 +1,115 @@
+//! The examples of the manual, run as they stand there: what a page tells people to type works.
+//!
+//! Each page gets a broker of its own with the queues `orders` and `dead-orders`. In its fenced blocks the lines that call a
+//! program of ours, or curl, are run by a shell, in order. Ports, and folders outside the data directory, are the test's own;
+//! a line that would run another broker is left out.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::server::{Server, hermod, run};
+
+/// Pages without an example that could be run here, and why.
+const WITHOUT: [(&str, &str); 11] = [
+    ("README", "a table of contents"),
+    ("arguments", "its tables are tested by themselves"),
+    ("bench", "of another program"),
+    ("clients", "its programs are in interop"),
+    ("command-line", "its examples run brokers, and its tables lead to other pages"),
+    ("errors", "a table"),
+    ("login", "settings of a start"),
+    ("settings", "written from the settings themselves"),
+    ("stomp", "frames"),
+    ("tls", "settings of a start"),
+    ("transactions", "of protocols"),
+];
+/// What the lines that are run begin with.
+const PROGRAMS: [&str; 5] = ["hermod ", "curl ", "ln ", "rabbitmqctl ", "rabbitmq-diagnostics "];
+
+/// The commands in a page's fenced blocks, each with the lines that it goes on over.
+fn commands(page: &str) -> Vec<String> {
+    let mut commands: Vec<String> = Vec::new();
+    let (mut fenced, mut goes_on) = (false, false);
+    for line in page.lines() {
+        if line.starts_with("```") {
+            fenced = !fenced;
+            goes_on = false;
+        } else if fenced && goes_on {
+            let command = commands.last_mut().unwrap();
+            command.push('\n');
+            command.push_str(line);
+            goes_on = line.ends_with('\\');
+        } else if fenced && PROGRAMS.iter().any(|program| line.starts_with(program)) {
+            commands.push(line.to_owned());
+            goes_on = line.ends_with('\\');
+        }
+    }
+    commands.retain(|command| !command.starts_with("hermod serve"));
+    commands
+}
+
+/// Runs a page's commands; returns the first that failed, and what it said.
+fn try_out(commands: &[String]) -> Result<(), String> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| -> PathBuf { dir.path().join(name) };
+    for folder in ["bin", "srv/backup", "work"] {
+        std::fs::create_dir_all(path(folder)).unwrap();
+    }
+    drop(Server::start(&path("srv/hermod"), &[]));
+    let server = Server::start(&path("data"), &[]);
+    for queue in ["orders", "dead-orders"] {
+        assert_eq!(run(hermod("queues", &path("data")).args(["declare", queue])).0, 0);
+    }
+    std::os::unix::fs::symlink(hermod("", dir.path()).get_program(), path("bin/hermod")).unwrap();
+    let show = |path: PathBuf| path.display().to_string();
+    for command in commands {
+        let own = command
+            .replace("localhost:15672", &format!("127.0.0.1:{}", server.ports.http))
+            .replace("/usr/local/bin", &show(path("bin")))
+            .replace("/srv/", &show(path("srv/")));
+        let script = format!("curl() {{ command curl --silent --show-error --fail \"$@\"; }}\n{own}\n");
+        let (code, stdout, stderr) = run(&mut shell(&script, dir.path()));
+        if code != 0 {
+            return Err(format!("{command}\nended with {code}: {stdout}{stderr}"));
+        }
+    }
+    Ok(())
+}
+
+/// A shell that finds our programs first, and by its data directory the broker.
+fn shell(script: &str, dir: &Path) -> Command {
+    let mut command = Command::new("sh");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HERMOD_")) {
+        command.env_remove(name);
+    }
+    let path = format!("{}:{}", dir.join("bin").display(), std::env::var("PATH").unwrap());
+    command.args(["-euc", script]).current_dir(dir.join("work"));
+    command.env("PATH", path).env("HERMOD_DATA_DIR", dir.join("data"));
+    command
+}
+
+#[test]
+fn what_the_manual_tells_people_to_type_works() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual");
+    let mut pages: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    pages.sort();
+    assert!(pages.len() > 20);
+    for page in pages {
+        let name = page.file_stem().unwrap().to_str().unwrap();
+        let commands = commands(&std::fs::read_to_string(&page).unwrap());
+        let excused = WITHOUT.iter().any(|(without, _)| *without == name);
+        if excused {
+            continue;
+        }
+        assert!(!commands.is_empty(), "{name} has no example that can be run");
+        if let Err(failure) = try_out(&commands).map_err(|failure| format!("{name}: {failure}")) {
+            panic!("{failure}");
+        }
+    }
+}
+
+#[test]
+fn commands_are_found() {
+    let page = "hermod no\n```\nhermod a\nsaid\ncurl b \\\n  c\nhermod serve\n```\nhermod no\n";
+    assert_eq!(commands(page), ["hermod a", "curl b \\\n  c"]);
+}
