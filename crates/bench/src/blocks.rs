@@ -14,7 +14,7 @@ use crate::machine::quiet::wait_until_quiet;
 use crate::measure::random::{Random, mix};
 use crate::report::progress::Progress;
 use crate::report::record::{Ended, Measured, SliceRecord, TargetSummary};
-use crate::report::verdict::judge;
+use crate::report::verdict::{judge, unsupported_claim};
 use crate::scenario::{Rate, Scenario};
 use crate::summary::{ratios, summarise};
 use crate::target::Target;
@@ -304,7 +304,10 @@ pub(crate) fn one(
     }
     let outcome = slice::run(target, scenario, number, progress);
     drop(frozen);
-    judge(scenario, &outcome?, target.is_relay())
+    let mut measured = judge(scenario, &outcome?, target.is_relay())?;
+    let claim = unsupported_claim(target.durability.filter(|_| !target.is_relay()), &measured);
+    measured.verdict.notes.extend(claim);
+    Ok(measured)
 }
 
 fn headline(target: &Target, measured: &Result<Measured, Failure>) -> String {

@@ -30,7 +30,7 @@ struct Asked<'a> {
     targets: Vec<&'a str>,
 }
 
-/// Measures what the options ask for. False: some slices broke a rule.
+/// Measures what the options ask for. False: some slices broke a rule, or it was interrupted.
 pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
     let started = unix_time();
     let scenario = args.scenario()?;
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         summary: results.summary,
     };
     output::report(&table::render(&record), args.json.as_deref(), &record)?;
-    Ok(record.summary.iter().all(|summary| summary.valid == summary.slices))
+    Ok(record.finished.is_some() && record.summary.iter().all(|summary| summary.valid == summary.slices))
 }
 
 /// Blocks that a run for precision takes at most, unless it is told.

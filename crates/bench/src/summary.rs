@@ -65,7 +65,7 @@ pub(crate) fn ratios(name: &str, other: &str, control: Option<&str>, slices: &[S
 /// The figures of one target over its blocks, and its ratios to the relay and to the first target within each block.
 pub(crate) fn summarise(plan: &Plan, target: &Target, slices: &[SliceRecord]) -> TargetSummary {
     let mine: Vec<(usize, &Measured)> = usable(&target.name, slices);
-    let relay = plan.targets.iter().find(|other| other.is_relay() && other.name != target.name);
+    let relay = plan.targets.iter().find(|other| other.only_copies() && other.name != target.name);
     let log = plan.targets.iter().find(|other| other.is_relay() && other.name == LOG && target.name != LOG);
     let first = plan.targets.first().filter(|other| other.name != target.name);
     let spread = |value: &dyn Fn(&Measured) -> Option<f64>| {

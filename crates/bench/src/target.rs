@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::driver::jvm::provider::SCHEMES;
 use crate::durability::Durability;
 use crate::failure::{Context, Failure};
+use crate::relay::own::LOG;
 
 /// Where a broker listens, who we are there, and which processes it is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,9 +48,14 @@ impl Target {
         is_of_class(&self.scheme)
     }
 
-    /// True for the floor that only copies bytes.
+    /// True for the floors: what only copies bytes, and what forces them to a disk first.
     pub(crate) fn is_relay(&self) -> bool {
         self.scheme == "relay"
+    }
+
+    /// True for the floor that only copies bytes.
+    pub(crate) fn only_copies(&self) -> bool {
+        self.is_relay() && self.name != LOG
     }
 }
 

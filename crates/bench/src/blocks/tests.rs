@@ -3,6 +3,8 @@
 use super::*;
 use crate::interrupt::Interrupt;
 use crate::scenario::QueueKind;
+use crate::simulate::behaviour::Behaviour;
+use crate::simulate::local;
 
 /// Two targets that are one relay, and a few messages for each.
 fn plan() -> Plan {
@@ -92,6 +94,20 @@ fn an_interrupt_cuts_the_slice_that_is_under_way_and_keeps_what_it_measured() {
 fn a_budget_ends_a_run_between_blocks() {
     let (results, _) = run_until(&Plan { budget: Some(Duration::ZERO), ..plan() }, Vec::new(), usize::MAX);
     assert_eq!((results.ended, results.slices.len()), (Ended::Budget, 2));
+}
+
+#[test]
+fn a_run_ends_when_its_ratios_are_known_well_enough_but_not_before_ten_blocks() {
+    let behaviour = Behaviour { capacity: Some(1000.0), ..Behaviour::default() };
+    let targets = ["a", "b"].map(|name| format!("{name}={}", local(&behaviour).target).parse().unwrap());
+    let scenario = Scenario { window: 10, ack_every: 1, messages: Some(20), ..plan().scenario };
+    let plan = Plan { targets: targets.into(), scenario, blocks: 13, until: Some(1000.0), forced_dir: None, ..plan() };
+    let (results, _) = run_until(&plan, Vec::new(), usize::MAX);
+    assert_eq!((results.ended, results.slices.len()), (Ended::Precision, 20));
+    let ratios = results.summary[1].to_first.as_ref().unwrap();
+    assert!(ratios.rate.as_ref().is_some_and(|rate| rate.interval.is_some() && rate.values.len() >= 5), "{ratios:?}");
+    let (results, _) = run_until(&Plan { until: Some(1e-12), ..plan }, Vec::new(), usize::MAX);
+    assert_eq!((results.ended, results.slices.len()), (Ended::Blocks, 26));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::verdict::Verdict;
 use crate::audit::Integrity;
+use crate::durability::Durability;
 use crate::machine::disk::Forced;
 use crate::machine::metrics::Counters;
 use crate::machine::process::Usage;
@@ -181,6 +182,9 @@ pub(crate) struct Measured {
     /// Cache flushes of all disks of the machine.
     pub(crate) flushes_per_s: Option<f64>,
     pub(crate) flushes_per_message: Option<f64>,
+    /// The highest class that the disks' flushes leave to the confirms of persistent messages; none where that can't be told.
+    #[serde(default)]
+    pub(crate) durability_at_most: Option<Durability>,
     /// By how much the broker's own counters grew, where the target names its page.
     pub(crate) metrics: Option<Counters>,
     /// What moved in each tenth of a second, warm-up included.

@@ -122,7 +122,7 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
 
 fn columns(record: &Record) -> Vec<Column> {
     let scenario = &record.scenario;
-    let relay = record.targets.iter().any(Target::is_relay) && record.targets.len() > 1;
+    let relay = record.targets.iter().any(Target::only_copies) && record.targets.len() > 1;
     let several = record.targets.iter().filter(|target| !target.is_relay()).count() > 1;
     let repeated = record.summary.iter().any(|summary| summary.slices > 1);
     let mut columns: Vec<Column> =
@@ -220,8 +220,10 @@ fn floor(record: &Record) -> String {
         cpu.map_or("-".to_owned(), |cpu| number(cpu, 1)),
         median(|forced| forced.flushes_each).map_or("-".to_owned(), |count| number(count, 2)),
     );
-    let relay =
-        record.summary.iter().find(|summary| record.targets.iter().any(|t| t.is_relay() && t.name == summary.target));
+    let relay = record
+        .summary
+        .iter()
+        .find(|summary| record.targets.iter().any(|t| t.only_copies() && t.name == summary.target));
     let Some(relay) = relay else { return text };
     if record.scenario.window == 1
         && let Some(trip) = &relay.confirm_p50_us
@@ -268,6 +270,16 @@ mod tests {
         for (value, digits, text) in cases {
             assert_eq!(number(value, digits), text);
         }
+    }
+
+    #[test]
+    fn a_ratio_is_told_with_its_interval_and_what_it_says() {
+        let ratio = |interval, difference| Ratio { mean: 0.9617, interval, values: Vec::new(), difference };
+        let told = |interval, difference| judged(&ratio(interval, difference));
+        assert_eq!(told(Some((0.9411, 1.2)), Difference::Found).as_deref(), Some("0.962 [0.941, 1.20]"));
+        let none = told(Some((0.9, 1.1)), Difference::None);
+        assert_eq!(none.as_deref(), Some("0.962 [0.900, 1.10] no difference detected"));
+        assert_eq!(told(None, Difference::Unknown), None);
     }
 
     #[test]

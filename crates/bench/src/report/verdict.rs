@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Cost, LatencyFrom, Measured};
 use crate::audit::Integrity;
+use crate::durability::Durability;
 use crate::failure::Failure;
 use crate::load::slice::Outcome;
 use crate::machine::process::Usage;
@@ -45,7 +46,7 @@ impl Verdict {
 }
 
 /// How violations begin that are the machine's fault.
-const DISTURBED: &str = "disturbed: ";
+pub(crate) const DISTURBED: &str = "disturbed: ";
 
 /// Works out the figures of a slice. `is_relay` says that no broker was measured, only the floor.
 pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> Result<Measured, Failure> {
@@ -85,6 +86,7 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> R
         stolen_cores: machine.map(|(after, before)| moved(after.steal_ns, before.steal_ns) / 1e9 / seconds),
         flushes_per_s: flushes.map(|count| count / seconds),
         flushes_per_message: flushes.filter(|_| messages > 0.0).map(|count| count / messages),
+        durability_at_most: None,
         metrics: outcome.metrics.clone(),
         over_time: outcome.rates.over_time(first.at),
         thousands: outcome.rates.thousands(),
@@ -93,6 +95,7 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> R
         integrity: outcome.integrity,
         verdict: Verdict::default(),
     };
+    measured.durability_at_most = durability_at_most(scenario, &measured);
     measured.verdict = verdict(scenario, &measured, outcome.interrupted, is_relay);
     measured.verdict.notes.extend(outcome.stopped.clone());
     Ok(measured)
@@ -150,9 +153,7 @@ fn verdict(scenario: &Scenario, measured: &Measured, interrupted: bool, is_relay
     if measured.integrity.redelivered > 0 {
         notes.push("the broker marked messages as redelivered".to_owned());
     }
-    if scenario.persistent && scenario.window > 0 && measured.confirmed_per_s > 0.0 && !is_relay {
-        notes.extend(durability(scenario, measured));
-    }
+    notes.extend(measured.durability_at_most.filter(|_| !is_relay).map(flushed));
     Verdict { valid: violations.is_empty(), violations, notes }
 }
 
@@ -171,13 +172,28 @@ pub(crate) fn integrity(found: &Integrity, violations: &mut Vec<String>) {
 }
 
 /// Compares the flushes that the disks counted with the fewest that forced confirms need: one for each full window.
-fn durability(scenario: &Scenario, measured: &Measured) -> Option<String> {
-    let flushes = measured.flushes_per_s?;
+fn durability_at_most(scenario: &Scenario, measured: &Measured) -> Option<Durability> {
+    if !scenario.persistent || scenario.window == 0 || measured.confirmed_per_s == 0.0 {
+        return None;
+    }
     let fewest = measured.confirmed_per_s / (scenario.window * scenario.producers as u64) as f64;
-    let text = if flushes < fewest * FLUSHED {
+    Some(if measured.flushes_per_s? < fewest * FLUSHED { Durability::D2 } else { Durability::D3 })
+}
+
+/// What is to be said when a target claims more than the flushes leave it.
+pub(crate) fn unsupported_claim(claimed: Option<Durability>, measured: &Measured) -> Option<String> {
+    let (claimed, at_most) = claimed.zip(measured.durability_at_most)?;
+    let text =
+        format!("CLAIM NOT SUPPORTED: {claimed} is claimed, and the disks' flushes leave {at_most} at most; see audit");
+    (claimed > at_most).then_some(text)
+}
+
+/// The same in words.
+fn flushed(at_most: Durability) -> String {
+    let text = if at_most < Durability::D3 {
         "not forced to disk: confirms outnumber the disks' flushes by more than the window"
     } else {
         "forced to disk: the disks counted at least one flush for each window"
     };
-    Some(text.to_owned())
+    text.to_owned()
 }

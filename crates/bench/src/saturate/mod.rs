@@ -253,17 +253,17 @@ impl Study {
         }
     }
 
-    /// Offers one rate, again while the machine disturbs it.
+    /// Offers one rate, again where it did not go well and the machine may be to blame.
     fn trial(&mut self, at: usize, rate: f64) -> Trial {
         let mut attempt = 0;
         loop {
             let measured = self.measure(at, Rate::Fixed(rate));
             let disturbed = measured.as_ref().is_ok_and(|measured| measured.verdict.disturbed());
-            if disturbed && attempt < self.plan.retries && !self.progress.interrupted() {
+            let trial = Trial::of(rate, measured.map_err(|failure| failure.to_string()), self.slo_us);
+            if disturbed && !trial.sustained && attempt < self.plan.retries && !self.progress.interrupted() {
                 attempt += 1;
                 continue;
             }
-            let trial = Trial::of(rate, measured.map_err(|failure| failure.to_string()), self.slo_us);
             let what = if trial.sustained { "sustained".to_owned() } else { trial.reasons.join("; ") };
             self.progress.done(&format!("{}: {rate:.0} msg/s {what}", self.found[at].target.name));
             return trial;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::trend::theil_sen;
 use crate::report::record::Measured;
+use crate::report::verdict::DISTURBED;
 
 /// What is loaded first is this share of what a closed loop reached: often enough that is too much for an open one.
 const FIRST: f64 = 0.9;
@@ -45,6 +46,10 @@ impl Trial {
         }
         if measured.latency_us.as_ref().or(measured.confirm_us.as_ref()).is_some_and(|latency| latency.p99 > slo_us) {
             reasons.push("p99 is above the bound".to_owned());
+        }
+        // Others on the machine make it harder to keep up, never easier: what went well in spite of them went well.
+        if reasons.iter().all(|reason| reason.starts_with(DISTURBED)) {
+            reasons.clear();
         }
         Self { rate, sustained: reasons.is_empty(), reasons, growth_per_s, measured: Some(measured) }
     }

@@ -1,9 +1,10 @@
 //! Whole slices against brokers whose faults are known: what is wrong is counted, what is right is not complained about.
 
 use super::*;
+use crate::durability::Durability;
 use crate::measure::stamp::Check;
 use crate::report::record::{LatencyFrom, Measured};
-use crate::report::verdict::judge;
+use crate::report::verdict::{judge, unsupported_claim};
 use crate::scenario::QueueKind;
 use crate::simulate::behaviour::{Behaviour, Delay, Fault, Promise};
 use crate::simulate::local;
@@ -131,17 +132,23 @@ fn a_capped_rate_is_the_one_that_is_measured() {
 fn a_broker_that_confirms_without_flushing_is_called_out() {
     let Some(flushed) = disk_that_counts() else { return };
     let scenario = Scenario { persistent: true, queue: QueueKind::Durable, ..counted(64, 10) };
-    let notes = |promise| {
+    let measured = |promise| {
         let behaviour = Behaviour { promise, dir: Some(flushed.path().to_owned()), ..Behaviour::default() };
-        measure_broker(&scenario, &behaviour).1.verdict.notes
+        measure_broker(&scenario, &behaviour).1
     };
     // Whoever else uses the disk can't flush it for each of these windows.
     for promise in [Promise::Memory, Promise::Write] {
-        let notes = notes(promise);
+        let found = measured(promise);
+        let notes = &found.verdict.notes;
         assert!(notes.iter().any(|note| note.starts_with("not forced")), "{promise:?}: {notes:?}");
+        let claim = |class| unsupported_claim(Some(class), &found);
+        assert!(
+            claim(Durability::D3).is_some_and(|text| text.contains("D2 at most")) && claim(Durability::D2).is_none()
+        );
     }
-    let notes = notes(Promise::Flush);
-    assert!(notes.iter().any(|note| note.starts_with("forced to disk")), "{notes:?}");
+    let found = measured(Promise::Flush);
+    assert!(found.verdict.notes.iter().any(|note| note.starts_with("forced to disk")), "{:?}", found.verdict);
+    assert_eq!(unsupported_claim(Some(Durability::D3), &found), None);
 }
 
 /// A directory on a disk whose flushes the machine counts; none where there is no such disk, as in some containers.
@@ -163,7 +170,7 @@ fn a_warm_up_lasts_until_the_rate_is_steady() {
 
 #[test]
 fn round_trips_through_a_real_relay_are_all_accounted_for() {
-    let address = relay();
+    let address = relay(None);
     let target = format!("relay://{address}").parse().unwrap();
     let scenario = Scenario { mode: Mode::Pingpong, ..counted(64, 0) };
     let outcome = run(&target, &scenario, 9, &mut Progress::new(true)).unwrap();
@@ -173,8 +180,10 @@ fn round_trips_through_a_real_relay_are_all_accounted_for() {
 
 #[test]
 fn several_pairs_and_large_bodies_go_through_a_real_relay() {
-    let target: Target = format!("relay://{}", relay()).parse().unwrap();
-    for (size, window) in [(64, 50), (300_000, 4)] {
+    let dir = tempfile::tempdir().unwrap();
+    let logged = Some(dir.path().to_owned());
+    for (size, window, log) in [(64, 50, None), (300_000, 4, None), (300_000, 4, logged)] {
+        let target: Target = format!("relay://{}", relay(log)).parse().unwrap();
         let scenario = Scenario { producers: 3, messages: Some(60), ..counted(size, window) }.for_relay();
         let outcome = run(&target, &scenario, 11, &mut Progress::new(true)).unwrap();
         assert_eq!(counts(&outcome.integrity), [0; 6], "{size} B");
@@ -198,10 +207,10 @@ fn a_missing_broker_fails_with_its_name() {
 }
 
 /// A relay that lives as long as the tests do.
-fn relay() -> std::net::SocketAddr {
+fn relay(log: Option<std::path::PathBuf>) -> std::net::SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        crate::relay::serve("127.0.0.1:0".parse().unwrap(), 1, None, |address| {
+        crate::relay::serve("127.0.0.1:0".parse().unwrap(), 1, log.as_deref(), |address| {
             sender.send(address).context("telling the test")
         })
     });
