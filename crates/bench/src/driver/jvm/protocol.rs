@@ -173,6 +173,8 @@ pub(crate) struct Spec {
     queues: usize,
     produce: bool,
     keep: bool,
+    spread: bool,
+    reply: bool,
     topic: bool,
     durable: bool,
     bystander: bool,
@@ -216,6 +218,8 @@ impl Spec {
             queues: scenario.queues,
             produce: true,
             keep: false,
+            spread: scenario.destination == Destination::Spread,
+            reply: scenario.reply,
             topic: scenario.copies_all(),
             durable: scenario.queue == QueueKind::Durable,
             bystander: scenario.bystander,
@@ -271,8 +275,6 @@ fn refuse(target: &Target, scenario: &Scenario) -> Result<(), Failure> {
         return Err(Failure::lacking(*what));
     }
     let unbuilt = [
-        (scenario.destination == Destination::Spread, "one consumer that reads several queues"),
-        (scenario.reply, "replies"),
         (!scenario.nodelay, "sockets that gather small segments: give the client's own property for it in the target"),
         (scenario.window > u64::from(i32::MAX.unsigned_abs()), "windows above 2147483647"),
     ];
@@ -327,13 +329,11 @@ mod tests {
         for (change, ack) in acks {
             assert_eq!(spec("amqp10://h", change).unwrap().ack, ack);
         }
-        let cases: [(&str, Change, &str); 7] = [
+        let cases: [(&str, Change, &str); 5] = [
             ("amqp10://h", |s| (s.destination, s.idle_queues) = (Destination::Fanout, 1), "drop their oldest"),
             ("amqp10://h,type=quorum", |_| {}, "types of queues"),
             ("amqp10://h", |s| s.destination = Destination::Pattern, "exchanges in JMS"),
             ("amqp10://h", |s| s.poll = true, "each single message"),
-            ("amqp10://h", |s| s.destination = Destination::Spread, "reads several queues"),
-            ("amqp10://h", |s| s.reply = true, "replies"),
             ("amqp10://h", |s| s.nodelay = false, "small segments"),
         ];
         for (target, change, part) in cases {

@@ -93,8 +93,11 @@ impl Provider {
 
 /// Qpid JMS, for AMQP 1.0.
 fn qpid(target: &Target, send: Send, prefetch: u16) -> Provider {
-    // Heartbeats would be traffic that no scenario asked for.
-    let mut options = vec![("amqp.idleTimeout", "0".to_owned())];
+    let mut options = vec![
+        // Heartbeats would be traffic that no scenario asked for, and so would questions whether there is a message.
+        ("amqp.idleTimeout", "0".to_owned()),
+        ("jms.receiveNoWaitLocalOnly", "true".to_owned()),
+    ];
     match send {
         Send::Unconfirmed => options.push(("jms.forceAsyncSend", "true".to_owned())),
         Send::Waits => options.push(("jms.forceSyncSend", "true".to_owned())),

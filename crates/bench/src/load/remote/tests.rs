@@ -93,6 +93,23 @@ fn a_load_is_steered_from_its_preparation_to_its_results() {
     assert_eq!((found.held, found.worker.provider.as_str()), (Some(9), "Script 1"));
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn a_drain_keeps_what_its_fill_brought_in() {
+    let mut worker = scripted(
+        r#"echo '{"ready":{"provider":"p","jms":"2"}}'
+        ask; echo '{"sample":{"at":9000000,"sent":[],"confirmed":0,"refused":0,"received":7,"moved":0,"done":true,"gc_ms":0}}'
+        ask"#,
+    )
+    .unwrap();
+    let run = Run::new(2, 0, 1, Bodies::new(1, 64));
+    run.tallies[0].sent.store(9, Relaxed);
+    run.tallies[0].confirmed.store(9, Relaxed);
+    let mut remote = Remote::prepare(&mut worker, &spec().draining(), &run).unwrap();
+    let totals = remote.sample(&[]).totals;
+    assert_eq!((totals.sent, totals.confirmed, totals.received, run.expected()), (9, 9, 7, 9));
+}
+
 /// What the script does from the preparation on, and what the failure says.
 #[cfg(target_os = "linux")]
 type Case = (&'static str, &'static str);

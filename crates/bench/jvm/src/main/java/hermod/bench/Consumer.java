@@ -5,6 +5,7 @@ import jakarta.jms.Connection;
 import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
+import jakarta.jms.MessageProducer;
 import jakarta.jms.Session;
 import jakarta.jms.Topic;
 
@@ -19,7 +20,10 @@ final class Consumer implements Worker {
     private final int queue;
     private final Connection connection;
     private final Session session;
-    private final MessageConsumer consumer;
+    /** One, or one for each queue that it reads. */
+    private final MessageConsumer[] consumers;
+    /** Where it replies; null: it does not. */
+    private final MessageProducer replies;
     /** The durable subscription that goes with this consumer; null: there is none, or another consumer ends it. */
     private String subscription;
 
@@ -28,12 +32,15 @@ final class Consumer implements Worker {
     private Message newest;
 
     private int pending;
+    private long count;
+    /** The queue that was looked at last. */
+    private int turn;
 
     Consumer(Load load, int id) throws Exception {
         this.load = load;
         this.id = id;
         spec = load.spec;
-        queue = id % spec.queues();
+        queue = spec.spread() ? 0 : id % spec.queues();
         received = new Received(load);
         boolean alone = spec.topic() && spec.durable() && !spec.shared();
         connection = load.connect(alone ? spec.name() + "." + id : null);
@@ -43,7 +50,13 @@ final class Consumer implements Worker {
             case "client" -> connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
             default -> throw new IllegalArgumentException("no such acknowledgement: " + spec.ack());
         };
-        consumer = spec.topic() ? subscribe() : session.createConsumer(load.destination(session, queue), spec.selector());
+        consumers = new MessageConsumer[spec.lanes()];
+        for (int lane = 0; lane < consumers.length; lane++) {
+            consumers[lane] = spec.topic()
+                    ? subscribe()
+                    : session.createConsumer(load.destination(session, queue + lane), spec.selector());
+        }
+        replies = spec.reply() ? session.createProducer(load.replyQueue(session, id % spec.producers())) : null;
         connection.start();
     }
 
@@ -72,20 +85,40 @@ final class Consumer implements Worker {
     @Override
     public void run() throws Exception {
         while (!load.ended()) {
-            Message message = consumer.receive(SILENCE_MS);
+            Message message = next();
             if (message == null) {
                 settle();
-                continue;
+            } else {
+                take(message, System.nanoTime());
             }
-            long at = System.nanoTime();
-            received.note(message, at);
-            newest = message;
-            if (++pending >= spec.ackEvery()) {
-                settle();
-            }
-            load.tally.received(spec.producers() + id, at);
         }
         settle();
+    }
+
+    /** The next message of any queue; null after some silence. */
+    private Message next() throws JMSException {
+        for (int lane = 1; lane < consumers.length; lane++) {
+            turn = (turn + 1) % consumers.length;
+            Message message = consumers[turn].receiveNoWait();
+            if (message != null) {
+                return message;
+            }
+        }
+        turn = (turn + 1) % consumers.length;
+        return consumers[turn].receive(consumers.length > 1 ? 1 : SILENCE_MS);
+    }
+
+    private void take(Message message, long at) throws JMSException {
+        received.note(message, at);
+        newest = message;
+        if (++pending >= spec.ackEvery()) {
+            settle();
+        }
+        load.tally.received(spec.producers() + id, at);
+        count++;
+        if (replies != null && count == spec.repliesAfter(id)) {
+            replies.send(session.createBytesMessage());
+        }
     }
 
     private void settle() throws JMSException {
@@ -97,7 +130,9 @@ final class Consumer implements Worker {
 
     @Override
     public void close() throws Exception {
-        consumer.close();
+        for (MessageConsumer consumer : consumers) {
+            consumer.close();
+        }
         if (subscription != null) {
             session.unsubscribe(subscription);
         }
@@ -124,7 +159,7 @@ final class Consumer implements Worker {
             seen = new Seen[load.spec.producers()];
             for (int producer = 0; producer < seen.length; producer++) {
                 long quota = load.spec.quotas()[producer];
-                seen[producer] = new Seen(quota == Long.MAX_VALUE ? -1 : quota);
+                seen[producer] = new Seen(quota == Long.MAX_VALUE ? -1 : quota, load.spec.lanes());
             }
             body = new byte[load.bodies.size()];
         }

@@ -130,6 +130,11 @@ final class Load {
         return session.createQueue(spec.queueName() == null ? spec.name() + "." + queue : spec.queueName());
     }
 
+    /** Where consumers reply to the producer {@code id}. */
+    Destination replyQueue(Session session, int id) throws JMSException {
+        return session.createQueue(spec.name() + ".reply." + id);
+    }
+
     /** The message with this number, and with what selectors look at where there is one. */
     BytesMessage message(Session session, byte[] body, long number) throws JMSException {
         BytesMessage message = session.createBytesMessage();

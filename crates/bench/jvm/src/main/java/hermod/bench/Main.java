@@ -131,6 +131,10 @@ public final class Main {
 
     /** The failure and what caused it, in one line. */
     private static String described(Throwable problem) {
+        if (problem instanceof UnsupportedClassVersionError) {
+            return "this client needs a newer Java than " + Runtime.version() + "; JAVA_HOME chooses another: "
+                    + problem.getMessage();
+        }
         StringBuilder text = new StringBuilder(problem.toString());
         for (Throwable cause = problem.getCause(); cause != null; cause = cause.getCause()) {
             if (cause.getMessage() != null && text.indexOf(cause.getMessage()) < 0) {

@@ -3,6 +3,8 @@ package hermod.bench;
 import jakarta.jms.BytesMessage;
 import jakarta.jms.Connection;
 import jakarta.jms.DeliveryMode;
+import jakarta.jms.JMSException;
+import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
 import jakarta.jms.Session;
 import java.util.concurrent.Semaphore;
@@ -23,8 +25,12 @@ final class Producer implements Worker {
     private final int id;
     private final Connection connection;
     private final Session session;
-    private final MessageProducer producer;
-    private final AsyncSend asyncSend;
+    /** One for each queue that it sends to; the message with number n goes to the one at n modulo their number. */
+    private final MessageProducer[] producers;
+    /** How each of them sends without waiting; empty where it waits. */
+    private final AsyncSend[] asyncSends;
+    /** Where replies come; null: none do. */
+    private final MessageConsumer replies;
     private final Semaphore window;
     private final byte[] body;
 
@@ -39,18 +45,30 @@ final class Producer implements Worker {
         spec = load.spec;
         connection = load.connect(null);
         session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
-        producer = session.createProducer(load.destination(session, id % spec.queues()));
-        producer.setDeliveryMode(spec.persistent() ? DeliveryMode.PERSISTENT : DeliveryMode.NON_PERSISTENT);
-        if (spec.priority() >= 0) {
-            producer.setPriority(spec.priority());
+        producers = new MessageProducer[spec.lanes()];
+        asyncSends = new AsyncSend[spec.window() > 1 ? producers.length : 0];
+        for (int lane = 0; lane < producers.length; lane++) {
+            producers[lane] = open(spec.spread() ? lane : id % spec.queues());
+            if (asyncSends.length > 0) {
+                asyncSends[lane] = AsyncSend.of(producers[lane]);
+            }
         }
-        asyncSend = spec.window() > 1 ? AsyncSend.of(producer) : null;
+        replies = spec.repliesTo(id) > 0 ? session.createConsumer(load.replyQueue(session, id)) : null;
         window = new Semaphore(Math.max(1, spec.window()));
         body = load.bodies.blank();
         connection.start();
     }
 
-    /** Produces until its quota is sent or the load drains, and then until all is confirmed. */
+    private MessageProducer open(int queue) throws JMSException {
+        MessageProducer producer = session.createProducer(load.destination(session, queue));
+        producer.setDeliveryMode(spec.persistent() ? DeliveryMode.PERSISTENT : DeliveryMode.NON_PERSISTENT);
+        if (spec.priority() >= 0) {
+            producer.setPriority(spec.priority());
+        }
+        return producer;
+    }
+
+    /** Produces until its quota is sent or the load drains, and then until all is confirmed and answered. */
     @Override
     public void run() throws Exception {
         Schedule schedule = spec.rate() > 0 ? new Schedule(spec, id, System.nanoTime()) : null;
@@ -85,6 +103,9 @@ final class Producer implements Worker {
         while (!load.ended() && !window.tryAcquire(Math.max(1, spec.window()), GLANCE_MS, TimeUnit.MILLISECONDS)) {
             // Confirms are still to come.
         }
+        for (int waiting = spec.repliesTo(id); waiting > 0 && load.running(); ) {
+            waiting -= replies.receive(GLANCE_MS) == null ? 0 : 1;
+        }
     }
 
     /** Waits until {@code intended}; false when the load drains first. */
@@ -106,14 +127,15 @@ final class Producer implements Worker {
         }
         load.tally.sent(id, at);
         BytesMessage message = load.message(session, body, number);
-        if (spec.window() > 1) {
-            asyncSend.send(message, problem -> {
+        int lane = (int) (number % producers.length);
+        if (asyncSends.length > 0) {
+            asyncSends[lane].send(message, problem -> {
                 confirms.take(number, intended, problem == null);
                 window.release();
             });
             return;
         }
-        producer.send(message);
+        producers[lane].send(message);
         window.release();
         if (spec.window() == 1) {
             confirms.take(number, intended, true);

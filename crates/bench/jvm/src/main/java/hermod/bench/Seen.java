@@ -9,25 +9,29 @@ final class Seen {
     /** The highest number there is, or -1 where that is not known. */
     private final long last;
 
-    private long newest;
+    /** The highest number of each lane; number n is in lane n modulo their number. */
+    private final long[] newest;
+
     private long duplicated;
     private long reordered;
 
-    Seen(long last) {
+    Seen(long last, int lanes) {
         this.last = last;
+        newest = new long[lanes];
     }
 
     /** Notes the arrival of {@code number}; false when it can't be a number of this load. */
     boolean take(long number) {
-        if (number > (last >= 0 ? last : newest + FURTHEST_JUMP)) {
+        int lane = (int) (number % newest.length);
+        if (number > (last >= 0 ? last : newest[lane] + FURTHEST_JUMP)) {
             return false;
         }
         if (!numbers.insert(number)) {
             duplicated++;
-        } else if (number < newest) {
+        } else if (number < newest[lane]) {
             reordered++;
         } else {
-            newest = number;
+            newest[lane] = number;
         }
         return true;
     }

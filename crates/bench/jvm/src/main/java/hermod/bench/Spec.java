@@ -10,6 +10,8 @@ import java.util.Map;
  * @param bodies what messages carry
  * @param produce false: what is consumed was sent by an earlier load with these destinations
  * @param keep what nobody consumes stays in its queue, for a later load
+ * @param spread each producer sends to all queues in turn, and each consumer reads all of them
+ * @param reply each consumer sends one empty message back when all have come, and producers wait for it
  * @param topic messages go to one topic, and each of the {@code queues} is a subscription to it
  * @param durable subscriptions are durable
  * @param bystander a consumer is open on each queue and receives nothing
@@ -36,6 +38,8 @@ record Spec(
         int queues,
         boolean produce,
         boolean keep,
+        boolean spread,
+        boolean reply,
         boolean topic,
         boolean durable,
         boolean bystander,
@@ -75,6 +79,27 @@ record Spec(
     /** How many subscribers or consumers receive each message; 0: nobody does. */
     long copies() {
         return consumers == 0 ? 0 : topic ? queues : 1;
+    }
+
+    /** Queues in which the messages of one producer are in order by themselves. */
+    int lanes() {
+        return spread ? queues : 1;
+    }
+
+    /** How many messages the consumer {@code id} receives before it replies; only where there are replies. */
+    long repliesAfter(int id) {
+        long all = 0;
+        for (int producer = 0; producer < producers; producer++) {
+            if (topic || producer % queues == id % queues) {
+                all += quotas[producer];
+            }
+        }
+        return all;
+    }
+
+    /** How many replies come to the producer {@code id}: consumer i answers to producer i modulo producers. */
+    int repliesTo(int id) {
+        return reply ? (consumers - id + producers - 1) / producers : 0;
     }
 
     /** True when several consumers share one queue or one subscription. */

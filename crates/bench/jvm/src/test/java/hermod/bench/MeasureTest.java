@@ -21,7 +21,7 @@ class MeasureTest {
             {new long[] {1, 1, 1}, 0x02, 2L, 0L},
         };
         for (Object[] one : cases) {
-            Seen seen = new Seen(-1);
+            Seen seen = new Seen(-1, 1);
             for (long number : (long[]) one[0]) {
                 assertTrue(seen.take(number));
             }
@@ -35,10 +35,24 @@ class MeasureTest {
     }
 
     @Test
+    void lanesAreInOrderByThemselves() {
+        Seen seen = new Seen(10, 2);
+        for (long number : new long[] {2, 4, 1, 3, 6, 8, 5}) {
+            assertTrue(seen.take(number));
+        }
+        assertEquals(0, seen.answer().reordered());
+        assertTrue(seen.take(10) && seen.take(7));
+        assertEquals(0, seen.answer().reordered());
+        Seen late = new Seen(10, 2);
+        assertTrue(late.take(4) && late.take(2));
+        assertEquals(1, late.answer().reordered());
+    }
+
+    @Test
     void numbersThatCanNotBeOfThisLoadAreRefused() {
-        assertFalse(new Seen(-1).take(1L << 40));
-        assertFalse(new Seen(10).take(11));
-        Seen far = new Seen(100_000);
+        assertFalse(new Seen(-1, 1).take(1L << 40));
+        assertFalse(new Seen(10, 1).take(11));
+        Seen far = new Seen(100_000, 1);
         assertTrue(far.take(100_000));
         assertEquals(100_000 / 64 * 8 + 8, Base64.getDecoder().decode(far.answer().numbers()).length);
     }
@@ -101,6 +115,7 @@ class MeasureTest {
         assertTrue(spec.shared());
         assertEquals("a.B", spec.factory().className());
         assertEquals(7, spec.bodies().shortAfter());
+        assertEquals(0, spec.repliesTo(0));
     }
 
     private static Spec spec(int producers, double rate, boolean poisson) {
