@@ -46,6 +46,7 @@ final class Load {
     private volatile long from;
     private volatile long until = Long.MAX_VALUE;
     private volatile boolean gate;
+    private volatile boolean started;
     private volatile Exception failure;
 
     /** Opens all connections, consumers first, so that subscriptions exist before anybody publishes. */
@@ -102,6 +103,7 @@ final class Load {
 
     void start() {
         hands.forEach(hand -> hand.thread().start());
+        started = true;
     }
 
     /** A connection that is not started; it ends the load when it breaks. */
@@ -189,9 +191,9 @@ final class Load {
         return Math.max(0, spec.inFlight() - underWay);
     }
 
-    /** True when nobody has anything left to send or to be confirmed. */
+    /** True when nobody has anything left to send or to be confirmed; whoever has not begun has all of it left. */
     boolean sent() {
-        return hands.stream()
+        return started && hands.stream()
                 .filter(hand -> hand.worker() instanceof Producer || hand.worker() == near)
                 .noneMatch(hand -> hand.thread().isAlive());
     }
