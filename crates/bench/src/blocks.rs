@@ -1,6 +1,7 @@
 //! Several targets in one run: in each block every target has its turn once, in random order, so that what the machine does
 //! meanwhile happens to all of them alike; ratios are taken within blocks.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ const ROUND_A_SLICE: f64 = 0.5;
 pub(crate) struct Plan {
     pub(crate) targets: Vec<Target>,
     pub(crate) scenario: Scenario,
+    /// What targets are loaded with that get something else, by their names.
+    pub(crate) own: BTreeMap<String, Scenario>,
     /// Blocks; the most, where something else may end the run.
     pub(crate) blocks: usize,
     /// Repeats the order of the slices and the arrivals of each.
@@ -273,7 +276,8 @@ fn settle_rate(
     number: u32,
     progress: &mut Progress,
 ) -> Result<Scenario, Failure> {
-    let scenario = if target.is_relay() { plan.scenario.for_relay() } else { plan.scenario.clone() };
+    let scenario = plan.own.get(&target.name).unwrap_or(&plan.scenario);
+    let scenario = if target.is_relay() { scenario.for_relay() } else { scenario.clone() };
     if scenario.rate != Rate::Half {
         return Ok(scenario);
     }

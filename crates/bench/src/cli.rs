@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::capacity::backlog::BacklogArgs;
 use crate::capacity::connections::ConnectionsArgs;
 use crate::capacity::queues::QueuesArgs;
+use crate::exchange::ExchangeArgs;
 use crate::failure::Failure;
 use crate::machine::backlog::DiskArgs;
 use crate::measure::schedule::Arrivals;
@@ -18,6 +19,7 @@ use crate::promise::AuditArgs;
 use crate::saturate::{CurveArgs, SaturateArgs};
 use crate::scenario::{Ack, Confirms, Destination, Mode, Payload, QueueKind, Rate, Scenario, WarmUp};
 use crate::simulate::SimulateArgs;
+use crate::suite::SuiteArgs;
 
 /// Loads message brokers, checks every message, and says what each message cost.
 #[derive(Debug, Parser)]
@@ -48,6 +50,10 @@ pub(crate) enum Verb {
     Backlog(Box<BacklogArgs>),
     /// Declare many queues with a message in each, and take these back, perhaps after a restart of the broker
     Queues(Box<QueuesArgs>),
+    /// Run the rows of published studies on brokers, beside the published figures
+    Suite(Box<SuiteArgs>),
+    /// Run a simulated stock exchange over a broker, and time its orders
+    Exchange(Box<ExchangeArgs>),
     /// Open many connections that do nothing, and see what they cost
     Connections(Box<ConnectionsArgs>),
     /// Be a broker whose latency, capacity, stalls, faults and promises are known, to test a benchmark with

@@ -10,6 +10,7 @@ mod cli;
 mod clock;
 mod driver;
 mod durability;
+mod exchange;
 mod failure;
 mod interrupt;
 mod journal;
@@ -59,6 +60,8 @@ fn main() -> ExitCode {
         Verb::Relay(relay) => serve_relay(&relay),
         Verb::Floor(floor) => show_floor(&floor),
         Verb::Disk(disk) => show_disk(&disk),
+        Verb::Exchange(args) => exchange::run(&args).map(exit),
+        Verb::Suite(args) => suite::run(&args).map(exit),
         Verb::Backlog(args) => capacity::backlog::run(&args).map(exit),
         Verb::Queues(args) => capacity::queues::run(&args).map(exit),
         Verb::Connections(args) => capacity::connections::run(&args).map(exit),

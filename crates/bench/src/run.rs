@@ -1,5 +1,6 @@
 //! The verb `run`: from its options to a plan, from the plan to a record. A run that keeps a journal can be gone on with.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -61,6 +62,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         control: args.control.then(|| CONTROL.to_owned()),
         until: args.until.map(|share| share.0),
         budget: args.budget.map(|span| span.0),
+        own: BTreeMap::new(),
         targets,
         scenario,
     };

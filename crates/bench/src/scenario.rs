@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::exchange::QUEUES;
 use crate::failure::{Context, Failure};
 use crate::load::Totals;
 use crate::measure::schedule::Arrivals;
@@ -15,6 +16,9 @@ pub(crate) enum Mode {
     Throughput,
     /// One message at a time, sent back by the far end: round trips.
     Pingpong,
+    /// The stock exchange: see `exchange`.
+    #[value(skip)]
+    Exchange,
 }
 
 /// How fast producers send.
@@ -314,6 +318,9 @@ impl Scenario {
             Destination::DurableTopic | Destination::Spread => return QueueKind::Durable,
             _ => {}
         }
+        if self.mode == Mode::Exchange {
+            return QueueKind::Exclusive;
+        }
         let shared = self.mode == Mode::Throughput && self.consumers != self.queues;
         if self.persistent || shared || self.drain { QueueKind::Durable } else { QueueKind::Exclusive }
     }
@@ -322,11 +329,19 @@ impl Scenario {
     /// confirms, the consumer's acknowledgements pass through the relay and are the producer's confirms.
     pub(crate) fn for_relay(&self) -> Self {
         let ack_every = if self.window > 0 { self.ack_every.clamp(1, self.window) } else { 0 };
+        // Orders go one way through a relay: nobody could match them.
+        let (mode, size) = match self.mode {
+            Mode::Exchange => (Mode::Throughput, SMALLEST_TIMED),
+            mode => (mode, self.size),
+        };
         Self {
+            mode,
+            size,
             consumers: self.producers,
             queues: self.producers,
             ack_every,
             destination: Destination::Queue,
+            bindings: 1,
             idle_queues: 0,
             persistent: false,
             queue: QueueKind::Transient,
@@ -350,7 +365,7 @@ impl Scenario {
             return refuse("at most 65535 producers");
         }
         let nobody = self.is_topic() && self.consumers == 0;
-        let own = self.consumers == self.queues || nobody || self.mode == Mode::Pingpong;
+        let own = self.consumers == self.queues || nobody || self.mode != Mode::Throughput;
         if self.queue == QueueKind::Exclusive && !own {
             return refuse("exclusive queues need exactly one consumer each; use --queue durable");
         }
@@ -359,7 +374,8 @@ impl Scenario {
                 "a queue without a consumer would never be emptied; use as many consumers as queues, or none, or --idle-queues",
             );
         }
-        if !self.copies_all() && self.destination != Destination::Spread && self.producers < self.queues {
+        let each = !self.copies_all() && self.destination != Destination::Spread && self.mode == Mode::Throughput;
+        if each && self.producers < self.queues {
             return refuse("producer i sends to queue i modulo queues: queues without a producer measure nothing");
         }
         if self.idle_queues > 0 && self.destination != Destination::Fanout {
@@ -419,11 +435,25 @@ impl Scenario {
         Ok(())
     }
 
+    /// Says what the stock exchange can't do.
+    fn check_exchange(&self) -> Result<(), Failure> {
+        let fixed = matches!(self.rate, Rate::Fixed(_));
+        let parts = (self.producers, self.consumers, self.queues) == (1, QUEUES, QUEUES);
+        let orders = self.messages.is_some_and(|orders| u32::try_from(orders).is_ok());
+        if fixed && parts && orders && self.window == 0 && self.ack_every == 0 && self.warmup_messages == 0 {
+            return Ok(());
+        }
+        Err(Failure::new("the stock exchange has a rate, a number of orders, three queues, and confirms nothing"))
+    }
+
     /// Says what can't be done in this order.
     fn check_steps(&self) -> Result<(), Failure> {
         let refuse = |text: &str| Err(Failure::new(text));
         if self.mode == Mode::Pingpong && (self.drain || self.poll || self.reply || self.selector.is_some()) {
             return refuse("ping-pong is one message there and back, and nothing else");
+        }
+        if self.mode == Mode::Exchange {
+            return self.check_exchange();
         }
         if self.drain && (self.messages.is_none() || self.consumers == 0 || self.is_topic()) {
             return refuse("a drain needs --messages, consumers, and queues that keep what they get");
@@ -452,6 +482,8 @@ impl Scenario {
 
 /// Bytes of a counter.
 const COUNTER_DIGITS: usize = 6;
+/// The smallest body that carries a time, bytes.
+const SMALLEST_TIMED: usize = 16;
 /// The shortest last messages, bytes: what a full stamp needs.
 const SMALLEST_TAIL: usize = 40;
 /// The highest number that such a counter can show.

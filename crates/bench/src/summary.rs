@@ -110,7 +110,7 @@ fn of_target<'a>(name: &str, slices: &'a [SliceRecord]) -> impl Iterator<Item = 
 }
 
 /// The measured slices of a target by block: the valid ones, or all where none is valid.
-fn usable<'a>(name: &str, slices: &'a [SliceRecord]) -> Vec<(usize, &'a Measured)> {
+pub(crate) fn usable<'a>(name: &str, slices: &'a [SliceRecord]) -> Vec<(usize, &'a Measured)> {
     let mine = of_target(name, slices);
     let all: Vec<(usize, &Measured)> = mine.filter_map(|slice| Some((slice.block, slice.measured.as_ref()?))).collect();
     let valid: Vec<(usize, &Measured)> = all.iter().copied().filter(|(_, measured)| measured.verdict.valid).collect();
@@ -118,7 +118,7 @@ fn usable<'a>(name: &str, slices: &'a [SliceRecord]) -> Vec<(usize, &'a Measured
 }
 
 /// What was remarked about a target's slices, each text once.
-fn remarks(name: &str, slices: &[SliceRecord]) -> Vec<(String, usize)> {
+pub(crate) fn remarks(name: &str, slices: &[SliceRecord]) -> Vec<(String, usize)> {
     let mut counts: Vec<(String, usize)> = Vec::new();
     let rates: Vec<f64> = usable(name, slices).iter().map(|(_, measured)| measured.messages_per_s).collect();
     if let Some(trend) = mann_kendall(&rates) {

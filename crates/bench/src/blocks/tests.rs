@@ -20,6 +20,7 @@ fn plan() -> Plan {
     Plan {
         targets: targets.into(),
         scenario,
+        own: BTreeMap::new(),
         blocks: 3,
         seed: 11,
         salt: 0,

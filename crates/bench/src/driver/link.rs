@@ -86,6 +86,11 @@ impl Link {
         self.stream.set_nonblocking(true).context("making a socket non-blocking")
     }
 
+    /// The port of this end.
+    pub(crate) fn local_port(&self) -> Result<u16, Failure> {
+        Ok(self.stream.local_addr().context("asking for a local port")?.port())
+    }
+
     /// Lets the system hold small segments back while others are unacknowledged (Nagle's delay), or not.
     pub(crate) fn set_nodelay(&self, nodelay: bool) -> Result<(), Failure> {
         self.stream.set_nodelay(nodelay).context("setting TCP_NODELAY")

@@ -138,6 +138,15 @@ fn first_wanted(cases: &[(bool, &'static str)]) -> Option<&'static str> {
     cases.iter().find(|(wanted, _)| *wanted).map(|(_, what)| *what)
 }
 
+/// Product and version of a target, where it tells them.
+pub(crate) fn product(target: &Target) -> Option<(String, String)> {
+    match target.scheme.as_str() {
+        "amqp" => session::Session::open(target, "greeting").ok().map(|session| session.server),
+        "stomp" => stomp::server(target).ok(),
+        _ => None,
+    }
+}
+
 /// Counts deliveries until an acknowledgement is due.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AckCount {

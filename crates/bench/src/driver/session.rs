@@ -5,6 +5,7 @@ use std::time::Instant;
 use amqp091::client::{Client, Event as Said, Options};
 use amqp091::codec::Method;
 use amqp091::codec::methods::ChannelOpen;
+use amqp091::codec::table::Value;
 use wire::Output;
 
 use super::link::Link;
@@ -20,6 +21,8 @@ pub(crate) struct Session {
     pub(crate) link: Link,
     pub(crate) client: Client,
     pub(crate) output: Output,
+    /// What the broker says of itself: product and version.
+    pub(crate) server: (String, String),
     /// Nothing is waited for any longer after this; none: each answer has its own patience only.
     pub(crate) until: Option<Instant>,
 }
@@ -53,10 +56,26 @@ impl Session {
             connection_name: format!("hermod-bench {part}"),
             ..Options::default()
         };
-        let mut session = Self { link, client: Client::new(options), output: Output::default(), until: None };
+        let mut session = Self {
+            link,
+            client: Client::new(options),
+            output: Output::default(),
+            server: Default::default(),
+            until: None,
+        };
         session.client.start(session.output.tail());
         let opening = Questions { what: "the opening of the connection", count: 1, unanswered: 1 };
-        session.ask(opening, &mut |_, _| {}, &mut |said, _| Ok(usize::from(matches!(said, Said::Connected(_)))))?;
+        let mut server = (String::new(), String::new());
+        session.ask(opening, &mut |_, _| {}, &mut |said, _| {
+            let Said::Connected(connected) = said else { return Ok(0) };
+            let property = |name: &str| match connected.server_properties.iter().find(|(key, _)| key == name) {
+                Some((_, Value::Str(text))) => String::from_utf8_lossy(text).into_owned(),
+                _ => String::new(),
+            };
+            server = (property("product"), property("version"));
+            Ok(1)
+        })?;
+        session.server = server;
         session.call(ChannelOpen::default())?;
         Ok(session)
     }

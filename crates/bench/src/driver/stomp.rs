@@ -190,6 +190,14 @@ impl StompDriver {
     }
 }
 
+/// Product and version, as CONNECTED has them: `PRODUCT/VERSION`.
+pub(super) fn server(target: &Target) -> Result<(String, String), Failure> {
+    let mut driver = StompDriver::new(target.clone(), Scenario::default(), 0)?;
+    driver.connect(None)?;
+    let (product, version) = driver.server.split_once('/').unwrap_or((&driver.server, ""));
+    Ok((product.to_owned(), version.to_owned()))
+}
+
 impl Driver for StompDriver {
     /// Queues come into being with the first frame that names them.
     fn prepare(&mut self) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use crate::driver::{Event, Line};
 use crate::failure::Failure;
 use crate::machine::wait::sharpen_timer;
 use crate::measure::sequence::Seen;
-use crate::measure::stamp::Stamp;
+use crate::measure::stamp::{Check, Stamp};
 
 /// How long one read waits before the phase of the run is looked at.
 const SILENCE: Duration = Duration::from_millis(50);
@@ -32,12 +32,18 @@ pub(crate) fn near(mut line: Line, quota: u64, run: &Run, tally: &Tally) -> Resu
         line.talk.publish(&body)?;
         line.link.write_all(line.talk.output())?;
         tally.sent.store(number, Relaxed);
+        // Small bodies have no room for the time.
+        let untimed = !matches!(run.bodies.check(), Check::Full | Check::Timed);
         let mut back = 0;
         while back == 0 && run.phase() != Phase::End {
             line.receive(&mut |event| {
                 if let Event::Delivery { body, redelivered } = event {
                     back += 1;
-                    seen.note(run, body, redelivered, now());
+                    let at = now();
+                    seen.note(run, body, redelivered, at);
+                    if untimed && run.measures(begin) {
+                        seen.total.record(at - begin);
+                    }
                 }
             })?;
             if back == 0 && now() - begin > LOST_AFTER_NS {
@@ -45,6 +51,7 @@ pub(crate) fn near(mut line: Line, quota: u64, run: &Run, tally: &Tally) -> Resu
             }
         }
         tally.received.fetch_add(back, Relaxed);
+        tally.moved.store(now(), Relaxed);
     }
     line.link.write_all(line.talk.output())?;
     Ok((line, seen))

@@ -12,6 +12,7 @@ use super::{Phase, Run, Totals, pingpong};
 use crate::audit::{Integrity, audit, audit_round_trips};
 use crate::clock::now;
 use crate::driver::{self, Driver, Line, Part, jvm};
+use crate::exchange::Traded;
 use crate::failure::{Context, Failure};
 use crate::machine::metrics::{self, Counters, growth};
 use crate::measure::latency::Latency;
@@ -58,6 +59,8 @@ pub(crate) struct Outcome {
     pub(crate) confirm: Latency,
     /// Send minus intended time.
     pub(crate) lateness: Latency,
+    /// What is said of a stock exchange alone.
+    pub(crate) exchange: Option<Traded>,
     /// How the rates went.
     pub(crate) rates: Recorder,
     /// The measured time was cut short.
@@ -149,6 +152,7 @@ impl Slice<'_> {
             Mode::Throughput if self.scenario.drain => self.drained(driver.as_mut()),
             Mode::Throughput => self.throughput(driver.as_mut()),
             Mode::Pingpong => self.round_trips(driver.as_mut()),
+            Mode::Exchange => self.trade(driver.as_mut()),
         });
         let cleaned = driver.clean().context("removing the queues of this run");
         // The failure of the run explains more than that of the cleaning.
@@ -395,6 +399,7 @@ impl Slice<'_> {
             totals: self.run.totals(),
             offered,
             stopped: self.stopped.clone(),
+            exchange: None,
             integrity,
             metrics: self.metrics_before.as_ref().zip(self.metrics_after.as_ref()).map(|(b, a)| growth(b, a)),
             total: joined(consumed.iter().map(|one| &one.total))?,
@@ -466,3 +471,4 @@ mod beside;
 mod drain;
 #[cfg(test)]
 mod tests;
+mod trade;

@@ -7,6 +7,7 @@ pub(crate) mod directory;
 pub(crate) mod disk;
 pub(crate) mod freeze;
 pub(crate) mod metrics;
+pub(crate) mod packets;
 pub(crate) mod process;
 pub(crate) mod quiet;
 pub(crate) mod wait;

@@ -14,7 +14,8 @@ use crate::load::sample::Sample;
 pub(crate) struct Progress {
     live: bool,
     quiet: bool,
-    /// What the line begins with: which block of how many.
+    /// What the line begins with: which part of a longer run, and which block of how many.
+    part: String,
     step: String,
     interrupt: Interrupt,
 }
@@ -22,7 +23,13 @@ pub(crate) struct Progress {
 impl Progress {
     /// `quiet` shows nothing at all.
     pub(crate) fn new(quiet: bool) -> Self {
-        Self { live: !quiet && stderr().is_terminal(), quiet, step: String::new(), interrupt: Interrupt::default() }
+        Self {
+            live: !quiet && stderr().is_terminal(),
+            quiet,
+            part: String::new(),
+            step: String::new(),
+            interrupt: Interrupt::default(),
+        }
     }
 
     /// Also hears when the person in front of it wants the run to end.
@@ -33,6 +40,11 @@ impl Progress {
     /// True once the run should end: what is under way is cut short, cleaned up and written.
     pub(crate) fn interrupted(&self) -> bool {
         self.interrupt.asked()
+    }
+
+    /// Names the part of a longer run that begins.
+    pub(crate) fn within(&mut self, part: String) {
+        self.part = part;
     }
 
     /// Names the step that begins.
@@ -55,7 +67,8 @@ impl Progress {
             let seconds = since.filter(|first| first.at > 0).map(|first| (now() - first.at) as f64 / 1e9);
             let clock = seconds.map_or(String::new(), |seconds| format!(" {seconds:.1} s"));
             self.line(&format!(
-                "{}{target}: {doing}{clock}  sent {:.0}/s  received {:.0}/s  confirmed {:.0}/s",
+                "{}{}{target}: {doing}{clock}  sent {:.0}/s  received {:.0}/s  confirmed {:.0}/s",
+                self.part,
                 self.step,
                 rate(totals.sent, before.sent),
                 rate(totals.received, before.received),
@@ -78,7 +91,7 @@ impl Progress {
             self.line("");
         }
         if !self.quiet {
-            let _ = writeln!(stderr(), "{}{text}", self.step);
+            let _ = writeln!(stderr(), "{}{}{text}", self.part, self.step);
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::verdict::Verdict;
 use crate::audit::Integrity;
 use crate::durability::Durability;
+use crate::exchange::Traded;
 use crate::machine::disk::Forced;
 use crate::machine::metrics::Counters;
 use crate::machine::process::Usage;
@@ -190,6 +191,9 @@ pub(crate) struct Measured {
     /// What moved in each tenth of a second, warm-up included.
     #[serde(default)]
     pub(crate) over_time: OverTime,
+    /// What is said of a stock exchange alone.
+    #[serde(default)]
+    pub(crate) exchange: Option<Traded>,
     /// How fast each thousand messages went.
     #[serde(default)]
     pub(crate) thousands: Option<Thousands>,

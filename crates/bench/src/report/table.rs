@@ -83,6 +83,10 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
         text.push_str(", one message there and back at a time; latency is the round trip");
         return text;
     }
+    if scenario.mode == Mode::Exchange {
+        text.push_str(", a stock exchange; latency is from an order's intended time to its answer");
+        return text;
+    }
     let _ = write!(text, ", {}:{} on {} queue(s)", scenario.producers, scenario.consumers, scenario.queues);
     match scenario.destination {
         Destination::Queue => {}

@@ -92,6 +92,7 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> R
         thousands: outcome.rates.thousands(),
         worker: outcome.worker.clone(),
         worker_gc_ms: last.gc_ms.zip(first.gc_ms).map(|(after, before)| after.saturating_sub(before)),
+        exchange: outcome.exchange.clone(),
         integrity: outcome.integrity,
         verdict: Verdict::default(),
     };

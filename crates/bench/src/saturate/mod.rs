@@ -8,6 +8,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -178,6 +179,7 @@ impl Study {
             error: None,
         };
         let plan = Plan {
+            own: BTreeMap::new(),
             targets: args.targets.clone(),
             scenario,
             blocks: 1,

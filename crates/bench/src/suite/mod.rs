@@ -1,5 +1,96 @@
 //! The published studies as suites: their rows as data, run on any target, beside the figures that were printed.
 
-#![expect(dead_code, reason = "the runner of suites and the report are being built on it")]
-
+mod cells;
+mod claim;
+mod knobs;
 pub(crate) mod record;
+mod runner;
+mod study;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use record::Profile;
+
+/// Options of `suite`.
+#[derive(Debug, Args)]
+pub(crate) struct SuiteArgs {
+    /// kth2016, dynabyte2018, mostlyuseless2007, osu2008, crimson2003, or a file of that form that ends in .toml
+    #[arg(required = true)]
+    suites: Vec<String>,
+    /// A broker or a peer, as for `run`; repeat it to compare. Ratios are to the first
+    #[arg(long = "target", value_name = "TARGET", required = true)]
+    targets: Vec<String>,
+    /// As published with its faults, or with the same promises and client modes for all
+    #[arg(long, value_enum, default_value_t = Profiles::Fair)]
+    profile: Profiles,
+    /// Only these rows: D1,Q*
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<String>,
+    /// Message counts of the study are multiplied by this; rows have floors
+    #[arg(long, default_value_t = 0.01)]
+    scale: f64,
+    /// How often every target has its turn in each cell, in random order
+    #[arg(long, default_value_t = 1)]
+    blocks: usize,
+    /// Seconds after which a slice is ended, whatever is left of its messages
+    #[arg(long, default_value_t = 4.0)]
+    seconds: f64,
+    /// Let every slice send all of its messages, however long that takes
+    #[arg(long)]
+    exact: bool,
+    /// Also measure a relay of this program's own, which only copies bytes: the machine's limit
+    #[arg(long)]
+    relay: bool,
+    /// Also measure the first target once more under another name: what differs between the two is noise
+    #[arg(long)]
+    control: bool,
+    /// Let the targets that are not being measured run on; otherwise they are stopped meanwhile, where their pids are known
+    #[arg(long)]
+    no_freeze: bool,
+    /// Measure a slice that other processes disturbed this often again
+    #[arg(long, default_value_t = 0)]
+    retries: usize,
+    /// Repeats the random orders of an earlier run
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Keep each finished slice in this directory, so that the run can be gone on with
+    #[arg(long, conflicts_with = "resume")]
+    out: Option<PathBuf>,
+    /// Go on with the run in this directory
+    #[arg(long)]
+    resume: Option<PathBuf>,
+    /// Directory on the brokers' disk where a forced write is timed, for persistent rows
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Write a record of everything to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Show nothing but the tables
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Which profiles are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Profiles {
+    Faithful,
+    Fair,
+    Both,
+}
+
+impl Profiles {
+    fn list(self) -> &'static [Profile] {
+        match self {
+            Self::Faithful => &[Profile::Faithful],
+            Self::Fair => &[Profile::Fair],
+            Self::Both => &[Profile::Faithful, Profile::Fair],
+        }
+    }
+}
+
+pub(crate) use runner::run;

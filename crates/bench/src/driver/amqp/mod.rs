@@ -76,7 +76,7 @@ impl AmqpDriver {
             Mode::Pingpong => 2,
             // Without subscribers a topic has no queues.
             Mode::Throughput if self.scenario.is_topic() && self.scenario.consumers == 0 => 0,
-            Mode::Throughput => self.scenario.queues,
+            Mode::Throughput | Mode::Exchange => self.scenario.queues,
         }
     }
 

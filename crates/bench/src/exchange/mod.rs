@@ -1,0 +1,281 @@
+//! The stock exchange of the osu2008 study: a gateway, a matching engine and a reporter of statistics around one direct
+//! exchange with three queues. Orders come by a schedule that waits for nobody; a rate that is too much for the broker or for
+//! this program is marked as such. `suite osu2008` runs it as its rows O6 and O6p, the verb `exchange` by itself.
+
+mod book;
+pub(crate) mod message;
+mod parts;
+mod traded;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+pub(crate) use parts::{Gated, Lines, engine, gateway, reporter};
+pub(crate) use traded::{Traded, integrity};
+
+use crate::blocks::{self, Plan};
+use crate::driver::{self, Driver, Line, Part};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::load::crew::{join, spawn};
+use crate::load::{Phase, Run};
+use crate::machine::freeze;
+use crate::measure::random::mix;
+use crate::measure::schedule::Schedule;
+use crate::measure::stamp::Bodies;
+use crate::peers;
+use crate::report::output;
+use crate::report::progress::Progress;
+use crate::report::record::{SliceRecord, unix_time};
+use crate::report::table::{aligned, number};
+use crate::scenario::{Destination, Mode, QueueKind, Rate, Scenario};
+use crate::target::Target;
+
+/// The queues: orders, answers, statistics.
+pub(crate) const QUEUES: usize = 3;
+/// The number of the queue of statistics.
+const STATISTICS: usize = 2;
+/// What tells the queues of parts in several processes from those of others, unless another is given.
+const SHARED_ID: u32 = 0x0e8c_0001;
+
+/// Options of `exchange`.
+#[derive(Debug, Args)]
+pub(crate) struct ExchangeArgs {
+    /// A broker or a peer, as for `run`; repeat it to compare
+    #[arg(long = "target", value_name = "TARGET", required = true)]
+    targets: Vec<String>,
+    /// Orders a second
+    #[arg(long, value_delimiter = ',', default_value = "1000,2000,4000,6000,8000")]
+    rates: Vec<f64>,
+    /// Orders at each rate
+    #[arg(long, default_value_t = 1_000_000)]
+    orders: u64,
+    /// Seconds after which a rate is ended, whatever is left of its orders
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Whether client sockets send small segments at once (on), or wait for company as Nagle has it (off)
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "on")]
+    nodelay: Vec<Switch>,
+    /// Run one part here and the others elsewhere, the gateway last; with one target, one rate and one --nodelay
+    #[arg(long, value_enum)]
+    role: Option<Part3>,
+    /// Tells the parts of one exchange from those of another, where they run apart
+    #[arg(long, default_value_t = SHARED_ID)]
+    id: u32,
+    /// Let the targets that are not being measured run on
+    #[arg(long)]
+    no_freeze: bool,
+    /// Write a record of everything to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Show nothing but the table
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+/// A part of the exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part3 {
+    Gateway,
+    Engine,
+    Reporter,
+}
+
+/// One rate with one setting on all targets.
+#[derive(Debug, Serialize)]
+struct Point {
+    rate: f64,
+    nodelay: bool,
+    slices: Vec<SliceRecord>,
+}
+
+/// The load of the exchange at one rate.
+fn scenario(rate: f64, orders: u64, nodelay: Switch, cap: Option<f64>) -> Scenario {
+    Scenario {
+        mode: Mode::Exchange,
+        queue: QueueKind::Exclusive,
+        destination: Destination::Direct,
+        consumers: QUEUES,
+        queues: QUEUES,
+        rate: Rate::Fixed(rate),
+        messages: Some(orders),
+        nodelay: nodelay == Switch::On,
+        cap,
+        ..Scenario::default()
+    }
+}
+
+/// Runs all rates. False: some broke a rule.
+pub(crate) fn run(args: &ExchangeArgs) -> Result<bool, Failure> {
+    // Peers that were started for this run end with their guards.
+    let (targets, _guards) = peers::resolve_all(&args.targets)?;
+    if let Some(part) = args.role {
+        return args.alone(part, &targets);
+    }
+    let mut progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
+    let seed = mix(unix_time() ^ u64::from(std::process::id()));
+    let mut points = Vec::new();
+    for rate in &args.rates {
+        for nodelay in &args.nodelay {
+            if progress.interrupted() {
+                continue;
+            }
+            let scenario = scenario(*rate, args.orders, *nodelay, args.seconds);
+            scenario.check()?;
+            progress.within(format!("{rate} orders/s, no delay {nodelay:?} "));
+            let plan = Plan {
+                targets: targets.clone(),
+                scenario,
+                own: BTreeMap::new(),
+                blocks: 1,
+                seed: mix(seed ^ points.len() as u64),
+                salt: 0,
+                freeze: !args.no_freeze && freeze::supported(),
+                wait_quiet: Duration::ZERO,
+                retries: 0,
+                forced_dir: None,
+                control: None,
+                until: None,
+                budget: None,
+            };
+            let slices = blocks::run(&plan, Vec::new(), &mut |_| Ok(()), &mut progress)?.slices;
+            points.push(Point { rate: *rate, nodelay: *nodelay == Switch::On, slices });
+        }
+    }
+    output::report(&render(&points), args.json.as_deref(), &points)?;
+    let good = |slice: &SliceRecord| slice.measured.as_ref().is_some_and(|measured| measured.verdict.valid);
+    Ok(points.iter().flat_map(|point| &point.slices).all(good))
+}
+
+fn render(points: &[Point]) -> String {
+    let heads = [
+        "target",
+        "orders/s",
+        "no delay",
+        "reached/s",
+        "engine in/s",
+        "engine out/s",
+        "completion µs",
+        "p50",
+        "p99",
+        "late p99 µs",
+        "packets/order",
+        "µs CPU/order",
+        "",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for point in points {
+        for slice in &point.slices {
+            let mut row =
+                vec![slice.target.clone(), number(point.rate, 0), if point.nodelay { "on" } else { "off" }.to_owned()];
+            match &slice.measured {
+                None => row.resize(heads.len() - 1, "-".to_owned()),
+                Some(one) => {
+                    let figure =
+                        |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |v| number(v, digits));
+                    let (traded, latency) = (one.exchange.as_ref(), one.latency_us.as_ref());
+                    row.push(number(one.messages_per_s, 0));
+                    row.push(figure(traded.and_then(|traded| traded.engine_orders_per_s), 0));
+                    row.push(figure(traded.and_then(|traded| traded.engine_answers_per_s), 0));
+                    row.push(figure(latency.map(|latency| latency.mean), 1));
+                    row.push(figure(latency.map(|latency| latency.p50), 1));
+                    row.push(figure(latency.map(|latency| latency.p99), 1));
+                    row.push(figure(one.lateness_us.as_ref().map(|late| late.p99), 1));
+                    row.push(figure(traded.and_then(|traded| traded.packets_per_order), 2));
+                    row.push(figure(one.broker.map(|cost| cost.cpu_us_per_message), 2));
+                }
+            }
+            let said = |one: &crate::report::record::Measured| one.verdict.violations.join("; ");
+            row.push(slice.measured.as_ref().map_or(slice.error.clone().unwrap_or_default(), said));
+            rows.push(row);
+        }
+    }
+    aligned(&rows)
+}
+
+/// The connections of the gateway and of the engine.
+pub(crate) fn lines(driver: &mut dyn Driver, far: bool) -> Result<Lines, Failure> {
+    let main = driver.open(Part::PingPong { far })?;
+    Ok(Lines { main, statistics: driver.open(Part::Produce(STATISTICS))? })
+}
+
+/// The connection of the reporter.
+pub(crate) fn reporting(driver: &mut dyn Driver) -> Result<Line, Failure> {
+    driver.open(Part::Consume(STATISTICS))
+}
+
+/// When the orders of `scenario` are meant to leave.
+pub(crate) fn schedule(scenario: &Scenario, begin: u64, seed: u64) -> Result<Schedule, Failure> {
+    let Rate::Fixed(rate) = scenario.rate else { return Err(Failure::new("orders need a rate")) };
+    Ok(Schedule::new(scenario.arrivals, rate, begin, 0.0, seed))
+}
+
+impl ExchangeArgs {
+    /// One part in this process, the others elsewhere.
+    fn alone(&self, part: Part3, targets: &[Target]) -> Result<bool, Failure> {
+        let ([target], [rate], [nodelay]) = (targets, &*self.rates, &*self.nodelay) else {
+            return Err(Failure::new("--role takes one --target, one --rates and one --nodelay"));
+        };
+        let scenario = scenario(*rate, self.orders, *nodelay, self.seconds);
+        scenario.check()?;
+        let mut driver = driver::open(target, &scenario, self.id)?;
+        driver.prepare()?;
+        let run = Run::of(&scenario, Bodies::of(&scenario, self.id));
+        run.measure_from(1);
+        let text = match part {
+            Part3::Engine => {
+                let lines = lines(driver.as_mut(), true)?;
+                output::show("the engine is ready\n")?;
+                engine(lines, &run).map(|()| "the engine has seen the end\n".to_owned())?
+            }
+            Part3::Reporter => {
+                let line = reporting(driver.as_mut())?;
+                output::show("the reporter is ready\n")?;
+                let heard = reporter(line, &run)?;
+                heard.iter().map(|one| format!("{one:?}\n")).collect()
+            }
+            Part3::Gateway => {
+                let lines = lines(driver.as_mut(), false)?;
+                let gated = self.send(&scenario, lines, &run)?;
+                driver.clean()?;
+                let latency = gated.completion.summary();
+                let late = gated.lateness.summary().map_or(0.0, |late| late.p99);
+                format!(
+                    "{} orders, {} answers, {} quotes; completion {latency:?}; late p99 {late:.1} µs\n",
+                    gated.sent, gated.answered, gated.quotes
+                )
+            }
+        };
+        output::show(&text)?;
+        Ok(true)
+    }
+
+    /// The gateway, for as long as it may take.
+    fn send(&self, scenario: &Scenario, lines: Lines, run: &Run) -> Result<Gated, Failure> {
+        let (orders, cap) = (scenario.quota(0) as u32, self.seconds);
+        let schedule = schedule(scenario, crate::clock::now(), u64::from(self.id))?;
+        std::thread::scope(|scope| {
+            let work = move || gateway(lines, schedule, orders, run, &run.tallies[0]);
+            let sending = spawn(scope, "gateway".to_owned(), run, work)?;
+            let end = cap.map(|cap| std::time::Instant::now() + Duration::from_secs_f64(cap));
+            while !sending.is_finished() {
+                if end.is_some_and(|end| std::time::Instant::now() > end) {
+                    run.advance(Phase::Drain);
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            join(vec![sending])?.pop().ok_or_else(|| Failure::new("the gateway saw nothing"))
+        })
+    }
+}

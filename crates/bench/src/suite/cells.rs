@@ -1,0 +1,145 @@
+//! From the rows of a study to cells: every combination of its variables in every profile, and the load of each, scaled.
+
+use std::collections::BTreeMap;
+
+use super::knobs::Knobs;
+use super::record::{Profile, Published};
+use super::study::{ClientKind, Row, Study, Variant};
+use crate::failure::{Context, Failure};
+use crate::scenario::{Scenario, Tail};
+
+/// Warm-ups are at least this part of the fewest measured messages.
+const WARMUP_PART: u64 = 10;
+
+/// How much of a study is done.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sizing {
+    /// Message counts are multiplied by this.
+    pub(crate) scale: f64,
+    /// Seconds after which a slice ends; none: when all messages are through.
+    pub(crate) cap: Option<f64>,
+}
+
+/// A cell that is to be measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Planned<'a> {
+    pub(crate) row: &'a Row,
+    pub(crate) profile: Profile,
+    pub(crate) point: BTreeMap<String, f64>,
+}
+
+/// A load, and in words what was left out of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Sized {
+    pub(crate) scenario: Scenario,
+    pub(crate) scaled: Option<String>,
+}
+
+impl Study {
+    /// All cells of the rows that `wanted` takes, in the order of the file.
+    pub(crate) fn cells(&self, profiles: &[Profile], wanted: &[String]) -> Vec<Planned<'_>> {
+        let rows = self.rows.iter().filter(|row| wanted.is_empty() || wanted.iter().any(|one| matches(one, &row.id)));
+        rows.flat_map(|row| {
+            let profiles = profiles.iter().filter(|profile| row.profiles.contains(*profile));
+            profiles.flat_map(move |profile| {
+                points(row).into_iter().map(move |point| Planned { row, profile: *profile, point })
+            })
+        })
+        .collect()
+    }
+
+    /// The load of a cell for one kind of clients.
+    pub(crate) fn load(
+        &self,
+        cell: &Planned<'_>,
+        client: Option<ClientKind>,
+        sizing: &Sizing,
+    ) -> Result<Sized, Failure> {
+        let place = || format!("{} {}", self.id, cell.row.id);
+        let turned = cell.point.iter().map(|(axis, value)| Knobs::default().turned(axis, *value));
+        let turned: Vec<Knobs> = turned.collect::<Result<_, _>>()?;
+        let fits = |variant: &&Variant| {
+            variant.profile.is_none_or(|profile| profile == cell.profile)
+                && variant.client.is_none_or(|kind| client == Some(kind))
+        };
+        let layers = [&self.load].into_iter().chain(self.variants.iter().filter(fits).map(|variant| &variant.load));
+        let layers = layers.chain([&cell.row.load]).chain(cell.row.variants.iter().filter(fits).map(|one| &one.load));
+        let scenario = Knobs::scenario(layers.chain(&turned)).context(place())?;
+        let sized = scaled(scenario, cell.row, sizing);
+        sized.scenario.check().context(place())?;
+        Ok(sized)
+    }
+}
+
+impl Planned<'_> {
+    /// What was published at this point.
+    pub(crate) fn published(&self, study: &Study) -> Vec<Published> {
+        let here =
+            self.row.published.iter().filter(|one| one.at.iter().all(|(axis, at)| self.point.get(axis) == Some(at)));
+        let figure = |value: f64, one: &super::study::PublishedPoint| {
+            let least = one.runs.iter().copied().reduce(f64::min);
+            let most = one.runs.iter().copied().reduce(f64::max);
+            let platform = study.platforms.get(&one.platform).map_or(&one.platform, |known| &known.title);
+            Published {
+                platform: platform.clone(),
+                value,
+                low: one.low.or(least),
+                high: one.high.or(most),
+                note: one.note.clone(),
+            }
+        };
+        here.filter_map(|one| Some(figure(one.mean()?, one))).collect()
+    }
+
+    /// The row and its point in a few characters: `M1 consumers=4`.
+    pub(crate) fn label(&self) -> String {
+        label(&self.row.id, &self.point)
+    }
+}
+
+/// A row and a point in a few characters.
+pub(crate) fn label(row: &str, point: &BTreeMap<String, f64>) -> String {
+    let mut text = row.to_owned();
+    for (axis, value) in point {
+        text.push_str(&format!(" {axis}={value}"));
+    }
+    text
+}
+
+/// True when `id` is what `pattern` says: itself, or, with a star at its end, whatever begins so.
+pub(crate) fn matches(pattern: &str, id: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == id, |start| id.starts_with(start))
+}
+
+/// All combinations of a row's variables; the first variable changes slowest.
+fn points(row: &Row) -> Vec<BTreeMap<String, f64>> {
+    let mut points = vec![BTreeMap::new()];
+    for (axis, values) in &row.axes {
+        let with = |point: &BTreeMap<String, f64>, value: &f64| {
+            let mut point = point.clone();
+            point.insert(axis.clone(), *value);
+            point
+        };
+        points = points.iter().flat_map(|point| values.iter().map(move |value| with(point, value))).collect();
+    }
+    points
+}
+
+/// Cuts message counts down to the scale, and says so.
+fn scaled(mut scenario: Scenario, row: &Row, sizing: &Sizing) -> Sized {
+    let mut floor = row.floor;
+    if let Some(large) = row.large.filter(|large| scenario.size > large.above) {
+        (scenario.messages, floor) = (Some(large.messages), large.floor);
+    }
+    let cut = |full: u64, least: u64| ((full as f64 * sizing.scale).round() as u64).max(least.min(full));
+    let full = scenario.messages;
+    scenario.messages = full.map(|full| cut(full, floor));
+    scenario.warmup_messages = cut(scenario.warmup_messages, floor / WARMUP_PART);
+    scenario.tail = scenario.tail.map(|tail| Tail { messages: cut(tail.messages, floor / WARMUP_PART), ..tail });
+    scenario.cap = sizing.cap;
+    let scaled = match (full, scenario.messages) {
+        (Some(full), Some(now)) if now != full => Some(format!("{now} messages instead of {full}")),
+        _ => None,
+    };
+    Sized { scenario, scaled }
+}

@@ -1,0 +1,313 @@
+//! What a study says, as predicates over cells: `D1@EMS > D1@Apollo`, `M1:consumers=16/M1:consumers=8 in 0.8..1.25`,
+//! `Q5 >= Q6`. A term names a row, perhaps a point of it, a platform of the study, and a figure other than the row's own.
+//! Without platforms a claim is about each broker by itself.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::record::{Cell, CellOutcome, Claim, ClaimVerdict, Figures, Profile, Role, TargetFacts};
+use super::study::{Claimed, Study};
+use crate::failure::{Context, Failure};
+use crate::measure::statistics::Spread;
+use crate::report::record::SliceRecord;
+
+/// Fewer blocks than this give no interval, and a verdict needs a wide margin.
+const FEWEST_BLOCKS: usize = 5;
+/// That margin: by so much the quotient must be clear of the bound.
+const MARGIN: f64 = 0.1;
+/// What `~` allows around 1.
+const ABOUT: (f64, f64) = (0.8, 1.25);
+
+/// A figure of a cell.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Term {
+    pub(crate) row: String,
+    pub(crate) at: BTreeMap<String, f64>,
+    pub(crate) platform: Option<String>,
+    figure: Which,
+}
+
+/// Which figure of a cell is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// The one that the row is about.
+    Own,
+    /// Cores that the broker used.
+    Cores,
+    /// The broker's CPU for each message, microseconds.
+    Cpu,
+    /// Messages a second.
+    Rate,
+    /// The median latency, microseconds.
+    Latency,
+}
+
+/// A quotient of two figures, or one figure, and where it must lie.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Predicate {
+    text: String,
+    above: Term,
+    below: Option<Term>,
+    /// Ends of the range; infinite where open.
+    range: (f64, f64),
+}
+
+impl Predicate {
+    /// All figures that it needs.
+    pub(crate) fn terms(&self) -> impl Iterator<Item = &Term> {
+        [Some(&self.above), self.below.as_ref()].into_iter().flatten()
+    }
+}
+
+impl TryFrom<String> for Predicate {
+    type Error = Failure;
+
+    fn try_from(text: String) -> Result<Self, Failure> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let [left, sign, right] = words.as_slice() else {
+            return Err(Failure::new(format!(
+                "{text}: a predicate is FIGURE SIGN FIGURE, with spaces around the sign"
+            )));
+        };
+        let (above, below) = match left.split_once('/') {
+            Some((above, below)) => (Term::read(above)?, Some(Term::read(below)?)),
+            None => (Term::read(left)?, None),
+        };
+        let range = match *sign {
+            ">" | ">=" => (1.0, f64::INFINITY),
+            "<" | "<=" => (f64::NEG_INFINITY, 1.0),
+            "~" => ABOUT,
+            "in" => {
+                let (low, high) =
+                    right.split_once("..").ok_or_else(|| Failure::new(format!("{text}: a range is LOW..HIGH")))?;
+                (low.parse().context(&text)?, high.parse().context(&text)?)
+            }
+            _ => return Err(Failure::new(format!("{text}: the signs are > >= < <= ~ in"))),
+        };
+        match (*sign, below) {
+            ("in", below) => Ok(Self { above, below, range, text }),
+            (_, None) => Ok(Self { above, below: Some(Term::read(right)?), range, text }),
+            _ => Err(Failure::new(format!("{text}: a quotient is compared with a range: `in LOW..HIGH`"))),
+        }
+    }
+}
+
+impl Term {
+    /// `ROW[:AXIS=VALUE[,AXIS=VALUE]][@PLATFORM][.FIGURE]`
+    fn read(text: &str) -> Result<Self, Failure> {
+        let (text, figure) = match text.rsplit_once('.') {
+            Some((rest, "cores")) => (rest, Which::Cores),
+            Some((rest, "cpu")) => (rest, Which::Cpu),
+            Some((rest, "rate")) => (rest, Which::Rate),
+            Some((rest, "latency")) => (rest, Which::Latency),
+            _ => (text, Which::Own),
+        };
+        let (place, platform) = match text.split_once('@') {
+            Some((place, platform)) => (place, Some(platform.to_owned())),
+            None => (text, None),
+        };
+        let (row, point) = place.split_once(':').unwrap_or((place, ""));
+        let mut at = BTreeMap::new();
+        for pair in point.split(',').filter(|pair| !pair.is_empty()) {
+            let (axis, value) =
+                pair.split_once('=').ok_or_else(|| Failure::new(format!("{text}: a point is AXIS=VALUE")))?;
+            at.insert(axis.to_owned(), value.parse().context(text)?);
+        }
+        if row.is_empty() {
+            return Err(Failure::new(format!("{text}: a row is missing")));
+        }
+        Ok(Self { row: row.to_owned(), at, platform, figure })
+    }
+}
+
+/// Everything that claims are judged by.
+pub(crate) struct Bench<'a> {
+    pub(crate) study: &'a Study,
+    pub(crate) cells: &'a [Cell],
+    pub(crate) targets: &'a [TargetFacts],
+}
+
+/// Whether one predicate holds, and the figures behind it.
+type Judged = (ClaimVerdict, String);
+
+impl Bench<'_> {
+    /// All claims of the study: one verdict each, or one for each broker where no platform is named.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
+        self.study.claims.iter().flat_map(|claimed| self.claim(claimed)).collect()
+    }
+
+    fn claim(&self, claimed: &Claimed) -> Vec<Claim> {
+        let named = claimed.holds.iter().flat_map(Predicate::terms).any(|term| term.platform.is_some());
+        if named {
+            let judged = self.all(claimed, None);
+            return vec![Claim { text: claimed.text.clone(), verdict: judged.0, why: judged.1 }];
+        }
+        let brokers = self.targets.iter().filter(|facts| facts.role == Role::Broker);
+        let about = |facts: &TargetFacts| {
+            let name = &facts.target.name;
+            let (verdict, why) = self.all(claimed, Some(name));
+            Claim { text: format!("{} ({name})", claimed.text), verdict, why }
+        };
+        brokers.map(about).collect()
+    }
+
+    /// The verdict over all predicates: the first that does not hold decides, then the first that is undecided.
+    fn all(&self, claimed: &Claimed, target: Option<&str>) -> Judged {
+        let judged: Vec<Judged> = claimed.holds.iter().map(|one| self.judge(one, claimed.profile, target)).collect();
+        let first = |verdict: ClaimVerdict| judged.iter().find(|(one, _)| *one == verdict).cloned();
+        first(ClaimVerdict::DoesNotHold).or_else(|| first(ClaimVerdict::Undecided)).unwrap_or_else(|| {
+            let whys: Vec<String> = judged.into_iter().map(|(_, why)| why).collect();
+            (ClaimVerdict::Holds, whys.join("; "))
+        })
+    }
+
+    fn judge(&self, predicate: &Predicate, profile: Option<Profile>, target: Option<&str>) -> Judged {
+        let values: Result<Vec<Vec<f64>>, String> =
+            predicate.terms().map(|term| self.values(term, profile, target)).collect();
+        let values = match values {
+            Ok(values) => values,
+            Err(why) => return (ClaimVerdict::Undecided, format!("{}: {why}", predicate.text)),
+        };
+        let quotients = match values.as_slice() {
+            [above, below] if above.len() == below.len() => {
+                above.iter().zip(below).map(|(above, below)| above / below).collect()
+            }
+            [above, below] => vec![middle(above) / middle(below)],
+            [only] => only.clone(),
+            _ => Vec::new(),
+        };
+        let Some(spread) = Spread::of(quotients.into_iter().filter(|value| value.is_finite()).collect()) else {
+            return (ClaimVerdict::Undecided, format!("{}: nothing to compare", predicate.text));
+        };
+        let (verdict, certainty) = decide(&spread, predicate.range);
+        (verdict, format!("{}: {} ({certainty})", predicate.text, short(spread.median)))
+    }
+
+    /// A figure over the blocks, or why there is none.
+    fn values(&self, term: &Term, profile: Option<Profile>, target: Option<&str>) -> Result<Vec<f64>, String> {
+        let target = match (&term.platform, target) {
+            (Some(platform), _) => self.standing_for(platform)?,
+            (None, Some(target)) => target,
+            (None, None) => return Err("no platform is named".to_owned()),
+        };
+        let fits = |cell: &&Cell| {
+            cell.row == term.row
+                && profile.is_none_or(|profile| cell.profile == profile)
+                && term.at.iter().all(|(axis, value)| cell.point.get(axis) == Some(value))
+        };
+        let mut cells: Vec<&Cell> = self.cells.iter().filter(fits).collect();
+        cells.sort_by_key(|cell| cell.profile);
+        let results = cells.iter().flat_map(|cell| &cell.results).filter(|result| result.target == target);
+        let figures = results.filter_map(|result| match &result.outcome {
+            CellOutcome::Measured(figures) => Some(figures.as_ref()),
+            _ => None,
+        });
+        let values = figures.map(|figures| read(figures, term.figure)).find(|values| !values.is_empty());
+        values.ok_or_else(|| format!("{target} has no figure for {}", term.row))
+    }
+
+    /// The name of the target that stands for a platform.
+    fn standing_for(&self, platform: &str) -> Result<&str, String> {
+        let product = self.study.platforms.get(platform).and_then(|known| known.product.as_deref());
+        let Some(product) = product else { return Err(format!("{platform} is not to be had")) };
+        let is_it = |facts: &&TargetFacts| {
+            let names = [Some(&facts.target.name), facts.product.as_ref()];
+            facts.role == Role::Broker && names.into_iter().flatten().any(|name| name.to_lowercase().contains(product))
+        };
+        let found = self.targets.iter().find(is_it).map(|facts| facts.target.name.as_str());
+        found.ok_or_else(|| format!("{platform} is not among the targets"))
+    }
+}
+
+fn read(figures: &Figures, which: Which) -> Vec<f64> {
+    let of = |read: &dyn Fn(&SliceRecord) -> Option<f64>| figures.all.iter().filter_map(read).collect();
+    match which {
+        Which::Own => figures.value.values.clone(),
+        Which::Cores => of(&|slice| Some(slice.measured.as_ref()?.broker?.cores)),
+        Which::Cpu => of(&|slice| Some(slice.measured.as_ref()?.broker?.cpu_us_per_message)),
+        Which::Rate => of(&|slice| Some(slice.measured.as_ref()?.messages_per_s)),
+        Which::Latency => of(&|slice| Some(slice.measured.as_ref()?.latency_us.as_ref()?.p50)),
+    }
+}
+
+/// Whether values lie within a range: by their interval, or, with few blocks, only if all are clear of its ends.
+fn decide(spread: &Spread, (low, high): (f64, f64)) -> (ClaimVerdict, String) {
+    let blocks = spread.values.len();
+    let ((least, most), margin, certainty) = match spread.interval {
+        Some(interval) if blocks >= FEWEST_BLOCKS => {
+            (interval, 0.0, format!("{}-{} at 95 %", short(interval.0), short(interval.1)))
+        }
+        _ => ((spread.min, spread.max), MARGIN, format!("{blocks} block(s), no interval")),
+    };
+    // A bound of a quotient is widened by its share.
+    let (inner, outer) = (1.0 + margin, 1.0 - margin);
+    let verdict = if least >= low * inner && most <= high * outer {
+        ClaimVerdict::Holds
+    } else if most < low * outer || least > high * inner {
+        ClaimVerdict::DoesNotHold
+    } else {
+        ClaimVerdict::Undecided
+    };
+    (verdict, certainty)
+}
+
+fn middle(values: &[f64]) -> f64 {
+    Spread::of(values.to_vec()).map_or(f64::NAN, |spread| spread.median)
+}
+
+fn short(value: f64) -> String {
+    if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Predicate, Failure> {
+        Predicate::try_from(text.to_owned())
+    }
+
+    #[test]
+    fn predicates_are_read_and_mistakes_are_named() {
+        let predicate = read("O5:bindings=1024,size=1@Qpid.cores/O5:bindings=1,size=1 in 0.4..0.7").unwrap();
+        assert_eq!(predicate.range, (0.4, 0.7));
+        assert_eq!(predicate.above.at, BTreeMap::from([("bindings".to_owned(), 1024.0), ("size".to_owned(), 1.0)]));
+        assert_eq!((predicate.above.platform.as_deref(), predicate.above.figure), (Some("Qpid"), Which::Cores));
+        assert_eq!(predicate.below.unwrap().platform, None);
+        assert_eq!(read("Q5 >= Q6").unwrap().terms().count(), 2);
+        for (text, part) in [
+            ("Q5>Q6", "with spaces"),
+            ("Q5 = Q6", "the signs are"),
+            ("Q5 in 3", "LOW..HIGH"),
+            ("Q5/Q6 > Q7", "compared with a range"),
+            (":a=1 > Q6", "a row is missing"),
+            ("Q5:a > Q6", "AXIS=VALUE"),
+        ] {
+            let failure = read(text).unwrap_err().to_string();
+            assert!(failure.contains(part), "{text}: {failure}");
+        }
+    }
+
+    #[test]
+    fn few_blocks_decide_only_what_is_clear() {
+        use ClaimVerdict::{DoesNotHold, Holds, Undecided};
+        let more = (1.0, f64::INFINITY);
+        let cases: &[(&[f64], (f64, f64), ClaimVerdict)] = &[
+            (&[1.2], more, Holds),
+            (&[1.05], more, Undecided),
+            (&[0.95], more, Undecided),
+            (&[0.5], more, DoesNotHold),
+            (&[0.5, 2.0], more, Undecided),
+            (&[1.02, 1.03, 1.04, 1.02, 1.03], more, Holds),
+            (&[0.98, 0.97, 0.96, 0.98, 0.97], more, DoesNotHold),
+            (&[0.9, 1.1, 1.2, 0.8, 1.0], more, Undecided),
+            (&[0.5], (0.4, 0.7), Holds),
+            (&[0.9], (0.4, 0.7), DoesNotHold),
+        ];
+        for (values, range, verdict) in cases {
+            assert_eq!(decide(&Spread::of(values.to_vec()).unwrap(), *range).0, *verdict, "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What a study's file says about a load: only what differs from the default, in the words of the studies.
+
+use serde::Deserialize;
+
+use crate::exchange::QUEUES;
+use crate::failure::Failure;
+use crate::measure::schedule::Arrivals;
+use crate::scenario::{Ack, Destination, Mode, Payload, QueueKind, Rate, Scenario, Tail};
+
+/// Deliveries between two acknowledgements of a consumer that may be lazy about them.
+const DUPS_OK_EVERY: u64 = 100;
+
+/// Some fields of a load; those left away stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Knobs {
+    step: Option<Step>,
+    destination: Option<Destination>,
+    queue: Option<QueueKind>,
+    producers: Option<usize>,
+    consumers: Option<usize>,
+    /// Producers, consumers and queues in one: independent pairs.
+    pairs: Option<usize>,
+    queues: Option<usize>,
+    bindings: Option<usize>,
+    size: Option<usize>,
+    payload: Option<Payload>,
+    tail: Option<Tail>,
+    persistent: Option<bool>,
+    priority: Option<u8>,
+    selector: Option<u64>,
+    /// Most unconfirmed messages of a producer; 0: no confirms.
+    window: Option<u64>,
+    prefetch: Option<u16>,
+    /// `auto`, `each`, `every:K` or `dups_ok`.
+    ack: Option<String>,
+    poll: Option<bool>,
+    bystander: Option<bool>,
+    reply: Option<bool>,
+    nodelay: Option<bool>,
+    /// Messages a second in all; none: closed loop.
+    rate: Option<f64>,
+    arrivals: Option<Arrivals>,
+    in_flight: Option<u64>,
+    messages: Option<u64>,
+    warmup_messages: Option<u64>,
+    batch: Option<usize>,
+}
+
+/// What happens when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Step {
+    /// Producers and consumers are at work together.
+    Concurrent,
+    /// Nobody consumes.
+    Fill,
+    /// The queues are filled before, and nobody produces.
+    Drain,
+    /// One message there and back at a time.
+    Pingpong,
+    /// The stock exchange.
+    Exchange,
+}
+
+impl Knobs {
+    /// The scenario that comes of `layers`, the later ones over the earlier.
+    pub(crate) fn scenario<'a>(layers: impl Iterator<Item = &'a Self>) -> Result<Scenario, Failure> {
+        let (mut scenario, mut queue) = (Scenario::default(), None);
+        for layer in layers {
+            layer.apply(&mut scenario)?;
+            queue = layer.queue.or(queue);
+        }
+        if scenario.is_topic() {
+            scenario.queues = scenario.consumers.max(1);
+        }
+        let natural = scenario.natural_kind();
+        // Subscriptions have the kind that they need.
+        scenario.queue = queue.filter(|_| !scenario.is_topic()).unwrap_or(natural);
+        Ok(scenario)
+    }
+
+    fn apply(&self, scenario: &mut Scenario) -> Result<(), Failure> {
+        fn set<T: Clone>(field: &mut T, value: Option<&T>) {
+            if let Some(value) = value {
+                field.clone_from(value);
+            }
+        }
+        if let Some(pairs) = self.pairs {
+            (scenario.producers, scenario.consumers, scenario.queues) = (pairs, pairs, pairs);
+        }
+        set(&mut scenario.destination, self.destination.as_ref());
+        set(&mut scenario.producers, self.producers.as_ref());
+        set(&mut scenario.consumers, self.consumers.as_ref());
+        set(&mut scenario.queues, self.queues.as_ref());
+        set(&mut scenario.bindings, self.bindings.as_ref());
+        set(&mut scenario.size, self.size.as_ref());
+        set(&mut scenario.payload, self.payload.as_ref());
+        set(&mut scenario.persistent, self.persistent.as_ref());
+        set(&mut scenario.window, self.window.as_ref());
+        set(&mut scenario.prefetch, self.prefetch.as_ref());
+        set(&mut scenario.poll, self.poll.as_ref());
+        set(&mut scenario.bystander, self.bystander.as_ref());
+        set(&mut scenario.reply, self.reply.as_ref());
+        set(&mut scenario.nodelay, self.nodelay.as_ref());
+        set(&mut scenario.arrivals, self.arrivals.as_ref());
+        set(&mut scenario.in_flight, self.in_flight.as_ref());
+        set(&mut scenario.warmup_messages, self.warmup_messages.as_ref());
+        set(&mut scenario.batch, self.batch.as_ref());
+        scenario.messages = self.messages.or(scenario.messages);
+        scenario.tail = self.tail.or(scenario.tail);
+        scenario.priority = self.priority.or(scenario.priority);
+        // 0 takes a selector away again.
+        scenario.selector = self.selector.or(scenario.selector).filter(|one_of| *one_of > 0);
+        scenario.rate = self.rate.map_or(scenario.rate, Rate::Fixed);
+        if let Some(ack) = &self.ack {
+            scenario.dups_ok = ack == "dups_ok";
+            scenario.ack_every = if scenario.dups_ok { DUPS_OK_EVERY } else { ack.parse::<Ack>()?.every };
+        }
+        match self.step {
+            None => {}
+            Some(Step::Exchange) => {
+                (scenario.mode, scenario.drain) = (Mode::Exchange, false);
+                (scenario.consumers, scenario.queues) = (QUEUES, QUEUES);
+            }
+            Some(Step::Pingpong) => (scenario.mode, scenario.drain) = (Mode::Pingpong, false),
+            Some(step) => {
+                (scenario.mode, scenario.drain) = (Mode::Throughput, step == Step::Drain);
+                if step == Step::Fill {
+                    scenario.consumers = 0;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same with the variable `axis` at `value`.
+    pub(crate) fn turned(&self, axis: &str, value: f64) -> Result<Self, Failure> {
+        let (count, own) = (value as usize, self.clone());
+        if value < 0.0 || value.fract() != 0.0 {
+            return Err(Failure::new(format!("{axis} = {value}: a whole number is needed")));
+        }
+        match axis {
+            "size" => Ok(Self { size: Some(count), ..own }),
+            "producers" => Ok(Self { producers: Some(count), ..own }),
+            "consumers" => Ok(Self { consumers: Some(count), ..own }),
+            "pairs" => Ok(Self { pairs: Some(count), ..own }),
+            "queues" => Ok(Self { queues: Some(count), ..own }),
+            // Copies of each message: a queue with a consumer of its own for each.
+            "copies" => Ok(Self { queues: Some(count), consumers: Some(count), ..own }),
+            "bindings" => Ok(Self { bindings: Some(count), ..own }),
+            "window" => Ok(Self { window: Some(value as u64), ..own }),
+            "prefetch" => Ok(Self { prefetch: Some(value as u16), ..own }),
+            "rate" => Ok(Self { rate: Some(value), ..own }),
+            "nodelay" => Ok(Self { nodelay: Some(value != 0.0), ..own }),
+            _ => Err(Failure::new(format!(
+                "{axis}: no such variable; there are size, producers, consumers, pairs, queues, copies, bindings, window, prefetch, rate and nodelay"
+            ))),
+        }
+    }
+}

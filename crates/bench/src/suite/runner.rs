@@ -1,0 +1,422 @@
+//! Runs suites: cell by cell, and in each cell all targets in random order, block by block. Whatever is finished is kept at
+//! once, so that a run that is interrupted gives what it has, and can be gone on with.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::SuiteArgs;
+use super::cells::{Planned, Sized, Sizing};
+use super::claim::Bench;
+use super::record::{
+    Cell, CellOutcome, CellResult, Extent, Figures, Metric, Report, Role, SuiteRecord, TargetFacts, VERSION,
+};
+use super::study::{ClientKind, RowKind, Study};
+use super::table;
+use crate::blocks::{self, Piece, Plan};
+use crate::driver;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::journal::{Journal, Resumed};
+use crate::machine::disk::forced_writes;
+use crate::machine::{freeze, process};
+use crate::measure::random::mix;
+use crate::measure::statistics::Spread;
+use crate::peers;
+use crate::relay::own::OwnRelay;
+use crate::report::output;
+use crate::report::progress::Progress;
+use crate::report::record::{Ended, MachineFacts, Measured, SliceRecord, public_command, unix_time};
+use crate::run::span;
+use crate::scenario::Scenario;
+use crate::summary::{remarks, usable};
+use crate::target::Target;
+
+/// What the control is called: the first target again.
+const CONTROL: &str = "control";
+/// How long forced writes are timed.
+const FORCED_TIME: Duration = Duration::from_millis(500);
+/// What a slice takes besides its measured time, seconds: connections, a fill, the drain, the cleaning.
+const ROUND_A_SLICE: f64 = 1.0;
+
+/// What a run must have in common with the one that it goes on for.
+#[derive(Debug, Serialize)]
+struct Asked<'a> {
+    suites: Vec<&'a str>,
+    targets: Vec<&'a str>,
+    scale: f64,
+    cap: Option<f64>,
+}
+
+/// A finished piece of one cell.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Entry {
+    suite: String,
+    cell: String,
+    piece: Piece,
+}
+
+/// Runs what the options ask for. False: some slices broke a rule, or a claim could not be looked at.
+pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
+    let started = unix_time();
+    let studies: Vec<Study> = args.suites.iter().map(|name| Study::find(name)).collect::<Result<_, _>>()?;
+    let sizing = args.sizing()?;
+    let own_relay = if args.relay { Some(OwnRelay::start(None)?) } else { None };
+    // Peers that were started for this run end with their guards.
+    let (given, _guards) = peers::resolve_all(&args.targets)?;
+    let targets = args.facts(given, own_relay.as_ref())?;
+    let fresh = args.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
+    let (journal, seed, salt, earlier) = args.open_journal(&studies, &targets, fresh)?;
+    let progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
+    let freeze = !args.no_freeze && freeze::supported();
+    let mut runner = Runner { args, sizing, targets, freeze, seed, salt, earlier, journal, progress };
+    let cells: usize = studies.iter().map(|study| runner.cells(study).len()).sum();
+    if cells == 0 {
+        return Err(Failure::new("no row is left: --rows names none of these suites in this profile"));
+    }
+    let budget_s = runner.announce(cells);
+    let forced = runner.forced(&studies)?;
+    let (mut suites, mut done, begin) = (Vec::new(), 0, Instant::now());
+    for study in &studies {
+        suites.push(runner.suite(study, Counter { done: &mut done, all: cells, begin })?);
+    }
+    let interrupted = runner.progress.interrupted();
+    let report = Report {
+        version: VERSION,
+        program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
+        started,
+        finished: (!interrupted).then(unix_time),
+        command: public_command(std::env::args()),
+        machine: MachineFacts::here(),
+        extent: Extent { scale: args.scale, blocks: args.blocks.max(1), seed, budget_s, frozen: freeze },
+        targets: runner.targets,
+        forced,
+        suites,
+    };
+    output::report(&table::render(&report), args.json.as_deref(), &report)?;
+    Ok(report.suites.iter().flat_map(|suite| &suite.cells).flat_map(|cell| &cell.results).all(is_good))
+}
+
+/// True when nothing is wrong with a result: what a broker lacks is not wrong.
+fn is_good(result: &CellResult) -> bool {
+    match &result.outcome {
+        CellOutcome::Measured(figures) => figures.valid == figures.slices,
+        CellOutcome::NotApplicable { .. } => true,
+        CellOutcome::Failed { .. } | CellOutcome::Pending => false,
+    }
+}
+
+/// A journal where one is kept, with the seed, the salt and the finished pieces.
+type Begun = (Option<Journal>, u64, u64, Vec<Entry>);
+
+impl SuiteArgs {
+    fn sizing(&self) -> Result<Sizing, Failure> {
+        let positive = |value: f64, name: &str| {
+            let fits = value.is_finite() && value > 0.0;
+            if fits { Ok(value) } else { Err(Failure::new(format!("{name} must be more than 0"))) }
+        };
+        let cap = positive(self.seconds, "--seconds")?;
+        Ok(Sizing { scale: positive(self.scale, "--scale")?, cap: (!self.exact).then_some(cap) })
+    }
+
+    /// The targets with what is known of them, the control behind them and the relay at the end.
+    fn facts(&self, given: Vec<Target>, relay: Option<&OwnRelay>) -> Result<Vec<TargetFacts>, Failure> {
+        let role = |target: &Target| if target.is_relay() { Role::Limit } else { Role::Broker };
+        let mut facts: Vec<TargetFacts> =
+            given.into_iter().map(|target| (role(&target), target)).map(|(role, target)| about(target, role)).collect();
+        if let Some(first) = facts.first().filter(|_| self.control) {
+            let target = Target { name: CONTROL.to_owned(), ..first.target.clone() };
+            facts.push(TargetFacts { target, role: Role::Control, ..first.clone() });
+        }
+        facts.extend(relay.map(|relay| about(relay.target(), Role::Limit)));
+        for (at, one) in facts.iter().enumerate() {
+            let name = &one.target.name;
+            if facts[..at].iter().any(|other| other.target.name == *name) {
+                return Err(Failure::new(format!("two targets are called {name}; name them: --target a={name}://…")));
+            }
+        }
+        Ok(facts)
+    }
+
+    fn open_journal(&self, studies: &[Study], targets: &[TargetFacts], seed: u64) -> Result<Begun, Failure> {
+        let sizing = self.sizing()?;
+        let asked = Asked {
+            suites: studies.iter().map(|study| study.id.as_str()).collect(),
+            targets: targets.iter().map(|facts| facts.target.name.as_str()).collect(),
+            scale: sizing.scale,
+            cap: sizing.cap,
+        };
+        match (&self.out, &self.resume) {
+            (_, Some(dir)) => {
+                let Resumed { journal, seed, entries } = Journal::resume(dir, &asked)?;
+                Ok((Some(journal), seed, unix_time(), entries))
+            }
+            (Some(dir), None) => Ok((Some(Journal::create(dir, seed, &asked)?), seed, 0, Vec::new())),
+            (None, None) => Ok((None, seed, 0, Vec::new())),
+        }
+    }
+}
+
+/// What is known of a target before it is loaded.
+fn about(target: Target, role: Role) -> TargetFacts {
+    let (product, version) = match driver::product(&target) {
+        Some((product, version)) => (Some(product), Some(version)),
+        None => (target.peer.clone(), target.version.clone()),
+    };
+    let declared = target.durability;
+    let idle_bytes = process::usage(&target.pids).filter(|_| !target.pids.is_empty()).map(|usage| usage.resident);
+    TargetFacts { target, role, product, version, declared, audited: None, start_s: None, idle_bytes }
+}
+
+struct Runner<'a> {
+    args: &'a SuiteArgs,
+    sizing: Sizing,
+    targets: Vec<TargetFacts>,
+    freeze: bool,
+    seed: u64,
+    salt: u64,
+    earlier: Vec<Entry>,
+    journal: Option<Journal>,
+    progress: Progress,
+}
+
+/// Which cell it is, of how many, and since when.
+struct Counter<'a> {
+    done: &'a mut usize,
+    all: usize,
+    begin: Instant,
+}
+
+impl Counter<'_> {
+    /// What progress lines begin with.
+    fn next(&mut self, what: &str) -> String {
+        *self.done += 1;
+        let before = *self.done - 1;
+        let left = match before {
+            0 => String::new(),
+            _ => {
+                let each = self.begin.elapsed().as_secs_f64() / before as f64;
+                format!(", {} left", span(each * (self.all - before) as f64))
+            }
+        };
+        format!("[{}/{}{left}] {what} ", self.done, self.all)
+    }
+}
+
+impl Runner<'_> {
+    fn cells<'s>(&self, study: &'s Study) -> Vec<Planned<'s>> {
+        study.cells(self.args.profile.list(), &self.args.rows)
+    }
+
+    /// Says how long it may take, in seconds too.
+    fn announce(&self, cells: usize) -> f64 {
+        let slices = (cells * self.targets.len() * self.args.blocks.max(1)) as f64;
+        let each = self.sizing.cap.unwrap_or(f64::from(u16::MAX)) + ROUND_A_SLICE;
+        let what = format!("{cells} cell(s), {} target(s), {} block(s)", self.targets.len(), self.args.blocks.max(1));
+        let time = match self.sizing.cap {
+            Some(_) => format!("at most about {}", span(slices * each)),
+            None => "as long as the messages take".to_owned(),
+        };
+        self.progress.done(&format!("{what}: {time}; Ctrl-C ends it early, with what it has"));
+        slices * each
+    }
+
+    /// What a forced write costs here, where something persistent is measured.
+    fn forced(&self, studies: &[Study]) -> Result<Vec<crate::machine::disk::Forced>, Failure> {
+        for study in studies {
+            for cell in self.cells(study) {
+                if study.load(&cell, None, &self.sizing)?.scenario.persistent {
+                    let dir = self.args.dir.clone().unwrap_or_else(std::env::temp_dir);
+                    return Ok(vec![forced_writes(&dir, FORCED_TIME)?]);
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn suite(&mut self, study: &Study, mut counter: Counter<'_>) -> Result<SuiteRecord, Failure> {
+        let mut cells = Vec::new();
+        for planned in self.cells(study) {
+            let step = counter.next(&format!("{} {}", study.id, planned.label()));
+            cells.push(self.cell(study, &planned, &step)?);
+        }
+        let claims = Bench { study, cells: &cells, targets: &self.targets }.claims();
+        let measured =
+            |figure: &&super::record::Figure| figure.rows.iter().any(|row| cells.iter().any(|cell| cell.row == *row));
+        Ok(SuiteRecord {
+            id: study.id.clone(),
+            title: study.title.clone(),
+            gist: study.gist.clone(),
+            citation: study.citation.clone(),
+            environment: study.environment.clone(),
+            faults: study.faults.clone(),
+            figures: study.figures.iter().filter(measured).cloned().collect(),
+            cells,
+            claims,
+        })
+    }
+
+    /// Measures one cell on all targets that it applies to.
+    fn cell(&mut self, study: &Study, planned: &Planned<'_>, step: &str) -> Result<Cell, Failure> {
+        let Sized { scenario, scaled } = study.load(planned, self.client_of_first(), &self.sizing)?;
+        let mut kept_out: BTreeMap<String, String> = BTreeMap::new();
+        let mut own: BTreeMap<String, Scenario> = BTreeMap::new();
+        for facts in &self.targets {
+            let Target { name, scheme, .. } = &facts.target;
+            match &planned.row.kind {
+                RowKind::Absent(why) => {
+                    kept_out.insert(name.clone(), why.clone());
+                }
+                RowKind::Needs(what) if !name.contains(what.as_str()) => {
+                    kept_out
+                        .insert(name.clone(), format!("store of the kind \"{what}\": name a target so that has it"));
+                }
+                RowKind::Load | RowKind::Needs(_) => {
+                    let load = study.load(planned, ClientKind::of(scheme), &self.sizing)?.scenario;
+                    own.insert(name.clone(), load);
+                }
+            }
+        }
+        let applies = |facts: &&TargetFacts| own.contains_key(&facts.target.name);
+        let targets: Vec<Target> = self.targets.iter().filter(applies).map(|facts| facts.target.clone()).collect();
+        let label = format!("{} {:?}", planned.label(), planned.profile);
+        let slices = self.slices(study, &label, targets, scenario.clone(), own, step)?;
+        let results = self.targets.iter().map(|facts| {
+            let name = &facts.target.name;
+            let outcome = match kept_out.remove(name) {
+                Some(lacks) => CellOutcome::NotApplicable { lacks },
+                None => self.outcome(name, planned.row.metric, &scenario, &slices),
+            };
+            CellResult { target: name.clone(), outcome }
+        });
+        Ok(Cell {
+            row: planned.row.id.clone(),
+            title: planned.row.title.clone(),
+            profile: planned.profile,
+            point: planned.point.clone(),
+            metric: planned.row.metric,
+            results: results.collect(),
+            load: scenario,
+            scaled,
+            published: planned.published(study),
+        })
+    }
+
+    fn client_of_first(&self) -> Option<ClientKind> {
+        self.targets.first().and_then(|facts| ClientKind::of(&facts.target.scheme))
+    }
+
+    /// The slices of one cell, as far as they are not finished already.
+    fn slices(
+        &mut self,
+        study: &Study,
+        label: &str,
+        targets: Vec<Target>,
+        scenario: Scenario,
+        own: BTreeMap<String, Scenario>,
+        step: &str,
+    ) -> Result<Vec<SliceRecord>, Failure> {
+        if targets.is_empty() || self.progress.interrupted() {
+            return Ok(Vec::new());
+        }
+        let number = label.bytes().chain(study.id.bytes()).fold(self.seed, |state, byte| mix(state ^ u64::from(byte)));
+        let plan = Plan {
+            targets,
+            scenario,
+            own,
+            blocks: self.args.blocks.max(1),
+            seed: number,
+            salt: self.salt,
+            freeze: self.freeze,
+            wait_quiet: Duration::ZERO,
+            retries: self.args.retries,
+            forced_dir: None,
+            control: None,
+            until: None,
+            budget: None,
+        };
+        let mine = |entry: &&Entry| entry.suite == study.id && entry.cell == label;
+        let earlier: Vec<Piece> = self.earlier.iter().filter(mine).map(|entry| entry.piece.clone()).collect();
+        let journal = &mut self.journal;
+        let mut keep = |piece: &Piece| {
+            let Some(journal) = journal.as_mut() else { return Ok(()) };
+            journal.append(&Entry { suite: study.id.clone(), cell: label.to_owned(), piece: piece.clone() })
+        };
+        self.progress.within(step.to_owned());
+        let results = blocks::run(&plan, earlier, &mut keep, &mut self.progress)?;
+        if results.ended == Ended::Interrupt {
+            self.progress.done("interrupted: what follows is missing");
+        }
+        Ok(results.slices)
+    }
+
+    /// What one target's slices come to.
+    fn outcome(&self, name: &str, metric: Metric, scenario: &Scenario, slices: &[SliceRecord]) -> CellOutcome {
+        let mine: Vec<&SliceRecord> = slices.iter().filter(|slice| slice.target == name && !slice.superseded).collect();
+        let all: Vec<SliceRecord> = mine.iter().map(|slice| (*slice).clone()).collect();
+        let values = |name: &str| -> Vec<(usize, f64)> {
+            let usable = usable(name, slices);
+            usable.iter().filter_map(|(block, measured)| Some((*block, value(metric, scenario, measured)?))).collect()
+        };
+        let own = values(name);
+        let passes =
+            metric == Metric::Passed && mine.iter().any(|slice| slice.error.is_some() && slice.lacks.is_none());
+        let Some(spread) = Spread::of(own.iter().map(|(_, value)| *value).collect()) else {
+            return match mine.last() {
+                None => CellOutcome::Pending,
+                Some(_) if passes => CellOutcome::Measured(Box::new(Figures {
+                    value: failed(),
+                    to_first: None,
+                    of_limit: None,
+                    slices: mine.len(),
+                    valid: 0,
+                    remarks: remarks(name, slices),
+                    all,
+                })),
+                Some(SliceRecord { lacks: Some(lacks), .. }) => CellOutcome::NotApplicable { lacks: lacks.clone() },
+                Some(slice) => {
+                    CellOutcome::Failed { error: slice.error.clone().unwrap_or_else(|| "no figure".to_owned()) }
+                }
+            };
+        };
+        let within = |other: &str| {
+            let theirs = values(other);
+            let quotient = |(block, value): &(usize, f64)| {
+                let (_, their) = theirs.iter().find(|(their_block, _)| their_block == block)?;
+                (*their > 0.0).then(|| value / their)
+            };
+            Spread::of(own.iter().filter_map(quotient).collect())
+        };
+        let first = self.targets.first().map(|facts| facts.target.name.as_str()).filter(|first| *first != name);
+        let limit = self.targets.iter().find(|facts| facts.role == Role::Limit && facts.target.name != name);
+        CellOutcome::Measured(Box::new(Figures {
+            value: spread,
+            to_first: first.and_then(within),
+            of_limit: limit.and_then(|facts| within(&facts.target.name)),
+            slices: mine.len(),
+            valid: mine.iter().filter(|slice| slice.measured.as_ref().is_some_and(|one| one.verdict.valid)).count(),
+            remarks: remarks(name, slices),
+            all,
+        }))
+    }
+}
+
+/// What a target that did not come through has in a row about coming through.
+fn failed() -> Spread {
+    Spread { median: 0.0, min: 0.0, max: 0.0, interval: None, values: vec![0.0] }
+}
+
+/// The figure that a cell is about.
+fn value(metric: Metric, scenario: &Scenario, measured: &Measured) -> Option<f64> {
+    match metric {
+        Metric::MessagesPerSecond => Some(measured.messages_per_s),
+        Metric::MegabytesPerSecond => Some(measured.messages_per_s * scenario.size as f64 / 1e6),
+        Metric::LatencyUs => Some(measured.latency_us.as_ref()?.p50),
+        Metric::CompletionUs => Some(measured.latency_us.as_ref()?.mean),
+        Metric::PacketsPerOrder => measured.exchange.as_ref()?.packets_per_order,
+        Metric::CpuUsPerMessage => Some(measured.broker?.cpu_us_per_message),
+        Metric::ResidentMib => Some(measured.broker?.resident_bytes as f64 / (1024.0 * 1024.0)),
+        Metric::Passed => Some(if measured.integrity.lost + measured.integrity.corrupted == 0 { 1.0 } else { 0.0 }),
+    }
+}

@@ -1,0 +1,256 @@
+//! The studies that come with the program are complete and can be loaded; a file with a mistake is refused by its place.
+
+use clap::Parser;
+
+use super::cells::{Sizing, matches};
+use super::record::{CellOutcome, ClaimVerdict, Profile, Report};
+use super::study::{ClientKind, EMBEDDED, RowKind, Study};
+use crate::cli::{Cli, Verb};
+use crate::scenario::{Mode, QueueKind};
+
+const BOTH: [Profile; 2] = [Profile::Faithful, Profile::Fair];
+
+fn sizing(scale: f64) -> Sizing {
+    Sizing { scale, cap: Some(4.0) }
+}
+
+fn study(name: &str) -> Study {
+    Study::find(name).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+#[test]
+fn every_row_and_every_published_figure_is_there() {
+    // rows, published figures, single runs, platforms
+    let expected = [
+        ("kth2016", 9, 18, 180, 3),
+        ("dynabyte2018", 8, 28, 0, 5),
+        ("mostlyuseless2007", 10, 13, 0, 1),
+        ("osu2008", 7, 7, 0, 1),
+        ("crimson2003", 27, 50, 0, 2),
+    ];
+    assert_eq!(EMBEDDED.map(|(name, _)| name), expected.map(|(name, ..)| name));
+    for (name, rows, figures, runs, platforms) in expected {
+        let study = study(name);
+        let published: Vec<_> = study.rows.iter().flat_map(|row| &row.published).collect();
+        let singles: usize = published.iter().map(|one| one.runs.len()).sum();
+        assert_eq!((study.rows.len(), published.len(), singles), (rows, figures, runs), "{name}");
+        assert_eq!(study.platforms.len(), platforms, "{name}");
+        assert!(study.id == name && !study.claims.is_empty() && !study.figures.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn the_means_of_single_runs_are_those_that_were_printed() {
+    let kth = study("kth2016");
+    let mean = |row: &str, platform: &str| {
+        let row = kth.row(row).unwrap();
+        row.published.iter().find(|one| one.platform == platform).and_then(|one| one.mean()).unwrap()
+    };
+    let printed = [
+        ("RabbitMQ", [297.9, 232.7, 165.1, 293.8, 244.2, 197.7]),
+        ("ActiveMQ", [55.9, 54.4, 47.7, 453.9, 336.3, 261.8]),
+        ("Artemis", [63.5, 63.2, 54.9, 526.2, 553.1, 464.0]),
+    ];
+    for (platform, means) in printed {
+        for (row, printed) in ["K1", "K2", "K3", "K4", "K5", "K6"].iter().zip(means) {
+            // Single runs are whole numbers, and means were printed with one digit.
+            let ours = mean(row, platform);
+            assert!((ours - printed).abs() < 0.11, "{platform} {row}: {ours}, printed {printed}");
+        }
+    }
+}
+
+#[test]
+fn every_cell_of_every_study_is_a_load_that_can_be_run() {
+    for (name, _) in EMBEDDED {
+        let study = study(name);
+        for cell in study.cells(&BOTH, &[]) {
+            if matches!(cell.row.kind, RowKind::Absent(_)) {
+                continue;
+            }
+            for client in [None, Some(ClientKind::Amqp), Some(ClientKind::Stomp), Some(ClientKind::Jms)] {
+                for scale in [1.0, 0.01] {
+                    let sized = study.load(&cell, client, &sizing(scale));
+                    let sized = sized.unwrap_or_else(|failure| panic!("{name} {}: {failure}", cell.label()));
+                    let relay = sized.scenario.for_relay().check();
+                    relay.unwrap_or_else(|failure| panic!("{name} {} of a relay: {failure}", cell.label()));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn profiles_and_clients_change_what_the_study_did_differently() {
+    let kth = study("kth2016");
+    let load = |row: &str, profile: Profile, client: ClientKind| {
+        let cells = kth.cells(&[profile], &[row.to_owned()]);
+        kth.load(&cells[0], Some(client), &sizing(1.0)).unwrap().scenario
+    };
+    use ClientKind::{Amqp, Jms};
+    use Profile::{Fair, Faithful};
+    assert_eq!((load("K1", Faithful, Amqp).window, load("K1", Fair, Amqp).window), (0, 1));
+    assert_eq!((load("K1", Faithful, Jms).window, load("K1", Faithful, Jms).priority), (1, Some(9)));
+    assert!(load("K1", Faithful, Jms).bystander && !load("K1", Faithful, Amqp).bystander);
+    let polled = load("K5", Faithful, Amqp);
+    assert!(polled.poll && polled.drain && polled.ack_every == 0 && polled.tail.is_some());
+    let pushed = load("K5", Fair, Amqp);
+    assert!(!pushed.poll && pushed.ack_every == 1 && pushed.tail.is_none());
+    assert!(kth.cells(&[Faithful], &["K1w".to_owned()]).is_empty());
+}
+
+#[test]
+fn counts_are_scaled_down_to_their_floors_and_said_to_be() {
+    let (osu, dynabyte) = (study("osu2008"), study("dynabyte2018"));
+    let scaled = |study: &Study, row: &str, at: usize, scale: f64| {
+        let cells = study.cells(&[Profile::Fair], &[row.to_owned()]);
+        let sized = study.load(&cells[at], None, &sizing(scale)).unwrap();
+        (sized.scenario.messages.unwrap(), sized.scaled)
+    };
+    assert_eq!(scaled(&dynabyte, "D3", 0, 1.0), (1_000_000, None));
+    assert_eq!(scaled(&dynabyte, "D3", 0, 0.05), (50_000, Some("50000 messages instead of 1000000".to_owned())));
+    assert_eq!(scaled(&dynabyte, "D1", 0, 1e-6).0, 400);
+    assert_eq!(
+        (scaled(&osu, "O1", 0, 0.01).0, scaled(&osu, "O1", 10, 0.01).0, scaled(&osu, "O1", 10, 1.0).0),
+        (2000, 100, 1000)
+    );
+}
+
+#[test]
+fn rows_are_chosen_by_name_or_beginning() {
+    let crimson = study("crimson2003");
+    let count = |wanted: &[&str]| {
+        let wanted: Vec<String> = wanted.iter().map(|one| (*one).to_owned()).collect();
+        crimson.cells(&[Profile::Fair], &wanted).len()
+    };
+    assert_eq!((count(&[]), count(&["Q*"]), count(&["T*", "Q1"]), count(&["Q"])), (27, 12, 14, 0));
+    assert!(matches("Q*", "Q12") && !matches("Q1", "Q12"));
+}
+
+#[test]
+fn destinations_get_the_queues_that_they_need() {
+    let crimson = study("crimson2003");
+    let queue = |row: &str| {
+        let cells = crimson.cells(&[Profile::Fair], &[row.to_owned()]);
+        crimson.load(&cells[0], None, &sizing(1.0)).unwrap().scenario
+    };
+    assert_eq!(queue("T9").queue, QueueKind::Durable);
+    assert_eq!(queue("T4").queue, QueueKind::Exclusive);
+    assert_eq!((queue("T1").consumers, queue("T1").copies()), (0, 0));
+    assert!(queue("Q2").drain && queue("Q2").dups_ok);
+    assert_eq!(queue("Q9").selector, Some(1));
+    let osu = study("osu2008");
+    let cells = osu.cells(&[Profile::Fair], &["O3".to_owned()]);
+    assert_eq!(osu.load(&cells[0], None, &sizing(1.0)).unwrap().scenario.mode, Mode::Pingpong);
+}
+
+const SMALL: &str = r#"
+id = "small"
+title = "t"
+gist = "g"
+citation = "c"
+environment = "e"
+faults = []
+platforms = { A = { title = "a" } }
+rows = [{ id = "R", title = "r", metric = "messages_per_second", axes = { size = [1, 2] } }]
+"#;
+
+#[test]
+fn a_mistake_in_a_file_is_named() {
+    assert_eq!(Study::read(SMALL).unwrap().rows.len(), 1);
+    let cases = [
+        ("id = \"small\"", "id = \"small\"\nspeed = 9", "unknown field `speed`"),
+        ("{ size = [1, 2] }", "{ speed = [1, 2] }", "no such variable"),
+        ("{ size = [1, 2] }", "{ size = [] }", "no values"),
+        ("{ size = [1, 2] }", "{ size = [1.5] }", "a whole number"),
+        ("axes", "load = { sice = 3 }, axes", "unknown field `sice`"),
+        ("axes", "published = [{ platform = \"B\", value = 1 }], axes", "no platform is called B"),
+        ("axes", "published = [{ platform = \"A\" }], axes", "needs value or runs"),
+        ("axes", "published = [{ platform = \"A\", value = 1, at = { rate = 1 } }], axes", "does not vary"),
+        ("rows =", "claims = [{ text = \"c\", holds = [\"S > R\"] }]\nrows =", "no row is called S"),
+        ("rows =", "claims = [{ text = \"c\", holds = [\"R@B > R\"] }]\nrows =", "no platform is called B"),
+        ("rows =", "claims = [{ text = \"c\", holds = [\"R:rate=1 > R\"] }]\nrows =", "does not vary rate"),
+        ("rows =", "claims = [{ text = \"c\", holds = [\"R ! R\"] }]\nrows =", "the signs are"),
+    ];
+    for (place, change, part) in cases {
+        let failure = Study::read(&SMALL.replacen(place, change, 1)).unwrap_err().to_string();
+        assert!(failure.contains(part), "{change}: {failure}");
+    }
+    assert!(Study::find("nosuch").unwrap_err().to_string().contains("kth2016"));
+}
+
+/// The command line of a suite run over `file` on one relay under two names.
+fn options(file: &std::path::Path, address: std::net::SocketAddr, more: &[&str]) -> Box<super::SuiteArgs> {
+    let targets = ["a", "b"].map(|name| format!("--target={name}=relay://{address}"));
+    let words = ["hermod-bench", "suite", file.to_str().unwrap(), "--quiet"].map(str::to_owned);
+    let more = more.iter().map(|word| (*word).to_owned());
+    match Cli::try_parse_from(words.into_iter().chain(targets).chain(more)).unwrap().verb {
+        Verb::Suite(args) => args,
+        _ => panic!("not a suite"),
+    }
+}
+
+#[test]
+fn a_run_fills_every_cell_judges_the_claims_and_is_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, json, out) = (dir.path().join("own.toml"), dir.path().join("r.json"), dir.path().join("out"));
+    let absent = r#", { id = "N", title = "n", metric = "messages_per_second", kind = { absent = "second broker" } }]
+load = { messages = 300, window = 10, ack = "each" }
+claims = [{ text = "rates are positive", holds = ["R:size=1 in 1..1e12"] }, { text = "products", holds = ["R:size=1@A > R:size=2@A"] }]
+"#;
+    std::fs::write(&file, SMALL.replace("}]\n", &format!("}}{absent}"))).unwrap();
+    let address = relay();
+    let (json_text, out_text) = (json.to_str().unwrap(), out.to_str().unwrap());
+    let shared = ["--blocks=2", "--scale=1", "--no-freeze", "--json", json_text];
+    super::run(&options(&file, address, &[&shared[..], &["--out", out_text]].concat())).unwrap();
+    let read = || serde_json::from_str::<Report>(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let first = read();
+    let suite = &first.suites[0];
+    assert_eq!((suite.cells.len(), first.targets.len(), first.finished.is_some()), (3, 2, true));
+    for cell in &suite.cells[..2] {
+        for result in &cell.results {
+            let CellOutcome::Measured(figures) = &result.outcome else { panic!("{:?}", result.outcome) };
+            // A disturbed machine makes slices invalid, and these count only where there is no other.
+            assert!(figures.slices == 2 && (1..=2).contains(&figures.value.values.len()));
+            assert!(figures.to_first.is_none() || result.target == "b");
+        }
+    }
+    assert!(
+        matches!(&suite.cells[2].results[0].outcome, CellOutcome::NotApplicable { lacks } if lacks == "second broker")
+    );
+    // A relay is a limit, and claims are about brokers: there is none.
+    assert_eq!(suite.claims.len(), 1);
+    assert_eq!(suite.claims[0].verdict, ClaimVerdict::Undecided);
+    // Gone on with, nothing is left to do, and the figures are the same.
+    super::run(&options(&file, address, &[&shared[..], &["--resume", out_text]].concat())).unwrap();
+    let again = read();
+    let values = |report: &Report| -> Vec<String> {
+        let results = report.suites[0].cells.iter().flat_map(|cell| &cell.results);
+        let median = |outcome: &CellOutcome| match outcome {
+            CellOutcome::Measured(figures) => format!("{:.6e}", figures.value.median),
+            other => format!("{other:?}"),
+        };
+        results.map(|result| median(&result.outcome)).collect()
+    };
+    assert_eq!(values(&first), values(&again));
+}
+
+#[test]
+fn the_study_in_the_manual_can_be_read() {
+    let page = include_str!("../../../../docs/manual/suites.md");
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (text, _) = rest.split_once("```").unwrap();
+    let study = Study::read(text).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(study.cells(&BOTH, &[]).len(), 4);
+}
+
+/// A relay that lives as long as the tests do.
+fn relay() -> std::net::SocketAddr {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        crate::relay::serve("127.0.0.1:0".parse().unwrap(), 1, None, |address| {
+            sender.send(address).map_err(|error| crate::failure::Failure::new(error.to_string()))
+        })
+    });
+    receiver.recv().unwrap()
+}
