@@ -167,6 +167,7 @@ impl Broker {
             let mut visit = Visit { core: &self.core, now, work: &mut work };
             decided.queue.resume_waiting(&decided.waiting, &mut visit);
             decided.queue.resume_dying(&decided.dying, &mut visit);
+            decided.queue.supersede_all(&decided.keyed.outdated, &self.core);
         }
         self.core.run_work(&mut work);
         // What was to die has been taken out by now.

@@ -100,6 +100,8 @@ pub struct Overview {
     pub redriven: u64,
     /// Connections that a limit refused once they had authenticated: of the broker, of their vhost, of their user.
     pub connections_refused: [u64; 3],
+    /// Messages that newer ones of their keys took the place of.
+    pub superseded: u64,
     /// Deaths of messages that had no dead-letter exchange: rejected, expired, maxlen, delivery limit.
     pub lost: [u64; 4],
     /// Publishes that waited behind an alarm and were given up without anybody to tell.
@@ -149,6 +151,8 @@ pub struct QueueReport {
     pub died: [u64; 4],
     /// Messages that were not taken since start, because they had come before.
     pub duplicates: u64,
+    /// Messages that newer ones of their keys took the place of since start.
+    pub superseded: u64,
     /// Messages that are not due yet.
     pub delayed: u64,
     /// Ids by which such messages are known.
@@ -258,6 +262,7 @@ impl Broker {
             duplicates: totals.duplicates.get(),
             redriven: totals.redriven.get(),
             connections_refused: totals.connections_refused.each_ref().map(Counter::get),
+            superseded: totals.superseded.get(),
             lost: totals.lost.each_ref().map(Counter::get),
             parked_dropped: totals.parked_dropped.get(),
             journal: core.journal.stats(),
@@ -319,6 +324,7 @@ impl Broker {
                     acknowledged: inner.totals.acknowledged,
                     died: inner.died,
                     duplicates: inner.duplicates,
+                    superseded: inner.superseded,
                     delayed: delayed + inner.waiting() as u64,
                     remembered: inner.remembered() as u64,
                     damaged: inner

@@ -54,4 +54,5 @@ pub(crate) struct Totals {
     pub(crate) redriven: Counter,
     /// Connections that a limit refused: of the broker, of their vhost, of their user.
     pub(crate) connections_refused: [Counter; 3],
+    pub(crate) superseded: Counter,
 }

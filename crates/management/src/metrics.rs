@@ -143,6 +143,11 @@ fn messages(out: &mut Exposition, overview: &Overview) {
     out.counter("hermod_refused_total", "Publishes refused by a full queue or an alarm", overview.refused);
     out.counter("hermod_duplicates_total", "Messages not taken since they had come before", overview.duplicates);
     out.counter("hermod_redriven_messages_total", "Dead letters sent back to where they came from", overview.redriven);
+    out.counter(
+        "hermod_superseded_total",
+        "Messages that newer ones of their keys took the place of",
+        overview.superseded,
+    );
     out.counter("hermod_received_body_bytes_total", "Bytes of the bodies received", overview.received_bytes);
 }
 
@@ -263,6 +268,7 @@ mod tests {
             died: [0; 4],
             delayed: 0,
             duplicates: 0,
+            superseded: 0,
             remembered: 0,
             damaged: None,
         };

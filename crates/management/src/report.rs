@@ -200,6 +200,8 @@ pub struct QueueRow {
     pub delayed: u64,
     /// Messages that were not taken since the start, because they had come before.
     pub duplicates: u64,
+    /// Messages that newer ones of their keys took the place of since the start.
+    pub superseded: u64,
     /// Ids by which such messages are known.
     pub remembered: u64,
     /// Why it does not deliver: its first message can't be read.

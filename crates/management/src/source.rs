@@ -260,6 +260,7 @@ impl Source {
             operator_policy: queue.operator_policy,
             delayed: queue.delayed,
             duplicates: queue.duplicates,
+            superseded: queue.superseded,
             remembered: queue.remembered,
             damaged: queue.damaged,
         };

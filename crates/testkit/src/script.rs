@@ -201,6 +201,7 @@ impl Script {
         match (self.broker().broker.queues().iter().find(|report| report.name == queue), what) {
             (Some(report), "delayed") => report.delayed.to_string(),
             (Some(report), "duplicates") => report.duplicates.to_string(),
+            (Some(report), "superseded") => report.superseded.to_string(),
             (Some(report), _) => format!("{} {}", report.ready, report.unacked),
             (None, _) => "none".to_owned(),
         }

@@ -18,6 +18,8 @@ use crate::message::value::{Table, Value};
 use crate::routing::{ExchangeKind, HASH_HEADER, HASH_PROPERTY, HashOn};
 
 pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
+/// What the key of a message is called whose last value alone is kept.
+const LAST_VALUE_KEY: &str = "x-last-value-key";
 /// How an exchange routes that delays.
 const DELAYED_TYPE: &str = "x-delayed-type";
 const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
@@ -57,6 +59,7 @@ const CLASSIC: &[&str] = &[
     retry::TYPE,
     retry::MIN,
     retry::MAX,
+    LAST_VALUE_KEY,
 ];
 
 /// What the arguments of a quorum queue may be named; those refused as not built are among them.
@@ -85,6 +88,7 @@ const QUORUM: &[&str] = &[
     deduplication::ENABLED,
     deduplication::SIZE,
     deduplication::TTL,
+    LAST_VALUE_KEY,
 ];
 
 /// What only the arguments of a stream may be named.
@@ -195,6 +199,8 @@ pub(crate) struct QueueArguments {
     pub(crate) delivery_limit: Option<u64>,
     /// `x-message-deduplication`: a message whose id is remembered is not taken again.
     pub(crate) deduplication: Option<Remember>,
+    /// `x-last-value-key`: of the messages that have the same value of this header only the newest waits.
+    pub(crate) last_value_key: Option<String>,
     /// `x-delayed-retry-type`: messages that come back wait.
     pub(crate) retry: Option<Retry>,
 }
@@ -257,6 +263,7 @@ impl QueueArguments {
             deduplication::ENABLED | deduplication::SIZE | deduplication::TTL => {
                 self.take_deduplication(argument, value, table)?;
             }
+            LAST_VALUE_KEY => self.last_value_key = Some(header(value)?),
             "x-overflow" => self.overflow = overflow(value)?,
             "x-dead-letter-exchange" => self.dead_letter_exchange = Some(name(value)?),
             "x-dead-letter-routing-key" => {
@@ -472,6 +479,11 @@ fn name(value: &Value) -> Result<String, String> {
         return Err(format!("{} bytes are too long; at most {LONGEST_NAME} are allowed", text.len()));
     }
     Ok(text.to_owned())
+}
+
+/// The name of a header.
+fn header(value: &Value) -> Result<String, String> {
+    Some(name(value)?).filter(|name| !name.is_empty()).ok_or_else(|| "expected the name of a header".to_owned())
 }
 
 fn overflow(value: &Value) -> Result<Overflow, String> {

@@ -2,6 +2,8 @@
 //!
 //! `docs/manual/selectors.md` lists the names. Looking one up reads no more of the message than that needs.
 
+use std::borrow::Cow;
+
 use selector::{Lookup, Value};
 
 use crate::message::Message;
@@ -16,6 +18,18 @@ pub(crate) struct Selected<'m> {
 }
 
 impl Selected<'_> {
+    /// What has this name, if that is text, a number or a truth value. Numbers count as their digits, so that every protocol can
+    /// say the same.
+    pub(crate) fn text(&self, name: &str) -> Option<Cow<'_, str>> {
+        Some(match self.get(name) {
+            Value::Text(text) => text,
+            Value::Int(number) => Cow::Owned(number.to_string()),
+            Value::Float(number) => Cow::Owned(number.to_string()),
+            Value::Bool(truth) => Cow::Owned(truth.to_string()),
+            Value::Null => return None,
+        })
+    }
+
     fn field(&self, field: Field<'_>) -> Value<'_> {
         self.dialects.look_up(self.message.dialect(), self.message.properties(), field)
     }

@@ -11,6 +11,7 @@ use journal::{Address, Chunk, Reference};
 
 use crate::core::Core;
 use crate::message::Message;
+use crate::queue::arrive::expires_at;
 use crate::queue::dispatch::Fetched;
 use crate::queue::lane::{Away, Dropped, Placed, Want};
 use crate::queue::{Dying, Guard, Inner, Queue, State, Visit};
@@ -135,7 +136,7 @@ impl Queue {
         }
         let arguments = Arc::clone(&inner.arguments);
         for (one, message) in read {
-            let expires_at = super::expires_at(&arguments, &message, message.published_at());
+            let expires_at = expires_at(&arguments, &message, message.published_at());
             let Some(entry) = inner.lanes.away_at(&one) else { continue };
             let unread = entry.is_unread();
             entry.expires_at = expires_at;
@@ -158,7 +159,7 @@ impl Queue {
     /// When the entry `seq` dies of age.
     pub(crate) fn peeked(&self, seq: u64, message: &Message, core: &Core) {
         let mut inner = self.lock(core);
-        let expires_at = super::expires_at(&inner.arguments, message, message.published_at());
+        let expires_at = expires_at(&inner.arguments, message, message.published_at());
         if let Some(lane) = inner.lanes.of_mut(seq) {
             lane.peeked = Some((seq, expires_at));
         }

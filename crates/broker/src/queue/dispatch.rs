@@ -270,6 +270,7 @@ impl Inner {
         if no_ack {
             self.bytes -= cost;
             self.forget_id(seq);
+            self.forget_key(seq);
             if let Some(address) = address {
                 self.settled.push(settle::Settled { seq, address, reason: settle::ACKNOWLEDGED });
             }

@@ -50,6 +50,7 @@ impl Queue {
                 inner.dying.push(Dying { seq, message, durable, reason });
             }
             inner.leave_ready(seq, State::Dying);
+            inner.forget_key(seq);
         } else {
             Lost::add(&mut inner.lost, reason, entry.message.as_ref(), entry.weight());
             if let Some(address) = address {

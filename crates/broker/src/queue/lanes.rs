@@ -168,6 +168,16 @@ impl Lanes {
         self.all().map(Lane::added).filter(|(first, end)| first < end)
     }
 
+    /// How many lanes there are.
+    pub(super) fn count(&self) -> usize {
+        self.others.len() + 1
+    }
+
+    /// The same of one lane, of which `at` are delivered before it.
+    pub(super) fn added_to(&self, at: usize) -> (u64, u64) {
+        self.others.get(at).unwrap_or(&self.lowest).added()
+    }
+
     /// Appends an entry to a lane and returns its sequence number.
     #[inline]
     pub(crate) fn push(&mut self, lane: LaneNumber, entry: Entry) -> u64 {

@@ -4,6 +4,7 @@
 //! is in the journal's buffer before any consumer can see it. Whoever makes the queue deliverable dispatches, in the same
 //! visit. Effects on anything else (dead letters, deletion, timers) leave as [`Work`] for after the lock.
 
+mod arrive;
 mod away;
 mod bitmap;
 mod bound;
@@ -13,6 +14,7 @@ mod dispatch;
 mod dying;
 mod lane;
 mod lanes;
+mod latest;
 mod mark;
 mod page;
 mod repair;
@@ -31,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::Waker;
 
-use journal::{Address, Bits, Chunk, Group, Owner, Reference, Ticket};
+use journal::{Address, Bits, Chunk, Owner, Reference, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use away::{Purpose, Task};
@@ -43,6 +45,7 @@ pub(crate) use dispatch::{Fetched, Unattached};
 pub(crate) use dying::{Dying, Reason, reason_code};
 pub(crate) use lane::{Entry, Lane, Placed, State};
 pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, first_of, lane_of};
+pub(crate) use latest::{Keyed, Latest, Recovered};
 pub(crate) use page::{Listed, Page, Place};
 pub(crate) use retry::Waiters;
 pub(crate) use seen::{Gate, Identity, Kept, Seen};
@@ -59,6 +62,7 @@ use crate::message::Message;
 use crate::message::value::Table;
 use crate::session::turn::{Arrival, Work};
 
+use arrive::expires_at;
 use consumers::Consumers;
 use views::Views;
 
@@ -86,6 +90,8 @@ pub(crate) struct Queue {
     pub(crate) queue_type: QueueType,
     /// No policy changes it.
     pub(crate) deduplication: Option<Remember>,
+    /// What the key of a message is called whose last value alone is kept. No policy changes it.
+    last_value_key: Option<Box<str>>,
     /// The arguments as declared.
     pub(crate) declared: Table,
     /// Batches of its dead letters that wait to be read from the disk; what dies later waits behind them.
@@ -149,6 +155,10 @@ pub(crate) struct Inner {
     seen_while_queued: bool,
     /// Messages that were not taken since they had come before.
     pub(crate) duplicates: u64,
+    /// The keys of entries, where only the last value of each is kept.
+    latest: Option<Box<Latest>>,
+    /// Messages that newer ones of their keys took the place of.
+    pub(crate) superseded: u64,
     /// Entries that came back and wait.
     waiting: Option<Box<Waiters>>,
     /// When messages are due; of a bucket only.
@@ -247,8 +257,8 @@ impl Queue {
     pub(crate) fn new(parts: QueueParts) -> Arc<Self> {
         let weighs = parts.arguments.max_length_bytes.is_some();
         let mut lanes = Lanes::new();
-        // Of entries in other pages nobody knows how long their bodies are.
-        lanes.keep_hot(weighs);
+        let last_value_key = parts.arguments.last_value_key.as_deref().map(Box::from);
+        lanes.keep_hot(weighs || last_value_key.is_some());
         let QueueArguments { queue_type, deduplication, .. } = parts.arguments;
         let inner = Inner {
             consumers: Consumers::new(parts.arguments.single_active_consumer),
@@ -274,6 +284,8 @@ impl Queue {
             seen: None,
             seen_while_queued: deduplication == Some(Remember::WhileQueued),
             duplicates: 0,
+            latest: None,
+            superseded: 0,
             waiting: None,
             dues: parts.bucket.as_ref().map(|bucket| Box::new(Dues::new(bucket.span.is_near(parts.now)))),
             unsettled: 0,
@@ -296,6 +308,7 @@ impl Queue {
             auto_delete: parts.auto_delete,
             queue_type,
             deduplication,
+            last_value_key,
             declared: parts.declared,
             mourned: AtomicUsize::new(0),
             gated: AtomicBool::new(false),
@@ -315,171 +328,6 @@ impl Queue {
         let (bytes_before, index_before) = (inner.bytes, inner.index_bytes());
         let listed_before = inner.listed_bytes();
         Guard { inner, core, bytes_before, index_before, listed_before, unwinding: std::thread::panicking() }
-    }
-
-    /// Takes the picked arrivals at its end and dispatches. The returned ticket covers their references.
-    pub(crate) fn publish(
-        self: &Arc<Self>,
-        arrivals: &mut [Arrival],
-        picks: &[u32],
-        visit: &mut Visit<'_>,
-    ) -> Result<Ticket, Gone> {
-        // What is known to have come is then in the log whole: nobody is in the middle of a transaction.
-        let whole = self.sifts().then(|| visit.core.groups.read());
-        let mut inner = self.lock(visit.core);
-        if inner.deleted {
-            return Err(Gone);
-        }
-        if whole.is_some() {
-            let ticket = self.publish_sifted(&mut inner, arrivals, picks, visit);
-            self.finish(inner, visit);
-            return Ok(ticket);
-        }
-        let mut ticket = Ticket::NONE;
-        // Whether the next message is refused depends on what consumers take of this one.
-        let refuses = inner.arguments.overflow.refuses();
-        let step = if refuses { 1 } else { picks.len().max(1) };
-        for picks in picks.chunks(step) {
-            if refuses && inner.is_full() {
-                for pick in picks {
-                    inner.refuse(&mut arrivals[*pick as usize]);
-                }
-                continue;
-            }
-            self.insert_all(&mut inner, arrivals, picks, State::Ready, None, visit);
-            ticket = ticket.max(self.log_references(&mut inner, None, visit));
-            self.show_new(&mut inner, visit);
-        }
-        self.finish(inner, visit);
-        Ok(ticket)
-    }
-
-    /// This visit has added entries: delivers, and keeps to the limits.
-    fn show_new(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
-        if self.bucket.is_some() {
-            let added: Vec<_> = inner.lanes.added().collect();
-            return self.take_delayed(inner, &added, visit);
-        }
-        self.dispatch(inner, visit);
-        self.enforce_length(inner);
-        if self.logged() && visit.core.memory.is_tight() {
-            let added: Vec<_> = inner.lanes.added().collect();
-            added.into_iter().rev().for_each(|(first, end)| inner.let_go(first, end, visit.core));
-        }
-    }
-
-    /// Takes messages into a group: they have their places, and nobody sees them before [`Queue::reveal`].
-    /// Adds to `hidden` where they are: runs of numbers, each (first, end). What came before is not taken; the caller holds
-    /// the groups alone if the queue sifts.
-    pub(crate) fn publish_hidden(
-        self: &Arc<Self>,
-        arrivals: &mut [Arrival],
-        picks: &[u32],
-        group: Option<Group>,
-        hidden: &mut Vec<HiddenRun>,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), Gone> {
-        let mut inner = self.lock(visit.core);
-        if inner.deleted {
-            return Err(Gone);
-        }
-        self.insert_all(&mut inner, arrivals, picks, State::Hidden, group, visit);
-        self.log_references(&mut inner, group, visit);
-        hidden.extend(inner.lanes.added().map(|(first, end)| HiddenRun { queue: Arc::clone(self), first, end }));
-        Ok(())
-    }
-
-    /// The group that brought these entries, all of this queue, has ended: they are ready.
-    pub(crate) fn reveal(self: &Arc<Self>, runs: &[HiddenRun], visit: &mut Visit<'_>) {
-        let mut inner = self.lock(visit.core);
-        for seq in runs.iter().flat_map(|run| run.first..run.end) {
-            let hidden = inner.lanes.get_mut(seq).is_some_and(|entry| entry.state == State::Hidden);
-            if hidden {
-                inner.make_ready(seq);
-            }
-        }
-        if self.bucket.is_some() {
-            let runs: Vec<_> = runs.iter().map(|run| (run.first, run.end)).collect();
-            self.take_delayed(&mut inner, &runs, visit);
-            self.finish(inner, visit);
-            return;
-        }
-        self.dispatch(&mut inner, visit);
-        self.enforce_length(&mut inner);
-        if self.logged() && visit.core.memory.is_tight() {
-            runs.iter().rev().for_each(|run| inner.let_go(run.first, run.end, visit.core));
-        }
-        self.finish(inner, visit);
-    }
-
-    /// Gives the picked arrivals their places, each at the end of its lane, but those that came before. The ids of the others
-    /// are logged in `group`.
-    fn insert_all(
-        &self,
-        inner: &mut Inner,
-        arrivals: &mut [Arrival],
-        picks: &[u32],
-        state: State,
-        group: Option<Group>,
-        visit: &Visit<'_>,
-    ) {
-        let attended = inner.is_attended();
-        inner.lanes.begin_visit(attended);
-        let arguments = Arc::clone(&inner.arguments);
-        for pick in picks {
-            let arrival = &mut arrivals[*pick as usize];
-            if arrival.identity.is_some() && self.drops(inner, arrival, visit.now) {
-                continue;
-            }
-            let (address, message) = (arrival.address, arrival.take_share());
-            let (lane, now) = (lane_of_message(&arguments, &message), visit.now);
-            // What is not due does not age.
-            let ages = self.bucket.is_none();
-            let expires_at = if ages { expires_at(&arguments, &message, now) } else { u64::MAX };
-            let address = if self.logged() { address } else { None };
-            let entry = Entry { message: Some(message), address, expires_at, state, ..Entry::gone() };
-            let durable = entry.is_durable();
-            let number = inner.insert(lane, entry);
-            if let Some(identity) = &arrival.identity {
-                self.remember(inner, identity, number, durable, group, visit);
-            }
-            inner.totals.published += 1;
-        }
-    }
-
-    /// Logs the references of all durable entries that this visit added, in runs.
-    fn log_references(&self, inner: &mut Inner, group: Option<Group>, visit: &Visit<'_>) -> Ticket {
-        if !self.logged() {
-            return Ticket::NONE;
-        }
-        #[cfg(feature = "sabotage")]
-        if group.is_none() && sabotage::armed("ack-before-message") {
-            return self.log_references_late(inner, visit);
-        }
-        let mut addresses = ADDRESSES.take();
-        let mut appender = None;
-        for lane in inner.lanes.all_mut() {
-            let (first, end) = lane.added();
-            if first == end {
-                continue;
-            }
-            let (mark, mut run) = (lane.mark_of_added(), first);
-            for seq in first..=end {
-                let address = if seq < end { lane.get_mut(seq).and_then(|entry| entry.address) } else { None };
-                if let Some(address) = address {
-                    addresses.push(address);
-                    continue;
-                }
-                if !addresses.is_empty() {
-                    let appender = appender.get_or_insert_with(|| visit.core.journal.appender());
-                    appender.reference(group, self.id, run, mark, &addresses);
-                    addresses.clear();
-                }
-                run = seq + 1;
-            }
-        }
-        ADDRESSES.set(addresses);
-        appender.map_or(Ticket::NONE, |appender| appender.ticket())
     }
 
     /// What its own arguments and its policies come to now.
@@ -588,10 +436,16 @@ impl Inner {
             || full(self.arguments.max_length_bytes, self.ready_bytes)
     }
 
+    /// True where more must be known of entries than the page of a backlog says: how long their bodies are, or where they lie
+    /// at any time.
+    fn keeps_hot(&self) -> bool {
+        self.weighs || self.arguments.last_value_key.is_some()
+    }
+
     /// From now on bodies that are ready are counted in bytes, or not any more.
     fn weigh(&mut self, weighs: bool) {
         if std::mem::replace(&mut self.weighs, weighs) != weighs {
-            self.lanes.keep_hot(weighs);
+            self.lanes.keep_hot(self.keeps_hot());
             (self.ready_bytes, self.unweighed) = if weighs { self.lanes.weight() } else { (0, 0) };
         }
     }
@@ -660,6 +514,7 @@ impl Inner {
         }
         if state == State::Done {
             self.forget_id(seq);
+            self.forget_key(seq);
         }
     }
 
@@ -681,7 +536,7 @@ impl Inner {
 
     /// What is in memory besides messages.
     fn index_bytes(&self) -> usize {
-        self.lanes.index_bytes() + self.seen_bytes() + self.dues_bytes()
+        self.lanes.index_bytes() + self.seen_bytes() + self.keys_bytes() + self.dues_bytes()
     }
 
     /// What it costs to know where messages lie that the log has, or could list.
@@ -721,7 +576,7 @@ impl Inner {
     pub(crate) fn recover(&mut self, lanes: Lanes) {
         self.unweighed = if self.weighs { lanes.live() } else { 0 };
         self.lanes = lanes;
-        self.lanes.keep_hot(self.weighs);
+        self.lanes.keep_hot(self.keeps_hot());
     }
 
     /// Its lanes, from the last to be delivered to the first.
@@ -755,26 +610,15 @@ impl Inner {
         self.seen.as_deref()
     }
 
+    /// The keys of entries, where only the last value of each is kept.
+    pub(crate) fn latest(&self) -> Option<&Latest> {
+        self.latest.as_deref()
+    }
+
     /// Why the queue can't go on delivering, if it can't.
     pub(crate) fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
-}
-
-/// The lane of a message: its priority, as far as the queue knows any.
-#[inline]
-fn lane_of_message(arguments: &QueueArguments, message: &Message) -> LaneNumber {
-    arguments.max_priority.map_or(0, |max| message.priority().min(max).into())
-}
-
-/// When a message dies of age that came to its queue at `since`, in milliseconds since 1970.
-#[inline]
-fn expires_at(arguments: &QueueArguments, message: &Message, since: u64) -> u64 {
-    let ttl = match (message.expiration(), arguments.message_ttl) {
-        (Some(own), Some(queue)) => Some(own.min(queue)),
-        (own, queue) => own.or(queue),
-    };
-    ttl.map_or(u64::MAX, |ttl| since.saturating_add(ttl))
 }
 
 /// What a restatement says of a queue's entries.

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
-use journal::{Group, Owner, Ticket};
+use journal::{Group, Owner};
 
 use crate::catalog::arguments::Remember;
 use crate::core::Core;
 use crate::message::instructions::Instructions;
-use crate::queue::{Inner, Queue, State, Visit};
+use crate::queue::{Inner, Queue, Visit};
 use crate::session::turn::Arrival;
 use crate::store::facts;
 
@@ -254,41 +254,6 @@ impl Queue {
     #[inline]
     pub(crate) fn sifts(&self) -> bool {
         self.deduplication.is_some() || self.gated.load(Ordering::Relaxed)
-    }
-
-    /// Takes the picked arrivals one by one, but those that came before. The caller holds the groups: what is known then
-    /// is in the log whole.
-    pub(super) fn publish_sifted(
-        self: &Arc<Self>,
-        inner: &mut Inner,
-        arrivals: &mut [Arrival],
-        picks: &[u32],
-        visit: &mut Visit<'_>,
-    ) -> Ticket {
-        let mut ticket = Ticket::NONE;
-        for pick in picks {
-            let arrival = &mut arrivals[*pick as usize];
-            if self.drops(inner, arrival, visit.now) {
-                // The first one is in the log before here.
-                ticket = ticket.max(visit.core.journal.appender().ticket());
-                continue;
-            }
-            if inner.arguments.overflow.refuses() && inner.is_full() {
-                inner.refuse(arrival);
-                continue;
-            }
-            let durable = self.logged() && arrival.address.is_some();
-            let group = (durable && arrival.identity.is_some()).then(|| visit.core.journal.appender().begin_group());
-            self.insert_all(inner, arrivals, std::slice::from_ref(pick), State::Ready, group, visit);
-            ticket = ticket.max(self.log_references(inner, group, visit));
-            if let Some(group) = group {
-                let mut appender = visit.core.journal.appender();
-                appender.end_group(group);
-                ticket = appender.ticket();
-            }
-            self.show_new(inner, visit);
-        }
-        ticket
     }
 
     /// Whether an arrival came before; then it is counted, and is done with.

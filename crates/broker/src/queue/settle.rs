@@ -26,6 +26,9 @@ pub(crate) const NOT_SELECTED: u8 = 9;
 /// Its time came: it moved from its bucket into its queue.
 pub(crate) const DUE: u8 = 10;
 
+/// A newer message of its key took its place.
+pub(crate) const SUPERSEDED: u8 = 11;
+
 /// An entry whose settlement is still to be logged in this visit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settled {
@@ -46,6 +49,13 @@ pub(crate) enum Verdict {
     /// since it may now come after later ones: only what is marked may come out of order.
     Unsent,
     Rejected,
+}
+
+impl Verdict {
+    /// True when the entry is there for others again.
+    fn brings_back(self) -> bool {
+        matches!(self, Self::Released | Self::Failed | Self::Unsent)
+    }
 }
 
 /// One delivery to settle.
@@ -94,6 +104,10 @@ impl Queue {
             return;
         }
         inner.unsettled -= 1;
+        if settlement.verdict.brings_back() && inner.comes_back_late(seq, visit.core) {
+            return;
+        }
+        let Some(entry) = inner.lanes.get_mut(seq) else { return };
         match settlement.verdict {
             Verdict::Accepted => {
                 if let Some(address) = entry.address {
@@ -194,6 +208,7 @@ impl Queue {
         inner.free_spilled_of(&mut purged.freed, core);
         inner.bytes -= purged.bytes;
         self.forget_absent(&mut inner);
+        inner.forget_absent_keys();
         inner.forget_dues();
         (inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0);
         inner.damage = None;
@@ -222,6 +237,7 @@ impl Queue {
         (inner.bytes, inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0, 0);
         inner.unsettled = 0;
         inner.seen = None;
+        inner.latest = None;
         inner.forget_dues();
         inner.waiting = None;
         inner.bindings = Vec::new();

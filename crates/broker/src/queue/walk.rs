@@ -89,6 +89,7 @@ impl Queue {
             return false;
         }
         inner.leave_ready(seq, State::Dying);
+        inner.forget_key(seq);
         true
     }
 

@@ -11,7 +11,7 @@ use crate::catalog::definitions::{Key, Sort};
 use crate::encoding::{Malformed, Reader, write_bool, write_bytes, write_table, write_text, write_varint};
 use crate::error::Error;
 use crate::message::value::Table;
-use crate::queue::{Bound, Kept, Queue, Reason, Remains, SETTLED_BEFORE, Span, Waiters, reason_code};
+use crate::queue::{Bound, Kept, Keyed, Queue, Reason, Remains, SETTLED_BEFORE, Span, Waiters, reason_code};
 use crate::routing::ExchangeKind;
 use crate::store::runs::log_valued;
 
@@ -51,7 +51,11 @@ pub(crate) const RETRY: u8 = 18;
 /// Ids of a bundle: their queue and scope, and of each its place, the number of its message, and until when it is remembered.
 pub(crate) const SEEN: u8 = 19;
 
-/// Ids that one fact says at most when a bundle is said again.
+/// Keys of a bundle, of messages of which only the last value is kept: their queue, and of each its place and the number of its
+/// message.
+pub(crate) const KEYED: u8 = 20;
+
+/// Ids or keys that one fact says at most when a bundle is said again.
 const IDS_TOGETHER: usize = 128;
 
 /// A declared exchange, as it is replayed.
@@ -235,6 +239,36 @@ pub(crate) fn read_seen(bytes: &[u8]) -> Result<SeenFact, Malformed> {
         ids.push((place, Kept { id: reader.bytes()?.into(), number, until, durable: true }));
     }
     Ok(SeenFact { queue, scope, ids })
+}
+
+/// Logs keys of a bundle, each with its place.
+pub(crate) fn log_keyed(
+    appender: &mut Appender<'_>,
+    group: Option<Group>,
+    bundle: Owner,
+    queue: Owner,
+    keys: &[(u64, &Keyed)],
+) {
+    for part in keys.chunks(IDS_TOGETHER) {
+        let mut bytes = Vec::with_capacity(10 + part.iter().map(|(_, keyed)| 20 + keyed.key.len()).sum::<usize>());
+        write_varint(&mut bytes, queue);
+        for (place, keyed) in part {
+            [*place, keyed.number].into_iter().for_each(|number| write_varint(&mut bytes, number));
+            write_bytes(&mut bytes, &keyed.key);
+        }
+        appender.fact(group, bundle, KEYED, &[&bytes]);
+    }
+}
+
+/// Reads keys of a bundle: the queue, and each key with its place.
+pub(crate) fn read_keyed(bytes: &[u8]) -> Result<(Owner, Vec<(u64, Keyed)>), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let (queue, mut keys) = (reader.varint()?, Vec::new());
+    while !reader.is_empty() {
+        let (place, number) = (reader.varint()?, reader.varint()?);
+        keys.push((place, Keyed { key: reader.bytes()?.into(), number, durable: true }));
+    }
+    Ok((queue, keys))
 }
 
 /// Reads an accounted fact: the next sequence number, and pages in runs.

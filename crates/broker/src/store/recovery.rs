@@ -18,7 +18,8 @@ use crate::encoding::Malformed;
 use crate::error::Error;
 use crate::message::value::Table;
 use crate::queue::{
-    Bound, Lanes, Position, Positions, Queue, QueueParts, Reason, Seen, Span, keep_binding, reason_code,
+    Bound, Lanes, Latest, Position, Positions, Queue, QueueParts, Reason, Recovered, Seen, Span, keep_binding,
+    reason_code,
 };
 use crate::routing::{Bindings, Destination};
 use crate::store::facts::{self, ExchangeFact, QueueFact};
@@ -34,6 +35,7 @@ struct Entries {
     /// When entries are due that came back.
     waiting: BTreeMap<u64, u64>,
     seen: Seen,
+    latest: Latest,
 }
 
 impl Entries {
@@ -53,6 +55,7 @@ struct Left {
     dying: BTreeMap<u64, u8>,
     waiting: BTreeMap<u64, u64>,
     seen: Seen,
+    latest: Latest,
 }
 
 /// What the journal said, so far.
@@ -114,6 +117,11 @@ impl Rebuilt {
                 let fact = facts::read_seen(bytes)?;
                 let seen = &mut self.entries.entry(fact.queue).or_default().seen;
                 fact.ids.into_iter().for_each(|(place, kept)| seen.recover(owner, fact.scope, place, kept));
+            }
+            facts::KEYED => {
+                let (queue, keys) = facts::read_keyed(bytes)?;
+                let latest = &mut self.entries.entry(queue).or_default().latest;
+                keys.into_iter().for_each(|(place, keyed)| latest.recover(owner, place, keyed));
             }
             _ => self.apply_to_entries(owner, kind, bytes)?,
         }
@@ -220,7 +228,8 @@ impl Rebuilt {
             for (file, count) in lanes.files() {
                 *live.entry(file).or_default() += count;
             }
-            self.left.insert(owner, Left { lanes, dying: entries.dying, waiting: entries.waiting, seen: entries.seen });
+            let Entries { dying, waiting, seen, latest, .. } = entries;
+            self.left.insert(owner, Left { lanes, dying, waiting, seen, latest });
         }
         live
     }
@@ -373,6 +382,7 @@ impl Left {
         if !self.seen.is_empty() {
             queue.recover_seen(self.seen, &|exchange| tables.exchange_by_id(exchange).is_some(), core);
         }
+        let keyed = queue.recover_latest(self.latest, core);
         let reasons = [Reason::Rejected, Reason::Expired, Reason::MaxLength, Reason::DeliveryLimit];
         let dying = self
             .dying
@@ -380,7 +390,7 @@ impl Left {
             .filter_map(|(seq, code)| Some((*seq, *reasons.iter().find(|reason| reason_code(**reason) == *code)?)));
         let now = core.clock.unix_ms();
         let waiting = self.waiting.into_iter().filter(|(_, due)| *due > now).collect();
-        Decided { queue: Arc::clone(queue), dying: dying.collect(), waiting }
+        Decided { queue: Arc::clone(queue), dying: dying.collect(), waiting, keyed }
     }
 }
 
@@ -390,6 +400,8 @@ pub(crate) struct Decided {
     pub(crate) dying: Vec<(u64, Reason)>,
     /// Each with its time.
     pub(crate) waiting: Vec<(u64, u64)>,
+    /// What belongs to keys.
+    pub(crate) keyed: Recovered,
 }
 
 impl Decided {
@@ -399,6 +411,10 @@ impl Decided {
         let pages: BTreeSet<_> = numbers.map(|seq| seq / PAGE).collect();
         for page in pages {
             core.place(&self.queue, page)?;
+        }
+        for page in &self.keyed.pages {
+            // What is damaged stops its queue when its turn comes, and is told of then.
+            let _ = core.place(&self.queue, *page);
         }
         Ok(())
     }
@@ -444,6 +460,7 @@ impl Replay for Rebuilt {
             forget(&mut entries.returns, *first, *count);
             forget(&mut entries.dying, *first, *count);
             forget(&mut entries.waiting, *first, *count);
+            entries.latest.left_in_run(*first, *count);
         }
     }
 

@@ -113,16 +113,25 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
     }
 }
 
-/// Says the ids of a bundle again; false if the owner is none. What is left of none is forgotten here.
+/// Says the ids or keys of a bundle again; false if the owner is none. What is left of none is forgotten here.
 fn restate_ids(core: &Core, bundle: Owner, journal: &Journal) -> bool {
     let Some(queue) = core.id_bundles.lock().get(&bundle).copied() else { return false };
     let said = queue_of(core, queue).is_some_and(|queue| {
         let inner = queue.lock(core);
-        let Some((scope, ids)) = inner.seen().and_then(|seen| seen.logged(bundle)) else { return false };
+        let ids = inner.seen().and_then(|seen| seen.logged(bundle));
+        let keys = inner.latest().and_then(|latest| latest.logged(bundle));
+        if ids.is_none() && keys.is_none() {
+            return false;
+        }
         let mut appender = journal.housekeeping_appender();
         // Once in each turn of the log is enough, in however many files it stands.
         appender.supersede(bundle);
-        facts::log_seen(&mut appender, None, bundle, (queue.id, scope), &ids);
+        if let Some((scope, ids)) = ids {
+            facts::log_seen(&mut appender, None, bundle, (queue.id, scope), &ids);
+        }
+        if let Some(keys) = keys {
+            facts::log_keyed(&mut appender, None, bundle, queue.id, &keys);
+        }
         true
     });
     if !said {

@@ -14,6 +14,7 @@ mod delaying;
 mod history;
 mod intake;
 mod kept;
+mod last_values;
 mod limits;
 mod model;
 mod overtaken;

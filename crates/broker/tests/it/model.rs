@@ -40,11 +40,23 @@ pub(crate) struct Rules {
     pub(crate) dead_letters_to: Option<usize>,
     /// The highest priority that it tells apart.
     pub(crate) max_priority: u8,
+    /// Only the newest message of each key waits.
+    pub(crate) last_values: bool,
 }
 
 /// The priority of a message, by its name.
 pub(crate) fn priority_of(id: &str) -> u8 {
     id.trim_start_matches('m').parse::<u64>().map_or(0, |number| (number % 5) as u8)
+}
+
+/// The key of a message, by its name.
+pub(crate) fn key_of(id: &str) -> u64 {
+    id.trim_start_matches('m').parse::<u64>().map_or(0, |number| number / 5 % 3)
+}
+
+/// When a message came, by its position.
+fn arrival(position: u64) -> u64 {
+    position & u64::from(u32::MAX)
 }
 
 /// A consumer.
@@ -61,6 +73,8 @@ pub(crate) struct Queue {
     pub(crate) items: BTreeMap<u64, Item>,
     next: u64,
     pub(crate) consumers: BTreeMap<String, Consumer>,
+    /// The newest message of each key that was shown, as long as it is here.
+    newest: BTreeMap<u64, u64>,
     /// Positions dispatched in this step, in order.
     pub(crate) leaving: Vec<u64>,
 }
@@ -75,11 +89,34 @@ impl Queue {
     }
 
     /// The higher its priority, as far as that counts, the farther in front is its place.
-    fn push(&mut self, id: &str, state: State, max_priority: u8) {
+    fn push(&mut self, id: &str, state: State, rules: &Rules) {
+        let shown = state == State::Ready;
         let item = Item { id: id.to_owned(), redelivered: false, returns: 0, state };
-        let behind = max_priority - priority_of(id).min(max_priority);
-        self.items.insert(u64::from(behind) << 32 | self.next, item);
+        let behind = rules.max_priority - priority_of(id).min(rules.max_priority);
+        let position = u64::from(behind) << 32 | self.next;
+        self.items.insert(position, item);
         self.next += 1;
+        if shown && rules.last_values {
+            self.show(position);
+        }
+    }
+
+    /// The newest message of the key that `id` has.
+    fn newest(&self, id: &str) -> Option<u64> {
+        self.newest.get(&key_of(id)).copied().filter(|position| self.items.contains_key(position))
+    }
+
+    /// A message is ready: another one of its key goes, or it itself.
+    fn show(&mut self, position: u64) {
+        let id = self.items[&position].id.clone();
+        let before = self.newest(&id).filter(|before| *before != position);
+        if before.is_some_and(|before| arrival(before) > arrival(position)) {
+            self.items.remove(&position);
+            return;
+        }
+        self.newest.insert(key_of(&id), position);
+        let waits = |before: &u64| self.items[before].state == State::Ready;
+        before.filter(waits).into_iter().for_each(|before| drop(self.items.remove(&before)));
     }
 
     /// How many more deliveries its consumers can take.
@@ -158,15 +195,17 @@ impl Model {
         let targets: Vec<_> = turn.iter().map(|(exchange, key, _)| self.route(exchange, key)).collect();
         let mut refused = vec![false; turn.len()];
         for queue in self.queues.keys().copied().collect::<Vec<_>>() {
-            let Rules { reject: limit, max_priority, .. } = self.rules[queue];
+            let rules = self.rules[queue].clone();
+            let limit = rules.reject;
             let Some(entry) = self.queues.get_mut(&queue) else { continue };
             for (at, (_, _, id)) in turn.iter().enumerate().filter(|(at, _)| targets[*at].contains(&queue)) {
-                if limit.is_some_and(|limit| entry.ready() >= limit) {
+                let replaces = || entry.newest(id).is_some_and(|newest| entry.items[&newest].state == State::Ready);
+                if limit.is_some_and(|limit| entry.ready() >= limit) && !(rules.last_values && replaces()) {
                     refused[at] = true;
                     continue;
                 }
-                entry.push(id, State::Ready, max_priority);
-                if limit.is_some() {
+                entry.push(id, State::Ready, &rules);
+                if limit.is_some() || rules.last_values {
                     entry.dispatch();
                 }
             }
@@ -199,7 +238,7 @@ impl Model {
             for (from, id) in std::mem::take(&mut self.dead) {
                 let Some(to) = self.rules[from].dead_letters_to else { continue };
                 if let Some(queue) = self.queues.get_mut(&to) {
-                    queue.push(&id, State::Ready, self.rules[to].max_priority);
+                    queue.push(&id, State::Ready, &self.rules[to]);
                     targets.insert(to);
                 }
             }
@@ -224,7 +263,12 @@ impl Model {
             let limit = self.rules[*queue].delivery_limit;
             let dies = *verdict == Verdict::Released && limit.is_some_and(|limit| item.returns > limit);
             match verdict {
-                Verdict::Released if !dies => item.state = State::Ready,
+                Verdict::Released if !dies => {
+                    item.state = State::Ready;
+                    if self.rules[*queue].last_values {
+                        entry.show(*position);
+                    }
+                }
                 Verdict::Accepted => drop(entry.items.remove(position)),
                 _ => {
                     if let Some(item) = entry.items.remove(position) {
@@ -250,17 +294,24 @@ impl Model {
         for (targets, (_, _, id)) in targets.iter().zip(publishes) {
             for number in targets {
                 if let Some(queue) = self.queues.get_mut(number) {
-                    queue.push(id, State::Hidden, self.rules[*number].max_priority);
+                    queue.push(id, State::Hidden, &self.rules[*number]);
                 }
             }
         }
         self.settle_first(settled);
-        for queue in targets.into_iter().flatten().collect::<BTreeSet<_>>() {
-            if let Some(queue) = self.queues.get_mut(&queue) {
-                let hidden = queue.items.values_mut().filter(|item| item.state == State::Hidden);
-                hidden.for_each(|item| item.state = State::Ready);
+        for number in targets.into_iter().flatten().collect::<BTreeSet<_>>() {
+            if let Some(queue) = self.queues.get_mut(&number) {
+                let hidden = queue.items.iter_mut().filter(|(_, item)| item.state == State::Hidden);
+                let hidden = hidden.map(|(position, item)| {
+                    item.state = State::Ready;
+                    *position
+                });
+                let mut shown: Vec<u64> = hidden.collect();
+                shown.sort_unstable_by_key(|position| arrival(*position));
+                shown.retain(|_| self.rules[number].last_values);
+                shown.into_iter().for_each(|position| queue.show(position));
             }
-            self.settle_down(queue);
+            self.settle_down(number);
         }
         self.bury();
         true

@@ -7,7 +7,7 @@ use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Random, SimDisk};
 
-use crate::model::{Consumer, Model, Place, Rules, SessionKey, State, Verdict, priority_of};
+use crate::model::{Consumer, Model, Place, Rules, SessionKey, State, Verdict, key_of, priority_of};
 use crate::{binding, message};
 
 const CLIENTS: usize = 3;
@@ -35,7 +35,7 @@ struct Run {
 }
 
 /// Queue 0 is plain, 1 is short and sends what it drops to 0, 2 refuses when full, 3 gives up after two returns. Some seeds give
-/// the first three priorities.
+/// the first three priorities; of some all but the second keep last values only.
 fn rules() -> Vec<Rules> {
     vec![
         Rules { durable: true, ..Rules::default() },
@@ -53,6 +53,9 @@ fn spec(queue: usize, rules: &Rules) -> QueueSpec {
     }
     if rules.max_priority > 0 {
         arguments.set("x-max-priority", Value::U8(rules.max_priority));
+    }
+    if rules.last_values {
+        arguments.set("x-last-value-key", text("key"));
     }
     if rules.reject.is_some() {
         arguments.set("x-overflow", text("reject-publish"));
@@ -84,6 +87,9 @@ impl Run {
         }
         if !seed.is_multiple_of(3) {
             (0..3).for_each(|queue| rules[queue].max_priority = 1 + queue as u8);
+        }
+        if seed % 8 < 2 {
+            [0, 2, 3].into_iter().for_each(|queue| rules[queue].last_values = true);
         }
         let broker = TestBroker::open(setup);
         let peers = (0..CLIENTS).map(|_| Peer::attach(&broker, "guest").unwrap()).collect();
@@ -161,7 +167,10 @@ impl Run {
         let mandatory = self.random.chance(30);
         let persistent = self.random.chance(self.persistent);
         let priority = priority_of(&one.2);
-        let publish = Publish { persistent, mandatory, priority, ..message(&one.0, &one.1, one.2.as_bytes()) };
+        let properties = format!("key=k{}\n", key_of(&one.2));
+        let properties = properties.as_bytes();
+        let publish =
+            Publish { persistent, mandatory, priority, properties, ..message(&one.0, &one.1, one.2.as_bytes()) };
         let peer = &mut self.peers[key.0];
         let session = peer.session(key.1);
         match peer.transactions.get(&key.1) {

@@ -39,6 +39,9 @@ pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
         let (name, vhost, dropped, known) = (&queue.name, &queue.vhost, queue.duplicates, queue.remembered);
         text += &format!("duplicates: {name} in {vhost}: {dropped} dropped, {known} ids known\n");
     }
+    for queue in queues.iter().filter(|queue| queue.superseded > 0) {
+        text += &format!("superseded: {} in {}: {}\n", queue.name, queue.vhost, queue.superseded);
+    }
     for queue in &queues {
         for one in &queue.selectors {
             let (name, vhost, of) = (&queue.name, &queue.vhost, one.looked_at);

@@ -1,0 +1,249 @@
+//! Messages on their way into a queue: each gets its place, is logged, and is shown, in this order.
+//!
+//! Invariant: the reference of an entry is in the journal's buffer before anybody can see the entry. What comes as part of a
+//! group stays hidden until the group has ended.
+
+use std::sync::Arc;
+
+use journal::{Group, Ticket};
+
+use crate::catalog::arguments::QueueArguments;
+use crate::message::Message;
+use crate::queue::latest::Keyed;
+#[cfg(feature = "sabotage")]
+use crate::queue::sabotage;
+use crate::queue::{ADDRESSES, Entry, Gone, HiddenRun, Inner, LaneNumber, Queue, State, Visit};
+use crate::session::turn::Arrival;
+
+impl Queue {
+    /// Takes the picked arrivals at its end and dispatches. The returned ticket covers their references.
+    pub(crate) fn publish(
+        self: &Arc<Self>,
+        arrivals: &mut [Arrival],
+        picks: &[u32],
+        visit: &mut Visit<'_>,
+    ) -> Result<Ticket, Gone> {
+        // What is known to have come is then in the log whole: nobody is in the middle of a transaction.
+        let singly = self.sifts() || self.keeps_latest();
+        let whole = singly.then(|| visit.core.groups.read());
+        let mut inner = self.lock(visit.core);
+        if inner.deleted {
+            return Err(Gone);
+        }
+        if whole.is_some() {
+            let ticket = self.publish_singly(&mut inner, arrivals, picks, visit);
+            self.finish(inner, visit);
+            return Ok(ticket);
+        }
+        let mut ticket = Ticket::NONE;
+        // Whether the next message is refused depends on what consumers take of this one.
+        let refuses = inner.arguments.overflow.refuses();
+        let step = if refuses { 1 } else { picks.len().max(1) };
+        for picks in picks.chunks(step) {
+            if refuses && inner.is_full() {
+                for pick in picks {
+                    inner.refuse(&mut arrivals[*pick as usize]);
+                }
+                continue;
+            }
+            self.insert_all(&mut inner, arrivals, picks, State::Ready, None, visit);
+            ticket = ticket.max(self.log_references(&mut inner, None, visit));
+            self.show_new(&mut inner, visit);
+        }
+        self.finish(inner, visit);
+        Ok(ticket)
+    }
+
+    /// This visit has added entries: delivers, and keeps to the limits.
+    fn show_new(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
+        if self.bucket.is_some() {
+            let added: Vec<_> = inner.lanes.added().collect();
+            return self.take_delayed(inner, &added, visit);
+        }
+        self.dispatch(inner, visit);
+        self.enforce_length(inner);
+        if self.logged() && visit.core.memory.is_tight() {
+            for lane in (0..inner.lanes.count()).rev() {
+                let (first, end) = inner.lanes.added_to(lane);
+                inner.let_go(first, end, visit.core);
+            }
+        }
+    }
+
+    /// Takes messages into a group: they have their places, and nobody sees them before [`Queue::reveal`].
+    /// Adds to `hidden` where they are: runs of numbers, each (first, end). What came before is not taken; the caller holds
+    /// the groups alone if the queue sifts.
+    pub(crate) fn publish_hidden(
+        self: &Arc<Self>,
+        arrivals: &mut [Arrival],
+        picks: &[u32],
+        group: Option<Group>,
+        hidden: &mut Vec<HiddenRun>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Gone> {
+        let mut inner = self.lock(visit.core);
+        if inner.deleted {
+            return Err(Gone);
+        }
+        self.insert_all(&mut inner, arrivals, picks, State::Hidden, group, visit);
+        self.log_references(&mut inner, group, visit);
+        hidden.extend(inner.lanes.added().map(|(first, end)| HiddenRun { queue: Arc::clone(self), first, end }));
+        Ok(())
+    }
+
+    /// The group that brought these entries, all of this queue, has ended: they are ready.
+    pub(crate) fn reveal(self: &Arc<Self>, runs: &[HiddenRun], visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.core);
+        for seq in runs.iter().flat_map(|run| run.first..run.end) {
+            let hidden = inner.lanes.get_mut(seq).is_some_and(|entry| entry.state == State::Hidden);
+            if hidden {
+                inner.make_ready(seq);
+                inner.show_key(seq, visit.core);
+            }
+        }
+        if self.bucket.is_some() {
+            let runs: Vec<_> = runs.iter().map(|run| (run.first, run.end)).collect();
+            self.take_delayed(&mut inner, &runs, visit);
+            self.finish(inner, visit);
+            return;
+        }
+        self.dispatch(&mut inner, visit);
+        self.enforce_length(&mut inner);
+        if self.logged() && visit.core.memory.is_tight() {
+            runs.iter().rev().for_each(|run| inner.let_go(run.first, run.end, visit.core));
+        }
+        self.finish(inner, visit);
+    }
+
+    /// Takes the picked arrivals one by one, but those that came before: each with all that belongs to it in one group. The
+    /// caller holds the groups: what is known then is in the log whole.
+    fn publish_singly(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        arrivals: &mut [Arrival],
+        picks: &[u32],
+        visit: &mut Visit<'_>,
+    ) -> Ticket {
+        let mut ticket = Ticket::NONE;
+        for pick in picks {
+            let arrival = &mut arrivals[*pick as usize];
+            if self.drops(inner, arrival, visit.now) {
+                // The first one is in the log before here.
+                ticket = ticket.max(visit.core.journal.appender().ticket());
+                continue;
+            }
+            let full = inner.arguments.overflow.refuses() && inner.is_full();
+            if full && !self.replaces(inner, arrival, visit.core) {
+                inner.refuse(arrival);
+                continue;
+            }
+            let durable = self.logged() && arrival.address.is_some();
+            let more = arrival.identity.is_some() || self.keeps_latest();
+            let group = (durable && more).then(|| visit.core.journal.appender().begin_group());
+            self.insert_all(inner, arrivals, std::slice::from_ref(pick), State::Ready, group, visit);
+            ticket = ticket.max(self.log_references(inner, group, visit));
+            // What it supersedes.
+            ticket = ticket.max(self.log_settled_in(inner, group, visit.core));
+            if let Some(group) = group {
+                let mut appender = visit.core.journal.appender();
+                appender.end_group(group);
+                ticket = appender.ticket();
+            }
+            self.show_new(inner, visit);
+        }
+        ticket
+    }
+
+    /// Gives the picked arrivals their places, each at the end of its lane, but those that came before. The ids and keys of the
+    /// others are logged in `group`.
+    fn insert_all(
+        &self,
+        inner: &mut Inner,
+        arrivals: &mut [Arrival],
+        picks: &[u32],
+        state: State,
+        group: Option<Group>,
+        visit: &Visit<'_>,
+    ) {
+        let attended = inner.is_attended();
+        inner.lanes.begin_visit(attended);
+        let arguments = Arc::clone(&inner.arguments);
+        for pick in picks {
+            let arrival = &mut arrivals[*pick as usize];
+            if arrival.identity.is_some() && self.drops(inner, arrival, visit.now) {
+                continue;
+            }
+            let (address, message) = (arrival.address, arrival.take_share());
+            let key = self.key_of(&message, visit.core);
+            let (lane, now) = (lane_of_message(&arguments, &message), visit.now);
+            // What is not due does not age.
+            let ages = self.bucket.is_none();
+            let expires_at = if ages { expires_at(&arguments, &message, now) } else { u64::MAX };
+            let address = if self.logged() { address } else { None };
+            let entry = Entry { message: Some(message), address, expires_at, state, ..Entry::gone() };
+            let durable = entry.is_durable();
+            let number = inner.insert(lane, entry);
+            if let Some(identity) = &arrival.identity {
+                self.remember(inner, identity, number, durable, group, visit);
+            }
+            if let Some(key) = key {
+                self.note_key(inner, Keyed { key, number, durable }, group, visit);
+                if state == State::Ready {
+                    inner.show_key(number, visit.core);
+                }
+            }
+            inner.totals.published += 1;
+        }
+    }
+
+    /// Logs the references of all durable entries that this visit added, in runs.
+    fn log_references(&self, inner: &mut Inner, group: Option<Group>, visit: &Visit<'_>) -> Ticket {
+        if !self.logged() {
+            return Ticket::NONE;
+        }
+        #[cfg(feature = "sabotage")]
+        if group.is_none() && sabotage::armed("ack-before-message") {
+            return self.log_references_late(inner, visit);
+        }
+        let mut addresses = ADDRESSES.take();
+        let mut appender = None;
+        for lane in inner.lanes.all_mut() {
+            let (first, end) = lane.added();
+            if first == end {
+                continue;
+            }
+            let (mark, mut run) = (lane.mark_of_added(), first);
+            for seq in first..=end {
+                let address = if seq < end { lane.get_mut(seq).and_then(|entry| entry.address) } else { None };
+                if let Some(address) = address {
+                    addresses.push(address);
+                    continue;
+                }
+                if !addresses.is_empty() {
+                    let appender = appender.get_or_insert_with(|| visit.core.journal.appender());
+                    appender.reference(group, self.id, run, mark, &addresses);
+                    addresses.clear();
+                }
+                run = seq + 1;
+            }
+        }
+        ADDRESSES.set(addresses);
+        appender.map_or(Ticket::NONE, |appender| appender.ticket())
+    }
+}
+
+/// The lane of a message: its priority, as far as the queue knows any.
+#[inline]
+fn lane_of_message(arguments: &QueueArguments, message: &Message) -> LaneNumber {
+    arguments.max_priority.map_or(0, |max| message.priority().min(max).into())
+}
+
+/// When a message dies of age that came to its queue at `since`, in milliseconds since 1970.
+#[inline]
+pub(super) fn expires_at(arguments: &QueueArguments, message: &Message, since: u64) -> u64 {
+    let ttl = match (message.expiration(), arguments.message_ttl) {
+        (Some(own), Some(queue)) => Some(own.min(queue)),
+        (own, queue) => own.or(queue),
+    };
+    ttl.map_or(u64::MAX, |ttl| since.saturating_add(ttl))
+}
