@@ -5,12 +5,14 @@
 
 mod deduplication;
 mod equivalence;
+mod groups;
 mod retry;
 
 use std::sync::{Arc, LazyLock};
 
 pub(crate) use self::deduplication::Remember;
 pub(crate) use self::equivalence::{Declared, DeclaredExchange, exchange_inequivalence, inequivalence};
+pub(crate) use self::groups::Grouping;
 pub(crate) use self::retry::{Retry, Return};
 use crate::encoding::check_depth;
 use crate::error::Error;
@@ -60,6 +62,9 @@ const CLASSIC: &[&str] = &[
     retry::MIN,
     retry::MAX,
     LAST_VALUE_KEY,
+    groups::ENABLED,
+    groups::BUCKETS,
+    groups::REBALANCE,
 ];
 
 /// What the arguments of a quorum queue may be named; those refused as not built are among them.
@@ -89,6 +94,9 @@ const QUORUM: &[&str] = &[
     deduplication::SIZE,
     deduplication::TTL,
     LAST_VALUE_KEY,
+    groups::ENABLED,
+    groups::BUCKETS,
+    groups::REBALANCE,
 ];
 
 /// What only the arguments of a stream may be named.
@@ -201,6 +209,8 @@ pub(crate) struct QueueArguments {
     pub(crate) deduplication: Option<Remember>,
     /// `x-last-value-key`: of the messages that have the same value of this header only the newest waits.
     pub(crate) last_value_key: Option<String>,
+    /// `x-message-groups`: the messages of a group go to one consumer.
+    pub(crate) grouping: Option<Grouping>,
     /// `x-delayed-retry-type`: messages that come back wait.
     pub(crate) retry: Option<Retry>,
 }
@@ -264,6 +274,7 @@ impl QueueArguments {
                 self.take_deduplication(argument, value, table)?;
             }
             LAST_VALUE_KEY => self.last_value_key = Some(header(value)?),
+            groups::ENABLED | groups::BUCKETS | groups::REBALANCE => self.take_groups(argument, value, table)?,
             "x-overflow" => self.overflow = overflow(value)?,
             "x-dead-letter-exchange" => self.dead_letter_exchange = Some(name(value)?),
             "x-dead-letter-routing-key" => {

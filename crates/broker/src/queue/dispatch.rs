@@ -138,11 +138,13 @@ impl Queue {
             return Err(Unattached::InUse);
         }
         inner.had_consumer |= !filter.browses;
-        if filter.is_none() {
-            inner.consumers.add(consumer);
+        let attached = &mut *inner;
+        let groups = attached.groups.as_mut().filter(|_| !filter.browses);
+        let member = groups.map(|groups| groups.join(consumer.key, consumer.priority));
+        if filter.is_none() && member.is_none() {
+            attached.consumers.add(consumer);
         } else {
-            let inner = &mut *inner;
-            inner.views.add(consumer, filter, &inner.lanes);
+            attached.views.add(consumer, filter, member, &attached.lanes);
         }
         // What could not be read is tried once more.
         inner.damage = None;
@@ -157,6 +159,9 @@ impl Queue {
         let mut inner = self.lock(visit.core);
         if inner.consumers.remove(key).or_else(|| inner.views.remove(key)).is_none() {
             return;
+        }
+        if inner.groups.as_mut().is_some_and(|groups| groups.leave(key)) {
+            inner.views.look_again();
         }
         inner.used_at = visit.now;
         if self.should_go(&inner, visit.now) {

@@ -12,6 +12,7 @@ mod consumers;
 mod delay;
 mod dispatch;
 mod dying;
+mod groups;
 mod lane;
 mod lanes;
 mod latest;
@@ -64,6 +65,7 @@ use crate::session::turn::{Arrival, Work};
 
 use arrive::expires_at;
 use consumers::Consumers;
+use groups::Groups;
 use views::Views;
 
 /// Stands for a number where there was none: the one before the first of a lane is never given out.
@@ -119,8 +121,10 @@ pub(crate) struct Inner {
     pub(crate) arguments: Arc<QueueArguments>,
     lanes: Lanes,
     consumers: Consumers,
-    /// Consumers that ask for some messages only, and browsers.
+    /// Consumers that ask for some messages only, and browsers; where messages have groups, all consumers.
     views: Views,
+    /// Whose each group is.
+    groups: Option<Box<Groups>>,
     pub(crate) bindings: Vec<Bound>,
     deleted: bool,
     had_consumer: bool,
@@ -259,12 +263,13 @@ impl Queue {
         let mut lanes = Lanes::new();
         let last_value_key = parts.arguments.last_value_key.as_deref().map(Box::from);
         lanes.keep_hot(weighs || last_value_key.is_some());
-        let QueueArguments { queue_type, deduplication, .. } = parts.arguments;
+        let QueueArguments { queue_type, deduplication, grouping, .. } = parts.arguments;
         let inner = Inner {
             consumers: Consumers::new(parts.arguments.single_active_consumer),
             arguments: parts.arguments.shared(),
             lanes,
             views: Views::default(),
+            groups: grouping.map(|grouping| Box::new(Groups::new(grouping))),
             bindings: Vec::new(),
             deleted: false,
             had_consumer: false,
@@ -536,7 +541,8 @@ impl Inner {
 
     /// What is in memory besides messages.
     fn index_bytes(&self) -> usize {
-        self.lanes.index_bytes() + self.seen_bytes() + self.keys_bytes() + self.dues_bytes()
+        let groups = self.groups.as_ref().map_or(0, |groups| groups.heap_bytes());
+        self.lanes.index_bytes() + self.seen_bytes() + self.keys_bytes() + self.dues_bytes() + groups
     }
 
     /// What it costs to know where messages lie that the log has, or could list.

@@ -104,6 +104,9 @@ impl Queue {
             return;
         }
         inner.unsettled -= 1;
+        if inner.groups.as_mut().is_some_and(|groups| groups.settled(seq)) {
+            inner.views.look_again();
+        }
         if settlement.verdict.brings_back() && inner.comes_back_late(seq, visit.core) {
             return;
         }
@@ -236,6 +239,7 @@ impl Queue {
         inner.lanes = super::Lanes::new();
         (inner.bytes, inner.resident, inner.ready_bytes, inner.unweighed) = (0, 0, 0, 0);
         inner.unsettled = 0;
+        inner.groups = None;
         inner.seen = None;
         inner.latest = None;
         inner.forget_dues();

@@ -1,4 +1,5 @@
-//! What consumers with a selector, and browsers, see of a queue: a view for each selector, and one for each browser.
+//! What consumers with a selector, and browsers, see of a queue: a view for each selector, and one for each browser. Where messages
+//! have groups, each consumer has a view, which passes over what is for others.
 //!
 //! A view goes through the queue once, in the order of delivery. Its cursors say how far it has looked; what comes back
 //! before them is remembered by itself, so that an entry is looked at once for each selector and each return, whatever
@@ -15,6 +16,7 @@ use crate::core::Core;
 use crate::message::selected::Selected;
 use crate::queue::away::Purpose;
 use crate::queue::consumers::{Consumer, ConsumerKey, Consumers};
+use crate::queue::groups::Grouped;
 use crate::queue::lane::Away;
 use crate::queue::lanes::{LaneNumber, Lanes, lane_of};
 use crate::queue::{Inner, Queue, Reason, State, Task, Visit, settle};
@@ -95,14 +97,19 @@ struct View {
     selector: Option<Selector>,
     /// What the selector is not true of is dropped.
     drops_others: bool,
+    /// Where messages have groups: its one consumer, as they know it.
+    member: Option<u32>,
     /// Of a browser: where its queue ended when it came.
     until: Option<Cursor>,
     consumers: Consumers,
     cursor: Cursor,
     /// Entries before the cursor that have come back since.
     returned: BTreeSet<(Reverse<LaneNumber>, u64)>,
-    /// The next entry, if it is known to be wanted.
+    /// The next entry, if it is known to be wanted, and its group.
     found: Option<u64>,
+    grouped: Option<Grouped>,
+    /// Entries that it may still look at in this visit.
+    left: usize,
     waits: Waits,
     ended: bool,
     looked: u64,
@@ -110,15 +117,18 @@ struct View {
 }
 
 impl View {
-    fn new(filter: Filter, lanes: &Lanes) -> Self {
+    fn new(filter: Filter, member: Option<u32>, lanes: &Lanes) -> Self {
         Self {
             selector: filter.selector,
             drops_others: filter.drops_others,
+            member,
             until: filter.browses.then(|| Cursor::end_of(lanes)),
             consumers: Consumers::default(),
             cursor: Cursor::default(),
             returned: BTreeSet::new(),
             found: None,
+            grouped: None,
+            left: 0,
             waits: Waits::No,
             ended: false,
             looked: 0,
@@ -158,6 +168,15 @@ impl View {
             for (_, seq) in std::mem::take(&mut self.returned) {
                 self.cursor.go_back_to(seq);
             }
+        }
+    }
+
+    /// What it has passed over may be for it now: it begins anew.
+    fn look_again(&mut self) {
+        if !self.browses() {
+            self.cursor = Cursor::default();
+            self.returned.clear();
+            self.found = None;
         }
     }
 
@@ -212,16 +231,18 @@ impl Views {
         self.all.iter().filter(|view| !view.browses()).flat_map(|view| view.consumers.iter())
     }
 
-    /// Adds a consumer. Those with the same selector share a view.
-    pub(super) fn add(&mut self, consumer: Consumer, filter: Filter, lanes: &Lanes) {
+    /// Adds a consumer. Those with the same selector share a view, but for the members of groups.
+    pub(super) fn add(&mut self, consumer: Consumer, filter: Filter, member: Option<u32>, lanes: &Lanes) {
+        // Its groups may have been those of others.
+        self.all.iter_mut().filter(|_| member.is_some()).for_each(|view| view.found = None);
         let shared = |view: &&mut View| {
             let same = view.selector == filter.selector && view.drops_others == filter.drops_others;
-            same && !view.browses() && !filter.browses
+            same && member.is_none() && !view.browses() && !filter.browses
         };
         match self.all.iter_mut().find(shared) {
             Some(view) => view.consumers.add(consumer),
             None => {
-                let mut view = View::new(filter, lanes);
+                let mut view = View::new(filter, member, lanes);
                 view.consumers.add(consumer);
                 self.all.push(view);
             }
@@ -252,6 +273,12 @@ impl Views {
     #[cold]
     pub(super) fn came_back(&mut self, seq: u64) {
         self.all.iter_mut().for_each(|view| view.came_back(seq));
+    }
+
+    /// What consumers have passed over may be for them now.
+    #[cold]
+    pub(super) fn look_again(&mut self) {
+        self.all.iter_mut().for_each(View::look_again);
     }
 
     /// True when the pager has to do something for a view, and is to do it now.
@@ -286,39 +313,66 @@ impl Queue {
     #[cold]
     pub(super) fn dispatch_views(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
         let mut all = std::mem::take(&mut inner.views.all);
-        for view in &mut all {
-            self.serve(inner, view, visit);
-            view.consumers.hand_over();
+        all.iter_mut().for_each(|view| view.left = LOOKED_AT_ONCE);
+        if inner.groups.is_none() {
+            for view in &mut all {
+                self.serve(inner, view, usize::MAX, visit);
+            }
+        } else {
+            self.serve_in_turn(inner, &mut all, visit);
         }
+        all.iter_mut().for_each(|view| view.consumers.hand_over());
         all.retain(|view| !view.ended);
         inner.views.all = all;
     }
 
-    fn serve(self: &Arc<Self>, inner: &mut Inner, view: &mut View, visit: &mut Visit<'_>) {
-        view.waits = Waits::No;
-        let mut left = LOOKED_AT_ONCE;
-        while view.consumers.may_take() {
-            let Some(seq) = view.next(&inner.lanes) else { return view.end() };
-            match self.look(inner, view, seq, &mut left, visit) {
-                Look::Passed => {}
-                Look::Wanted if Self::hand_to(inner, view, seq) => {}
-                Look::Wanted => return,
-                Look::Stop(waits) => {
-                    view.waits = waits;
-                    return;
+    /// Delivers one message to each view after the other, so that what has no group is shared out, until nobody takes any more.
+    fn serve_in_turn(self: &Arc<Self>, inner: &mut Inner, all: &mut [View], visit: &mut Visit<'_>) {
+        loop {
+            let mut goes_on = false;
+            for view in &mut *all {
+                goes_on |= self.serve(inner, view, 1, visit) > 0;
+            }
+            for (member, seq) in inner.groups.iter_mut().flat_map(|groups| groups.take_to_look()) {
+                for view in all.iter_mut().filter(|view| view.member == Some(member)) {
+                    // Of other lanes it is not known.
+                    if inner.lanes.count() > 1 {
+                        view.look_again();
+                    }
+                    view.found = None;
+                    view.cursor.go_back_to(seq);
+                    goes_on = true;
                 }
+            }
+            if !goes_on {
+                return;
             }
         }
     }
 
-    fn look(
-        self: &Arc<Self>,
-        inner: &mut Inner,
-        view: &mut View,
-        seq: u64,
-        left: &mut usize,
-        visit: &mut Visit<'_>,
-    ) -> Look {
+    /// Delivers to a view, at most so many; how many it got.
+    fn serve(self: &Arc<Self>, inner: &mut Inner, view: &mut View, most: usize, visit: &mut Visit<'_>) -> usize {
+        view.waits = Waits::No;
+        let mut count = 0;
+        while count < most && !view.ended && view.consumers.may_take() {
+            let Some(seq) = view.next(&inner.lanes) else {
+                view.end();
+                break;
+            };
+            match self.look(inner, view, seq, visit) {
+                Look::Passed => {}
+                Look::Wanted if Self::hand_to(inner, view, seq) => count += 1,
+                Look::Wanted => break,
+                Look::Stop(waits) => {
+                    view.waits = waits;
+                    break;
+                }
+            }
+        }
+        count
+    }
+
+    fn look(self: &Arc<Self>, inner: &mut Inner, view: &mut View, seq: u64, visit: &mut Visit<'_>) -> Look {
         let Some(entry) = inner.lanes.get_mut(seq) else { return Look::Stop(Waits::Read) };
         let Some(message) = &entry.message else { return Look::Stop(Waits::Read) };
         if entry.is_too_old(visit.now) {
@@ -326,12 +380,19 @@ impl Queue {
             return Look::Passed;
         }
         if view.found != Some(seq) {
-            if *left == 0 {
+            if view.left == 0 {
                 return Look::Stop(Waits::Turn);
             }
-            *left -= 1;
+            view.left -= 1;
             view.looked += 1;
             let selected = Selected { message, dialects: &visit.core.dialects, redelivered: entry.redelivered };
+            if let (Some(member), Some(groups)) = (view.member, &mut inner.groups) {
+                view.grouped = groups.group_of(&selected);
+                if view.grouped.is_some_and(|grouped| !groups.is_for(grouped, member, seq)) {
+                    view.pass(seq);
+                    return Look::Passed;
+                }
+            }
             if view.selector.as_ref().is_some_and(|selector| !selector.matches(&selected)) {
                 view.pass(seq);
                 if view.drops_others {
@@ -355,6 +416,9 @@ impl Queue {
         let lent = if view.browses() { inner.show(seq, turn.consumer) } else { inner.lend(seq, turn) };
         let Some((lent, cost)) = lent else { return false };
         view.consumers.lend(turn.slot, lent, cost);
+        if let (Some(grouped), Some(groups)) = (view.grouped, &mut inner.groups) {
+            groups.delivered(grouped, seq, !turn.no_ack);
+        }
         view.pass(seq);
         true
     }

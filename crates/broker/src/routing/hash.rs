@@ -73,7 +73,7 @@ impl HashOn {
 }
 
 /// FNV-1a of 64 bits (Fowler, Noll, Vo), whose weak upper bits `mix` makes up for.
-fn digest(bytes: &[u8]) -> u64 {
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xCBF2_9CE4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01B3;
     mix(bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME)))

@@ -22,7 +22,7 @@ use self::direct::Direct;
 pub(crate) use self::envelope::Envelope;
 use self::fanout::Fanout;
 use self::hash::{Consistent, Modulus};
-pub(crate) use self::hash::{HASH_HEADER, HASH_PROPERTY, HashOn};
+pub(crate) use self::hash::{HASH_HEADER, HASH_PROPERTY, HashOn, digest};
 use self::topic::Topic;
 use crate::error::Error;
 

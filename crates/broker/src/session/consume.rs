@@ -109,13 +109,7 @@ impl Client {
         self.flush(now);
         let queue = self.queue_to(&consume.queue, Right::Read)?;
         let (wishes, arguments) = (Wishes::of(&consume, &queue)?, queue.arguments(&self.core));
-        if arguments.single_active_consumer && wishes.filter.selector.is_some() {
-            let (name, vhost) = (&queue.name, &queue.vhost);
-            let why = "the queue has a single active consumer, which takes whatever comes";
-            return Err(Error::precondition(format!(
-                "invalid arg 'x-selector' for queue '{name}' in vhost '{vhost}': {why}"
-            )));
-        }
+        wishes.check_single(&arguments, &queue)?;
         let tag = self.consumer_tag(session, &consume.tag)?;
         let slot = self.slot(&queue);
         let number = self.add_consumer(session, &tag, Some(slot), consume.no_ack)?;
@@ -376,6 +370,21 @@ impl Wishes {
     fn timeout(&self, queue: &QueueArguments, default: Duration) -> Option<Duration> {
         let own = self.timeout.or(queue.consumer_timeout).map(Duration::from_millis);
         Some(own.unwrap_or(default)).filter(|timeout| !timeout.is_zero())
+    }
+
+    /// A single active consumer takes whatever comes: it can't ask for some messages, and the queue can't share out groups.
+    fn check_single(&self, arguments: &QueueArguments, queue: &Queue) -> Result<(), Error> {
+        let argument = match (&self.filter.selector, arguments.grouping) {
+            (Some(_), _) => "x-selector",
+            (None, Some(_)) if !self.filter.browses => "x-message-groups",
+            (None, _) => return Ok(()),
+        };
+        if !arguments.single_active_consumer {
+            return Ok(());
+        }
+        let (name, vhost) = (&queue.name, &queue.vhost);
+        let why = "the queue has a single active consumer, which takes whatever comes";
+        Err(Error::precondition(format!("invalid arg '{argument}' for queue '{name}' in vhost '{vhost}': {why}")))
     }
 
     fn of(consume: &Consume, queue: &Queue) -> Result<Self, Error> {

@@ -11,6 +11,7 @@ mod damage;
 mod declaring;
 mod deduplication;
 mod delaying;
+mod grouping;
 mod history;
 mod intake;
 mod kept;
