@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
-use broker::{Client, Error, ErrorKind, Event, Message, SessionId, TransactionId};
+use broker::{Client, Consume, Error, ErrorKind, Event, Message, Prefetch, SessionId, TransactionId};
 
 use crate::broker::{Bell, TestBroker};
 
@@ -186,6 +186,27 @@ impl Peer {
                 return seen;
             }
         }
+    }
+
+    /// Ends its turn, lets the disk and the background do theirs, and takes what it is told.
+    ///
+    /// # Panics
+    /// If the journal does not take its records.
+    pub fn turn(&mut self, broker: &TestBroker) -> Vec<Seen> {
+        self.client.flush(broker.now());
+        broker.flush();
+        assert!(broker.background(100), "the journal takes its records");
+        self.drain(broker)
+    }
+
+    /// Starts a consumer of its first session with a prefetch.
+    ///
+    /// # Panics
+    /// If the broker refuses it.
+    pub fn consume(&mut self, broker: &TestBroker, prefetch: u32, consume: Consume) {
+        let (session, now) = (self.session(1), broker.now());
+        self.client.set_prefetch(session, prefetch, Prefetch::NewConsumers, now);
+        self.client.consume(session, consume, now).expect("it may consume");
     }
 }
 

@@ -37,10 +37,7 @@ fn body(number: u64) -> String {
 }
 
 fn turn(peer: &mut Peer, broker: &TestBroker) -> Vec<Received> {
-    peer.client.flush(broker.now());
-    broker.flush();
-    assert!(broker.background(100));
-    let seen = peer.drain(broker).into_iter();
+    let seen = peer.turn(broker).into_iter();
     seen.filter_map(|seen| if let Seen::Delivery(received) = seen { Some(received) } else { None }).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Backlogs much larger than the memory for them: whatever is done with one, what comes out is what went in, and memory
 //! stays small. Each test runs with the backlog in the log, and with most of it moved into segments.
 
-use broker::{Consume, Fetch, Outcome, Prefetch, Publish, Value};
+use broker::{Consume, Fetch, Outcome, Publish, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
@@ -63,19 +63,14 @@ impl Scene {
     }
 
     fn turn(&mut self) -> Vec<Seen> {
-        self.peer.client.flush(self.broker.now());
-        self.broker.flush();
-        assert!(self.broker.background(100));
-        let seen = self.peer.drain(&self.broker);
+        let seen = self.peer.turn(&self.broker);
         self.peak = self.peak.max(self.broker.broker.overview().memory_used);
         seen
     }
 
     fn consume(&mut self, queue: &str, prefetch: u32, no_ack: bool) {
-        let (session, now) = (self.peer.session(1), self.broker.now());
-        self.peer.client.set_prefetch(session, prefetch, Prefetch::NewConsumers, now);
         let consume = Consume { queue: queue.into(), tag: "c".into(), no_ack, ..Consume::default() };
-        self.peer.client.consume(session, consume, now).unwrap();
+        self.peer.consume(&self.broker, prefetch, consume);
     }
 
     /// Takes and accepts everything that comes.

@@ -342,6 +342,12 @@ fn transactions_are_whole_or_not_there() {
     );
 }
 
+/// Whether somebody may log in from this machine.
+fn lets_in(broker: &TestBroker, user: &str, password: &str) -> bool {
+    let (authority, here) = (broker.broker.authority(), std::net::Ipv4Addr::LOCALHOST.into());
+    authority.verify(user, password.as_bytes(), here, broker.now()).is_ok()
+}
+
 #[test]
 fn the_first_user_is_kept() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -353,20 +359,8 @@ fn the_first_user_is_kept() {
     let mut setup = broker.abandon();
     setup.default_user = Some(("other".to_owned(), "ignored".to_owned()));
     let broker = TestBroker::open(setup);
-    assert!(
-        broker
-            .broker
-            .authority()
-            .verify("admin", b"secret", std::net::Ipv4Addr::LOCALHOST.into(), broker.now())
-            .is_ok()
-    );
-    assert!(
-        broker
-            .broker
-            .authority()
-            .verify("other", b"ignored", std::net::Ipv4Addr::LOCALHOST.into(), broker.now())
-            .is_err()
-    );
+    assert!(lets_in(&broker, "admin", "secret"));
+    assert!(!lets_in(&broker, "other", "ignored"));
     assert!(broker.broker.has_vhost("/"));
 }
 
@@ -383,13 +377,7 @@ fn a_first_start_that_is_cut_off_is_made_again() {
         }
         disk.power_cut();
         let broker = TestBroker::open(broker.abandon());
-        assert!(
-            broker
-                .broker
-                .authority()
-                .verify("admin", b"secret", std::net::Ipv4Addr::LOCALHOST.into(), broker.now())
-                .is_ok()
-        );
+        assert!(lets_in(&broker, "admin", "secret"));
         assert!(broker.broker.has_vhost("/"));
     }
 }

@@ -1,6 +1,6 @@
 //! Consumers that ask for some messages of a queue, and browsers: who gets what, in which order, and who is held up by whom.
 
-use broker::{Consume, Outcome, Prefetch, Publish, SelectorReport, Value};
+use broker::{Consume, Outcome, Publish, SelectorReport, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 use testkit::script::Script;
@@ -284,20 +284,15 @@ impl Scene {
     }
 
     fn turn(&mut self) -> Vec<Seen> {
-        self.peer.client.flush(self.broker.now());
-        self.broker.flush();
-        assert!(self.broker.background(100));
-        let seen = self.peer.drain(&self.broker);
+        let seen = self.peer.turn(&self.broker);
         self.peak = self.peak.max(self.broker.broker.overview().memory_used);
         seen
     }
 
     fn consume(&mut self, tag: &str, prefetch: u32, no_ack: bool, arguments: &[(&str, Value)]) {
-        let (session, now) = (self.peer.session(1), self.broker.now());
-        self.peer.client.set_prefetch(session, prefetch, Prefetch::NewConsumers, now);
         let arguments = durable_with("", arguments).arguments;
         let consume = Consume { queue: "q".into(), tag: tag.into(), no_ack, arguments, ..Consume::default() };
-        self.peer.client.consume(session, consume, now).unwrap();
+        self.peer.consume(&self.broker, prefetch, consume);
     }
 
     fn selector(text: &str) -> (&'static str, Value) {

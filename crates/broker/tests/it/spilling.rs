@@ -1,6 +1,6 @@
 //! Transient messages that memory has no room for: they wait on the disk, behave as any other, and are gone after a restart.
 
-use broker::{Consume, Fetch, Outcome, Prefetch, Publish, QueueSpec, Value};
+use broker::{Consume, Fetch, Outcome, Publish, QueueSpec, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Fault, SimDisk};
@@ -65,10 +65,7 @@ impl Scene {
     }
 
     fn turn(&mut self) -> Vec<Seen> {
-        self.peer.client.flush(self.broker.now());
-        self.broker.flush();
-        assert!(self.broker.background(100));
-        let seen = self.peer.drain(&self.broker);
+        let seen = self.peer.turn(&self.broker);
         self.peak = self.peak.max(self.used());
         seen
     }
@@ -78,10 +75,8 @@ impl Scene {
     }
 
     fn consume(&mut self, queue: &str, prefetch: u32, no_ack: bool) {
-        let (session, now) = (self.peer.session(1), self.broker.now());
-        self.peer.client.set_prefetch(session, prefetch, Prefetch::NewConsumers, now);
         let consume = Consume { queue: queue.into(), tag: "c".into(), no_ack, ..Consume::default() };
-        self.peer.client.consume(session, consume, now).unwrap();
+        self.peer.consume(&self.broker, prefetch, consume);
     }
 
     fn cancel(&mut self) {
