@@ -32,6 +32,7 @@ mod settings;
 mod spilling;
 mod stats;
 mod store;
+mod tracing;
 
 pub use admin::{PolicyReport, VhostLimits, VhostReport, VhostSpec};
 pub use broker::{Broker, OpenError, Parts};

@@ -46,6 +46,8 @@ impl Default for Limits {
 pub struct Settings {
     /// See [`Limits`].
     pub limits: Limits,
+    /// What the broker calls itself in copies of traced messages.
+    pub node: String,
     /// Bytes of queued messages in memory at which the memory alarm rises.
     pub memory_limit: u64,
     /// Bytes that queues keep in memory of what the disk has too; beyond them messages are read when they are wanted.
@@ -67,6 +69,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
+            node: "hermod".to_owned(),
             memory_limit: 4 << 30,
             memory_budget: 512 << 20,
             mailbox_bytes: 1 << 20,

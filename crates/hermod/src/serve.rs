@@ -54,7 +54,7 @@ pub(crate) fn run(
         product: settings.compat.product.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         compat_version: settings.compat.version.clone(),
-        node: format!("hermod@{}", machine::name()),
+        node: node_name(),
         data_dir: directory.display().to_string(),
         durability: settings.durability.name().to_owned(),
         listeners: rows,
@@ -284,11 +284,17 @@ fn journal_class(class: Durability) -> journal::Durability {
     }
 }
 
+/// What the broker calls itself.
+fn node_name() -> String {
+    format!("hermod@{}", machine::name())
+}
+
 fn broker_settings(settings: &Settings) -> broker::Settings {
     let (limits, flow) = (&settings.limits, &settings.flow);
     let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
     let memory_limit = settings.memory.limit.unwrap_or_else(|| machine::memory() / 5 * 2);
     broker::Settings {
+        node: node_name(),
         limits: broker::Limits {
             max_message_bytes: limits.max_message_size,
             sessions_per_connection: narrow(limits.channel_max),

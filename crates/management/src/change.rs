@@ -173,6 +173,13 @@ pub enum Change {
         /// How many; `None` for as many as the broker lets anybody.
         value: Option<u32>,
     },
+    /// Copies what is published and delivered in a vhost to `amq.rabbitmq.trace` until the next start, or not any more.
+    Trace {
+        /// The vhost.
+        vhost: String,
+        /// Whether it is copied from now on.
+        on: bool,
+    },
     /// Closes connections: all that fit what is given.
     CloseConnections {
         /// Of this number.
@@ -347,6 +354,7 @@ pub(crate) fn apply(broker: &Broker, change: Change, caller: Caller) -> Result<(
             broker.put_vhost(&name, &spec)?
         }
         Change::DeleteVhost { name } => broker.delete_vhost(&name)?,
+        Change::Trace { vhost, on } => broker.trace(&vhost, on)?,
         Change::SetPolicy { operator, policy } => policies::set(broker, operator, policy)?,
         Change::ClearPolicy { operator, vhost, name } => {
             broker.clear_policy(&vhost, policies::kind(operator), &name)?

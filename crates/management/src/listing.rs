@@ -122,7 +122,7 @@ fn vhost(vhost: &VhostReport, facts: &Facts) -> Json {
         "metadata": {
             "description": vhost.spec.description, "tags": vhost.spec.tags, "default_queue_type": kind,
         },
-        "tracing": false,
+        "tracing": vhost.traced,
         "cluster_state": { (facts.node.as_str()): "running" },
     })
 }

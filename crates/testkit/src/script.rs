@@ -4,7 +4,7 @@
 //! answer is what the statements gave, then what the peer was told, joined by `, `. After each turn the journal is
 //! flushed and the housekeeping runs, unless the script holds it. Lines of the peer `*` are about the world: `* tick 500`,
 //! `* hold`, `* release`, `* restart`, `* crash`, `* cut`, `* counts q`, `* counts q delayed`, `* browse q`,
-//! `* redrive q`.
+//! `* redrive q`, `* trace on`.
 
 use std::collections::BTreeMap;
 
@@ -180,6 +180,7 @@ impl Script {
                 self.broker().flush();
             }
             "flush" => self.broker().flush(),
+            "trace" => drop(self.broker().broker.trace("/", statement.word(0) == "on").expect("the vhost is there")),
             "background" => assert!(self.broker().background(1000), "the journal takes its records"),
             "counts" => return self.counts(statement.word(0), statement.word(1)),
             "browse" => return self.browse(&statement),

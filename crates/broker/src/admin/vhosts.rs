@@ -52,6 +52,8 @@ pub struct VhostReport {
     pub spec: VhostSpec,
     /// How much it may have.
     pub limits: VhostLimits,
+    /// What is published and delivered in it is copied to `amq.rabbitmq.trace`.
+    pub traced: bool,
 }
 
 impl Broker {
@@ -147,6 +149,7 @@ impl Broker {
             name: vhost.name.to_string(),
             spec: self.core.vhost_spec(vhost.id),
             limits: self.core.vhost_limits(vhost.id),
+            traced: vhost.is_traced(),
         };
         let mut reports: Vec<_> = self.core.catalog.vhosts().into_iter().map(report).collect();
         reports.sort_by(|a, b| a.name.cmp(&b.name));

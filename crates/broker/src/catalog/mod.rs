@@ -10,7 +10,7 @@ pub(crate) mod policies;
 mod search;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use journal::Owner;
@@ -196,6 +196,8 @@ pub(crate) struct Vhost {
     pub(crate) id: Owner,
     pub(crate) name: Arc<str>,
     pub(crate) tables: RwLock<Tables>,
+    /// What is published and delivered in it is copied.
+    pub(crate) traced: AtomicBool,
 }
 
 /// What every vhost has from the start, besides the default exchange, which is not a table entry: it leads to the queue
@@ -231,7 +233,13 @@ impl Vhost {
                 predeclared: true,
             });
         }
-        Self { id, name: name.into(), tables: RwLock::new(tables) }
+        Self { id, name: name.into(), tables: RwLock::new(tables), traced: AtomicBool::new(false) }
+    }
+
+    /// See [`crate::tracing`].
+    #[inline]
+    pub(crate) fn is_traced(&self) -> bool {
+        self.traced.load(Ordering::Relaxed)
     }
 
     pub(crate) fn queue(&self, name: &str) -> Option<Arc<Queue>> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use selector::Value as Selected;
 
+use crate::encoding::Reader;
 use crate::error::Error;
 use crate::message::Message;
 use crate::message::properties::Properties;
@@ -20,6 +21,8 @@ impl DialectId {
     pub const AMQP_091: Self = Self(1);
     /// STOMP: the frame's header lines `name:value\n`, escaped as STOMP 1.2 writes them.
     pub const STOMP: Self = Self(2);
+    /// The broker itself, of its own messages: their headers, as declarations are stored.
+    pub const BROKER: Self = Self(3);
 }
 
 /// A property that is looked up by itself.
@@ -76,6 +79,7 @@ impl Dialects {
     pub fn read(&self, dialect: DialectId, raw: &[u8]) -> Result<Properties, Error> {
         match self.known.iter().find(|known| known.id() == dialect) {
             Some(known) => known.read(raw),
+            None if dialect == DialectId::BROKER => read_own(raw),
             None => {
                 Err(Error::internal(format!("a message is in encoding {}, which this build does not know", dialect.0)))
             }
@@ -93,9 +97,17 @@ impl Dialects {
 
     /// One property of `raw`, written in `dialect`; unknown if it is not there.
     pub(crate) fn look_up<'m>(&self, dialect: DialectId, raw: &'m [u8], field: Field<'_>) -> Selected<'m> {
-        let known = self.known.iter().find(|known| known.id() == dialect);
-        known.map_or(Selected::Null, |known| known.look_up(raw, field))
+        match self.known.iter().find(|known| known.id() == dialect) {
+            Some(known) => known.look_up(raw, field),
+            None => self.read(dialect, raw).map_or(Selected::Null, |properties| properties.look_up(field)),
+        }
     }
+}
+
+fn read_own(raw: &[u8]) -> Result<Properties, Error> {
+    let headers = Reader::new(raw).table();
+    let headers = headers.map_err(|error| Error::internal(format!("headers of the broker's own: {}", error.what)))?;
+    Ok(Properties { headers, ..Properties::default() })
 }
 
 impl Properties {

@@ -304,6 +304,9 @@ impl Client {
         let delivery_count = (returns > 0).then_some(returns);
         let delivery = Delivery { session, consumer_tag: "", tag, redelivered, delivery_count, message: &message };
         report(&delivery, remaining);
+        if self.traces(&message) {
+            self.trace_delivery(session, Some(slot), &message, redelivered);
+        }
         Ok(Fetch::Message)
     }
 

@@ -19,6 +19,7 @@ use crate::routing::{Bindings, Destination, ExchangeKind};
 use crate::session::Client;
 use crate::session::consume::{locked, no_queue};
 use crate::store::facts;
+use crate::tracing;
 
 /// A queue to declare.
 #[derive(Debug, Clone, Default)]
@@ -187,6 +188,9 @@ impl Client {
         self.flush(now);
         refuse_default_exchange(name)?;
         self.authorize_look(Resource::exchange(name))?;
+        if name == tracing::EXCHANGE {
+            self.core.make_trace_exchange(&self.vhost);
+        }
         if self.vhost.tables.read().exchange(name).is_some() {
             return Ok(());
         }
@@ -226,6 +230,9 @@ impl Client {
         self.flush(now);
         let vhost = Arc::clone(&self.vhost);
         self.authorize_binding(spec)?;
+        if spec.source == tracing::EXCHANGE {
+            self.core.make_trace_exchange(&vhost);
+        }
         let mut tables = vhost.tables.write();
         let (destination, queue) = self.resolve(&tables, spec)?;
         let limit = self.core.settings.limits.bindings;

@@ -119,6 +119,9 @@ impl Client {
         }
         self.report_answers(report);
         let more = self.report_deliveries(budget, report);
+        if self.traced {
+            self.flush(now);
+        }
         if !self.consumers.is_empty() {
             self.watch_deliveries(now);
         }
@@ -247,7 +250,11 @@ impl Client {
             delivery_count: (lent.returns > 0).then_some(lent.returns),
             message: &lent.message,
         }));
-        consumer.no_ack
+        let (no_ack, of, slot) = (consumer.no_ack, consumer.session, consumer.slot);
+        if self.traces(&lent.message) {
+            self.trace_delivery(of, slot, &lent.message, lent.redelivered);
+        }
+        no_ack
     }
 
     fn report_notices(&mut self, report: &mut dyn FnMut(Event<'_>)) {

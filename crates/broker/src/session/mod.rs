@@ -14,6 +14,7 @@ pub(crate) mod publish;
 pub(crate) mod replies;
 mod settle;
 mod shown;
+mod trace;
 pub(crate) mod transaction;
 pub(crate) mod turn;
 
@@ -221,6 +222,8 @@ pub struct Client {
     /// Shared credit that comes back at the end of this turn's settlements.
     returning: Vec<(Arc<SharedCredit>, u32)>,
     blocked: bool,
+    /// This turn brings copies of what was traced.
+    traced: bool,
     /// An alarm to tell the peer about.
     tell_blocked: Option<&'static str>,
     lag_ticket: Ticket,
@@ -288,6 +291,7 @@ impl Client {
             shares_limits: false,
             returning: Vec::new(),
             blocked: false,
+            traced: false,
             tell_blocked: None,
             lag_ticket: Ticket::NONE,
             look_at: None,
@@ -437,6 +441,10 @@ impl Client {
 
     fn slot_mut(&mut self, slot: u32) -> Option<&mut QueueSlot> {
         self.slots.get_mut(slot as usize).and_then(Option::as_mut)
+    }
+
+    fn queue_in(&self, slot: u32) -> Option<Arc<Queue>> {
+        self.slots.get(slot as usize).and_then(Option::as_ref).map(|slot| Arc::clone(&slot.queue))
     }
 
     /// Forgets slots that nothing points to, together with the routes.

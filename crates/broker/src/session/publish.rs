@@ -264,6 +264,11 @@ impl Client {
     /// Puts an arrival on the lists of its queues.
     #[inline]
     pub(super) fn gather(&mut self, mut arrival: Arrival, routed: Routed) {
+        if self.traces(arrival.message()) {
+            let queues: Vec<_> = routed.route.iter().filter_map(|slot| self.queue_in(*slot)).collect();
+            let message = arrival.message().clone();
+            self.trace_publish(SessionId(arrival.session), &message, &queues);
+        }
         let index = self.arrivals.len() as u32;
         arrival.shares = routed.route.len() as u32;
         arrival.identity = routed.identity;
@@ -283,6 +288,7 @@ impl Client {
             return;
         }
         self.turn += 1;
+        self.traced = false;
         self.settle_touched();
         if !self.arrivals.is_empty() {
             self.flush_arrivals();

@@ -159,6 +159,11 @@ impl Client {
         };
         let core = Arc::clone(&self.core);
         self.count_received(&open.arrivals);
+        for (arrival, queues) in open.arrivals.iter().zip(&targets) {
+            if self.traces(arrival.message()) {
+                self.trace_publish(open.session, arrival.message(), queues);
+            }
+        }
         let written = core.write_group(&targets);
         let group = core.journal.appender().begin_group();
         let (hidden, now) = (self.hide(&mut open.arrivals, &targets, group), core.clock.unix_ms());

@@ -32,6 +32,7 @@ mod routing;
 mod selecting;
 mod settling;
 mod spilling;
+mod tracing;
 mod transactions;
 
 use broker::{BindingSpec, DestinationName, Publish, QueueSpec, Table, Value};

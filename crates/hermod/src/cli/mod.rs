@@ -18,6 +18,7 @@ mod repair;
 mod rows;
 mod status;
 mod table;
+mod trace;
 mod users;
 mod verify;
 mod vhosts;
@@ -97,6 +98,7 @@ fn administer(verb: &str, settings: &Settings, arguments: &ArgMatches) -> Option
         "bindings" => objects::bindings(settings, arguments, json()),
         "consumers" => objects::consumers(settings, json()),
         "connections" => connections::run(settings, arguments, json()),
+        "trace" => trace::run(settings, arguments, json()),
         "alarms" => alarms::run(settings, arguments, json()),
         "export" => definitions::export(settings, arguments),
         "import" => definitions::import(settings, arguments, json()),
@@ -182,7 +184,7 @@ fn command() -> Command {
 }
 
 /// The commands of [`administer`].
-fn administration() -> [Command; 13] {
+fn administration() -> [Command; 14] {
     [
         objects::queues_command(asking("queues", "List, declare, delete and purge queues")),
         objects::exchanges_command(asking("exchanges", "List, declare and delete exchanges")),
@@ -194,6 +196,7 @@ fn administration() -> [Command; 13] {
         vhosts::command(asking("vhosts", "List, add, limit and delete vhosts")),
         policies::command(asking("policies", "List, set and clear arguments of queues and exchanges by their names")),
         asking("losses", "List the last messages that nobody gets any more, and why"),
+        trace::command(asking("trace", "Say which vhosts are traced, and trace one or no longer")),
         alarms::command(asking("alarms", "List alarms, raise and clear them by hand")),
         definitions::export_command(asking(
             "export",

@@ -21,7 +21,7 @@ const WATERMARK_STEP: u64 = 1 << 20;
 
 type Verb = fn(&Call, &Settings) -> Result<(String, Output), Refusal>;
 
-const VERBS: [(&str, Verb); 42] = [
+const VERBS: [(&str, Verb); 44] = [
     ("add_user", add_user),
     ("add_vhost", add_vhost),
     ("authenticate_user", authenticate_user),
@@ -62,6 +62,8 @@ const VERBS: [(&str, Verb); 42] = [
     ("shutdown", stop),
     ("status", status),
     ("stop", stop),
+    ("trace_off", trace_off),
+    ("trace_on", trace_on),
     ("update_vhost_metadata", update_vhost_metadata),
     ("wait", await_startup),
 ];
@@ -200,6 +202,20 @@ fn described(call: &Call, name: &str) -> Change {
         tags: call.option("tags").map(split_commas),
         default_queue_type: call.option("default-queue-type").map(str::to_owned),
     }
+}
+
+fn trace_on(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+    let ([], vhost) = (words(call)?, call.vhost().to_owned());
+    let said = Output::Text(format!("Trace enabled for vhost {vhost}\n"));
+    let banner = format!("Starting tracing for vhost \"{vhost}\" ...");
+    done(settings, banner, Change::Trace { vhost, on: true }).map(|(banner, _)| (banner, said))
+}
+
+fn trace_off(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+    let ([], vhost) = (words(call)?, call.vhost().to_owned());
+    let said = Output::Text(format!("Trace disabled for vhost {vhost}\n"));
+    let banner = format!("Stopping tracing for vhost \"{vhost}\" ...");
+    done(settings, banner, Change::Trace { vhost, on: false }).map(|(banner, _)| (banner, said))
 }
 
 fn delete_vhost(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {

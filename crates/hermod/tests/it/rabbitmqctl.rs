@@ -71,10 +71,14 @@ fn verbs_answer_in_the_shapes_that_scripts_know() {
         ("rabbitmqctl delete_vhost v -q", 0, ""),
         ("rabbitmqctl add_vhost --help", 0, "add_vhost: as RabbitMQ documents it\n"),
         ("rabbitmq-plugins enable rabbitmq_management -q", 0, ""),
+        ("rabbitmqctl trace_on", 0, "Starting tracing for vhost \"/\" ...\nTrace enabled for vhost /\n"),
+        ("rabbitmqctl list_vhosts -q name tracing", 0, "name|tracing\n/|true\n"),
+        ("rabbitmqctl trace_off -q -p /", 0, "Trace disabled for vhost /\n"),
+        ("rabbitmqctl trace_on -p nowhere -q", 65, "Error:\nvhost 'nowhere' does not exist\n"),
         (
-            "rabbitmqctl trace_on",
+            "rabbitmqctl start_app",
             64,
-            "Error:\nHermod has nothing for `rabbitmqctl trace_on`; `rabbitmqctl help` lists what there is\n",
+            "Error:\nHermod has nothing for `rabbitmqctl start_app`; `rabbitmqctl help` lists what there is\n",
         ),
     ] {
         let (ended, text) = tool(tools.path(), dir.path(), line);

@@ -1,0 +1,65 @@
+//! What a client publishes and is delivered in a vhost that is traced: copies of it, published with its turn.
+
+use std::sync::Arc;
+
+use crate::message::Message;
+use crate::message::copies::Copies;
+use crate::message::value::Value;
+use crate::queue::Queue;
+use crate::routing::Envelope;
+use crate::session::publish::Routed;
+use crate::session::turn::Arrival;
+use crate::session::{Client, SessionId};
+use crate::tracing::EXCHANGE;
+
+impl Client {
+    /// True when copies of this message are wanted.
+    #[inline]
+    pub(super) fn traces(&self, message: &Message) -> bool {
+        self.vhost.is_traced() && message.exchange() != EXCHANGE
+    }
+
+    /// A message was published and goes to these queues.
+    #[cold]
+    pub(super) fn trace_publish(&mut self, session: SessionId, message: &Message, queues: &[Arc<Queue>]) {
+        let names = queues.iter().map(|queue| Value::Text(queue.name.to_string()));
+        let routed = ("routed_queues".to_owned(), Value::Array(names.collect()));
+        self.trace(session, message, ("publish", message.exchange()), vec![routed]);
+    }
+
+    /// A message of the queue in this slot is delivered.
+    #[cold]
+    pub(super) fn trace_delivery(
+        &mut self,
+        session: SessionId,
+        slot: Option<u32>,
+        message: &Message,
+        redelivered: bool,
+    ) {
+        let Some(queue) = slot.and_then(|slot| self.queue_in(slot)) else { return };
+        let redelivered = ("redelivered".to_owned(), Value::I32(redelivered.into()));
+        self.trace(session, message, ("deliver", &queue.name), vec![redelivered]);
+    }
+
+    /// Publishes a copy with this turn, if anybody wants it.
+    fn trace(&mut self, session: SessionId, message: &Message, key: (&str, &str), mut more: Vec<(String, Value)>) {
+        let text = |text: &str| Value::Text(text.to_owned());
+        more.extend([
+            ("vhost".to_owned(), text(&self.shared.vhost)),
+            ("connection".to_owned(), text(&self.shared.peer)),
+            ("channel".to_owned(), Value::I32(i32::try_from(session.0).unwrap_or(i32::MAX))),
+            ("user".to_owned(), text(&self.shared.user)),
+        ]);
+        let core = Arc::clone(&self.core);
+        let copy = core.traced(message, key, more, &mut self.arena);
+        let envelope = Envelope::new(copy.routing_key(), Copies::None, &|| None);
+        let routing = self.vhost.tables.read().route(EXCHANGE, &envelope);
+        let queues = routing.map(|routing| routing.queues).unwrap_or_default();
+        if queues.is_empty() {
+            return;
+        }
+        let route = queues.iter().map(|queue| self.slot(queue)).collect();
+        self.gather(Arrival::new(copy, false, 0, 0), Routed { route, identity: None });
+        self.traced = true;
+    }
+}

@@ -1,0 +1,141 @@
+//! The firehose: while a vhost is traced, what is published and delivered in it is copied to `amq.rabbitmq.trace`.
+//!
+//! Copies are transient messages of the broker's own, with RabbitMQ's routing keys and headers. Nothing that came through that
+//! exchange is traced itself. Whether a vhost is traced is not logged: after a restart none is.
+
+use std::sync::atomic::Ordering;
+
+use journal::Ticket;
+
+use crate::broker::Broker;
+use crate::catalog::{Exchange, Vhost};
+use crate::core::Core;
+use crate::encoding::write_table;
+use crate::error::Error;
+use crate::message::copies::{CC, Copies, named_keys};
+use crate::message::dialect::DialectId;
+use crate::message::properties::Properties;
+use crate::message::value::{Table, Value};
+use crate::message::{Arena, Head, Message, NAME_MAX};
+use crate::routing::{Bindings, ExchangeKind, HashOn};
+use crate::store::facts;
+
+/// Where copies go.
+pub(crate) const EXCHANGE: &str = "amq.rabbitmq.trace";
+
+impl Broker {
+    /// Copies what is published and delivered in a vhost to `amq.rabbitmq.trace`, until the next start, or not any more. Returns
+    /// what the answer waits for.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn trace(&self, vhost: &str, on: bool) -> Result<Ticket, Error> {
+        let _alone = self.core.administration.lock();
+        let vhost = self.core.existing_vhost(vhost)?;
+        let ticket = if on { self.core.make_trace_exchange(&vhost) } else { Ticket::NONE };
+        vhost.traced.store(on, Ordering::Release);
+        Ok(ticket)
+    }
+}
+
+impl Core {
+    /// Makes the exchange that copies go to, which is there from its first use on.
+    pub(crate) fn make_trace_exchange(&self, vhost: &Vhost) -> Ticket {
+        let mut tables = vhost.tables.write();
+        if tables.is_ended() || tables.exchange(EXCHANGE).is_some() {
+            return self.journal.appender().ticket();
+        }
+        self.catalog.admit_exchange(u64::MAX);
+        let exchange = Exchange {
+            id: self.owner(),
+            name: EXCHANGE.into(),
+            kind: ExchangeKind::Topic,
+            durable: true,
+            auto_delete: false,
+            internal: true,
+            arguments: Table::default(),
+            alternate: None,
+            remember: None,
+            bindings: Bindings::new(ExchangeKind::Topic, HashOn::default()),
+            bound: Vec::new(),
+            predeclared: false,
+        };
+        let mut appender = self.journal.appender();
+        facts::log_exchange(&mut appender, vhost.id, &exchange);
+        let ticket = appender.ticket();
+        drop(appender);
+        tables.insert_exchange(exchange);
+        self.catalog.changed();
+        ticket
+    }
+
+    /// The copy of a message: its routing key is `what`, a dot and `of`, its headers say how the original was, and `more`.
+    pub(crate) fn traced(
+        &self,
+        message: &Message,
+        (what, of): (&str, &str),
+        more: Vec<(String, Value)>,
+        arena: &mut Arena,
+    ) -> Message {
+        let properties = self.dialects.read(message.dialect(), message.properties()).unwrap_or_default();
+        let text = |text: &str| Value::Text(text.to_owned());
+        let mut keys = vec![text(message.routing_key())];
+        if message.copies() == Copies::Named {
+            keys.extend(named_keys(&properties.headers, CC).map(text));
+        }
+        let mut headers = vec![
+            ("exchange_name".to_owned(), text(message.exchange())),
+            ("routing_keys".to_owned(), Value::Array(keys)),
+            ("properties".to_owned(), Value::Table(as_table(properties))),
+            ("node".to_owned(), text(&self.settings.node)),
+        ];
+        headers.extend(more);
+        let mut bytes = Vec::new();
+        if write_table(&mut bytes, &Table(headers.clone())).is_err() {
+            // The headers of the original nest as deep as they may.
+            headers.retain(|(name, _)| name != "properties");
+            let written = write_table(&mut bytes, &Table(headers));
+            debug_assert!(written.is_ok(), "what is left is flat");
+        }
+        let mut key = format!("{what}.{of}");
+        key.truncate(key.floor_char_boundary(NAME_MAX));
+        let head = Head {
+            dialect: DialectId::BROKER,
+            persistent: false,
+            priority: 0,
+            published_at: self.clock.unix_ms(),
+            expiration: None,
+            copies: Copies::None,
+            instructed: false,
+            delayed: false,
+            exchange: EXCHANGE,
+            routing_key: &key,
+            properties: &bytes,
+            marks: &[],
+        };
+        arena.add(&head, message.body())
+    }
+}
+
+/// Properties under the names of AMQP 0-9-1, those that are there.
+fn as_table(properties: Properties) -> Table {
+    let text = |text: Option<String>| text.map(Value::Text);
+    let delivery_mode = Some(Value::U8(if properties.persistent { 2 } else { 1 }));
+    let headers = Some(properties.headers).filter(|headers| !headers.is_empty()).map(Value::Table);
+    let all = [
+        ("content_type", text(properties.content_type)),
+        ("content_encoding", text(properties.content_encoding)),
+        ("headers", headers),
+        ("delivery_mode", delivery_mode),
+        ("priority", properties.priority.map(Value::U8)),
+        ("correlation_id", text(properties.correlation_id)),
+        ("reply_to", text(properties.reply_to)),
+        ("expiration", properties.expiration.map(|ttl| Value::Text(ttl.to_string()))),
+        ("message_id", text(properties.message_id)),
+        ("timestamp", properties.timestamp.map(Value::Timestamp)),
+        ("type", text(properties.kind)),
+        ("user_id", text(properties.user_id)),
+        ("app_id", text(properties.app_id)),
+    ];
+    Table(all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+}

@@ -1,0 +1,29 @@
+//! `hermod trace`: copies of what is published and delivered, for people who look for a message.
+
+use clap::{ArgMatches, Command};
+use management::{Change, Listed};
+
+use crate::cli::arguments::{text, vhost};
+use crate::cli::ask::{change, list};
+use crate::cli::rows;
+use crate::config::Settings;
+use crate::exit::Failure;
+
+/// Its verbs.
+pub(crate) fn command(command: Command) -> Command {
+    let on = "Copy what is published and delivered to amq.rabbitmq.trace, until the next start";
+    command
+        .subcommand(Command::new("list").about("List vhosts, and which of them are traced"))
+        .subcommand(Command::new("on").about(on).arg(vhost()))
+        .subcommand(Command::new("off").about("Copy nothing any more").arg(vhost()))
+}
+
+/// Does what `hermod trace …` says.
+pub(crate) fn run(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
+    match arguments.subcommand() {
+        Some((verb @ ("on" | "off"), given)) => {
+            change(settings, Change::Trace { vhost: text(given, "vhost"), on: verb == "on" }).map(drop)
+        }
+        _ => rows::print(&list(settings, Listed::Vhosts, None)?, &["name", "tracing"], json),
+    }
+}
