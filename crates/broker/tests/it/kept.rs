@@ -147,7 +147,7 @@ fn assert_everything(path: &Path) {
     assert_eq!(broker.broker.take_damages(), Vec::<String>::new());
 }
 
-fn copy_all(from: &Path, to: &Path) {
+pub(crate) fn copy_all(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());

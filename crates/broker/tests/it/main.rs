@@ -15,6 +15,7 @@ mod grouping;
 mod history;
 mod intake;
 mod kept;
+mod kept_features;
 mod last_values;
 mod limits;
 mod model;
