@@ -45,6 +45,8 @@ pub(super) enum Phase {
     Authenticating { login: auth::Login, mechanism: Mechanism, user: Box<str> },
     /// Waits for the proof that SCRAM asks for.
     Challenged(Box<Exchange>),
+    /// The client chose PLAIN and did not say who it is; it was asked to.
+    Asked,
     /// Waits for the answer to the server's own proof; the outcome is known.
     Proven { login: auth::Login, user: Box<str> },
     /// Waits for tune-ok.
@@ -69,7 +71,7 @@ impl Phase {
         match self {
             Self::Header => "handshake",
             Self::Starting => "starting",
-            Self::Authenticating { .. } | Self::Challenged(_) | Self::Proven { .. } => "securing",
+            Self::Authenticating { .. } | Self::Asked | Self::Challenged(_) | Self::Proven { .. } => "securing",
             Self::Tuning(_) => "tuning",
             Self::Opening(_) => "opening",
             Self::Running => "running",

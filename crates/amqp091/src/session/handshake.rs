@@ -11,8 +11,8 @@ use broker::Login;
 
 use crate::codec::frame::FrameKind;
 use crate::codec::methods::{
-    ConnectionOpen, ConnectionOpenOk, ConnectionStart, ConnectionStartOk, ConnectionTune, ConnectionTuneOk,
-    ConnectionUpdateSecretOk,
+    ConnectionOpen, ConnectionOpenOk, ConnectionSecure, ConnectionStart, ConnectionStartOk, ConnectionTune,
+    ConnectionTuneOk, ConnectionUpdateSecretOk,
 };
 use crate::codec::table::{Value, encode_fields};
 use crate::codec::{Frame, Method, Table, decode_method};
@@ -114,7 +114,7 @@ impl AmqpConnection {
     fn take_connection_method(&mut self, method: Method<'_>, now: Instant) -> Result<(), Failure> {
         match (method, &self.phase) {
             (Method::ConnectionStartOk(start_ok), Phase::Starting) => self.take_start_ok(&start_ok, now),
-            (Method::ConnectionSecureOk(answer), Phase::Challenged(_) | Phase::Proven { .. }) => {
+            (Method::ConnectionSecureOk(answer), Phase::Asked | Phase::Challenged(_) | Phase::Proven { .. }) => {
                 self.take_secure_ok(answer.response, now)
             }
             (Method::ConnectionTuneOk(tune_ok), Phase::Tuning(_)) => self.take_tune_ok(&tune_ok, now),
@@ -142,12 +142,23 @@ impl AmqpConnection {
             let text = format!("unknown authentication mechanism '{}'", start_ok.mechanism);
             return Err(Failure::new(ReplyCode::CommandInvalid, text));
         };
+        if mechanism == Mechanism::Plain && start_ok.response.is_empty() {
+            // The client speaks first (RFC 4422); one that has said nothing yet is asked to.
+            self.link.send(0, ConnectionSecure { challenge: b"" });
+            self.phase = Phase::Asked;
+            return Ok(());
+        }
+        self.log_in(mechanism, start_ok.response, now)
+    }
+
+    /// Begins a login with the client's first words.
+    pub(super) fn log_in(&mut self, mechanism: Mechanism, response: &[u8], now: Instant) -> Result<(), Failure> {
         let (authority, from) = (self.server.broker.authority(), self.peer.remote.ip());
         let (login, user) = match mechanism {
-            Mechanism::ScramSha256 => return self.challenge(start_ok.response),
+            Mechanism::ScramSha256 => return self.challenge(response),
             Mechanism::Plain | Mechanism::AmqPlain => {
                 let parse = if mechanism == Mechanism::Plain { sasl::plain::parse } else { sasl::amqplain::parse };
-                let given = parse(start_ok.response).map_err(|error| Failure::new(ReplyCode::SyntaxError, error.0))?;
+                let given = parse(response).map_err(|error| Failure::new(ReplyCode::SyntaxError, error.0))?;
                 (authority.login(given.user, given.password, from, now, self.waker.clone()), given.user)
             }
             // What the client says of itself in its response is not looked at: clients put anything there, and nobody is to
@@ -212,11 +223,10 @@ impl AmqpConnection {
 
     fn take_tune_ok(&mut self, tune_ok: &ConnectionTuneOk, now: Instant) -> Result<(), Failure> {
         let settings = &self.server.settings;
-        let (frame_max, channel_max) = (tune_ok.frame_max, tune_ok.channel_max);
-        check_negotiated("frame_max", frame_max, FRAME_MIN_SIZE, settings.frame_max)?;
-        check_negotiated("channel_max", channel_max.into(), 1, self.channel_max.into())?;
-        self.link.frame_max = frame_max;
-        self.channel_max = if channel_max == 0 { u16::MAX } else { channel_max };
+        let (frame_max, channel_max) = (tune_ok.frame_max, u32::from(tune_ok.channel_max));
+        self.link.frame_max = negotiated("frame_max", frame_max, FRAME_MIN_SIZE, settings.frame_max)?;
+        let channel_max = negotiated("channel_max", channel_max, 1, self.channel_max.into())?;
+        self.channel_max = u16::try_from(channel_max).ok().filter(|most| *most > 0).unwrap_or(u16::MAX);
         self.heartbeat.settle(tune_ok.heartbeat, now);
         if let Phase::Tuning(identity) = std::mem::replace(&mut self.phase, Phase::Closed) {
             self.phase = Phase::Opening(identity);
@@ -260,20 +270,19 @@ impl AmqpConnection {
     }
 }
 
-/// A client may lower what was offered, but not below `min`; 0 stands for no limit on both sides.
-fn check_negotiated(field: &str, client: u32, min: u32, server: u32) -> Result<(), Failure> {
+/// What is agreed on: a client may lower what was offered, but not below `min`. 0 stands for no limit, on both sides.
+fn negotiated(field: &str, client: u32, min: u32, server: u32) -> Result<u32, Failure> {
     let refused = |relation: &str, limit: u32| {
-        let detail = if client == 0 { " (no limit)" } else { "" };
-        let text = format!("negotiated {field} = {client}{detail} is {relation} allowed value ({limit})");
+        let text = format!("negotiated {field} = {client} is {relation} allowed value ({limit})");
         Err(Failure::new(ReplyCode::NotAllowed, text).of(TUNE))
     };
-    if client != 0 && client < min {
-        return refused("lower than the minimum", min);
+    match client {
+        // The specification, of tune-ok: "Zero means that the client does not impose any specific limit".
+        0 => Ok(server),
+        _ if client < min => refused("lower than the minimum", min),
+        _ if server != 0 && client > server => refused("higher than the maximum", server),
+        _ => Ok(client),
     }
-    if server != 0 && (client == 0 || client > server) {
-        return refused("higher than the maximum", server);
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -283,17 +292,17 @@ mod tests {
     #[test]
     fn clients_may_only_lower_what_was_offered() {
         let table = [
-            (4096, 4096, 131_072, None),
-            (131_072, 4096, 131_072, None),
-            (0, 4096, 0, None),
-            (200_000, 4096, 0, None),
-            (4095, 4096, 131_072, Some("negotiated f = 4095 is lower than the minimum allowed value (4096)")),
-            (131_073, 4096, 131_072, Some("negotiated f = 131073 is higher than the maximum allowed value (131072)")),
-            (0, 4096, 131_072, Some("negotiated f = 0 (no limit) is higher than the maximum allowed value (131072)")),
+            (4096, 4096, 131_072, Ok(4096)),
+            (131_072, 4096, 131_072, Ok(131_072)),
+            (0, 4096, 131_072, Ok(131_072)),
+            (0, 4096, 0, Ok(0)),
+            (200_000, 4096, 0, Ok(200_000)),
+            (4095, 4096, 131_072, Err("negotiated f = 4095 is lower than the minimum allowed value (4096)")),
+            (131_073, 4096, 131_072, Err("negotiated f = 131073 is higher than the maximum allowed value (131072)")),
         ];
-        for (client, min, server, text) in table {
-            let failure = check_negotiated("f", client, min, server).err();
-            assert_eq!(failure.map(|failure| failure.text).as_deref(), text);
+        for (client, min, server, expected) in table {
+            let agreed = negotiated("f", client, min, server).map_err(|failure| failure.text);
+            assert_eq!(agreed.as_ref().map_err(String::as_str), expected.as_ref().map_err(|text| *text));
         }
     }
 }

@@ -22,7 +22,7 @@ impl AmqpConnection {
         Ok(())
     }
 
-    /// A secure-ok: the client's proof, or its empty answer to the server's.
+    /// A secure-ok: the client's proof, or its empty answer to the server's; with PLAIN, what it left out of start-ok.
     pub(super) fn take_secure_ok(&mut self, response: &[u8], now: Instant) -> Result<(), Failure> {
         match std::mem::replace(&mut self.phase, Phase::Starting) {
             Phase::Challenged(exchange) => {
@@ -45,6 +45,7 @@ impl AmqpConnection {
                 self.phase = Phase::Authenticating { login, mechanism: Mechanism::ScramSha256, user };
                 self.take_login(now);
             }
+            Phase::Asked => return self.log_in(Mechanism::Plain, response, now),
             other => self.phase = other,
         }
         Ok(())

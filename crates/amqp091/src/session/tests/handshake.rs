@@ -225,9 +225,9 @@ fn a_handshake_out_of_order_or_out_of_bounds_is_refused() {
         ),
         (
             1,
-            tune(0, 8192),
+            tune(2048, 8192),
             530,
-            "NOT_ALLOWED - negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)",
+            "NOT_ALLOWED - negotiated channel_max = 2048 is higher than the maximum allowed value (2047)",
             (10, 30),
         ),
         (1, open("/"), 504, "CHANNEL_ERROR - unexpected method in connection state tuning", (10, 40)),
@@ -245,6 +245,41 @@ fn a_handshake_out_of_order_or_out_of_bounds_is_refused() {
         peer.send(0, ConnectionCloseOk {});
         assert!(peer.is_closed());
     }
+}
+
+#[test]
+fn a_client_that_chose_plain_and_said_nothing_is_asked() {
+    let server = server();
+    for (response, expected) in [
+        (&b"\0guest\0guest"[..], "0 ConnectionTune { channel_max: 2047, frame_max: 131072, heartbeat: 60 }".to_owned()),
+        (b"\0guest\0wrong", connection_closed(403, REFUSED, (0, 0))),
+        (b"", connection_closed(502, "SYNTAX_ERROR - a PLAIN response has three parts separated by NUL", (10, 21))),
+    ] {
+        let mut peer = started(&server);
+        peer.start_ok("PLAIN", b"", &capabilities());
+        peer.expect(&["0 ConnectionSecure { challenge: [] }"]);
+        peer.send(0, ConnectionSecureOk { response });
+        peer.expect(&[&expected]);
+    }
+    // Whoever is asked is not logged in.
+    let mut peer = started(&server);
+    peer.start_ok("PLAIN", b"", &capabilities());
+    peer.expect(&["0 ConnectionSecure { challenge: [] }"]);
+    peer.send(0, ConnectionTuneOk { channel_max: 10, frame_max: 8192, heartbeat: 0 });
+    peer.expect(&[&connection_closed(504, "CHANNEL_ERROR - unexpected method in connection state securing", (10, 31))]);
+}
+
+/// "Zero means that the client does not impose any specific limit", says the specification of tune-ok.
+#[test]
+fn a_client_without_limits_keeps_to_those_of_the_server() {
+    let server = server();
+    let mut peer = tuning(&server);
+    peer.send(0, ConnectionTuneOk { channel_max: 0, frame_max: 0, heartbeat: 0 });
+    peer.send(0, ConnectionOpen { virtual_host: "/", ..Default::default() });
+    peer.expect(&["0 ConnectionOpenOk { known_hosts: \"\" }"]);
+    peer.send(2048, ChannelOpen::default());
+    let text = "CHANNEL_ERROR - channel number 2048 is higher than the negotiated channel_max (2047)";
+    peer.expect(&[&connection_closed(504, text, (20, 10))]);
 }
 
 #[test]
