@@ -9,6 +9,7 @@ pub(crate) mod history;
 pub(crate) mod ledger;
 pub(crate) mod part;
 pub(crate) mod random;
+pub(crate) mod redrive;
 pub(crate) mod server;
 pub(crate) mod stage;
 pub(crate) mod stamp;
@@ -183,6 +184,7 @@ impl Run<'_> {
                 server = self.kill_and_restart(server, self.options.sizes.of(group))?;
                 self.stage.verdict()?;
             }
+            redrive::all(&self.program, &self.stage)?;
             self.stage.drain(&mut server)?;
             // What was settled and fenced while draining must not come back.
             server = self.kill_and_restart(server, self.options.sizes.of(group + 1))?;
@@ -207,6 +209,8 @@ impl Run<'_> {
             ("delivered", before.delivered, now.delivered),
             ("fenced", before.fenced, now.fenced),
             ("committed", before.transactions, now.transactions),
+            ("dead of age", before.expired, now.expired),
+            ("redriven", before.redriven, now.redriven),
         ] {
             if before == now {
                 return Err(format!("nothing was {what} in the last {} cycles", self.options.drain_every));
@@ -220,8 +224,10 @@ impl Run<'_> {
         let (from, to) = self.options.seconds_per_cycle;
         let end = Instant::now() + Duration::from_millis(self.random.within(from..=to));
         let mut seeds: Vec<Random> = (0..PARTS.len() as u64).map(|part| self.random.fork(part)).collect();
-        let stage = &self.stage;
+        let mut redriver = self.random.fork(PARTS.len() as u64);
+        let (stage, program) = (&self.stage, &self.program);
         std::thread::scope(|scope| {
+            scope.spawn(|| redrive::play(program, stage, &mut redriver));
             for (part, random) in PARTS.iter().zip(&mut seeds).filter(|(part, _)| self.options.ids || !part.has_ids()) {
                 scope.spawn(move || part.play(stage, random));
             }

@@ -32,6 +32,9 @@ pub(crate) struct Counts {
     /// Settlements that are known to be on disk.
     pub(crate) fenced: u64,
     pub(crate) transactions: u64,
+    /// Deliveries of what died of age.
+    pub(crate) expired: u64,
+    pub(crate) redriven: u64,
     pub(crate) violations: u64,
     pub(crate) lost: u64,
 }
@@ -46,12 +49,21 @@ struct Pending {
     asked: VecDeque<(u64, u64)>,
 }
 
+/// A consumer that takes all that there is.
+#[derive(Debug, Clone)]
+struct Draining {
+    consumer: u32,
+    /// The lowest priority that has come from each queue.
+    lowest: [u8; QUEUES.len()],
+}
+
 /// The state of the check.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Checker {
     lanes: HashMap<(usize, u32), Lane>,
     pending: HashMap<u32, Pending>,
     transactions: Transactions,
+    draining: Option<Draining>,
     /// Producers below this one are finished: every message of theirs was settled for good, or is gone.
     retired: u32,
     kills: u64,
@@ -102,6 +114,10 @@ impl Checker {
                 transaction.stage = Stage::Aborted;
                 transaction.sources.clear();
             }
+            Event::Redriven(count) => self.counts.redriven += count,
+            Event::Draining(consumer) => {
+                self.draining = Some(Draining { consumer: *consumer, lowest: [u8::MAX; QUEUES.len()] });
+            }
             Event::Killed => self.killed(),
         }
     }
@@ -132,8 +148,7 @@ impl Checker {
             if !persistent || !QUEUES[queue].durable {
                 entry.marks.set(Marks::TRANSIENT);
             }
-            // A queue with a limit may pass it on at any moment.
-            if let (Some(_), Some(target)) = (QUEUES[queue].max_length, QUEUES[queue].dead_letter) {
+            if let (true, Some(target)) = (QUEUES[queue].passes_on(), QUEUES[queue].dead_letter) {
                 self.lanes.entry((target, stamp.id.producer)).or_default().attempt(stamp.id.seq);
             }
         }
@@ -170,7 +185,9 @@ impl Checker {
         if let Some(number) = stamp.transaction {
             self.member_delivered(number, id, place);
         }
+        self.counts.expired += u64::from(source_of(queue).is_some_and(|source| QUEUES[source].ttl_ms.is_some()));
         self.check_fences(queue, id, entry);
+        self.check_rank(consumer, queue, id);
         if !redelivered {
             self.check_first(consumer, queue, id, entry);
         }
@@ -208,13 +225,23 @@ impl Checker {
         }
     }
 
+    /// I8.
+    fn check_rank(&mut self, consumer: u32, queue: usize, id: Id) {
+        let Some(draining) = self.draining.as_mut().filter(|draining| draining.consumer == consumer) else { return };
+        let (rank, lowest) = (QUEUES[queue].rank(id.seq), &mut draining.lowest[queue]);
+        if rank > *lowest {
+            let what = format!("{id} in {}: priority {rank} came after {lowest}", QUEUES[queue].name);
+            self.violate(Invariant::Priority, what);
+        } else {
+            *lowest = rank;
+        }
+    }
+
     /// I3 and I5.
     fn check_first(&mut self, consumer: u32, queue: usize, id: Id, entry: Entry) {
         let place = QUEUES[queue].name;
         let known = entry.attempts == 1 && entry.marks.has(Marks::DELIVERED);
-        // What was not confirmed at a kill is sent again where messages have ids. Its first copy may have been delivered, and be
-        // lost all the same: then the second is rightly new.
-        if !QUEUES[queue].sifts && (known || entry.first >= entry.attempts) {
+        if known || entry.first >= entry.attempts {
             let (first, attempts) = (entry.first, entry.attempts);
             let what = format!("{id} in {place}: delivered as new before ({first} of {attempts}; {})", entry.marks);
             self.violate(Invariant::Duplicate, what);
@@ -223,7 +250,7 @@ impl Checker {
             return;
         }
         let lane = self.lanes.entry((queue, id.producer)).or_default();
-        if let Some(newest) = lane.first_delivery(consumer, id.seq)
+        if let Some(newest) = lane.first_delivery(consumer, QUEUES[queue].rank(id.seq), id.seq)
             && newest != id.seq
         {
             let what = format!("{id} in {place}: consumer {consumer} got {newest} before it");
@@ -271,6 +298,13 @@ impl Checker {
         }
         if let (Outcome::Rejected, Some(target)) = (outcome, QUEUES[queue].dead_letter) {
             self.lanes.entry((target, id.producer)).or_default().attempt(id.seq);
+            if QUEUES[queue].redriven {
+                // Each death may be followed by one way back, so no answer says that it will not be seen here again.
+                if let Some(entry) = self.entry(queue, id) {
+                    entry.attempts = entry.attempts.saturating_add(1);
+                }
+                return;
+            }
         }
         self.pending.entry(consumer).or_default().settled.push_back((queue, id));
     }
@@ -321,11 +355,18 @@ impl Checker {
     fn killed(&mut self) {
         self.kills += 1;
         self.pending.clear();
-        // A message that the limit of a queue moved on may be back there, and be moved on once more.
-        for target in QUEUES.iter().filter(|queue| queue.max_length.is_some()).filter_map(|queue| queue.dead_letter) {
-            for lane in self.lanes.iter_mut().filter(|((queue, _), _)| *queue == target).map(|(_, lane)| lane) {
+        self.draining = None;
+        for ((queue, _), lane) in &mut self.lanes {
+            if source_of(*queue).is_some_and(|source| QUEUES[source].passes_on()) {
+                // A message that a queue moved on by itself may be back there, and be moved on once more.
                 for entry in lane.iter_mut().filter(|entry| !entry.marks.has(Marks::FENCED)) {
                     entry.attempts = entry.attempts.saturating_add(1);
+                }
+            } else if QUEUES[*queue].sifts {
+                // What is not confirmed may have been delivered and be lost all the same. It is sent again, and is new then.
+                for entry in lane.iter_mut().filter(|entry| !entry.marks.has(Marks::CONFIRMED)) {
+                    entry.attempts = entry.first.saturating_add(1);
+                    entry.marks.clear(Marks::DELIVERED);
                 }
             }
         }

@@ -70,6 +70,10 @@ pub(crate) enum Event {
     Committed(u64),
     /// The transaction is about to be rolled back.
     Aborted(u64),
+    /// So many messages were sent back from where dead letters go.
+    Redriven(u64),
+    /// From here on this consumer takes all that there is, and nobody else takes or publishes anything.
+    Draining(u32),
     /// The broker was killed: no connection of before exists any more.
     Killed,
 }

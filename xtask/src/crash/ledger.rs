@@ -32,7 +32,7 @@ impl Summary {
     }
 
     fn row(&self, date: &str) -> String {
-        let Counts { attempted, confirmed, delivered, redelivered, fenced, transactions, lost, violations } =
+        let Counts { attempted, confirmed, delivered, redelivered, fenced, transactions, lost, violations, .. } =
             self.counts;
         format!(
             "| {date} | {} | {} | {} | {attempted} | {confirmed} | {delivered} | {redelivered} | {fenced} | \
@@ -61,7 +61,7 @@ impl std::fmt::Display for Summary {
         write!(
             f,
             "seed {}: {} kills; {} published, {} confirmed, {} delivered ({} of them again), {} settlements fenced, \
-             {} transactions committed; {} lost, {} violations; restart p50 {} ms, p99 {} ms",
+             {} transactions committed, {} died of age, {} redriven; {} lost, {} violations; restart p50 {} ms, p99 {} ms",
             self.seed,
             self.cycles,
             counts.attempted,
@@ -70,6 +70,8 @@ impl std::fmt::Display for Summary {
             counts.redelivered,
             counts.fenced,
             counts.transactions,
+            counts.expired,
+            counts.redriven,
             counts.lost,
             counts.violations,
             self.restart(50),

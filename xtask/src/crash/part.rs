@@ -15,8 +15,8 @@ use super::stage::{Stage, now_ms};
 use super::stamp::{Id, Stamp};
 use super::talk::{self, Broken, Handle, Heard, Protocol, Purpose};
 use super::topology::{
-    DEAD, DONE, FAN, FAN_A, FAN_B, LATER, LEFT, PLAIN, QUEUES, RIGHT, Route, SHORT, SPILL, TOPIC_A, TOPIC_ALL,
-    TOPIC_BOTH, TOPIC_ONE, TRANSIENT, WORK, straight,
+    BRIEF, DEAD, DONE, EXPIRED, FAN, FAN_A, FAN_B, LATER, LEFT, PLAIN, QUEUES, RANKS, RETRIED, RIGHT, Route, SHORT,
+    SPILL, TOPIC_A, TOPIC_ALL, TOPIC_BOTH, TOPIC_ONE, TRANSIENT, WORK, straight,
 };
 
 pub(crate) use consume::{APART, Books, drain};
@@ -42,8 +42,8 @@ pub(crate) struct Part {
 pub(crate) const PARTS: [Part; 15] = [
     produce("amqp producer", Protocol::Amqp, &[straight(PLAIN), FAN, TOPIC_BOTH, TOPIC_ONE]),
     produce("stomp producer", Protocol::Stomp, &[straight(PLAIN), FAN, TOPIC_BOTH]),
-    produce("amqp work producer", Protocol::Amqp, &[straight(WORK), straight(SHORT)]),
-    produce("stomp work producer", Protocol::Stomp, &[straight(WORK), straight(SHORT)]),
+    produce("amqp work producer", Protocol::Amqp, &WORKS),
+    produce("stomp work producer", Protocol::Stomp, &WORKS),
     produce("amqp later producer", Protocol::Amqp, &[straight(LATER)]),
     produce("stomp later producer", Protocol::Stomp, &[straight(LATER)]),
     Part {
@@ -56,10 +56,13 @@ pub(crate) const PARTS: [Part; 15] = [
     transact("stomp mover", Protocol::Stomp, Some(LEFT), &[straight(DONE), straight(RIGHT)]),
     transact("amqp mover", Protocol::Amqp, Some(RIGHT), &[straight(DONE), straight(DONE)]),
     consume("amqp consumer", Protocol::Amqp, &[PLAIN, FAN_A, DEAD, TRANSIENT, LATER]),
-    consume("amqp work consumer", Protocol::Amqp, &[TOPIC_ALL, WORK, SPILL, SHORT]),
-    consume("stomp consumer", Protocol::Stomp, &[PLAIN, FAN_B, TOPIC_A, WORK]),
-    consume("stomp dead consumer", Protocol::Stomp, &[DEAD, SPILL, DONE, RIGHT, LATER]),
+    consume("amqp work consumer", Protocol::Amqp, &[TOPIC_ALL, WORK, SPILL, SHORT, RANKS, RETRIED]),
+    consume("stomp consumer", Protocol::Stomp, &[PLAIN, FAN_B, TOPIC_A, WORK, RANKS, BRIEF]),
+    consume("stomp dead consumer", Protocol::Stomp, &[DEAD, SPILL, DONE, RIGHT, LATER, EXPIRED, RETRIED]),
 ];
+
+/// Queues with a dead-letter queue behind them, or with priorities.
+const WORKS: [Route; 5] = [straight(WORK), straight(SHORT), straight(RANKS), straight(BRIEF), straight(RETRIED)];
 
 const fn produce(name: &'static str, protocol: Protocol, routes: &'static [Route]) -> Part {
     Part { name, protocol, kind: Kind::Produce { routes, persistent: true } }
@@ -127,7 +130,8 @@ fn receive(run: u32, consumer: u32, heard: Heard<'_>, events: &mut Vec<Event>, h
         let content = Stamp::read(run, body);
         events.push(Event::Deliver { consumer, queue, redelivered, content });
         if let Ok(stamp) = content {
-            let early = stamp.due.saturating_sub(now_ms());
+            // Where messages die of age they come at any time before.
+            let early = if QUEUES[queue].ttl_ms.is_some() { 0 } else { stamp.due.saturating_sub(now_ms()) };
             events.extend((early > 0).then_some(Event::Early { queue, id: stamp.id, early }));
             held.push(Held { queue, id: stamp.id, handle });
         }
@@ -144,11 +148,15 @@ fn size(random: &mut Random, largest: u64) -> usize {
     size as usize
 }
 
-/// How a consumer settles a delivery from `queue`: mostly it accepts.
+/// How a consumer settles a delivery from `queue`: mostly it accepts. What is to die of age is not rejected, which would bring it
+/// to the same place earlier.
 fn outcome(random: &mut Random, queue: usize) -> Outcome {
+    // What is sent back is to have died often.
+    let rejected = if QUEUES[queue].redriven { 40 } else { 8 };
     match random.below(100) {
         0..4 => Outcome::Released,
-        4..12 if QUEUES[queue].dead_letter.is_some() => Outcome::Rejected,
+        chance if chance >= 4 + rejected => Outcome::Accepted,
+        _ if QUEUES[queue].dead_letter.is_some() && QUEUES[queue].ttl_ms.is_none() => Outcome::Rejected,
         _ => Outcome::Accepted,
     }
 }

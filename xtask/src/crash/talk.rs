@@ -71,12 +71,13 @@ pub(crate) struct Publish<'a> {
     pub(crate) due: Option<u64>,
     /// What makes it a duplicate of another.
     pub(crate) id: Option<&'a str>,
+    pub(crate) priority: Option<u8>,
 }
 
 impl<'a> Publish<'a> {
     /// A persistent message, due at once.
     pub(crate) fn persistent(route: Route, body: &'a [u8]) -> Self {
-        Self { route, body, persistent: true, transaction: None, due: None, id: None }
+        Self { route, body, persistent: true, transaction: None, due: None, id: None, priority: None }
     }
 }
 

@@ -17,6 +17,24 @@ pub(crate) struct Queue {
     pub(crate) ordered: bool,
     /// Whether it takes nothing twice that has the same id.
     pub(crate) sifts: bool,
+    /// The highest priority that it tells apart.
+    pub(crate) max_priority: Option<u8>,
+    /// How old a message gets in it before it goes where dead letters go, in milliseconds.
+    pub(crate) ttl_ms: Option<u64>,
+    /// Whether what died in it is sent back to it.
+    pub(crate) redriven: bool,
+}
+
+impl Queue {
+    /// The priority of a message here, which follows from its number.
+    pub(crate) fn rank(&self, seq: u64) -> u8 {
+        self.max_priority.map_or(0, |most| (seq % (u64::from(most) + 1)) as u8)
+    }
+
+    /// Whether it passes messages on by itself at any moment.
+    pub(crate) fn passes_on(&self) -> bool {
+        self.max_length.is_some() || self.ttl_ms.is_some()
+    }
 }
 
 pub(crate) const PLAIN: usize = 0;
@@ -33,9 +51,14 @@ pub(crate) const RIGHT: usize = 10;
 pub(crate) const DONE: usize = 11;
 pub(crate) const TRANSIENT: usize = 12;
 pub(crate) const LATER: usize = 13;
+pub(crate) const RANKS: usize = 14;
+pub(crate) const BRIEF: usize = 15;
+pub(crate) const EXPIRED: usize = 16;
+pub(crate) const RETRIED: usize = 17;
+pub(crate) const PARKED: usize = 18;
 
 /// All queues.
-pub(crate) const QUEUES: [Queue; 14] = [
+pub(crate) const QUEUES: [Queue; 19] = [
     durable("crash.plain"),
     durable("crash.fan.a"),
     durable("crash.fan.b"),
@@ -50,10 +73,25 @@ pub(crate) const QUEUES: [Queue; 14] = [
     durable("crash.done"),
     Queue { durable: false, ..durable("crash.transient") },
     Queue { ordered: false, sifts: true, ..durable("crash.later") },
+    Queue { max_priority: Some(4), ..durable("crash.ranks") },
+    Queue { dead_letter: Some(EXPIRED), ttl_ms: Some(400), ..durable("crash.brief") },
+    Queue { ordered: false, ..durable("crash.expired") },
+    Queue { dead_letter: Some(PARKED), redriven: true, ordered: false, ..durable("crash.retried") },
+    Queue { ordered: false, ..durable("crash.parked") },
 ];
 
 const fn durable(name: &'static str) -> Queue {
-    Queue { name, durable: true, dead_letter: None, max_length: None, ordered: true, sifts: false }
+    Queue {
+        name,
+        durable: true,
+        dead_letter: None,
+        max_length: None,
+        ordered: true,
+        sifts: false,
+        max_priority: None,
+        ttl_ms: None,
+        redriven: false,
+    }
 }
 
 /// The exchanges besides the default one: name and type.
@@ -111,6 +149,8 @@ mod tests {
                 assert_eq!(QUEUES.iter().filter(|other| other.dead_letter == Some(target)).count(), 1);
             }
         }
+        // Whether a queue passes on by itself or is sent back to, its dead letters can be told from others'.
+        assert!(QUEUES.iter().all(|queue| queue.dead_letter.is_some() || !(queue.passes_on() || queue.redriven)));
         assert_eq!(members(FAN.queues).collect::<Vec<_>>(), [FAN_A, FAN_B]);
     }
 }

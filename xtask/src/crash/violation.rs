@@ -15,8 +15,10 @@ pub(crate) enum Invariant {
     Order,
     /// I6: a transaction is there as a whole or not at all, and not before its commit.
     Transaction,
-    /// I7: nothing that is delayed comes before its time.
+    /// I7: nothing that is delayed comes before its time, and nothing dies of age before it.
     Early,
+    /// I8: while nothing is published, nothing comes after what has a lower priority.
+    Priority,
 }
 
 impl Invariant {
@@ -29,6 +31,7 @@ impl Invariant {
             Self::Order => "I5 out of order",
             Self::Transaction => "I6 half a transaction",
             Self::Early => "I7 before its time",
+            Self::Priority => "I8 behind a lower priority",
         }
     }
 }

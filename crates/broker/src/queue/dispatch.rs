@@ -76,6 +76,8 @@ impl Queue {
 
     /// Lets the heads of the lanes die while they are too old.
     fn expire(&self, inner: &mut Inner, now: u64) {
+        #[cfg(feature = "sabotage")]
+        let now = now + if super::sabotage::armed("early") { super::sabotage::EARLY } else { 0 };
         while let Some(seq) = inner.lanes.first_expired(now) {
             if !self.die(inner, seq, Reason::Expired) {
                 break;

@@ -1,6 +1,7 @@
 //! Deliberate faults, in builds for the crash harness only. `ack-before-message`: references are logged some visits late, so
 //! that settlements and confirms precede them in the log. `forget-ids`: the log does not hear of ids. `early`: what is delayed
-//! comes before its time. A harness that does not find them is worth nothing.
+//! comes before its time, and what has a time to live dies before it. `flat`: messages have no priorities. `copy`: what is redriven stays
+//! in its queue as well. A harness that does not find them is worth nothing.
 //!
 //! Invariant: a body lives as long as the log says that it does, whatever the order; the fault is found by what clients
 //! see, and not by a broker that stumbles over it.
@@ -29,7 +30,7 @@ impl HeldBack {
     }
 }
 
-/// How early what is delayed comes, in milliseconds.
+/// How early what is delayed comes, and what has a time to live dies, in milliseconds.
 pub(super) const EARLY: u64 = 300;
 
 /// Whether this process is to have this fault.

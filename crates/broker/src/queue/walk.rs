@@ -99,6 +99,8 @@ impl Queue {
         if inner.deleted {
             return;
         }
+        #[cfg(feature = "sabotage")]
+        let seized = if super::sabotage::armed("copy") { &[] } else { seized };
         for seq in seized {
             if let Some(address) = inner.lanes.get_mut(*seq).and_then(|entry| entry.address) {
                 inner.settled.push(settle::Settled { seq: *seq, address, reason: settle::MOVED });

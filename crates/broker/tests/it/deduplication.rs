@@ -194,6 +194,35 @@ fn a_duplicate_is_confirmed_when_the_first_one_is_durable() {
     }
 }
 
+/// A message may be delivered before it is on disk, and be lost: the copy that its publisher sends again is new, and `redelivered`
+/// says so. One that was on disk stays, and is known to have been delivered.
+#[test]
+fn what_was_delivered_and_lost_is_new_when_it_is_sent_again() {
+    for end in ["crash", "cut"] {
+        for (flushes, confirmed, left, again) in
+            [(false, "", "0 0", ":1=2 left 0"), (true, "+1", "1 0", ":1=1! left 0")]
+        {
+            let disk = SimDisk::new(3, 64 << 20);
+            let mut script = Script::stepped(&disk, 8 << 20);
+            script.check(&[
+                ("a queue q durable x-message-deduplication=true x-cache-ttl=60000; confirm", "0 0"),
+                // The mark of what may be delivered is on disk before anything is.
+                ("b consume q c", ""),
+                ("* hold", ""),
+                ("a publish - q 1 persistent x-deduplication-header=a", ""),
+                ("b", "c:1=1"),
+                (if flushes { "* flush" } else { "b" }, ""),
+                ("a", confirmed),
+                (&format!("* {end}"), ""),
+                ("* counts q", left),
+                ("a confirm; publish - q 2 persistent x-deduplication-header=a", "+1"),
+                ("a get q", again),
+                ("a get q", "empty"),
+            ]);
+        }
+    }
+}
+
 #[test]
 fn a_durable_message_is_no_duplicate_of_one_that_ends_with_the_process() {
     check_each(

@@ -65,8 +65,8 @@ impl std::fmt::Display for Marks {
 pub(crate) struct Lane {
     /// By sequence number. A producer numbers its messages for all queues together, so there are gaps.
     entries: Vec<Entry>,
-    /// The newest first delivery of each consumer.
-    newest: HashMap<u32, u64>,
+    /// The newest first delivery of each consumer and priority.
+    newest: HashMap<(u32, u8), u64>,
 }
 
 impl Lane {
@@ -101,13 +101,13 @@ impl Lane {
         self.entries.iter_mut().filter(|entry| entry.attempts > 0)
     }
 
-    /// Notes a first delivery. What it should have come after, if it comes too late.
-    pub(crate) fn first_delivery(&mut self, consumer: u32, seq: u64) -> Option<u64> {
-        let newest = self.newest.insert(consumer, seq)?;
+    /// Notes a first delivery. What should have come after it, if it comes too late.
+    pub(crate) fn first_delivery(&mut self, consumer: u32, rank: u8, seq: u64) -> Option<u64> {
+        let newest = self.newest.insert((consumer, rank), seq)?;
         if newest < seq {
             return None;
         }
-        self.newest.insert(consumer, newest);
+        self.newest.insert((consumer, rank), newest);
         Some(newest)
     }
 }

@@ -4,7 +4,7 @@ mod model;
 
 use super::*;
 use crate::crash::random::Random;
-use crate::crash::topology::{DEAD, PLAIN, SHORT, SPILL, WORK};
+use crate::crash::topology::{DEAD, LATER, PARKED, PLAIN, RANKS, RETRIED, SHORT, SPILL, WORK};
 
 /// The violations of a history that ends drained.
 fn check(history: &[Event]) -> Vec<Violation> {
@@ -56,6 +56,17 @@ fn stamp_of(history: &[Event], name: Id) -> Option<Stamp> {
     })
 }
 
+/// What was rejected may have come back, and what was not confirmed at a kill may have been lost and sent again.
+fn may_be_new_again(history: &[Event], place: usize, name: Id) -> bool {
+    let is_rejection = |event: &Event| match event {
+        Event::Settle { queue, id, outcome, .. } => (*queue, *id, *outcome) == (place, name, Outcome::Rejected),
+        _ => false,
+    };
+    let before_kill = history.iter().take_while(|event| **event != Event::Killed);
+    let confirmed = before_kill.into_iter().any(|event| *event == Event::Confirm(name));
+    (QUEUES[place].redriven && history.iter().any(is_rejection)) || (QUEUES[place].sifts && !confirmed)
+}
+
 fn is_confirmed(history: &[Event], name: Id) -> bool {
     history.contains(&Event::Confirm(name))
 }
@@ -103,13 +114,17 @@ fn drop_dead_letter(history: &[Event], random: &mut Random) -> Option<Vec<Event>
 }
 
 fn deliver_twice(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
-    let new = |(_, queue, _, redelivered): &(usize, usize, Id, bool)| !redelivered && source_of(*queue).is_none();
+    let new = |(_, queue, id, redelivered): &(usize, usize, Id, bool)| {
+        !redelivered && source_of(*queue).is_none() && !may_be_new_again(history, *queue, *id)
+    };
     let places: Vec<_> = deliveries(history).into_iter().filter(new).collect();
     any(random, &places).map(|(at, ..)| with(history, at + 1, history[at].clone()))
 }
 
 fn flip_redelivered(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
-    let again = |(_, queue, _, redelivered): &(usize, usize, Id, bool)| *redelivered && source_of(*queue).is_none();
+    let again = |(_, queue, id, redelivered): &(usize, usize, Id, bool)| {
+        *redelivered && source_of(*queue).is_none() && !may_be_new_again(history, *queue, *id)
+    };
     let places: Vec<_> = deliveries(history).into_iter().filter(again).collect();
     let (at, ..) = any(random, &places)?;
     let mut changed = history.to_vec();
@@ -128,7 +143,8 @@ fn swap_two(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     let mut places = Vec::new();
     for (number, (at, queue, id, redelivered)) in all.iter().enumerate() {
         let follows = |(after, other, next, again): &&(usize, usize, Id, bool)| {
-            !again && other == queue && next.producer == id.producer && of(*after) == of(*at)
+            let same = next.producer == id.producer && QUEUES[*queue].rank(next.seq) == QUEUES[*queue].rank(id.seq);
+            !again && other == queue && same && of(*after) == of(*at)
         };
         if let (false, true, Some(next)) = (redelivered, QUEUES[*queue].ordered, all[number + 1..].iter().find(follows))
         {
@@ -158,6 +174,35 @@ fn dead_letter_accepted(history: &[Event], random: &mut Random) -> Option<Vec<Ev
     let kept: Vec<_> = drained(history).into_iter().filter(|(_, queue, ..)| *queue == SHORT).collect();
     let (_, _, id, _) = any(random, &kept)?;
     Some(with(history, history.len(), delivery(SPILL, false, stamp_of(history, id)?)))
+}
+
+/// A message that was redriven is also where it was.
+fn leave_a_copy(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
+    let back: Vec<_> = drained(history).into_iter().filter(|(_, queue, ..)| *queue == RETRIED).collect();
+    let (_, _, id, _) = any(random, &back)?;
+    Some(with(history, history.len(), delivery(PARKED, false, stamp_of(history, id)?)))
+}
+
+/// A message that was confirmed before a kill and delivered, and so must not be new again though it was sent again.
+fn forget_an_id(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
+    let killed = history.iter().rposition(|event| *event == Event::Killed)?;
+    let known = |(at, queue, id, _): &(usize, usize, Id, bool)| {
+        *at < killed && *queue == LATER && history[..*at].contains(&Event::Confirm(*id))
+    };
+    let places: Vec<_> = deliveries(history).into_iter().filter(known).collect();
+    let (_, _, id, _) = any(random, &places)?;
+    Some(with(history, killed + 1, delivery(LATER, false, stamp_of(history, id)?)))
+}
+
+/// What has a lower priority goes first.
+fn swap_ranks(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
+    let ranked: Vec<_> = drained(history).into_iter().filter(|(_, queue, ..)| *queue == RANKS).collect();
+    let rank = |id: Id| QUEUES[RANKS].rank(id.seq);
+    let pairs = ranked.windows(2).filter(|pair| rank(pair[0].2) > rank(pair[1].2)).map(|pair| (pair[0].0, pair[1].0));
+    let (first, second) = any(random, &pairs.collect::<Vec<_>>())?;
+    let mut changed = history.to_vec();
+    changed.swap(first, second);
+    Some(changed)
 }
 
 fn corrupt(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
@@ -232,7 +277,50 @@ fn return_source(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     Some(with(history, history.len(), delivery(queue, true, stamp_of(history, id)?)))
 }
 
-const SPOILS: [(&str, Spoil, &[Invariant]); 15] = [
+/// One consumer rejects a message; it is sent back, and another one accepts it. What the first one is then told says nothing of what
+/// the second one did.
+#[test]
+fn the_answer_to_a_rejection_does_not_stand_for_what_came_after_it() {
+    let id = Id { producer: 1, seq: 0 };
+    let stamp = Stamp { id, transaction: None, queues: 1 << RETRIED, due: 0 };
+    let deliver = |consumer, redelivered| Event::Deliver { consumer, queue: RETRIED, redelivered, content: Ok(stamp) };
+    let settle = |consumer, outcome| Event::Settle { consumer, queue: RETRIED, id, outcome, transaction: None };
+    let mut history = vec![
+        Event::Attempt { stamp, persistent: true },
+        Event::Confirm(id),
+        deliver(2, false),
+        settle(2, Outcome::Rejected),
+        Event::FenceAsked { consumer: 2, fence: 1 },
+        Event::Redriven(1),
+        deliver(3, false),
+        settle(3, Outcome::Accepted),
+        Event::FenceAsked { consumer: 3, fence: 2 },
+        Event::FenceReplied { consumer: 2, fence: 1 },
+    ];
+    let back = [Event::Killed, deliver(4, true), settle(4, Outcome::Accepted)];
+    let sound = [&history[..], &back].concat();
+    assert_eq!(check(&sound), []);
+    history.push(Event::FenceReplied { consumer: 3, fence: 2 });
+    let spoilt = [&history[..], &back].concat();
+    assert_eq!(check(&spoilt).first().map(|violation| violation.invariant), Some(Invariant::AfterFence));
+}
+
+/// What carries an id and was not confirmed at a kill is sent again: it is new if the first copy was lost, and must not be if that one
+/// had been confirmed.
+#[test]
+fn what_is_sent_again_is_new_if_it_was_not_confirmed() {
+    let id = Id { producer: 1, seq: 0 };
+    let stamp = Stamp { id, transaction: None, queues: 1 << LATER, due: 0 };
+    let deliver = |consumer| Event::Deliver { consumer, queue: LATER, redelivered: false, content: Ok(stamp) };
+    let accept = Event::Settle { consumer: 3, queue: LATER, id, outcome: Outcome::Accepted, transaction: None };
+    let attempt = Event::Attempt { stamp, persistent: true };
+    let lost = [attempt.clone(), deliver(2), Event::Killed, Event::Confirm(id), deliver(3), accept.clone()];
+    assert_eq!(check(&lost), []);
+    let kept = [attempt, Event::Confirm(id), deliver(2), Event::Killed, deliver(3), accept];
+    assert_eq!(check(&kept).first().map(|violation| violation.invariant), Some(Invariant::Duplicate));
+}
+
+const SPOILS: [(&str, Spoil, &[Invariant]); 18] = [
     ("drop", drop_confirmed, &[Invariant::Lost]),
     ("drop a redelivery", drop_redelivery, &[Invariant::Lost]),
     ("drop a dead letter", drop_dead_letter, &[Invariant::Lost]),
@@ -243,6 +331,9 @@ const SPOILS: [(&str, Spoil, &[Invariant]); 15] = [
     ("resurrect", resurrect, &[Invariant::AfterFence]),
     ("resurrect after a move", resurrect_moved, &[Invariant::AfterFence]),
     ("dead-letter what was accepted", dead_letter_accepted, &[Invariant::AfterFence]),
+    ("leave a copy", leave_a_copy, &[Invariant::AfterFence, Invariant::Phantom]),
+    ("forget an id", forget_an_id, &[Invariant::Duplicate, Invariant::AfterFence]),
+    ("swap ranks", swap_ranks, &[Invariant::Priority]),
     ("corrupt", corrupt, &[Invariant::Phantom]),
     ("misroute", misroute, &[Invariant::Phantom]),
     ("half a transaction", halve, &[Invariant::Transaction]),

@@ -115,6 +115,7 @@ pub(crate) fn drain(stage: &Stage, apart: Duration) -> Result<u64, Broken> {
     let mut control = Control::open(stage.ports.amqp)?;
     let mut talk = open(stage.ports, Protocol::Amqp, Purpose::Consume)?;
     let mut books = Books::new(stage.number());
+    stage.tell(&[Event::Draining(books.consumer)]);
     for queue in 0..QUEUES.len() {
         talk.subscribe(queue, DRAIN_PREFETCH);
     }

@@ -105,9 +105,13 @@ impl<'a> Producer<'a> {
                 continue;
             }
             let route = *self.random.pick(self.routes);
-            let stamp = self.stamp(route, 0);
+            let queue = &QUEUES[members(route.queues).next().unwrap_or_default()];
+            // Where it dies of age, this is when.
+            let ttl_ms = queue.ttl_ms.filter(|_| self.stage.delays());
+            let stamp = self.stamp(route, ttl_ms.map_or(0, |ttl_ms| now_ms() + ttl_ms));
             let body = stamp.body(self.stage.run, size(self.random, self.stage.largest));
-            talk.publish(&Publish { persistent: self.persistent, ..Publish::persistent(route, &body) });
+            let priority = queue.max_priority.map(|_| queue.rank(stamp.id.seq));
+            talk.publish(&Publish { persistent: self.persistent, priority, ..Publish::persistent(route, &body) });
             events.push(Event::Attempt { stamp, persistent: self.persistent });
             self.sent += 1;
             self.waiting.push_back(self.sent);

@@ -55,8 +55,8 @@ impl Talk for AmqpTalk {
         let encoded = encode_fields(&fields);
         // What was just encoded is a table.
         let headers = Table::new(&encoded).ok().filter(|_| !fields.is_empty());
-        let properties =
-            BasicProperties { delivery_mode: Some(mode), headers, ..BasicProperties::default() }.to_bytes();
+        let (delivery_mode, priority) = (Some(mode), publish.priority);
+        let properties = BasicProperties { delivery_mode, priority, headers, ..BasicProperties::default() }.to_bytes();
         let (exchange, routing_key) = (publish.route.exchange, publish.route.key);
         let method = BasicPublish { exchange, routing_key, ..BasicPublish::default() };
         let template = PublishTemplate::new(CHANNEL, method, &properties, self.client.frame_max());

@@ -122,6 +122,12 @@ impl Control {
         if let Some(most) = queue.max_length {
             arguments.push(("x-max-length".to_owned(), Value::I64(most)));
         }
+        if let Some(most) = queue.max_priority {
+            arguments.push(("x-max-priority".to_owned(), Value::I64(most.into())));
+        }
+        if let Some(ttl_ms) = queue.ttl_ms {
+            arguments.push(("x-message-ttl".to_owned(), Value::I64(ttl_ms as i64)));
+        }
         if queue.sifts {
             arguments.push(("x-message-deduplication".to_owned(), Value::Bool(true)));
             arguments.push(("x-cache-size".to_owned(), Value::I64(1_000_000)));

@@ -91,11 +91,12 @@ impl Talk for StompTalk {
         let transaction = self.transaction(publish.transaction);
         self.published += 1;
         let receipt = format!("{CONFIRM}{}", self.published);
-        let due = publish.due.map(|due| due.to_string());
+        let (due, priority) = (publish.due.map(|due| due.to_string()), publish.priority.map(|most| most.to_string()));
         let mut headers = Vec::new();
         headers.extend(publish.persistent.then_some(("persistent", "true")));
         headers.extend(due.as_deref().map(|due| ("_AMQ_SCHED_DELIVERY", due)));
         headers.extend(publish.id.map(|id| ("_AMQ_DUPL_ID", id)));
+        headers.extend(priority.as_deref().map(|priority| ("priority", priority)));
         let send = Send {
             destination: &destination(publish.route),
             receipt: (self.purpose == Purpose::Publish).then_some(&receipt),

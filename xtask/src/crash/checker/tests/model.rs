@@ -6,7 +6,8 @@ use crate::crash::history::{Event, Outcome};
 use crate::crash::random::Random;
 use crate::crash::stamp::{Id, Stamp};
 use crate::crash::topology::{
-    DEAD, DONE, FAN, LEFT, PLAIN, QUEUES, RIGHT, Route, SHORT, SPILL, TOPIC_BOTH, WORK, bit, members, straight,
+    BRIEF, DONE, FAN, LATER, LEFT, PARKED, PLAIN, QUEUES, RANKS, RETRIED, RIGHT, Route, SHORT, TOPIC_BOTH, WORK, bit,
+    members, straight,
 };
 
 /// The longest that the short queue gets here.
@@ -66,6 +67,11 @@ pub(super) fn history(seed: u64) -> Vec<Event> {
             97..99 => model.fence(),
             _ => model.kill(),
         }
+        match model.random.below(30) {
+            0 => model.pass_on(BRIEF),
+            1..3 => model.redrive(),
+            _ => {}
+        }
     }
     model.kill();
     model.drain();
@@ -79,7 +85,8 @@ impl Model {
     }
 
     fn publish(&mut self) {
-        let routes: [Route; 5] = [straight(PLAIN), FAN, TOPIC_BOTH, straight(WORK), straight(SHORT)];
+        let straights = [PLAIN, WORK, SHORT, LATER, RANKS, BRIEF, RETRIED].map(straight);
+        let routes: Vec<Route> = straights.into_iter().chain([FAN, TOPIC_BOTH]).collect();
         let route = *self.random.pick(&routes);
         let stamp = self.stamp(route.queues, None);
         let kept = self.random.chance(80);
@@ -90,13 +97,26 @@ impl Model {
         self.arrive(stamp, kept);
     }
 
+    /// A queue moves its oldest message on.
+    fn pass_on(&mut self, queue: usize) {
+        let (Some(dropped), Some(target)) = (self.queues[queue].pop_front(), QUEUES[queue].dead_letter) else { return };
+        self.queues[target].push_back(Copy { delivered: false, kept: true, ..dropped });
+    }
+
+    /// The oldest dead letter goes back.
+    fn redrive(&mut self) {
+        if let Some(dead) = self.queues[PARKED].pop_front() {
+            self.queues[RETRIED].push_back(Copy { delivered: false, ..dead });
+            self.history.push(Event::Redriven(1));
+        }
+    }
+
     fn arrive(&mut self, stamp: Stamp, kept: bool) {
         for queue in members(stamp.queues) {
-            self.queues[queue].push_back(Copy { stamp, delivered: false, kept });
+            self.put(queue, Copy { stamp, delivered: false, kept });
         }
         while self.queues[SHORT].len() > SHORT_LENGTH {
-            let dropped = self.queues[SHORT].pop_front().unwrap();
-            self.queues[SPILL].push_back(Copy { delivered: false, kept: true, ..dropped });
+            self.pass_on(SHORT);
         }
     }
 
@@ -134,19 +154,20 @@ impl Model {
         self.history.push(Event::Settle { consumer, queue, id, outcome, transaction: None });
         match outcome {
             Outcome::Accepted => self.loose.push(out),
-            Outcome::Released => self.put_back(out),
+            Outcome::Released => self.put(queue, out.copy),
             Outcome::Rejected => {
-                let target = if queue == WORK { DEAD } else { SPILL };
+                let target = QUEUES[queue].dead_letter.unwrap();
                 self.queues[target].push_back(Copy { delivered: false, kept: true, ..out.copy });
             }
         }
     }
 
-    /// Back to its place: before everything that was published later.
-    fn put_back(&mut self, out: Out) {
-        let queue = &mut self.queues[out.queue];
-        let at = queue.iter().position(|copy| copy.stamp.id > out.copy.stamp.id).unwrap_or(queue.len());
-        queue.insert(at, out.copy);
+    /// To its place: before everything with a lower priority, and before everything that was published later.
+    fn put(&mut self, number: usize, copy: Copy) {
+        let place = |copy: &Copy| (u8::MAX - QUEUES[number].rank(copy.stamp.id.seq), copy.stamp.id);
+        let queue = &mut self.queues[number];
+        let at = queue.iter().position(|other| place(other) > place(&copy)).unwrap_or(queue.len());
+        queue.insert(at, copy);
     }
 
     fn fence(&mut self) {
@@ -189,20 +210,31 @@ impl Model {
         self.connection += 1;
         self.seq = 0;
         for out in std::mem::take(&mut self.held) {
-            self.put_back(out);
+            self.put(out.queue, out.copy);
         }
         for out in std::mem::take(&mut self.loose) {
             if self.random.chance(50) {
-                self.put_back(out);
+                self.put(out.queue, out.copy);
             }
         }
-        let random = &mut self.random;
-        for queue in &mut self.queues {
-            queue.retain(|copy| copy.kept || random.chance(50));
+        let mut gone = Vec::new();
+        for (number, queue) in self.queues.iter_mut().enumerate() {
+            let random = &mut self.random;
+            queue.retain(|copy| {
+                let stays = copy.kept || random.chance(50);
+                gone.extend((!stays && QUEUES[number].sifts).then_some(copy.stamp));
+                stays
+            });
+        }
+        // What carries an id is sent again, and is new when it had been lost.
+        for stamp in gone {
+            self.history.push(Event::Confirm(stamp.id));
+            self.put(LATER, Copy { stamp, delivered: false, kept: true });
         }
     }
 
     fn drain(&mut self) {
+        self.history.push(Event::Draining(self.connection * 100 + RANKS as u32));
         for queue in 0..QUEUES.len() {
             while !self.queues[queue].is_empty() {
                 self.deliver_from(queue);
