@@ -90,15 +90,22 @@ impl Core {
     ) -> Result<(), Error> {
         let mut walk = queue.walk(self);
         while wanted() {
+            let begun = walk.clone();
             let entries = match queue.step(&mut walk, self) {
                 Step::End => break,
                 Step::Place(page) => {
                     self.place(queue, page).map_err(Error::internal)?;
                     continue;
                 }
-                Step::Entries(entries) => self.with_messages(queue, entries)?,
+                Step::Entries(entries) => entries,
             };
-            for (glimpse, message) in entries {
+            let count = entries.len();
+            let read = self.with_messages(queue, entries)?;
+            if read.len() < count {
+                walk = begun;
+                read.iter().for_each(|(glimpse, _)| walk.pass(glimpse.seq));
+            }
+            for (glimpse, message) in read {
                 let selected =
                     Selected { message: &message, dialects: &self.dialects, redelivered: glimpse.redelivered };
                 let is_wanted = selector.is_none_or(|selector| selector.matches(&selected));
@@ -110,16 +117,16 @@ impl Core {
         Ok(())
     }
 
-    /// Reads what only the disk has. What has left its place meanwhile is left out.
+    /// Reads what only the disk has, up to the first that has left its place meanwhile: the log moves what it holds, and it lies
+    /// elsewhere if it is still there.
     fn with_messages(&self, queue: &Queue, entries: Vec<Glimpse>) -> Result<Vec<(Glimpse, Message)>, Error> {
         let wanted: Vec<Reference> = entries.iter().filter_map(|glimpse| glimpse.place).collect();
         let mut read = self.read_all_messages(queue, &wanted)?.into_iter().peekable();
         let mut found = Vec::with_capacity(entries.len());
         for mut glimpse in entries {
             let fresh = read.next_if(|(one, _)| one.seq == glimpse.seq).map(|(_, message)| message);
-            if let Some(message) = glimpse.message.take().or(fresh) {
-                found.push((glimpse, message));
-            }
+            let Some(message) = glimpse.message.take().or(fresh) else { break };
+            found.push((glimpse, message));
         }
         Ok(found)
     }

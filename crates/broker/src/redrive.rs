@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use journal::Admission;
+use journal::{Admission, PAGE};
 
 use crate::broker::Broker;
 use crate::browse::Browse;
@@ -82,11 +82,11 @@ impl Broker {
             returns.list.push(Return { seq: glimpse.seq, message, durable: glimpse.durable, targets });
             if returns.list.len() >= CHUNK || returns.bytes >= CHUNK_BYTES {
                 returns.bytes = 0;
-                core.bring_back(&queue, std::mem::take(&mut returns.list), &mut redriven);
+                core.bring_back(&queue, std::mem::take(&mut returns.list), &mut redriven)?;
             }
             Ok(true)
         })?;
-        core.bring_back(&queue, returns.list, &mut redriven);
+        core.bring_back(&queue, returns.list, &mut redriven)?;
         Ok(redriven)
     }
 }
@@ -150,15 +150,19 @@ impl Core {
     }
 
     /// Moves these, as far as they are still there.
-    fn bring_back(&self, queue: &Arc<Queue>, returns: Vec<Return>, redriven: &mut Redriven) {
+    fn bring_back(&self, queue: &Arc<Queue>, returns: Vec<Return>, redriven: &mut Redriven) -> Result<(), Error> {
         if returns.is_empty() {
-            return;
+            return Ok(());
         }
         if self.journal.admission() == Admission::Closed {
             redriven.out_of_room = true;
-            return;
+            return Ok(());
         }
         let (mut seized, mut arrivals, mut targets, mut durable) = (Vec::new(), Vec::new(), Vec::new(), false);
+        // The walk may have left a page since, and made it small.
+        for page in returns.chunk_by(|one, next| one.seq / PAGE == next.seq / PAGE) {
+            self.place(queue, page[0].seq / PAGE).map_err(Error::internal)?;
+        }
         for one in returns {
             if queue.seize(one.seq, self) {
                 durable |= one.durable;
@@ -174,6 +178,7 @@ impl Core {
         let leave = |group| queue.let_go_of_moved(&seized, group, self);
         self.move_together(arrivals, &targets, durable, &leave, &mut visit);
         self.run_work(&mut work);
+        Ok(())
     }
 }
 

@@ -14,12 +14,19 @@ use crate::queue::{Queue, State, settle};
 const AT_ONCE: usize = 64;
 
 /// Where a walk is.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Walk {
     at: Cursor,
     until: Cursor,
     /// The page that it is in, which is made small again behind it.
     page: Option<u64>,
+}
+
+impl Walk {
+    /// This entry was seen.
+    pub(crate) fn pass(&mut self, seq: u64) {
+        self.at.pass(seq);
+    }
 }
 
 /// A ready entry, as a walk sees it.
@@ -77,7 +84,7 @@ impl Queue {
             };
             let (durable, redelivered) = (entry.is_durable(), entry.redelivered);
             found.push(Glimpse { seq, message: entry.message.clone(), place, durable, redelivered });
-            walk.at.pass(seq);
+            walk.pass(seq);
         }
         if found.is_empty() { Step::End } else { Step::Entries(found) }
     }

@@ -1,5 +1,6 @@
 //! Dead letters sent back by an operator: where to, in which order, and that nothing is lost, doubled, or goes round.
 
+use testkit::broker::Setup;
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
 
@@ -105,6 +106,27 @@ fn what_dies_again_at_once_is_not_taken_again() {
         ("* browse dead", "1 2"),
         ("a get dead", ":1=1[q/expired*2] left 1"),
     ]);
+}
+
+/// A page is made small again when a walk has left it, while its last entries have not moved yet.
+#[test]
+fn all_of_a_queue_goes_back_that_memory_does_not_hold() {
+    let count = 5000;
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut setup = Setup::stepped(&disk, 4 << 20);
+    setup.settings.memory_budget = 100;
+    let mut script = Script::open(setup, Some(disk));
+    let declare =
+        "a queue dead durable; queue q durable x-message-ttl=1 x-dead-letter-exchange= x-dead-letter-routing-key=dead";
+    script.check(&[(declare, "0 0, 0 0")]);
+    for turn in 0..count / 100 {
+        let publishes: Vec<_> = (0..100).map(|at| format!("publish - q {} persistent", turn * 100 + at)).collect();
+        script.check(&[(&format!("a {}", publishes.join("; ")), ""), ("* tick 1", ""), ("* background", "")]);
+    }
+    script.check(&[("* restart", ""), ("* background", ""), ("* counts dead", &format!("{count} 0"))]);
+    assert_eq!(script.say("* browse dead limit=10000").split(' ').count(), count);
+    script.check(&[("* redrive dead", &format!("{count} 0 0 0")), ("* counts dead", "0 0")]);
+    script.check(&[("* counts q", &format!("{count} 0"))]);
 }
 
 /// The message that is not persistent dies with the crash.
