@@ -23,6 +23,8 @@ ROOT = FOLDER.parent.parent
 AMQP, STOMP, HTTP = 5672, 61613, 15672
 AMQPS, STOMPS = 5671, 61614
 START_LIMIT_SECONDS = 30
+# Set in a network of our own, which has this address besides those of loopback: that of a suite's container.
+OWN_NETWORK, SECOND_ADDRESS = "HERMOD_SUITE_OWN_NETWORK", "172.17.0.2"
 STOP_LIMIT_SECONDS = 20
 
 
@@ -49,7 +51,10 @@ def arguments(suite, describes, *, standard_ports=False):
     parser.add_argument("--work-dir", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir(), "hermod-suites", suite),
                         help="where dependencies, logs and the counts go (default hermod-suites/NAME in the temporary folder)")
     parser.add_argument("--limit", type=int, default=1800, metavar="SECONDS", help="the suite is ended after this time")
+    parser.add_argument("--own-network", action="store_true", help="run in a network of its own, where every port is free (Linux, root)")
     options = parser.parse_args()
+    if options.own_network and OWN_NETWORK not in os.environ:
+        enter_own_network()
     options.suite = suite
     options.server = find_server(options.server)
     options.work_dir = options.work_dir.resolve()
@@ -57,6 +62,14 @@ def arguments(suite, describes, *, standard_ports=False):
     if standard_ports and options.port_offset:
         raise Trouble(f"{suite} has port {AMQP} written into its tests, so --port-offset must be 0")
     return options
+
+
+def enter_own_network():
+    """Starts this script again in a network of its own. What is not this machine is silent there, as behind a firewall."""
+    setup = f"ip link set lo up multicast on && ip address add {SECOND_ADDRESS}/32 dev lo && ip route add default dev lo"
+    os.environ[OWN_NETWORK] = "1"
+    command = ["unshare", "--net", "sh", "-c", f'{setup} && exec "$@"', "sh", sys.executable, *sys.argv]
+    os.execvp(command[0], command)
 
 
 def find_server(given):
