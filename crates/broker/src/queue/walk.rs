@@ -107,7 +107,7 @@ impl Queue {
             return;
         }
         #[cfg(feature = "sabotage")]
-        let seized = if super::sabotage::armed("copy") { &[] } else { seized };
+        let seized: &[u64] = if super::sabotage::armed("copy") { &[] } else { seized };
         for seq in seized {
             if let Some(address) = inner.lanes.get_mut(*seq).and_then(|entry| entry.address) {
                 inner.settled.push(settle::Settled { seq: *seq, address, reason: settle::MOVED });
