@@ -11,6 +11,7 @@ mod crash;
 #[cfg(target_os = "linux")]
 mod fault;
 mod interop;
+mod screenshots;
 mod tidy;
 
 #[derive(Parser)]
@@ -31,6 +32,8 @@ enum Chore {
     Fault(fault::Options),
     /// Run other people's clients against a fresh server.
     Interop(interop::Options),
+    /// Take pictures of a benchmark's report with a browser, to look at.
+    Screenshots(screenshots::Options),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         (Ok(root), Chore::Fault(options)) => fault::run(&root, &options),
         (Ok(root), Chore::Interop(options)) => interop::run(&root, &options),
+        (Ok(root), Chore::Screenshots(options)) => screenshots::run(&root, &options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

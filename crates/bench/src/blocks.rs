@@ -212,6 +212,9 @@ impl Turn<'_> {
                 break;
             }
         }
+        if !finished {
+            progress.advance();
+        }
         Ok(())
     }
 

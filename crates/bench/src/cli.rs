@@ -16,6 +16,8 @@ use crate::measure::schedule::Arrivals;
 use crate::peers::PeersArgs;
 use crate::preset::Preset;
 use crate::promise::AuditArgs;
+use crate::report::ReportArgs;
+use crate::report::compare::CompareArgs;
 use crate::saturate::{CurveArgs, SaturateArgs};
 use crate::scenario::{Ack, Confirms, Destination, Mode, Payload, QueueKind, Rate, Scenario, WarmUp};
 use crate::simulate::SimulateArgs;
@@ -60,6 +62,10 @@ pub(crate) enum Verb {
     Simulate(Box<SimulateArgs>),
     /// Get, start and end other brokers, to be measured beside each other
     Peers(PeersArgs),
+    /// Draw the record of a run as a page
+    Report(ReportArgs),
+    /// Compare two records, and fail on a regression
+    Compare(CompareArgs),
 }
 
 /// Options of `relay`.

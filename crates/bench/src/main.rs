@@ -67,6 +67,8 @@ fn main() -> ExitCode {
         Verb::Connections(args) => capacity::connections::run(&args).map(exit),
         Verb::Simulate(args) => simulate::serve(&args).map(|()| EXIT_VALID),
         Verb::Peers(args) => peers::run(&args).map(|done| if done { EXIT_VALID } else { EXIT_FAILED }),
+        Verb::Report(args) => report::draw(&args).map(|()| EXIT_VALID),
+        Verb::Compare(args) => report::compare::run(&args).map(exit),
     };
     match done {
         Ok(code) => ExitCode::from(code),

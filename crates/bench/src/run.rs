@@ -68,6 +68,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
     };
     let mut progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
     progress.done(&announcement(&plan));
+    let finished = earlier.iter().filter(|piece| matches!(piece, Piece::Slice(slice) if !slice.superseded)).count();
+    progress.expect((plan.blocks * plan.targets.len()).saturating_sub(finished), plan.expected_seconds());
     let mut keep = |piece: &Piece| journal.as_mut().map_or(Ok(()), |journal| journal.append(piece));
     let results = blocks::run(&plan, earlier, &mut keep, &mut progress)?;
     let record = Record {

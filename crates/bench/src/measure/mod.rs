@@ -1,5 +1,6 @@
 //! What is measured, without any socket: stamps in bodies, sequences, windows, schedules, distributions.
 
+pub(crate) mod change;
 pub(crate) mod distribution;
 pub(crate) mod latency;
 pub(crate) mod over_time;

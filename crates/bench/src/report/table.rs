@@ -36,7 +36,7 @@ fn comparison(record: &Record) -> String {
         record.summary.iter().filter(|summary| record.targets.iter().any(|t| t.name == summary.target && !t.is_relay()))
     {
         if let Some(ratio) = summary.to_log.as_ref().and_then(|ratios| ratios.rate.as_ref()) {
-            let told = judged(ratio).unwrap_or_else(|| three_digits(ratio.mean));
+            let told = judged(ratio).unwrap_or_else(|| significant(ratio.mean));
             let _ = writeln!(text, "  {} / forcing the same bytes to a plain log: rate {told}", summary.target);
         }
         let Some(ratios) = &summary.to_first else { continue };
@@ -72,7 +72,7 @@ fn comparison(record: &Record) -> String {
 fn judged(ratio: &Ratio) -> Option<String> {
     let (low, high) = ratio.interval?;
     let verdict = if ratio.difference == Difference::None { " no difference detected" } else { "" };
-    Some(format!("{} [{}, {}]{verdict}", three_digits(ratio.mean), three_digits(low), three_digits(high)))
+    Some(format!("{} [{}, {}]{verdict}", significant(ratio.mean), significant(low), significant(high)))
 }
 
 /// The scenario in one sentence.
@@ -160,12 +160,12 @@ fn mebibytes(spread: Option<&Spread>) -> String {
 
 /// A median ratio.
 fn ratio(spread: Option<&Spread>) -> String {
-    spread.map_or("-".to_owned(), |spread| three_digits(spread.median))
+    spread.map_or("-".to_owned(), |spread| significant(spread.median))
 }
 
-/// A number with three significant digits.
-fn three_digits(value: f64) -> String {
-    let digits = match value {
+/// A number with three significant digits at least, its thousands apart.
+pub(crate) fn significant(value: f64) -> String {
+    let digits = match value.abs() {
         100.0.. => 0,
         10.0.. => 1,
         1.0.. => 2,
