@@ -20,6 +20,7 @@ use crate::report::ReportArgs;
 use crate::report::compare::CompareArgs;
 use crate::saturate::{CurveArgs, SaturateArgs};
 use crate::scenario::{Ack, Confirms, Destination, Mode, Payload, QueueKind, Rate, Scenario, WarmUp};
+use crate::scorecard::ScorecardArgs;
 use crate::simulate::SimulateArgs;
 use crate::suite::SuiteArgs;
 
@@ -66,6 +67,8 @@ pub(crate) enum Verb {
     Report(ReportArgs),
     /// Compare two records, and fail on a regression
     Compare(CompareArgs),
+    /// See how easy brokers are to run: protocols and endpoints that answer, memory, what they bring along
+    Scorecard(ScorecardArgs),
 }
 
 /// Options of `relay`.

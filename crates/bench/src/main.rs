@@ -25,6 +25,7 @@ mod report;
 mod run;
 mod saturate;
 mod scenario;
+mod scorecard;
 mod simulate;
 mod suite;
 mod summary;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         Verb::Peers(args) => peers::run(&args).map(|done| if done { EXIT_VALID } else { EXIT_FAILED }),
         Verb::Report(args) => report::draw(&args).map(|()| EXIT_VALID),
         Verb::Compare(args) => report::compare::run(&args).map(exit),
+        Verb::Scorecard(args) => scorecard::run(&args).map(|()| EXIT_VALID),
     };
     match done {
         Ok(code) => ExitCode::from(code),
