@@ -86,7 +86,7 @@ fn rows(page: &str) -> Vec<Row> {
     let row = |(number, line): (usize, &str)| {
         let mut columns = line.strip_prefix("| `")?.splitn(2, "` | ");
         let text = columns.next()?.to_owned();
-        let (code, remedy) = columns.next()?.split_once(" | ").unwrap_or_default();
+        let (code, remedy) = columns.next()?.split_once('|').unwrap_or_default();
         let remedy = remedy.trim_end_matches('|').trim().to_owned();
         Some(Row { line: number + 1, text, code: code.trim().to_owned(), remedy })
     };
@@ -102,7 +102,8 @@ fn texts(code: &str) -> Vec<(usize, String)> {
             let rest = &code[at + maker.len()..];
             let Some(quote) = rest.find('"') else { continue };
             // A text of its own, and not one further down.
-            if quote > BETWEEN || rest[..quote].contains([';', '}', '|']) {
+            let before = &rest[..quote];
+            if quote > BETWEEN || before.contains([';', '}', '|']) || is_over(before) {
                 continue;
             }
             let line = code[..at].lines().count().max(1);
@@ -112,6 +113,15 @@ fn texts(code: &str) -> Vec<(usize, String)> {
     found.sort();
     found.dedup();
     found
+}
+
+/// True when a call ends in `text`, which begins behind its parenthesis.
+fn is_over(text: &str) -> bool {
+    let mut open = 1;
+    text.chars().any(|character| {
+        open += i32::from(character == '(') - i32::from(character == ')');
+        open == 0
+    })
 }
 
 /// A literal as the page writes it.

@@ -70,6 +70,9 @@ pub(crate) struct SuiteArgs {
     /// Write a record of everything to this file
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Draw the report into this file: one page that needs nothing else
+    #[arg(long, default_value = "hermod-bench-report.html")]
+    html: PathBuf,
     /// Show nothing but the tables
     #[arg(long, short)]
     quiet: bool,

@@ -2,6 +2,7 @@
 //! once, so that a run that is interrupted gives what it has, and can be gone on with.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ use super::study::{ClientKind, RowKind, Study};
 use super::table;
 use crate::blocks::{self, Piece, Plan};
 use crate::driver;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, Resumed};
 use crate::machine::disk::forced_writes;
@@ -25,6 +26,7 @@ use crate::measure::random::mix;
 use crate::measure::statistics::Spread;
 use crate::peers;
 use crate::relay::own::OwnRelay;
+use crate::report::html;
 use crate::report::output;
 use crate::report::progress::Progress;
 use crate::report::record::{Ended, MachineFacts, Measured, SliceRecord, public_command, unix_time};
@@ -81,7 +83,8 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
     for study in &studies {
         suites.push(runner.suite(study, Counter { done: &mut done, all: cells, begin })?);
     }
-    let interrupted = runner.progress.interrupted();
+    let Runner { targets, progress, .. } = runner;
+    let interrupted = progress.interrupted();
     let report = Report {
         version: VERSION,
         program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -90,11 +93,13 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
         command: public_command(std::env::args()),
         machine: MachineFacts::here(),
         extent: Extent { scale: args.scale, blocks: args.blocks.max(1), seed, budget_s, frozen: freeze },
-        targets: runner.targets,
+        targets,
         forced,
         suites,
     };
     output::report(&table::render(&report), args.json.as_deref(), &report)?;
+    fs::write(&args.html, html::render(&report)?).context(args.html.display())?;
+    progress.done(&format!("the report is in {}", args.html.display()));
     Ok(report.suites.iter().flat_map(|suite| &suite.cells).flat_map(|cell| &cell.results).all(is_good))
 }
 

@@ -194,6 +194,7 @@ fn options(file: &std::path::Path, address: std::net::SocketAddr, more: &[&str])
 fn a_run_fills_every_cell_judges_the_claims_and_is_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
     let (file, json, out) = (dir.path().join("own.toml"), dir.path().join("r.json"), dir.path().join("out"));
+    let html = dir.path().join("r.html");
     let absent = r#", { id = "N", title = "n", metric = "messages_per_second", kind = { absent = "second broker" } }]
 load = { messages = 300, window = 10, ack = "each" }
 claims = [{ text = "rates are positive", holds = ["R:size=1 in 1..1e12"] }, { text = "products", holds = ["R:size=1@A > R:size=2@A"] }]
@@ -201,10 +202,11 @@ claims = [{ text = "rates are positive", holds = ["R:size=1 in 1..1e12"] }, { te
     std::fs::write(&file, SMALL.replace("}]\n", &format!("}}{absent}"))).unwrap();
     let address = relay();
     let (json_text, out_text) = (json.to_str().unwrap(), out.to_str().unwrap());
-    let shared = ["--blocks=2", "--scale=1", "--no-freeze", "--json", json_text];
+    let shared = ["--blocks=2", "--scale=1", "--no-freeze", "--json", json_text, "--html", html.to_str().unwrap()];
     super::run(&options(&file, address, &[&shared[..], &["--out", out_text]].concat())).unwrap();
     let read = || serde_json::from_str::<Report>(&std::fs::read_to_string(&json).unwrap()).unwrap();
     let first = read();
+    assert!(std::fs::read_to_string(&html).unwrap().contains("rates are positive"));
     let suite = &first.suites[0];
     assert_eq!((suite.cells.len(), first.targets.len(), first.finished.is_some()), (3, 2, true));
     for cell in &suite.cells[..2] {
