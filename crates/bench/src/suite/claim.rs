@@ -12,10 +12,8 @@ use crate::failure::{Context, Failure};
 use crate::measure::statistics::Spread;
 use crate::report::record::SliceRecord;
 
-/// Fewer blocks than this give no interval, and a verdict needs a wide margin.
+/// Fewer blocks than this give no interval, and so no verdict.
 const FEWEST_BLOCKS: usize = 5;
-/// That margin: by so much the quotient must be clear of the bound.
-const MARGIN: f64 = 0.1;
 /// What `~` allows around 1.
 const ABOUT: (f64, f64) = (0.8, 1.25);
 
@@ -232,25 +230,21 @@ fn read(figures: &Figures, which: Which) -> Vec<f64> {
     }
 }
 
-/// Whether values lie within a range: by their interval, or, with few blocks, only if all are clear of its ends.
+/// Whether values lie within a range, by their interval. Without one nothing is decided: a single block may be off by any factor.
 fn decide(spread: &Spread, (low, high): (f64, f64)) -> (ClaimVerdict, String) {
     let blocks = spread.values.len();
-    let ((least, most), margin, certainty) = match spread.interval {
-        Some(interval) if blocks >= FEWEST_BLOCKS => {
-            (interval, 0.0, format!("{}-{} at 95 %", short(interval.0), short(interval.1)))
-        }
-        _ => ((spread.min, spread.max), MARGIN, format!("{blocks} block(s), no interval")),
+    let Some((least, most)) = spread.interval.filter(|_| blocks >= FEWEST_BLOCKS) else {
+        let certainty = format!("{blocks} block(s), {FEWEST_BLOCKS} are needed to decide");
+        return (ClaimVerdict::Undecided, certainty);
     };
-    // A bound of a quotient is widened by its share.
-    let (inner, outer) = (1.0 + margin, 1.0 - margin);
-    let verdict = if least >= low * inner && most <= high * outer {
+    let verdict = if least >= low && most <= high {
         ClaimVerdict::Holds
-    } else if most < low * outer || least > high * inner {
+    } else if most < low || least > high {
         ClaimVerdict::DoesNotHold
     } else {
         ClaimVerdict::Undecided
     };
-    (verdict, certainty)
+    (verdict, format!("{}-{} at 95 %", short(least), short(most)))
 }
 
 fn middle(values: &[f64]) -> f64 {
@@ -291,20 +285,17 @@ mod tests {
     }
 
     #[test]
-    fn few_blocks_decide_only_what_is_clear() {
+    fn an_interval_decides_and_fewer_blocks_do_not() {
         use ClaimVerdict::{DoesNotHold, Holds, Undecided};
         let more = (1.0, f64::INFINITY);
         let cases: &[(&[f64], (f64, f64), ClaimVerdict)] = &[
-            (&[1.2], more, Holds),
-            (&[1.05], more, Undecided),
-            (&[0.95], more, Undecided),
-            (&[0.5], more, DoesNotHold),
-            (&[0.5, 2.0], more, Undecided),
+            (&[1.2], more, Undecided),
+            (&[2.0, 2.0, 2.0, 2.0], more, Undecided),
             (&[1.02, 1.03, 1.04, 1.02, 1.03], more, Holds),
             (&[0.98, 0.97, 0.96, 0.98, 0.97], more, DoesNotHold),
             (&[0.9, 1.1, 1.2, 0.8, 1.0], more, Undecided),
-            (&[0.5], (0.4, 0.7), Holds),
-            (&[0.9], (0.4, 0.7), DoesNotHold),
+            (&[0.5, 0.5, 0.51, 0.49, 0.5], (0.4, 0.7), Holds),
+            (&[0.9, 0.9, 0.91, 0.89, 0.9], (0.4, 0.7), DoesNotHold),
         ];
         for (values, range, verdict) in cases {
             assert_eq!(decide(&Spread::of(values.to_vec()).unwrap(), *range).0, *verdict, "{values:?}");
