@@ -184,6 +184,7 @@ impl Run<'_> {
                 server = self.kill_and_restart(server, self.options.sizes.of(group))?;
                 self.stage.verdict()?;
             }
+            part::let_age(&self.stage, &mut self.random).map_err(|broken| broken.to_string())?;
             redrive::all(&self.program, &self.stage)?;
             self.stage.drain(&mut server)?;
             // What was settled and fenced while draining must not come back.

@@ -116,6 +116,15 @@ impl Part {
     }
 }
 
+/// Publishes what nobody consumes, and waits until it is dead of age: consumers that play may be quicker than age with everything.
+pub(crate) fn let_age(stage: &Stage, random: &mut Random) -> Result<(), Broken> {
+    const BRIEFLY: Duration = Duration::from_millis(50);
+    const PRODUCER: Part = produce("amqp brief producer", Protocol::Amqp, &[straight(BRIEF)]);
+    PRODUCER.session(stage, random, Instant::now() + BRIEFLY)?;
+    std::thread::sleep(Duration::from_millis(QUEUES[BRIEF].ttl_ms.unwrap_or_default()));
+    Ok(())
+}
+
 /// A delivery that is not settled yet.
 #[derive(Debug)]
 pub(crate) struct Held {
