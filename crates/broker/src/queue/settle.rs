@@ -103,6 +103,7 @@ impl Queue {
         if entry.state != State::Out {
             return;
         }
+        let address = entry.address;
         inner.unsettled -= 1;
         if inner.groups.as_mut().is_some_and(|groups| groups.settled(seq)) {
             inner.views.look_again();
@@ -110,17 +111,18 @@ impl Queue {
         if settlement.verdict.brings_back() && inner.comes_back_late(seq, visit.core) {
             return;
         }
-        let Some(entry) = inner.lanes.get_mut(seq) else { return };
         match settlement.verdict {
             Verdict::Accepted => {
-                if let Some(address) = entry.address {
+                if let Some(address) = address {
                     inner.settled.push(Settled { seq, address, reason: ACKNOWLEDGED });
                 }
                 inner.remove_or_set(seq, State::Done);
                 inner.totals.acknowledged += 1;
             }
             Verdict::Unsent => {
-                entry.redelivered = true;
+                if let Some(entry) = inner.lanes.get_mut(seq) {
+                    entry.redelivered = true;
+                }
                 inner.make_ready(seq);
             }
             Verdict::Failed => self.come_back(inner, seq, Return::Failed, visit),
