@@ -2,7 +2,6 @@
 """Runs the integration tests of amqp091-go. The Go module from the registry brings them along."""
 
 import json
-import pathlib
 
 import judge
 
@@ -13,12 +12,7 @@ RESULTS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 def body():
     options = judge.arguments("amqp091-go", __doc__, standard_ports=True)
-    folder, version = options.suite_dir, "checkout"
-    if folder is None:
-        judge.prepare(["go", "mod", "download", f"{MODULE}@{VERSION}"], cwd=options.work_dir)
-        where = judge.prepare(["go", "mod", "download", "-json", f"{MODULE}@{VERSION}"], cwd=options.work_dir)
-        folder, version = pathlib.Path(json.loads(where)["Dir"]), VERSION
-    checkout = judge.copy_of(options, folder)
+    checkout, version = judge.copy_of_module(options, MODULE, VERSION)
     judge.prepare(["go", "vet", "-tags", "integration", "."], cwd=checkout)
     with judge.Broker(options) as broker:
         # The recovery tests close connections by the HTTP API, whose port is written into them.

@@ -99,6 +99,16 @@ def copy_of(options, source=None):
     return copy
 
 
+def copy_of_module(options, module, version):
+    """Copies the Go module's checkout, or else its package from the registry. Returns the copy and the version."""
+    if options.suite_dir is not None:
+        return copy_of(options), "checkout"
+    download = ["go", "mod", "download"]
+    prepare([*download, f"{module}@{version}"], cwd=options.work_dir)
+    where = prepare([*download, "-json", f"{module}@{version}"], cwd=options.work_dir)
+    return copy_of(options, pathlib.Path(json.loads(where)["Dir"])), version
+
+
 def version_of(options):
     """What git calls the checkout, or the folder's name where it is no checkout."""
     asked = ["git", "-C", str(options.suite_dir), "describe", "--tags", "--always"]

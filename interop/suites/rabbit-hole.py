@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Runs the tests of rabbit-hole, a client of the HTTP API in Go. The Go module from the registry brings them along."""
 
-import json
-import pathlib
 import time
 
 import judge
@@ -20,12 +18,7 @@ PREPARATION = [
 
 def body():
     options = judge.arguments("rabbit-hole", __doc__, standard_ports=True)
-    folder, version = options.suite_dir, "checkout"
-    if folder is None:
-        judge.prepare(["go", "mod", "download", f"{MODULE}@{VERSION}"], cwd=options.work_dir)
-        where = judge.prepare(["go", "mod", "download", "-json", f"{MODULE}@{VERSION}"], cwd=options.work_dir)
-        folder, version = pathlib.Path(json.loads(where)["Dir"]), VERSION
-    checkout = judge.copy_of(options, folder)
+    checkout, version = judge.copy_of_module(options, MODULE, VERSION)
     # Compiles them, so that everything is fetched before the broker starts.
     judge.prepare(["go", "test", "-count=1", "-run", "^$", "."], cwd=checkout)
     report = options.work_dir / "report.xml"

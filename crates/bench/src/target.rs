@@ -114,22 +114,9 @@ impl Target {
         let (login, place) = rest.rsplit_once('@').unwrap_or(("guest:guest", rest));
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
         let (host, vhost) = place.split_once('/').unwrap_or((place, ""));
-        Ok(Self {
-            name: name.to_owned(),
-            scheme: scheme.to_owned(),
-            address: with_port(host, scheme)?,
-            user: decode(user)?,
-            password: decode(password)?,
-            vhost: if vhost.is_empty() { "/".to_owned() } else { decode(vhost)? },
-            pids: Vec::new(),
-            metrics: None,
-            queue_type: None,
-            properties,
-            class_path: None,
-            durability: None,
-            peer: None,
-            version: None,
-        })
+        let vhost = if vhost.is_empty() { "/".to_owned() } else { decode(vhost)? };
+        let (user, password) = (decode(user)?, decode(password)?);
+        Ok(Self { user, password, vhost, properties, ..Self::at(name, scheme, with_port(host, scheme)?) })
     }
 
     /// `[NAME=]jms:CLASS?PROPERTIES` or `[NAME=]jndi:CLASS?PROPERTIES`, without options.
@@ -142,22 +129,27 @@ impl Target {
             Some(properties.swap_remove(at).1)
         };
         let (user, password) = (take("user").unwrap_or_default(), take("password").unwrap_or_default());
-        Ok(Self {
+        Ok(Self { user, password, properties, ..Self::at(name, scheme, class.to_owned()) })
+    }
+
+    /// One of which nothing is said but where it is.
+    fn at(name: &str, scheme: &str, address: String) -> Self {
+        Self {
             name: name.to_owned(),
             scheme: scheme.to_owned(),
-            address: class.to_owned(),
-            user,
-            password,
+            address,
+            user: String::new(),
+            password: String::new(),
             vhost: "/".to_owned(),
             pids: Vec::new(),
             metrics: None,
             queue_type: None,
-            properties,
+            properties: Vec::new(),
             class_path: None,
             durability: None,
             peer: None,
             version: None,
-        })
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post, put};
+use broker::Overview;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
@@ -116,22 +117,27 @@ fn node(asker: Asker, State(source): State<Arc<Source>>) -> Result<Json, Failure
         "disk_free": overview.journal.free_bytes,
         "disk_free_alarm": overview.disk_alarm,
         "sockets_used": sockets,
-        "connection_created": overview.connections_opened,
-        "connection_closed": overview.connections_closed,
-        "channel_created": overview.sessions_opened,
-        "channel_closed": overview.sessions_closed,
-        "queue_declared": overview.queues_declared,
-        "queue_created": overview.queues_created,
-        "queue_deleted": overview.queues_deleted,
     });
     let known =
         [("mem_used", process.resident_bytes), ("fd_used", process.open_files), ("fd_total", process.max_files)];
-    for (name, figure) in known {
-        if let Some(figure) = figure {
-            node[name] = json!(figure);
-        }
+    let known = known.into_iter().filter_map(|(name, figure)| Some((name, figure?)));
+    for (name, figure) in known.chain(churn(&overview)) {
+        node[name] = json!(figure);
     }
     Ok(node)
+}
+
+/// What came and went since the start.
+fn churn(overview: &Overview) -> [(&'static str, u64); 7] {
+    [
+        ("connection_created", overview.connections_opened),
+        ("connection_closed", overview.connections_closed),
+        ("channel_created", overview.sessions_opened),
+        ("channel_closed", overview.sessions_closed),
+        ("queue_declared", overview.queues_declared),
+        ("queue_created", overview.queues_created),
+        ("queue_deleted", overview.queues_deleted),
+    ]
 }
 
 fn exchange_types() -> Vec<Json> {
@@ -178,15 +184,7 @@ async fn overview(_: Asker, State(source): State<Arc<Source>>) -> Answer {
             "return_unroutable": overview.unroutable_returned,
             "drop_unroutable": overview.unroutable_dropped,
         },
-        "churn_rates": {
-            "connection_created": overview.connections_opened,
-            "connection_closed": overview.connections_closed,
-            "channel_created": overview.sessions_opened,
-            "channel_closed": overview.sessions_closed,
-            "queue_declared": overview.queues_declared,
-            "queue_created": overview.queues_created,
-            "queue_deleted": overview.queues_deleted,
-        },
+        "churn_rates": Json::from_iter(churn(&overview)),
         "listeners": listeners.collect::<Vec<_>>(),
         "contexts": [],
     }))

@@ -411,24 +411,11 @@ impl Draw {
             cells.push(self.cell(&row, Profile::Fair, &[("rate", rate)], vec![printed]));
         }
         cells.sort_by(|a, b| a.row.cmp(&b.row));
-        let mut bandwidth = figure("Figure 3d: bandwidth by size", FigureKind::Lines, &["O1"], Some("size"));
-        bandwidth.log_y = true;
-        let figures = vec![
-            bandwidth,
-            figure("Figure 4c: ping-pong latency", FigureKind::Lines, &["O3"], Some("size")),
-            figure("Figure 4a: pairs on one exchange", FigureKind::Lines, &["O2"], Some("pairs")),
-            Figure {
-                metric: Some(Metric::CpuUsPerMessage),
-                ..figure("Figure 4b: CPU by pairs", FigureKind::Lines, &["O2"], Some("pairs"))
-            },
-            figure("Figure 9: rate by bindings", FigureKind::Lines, &["O5"], Some("bindings")),
-            figure("Figure 13b: completion time by order rate", FigureKind::Lines, &["O6"], Some("rate")),
-        ];
         suite(
             "osu2008",
             "Ohio State 2008: AMQP over InfiniBand",
             cells,
-            figures,
+            osu_figures(),
             vec![claim(ClaimVerdict::Holds, "The rate falls as bindings grow.")],
         )
     }
@@ -497,4 +484,20 @@ impl Draw {
         let lines = figure("Rate by consumers", FigureKind::Lines, &["M1"], Some("consumers"));
         suite("mostlyuseless2007", "Mostly useless 2007: playing with ActiveMQ", cells, vec![lines], Vec::new())
     }
+}
+
+fn osu_figures() -> Vec<Figure> {
+    let mut bandwidth = figure("Figure 3d: bandwidth by size", FigureKind::Lines, &["O1"], Some("size"));
+    bandwidth.log_y = true;
+    vec![
+        bandwidth,
+        figure("Figure 4c: ping-pong latency", FigureKind::Lines, &["O3"], Some("size")),
+        figure("Figure 4a: pairs on one exchange", FigureKind::Lines, &["O2"], Some("pairs")),
+        Figure {
+            metric: Some(Metric::CpuUsPerMessage),
+            ..figure("Figure 4b: CPU by pairs", FigureKind::Lines, &["O2"], Some("pairs"))
+        },
+        figure("Figure 9: rate by bindings", FigureKind::Lines, &["O5"], Some("bindings")),
+        figure("Figure 13b: completion time by order rate", FigureKind::Lines, &["O6"], Some("rate")),
+    ]
 }
