@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use broker::Ticket;
 
-use crate::codec::Method;
 use crate::codec::methods::{ConnectionCloseOk, method_name};
+use crate::codec::{FrameError, Method};
 use crate::session::connection::{AmqpConnection, CLOSE_TIMEOUT, Phase, SILENCE};
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::link::Waiting;
@@ -55,12 +55,20 @@ impl AmqpConnection {
     }
 
     /// The bytes make no frames any more: says so, and passes over the rest for a while, so that the peer can read it.
-    pub(super) fn lose_sync(&mut self, failure: Failure, now: Instant) {
+    /// Before the login what has no frame's type or end is told nothing, since it may be no AMQP at all (specification
+    /// §4.2.3); a frame that is too large is told so.
+    pub(super) fn lose_sync(&mut self, error: FrameError, now: Instant) {
         if matches!(self.phase, Phase::Closing) {
             self.finish();
             return;
         }
-        self.fail(0, failure, now);
+        let is_frame = matches!(error, FrameError::TooLarge { .. });
+        let failure = Failure::from(error);
+        if is_frame || !self.phase.is_before_login() {
+            self.fail(0, failure, now);
+        } else {
+            self.log_failure(0, &failure);
+        }
         self.ignore(now);
     }
 

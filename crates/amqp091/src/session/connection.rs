@@ -66,6 +66,18 @@ pub(super) enum Phase {
 }
 
 impl Phase {
+    pub(super) fn is_before_login(&self) -> bool {
+        matches!(
+            self,
+            Self::Header
+                | Self::Starting
+                | Self::Authenticating { .. }
+                | Self::Challenged(_)
+                | Self::Asked
+                | Self::Proven { .. }
+        )
+    }
+
     /// Its name in RabbitMQ's error texts.
     pub(super) fn name(&self) -> &'static str {
         match self {
@@ -135,7 +147,7 @@ impl AmqpConnection {
             Ok(Some(frame)) => frame,
             Ok(None) => return 0,
             Err(error) => {
-                self.lose_sync(error.into(), now);
+                self.lose_sync(error, now);
                 return input.len();
             }
         };

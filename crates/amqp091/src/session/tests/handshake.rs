@@ -296,6 +296,24 @@ fn frames_are_small_and_channels_closed_before_the_connection_is_open() {
     assert!(peer.lines[0].contains("reply_code: 505"), "{:?}", peer.lines);
 }
 
+/// What is no AMQP may be anything: the connection ends "without sending any further data on it" (specification §4.2.3).
+#[test]
+fn who_sends_no_frames_before_the_login_is_told_nothing() {
+    let unknown_type = [5, 0, 0, 0, 0, 0, 0, 0xCE];
+    let wrong_end = [8, 0, 0, 0, 0, 0, 0, 0xCD];
+    let server = server();
+    for bytes in [unknown_type, wrong_end] {
+        let mut peer = started(&server);
+        peer.raw(&bytes);
+        peer.expect(&[]);
+        peer.advance(2);
+        assert!(!peer.is_closed(), "who guesses has to wait");
+        peer.advance(1);
+        peer.expect(&[]);
+        assert!(peer.is_closed());
+    }
+}
+
 #[test]
 fn a_handshake_that_dawdles_is_cut_off() {
     let mut peer = started(&server());
