@@ -36,13 +36,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
     let started = unix_time();
     let scenario = args.scenario()?;
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let mut floors = Vec::new();
-    if args.relay {
-        floors.push(OwnRelay::start(None)?);
-    }
-    if args.log {
-        floors.push(OwnRelay::start(Some(&dir))?);
-    }
+    let floors = OwnRelay::floors(args.relay, args.log, &dir)?;
     // Peers that are started for this run end with their guards.
     let (given, _guards) = peers::resolve_all(&args.targets)?;
     let targets = targets(args, given, &floors)?;

@@ -26,6 +26,7 @@ use crate::measure::window::Window;
 use crate::report::progress::Progress;
 use crate::report::table::{aligned, number};
 use crate::report::verdict::Verdict;
+use crate::scenario::QueueKind;
 
 /// For how long forced writes are timed.
 const FORCED: Duration = Duration::from_secs(2);
@@ -260,7 +261,7 @@ impl Load<'_> {
         }
         let (pipeline, window) = (self.args.pipeline, self.args.window);
         let names = self.names;
-        let arguments = queue_arguments(&self.args.trial.target, None);
+        let arguments = queue_arguments(&self.args.trial.target, QueueKind::Durable, None);
         progress.done("declaring");
         self.step("declare", Some(pipeline), &|session, share| declare(session, names, &arguments, share, pipeline))?;
         progress.done("binding");

@@ -13,10 +13,11 @@ use super::command::{INSIDE, Inside, Order, last_lines};
 use super::place::{Place, create, remove};
 use super::process::{Kept, end};
 use super::recipe::{Process, Ready, Wanted};
-use super::source::{Software, install, java};
+use super::source::{Software, install};
 use super::template::Values;
 use crate::durability::Durability;
 use crate::failure::{Context, Failure};
+use crate::machine::java;
 use crate::machine::process;
 
 /// The first port that a peer may get, unless somebody says otherwise.
@@ -197,7 +198,7 @@ impl Starting<'_> {
             values.set("opt", folder.display().to_string());
         }
         if let Some(least) = recipe.java {
-            values.set("java", java(least)?.display().to_string());
+            values.set("java", java::home(least)?.display().to_string());
         }
         values.set("name", instance.file_name());
         values.set("dir", self.place.data(&instance.file_name()).display().to_string());

@@ -24,6 +24,12 @@ pub(crate) struct OwnRelay {
 }
 
 impl OwnRelay {
+    /// Starts the floors that are asked for: the relay, and one that forces what it copies to the disk of `dir`.
+    pub(crate) fn floors(relay: bool, log: bool, dir: &Path) -> Result<Vec<Self>, Failure> {
+        let wanted = [relay.then_some(None), log.then_some(Some(dir))];
+        wanted.into_iter().flatten().map(Self::start).collect()
+    }
+
     /// Starts this program again as a relay on a free port, which forces what it copies to the disk of `log` where one is
     /// named. It also ends by itself when its standard input closes.
     pub(crate) fn start(log: Option<&Path>) -> Result<Self, Failure> {

@@ -46,6 +46,9 @@ pub(crate) struct SuiteArgs {
     /// Also measure a relay of this program's own, which only copies bytes: the machine's limit
     #[arg(long)]
     relay: bool,
+    /// Also measure a relay that forces what it copies to the disk of --dir before it passes it on: the limit of persistent rows
+    #[arg(long)]
+    log: bool,
     /// Also measure the first target once more under another name: what differs between the two is noise
     #[arg(long)]
     control: bool,
@@ -64,7 +67,7 @@ pub(crate) struct SuiteArgs {
     /// Go on with the run in this directory
     #[arg(long)]
     resume: Option<PathBuf>,
-    /// Directory on the brokers' disk where a forced write is timed, for persistent rows
+    /// Directory on the brokers' disk, for forced writes and for --log
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Write a record of everything to this file

@@ -64,10 +64,11 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
     let started = unix_time();
     let studies: Vec<Study> = args.suites.iter().map(|name| Study::find(name)).collect::<Result<_, _>>()?;
     let sizing = args.sizing()?;
-    let own_relay = if args.relay { Some(OwnRelay::start(None)?) } else { None };
+    let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let limits = OwnRelay::floors(args.relay, args.log, &dir)?;
     // Peers that were started for this run end with their guards.
     let (given, _guards) = peers::resolve_all(&args.targets)?;
-    let targets = args.facts(given, own_relay.as_ref())?;
+    let targets = args.facts(given, &limits)?;
     let fresh = args.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
     let (journal, seed, salt, earlier) = args.open_journal(&studies, &targets, fresh)?;
     let progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
@@ -125,8 +126,8 @@ impl SuiteArgs {
         Ok(Sizing { scale: positive(self.scale, "--scale")?, cap: (!self.exact).then_some(cap) })
     }
 
-    /// The targets with what is known of them, the control behind them and the relay at the end.
-    fn facts(&self, given: Vec<Target>, relay: Option<&OwnRelay>) -> Result<Vec<TargetFacts>, Failure> {
+    /// The targets with what is known of them, the control behind them and the limits at the end.
+    fn facts(&self, given: Vec<Target>, limits: &[OwnRelay]) -> Result<Vec<TargetFacts>, Failure> {
         let role = |target: &Target| if target.is_relay() { Role::Limit } else { Role::Broker };
         let mut facts: Vec<TargetFacts> =
             given.into_iter().map(|target| (role(&target), target)).map(|(role, target)| about(target, role)).collect();
@@ -134,7 +135,7 @@ impl SuiteArgs {
             let target = Target { name: CONTROL.to_owned(), ..first.target.clone() };
             facts.push(TargetFacts { target, role: Role::Control, ..first.clone() });
         }
-        facts.extend(relay.map(|relay| about(relay.target(), Role::Limit)));
+        facts.extend(limits.iter().map(|limit| about(limit.target(), Role::Limit)));
         for (at, one) in facts.iter().enumerate() {
             let name = &one.target.name;
             if facts[..at].iter().any(|other| other.target.name == *name) {
@@ -356,6 +357,13 @@ impl Runner<'_> {
         Ok(results.slices)
     }
 
+    /// What a broker can come to at most: forced writes where messages are persistent and they were measured, else the relay.
+    fn limit(&self, persistent: bool) -> Option<&TargetFacts> {
+        let mut limits = self.targets.iter().filter(|facts| facts.role == Role::Limit);
+        let fits = |facts: &&TargetFacts| facts.target.only_copies() != persistent;
+        limits.clone().find(fits).or_else(|| limits.next())
+    }
+
     /// What one target's slices come to.
     fn outcome(&self, name: &str, metric: Metric, scenario: &Scenario, slices: &[SliceRecord]) -> CellOutcome {
         let mine: Vec<&SliceRecord> = slices.iter().filter(|slice| slice.target == name && !slice.superseded).collect();
@@ -394,7 +402,7 @@ impl Runner<'_> {
             Spread::of(own.iter().filter_map(quotient).collect())
         };
         let first = self.targets.first().map(|facts| facts.target.name.as_str()).filter(|first| *first != name);
-        let limit = self.targets.iter().find(|facts| facts.role == Role::Limit && facts.target.name != name);
+        let limit = self.limit(scenario.persistent).filter(|limit| limit.target.name != name);
         CellOutcome::Measured(Box::new(Figures {
             value: spread,
             to_first: first.and_then(within),

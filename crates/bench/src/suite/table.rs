@@ -82,9 +82,7 @@ fn remarks(suite: &SuiteRecord) -> String {
                         add(format!("{}: {remark}", result.target), cell);
                     }
                 }
-                CellOutcome::NotApplicable { lacks } => {
-                    add(format!("{}: n/a, there is no {lacks}", result.target), cell)
-                }
+                CellOutcome::NotApplicable { lacks } => add(format!("{}: n/a, it lacks {lacks}", result.target), cell),
                 CellOutcome::Failed { error } => add(format!("{}: FAILED: {error}", result.target), cell),
                 CellOutcome::Pending => {}
             }

@@ -31,10 +31,11 @@ pub(crate) fn properties(persistent: bool) -> Vec<u8> {
     BasicProperties { delivery_mode: Some(mode), ..BasicProperties::default() }.to_bytes()
 }
 
-/// The encoded arguments of a queue on `target` that holds at most `most` messages.
-pub(crate) fn queue_arguments(target: &Target, most: Option<u32>) -> Vec<u8> {
+/// The encoded arguments of a queue on `target` that holds at most `most` messages. Only durable queues are of the target's type:
+/// brokers that have types keep them for what is to last.
+pub(crate) fn queue_arguments(target: &Target, kind: QueueKind, most: Option<u32>) -> Vec<u8> {
     let mut arguments = Vec::new();
-    if let Some(kind) = &target.queue_type {
+    if let Some(kind) = target.queue_type.as_ref().filter(|_| kind == QueueKind::Durable) {
         arguments.push(("x-queue-type".to_owned(), Value::Str(kind.clone().into_bytes())));
     }
     if let Some(most) = most {
@@ -112,7 +113,7 @@ impl AmqpDriver {
     /// Declares a queue of this run and binds it where the scenario needs it.
     fn make_queue(&self, session: &mut Session, name: &str, keys: &[String], most: Option<u32>) -> Result<(), Failure> {
         let kind = self.scenario.queue;
-        let arguments = queue_arguments(&self.target, most);
+        let arguments = queue_arguments(&self.target, kind, most);
         session.call(QueueDeclare {
             queue: name,
             durable: kind == QueueKind::Durable,

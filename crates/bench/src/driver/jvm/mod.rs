@@ -21,6 +21,6 @@ use worker::Worker;
 pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Option<(Worker, Spec)>, Failure> {
     let Some(provider) = Provider::of(target, scenario)? else { return Ok(None) };
     let spec = Spec::new(provider.factory, target, scenario, run)?;
-    let worker = Worker::start(&install::class_path(provider.api, &provider.jars)?)?;
+    let worker = Worker::start(&install::class_path(provider.api, &provider.jars)?, provider.java)?;
     Ok(Some((worker, spec)))
 }

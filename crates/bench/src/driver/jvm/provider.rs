@@ -12,6 +12,9 @@ use crate::target::Target;
 /// Schemes that a worker loads.
 pub(crate) const SCHEMES: [&str; 7] = ["amqp10", "openwire", "openwire5", "artemis", "openmq", "jms", "jndi"];
 
+/// The oldest Java that the worker itself runs on.
+const WORKER: u32 = 17;
+
 /// The name of the package that a client implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Api {
@@ -54,6 +57,8 @@ pub(crate) struct Factory {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Provider {
     pub(crate) api: Api,
+    /// The oldest Java that its classes run on.
+    pub(crate) java: u32,
     pub(crate) jars: Jars,
     pub(crate) factory: Factory,
 }
@@ -173,6 +178,7 @@ fn openmq(target: &Target, send: Send, prefetch: u16) -> Provider {
     let class_name = "com.sun.messaging.ConnectionFactory".to_owned();
     Provider {
         api: Api::Jakarta,
+        java: 21,
         jars: Jars::Inside { archive: "org.glassfish.mq:mq-distribution:6.6.0:zip", path: "mq/lib/imq.jar" },
         factory: Factory { class_name, argument: None, lookup: None, properties },
     }
@@ -210,12 +216,17 @@ fn other(target: &Target, prefetch: u16) -> Result<Provider, Failure> {
     }
     let argument = properties.remove("argument");
     let factory = Factory { class_name: target.address.clone(), argument, lookup, properties };
-    Ok(Provider { api, jars: Jars::Given(class_path), factory })
+    Ok(Provider { api, java: WORKER, jars: Jars::Given(class_path), factory })
 }
 
 fn by_uri(api: Api, jars: Jars, class: &str, argument: String) -> Provider {
     let (class_name, argument) = (class.to_owned(), Some(argument));
-    Provider { api, jars, factory: Factory { class_name, argument, lookup: None, properties: BTreeMap::new() } }
+    Provider {
+        api,
+        java: WORKER,
+        jars,
+        factory: Factory { class_name, argument, lookup: None, properties: BTreeMap::new() },
+    }
 }
 
 /// `SCHEME://ADDRESS?OPTIONS`; an option of the target's own replaces ours of the same name.

@@ -2,6 +2,7 @@
 //! line came, so that clocks are compared without the time that this program takes to look.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command as Process, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::protocol::{Answer, Command, Hello, VERSION};
 use crate::clock::now;
 use crate::failure::{Context, Failure};
+use crate::machine::java;
 use crate::machine::wait::sharpen_timer;
 
 /// The class of the worker's program.
@@ -44,10 +46,11 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker in a Java machine with this class path.
-    pub(crate) fn start(class_path: &str) -> Result<Self, Failure> {
-        let java = std::env::var_os("JAVA_HOME")
-            .map_or("java".into(), |home| std::path::PathBuf::from(home).join("bin").join("java").into_os_string());
+    /// Starts a worker with this class path in a Java machine of version `least` or newer: the one that JAVA_HOME names, or one
+    /// that is found.
+    pub(crate) fn start(class_path: &str, least: u32) -> Result<Self, Failure> {
+        let named = std::env::var_os("JAVA_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+        let java = java::program_in(&named.map_or_else(|| java::home(least), Ok)?);
         let mut command = Process::new(&java);
         command.args(MACHINE).args(["-cp", class_path, MAIN]);
         // Who interrupts this program wants an orderly end, which needs the worker.
@@ -55,13 +58,13 @@ impl Worker {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         // What this thread's timer is set to, its children's are too.
         sharpen_timer();
-        Self::over(command).context(format!("the JMS worker ({})", java.to_string_lossy()))
+        Self::over(command).context(format!("the JMS worker ({})", java.display()))
     }
 
     /// Starts a worker by any command.
     pub(crate) fn over(mut command: Process) -> Result<Self, Failure> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().context("a JDK of version 17 or newer is needed, in PATH or JAVA_HOME")?;
+        let mut child = command.spawn().context("it does not start")?;
         let (to, said) = channel();
         let complaints = Arc::new(Mutex::new(String::new()));
         if let Some(output) = child.stdout.take() {
