@@ -18,6 +18,8 @@ const STARTUP_SECONDS: u64 = 300;
 const STARTUP_PERIOD: Duration = Duration::from_millis(200);
 /// `set_vm_memory_high_watermark` is as exact as this: less is nothing, and raises the alarm.
 const WATERMARK_STEP: u64 = 1 << 20;
+/// A share of the memory that no broker's process fits into, which is how the alarm is raised on purpose.
+const LEAST_SHARE: u64 = 16 << 20;
 
 type Verb = fn(&Call, &Settings) -> Result<(String, Output), Refusal>;
 
@@ -352,13 +354,18 @@ fn set_watermark(call: &Call, settings: &Settings) -> Result<(String, Output), R
             if !(0.0..=1.0).contains(&share) {
                 return Err(wrong(fraction));
             }
-            // At most the memory of the machine.
-            (share * machine::memory() as f64) as u64
+            share_of(machine::memory(), share)
         }
         _ => return Err(Refusal::usage("not enough or too many arguments.")),
     };
     let bytes = bytes / WATERMARK_STEP * WATERMARK_STEP;
     done(settings, format!("Setting memory threshold to {bytes} bytes ..."), Change::MemoryLimit { bytes })
+}
+
+fn share_of(memory: u64, share: f64) -> u64 {
+    // At most the memory of the machine.
+    let bytes = (share * memory as f64) as u64;
+    if bytes < LEAST_SHARE { 0 } else { bytes }
 }
 
 fn export_definitions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
@@ -465,6 +472,12 @@ fn stop(_: &Call, _: &Settings) -> Result<(String, Output), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_that_no_broker_fits_into_is_nothing() {
+        let memory = 24 << 30;
+        assert_eq!([0.0, 0.0001, 0.5, 1.0].map(|share| share_of(memory, share)), [0, 0, memory / 2, memory]);
+    }
 
     #[test]
     fn verbs_are_in_order_and_once() {
