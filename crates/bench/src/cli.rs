@@ -13,6 +13,7 @@ use crate::exchange::ExchangeArgs;
 use crate::failure::Failure;
 use crate::machine::backlog::DiskArgs;
 use crate::measure::schedule::Arrivals;
+use crate::netns::Network;
 use crate::peers::PeersArgs;
 use crate::preset::Preset;
 use crate::promise::AuditArgs;
@@ -28,8 +29,23 @@ use crate::suite::SuiteArgs;
 #[derive(Debug, Parser)]
 #[command(name = "hermod-bench", version)]
 pub(crate) struct Cli {
+    /// Load over a pair of network namespaces, with the peers of this run in the other one: mtu=BYTES (1500), delay=SPAN and
+    /// rate=NUMBERmbit each way
+    #[arg(long, global = true, value_name = "NETWORK", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    netns: Option<Network>,
     #[command(subcommand)]
     pub(crate) verb: Verb,
+}
+
+impl Cli {
+    /// The network that was asked for, of a verb that starts brokers and loads them.
+    pub(crate) fn network(&self) -> Result<Option<&Network>, Failure> {
+        match (&self.netns, &self.verb) {
+            (Some(_), Verb::Run(_) | Verb::Saturate(_) | Verb::Curve(_) | Verb::Exchange(_) | Verb::Suite(_))
+            | (None, _) => Ok(self.netns.as_ref()),
+            _ => Err(Failure::new("--netns is for run, saturate, curve, exchange and suite")),
+        }
+    }
 }
 
 /// What to do.
@@ -382,6 +398,20 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_network_is_for_what_loads_brokers() {
+        let network = |line: &str| {
+            let words = ["hermod-bench"].into_iter().chain(line.split_whitespace());
+            Cli::try_parse_from(words).unwrap().network().map(Option::<&Network>::cloned)
+        };
+        assert_eq!(network("exchange --target x").unwrap(), None);
+        assert_eq!(network("exchange --netns --target x").unwrap(), Some("mtu=1500".parse().unwrap()));
+        assert_eq!(network("--netns=mtu=9000 run --relay").unwrap(), Some("mtu=9000".parse().unwrap()));
+        for line in ["floor --dir / --netns", "--netns peers list", "connections --target amqp://h --count 5 --netns"] {
+            assert!(network(line).unwrap_err().to_string().contains("--netns is for"), "{line}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod journal;
 mod load;
 mod machine;
 mod measure;
+mod netns;
 mod peers;
 mod preset;
 mod promise;
@@ -53,7 +54,20 @@ const EXIT_FAILED: u8 = 1;
 const EXIT_INVALID: u8 = 3;
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().verb {
+    let cli = Cli::parse();
+    let entered = cli.network().and_then(|network| network.map_or(Ok(()), netns::enter));
+    match entered.and_then(|()| done(cli.verb)) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("hermod-bench: {failure}");
+            ExitCode::from(EXIT_FAILED)
+        }
+    }
+}
+
+/// Does what was asked for.
+fn done(verb: Verb) -> Result<u8, Failure> {
+    match verb {
         Verb::Run(args) => run::run(&args).map(exit),
         Verb::Saturate(args) => saturate::saturate(&args).map(exit),
         Verb::Curve(args) => saturate::curve(&args).map(exit),
@@ -71,13 +85,6 @@ fn main() -> ExitCode {
         Verb::Report(args) => report::draw(&args).map(|()| EXIT_VALID),
         Verb::Compare(args) => report::compare::run(&args).map(exit),
         Verb::Scorecard(args) => scorecard::run(&args).map(|()| EXIT_VALID),
-    };
-    match done {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            eprintln!("hermod-bench: {failure}");
-            ExitCode::from(EXIT_FAILED)
-        }
     }
 }
 

@@ -27,6 +27,7 @@ use crate::machine::freeze;
 use crate::measure::random::mix;
 use crate::measure::schedule::Schedule;
 use crate::measure::stamp::Bodies;
+use crate::netns;
 use crate::peers;
 use crate::report::output;
 use crate::report::progress::Progress;
@@ -97,6 +98,8 @@ enum Part3 {
 struct Point {
     rate: f64,
     nodelay: bool,
+    /// What lay between the parts and the broker; none: whatever the target's address says.
+    network: Option<String>,
     slices: Vec<SliceRecord>,
 }
 
@@ -150,7 +153,8 @@ pub(crate) fn run(args: &ExchangeArgs) -> Result<bool, Failure> {
                 budget: None,
             };
             let slices = blocks::run(&plan, Vec::new(), &mut |_| Ok(()), &mut progress)?.slices;
-            points.push(Point { rate: *rate, nodelay: *nodelay == Switch::On, slices });
+            let network = netns::joined().map(ToString::to_string);
+            points.push(Point { rate: *rate, nodelay: *nodelay == Switch::On, network, slices });
         }
     }
     output::report(&render(&points), args.json.as_deref(), &points)?;
@@ -201,7 +205,8 @@ fn render(points: &[Point]) -> String {
             rows.push(row);
         }
     }
-    aligned(&rows)
+    let network = points.first().and_then(|point| point.network.as_ref());
+    aligned(&rows) + &network.map_or_else(String::new, |network| format!("  over {network}\n"))
 }
 
 /// The connections of the gateway and of the engine.

@@ -2,12 +2,13 @@
 //! keeper's standard input is a pipe from here, and a pipe closes even when its writer is killed.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use super::instance::{Instance, start};
 use super::place::Place;
 use super::recipe::Wanted;
 use crate::failure::{Context, Failure};
+use crate::netns;
 use crate::report::output;
 
 /// What a keeper says when the peer is ready; anything else is why it is not.
@@ -23,7 +24,7 @@ impl Guard {
     /// Starts `wanted` under a keeper.
     pub(super) fn start(place: &Place, wanted: &Wanted, port_base: u16) -> Result<Self, Failure> {
         let program = std::env::current_exe().context("finding this program")?;
-        let mut command = Command::new(program);
+        let mut command = netns::beside_brokers(&program);
         command.args(["peers", "--port-base", &port_base.to_string(), "--dir"]).arg(place.root());
         command.args(["keep", &wanted.name]).stdin(Stdio::piped()).stdout(Stdio::piped());
         // Ctrl-C is for this program; the keeper ends the peer afterwards.

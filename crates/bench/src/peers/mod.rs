@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use command::Order;
 pub(crate) use guard::Guard;
 use instance::{Instance, PORT_BASE, start};
 use place::Place;
@@ -26,6 +27,7 @@ use recipe::Wanted;
 use source::{install, is_installed};
 
 use crate::failure::{Context, Failure};
+use crate::netns;
 use crate::report::output;
 use crate::target::Target;
 
@@ -178,6 +180,11 @@ fn mib(bytes: u64) -> String {
 pub(crate) fn resolve(text: &str) -> Result<(Target, Guard), Failure> {
     // No peer's name has a colon, and every address has one.
     if text.split(',').next().is_some_and(|first| first.contains(':')) {
+        if netns::joined().is_some() {
+            return Err(Failure::new(format!(
+                "{text}: --netns is for peers, which are started in the other namespace: nobody at an address is there"
+            )));
+        }
         return Ok((text.parse()?, Guard::default()));
     }
     resolve_at(&Place::find(None)?, text)
@@ -197,8 +204,19 @@ fn resolve_at(place: &Place, text: &str) -> Result<(Target, Guard), Failure> {
     let wanted = Wanted::find(name, &place.recipes())?;
     let up = Instance::read(place, &wanted.instance())?.filter(Instance::is_up);
     let (instance, guard) = match up {
+        Some(_) if netns::joined().is_some() => {
+            return Err(Failure::new(format!(
+                "{name} is up already, outside the namespaces of --netns: `hermod-bench peers stop {name}` first"
+            )));
+        }
         Some(instance) => (instance, Guard::default()),
         None => {
+            if netns::joined().is_some() && !is_installed(place, &wanted) {
+                return Err(Failure::new(format!(
+                    "{name} is not installed, and nothing can be got from inside --netns: \
+                     `hermod-bench peers install {name}` first"
+                )));
+            }
             let guard = Guard::start(place, &wanted, PORT_BASE)?;
             let instance = Instance::read(place, &wanted.instance())?;
             (instance.ok_or_else(|| Failure::new(format!("{name}: it ended again")))?, guard)

@@ -3,9 +3,10 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use crate::failure::{Context, Failure};
+use crate::netns;
 use crate::target::Target;
 
 /// What a relay prints before its address once it listens.
@@ -34,7 +35,7 @@ impl OwnRelay {
     /// named. It also ends by itself when its standard input closes.
     pub(crate) fn start(log: Option<&Path>) -> Result<Self, Failure> {
         let program = std::env::current_exe().context("finding this program")?;
-        let mut command = Command::new(program);
+        let mut command = netns::beside_brokers(&program);
         command.args(["relay", "--listen", "127.0.0.1:0", "--with-parent"]);
         command.args(log.iter().flat_map(|dir| [OsStr::new("--log"), dir.as_os_str()]));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("starting a relay")?;

@@ -241,6 +241,9 @@ fn remarks(old: &Report, new: &Report, missing: usize) -> Vec<String> {
     } else if before.kernel != after.kernel {
         all.push("the kernels are not the same".to_owned());
     }
+    if before.network != after.network {
+        all.push("the networks between load and brokers are not the same".to_owned());
+    }
     if missing > 0 {
         all.push(format!("{missing} cells of the old record are not in the new one"));
     }

@@ -17,6 +17,7 @@ use crate::measure::latency::Summary;
 use crate::measure::over_time::{OverTime, Thousands};
 use crate::measure::ratio::Ratio;
 use crate::measure::statistics::Spread;
+use crate::netns;
 use crate::scenario::Scenario;
 use crate::target::Target;
 
@@ -76,6 +77,9 @@ pub(crate) struct MachineFacts {
     pub(crate) os: String,
     pub(crate) kernel: Option<String>,
     pub(crate) processor: Option<String>,
+    /// What lay between the load and the brokers; none: whatever the targets' addresses say.
+    #[serde(default)]
+    pub(crate) network: Option<String>,
 }
 
 impl MachineFacts {
@@ -91,6 +95,7 @@ impl MachineFacts {
             os: std::env::consts::OS.to_owned(),
             kernel: read("/proc/sys/kernel/osrelease"),
             processor,
+            network: netns::joined().map(ToString::to_string),
         }
     }
 }

@@ -25,6 +25,9 @@ pub(crate) fn render(record: &Record) -> String {
         }
     }
     text.push_str(&floor(record));
+    if let Some(network) = &record.machine.network {
+        let _ = writeln!(text, "  over {network}");
+    }
     text
 }
 

@@ -14,6 +14,9 @@ pub(crate) fn render(report: &Report) -> String {
         let software: Vec<&str> = software.into_iter().flatten().collect();
         let _ = writeln!(text, "{}: {}", facts.target.name, software.join(" "));
     }
+    if let Some(network) = &report.machine.network {
+        let _ = writeln!(text, "over {network}");
+    }
     for suite in &report.suites {
         text.push_str(&one(report, suite));
     }

@@ -38,6 +38,7 @@ pub(super) fn circumstances(book: &Book<'_>) -> Markup {
             @if let Some(took) = took { ", " (span(took)) } @else { ", not finished" }
             "; " (machine.cores) " cores" @if let Some(name) = &machine.processor { " of " (name) }
             ", " (machine.os) @if let Some(kernel) = &machine.kernel { " " (kernel) }
+            @if let Some(network) = &machine.network { "; over " (network) }
             "."
         }
         ul.facts { @for player in &book.players { (card(player)) } }

@@ -79,6 +79,7 @@ fn frame(blocks: usize) -> Report {
             os: "linux".to_owned(),
             kernel: Some("6.18.5".to_owned()),
             processor: Some("AMD EPYC 9R14".to_owned()),
+            network: None,
         },
         extent: Extent { scale: 0.01, blocks, seed: 81_233_127, budget_s: 3900.0, frozen: true },
         targets: targets(),
