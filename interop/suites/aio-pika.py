@@ -12,6 +12,10 @@ PACKAGES = ["aio-pika==9.6.0", "pytest==9.2.0", "pytest-timeout==2.4.0", "aiomis
             "timeout-decorator"]
 # The largest body in the tests has 20 MiB.
 SETTINGS = {"HERMOD_LIMITS_MAX_MESSAGE_SIZE": "32MiB"}
+# Steps of one test that cut the network every few bytes. One that fails does not let go of the event loop, so each has a process of its own.
+STAIRWAY = "tests/test_amqp_robust_proxy.py::test_channel_reconnect_stairway"
+PAUSES, BYTES = ("0.1", "0.0"), [2 << power for power in range(5, 12)]
+STAIRWAY_LIMIT_SECONDS = 60
 
 
 def body():
@@ -23,7 +27,11 @@ def body():
     with judge.Broker(options, SETTINGS | tls) as broker:
         docker = docker_stand_in({"5672/tcp": broker.amqp, "5671/tcp": broker.amqps})
         environment = {"DOCKER_HOST": f"tcp://127.0.0.1:{docker.server_address[1]}"}
-        outcomes = pytest_suite.run(options, python, folder=checkout, tests=["tests"], environment=environment, limit_per_test=30)
+        outcomes = pytest_suite.run(options, python, folder=checkout, tests=["tests"], more=["--deselect", STAIRWAY],
+                                    environment=environment, limit_per_test=30)
+        steps = [f"{STAIRWAY}[[{row}] {pause}-{cut}]" for row, pause in enumerate(PAUSES) for cut in BYTES]
+        outcomes += [pytest_suite.run_alone(options, python, folder=checkout, test=step, environment=environment, limit=STAIRWAY_LIMIT_SECONDS)
+                     for step in steps]
         docker.shutdown()
     return judge.report(options, judge.version_of(options), outcomes)
 

@@ -17,6 +17,8 @@ def body():
     with judge.Broker(options) as broker:
         # The recovery tests close connections by the HTTP API, whose port is written into them.
         environment = {"AMQP_URL": f"amqp://guest:guest@127.0.0.1:{broker.amqp}/"}
+        # One raises the memory alarm.
+        environment |= {"RABBITMQ_RABBITMQCTL_PATH": str(judge.FOLDER / "rabbitmqctl.py"), "HERMOD_SUITE_STATE": str(broker.state)}
         log = judge.run(options, ["go", "test", "-tags", "integration", "-count=1", "-json", "./..."], folder=checkout,
                         environment=environment)
     return judge.report(options, version, outcomes(log))

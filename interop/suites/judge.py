@@ -25,6 +25,8 @@ AMQPS, STOMPS = 5671, 61614
 START_LIMIT_SECONDS = 30
 # Set in a network of our own, which has this address besides those of loopback: that of a suite's container.
 OWN_NETWORK, SECOND_ADDRESS = "HERMOD_SUITE_OWN_NETWORK", "172.17.0.2"
+# For a broker that suites also look for there.
+BIND_SECOND_ADDRESS = {"HERMOD_BIND": f"127.0.0.1,[::1],{SECOND_ADDRESS}"}
 STOP_LIMIT_SECONDS = 20
 
 
@@ -66,7 +68,9 @@ def arguments(suite, describes, *, standard_ports=False):
 
 def enter_own_network():
     """Starts this script again in a network of its own. What is not this machine is silent there, as behind a firewall."""
-    setup = f"ip link set lo up multicast on && ip address add {SECOND_ADDRESS}/32 dev lo && ip route add default dev lo"
+    # An interface that is not loopback has the second address, since suites tell the two apart; its other end leads nowhere.
+    second = f"ip link add suite0 type veth peer name suite1 && ip address add {SECOND_ADDRESS}/32 dev suite0 && ip link set suite0 up && ip link set suite1 up"
+    setup = f"ip link set lo up multicast on && {second} && ip route add default dev lo"
     os.environ[OWN_NETWORK] = "1"
     command = ["unshare", "--net", "sh", "-c", f'{setup} && exec "$@"', "sh", sys.executable, *sys.argv]
     os.execvp(command[0], command)
@@ -139,16 +143,16 @@ def prepare(command, *, cwd=None, environment=None):
     return ended.stdout
 
 
-def run(options, command, *, folder, environment=None):
-    """Runs the suite itself within its time. Its exit status says nothing that the outcomes do not."""
-    log = options.work_dir / "suite.log"
+def run(options, command, *, folder, environment=None, limit=None, log="suite.log"):
+    """Runs the suite itself, or a part of it, within its time. Its exit status says nothing that the outcomes do not."""
+    limit, log = limit or options.limit, options.work_dir / log
     with log.open("w") as output:
         child = subprocess.Popen([str(part) for part in command], cwd=folder, env={**os.environ, **(environment or {})},
                                  stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
-            child.wait(options.limit)
+            child.wait(limit)
         except subprocess.TimeoutExpired:
-            raise Trouble(f"the suite did not end within {options.limit} s; see {log}") from None
+            raise Trouble(f"the suite did not end within {limit} s; see {log}") from None
         finally:
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """`rabbitmqctl` for vendors' suites: Hermod's own, and `stop_app` and `start_app`, which here stop and start the broker's process.
 
-What RabbitMQ changes while it runs, and Hermod by its settings only, is changed by a restart: the limit of channels. It finds the broker by the state file in HERMOD_SUITE_STATE.
+What suites change by an Erlang expression, and Hermod by its settings, is changed by a restart with another setting: the limit of channels and the
+users that loopback alone may use. It finds the broker by the state file in HERMOD_SUITE_STATE.
 """
 
 import json
@@ -13,6 +14,9 @@ import sys
 import judge
 
 CHANNEL_MAX = re.compile(r"application:set_env\(rabbit, channel_max, (\d+)\)\.")
+SET_LOOPBACK_USERS = re.compile(r"application:set_env\(rabbit, loopback_users, \[(.*)\]\s*\)\.")
+GET_LOOPBACK_USERS = "{ok, V} = application:get_env(rabbit, loopback_users), V."
+LOOPBACK_USERS, DEFAULT_LOOPBACK_USERS = "HERMOD_LOOPBACK_USERS", "guest"
 APP = {"stop_app": judge.stop_broker, "start_app": judge.start_broker}
 
 
@@ -24,13 +28,25 @@ def main(words):
         if "--help" not in words:
             act(state_file)
         return 0
-    channel_max = CHANNEL_MAX.fullmatch(words[-1]) if verb == ["eval"] else None
-    if channel_max is not None:
-        # 0 is no limit there.
-        restart_with(state_file, "HERMOD_LIMITS_CHANNEL_MAX", channel_max[1] if channel_max[1] != "0" else "65535")
+    if verb == ["eval"] and evaluate(state_file, words[-1]):
         return 0
     state = json.loads(state_file.read_text())
     os.execve(state["program"], ["rabbitmqctl", *words], {**os.environ, "HERMOD_DATA_DIR": state["data"]})
+
+
+def evaluate(state_file, expression):
+    """Does what an expression says that this script knows. Returns whether it does."""
+    if channel_max := CHANNEL_MAX.fullmatch(expression):
+        # 0 is no limit there.
+        restart_with(state_file, "HERMOD_LIMITS_CHANNEL_MAX", channel_max[1] if channel_max[1] != "0" else "65535")
+    elif users := SET_LOOPBACK_USERS.fullmatch(expression):
+        restart_with(state_file, LOOPBACK_USERS, ",".join(re.findall(r'<<"([^"]*)">>', users[1])))
+    elif expression == GET_LOOPBACK_USERS:
+        names = json.loads(state_file.read_text())["settings"].get(LOOPBACK_USERS, DEFAULT_LOOPBACK_USERS)
+        print("[" + ",".join(f'<<"{name}">>' for name in names.split(",") if name) + "]")
+    else:
+        return False
+    return True
 
 
 def restart_with(state_file, variable, value):

@@ -26,7 +26,7 @@ def body():
     install(made, checkout / "tmp")
     if options.own_network:
         # Where one test looks for a proxy that routes by the name in TLS; the broker's certificate has the name.
-        settings["HERMOD_BIND"] = f"127.0.0.1,[::1],{judge.SECOND_ADDRESS}"
+        settings |= judge.BIND_SECOND_ADDRESS
     with judge.Broker(options, settings) as broker:
         for name in STANDS_IN_FOR:
             environment |= {f"{name}_HOST": "127.0.0.1", f"{name}_PORT": str(broker.stomp)}

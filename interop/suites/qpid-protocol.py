@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Runs the protocol tests of Qpid Broker-J for AMQP 0-9-1, frame by frame against the specification's sections, by Maven."""
+
+import dataclasses
+import re
+import shutil
+import sys
+
+import judge
+
+MODULE = "systests/protocol-tests-amqp-0-8"
+PACKAGE = "org/apache/qpid/tests/protocol/v0_8"
+ADMIN, SERVICE = "HermodAdmin", "META-INF/services/org.apache.qpid.tests.utils.BrokerAdmin"
+# Of these not every registry has what the checkout names, and none of them has to do with these tests.
+PINNED = ["-Dkerby-version=2.1.1", "-Denforcer.skip", "-Drat.skip"]
+BERKELEY_DB = re.compile(r"\s*<dependency>\s*<groupId>org\.apache\.qpid</groupId>\s*<artifactId>qpid-bdbstore</artifactId>.*?</dependency>", re.DOTALL)
+# Three tests wait until the server closes a connection that does not log in, as long as the suite waits for any answer.
+SETTINGS = {"HERMOD_ANONYMOUS_USER": "guest", "HERMOD_LIMITS_HANDSHAKE_TIMEOUT": "2s"}
+# The suite's own client opens channel 0 unless told otherwise, which the specification keeps for the connection (4.2.3): it gets 1, and what is of the
+# connection stays on 0.
+CHANNEL = [
+    ("private int _channelId;", "private int _channelId = 1;"),
+    ("new AMQFrame(channel, amqBody)", "new AMQFrame(isGlobal(amqBody) ? 0 : channel, amqBody)"),
+    ("    public Interaction negotiateOpen()", '''    private static boolean isGlobal(final AMQBody body)
+    {
+        return body.getFrameType() == 8 || (body instanceof org.apache.qpid.server.protocol.v0_8.transport.AMQMethodBody method
+                                            && method.getClazz() == 10);
+    }
+
+    public Interaction negotiateOpen()'''),
+]
+# How a test ends that the suite itself wants to skip, as being about its own broker: its way of skipping is an error of JUnit's.
+SKIPPED_BY_ITSELF = "Chain of InvocationInterceptors called invocation multiple times"
+
+
+def body():
+    options = judge.arguments("qpid-protocol", __doc__, standard_ports=True)
+    checkout = judge.copy_of(options)
+    module = checkout / MODULE
+    pom = module / "pom.xml"
+    pom.write_text(BERKELEY_DB.sub("", pom.read_text()))
+    client = module / "src/main/java" / PACKAGE / "Interaction.java"
+    client.write_text(with_channel(client.read_text()))
+    install_admin(module)
+    maven = ["mvn", "--batch-mode", "--no-transfer-progress", "--projects", MODULE, *PINNED]
+    offline = ["--offline"] if options.own_network else []
+    judge.prepare([*maven, *offline, "--also-make", "install", "-DskipTests", "--quiet"], cwd=checkout)
+    settings = [f"-D{name}={value}" for name, value in external().items()]
+    for old in (module / "target").rglob("TEST-*.xml"):
+        old.unlink()
+    with judge.Broker(options, SETTINGS) as broker:
+        log = judge.run(options, [*maven, "--offline", "surefire:test@integration-test", "-DskipTests=false", "-DskipITs=false", "-DenableAmqp0-x",
+                                  "-Dprofile=java-mms.0-9-1", "-Dmaven.test.failure.ignore=true", *settings], folder=checkout,
+                        environment={"HERMOD_SUITE_STATE": str(broker.state)})
+    results = sorted((module / "target").rglob("TEST-*.xml"))
+    if not results:
+        raise judge.Trouble(f"Maven wrote no results; see {log}")
+    return judge.report(options, judge.version_of(options), [skipped_or(outcome) for outcome in judge.junit(*results)])
+
+
+def external():
+    """How the suite reaches a broker that it does not start."""
+    ports = {f"qpid.tests.protocol.broker.external.port.{kind}": judge.AMQP for kind in ("standard", "anonymous")}
+    return ports | {
+        "qpid.tests.brokerAdminType": "HERMOD",
+        "qpid.tests.protocol.broker.external.username": "guest",
+        "qpid.tests.protocol.broker.external.password": "guest",
+        "qpid.tests.protocol.broker.external.supportedSaslMechanisms": "PLAIN",
+        "hermod.api": f"http://127.0.0.1:{judge.HTTP}/api/",
+        "hermod.python": sys.executable,
+        "hermod.ctl": judge.FOLDER / "rabbitmqctl.py",
+    }
+
+
+def install_admin(module):
+    """Adds the class by which the suite makes queues, counts messages and restarts the broker: for each broker it needs one."""
+    shutil.copy(judge.FOLDER / "qpid-protocol" / f"{ADMIN}.java", module / "src/main/java" / PACKAGE)
+    service = module / "src/main/resources" / SERVICE
+    service.parent.mkdir(parents=True, exist_ok=True)
+    service.write_text(f"{PACKAGE.replace('/', '.')}.{ADMIN}\n")
+
+
+def with_channel(text):
+    for old, new in CHANNEL:
+        if text.count(old) != 1:
+            raise judge.Trouble(f"this checkout has no `{old}` in Interaction.java: take the version that docs/conformance.md names")
+        text = text.replace(old, new)
+    return text
+
+
+def skipped_or(outcome):
+    return dataclasses.replace(outcome, result="skipped") if SKIPPED_BY_ITSELF in outcome.message else outcome
+
+
+judge.main(body)
