@@ -250,14 +250,18 @@ pub(crate) fn log_keyed(
     keys: &[(u64, &Keyed)],
 ) {
     for part in keys.chunks(IDS_TOGETHER) {
-        let mut bytes = Vec::with_capacity(10 + part.iter().map(|(_, keyed)| 20 + keyed.key.len()).sum::<usize>());
-        write_varint(&mut bytes, queue);
-        for (place, keyed) in part {
-            [*place, keyed.number].into_iter().for_each(|number| write_varint(&mut bytes, number));
-            write_bytes(&mut bytes, &keyed.key);
-        }
-        appender.fact(group, bundle, KEYED, &[&bytes]);
+        appender.fact(group, bundle, KEYED, &[&keyed_bytes(queue, part)]);
     }
+}
+
+fn keyed_bytes(queue: Owner, keys: &[(u64, &Keyed)]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(10 + keys.iter().map(|(_, keyed)| 20 + keyed.key.len()).sum::<usize>());
+    write_varint(&mut bytes, queue);
+    for (place, keyed) in keys {
+        [*place, keyed.number].into_iter().for_each(|number| write_varint(&mut bytes, number));
+        write_bytes(&mut bytes, &keyed.key);
+    }
+    bytes
 }
 
 /// Reads keys of a bundle: the queue, and each key with its place.
@@ -387,5 +391,19 @@ mod tests {
         assert_eq!(read_definition(&bytes).unwrap(), (key, value));
         assert!(read_definition(&[&bytes[..], b"\0"].concat()).is_err());
         assert!(read_definition(b"\x05storm\0\0\0").is_err());
+    }
+
+    #[test]
+    fn keys_are_stored_in_these_bytes_and_a_cut_within_one_is_noticed() {
+        let keyed = |key: &str, number| Keyed { key: key.as_bytes().into(), number, durable: true };
+        let keys = [(0, keyed("a", 1)), (300, keyed("longer", (1 << 48) + 5))];
+        let bytes = keyed_bytes(7, &keys.each_ref().map(|(place, keyed)| (*place, keyed)));
+        assert_eq!(bytes, b"\x07\0\x01\x01a\xac\x02\x85\x80\x80\x80\x80\x80\x40\x06longer");
+        // Keys go to the end of the fact, whose length the log knows.
+        let whole = [(1, 0), (5, 1), (bytes.len(), 2)];
+        for end in 0..=bytes.len() {
+            let expected = whole.iter().find(|(at, _)| *at == end).map(|(_, count)| (7, keys[..*count].to_vec()));
+            assert_eq!(read_keyed(&bytes[..end]).ok(), expected, "cut at {end}");
+        }
     }
 }

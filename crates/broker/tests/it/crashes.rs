@@ -1,5 +1,5 @@
 //! Random operations over a simulated disk that loses power, at rest or in the middle of a flush; a checker of the
-//! promises runs along. `BROKER_SEED=n` replays one seed.
+//! promises runs along. `BROKER_SEED=n` replays one seed, `n..m` many.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Fault, Random, SimDisk};
 
 use crate::history::{Copy, History, Unit, priority_of};
-use crate::{binding, dead_letters_to, durable, durable_with, message};
+use crate::{binding, dead_letters_to, durable, durable_with, message, seeds};
 
 /// `a` and `b` take what the fanout exchange brings, `r` sends what is rejected to `dead`. Of half the seeds `b` has
 /// priorities; of a third each `a` lets what comes back wait, and `b` takes nothing twice. Some messages are delayed.
@@ -514,15 +514,8 @@ impl World {
 
 #[test]
 fn promises_are_kept_across_crashes() {
-    let seeds = match std::env::var("BROKER_SEED") {
-        Ok(seed) => {
-            let seed = seed.parse().expect("BROKER_SEED is a number");
-            seed..seed + 1
-        }
-        Err(_) => 0..2000,
-    };
     let mut crashes = 0;
-    for seed in seeds {
+    for seed in seeds(0..2000) {
         let run = std::panic::catch_unwind(|| {
             let mut world = World::new(seed);
             (0..STEPS).for_each(|_| world.step());

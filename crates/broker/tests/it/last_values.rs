@@ -56,6 +56,17 @@ fn keys_are_alike_by_their_text_and_what_has_none_is_ordinary() {
     ]);
 }
 
+/// A random run had this order, in which the model took them one by one.
+#[test]
+fn in_a_transaction_what_is_accepted_goes_before_what_is_given_back_returns() {
+    check(&[
+        ("a queue q durable x-last-value-key=k; prefetch 2; publish - q 1 persistent k=a; consume q c", "0 0, c:1=1"),
+        ("a publish - q 2 persistent k=a", "c:2=2"),
+        ("a begin; tx-nack 1; tx-ack 2; commit", "committed, c:3=1!"),
+        ("* counts q superseded", "0"),
+    ]);
+}
+
 #[test]
 fn what_a_consumer_holds_stays_with_it_and_does_not_come_back_past_a_newer_one() {
     check(&[

@@ -36,6 +36,8 @@ mod spilling;
 mod tracing;
 mod transactions;
 
+use std::ops::Range;
+
 use broker::{BindingSpec, DestinationName, Publish, QueueSpec, Table, Value};
 use testkit::broker::{Setup, TextDialect};
 use testkit::script::Script;
@@ -51,6 +53,17 @@ fn check(steps: &[(&str, &str)]) {
     let mut setup = Setup::stepped(&disk, 8 << 20);
     setup.settings.memory_budget = 100;
     Script::open(setup, Some(disk)).check(steps);
+}
+
+/// The seeds of a random test: one or a range of them (`7`, `300..2000`) as `BROKER_SEED` says, else the usual ones.
+fn seeds(usual: Range<u64>) -> Range<u64> {
+    let Ok(wanted) = std::env::var("BROKER_SEED") else { return usual };
+    let number =
+        |text: &str| text.parse::<u64>().expect("BROKER_SEED is a number, or a range of them such as 300..2000");
+    match wanted.split_once("..") {
+        Some((first, end)) => number(first)..number(end),
+        None => number(&wanted)..number(&wanted) + 1,
+    }
 }
 
 /// A persistent message, which nobody need route.

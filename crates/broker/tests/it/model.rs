@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     Ready,
-    /// Part of a transaction that is being committed.
+    /// Part of a transaction that is being committed, or a dead letter that is on its way.
     Hidden,
     /// Dispatched in this step; to whom is seen later.
     Leaving,
@@ -21,13 +21,24 @@ pub(crate) type SessionKey = (usize, u32);
 /// Queue and position of a delivery.
 pub(crate) type Place = (usize, u64);
 
+/// From where, what, why.
+pub(crate) type Dead = (usize, String, &'static str);
+
 /// A message in a queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     pub(crate) id: String,
+    /// Why it died in the queue where it was before. Of one message a queue may hold what was published and what died elsewhere.
+    pub(crate) death: Option<&'static str>,
     pub(crate) redelivered: bool,
     pub(crate) returns: u32,
     pub(crate) state: State,
+}
+
+impl Item {
+    fn new(id: &str, state: State) -> Self {
+        Self { id: id.to_owned(), death: None, redelivered: false, returns: 0, state }
+    }
 }
 
 /// What a kind of queue does with what it holds.
@@ -72,9 +83,14 @@ pub(crate) struct Consumer {
 pub(crate) struct Queue {
     pub(crate) items: BTreeMap<u64, Item>,
     next: u64,
+    /// What `next` was when the last step ended.
+    since: u64,
     pub(crate) consumers: BTreeMap<String, Consumer>,
     /// The newest message of each key that was shown, as long as it is here.
     newest: BTreeMap<u64, u64>,
+    /// What goes if it is not delivered in this step, and the newer one of its key that was dispatched before: it is superseded,
+    /// unless that went to a consumer that acknowledges nothing, and was gone by then.
+    doubtful: BTreeMap<u64, u64>,
     /// Positions dispatched in this step, in order.
     pub(crate) leaving: Vec<u64>,
 }
@@ -88,16 +104,28 @@ impl Queue {
         self.items.values().filter(|item| matches!(item.state, State::Out(..))).count()
     }
 
-    /// The higher its priority, as far as that counts, the farther in front is its place.
-    fn push(&mut self, id: &str, state: State, rules: &Rules) {
-        let shown = state == State::Ready;
-        let item = Item { id: id.to_owned(), redelivered: false, returns: 0, state };
-        let behind = rules.max_priority - priority_of(id).min(rules.max_priority);
+    /// The higher its priority, as far as that counts, the farther in front is its place, which it returns.
+    fn push(&mut self, item: Item, rules: &Rules) -> u64 {
+        let shown = item.state == State::Ready;
+        let behind = rules.max_priority - priority_of(&item.id).min(rules.max_priority);
         let position = u64::from(behind) << 32 | self.next;
         self.items.insert(position, item);
         self.next += 1;
         if shown && rules.last_values {
             self.show(position);
+        }
+        position
+    }
+
+    /// Everything that was to be seen in this step was seen.
+    pub(crate) fn end_step(&mut self) {
+        self.since = self.next;
+        for (position, newer) in std::mem::take(&mut self.doubtful) {
+            if let Some(at) = self.leaving.iter().position(|leaving| *leaving == position) {
+                self.leaving.remove(at);
+                let newest = self.items.remove(&position).and_then(|item| self.newest.get_mut(&key_of(&item.id)));
+                newest.into_iter().filter(|newest| **newest == position).for_each(|newest| *newest = newer);
+            }
         }
     }
 
@@ -110,8 +138,13 @@ impl Queue {
     fn show(&mut self, position: u64) {
         let id = self.items[&position].id.clone();
         let before = self.newest(&id).filter(|before| *before != position);
-        if before.is_some_and(|before| arrival(before) > arrival(position)) {
-            self.items.remove(&position);
+        if let Some(newer) = before.filter(|before| arrival(*before) > arrival(position)) {
+            if self.items[&newer].state != State::Leaving || self.consumers.values().all(|consumer| !consumer.no_ack) {
+                self.items.remove(&position);
+            } else {
+                self.newest.insert(key_of(&id), position);
+                self.doubtful.insert(position, newer);
+            }
             return;
         }
         self.newest.insert(key_of(&id), position);
@@ -152,8 +185,14 @@ pub(crate) struct Model {
     pub(crate) bindings: BTreeSet<(String, String, usize)>,
     /// Unsettled deliveries by session and tag.
     pub(crate) unsettled: BTreeMap<SessionKey, BTreeMap<u64, Place>>,
-    /// Dead letters of this step, in order: from where, what.
-    pub(crate) dead: Vec<(usize, String)>,
+    /// Dead letters of this step, in order.
+    pub(crate) dead: Vec<Dead>,
+    /// Messages that the log does not have.
+    pub(crate) transient: BTreeSet<String>,
+    /// There is a disk: what a commit brings is shown when it is there.
+    pub(crate) disk: bool,
+    /// What waits is read before it is delivered.
+    pub(crate) reads: bool,
 }
 
 /// What a consumer says of a delivery.
@@ -204,7 +243,7 @@ impl Model {
                     refused[at] = true;
                     continue;
                 }
-                entry.push(id, State::Ready, &rules);
+                entry.push(Item::new(id, State::Ready), &rules);
                 if limit.is_some() || rules.last_values {
                     entry.dispatch();
                 }
@@ -226,7 +265,7 @@ impl Model {
                 return;
             };
             if let Some(item) = entry.items.remove(&position) {
-                self.dead.push((queue, item.id));
+                self.dead.push((queue, item.id, "maxlen"));
             }
         }
     }
@@ -234,16 +273,45 @@ impl Model {
     /// Moves dead letters on.
     fn bury(&mut self) {
         while !self.dead.is_empty() {
-            let mut targets = BTreeSet::new();
-            for (from, id) in std::mem::take(&mut self.dead) {
-                let Some(to) = self.rules[from].dead_letters_to else { continue };
-                if let Some(queue) = self.queues.get_mut(&to) {
-                    queue.push(&id, State::Ready, &self.rules[to]);
-                    targets.insert(to);
+            let dead = std::mem::take(&mut self.dead);
+            let places = self.arrive(dead);
+            self.reveal(&places);
+        }
+    }
+
+    /// Dead letters get their places; they are not shown yet.
+    fn arrive(&mut self, dead: Vec<Dead>) -> Vec<Place> {
+        let mut places = Vec::new();
+        for (from, id, why) in dead {
+            let Some(to) = self.rules[from].dead_letters_to else { continue };
+            if let Some(queue) = self.queues.get_mut(&to) {
+                let item = Item { death: Some(why), ..Item::new(&id, State::Hidden) };
+                places.push((to, queue.push(item, &self.rules[to])));
+            }
+        }
+        places
+    }
+
+    /// Shows what was hidden.
+    fn reveal(&mut self, places: &[Place]) {
+        for number in places.iter().map(|(number, _)| *number).collect::<BTreeSet<_>>() {
+            let Some(queue) = self.queues.get_mut(&number) else { continue };
+            for (_, position) in places.iter().filter(|(of, _)| *of == number) {
+                if let Some(item) = queue.items.get_mut(position) {
+                    item.state = State::Ready;
                 }
             }
-            targets.into_iter().for_each(|target| self.settle_down(target));
+            for (_, position) in places.iter().filter(|(of, _)| *of == number && self.rules[*of].last_values) {
+                queue.show(*position);
+            }
+            self.settle_down(number);
         }
+    }
+
+    /// True for dead letters that are shown at once: the log need have none of them.
+    fn are_transient(&self, dead: &[Dead]) -> bool {
+        let moves = |from: usize| self.rules[from].dead_letters_to.is_some();
+        dead.iter().all(|(from, id, _)| !moves(*from) || self.transient.contains(id))
     }
 
     /// Settles deliveries that were taken out of the unsettled ones.
@@ -272,7 +340,7 @@ impl Model {
                 Verdict::Accepted => drop(entry.items.remove(position)),
                 _ => {
                     if let Some(item) = entry.items.remove(position) {
-                        self.dead.push((*queue, item.id));
+                        self.dead.push((*queue, item.id, "rejected"));
                     }
                 }
             }
@@ -291,30 +359,43 @@ impl Model {
             self.rollback(settled);
             return false;
         }
+        let mut places = Vec::new();
         for (targets, (_, _, id)) in targets.iter().zip(publishes) {
             for number in targets {
                 if let Some(queue) = self.queues.get_mut(number) {
-                    queue.push(id, State::Hidden, &self.rules[*number]);
+                    places.push((*number, queue.push(Item::new(id, State::Hidden), &self.rules[*number])));
                 }
             }
         }
-        self.settle_first(settled);
-        for number in targets.into_iter().flatten().collect::<BTreeSet<_>>() {
-            if let Some(queue) = self.queues.get_mut(&number) {
-                let hidden = queue.items.iter_mut().filter(|(_, item)| item.state == State::Hidden);
-                let hidden = hidden.map(|(position, item)| {
-                    item.state = State::Ready;
-                    *position
-                });
-                let mut shown: Vec<u64> = hidden.collect();
-                shown.sort_unstable_by_key(|position| arrival(*position));
-                shown.retain(|_| self.rules[number].last_values);
-                shown.into_iter().for_each(|position| queue.show(position));
-            }
-            self.settle_down(number);
+        // What is accepted goes with the group of the commit, the rest takes effect after that.
+        let mut settled = settled.to_vec();
+        settled.sort_by_key(|(_, verdict)| *verdict != Verdict::Accepted);
+        self.settle_first(&settled);
+        self.show_committed(&places);
+        true
+    }
+
+    /// A commit shows what it brought when it is on the disk, if there is one. Dead letters have groups of their own: what the
+    /// settlements made of them, and what fell out of a queue when the rest was shown. They go before whatever waits for the
+    /// disk if they need not be there themselves.
+    fn show_committed(&mut self, places: &[Place]) {
+        let rejected = std::mem::take(&mut self.dead);
+        let first = self.are_transient(&rejected);
+        if self.disk {
+            let rejected = self.arrive(rejected);
+            let (one, other) = if first { (&*rejected, places) } else { (places, &*rejected) };
+            self.reveal(one);
+            self.reveal(other);
+        } else {
+            self.reveal(places);
+            let dropped = std::mem::take(&mut self.dead);
+            let first = first || !self.are_transient(&dropped);
+            let (rejected, dropped) = (self.arrive(rejected), self.arrive(dropped));
+            let (one, other) = if first { (rejected, dropped) } else { (dropped, rejected) };
+            self.reveal(&one);
+            self.reveal(&other);
         }
         self.bury();
-        true
     }
 
     pub(crate) fn rollback(&mut self, settled: &[(Place, Verdict)]) {
@@ -334,6 +415,21 @@ impl Model {
         for queue in self.queues.values_mut() {
             queue.consumers.remove(tag);
         }
+    }
+
+    /// A message that the model did not dispatch goes in place of the last one that it did, which waits on: its position, if the
+    /// broker may do that. While the other one was read back from the disk, a message came with a higher priority: nothing
+    /// else goes past what is read.
+    pub(crate) fn overtake(&mut self, number: usize, id: &str, death: Option<&str>) -> Option<u64> {
+        let queue = self.queues.get_mut(&number).filter(|_| self.reads)?;
+        let last = queue.leaving.iter().copied().max()?;
+        let is_it = |item: &Item| item.id == id && item.death == death && item.state == State::Ready;
+        let before = |position: u64| position < last && arrival(position) >= queue.since;
+        let found = queue.items.iter().find(|(position, item)| before(**position) && is_it(item));
+        let position = *found?.0;
+        queue.leaving.retain(|leaving| *leaving != last);
+        queue.items.get_mut(&last)?.state = State::Ready;
+        Some(position)
     }
 
     /// Takes the first ready message for a fetch: its position.

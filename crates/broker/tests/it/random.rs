@@ -1,4 +1,5 @@
-//! Random operations of several clients, each step compared with the naive model. `BROKER_SEED=n` replays one seed.
+//! Random operations of several clients, each step compared with the naive model. `BROKER_SEED=n` replays one seed, `n..m`
+//! many: on 2026-11-21 seeds 0 to 5 999 and 20 000 to 27 999 agreed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +8,8 @@ use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::{Random, SimDisk};
 
-use crate::model::{Consumer, Model, Place, Rules, SessionKey, State, Verdict, key_of, priority_of};
-use crate::{binding, message};
+use crate::model::{Consumer, Model, Place, Queue, Rules, SessionKey, State, Verdict, key_of, priority_of};
+use crate::{binding, message, seeds};
 
 const CLIENTS: usize = 3;
 const SESSIONS: u32 = 2;
@@ -74,14 +75,11 @@ fn spec(queue: usize, rules: &Rules) -> QueueSpec {
 impl Run {
     fn new(seed: u64) -> Self {
         let mut rules = rules();
-        let mut setup = if seed.is_multiple_of(2) {
-            Setup::memory()
-        } else {
-            Setup::stepped(&SimDisk::new(seed, 64 << 20), 16 << 20)
-        };
-        if seed % 4 >= 2 {
-            // Nothing that waits stays in memory, if there is a disk. While a message is read for a consumer it may be dropped for a new
-            // one: when queues drop what, the model does not know.
+        let (disk, reads) = (!seed.is_multiple_of(2), seed % 4 >= 2);
+        let mut setup = if disk { Setup::stepped(&SimDisk::new(seed, 64 << 20), 16 << 20) } else { Setup::memory() };
+        if reads {
+            // Nothing that waits stays in memory, but what no log has where there is no disk. While a message is read for a consumer it
+            // may be dropped for a new one: when queues drop what, the model does not know.
             setup.settings.memory_budget = 100;
             rules[1].drop_head = None;
         }
@@ -97,7 +95,7 @@ impl Run {
             random: Random::new(seed),
             broker,
             peers,
-            model: Model { rules, ..Model::default() },
+            model: Model { rules, disk, reads, ..Model::default() },
             tags: BTreeMap::new(),
             numbers: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -166,6 +164,9 @@ impl Run {
     fn publish_one(&mut self, key: SessionKey, one: &(String, String, String), transaction: bool) {
         let mandatory = self.random.chance(30);
         let persistent = self.random.chance(self.persistent);
+        if !persistent {
+            self.model.transient.insert(one.2.clone());
+        }
         let priority = priority_of(&one.2);
         let properties = format!("key=k{}\n", key_of(&one.2));
         let properties = properties.as_bytes();
@@ -314,12 +315,14 @@ impl Run {
         no_ack: bool,
         received: &Received,
     ) {
+        self.log.push(format!("    q{queue} gives {key:?}: {received}"));
         let tag = self.tags.entry(key).or_default();
         *tag += 1;
         assert_eq!(received.tag, *tag);
         let entry = self.model.queues.get_mut(&queue).unwrap();
         let item = entry.items.get_mut(&position).unwrap();
         assert_eq!((&received.body, received.redelivered), (&item.id, item.redelivered));
+        assert_eq!(death_of(received), item.death);
         if no_ack {
             entry.items.remove(&position);
         } else {
@@ -454,13 +457,22 @@ impl Run {
             let queue = *queue;
             let entry = self.model.queues.get_mut(&queue).unwrap();
             let consumer = entry.consumers[&received.consumer].clone();
-            let at = entry.leaving.iter().position(|position| entry.items[position].id == received.body);
-            let at = at.unwrap_or_else(|| panic!("{received} is not to be delivered now: {entry:?}"));
-            let position = entry.leaving.remove(at);
+            let death = death_of(&received);
+            let at = entry.leaving.iter().position(|position| {
+                let item = &entry.items[position];
+                item.id == received.body && item.death == death
+            });
+            let position = match at {
+                Some(at) => entry.leaving.remove(at),
+                None => self.model.overtake(queue, &received.body, death).unwrap_or_else(|| {
+                    panic!("{received} is not to be delivered now: {:?}", self.model.queues[&queue])
+                }),
+            };
             assert_eq!(consumer.session.0, client);
             let tag = Some(received.consumer.clone());
             self.deliver(consumer.session, queue, position, tag, consumer.no_ack, &received);
         }
+        self.model.queues.values_mut().for_each(Queue::end_step);
         for (number, queue) in &self.model.queues {
             assert_eq!(queue.leaving, [] as [u64; 0], "q{number} has not delivered all that it could: {queue:?}");
         }
@@ -534,39 +546,43 @@ impl Run {
     }
 }
 
+/// Why a message died where it was before: the second queue is the only one that passes on what dies.
+fn death_of(received: &Received) -> Option<&str> {
+    let (queue, reason, count) = received.deaths.first()?;
+    assert_eq!((received.deaths.len(), queue.as_str(), *count), (1, "q1", 1));
+    Some(reason)
+}
+
 #[test]
 fn random_operations_agree_with_the_model() {
-    let seeds = match std::env::var("BROKER_SEED") {
-        Ok(seed) => {
-            let seed = seed.parse().expect("BROKER_SEED is a number");
-            seed..seed + 1
-        }
-        Err(_) => 0..300,
-    };
-    let (mut spills, count) = (0, seeds.end - seeds.start);
+    let seeds = seeds(0..300);
+    let (mut spills, mut failed, count) = (0, Vec::new(), seeds.end - seeds.start);
     for seed in seeds {
-        let run = std::panic::catch_unwind(|| {
-            let mut run = Run::new(seed);
-            for _ in 0..STEPS {
-                let before = run.log.len();
-                let step = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.step()));
-                if let Err(panic) = step {
-                    let from = before.saturating_sub(30);
-                    eprintln!("the last steps: {:#?}", &run.log[from..]);
-                    std::panic::resume_unwind(panic);
-                }
-            }
-            // Everything goes back when everybody has gone, and nothing is counted twice.
-            run.peers.clear();
-            let unsettled: u64 = run.broker.broker.queues().iter().map(|queue| queue.unacked + queue.consumers).sum();
-            assert_eq!(unsettled, 0);
-            run.empty();
-            run.broker.broker.overview().journal.spill.written_bytes > 0
-        });
-        if let Ok(spilled) = run {
-            spills += u64::from(spilled);
+        match std::panic::catch_unwind(|| spills_of(seed)) {
+            Ok(spilled) => spills += u64::from(spilled),
+            Err(_) => failed.push(seed),
         }
-        assert!(run.is_ok(), "seed {seed} fails; replay it with BROKER_SEED={seed}");
     }
-    assert!(count == 1 || spills >= count / 5, "transient messages were on the disk in {spills} of {count} runs");
+    assert!(failed.is_empty(), "seeds {failed:?} fail; replay one with BROKER_SEED={}", failed[0]);
+    assert!(count < 20 || spills >= count / 5, "transient messages were on the disk in {spills} of {count} runs");
+}
+
+/// Runs one seed, and says whether transient messages were on the disk in it.
+fn spills_of(seed: u64) -> bool {
+    let mut run = Run::new(seed);
+    for _ in 0..STEPS {
+        let before = run.log.len();
+        let step = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.step()));
+        if let Err(panic) = step {
+            let from = before.saturating_sub(60);
+            eprintln!("the last steps of seed {seed}: {:#?}", &run.log[from..]);
+            std::panic::resume_unwind(panic);
+        }
+    }
+    // Everything goes back when everybody has gone, and nothing is counted twice.
+    run.peers.clear();
+    let unsettled: u64 = run.broker.broker.queues().iter().map(|queue| queue.unacked + queue.consumers).sum();
+    assert_eq!(unsettled, 0);
+    run.empty();
+    run.broker.broker.overview().journal.spill.written_bytes > 0
 }
