@@ -9,6 +9,7 @@ import pytest_suite
 PACKAGES = ["pytest==9.2.0", "pytest-timeout==2.4.0", "pytest-mock", "pytest-ordering", "docopt-ng", "websocket-client"]
 # The IPv6 test has this user written into it.
 USER, PASSWORD = "admin", "password"
+WEB_STOMP = "15674"
 STANDS_IN_FOR = ["STD", "RABBITMQ", "STOMPSERVER", "ARTEMIS"]
 
 
@@ -21,6 +22,8 @@ def body():
     settings = {"HERMOD_DEFAULT_USER": USER, "HERMOD_DEFAULT_PASS": PASSWORD}
     # One test logs in without a name.
     settings |= {"HERMOD_STOMP_DEFAULT_USER": USER, "HERMOD_STOMP_DEFAULT_PASS": PASSWORD}
+    # Where one test looks for STOMP over WebSocket.
+    settings["HERMOD_PORTS_WEB_STOMP"] = WEB_STOMP
     made = judge.certificates(options)
     settings |= judge.tls(*(made / name for name in ("server.pem", "server.key", "ca.pem")))
     install(made, checkout / "tmp")

@@ -18,12 +18,44 @@ pub(crate) struct Served {
     pub(crate) secure_port: fn(&Settings) -> u16,
     /// Makes its server side.
     pub(crate) make: fn(&Broker, &Settings) -> Arc<dyn Protocol>,
+    /// How pages in browsers speak it; `None`: they don't.
+    pub(crate) web: Option<ServedWeb>,
 }
+
+/// A protocol within WebSockets.
+pub(crate) struct ServedWeb {
+    /// What its listeners are called.
+    pub(crate) name: &'static str,
+    /// What a handshake may ask for, the best first.
+    pub(crate) subprotocols: &'static [&'static str],
+    /// Its port before `port_offset`; 0 turns it off.
+    pub(crate) port: fn(&Settings) -> u16,
+    /// The same within TLS.
+    pub(crate) secure_port: fn(&Settings) -> u16,
+}
+
+/// What RabbitMQ's Web STOMP is.
+const WEB_STOMP: ServedWeb = ServedWeb {
+    name: "web-stomp",
+    subprotocols: &["v12.stomp", "v11.stomp", "v10.stomp"],
+    port: |settings| settings.ports.web_stomp,
+    secure_port: |settings| settings.ports.web_stomps,
+};
 
 /// All of them.
 pub(crate) const SERVED: [Served; 2] = [
-    Served { port: |settings| settings.ports.amqp, secure_port: |settings| settings.ports.amqps, make: amqp091 },
-    Served { port: |settings| settings.ports.stomp, secure_port: |settings| settings.ports.stomps, make: stomp },
+    Served {
+        port: |settings| settings.ports.amqp,
+        secure_port: |settings| settings.ports.amqps,
+        make: amqp091,
+        web: None,
+    },
+    Served {
+        port: |settings| settings.ports.stomp,
+        secure_port: |settings| settings.ports.stomps,
+        make: stomp,
+        web: Some(WEB_STOMP),
+    },
 ];
 
 /// The encodings of every protocol, served or not: stored messages may be in any.

@@ -17,7 +17,7 @@ use wire::Protocol;
 use crate::config::{Config, Durability, Origin, Settings};
 use crate::exit::{Exit, Failure};
 use crate::log::START;
-use crate::protocols::{self, SERVED};
+use crate::protocols::{self, SERVED, ServedWeb};
 use crate::tls::Certificates;
 use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals};
 
@@ -146,6 +146,9 @@ struct Bound {
     protocols: Vec<Vec<Listener>>,
     /// The same within TLS.
     secure: Vec<Vec<Listener>>,
+    /// For WebSockets, in the same order; and the same within TLS.
+    web: Vec<Vec<Listener>>,
+    secure_web: Vec<Vec<Listener>>,
     http: Vec<Listener>,
     https: Vec<Listener>,
 }
@@ -159,7 +162,19 @@ fn bind(config: &Config) -> Result<Bound, Failure> {
     let secure_port = |port: u16| if settings.tls.certificate.is_some() { port } else { 0 };
     let secure =
         SERVED.iter().map(|served| on(secure_port((served.secure_port)(settings)))).collect::<Result<_, _>>()?;
-    Ok(Bound { protocols, secure, http: on(settings.ports.http)?, https: on(secure_port(settings.ports.https))? })
+    let on_web = |port: &dyn Fn(&ServedWeb) -> u16| {
+        SERVED.iter().map(|served| on(served.web.as_ref().map_or(0, port))).collect::<Result<Vec<_>, _>>()
+    };
+    let web = on_web(&|web| (web.port)(settings))?;
+    let secure_web = on_web(&|web| secure_port((web.secure_port)(settings)))?;
+    Ok(Bound {
+        protocols,
+        secure,
+        web,
+        secure_web,
+        http: on(settings.ports.http)?,
+        https: on(secure_port(settings.ports.https))?,
+    })
 }
 
 fn bind_port(
@@ -299,6 +314,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             max_message_bytes: limits.max_message_size,
             sessions_per_connection: narrow(limits.channel_max),
             consumers_per_session: narrow(limits.consumers_per_channel),
+            unsettled: narrow(limits.unacked),
             queues: limits.queues,
             exchanges: limits.exchanges,
             bindings: limits.bindings,
@@ -359,6 +375,9 @@ fn listen(
     rows.extend(bound.http.iter().map(|listener| row("http", listener)));
     rows.extend(serve_all(&net, &made, bound.secure, certificates)?);
     rows.extend(bound.https.iter().map(|listener| row("https", listener)));
+    let origins: Arc<[String]> = settings.stomp.web_origins.clone().into();
+    rows.extend(serve_web(&net, &made, bound.web, None, &origins)?);
+    rows.extend(serve_web(&net, &made, bound.secure_web, certificates, &origins)?);
     let https = certificates.map(|certificates| {
         let (certificates, sockets) = (certificates.clone(), sockets(bound.https));
         let config = Arc::new(move || net::Tls::config(&*certificates));
@@ -382,12 +401,37 @@ fn serve_all(
         let suffix = if certificates.is_some() { "s" } else { "" };
         for listener in listeners {
             rows.push(row(&format!("{}{suffix}", protocols[0].name()), &listener));
-            let tls = certificates.map(|certificates| certificates.clone() as Arc<dyn net::Tls>);
-            net.serve(listener, &protocols, tls).map_err(|error| thread_failure(&error))?;
+            net.serve(listener, &protocols, tls(certificates), None).map_err(|error| thread_failure(&error))?;
         }
         protocols.rotate_left(1);
     }
     Ok(rows)
+}
+
+/// Serves WebSockets, all plain or all within TLS. Each listener speaks one protocol.
+fn serve_web(
+    net: &Net,
+    made: &[Arc<dyn Protocol>],
+    bound: Vec<Vec<Listener>>,
+    certificates: Option<&Arc<Certificates>>,
+    origins: &Arc<[String]>,
+) -> Result<Vec<ListenerRow>, Failure> {
+    let suffix = if certificates.is_some() { "s" } else { "" };
+    let mut rows = Vec::new();
+    for ((served, protocol), listeners) in SERVED.iter().zip(made).zip(bound) {
+        let Some(web) = &served.web else { continue };
+        for listener in listeners {
+            rows.push(row(&format!("{}{suffix}", web.name), &listener));
+            let web = net::Web { subprotocols: web.subprotocols, origins: origins.clone() };
+            let protocols = std::slice::from_ref(protocol);
+            net.serve(listener, protocols, tls(certificates), Some(web)).map_err(|error| thread_failure(&error))?;
+        }
+    }
+    Ok(rows)
+}
+
+fn tls(certificates: Option<&Arc<Certificates>>) -> Option<Arc<dyn net::Tls>> {
+    certificates.map(|certificates| certificates.clone() as Arc<dyn net::Tls>)
 }
 
 fn sockets(listeners: Vec<Listener>) -> Vec<std::net::TcpListener> {

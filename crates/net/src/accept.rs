@@ -13,11 +13,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use wire::{Peer, Protocol};
 
+use crate::door::Door;
 use crate::drive::drive;
 use crate::gate::LogGate;
 use crate::registry::Registry;
 use crate::settings::Settings;
-use crate::tls::Secure;
 
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -30,8 +30,7 @@ pub(crate) struct Acceptor {
     pub(crate) registry: Arc<Registry>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) nodelay: bool,
-    /// `None`: the listener is plain.
-    pub(crate) secure: Option<Arc<Secure>>,
+    pub(crate) door: Arc<Door>,
 }
 
 impl Acceptor {
@@ -65,13 +64,13 @@ impl Acceptor {
     fn admit(&self, socket: TcpStream, remote: SocketAddr, refused: &LogGate) {
         let Ok(local) = socket.local_addr() else { return };
         let (remote, local) = (canonical(remote), canonical(local));
-        let peer = Peer { remote, local, encrypted: self.secure.is_some(), certified_user: None };
+        let peer = Peer { remote, local, encrypted: self.door.secure.is_some(), certified_user: None };
         match self.registry.admit(peer, Instant::now()) {
             Ok(registration) => {
                 self.tune(&socket);
                 tracing::debug!(connection = registration.listed.id(), peer = %remote, "connection accepted");
                 let (protocols, settings) = (self.protocols.clone(), self.settings.clone());
-                tokio::spawn(drive(socket, self.secure.clone(), registration, protocols, settings));
+                tokio::spawn(drive(socket, self.door.clone(), registration, protocols, settings));
             }
             Err(refusal) => {
                 if let Some(held) = refused.pass(Instant::now()) {

@@ -16,13 +16,13 @@ use tokio::net::TcpStream;
 use wire::{CloseReason, Connection, Peer, Protocol, ReadState};
 
 use crate::detect::detect;
+use crate::door::Door;
 use crate::flush::{Flushed, poll_flush};
 use crate::input::{Input, TURN_BYTES};
 use crate::registry::{Listed, Registration};
 use crate::settings::Settings;
 use crate::stream::Stream;
 use crate::timer::Timer;
-use crate::tls::Secure;
 
 /// Turns in a row before other connections get theirs.
 const TURNS: usize = 16;
@@ -59,7 +59,7 @@ enum End {
 /// Runs one accepted connection to its end.
 pub(crate) async fn drive(
     socket: TcpStream,
-    secure: Option<Arc<Secure>>,
+    door: Arc<Door>,
     registration: Registration,
     protocols: Arc<[Arc<dyn Protocol>]>,
     settings: Arc<Settings>,
@@ -70,14 +70,7 @@ pub(crate) async fn drive(
         Poll::Ready(())
     })
     .await;
-    let (mut socket, certified_user) = match secure {
-        None => (Stream::Plain(socket), None),
-        // In a box: the state of a handshake is large, and plain connections would carry it, too.
-        Some(secure) => match Box::pin(secure.open(socket, &listed)).await {
-            Some(opened) => opened,
-            None => return,
-        },
-    };
+    let Some((mut socket, certified_user)) = door.pass(socket, &listed).await else { return };
     let mut input = Input::new(settings.input_limit);
     let detected = detect(&mut socket, &mut input, &listed, &protocols);
     let Ok(Some(protocol)) = tokio::time::timeout(settings.detect_timeout, detected).await else { return };

@@ -2,11 +2,12 @@
 //!
 //! [`Listener`] binds, the accept loop admits within limits, and one task per connection ([`drive`]) moves bytes
 //! between its socket and a [`wire::Connection`], which it never looks into. [`Net`] owns the threads and the
-//! [`Registry`] of what is connected. Whether a socket is plain or within TLS is seen by `stream` alone. A connection never outlives its registration, and a panic in one ends that one.
+//! [`Registry`] of what is connected. Whether a socket is plain, within TLS or a WebSocket is seen by `door` and `stream` alone. A connection never outlives its registration, and a panic in one ends that one.
 
 mod accept;
 mod bell;
 mod detect;
+mod door;
 mod drive;
 mod flush;
 mod gate;
@@ -18,6 +19,7 @@ mod settings;
 mod stream;
 mod timer;
 mod tls;
+mod web;
 
 pub use gate::LogGate;
 pub use listener::{BindError, Listener};
@@ -25,3 +27,4 @@ pub use registry::{ConnectionInfo, Registry};
 pub use server::{Net, io_threads_for};
 pub use settings::Settings;
 pub use tls::Tls;
+pub use web::Web;

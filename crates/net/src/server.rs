@@ -10,10 +10,12 @@ use tokio::sync::watch;
 use wire::Protocol;
 
 use crate::accept::Acceptor;
+use crate::door::Door;
 use crate::listener::Listener;
 use crate::registry::{Limits, Registry};
 use crate::settings::Settings;
 use crate::tls::{Secure, Tls};
+use crate::web::{Hall, Web};
 
 /// How long connections get to end after they were cut: they only have to notice.
 const CUT_PATIENCE: Duration = Duration::from_secs(1);
@@ -56,13 +58,14 @@ impl Net {
         Ok(Self { handle, stop, finish, host: Some(host), registry, settings: Arc::new(settings) })
     }
 
-    /// Accepts connections on `listener` that speak one of `protocols`, within TLS if `tls` is given; the first is the one
-    /// that answers strangers.
+    /// Accepts connections on `listener` that speak one of `protocols`, within TLS if `tls` is given, and within WebSockets if
+    /// `web` is; the first is the one that answers strangers.
     pub fn serve(
         &self,
         listener: Listener,
         protocols: &[Arc<dyn Protocol>],
         tls: Option<Arc<dyn Tls>>,
+        web: Option<Web>,
     ) -> io::Result<()> {
         let (socket, nodelay) = listener.into_parts();
         let _inside = self.handle.enter();
@@ -72,7 +75,10 @@ impl Net {
             registry: self.registry.clone(),
             settings: self.settings.clone(),
             nodelay,
-            secure: tls.map(|tls| Arc::new(Secure::new(tls, self.settings.tls_timeout))),
+            door: Arc::new(Door {
+                secure: tls.map(|tls| Secure::new(tls, self.settings.tls_timeout)),
+                hall: web.map(|web| Hall::new(web, self.settings.detect_timeout)),
+            }),
         };
         self.handle.spawn(acceptor.run(socket, self.stop.subscribe()));
         Ok(())

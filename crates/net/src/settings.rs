@@ -7,7 +7,8 @@ use std::time::Duration;
 pub struct Settings {
     /// How long a peer may take none of the bytes that wait for it before its connection is closed.
     pub write_timeout: Duration,
-    /// How long a peer may take to send the bytes that tell its protocol, on a listener that serves several.
+    /// How long a peer may take to send the bytes that tell its protocol, on a listener that serves several, or for the handshake of a
+    /// WebSocket.
     pub detect_timeout: Duration,
     /// How long a TLS handshake may take.
     pub tls_timeout: Duration,

@@ -1,7 +1,7 @@
-//! A connected socket, plain or within TLS: the one type that the data path reads from and writes to.
+//! A connected socket, plain, within TLS, or of WebSocket messages: the one type that the data path reads from and writes to.
 //!
-//! A plain connection pays one branch for the other kind, beside a system call. The state of TLS is large, so it lies
-//! behind a box: a plain connection does not carry its size.
+//! A plain connection pays one branch for the other kinds, beside a system call. The states of TLS and WebSockets are large, so they
+//! lie behind boxes: a plain connection does not carry their size.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use crate::web::WebStream;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -20,6 +22,8 @@ pub(crate) enum Stream {
     Plain(TcpStream),
     /// Bytes within records of TLS, after the handshake.
     Tls(Box<TlsStream<TcpStream>>),
+    /// Bytes within messages, after the handshake.
+    Web(Box<WebStream>),
 }
 
 impl Stream {
@@ -29,17 +33,18 @@ impl Stream {
         let socket = match self {
             Self::Plain(socket) => socket,
             Self::Tls(socket) => socket.get_ref().0,
+            Self::Web(socket) => return socket.beneath().end_by_reset(),
         };
         // A wish like all socket options: without it the end is only noticed later.
         let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
     }
 
     /// Ready when a read may bring something. Plain sockets are asked, so that nothing needs to be allocated for a peer
-    /// that sends nothing; within TLS bytes may wait that the kernel knows nothing of, and only a read tells.
+    /// that sends nothing; within the others bytes may wait that the kernel knows nothing of, and only a read tells.
     pub(crate) fn poll_arrival(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(socket) => socket.poll_read_ready(cx),
-            Self::Tls(_) => Poll::Ready(Ok(())),
+            Self::Tls(_) | Self::Web(_) => Poll::Ready(Ok(())),
         }
     }
 }
@@ -49,6 +54,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_read(cx, space),
             Self::Tls(socket) => Pin::new(socket).poll_read(cx, space),
+            Self::Web(socket) => socket.poll_read(cx, space),
         }
     }
 }
@@ -58,6 +64,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_write(cx, bytes),
             Self::Tls(socket) => Pin::new(socket).poll_write(cx, bytes),
+            Self::Web(socket) => socket.poll_write(cx, bytes),
         }
     }
 
@@ -69,6 +76,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, slices),
             Self::Tls(socket) => Pin::new(socket).poll_write_vectored(cx, slices),
+            Self::Web(socket) => socket.poll_write_vectored(cx, slices),
         }
     }
 
@@ -80,6 +88,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_flush(cx),
             Self::Tls(socket) => Pin::new(socket).poll_flush(cx),
+            Self::Web(socket) => socket.poll_flush(cx),
         }
     }
 
@@ -87,6 +96,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
             Self::Tls(socket) => Pin::new(socket).poll_shutdown(cx),
+            Self::Web(socket) => socket.poll_shutdown(cx),
         }
     }
 }

@@ -2,10 +2,8 @@
 //!
 //! The configuration is asked for anew at each handshake. Certificates change that way while connections stay as they are.
 
-use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
@@ -13,6 +11,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
+use crate::door::heeding;
 use crate::gate::LogGate;
 use crate::registry::Listed;
 use crate::stream::Stream;
@@ -44,19 +43,8 @@ impl Secure {
     /// Shakes hands: the socket within TLS, and the user that the peer's certificate stands for. `None` when the
     /// handshake failed, took too long, or the connection was ordered to end.
     pub(crate) async fn open(&self, socket: TcpStream, listed: &Listed) -> Option<(Stream, Option<Arc<str>>)> {
-        let mut handshake = std::pin::pin!(TlsAcceptor::from(self.tls.config()).accept(socket));
-        let heeding = poll_fn(|cx| {
-            let orders = listed.bell().take();
-            if orders.close() || orders.cut() {
-                return Poll::Ready(None);
-            }
-            handshake.as_mut().poll(cx).map(Some)
-        });
-        let outcome = match tokio::time::timeout(self.patience, heeding).await {
-            Ok(None) => return None,
-            Ok(Some(outcome)) => outcome,
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it took longer than tls.handshake_timeout")),
-        };
+        let handshake = async { TlsAcceptor::from(self.tls.config()).accept(socket).await };
+        let outcome = heeding(listed, self.patience, "tls.handshake_timeout", handshake).await?;
         match outcome {
             Ok(stream) => {
                 let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);

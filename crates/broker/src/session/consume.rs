@@ -73,8 +73,14 @@ impl Client {
         entry.prefetch = count;
         entry.shown.set_prefetch(count);
         if scope == Prefetch::ExistingToo {
-            self.resume_session(session, Some(count));
+            self.resume_session(session, Some(self.bounded(count)));
         }
+    }
+
+    /// A prefetch within what any consumer may hold.
+    fn bounded(&self, prefetch: u32) -> u32 {
+        let most = self.core.settings.limits.unsettled;
+        if prefetch == 0 { most } else { prefetch.min(most) }
     }
 
     fn resume_session(&mut self, session: SessionId, prefetch: Option<u32>) {
@@ -119,6 +125,7 @@ impl Client {
         }
         let entry = self.session_mut(session)?;
         let (prefetch, shared) = (entry.prefetch, Arc::clone(&entry.shared));
+        let prefetch = self.bounded(prefetch);
         let mut consumer = Consumer::new(self.key(number), Arc::clone(&self.shared.mailbox), shared);
         consumer.tag = tag.as_str().into();
         consumer.no_ack = consume.no_ack;
@@ -246,7 +253,7 @@ impl Client {
     /// Fetches one message and reports it with how many stay ready.
     ///
     /// # Errors
-    /// `NotFound`, `Locked`, `AccessRefused`.
+    /// `NotFound`, `Locked`, `AccessRefused`; `Precondition` for a session that holds as many unsettled deliveries as it may.
     pub fn get(
         &mut self,
         session: SessionId,
@@ -266,6 +273,12 @@ impl Client {
         }
         if single {
             return Err(one_at_a_time(&queue));
+        }
+        let (held, most) = (self.session_mut(session)?.unsettled.len(), self.core.settings.limits.unsettled as usize);
+        if !no_ack && held >= most {
+            return Err(Error::precondition(format!(
+                "channel holds {held} unacknowledged deliveries; acknowledge some first"
+            )));
         }
         self.consumes = true;
         let slot = self.slot(&queue);

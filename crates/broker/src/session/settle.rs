@@ -80,6 +80,11 @@ impl Unsettled {
         self.count == 0
     }
 
+    /// How many are unsettled.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
     /// The tag of the first that is not settled, or the next one; and the next one to be given out.
     pub(super) fn tags(&self) -> (u64, u64) {
         (self.base, self.base + self.liens.len() as u64)

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use manual::settings_page;
 pub(crate) use reader::{Described, Origin};
-pub(crate) use settings::{Durability, LogFormat, Settings};
+pub(crate) use settings::{Durability, LogFormat, Ports, Settings};
 pub(crate) use tls::{LoginFrom, Tls, Verify, Version};
 pub(crate) use users::Users;
 pub(crate) use value::bytes as parse_size;
@@ -148,9 +148,13 @@ fn read_environment(environment: &BTreeMap<String, String>, known: &[Described])
 fn check_together(settings: &Settings) -> Result<(), ConfigError> {
     let Settings { ports, port_offset, .. } = settings;
     let mut taken = BTreeMap::new();
-    let plain = [("ports.amqp", ports.amqp), ("ports.stomp", ports.stomp), ("ports.http", ports.http)];
-    let secure = [("ports.amqps", ports.amqps), ("ports.stomps", ports.stomps), ("ports.https", ports.https)];
-    let secure = secure.into_iter().filter(|_| settings.tls.certificate.is_some());
+    let plain = [
+        ("ports.amqp", ports.amqp),
+        ("ports.stomp", ports.stomp),
+        ("ports.http", ports.http),
+        ("ports.web_stomp", ports.web_stomp),
+    ];
+    let secure = secure_ports(ports).into_iter().filter(|_| settings.tls.certificate.is_some());
     for (name, port) in plain.into_iter().chain(secure) {
         if port == 0 {
             continue;
@@ -169,10 +173,19 @@ fn check_together(settings: &Settings) -> Result<(), ConfigError> {
     check_largest_message(settings)
 }
 
+fn secure_ports(ports: &Ports) -> [(&'static str, u16); 4] {
+    [
+        ("ports.amqps", ports.amqps),
+        ("ports.stomps", ports.stomps),
+        ("ports.https", ports.https),
+        ("ports.web_stomps", ports.web_stomps),
+    ]
+}
+
 /// A port for TLS that somebody asked for is not left closed without a word.
 fn check_secure_ports(settings: &Settings, described: &[Described]) -> Result<(), ConfigError> {
     let Settings { ports, tls, .. } = settings;
-    for (name, port) in [("ports.amqps", ports.amqps), ("ports.stomps", ports.stomps), ("ports.https", ports.https)] {
+    for (name, port) in secure_ports(ports) {
         let asked = described.iter().find(|setting| setting.name == name && setting.origin != Origin::Default);
         if let Some(setting) = asked.filter(|_| port != 0 && tls.certificate.is_none()) {
             let what = "there is no TLS without a certificate; set tls.certificate and tls.key, too";

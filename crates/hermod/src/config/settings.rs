@@ -74,6 +74,8 @@ pub(crate) struct Ports {
     pub(crate) amqps: u16,
     pub(crate) stomps: u16,
     pub(crate) https: u16,
+    pub(crate) web_stomp: u16,
+    pub(crate) web_stomps: u16,
 }
 
 #[derive(Debug, Clone)]
@@ -87,6 +89,7 @@ pub(crate) struct Limits {
     pub(crate) frame_max: u64,
     pub(crate) channel_max: u64,
     pub(crate) consumers_per_channel: u64,
+    pub(crate) unacked: u64,
     pub(crate) max_message_size: u64,
     pub(crate) transaction_bytes: u64,
     pub(crate) handshake_timeout: Duration,
@@ -218,6 +221,12 @@ fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigErr
         )?,
         stomps: port("ports.stomps", "61614", "The same of STOMP.")?,
         https: port("ports.https", "15671", "The same of HTTP.")?,
+        web_stomp: port(
+            "ports.web_stomp",
+            "0",
+            "Port of STOMP over WebSocket, for pages in browsers. RabbitMQ's is 15674. 0, the default, turns it off.",
+        )?,
+        web_stomps: port("ports.web_stomps", "0", "The same within TLS. RabbitMQ's is 15673.")?,
     };
     Ok((bind, port_offset, ports))
 }
@@ -265,6 +274,12 @@ impl Limits {
                 .get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
         };
         let consumers_per_channel = count("limits.consumers_per_channel", "10000", "Consumers of one channel.")?;
+        let unacked = count(
+            "limits.unacked",
+            "1000000",
+            "Deliveries that one consumer may hold without acknowledging them, whatever its prefetch, and one channel by \
+             `basic.get`.",
+        )?;
         let connections =
             count("limits.connections", "10000", "Connections at one time, as far as files may be open.")?;
         let pending_per_address = count(
@@ -299,6 +314,7 @@ impl Limits {
             frame_max,
             channel_max,
             consumers_per_channel,
+            unacked,
             max_message_size,
             transaction_bytes,
             handshake_timeout,

@@ -37,11 +37,13 @@ pub(crate) struct Strangers {
     pub(crate) failed_logins_per_user: u64,
 }
 
-/// Who STOMP clients are that do not say.
+/// Who STOMP clients are that do not say, and from where pages may connect.
 #[derive(Clone)]
 pub(crate) struct Stomp {
     /// User and password of a CONNECT that names nobody.
     pub(crate) default_login: Option<(String, String)>,
+    /// Origins of pages besides those of the broker's own host.
+    pub(crate) web_origins: Vec<String>,
 }
 
 impl std::fmt::Debug for Stomp {
@@ -156,7 +158,17 @@ impl Stomp {
             value::text,
         )?;
         let password = reader.secret(declare("stomp.default_pass", "text", "", "Password of `stomp.default_user`."))?;
-        Ok(Self { default_login: (!user.is_empty()).then_some((user, password)) })
+        let web_origins = reader.get(
+            declare(
+                "stomp.web_origins",
+                "names",
+                "",
+                "Origins of pages that may connect by WebSocket, such as `https://shop.example`, with commas between them; `*` \
+                 for all. Pages of the broker's own host may in any case.",
+            ),
+            value::names,
+        )?;
+        Ok(Self { default_login: (!user.is_empty()).then_some((user, password)), web_origins })
     }
 }
 

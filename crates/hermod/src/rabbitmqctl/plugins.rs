@@ -8,6 +8,9 @@ use super::{Refusal, SOFTWARE};
 const BUILT_IN: [&str; 4] =
     ["rabbitmq_consistent_hash_exchange", "rabbitmq_management", "rabbitmq_prometheus", "rabbitmq_stomp"];
 
+/// What is built in and off, and the setting that turns it on at the next start.
+const OFF: [(&str, &str); 1] = [("rabbitmq_web_stomp", "ports.web_stomp = 15674")];
+
 pub(super) fn help() -> String {
     "What Hermod has of rabbitmq-plugins:\n    disable\n    enable\n    is_enabled\n    list\n".to_owned()
 }
@@ -27,13 +30,23 @@ pub(super) fn run(call: &Call) -> Result<String, Refusal> {
             let line = |name: &String| format!("{name} is built in\n");
             Ok(if call.flag("quiet") { String::new() } else { call.words.iter().map(line).collect() })
         }
-        "enable" | "is_enabled" => Err(Refusal::new(SOFTWARE, format!("Hermod has no {}", missing.join(", ")))),
+        "enable" | "is_enabled" => Err(Refusal::new(SOFTWARE, lacking(&missing))),
         "disable" => Err(Refusal::new(
             SOFTWARE,
             "what Hermod has is built in and can't be disabled; a protocol is turned off by its port: ports.stomp = 0",
         )),
         other => Err(Refusal::usage(format!("Hermod has nothing for `rabbitmq-plugins {other}`"))),
     }
+}
+
+/// What to do about plugins that are not enabled.
+fn lacking(missing: &[&str]) -> String {
+    let setting = |name: &str| OFF.iter().find(|(off, _)| *off == name).map(|(_, setting)| *setting);
+    let text = |name: &&str| match setting(name) {
+        Some(setting) => format!("{name} is built in and off: set {setting} and start the server again"),
+        None => format!("Hermod has no {name}"),
+    };
+    missing.iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -50,6 +63,8 @@ mod tests {
         assert_eq!(ask("enable rabbitmq_stomp rabbitmq_management -q"), Ok(String::new()));
         assert_eq!(ask("list -m stomp"), Ok("rabbitmq_stomp\n".to_owned()));
         assert_eq!(ask("enable rabbitmq_stomp rabbitmq_top"), Err((70, "Hermod has no rabbitmq_top".to_owned())));
+        let off = ask("enable rabbitmq_web_stomp rabbitmq_top").unwrap_err().1;
+        assert!(off.contains("set ports.web_stomp = 15674") && off.ends_with("Hermod has no rabbitmq_top"), "{off}");
         assert_eq!(ask("disable rabbitmq_stomp").unwrap_err().0, 70);
         assert_eq!(ask("directories").unwrap_err().0, 64);
     }

@@ -22,3 +22,4 @@ mod server;
 mod shutdown;
 mod stomp;
 mod tls;
+mod web_stomp;

@@ -4,6 +4,7 @@
 
 mod tls;
 mod toy;
+mod web;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -28,7 +29,7 @@ fn start_on(io_threads: usize, settings: Settings, protocols: &[Toy]) -> (Net, S
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), true).unwrap();
     let address = listener.address().unwrap();
     let protocols: Vec<Arc<dyn Protocol>> = protocols.iter().map(|toy| Arc::new(toy.clone()) as _).collect();
-    net.serve(listener, &protocols, None).unwrap();
+    net.serve(listener, &protocols, None, None).unwrap();
     (net, address)
 }
 

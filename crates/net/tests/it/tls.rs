@@ -62,7 +62,7 @@ impl Pki {
         let net = Net::start(1, settings).unwrap();
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), true).unwrap();
         let address = listener.address().unwrap();
-        net.serve(listener, &[Arc::new(toy.clone())], Some(Arc::new(Fixed(Arc::new(config))))).unwrap();
+        net.serve(listener, &[Arc::new(toy.clone())], Some(Arc::new(Fixed(Arc::new(config)))), None).unwrap();
         (net, address)
     }
 

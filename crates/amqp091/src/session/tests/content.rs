@@ -197,6 +197,30 @@ fn sizes_are_judged_before_the_body_arrives() {
 }
 
 #[test]
+fn what_is_held_unacknowledged_is_bounded_whatever_the_prefetch() {
+    let limits = broker::Limits { unsettled: 2, ..Default::default() };
+    let setup = Setup { settings: broker::Settings { limits, ..Default::default() }, ..Setup::memory() };
+    let mut peer = server_with(Settings::default(), setup).channel();
+    peer.declare(1, "q");
+    for body in ["1", "2", "3", "4"] {
+        peer.publish(1, BasicPublish { routing_key: "q", ..Default::default() }, &[0, 0], body.as_bytes());
+    }
+    peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", ..Default::default() });
+    let message =
+        |tag, body| [delivered(1, "c", tag, false, "q"), "1 header \\x00\\x00".to_owned(), format!("1 body {body}")];
+    let [first, second] = [message(1, "1"), message(2, "2")];
+    let consumes = ["1 BasicConsumeOk { consumer_tag: \"c\" }".to_owned()];
+    let expected = [&consumes[..], &first, &second].concat();
+    peer.expect(&expected.iter().map(String::as_str).collect::<Vec<_>>());
+    // Settling one makes room for one.
+    peer.send(1, BasicAck { delivery_tag: 1, ..Default::default() });
+    peer.expect(&message(3, "3").iter().map(String::as_str).collect::<Vec<_>>());
+    peer.send(1, BasicGet { queue: "q", ..Default::default() });
+    let text = "PRECONDITION_FAILED - channel holds 2 unacknowledged deliveries; acknowledge some first";
+    peer.expect(&[&channel_closed(1, 406, text, (60, 70))]);
+}
+
+#[test]
 fn unfinished_bodies_are_bounded_over_all_channels() {
     let server = server_with(Settings::default(), small_messages());
     let mut peer = server.connect_as("guest", &[]);

@@ -1,0 +1,115 @@
+//! WebSockets: the handshake, messages that cut lines anywhere, text and other bytes, and the end from either side.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use net::{Listener, Net, Settings, Web};
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::Response;
+use tokio_tungstenite::tungstenite::{Error, HandshakeError, Message, WebSocket, client};
+
+use crate::toy::Toy;
+use crate::{HANG, connect, drain, until};
+
+fn start(settings: Settings, toy: &Toy) -> (Net, SocketAddr) {
+    let net = Net::start(1, settings).unwrap();
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), true).unwrap();
+    let address = listener.address().unwrap();
+    let web = Web { subprotocols: &["v12.toy", "v11.toy"], origins: Arc::new(["https://shop.example".to_owned()]) };
+    net.serve(listener, &[Arc::new(toy.clone())], None, Some(web)).unwrap();
+    (net, address)
+}
+
+type Opened = (WebSocket<TcpStream>, Response<Option<Vec<u8>>>);
+
+fn open(address: SocketAddr, headers: &[(&'static str, &str)]) -> Result<Opened, Error> {
+    let mut request = format!("ws://{address}/ws").into_client_request().unwrap();
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().unwrap());
+    }
+    client(request, connect(address)).map_err(|error| match error {
+        HandshakeError::Failure(error) => error,
+        HandshakeError::Interrupted(_) => panic!("the socket blocks"),
+    })
+}
+
+/// Reads messages until `expected` has come, and says how many of them were text.
+fn expect(socket: &mut WebSocket<TcpStream>, expected: &[u8]) -> usize {
+    let (mut received, mut texts) = (Vec::new(), 0);
+    while received.len() < expected.len() {
+        let message = socket.read().unwrap();
+        texts += usize::from(message.is_text());
+        received.extend_from_slice(&message.into_data());
+    }
+    assert_eq!(String::from_utf8_lossy(&received), String::from_utf8_lossy(expected));
+    texts
+}
+
+#[test]
+fn lines_come_back_whole_however_messages_cut_them() {
+    let (net, address) = start(Settings::default(), &Toy::default());
+    let (mut socket, response) = open(address, &[("sec-websocket-protocol", "v10.toy, v11.toy")]).unwrap();
+    assert_eq!(response.headers()["sec-websocket-protocol"], "v11.toy");
+    for part in ["ec", "ho one\nech", "o two\n"] {
+        socket.send(Message::text(part)).unwrap();
+    }
+    assert!(expect(&mut socket, b"one\ntwo\n") > 0);
+    socket.send(Message::Ping("are you there".into())).unwrap();
+    assert_eq!(socket.read().unwrap(), Message::Pong("are you there".into()));
+    socket.send(Message::binary("echo caf\u{e9}\n".as_bytes().to_vec())).unwrap();
+    assert!(expect(&mut socket, "caf\u{e9}\n".as_bytes()) > 0, "text comes as text");
+    // More than one message takes, and more than the system's buffers hold.
+    socket.send(Message::text("flood 3000000\n")).unwrap();
+    let mut flooded = 0;
+    while flooded < 3_000_000 {
+        flooded += socket.read().unwrap().len();
+    }
+    assert_eq!(flooded, 3_000_000);
+    assert_eq!(net.registry().list()[0].protocol, "toy");
+    socket.close(None).unwrap();
+    until("an empty registry", || net.registry().open() == 0);
+    assert_eq!(net.shutdown(HANG), 0);
+}
+
+#[test]
+fn the_server_says_goodbye() {
+    let (_net, address) = start(Settings::default(), &Toy::default());
+    let (mut socket, _) = open(address, &[]).unwrap();
+    socket.send(Message::text("quit\n")).unwrap();
+    expect(&mut socket, b"bye\n");
+    assert!(socket.read().unwrap().is_close());
+}
+
+#[test]
+fn strangers_are_told_why_and_cost_nothing() {
+    let (net, address) = start(Settings::default(), &Toy::default());
+    for (headers, status, text) in [
+        (&[("origin", "https://evil.example")][..], 403, "origin"),
+        (&[("sec-websocket-protocol", "mqtt")], 400, "v12.toy, v11.toy"),
+    ] {
+        let Err(Error::Http(response)) = open(address, headers) else { panic!("{headers:?} was let in") };
+        let body = String::from_utf8_lossy(response.body().as_deref().unwrap_or_default()).into_owned();
+        assert!(response.status() == status && body.contains(text), "{headers:?}: {response:?}");
+    }
+    for origin in ["https://shop.example", "http://127.0.0.1"] {
+        open(address, &[("origin", origin)]).unwrap();
+    }
+    // Bytes of the protocol itself are no handshake, and a message of a mebibyte is the largest.
+    let mut bare = connect(address);
+    std::io::Write::write_all(&mut bare, b"echo one\n\r\n\r\n").unwrap();
+    assert_eq!(drain(&mut bare), 0);
+    let (mut socket, _) = open(address, &[]).unwrap();
+    let _ = socket.send(Message::binary(vec![b'x'; (1 << 20) + 1]));
+    assert!(socket.read().is_err());
+    until("an empty registry", || net.registry().open() == 0);
+}
+
+#[test]
+fn a_handshake_that_does_not_end_is_given_up() {
+    let settings = Settings { detect_timeout: std::time::Duration::from_millis(50), ..Settings::default() };
+    let (net, address) = start(settings, &Toy::default());
+    let mut socket = connect(address);
+    std::io::Write::write_all(&mut socket, b"GET /ws HTTP/1.1\r\n").unwrap();
+    assert_eq!(drain(&mut socket), 0);
+    until("an empty registry", || net.registry().open() == 0);
+}
