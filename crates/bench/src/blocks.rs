@@ -192,6 +192,10 @@ impl Turn<'_> {
         let target = &plan.targets[index];
         let mine = |slice: &&SliceRecord| slice.target == target.name && slice.block == block;
         let before = slices.iter().filter(mine).count();
+        // The last attempt counts; one that was disturbed does not, if a run that is gone on with may repeat it.
+        for (attempt, slice) in (1..).zip(slices.iter_mut().filter(|slice| mine(&&**slice))) {
+            slice.superseded = attempt < before || (is_disturbed(slice) && before <= plan.retries);
+        }
         let finished = slices.iter().filter(mine).any(|slice| !slice.superseded);
         for attempt in before..=plan.retries.max(before) {
             if finished || progress.interrupted() {
@@ -199,8 +203,7 @@ impl Turn<'_> {
             }
             let number = self.number(attempt);
             let mut slice = attempt_slice(plan, target, block, scenario, number, progress);
-            let disturbed = slice.measured.as_ref().is_some_and(|measured| measured.verdict.disturbed());
-            slice.superseded = disturbed && attempt < plan.retries && !progress.interrupted();
+            slice.superseded = is_disturbed(&slice) && attempt < plan.retries && !progress.interrupted();
             let piece = Piece::Slice(Box::new(slice));
             if !progress.interrupted() {
                 keep(&piece)?;
@@ -223,6 +226,10 @@ impl Turn<'_> {
         let place = [self.block as u64, self.index as u64, attempt as u64, self.plan.salt];
         place.into_iter().fold(self.plan.seed, |state, part| mix(state ^ part.wrapping_add(1))) as u32
     }
+}
+
+fn is_disturbed(slice: &SliceRecord) -> bool {
+    slice.measured.as_ref().is_some_and(|measured| measured.verdict.disturbed())
 }
 
 /// What each target is loaded with.

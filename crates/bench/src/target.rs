@@ -27,6 +27,8 @@ pub(crate) struct Target {
     pub(crate) pids: Vec<u32>,
     /// Where it shows its counters: `HOST:PORT/PATH` of a Prometheus page.
     pub(crate) metrics: Option<String>,
+    /// Where consumers connect, if not to the same broker as producers but to another of a network: `host:port`.
+    pub(crate) consume_at: Option<String>,
     /// Type of its queues (`x-queue-type`), when not the broker's default.
     pub(crate) queue_type: Option<String>,
     /// Properties of a JMS client. They may be secret.
@@ -78,6 +80,7 @@ impl std::str::FromStr for Target {
                         target.pids.push(pid.parse().context(format!("{text}: pid {pid}"))?);
                     }
                 }
+                Some(("consume", place)) => target.consume_at = Some(with_port(place, &target.scheme)?),
                 Some(("type", kind)) => target.queue_type = Some(kind.to_owned()),
                 Some(("metrics", place)) => target.metrics = Some(place.trim_start_matches("http://").to_owned()),
                 Some(("classpath", path)) => target.class_path = Some(path.to_owned()),
@@ -89,7 +92,7 @@ impl std::str::FromStr for Target {
                 _ => {
                     return Err(Failure::new(format!(
                         "{text}: unknown option {option}; there are pid=PID[+PID], type=QUEUE_TYPE, durability=CLASS, \
-                         metrics=HOST:PORT/PATH and classpath=PATH"
+                         consume=HOST:PORT, metrics=HOST:PORT/PATH and classpath=PATH"
                     )));
                 }
             }
@@ -133,7 +136,7 @@ impl Target {
     }
 
     /// One of which nothing is said but where it is.
-    fn at(name: &str, scheme: &str, address: String) -> Self {
+    pub(crate) fn at(name: &str, scheme: &str, address: String) -> Self {
         Self {
             name: name.to_owned(),
             scheme: scheme.to_owned(),
@@ -143,6 +146,7 @@ impl Target {
             vhost: "/".to_owned(),
             pids: Vec::new(),
             metrics: None,
+            consume_at: None,
             queue_type: None,
             properties: Vec::new(),
             class_path: None,

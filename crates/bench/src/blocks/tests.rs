@@ -71,6 +71,30 @@ fn a_run_that_was_interrupted_anywhere_goes_on_in_the_same_order() {
 }
 
 #[test]
+fn a_run_that_is_gone_on_with_repeats_what_was_disturbed() {
+    let plan = plan();
+    let (_, mut pieces) = run_until(&plan, Vec::new(), usize::MAX);
+    for piece in &mut pieces {
+        if let Piece::Slice(slice) = piece {
+            let verdict = &mut slice.measured.as_mut().unwrap().verdict;
+            (verdict.valid, verdict.violations, slice.superseded) = (true, Vec::new(), false);
+        }
+    }
+    let Some(Piece::Slice(slice)) = pieces.last_mut() else { panic!("a run ends with a slice") };
+    let verdict = &mut slice.measured.as_mut().unwrap().verdict;
+    (verdict.valid, verdict.violations) = (false, vec!["disturbed: by this test".to_owned()]);
+
+    let (kept, _) = run_until(&plan, pieces.clone(), usize::MAX);
+    assert_eq!((kept.slices.len(), kept.slices.iter().filter(|slice| slice.superseded).count()), (6, 0));
+    let more = Plan { retries: 1, ..plan };
+    let (repeated, pieces) = run_until(&more, pieces, usize::MAX);
+    assert_eq!((repeated.slices.len(), repeated.slices[5].superseded, repeated.slices[6].superseded), (7, true, false));
+    // The record keeps both, and which of them counts follows from their order.
+    let (again, _) = run_until(&Plan { retries: 0, ..more }, pieces, usize::MAX);
+    assert_eq!((again.slices.len(), again.slices[5].superseded, again.slices[6].superseded), (7, true, false));
+}
+
+#[test]
 fn an_interrupt_cuts_the_slice_that_is_under_way_and_keeps_what_it_measured() {
     let mut plan = plan();
     (plan.scenario.messages, plan.scenario.duration, plan.scenario.warmup) = (None, 600.0, 0.0);

@@ -80,9 +80,11 @@ impl StompDriver {
         }
     }
 
-    /// Opens a connection; `client` is its `client-id`, where it owns a durable subscription.
-    fn connect(&mut self, client: Option<&str>) -> Result<(Link, StompTalk), Failure> {
-        let mut link = Link::open(&self.target.address)?;
+    /// Opens a connection of a producer, or of a consumer, which may be at another broker of a network; `client` is its
+    /// `client-id`, where it owns a durable subscription.
+    fn connect(&mut self, consumes: bool, client: Option<&str>) -> Result<(Link, StompTalk), Failure> {
+        let elsewhere = self.target.consume_at.as_ref().filter(|_| consumes);
+        let mut link = Link::open(elsewhere.unwrap_or(&self.target.address))?;
         let mut talk = self.talk();
         let identity = [("client-id", client.unwrap_or_default())];
         let connect = Connect {
@@ -170,7 +172,7 @@ impl StompDriver {
 
     /// Fails where consumers can't ask for some messages: a broker may well take the header and not know it.
     fn need_selectors(&mut self) -> Result<(), Failure> {
-        let (mut link, mut talk) = self.connect(None)?;
+        let (mut link, mut talk) = self.connect(false, None)?;
         let destination = format!("/topic/hermod-bench.{:08x}.probe", self.run);
         let headers = [("selector", "kind = 'nothing of this kind'")];
         let subscribe = Subscribe { id: "0", destination: &destination, headers: &headers, ..Subscribe::default() };
@@ -193,7 +195,7 @@ impl StompDriver {
 /// Product and version, as CONNECTED has them: `PRODUCT/VERSION`.
 pub(super) fn server(target: &Target) -> Result<(String, String), Failure> {
     let mut driver = StompDriver::new(target.clone(), Scenario::default(), 0)?;
-    driver.connect(None)?;
+    driver.connect(false, None)?;
     let (product, version) = driver.server.split_once('/').unwrap_or((&driver.server, ""));
     Ok((product.to_owned(), version.to_owned()))
 }
@@ -213,7 +215,7 @@ impl Driver for StompDriver {
         };
         let durable = consume.filter(|_| self.scenario.destination == Destination::DurableTopic);
         let client = durable.map(|id| self.subscription(id));
-        let (mut link, mut talk) = self.connect(client.as_deref())?;
+        let (mut link, mut talk) = self.connect(consume.is_some(), client.as_deref())?;
         if let Some(queue) = publish {
             let all = if self.scenario.destination == Destination::Spread { 0..queues } else { queue..queue + 1 };
             talk.destinations = all.map(|number| self.destination(number)).collect();
@@ -245,7 +247,7 @@ impl Driver for StompDriver {
         }
         for id in 0..self.scenario.consumers {
             let name = self.subscription(id);
-            let (mut link, mut talk) = self.connect(Some(&name))?;
+            let (mut link, mut talk) = self.connect(true, Some(&name))?;
             // Some brokers end only what is in use on the same connection.
             self.subscribe(&mut link, &mut talk, id)?;
             let mut headers = self.durable_headers(id);

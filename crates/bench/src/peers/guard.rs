@@ -1,6 +1,7 @@
 //! A peer that is there for one run: a keeper process starts it, and ends it when this program ends in whatever way. The
 //! keeper's standard input is a pipe from here, and a pipe closes even when its writer is killed.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
@@ -14,13 +15,21 @@ use crate::report::output;
 /// What a keeper says when the peer is ready; anything else is why it is not.
 const READY: &str = "ready";
 
-/// Ends a peer when it is dropped, if it was started for this value.
+/// Ends a peer when it is dropped, if it was started for this value, and lets others measure it.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     keeper: Option<Child>,
+    /// Says that this run measures it; none where the run has said so already, or it is no peer.
+    claim: Option<File>,
 }
 
 impl Guard {
+    /// The same, holding a claim.
+    pub(super) fn with(mut self, claim: Option<File>) -> Self {
+        self.claim = claim;
+        self
+    }
+
     /// Starts `wanted` under a keeper.
     pub(super) fn start(place: &Place, wanted: &Wanted, port_base: u16) -> Result<Self, Failure> {
         let program = std::env::current_exe().context("finding this program")?;
@@ -41,7 +50,7 @@ impl Guard {
                 return Err(Failure::new(said.trim()));
             }
         }
-        Ok(Self { keeper: Some(keeper) })
+        Ok(Self { keeper: Some(keeper), claim: None })
     }
 }
 

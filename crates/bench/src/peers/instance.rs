@@ -68,10 +68,13 @@ impl Instance {
         Ok(all)
     }
 
+    /// Writes its note. Who reads meanwhile sees the one before or this one.
     fn write(&self, place: &Place) -> Result<(), Failure> {
         let path = place.note(&self.file_name());
-        create(&path)?;
-        fs::write(&path, serde_json::to_vec_pretty(self).context("a note")?).context(path.display())
+        let new = path.with_extension("new");
+        create(&new)?;
+        fs::write(&new, serde_json::to_vec_pretty(self).context("a note")?).context(new.display())?;
+        fs::rename(&new, &path).context(path.display())
     }
 
     fn file_name(&self) -> String {

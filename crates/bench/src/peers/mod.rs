@@ -175,9 +175,16 @@ fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
+/// Several targets, and what ends those that were started.
+pub(crate) fn resolve_all(texts: &[String]) -> Result<(Vec<Target>, Vec<Guard>), Failure> {
+    let mut claimed = Vec::new();
+    let resolved = texts.iter().map(|text| resolve(text, &mut claimed)).collect::<Result<Vec<_>, _>>()?;
+    Ok(resolved.into_iter().unzip())
+}
+
 /// The target that `text` means: an address, or `[NAME=]PEER[/VARIANT...][,via=SCHEME][,OPTION...]`, a peer that is up, or is
-/// started now and ends with the guard.
-pub(crate) fn resolve(text: &str) -> Result<(Target, Guard), Failure> {
+/// started now and ends with the guard. `claimed` are the peers that this run has claimed before: it may measure one of them in several ways.
+fn resolve(text: &str, claimed: &mut Vec<String>) -> Result<(Target, Guard), Failure> {
     // No peer's name has a colon, and every address has one.
     if text.split(',').next().is_some_and(|first| first.contains(':')) {
         if netns::joined().is_some() {
@@ -187,21 +194,18 @@ pub(crate) fn resolve(text: &str) -> Result<(Target, Guard), Failure> {
         }
         return Ok((text.parse()?, Guard::default()));
     }
-    resolve_at(&Place::find(None)?, text)
+    resolve_at(&Place::find(None)?, text, claimed)
 }
 
-/// Several targets, and what ends those that were started.
-pub(crate) fn resolve_all(texts: &[String]) -> Result<(Vec<Target>, Vec<Guard>), Failure> {
-    let resolved = texts.iter().map(|text| resolve(text)).collect::<Result<Vec<_>, _>>()?;
-    Ok(resolved.into_iter().unzip())
-}
-
-fn resolve_at(place: &Place, text: &str) -> Result<(Target, Guard), Failure> {
+fn resolve_at(place: &Place, text: &str, claimed: &mut Vec<String>) -> Result<(Target, Guard), Failure> {
     let mut parts = text.split(',');
     let first = parts.next().unwrap_or_default();
     let (label, name) = first.split_once('=').unwrap_or((first, first));
     let (via, options): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.starts_with("via="));
     let wanted = Wanted::find(name, &place.recipes())?;
+    let known = wanted.instance();
+    let claim = if claimed.contains(&known) { None } else { Some(place.claim(&known)?) };
+    claimed.push(known);
     let up = Instance::read(place, &wanted.instance())?.filter(Instance::is_up);
     let (instance, guard) = match up {
         Some(_) if netns::joined().is_some() => {
@@ -224,7 +228,7 @@ fn resolve_at(place: &Place, text: &str) -> Result<(Target, Guard), Failure> {
     };
     let target =
         target(&instance, label, via.last().and_then(|via| via.split_once('=')).map(|(_, scheme)| scheme), &options)?;
-    Ok((target, guard))
+    Ok((target, guard.with(claim)))
 }
 
 /// `instance` as a target called `label`, by the protocol `via` or the one it is measured by.

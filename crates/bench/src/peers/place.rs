@@ -1,7 +1,7 @@
 //! Where peers live: one directory with their software, root trees, data, logs, and notes of what runs. Nothing is written
 //! outside it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Context, Failure};
@@ -75,6 +75,19 @@ impl Place {
         let file = File::create(&path).context(path.display())?;
         file.lock().context(path.display())?;
         Ok(file)
+    }
+
+    /// Keeps other runs from measuring `instance` until the returned file is closed: they would freeze it, and load it too.
+    pub(crate) fn claim(&self, instance: &str) -> Result<File, Failure> {
+        let path = self.root.join(format!("{instance}.lock"));
+        let file = File::create(&path).context(path.display())?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::Error(error)) => Err(error).context(path.display()),
+            Err(TryLockError::WouldBlock) => Err(Failure::new(format!(
+                "{instance} is being measured by another run, which both would spoil: wait for its end, or name another directory with {VARIABLE}"
+            ))),
+        }
     }
 }
 

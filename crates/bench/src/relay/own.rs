@@ -53,22 +53,7 @@ impl OwnRelay {
 
     /// The relay as a target.
     pub(crate) fn target(&self) -> Target {
-        Target {
-            name: self.name.to_owned(),
-            scheme: "relay".to_owned(),
-            address: self.address.clone(),
-            user: String::new(),
-            password: String::new(),
-            vhost: String::new(),
-            pids: vec![self.child.id()],
-            metrics: None,
-            queue_type: None,
-            properties: Vec::new(),
-            class_path: None,
-            durability: None,
-            peer: None,
-            version: None,
-        }
+        Target { pids: vec![self.child.id()], ..Target::at(self.name, "relay", self.address.clone()) }
     }
 }
 

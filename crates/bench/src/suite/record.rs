@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::durability::Durability;
 use crate::machine::disk::Forced;
 use crate::measure::statistics::Spread;
-use crate::report::record::{MachineFacts, SliceRecord};
+use crate::report::record::{MachineFacts, Measured, SliceRecord};
 use crate::scenario::Scenario;
 use crate::target::Target;
 
@@ -220,6 +220,15 @@ pub(crate) struct Figures {
     pub(crate) all: Vec<SliceRecord>,
 }
 
+impl Figures {
+    /// The slices that count: those that broke no rule, or all where every one did.
+    pub(crate) fn usable(&self) -> impl Iterator<Item = (&SliceRecord, &Measured)> {
+        let counted = self.all.iter().filter(|slice| !slice.superseded);
+        let measured = counted.filter_map(|slice| Some((slice, slice.measured.as_ref()?)));
+        measured.filter(|(_, measured)| measured.verdict.valid || self.valid == 0)
+    }
+}
+
 /// A figure of the study, drawn again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
@@ -250,6 +259,8 @@ pub(crate) enum FigureKind {
     Lines,
     /// Rate over time within one slice of each target, while a queue fills or drains.
     OverTime,
+    /// Latency over the share of messages that are faster, a line for each target.
+    Percentiles,
 }
 
 /// Something that the study says, and whether it holds here.

@@ -275,8 +275,9 @@ impl Runner<'_> {
                     kept_out.insert(name.clone(), why.clone());
                 }
                 RowKind::Needs(what) if !name.contains(what.as_str()) => {
-                    kept_out
-                        .insert(name.clone(), format!("store of the kind \"{what}\": name a target so that has it"));
+                    let lacks =
+                        format!("what the row is about: a target is taken for having it with \"{what}\" in its name");
+                    kept_out.insert(name.clone(), lacks);
                 }
                 RowKind::Load | RowKind::Needs(_) => {
                     let load = study.load(planned, ClientKind::of(scheme), &self.sizing)?.scenario;

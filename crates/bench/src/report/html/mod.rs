@@ -5,6 +5,7 @@ mod appendix;
 mod book;
 mod chart;
 mod headline;
+mod percentiles;
 mod plots;
 mod quantity;
 mod rows;

@@ -11,7 +11,7 @@ use super::chart::Caption;
 use super::chart::bars::{self, Bar, Group, Length};
 use super::chart::lines::{self, Axis, Line, Marks, Point};
 use super::quantity::{amount, bytes, count, extent, printed, short};
-use super::timeline;
+use super::{percentiles, timeline};
 use crate::measure::statistics::Spread;
 use crate::suite::record::{Cell, Figure, FigureKind, Figures, Metric, Profile, SuiteRecord};
 
@@ -55,6 +55,9 @@ impl<'a> Plot<'a> {
             }
             FigureKind::OverTime => {
                 cells.iter().enumerate().filter_map(|(at, cell)| self.over_time(at, cell)).collect()
+            }
+            FigureKind::Percentiles => {
+                cells.iter().enumerate().filter_map(|(at, cell)| self.percentiles(at, cell)).collect()
             }
         };
         let (shown, folded) = panels.split_at(panels.len().min(PANELS));
@@ -250,6 +253,20 @@ impl<'a> Plot<'a> {
         let y = lines::upwards("message rate, msg/s".to_owned(), self.figure.log_y);
         let title = format!("{}; the slice in the middle of each target's", heading(cell));
         let here = lines::draw(&self.caption(&format!("time-{at}"), &title), &x, &y, Marks::Round, &drawn);
+        Some(self.pair(&title, &here, None, &self.table(&[cell])))
+    }
+
+    /// How latency is spread in a cell; none where nothing measured it.
+    fn percentiles(&self, at: usize, cell: &Cell) -> Option<Markup> {
+        let drawn = percentiles::lines(self.book, cell);
+        if drawn.is_empty() {
+            return None;
+        }
+        let label = "share of messages that are faster".to_owned();
+        let x = Axis { label, log: true, number: percentiles::share };
+        let y = lines::upwards("latency, µs".to_owned(), self.figure.log_y);
+        let title = heading(cell);
+        let here = lines::draw(&self.caption(&format!("percentiles-{at}"), &title), &x, &y, Marks::Values, &drawn);
         Some(self.pair(&title, &here, None, &self.table(&[cell])))
     }
 

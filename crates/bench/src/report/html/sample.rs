@@ -493,6 +493,7 @@ fn osu_figures() -> Vec<Figure> {
     vec![
         bandwidth,
         figure("Figure 4c: ping-pong latency", FigureKind::Lines, &["O3"], Some("size")),
+        Figure { log_y: true, ..figure("Ping-pong: latency by percentile", FigureKind::Percentiles, &["O3"], None) },
         figure("Figure 4a: pairs on one exchange", FigureKind::Lines, &["O2"], Some("pairs")),
         Figure {
             metric: Some(Metric::CpuUsPerMessage),

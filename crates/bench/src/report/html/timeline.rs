@@ -26,11 +26,8 @@ pub(super) fn lines(book: &Book<'_>, cell: &Cell) -> Vec<Line> {
 
 /// The slice whose rate is in the middle: of the valid ones, or of all where none is valid.
 fn typical(found: &Figures) -> Option<&SliceRecord> {
-    let usable = found.all.iter().filter_map(|slice| {
-        let measured = slice.measured.as_ref().filter(|_| !slice.superseded)?;
-        (measured.verdict.valid || found.valid == 0).then_some((measured.messages_per_s, slice))
-    });
-    let mut by_rate: Vec<(f64, &SliceRecord)> = usable.collect();
+    let mut by_rate: Vec<(f64, &SliceRecord)> =
+        found.usable().map(|(slice, measured)| (measured.messages_per_s, slice)).collect();
     by_rate.sort_by(|a, b| a.0.total_cmp(&b.0));
     Some(by_rate.get(by_rate.len() / 2)?.1)
 }
