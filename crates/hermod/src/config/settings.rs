@@ -252,15 +252,7 @@ impl Compat {
 
 impl Limits {
     fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
-        let frame_max = reader.get(
-            declare(
-                "limits.frame_max",
-                "size",
-                "128 KiB",
-                "Largest AMQP 0-9-1 frame that the server agrees to, from 4 KiB to 16 MiB.",
-            ),
-            |text| between(text, value::bytes, 4096, 16 << 20),
-        )?;
+        let frame_max = frame_max(reader)?;
         let mut size = |name, default, doc| {
             reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, 1))
         };
@@ -327,6 +319,18 @@ impl Limits {
             vhosts,
         })
     }
+}
+
+fn frame_max(reader: &mut Reader) -> Result<u64, ConfigError> {
+    reader.get(
+        declare(
+            "limits.frame_max",
+            "size",
+            "128 KiB",
+            "Largest AMQP 0-9-1 frame that the server agrees to, from 4 KiB to 16 MiB.",
+        ),
+        |text| between(text, value::bytes, 4096, 16 << 20),
+    )
 }
 
 fn channel_max(reader: &mut Reader) -> Result<u64, ConfigError> {
