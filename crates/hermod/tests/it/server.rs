@@ -92,8 +92,12 @@ impl Server {
         self.child.id()
     }
 
-    /// Waits for a line of the log with this text.
+    /// The line of the log with this text: one of the start's, or else the next. What works in the background, like
+    /// the scrub, may have written it before the server served.
     pub(crate) fn until_logged(&self, text: &str) -> String {
+        if let Some(line) = self.start.iter().find(|line| line.contains(text)) {
+            return line.clone();
+        }
         loop {
             match self.log.recv_timeout(HANG) {
                 Ok(line) if line.contains(text) => return line,
