@@ -5,6 +5,7 @@ failures with the list in `known/`. The broker is ended by its process number, n
 """
 
 import argparse
+import ctypes
 import dataclasses
 import json
 import os
@@ -23,8 +24,18 @@ ROOT = FOLDER.parent.parent
 AMQP, STOMP, HTTP = 5672, 61613, 15672
 AMQPS, STOMPS = 5671, 61614
 START_LIMIT_SECONDS = 30
-# Set in a network of our own, which has this address besides those of loopback: that of a suite's container.
-OWN_NETWORK, SECOND_ADDRESS = "HERMOD_SUITE_OWN_NETWORK", "172.17.0.2"
+# A network of our own has this address besides those of loopback: that of a suite's container.
+SECOND_ADDRESS = "172.17.0.2"
+CLONE_NEWNET = 0x40000000
+# How `ip` sets it up. The second address is at an interface that is not loopback, since suites tell the two apart; its other end leads nowhere.
+OWN_NETWORK = (
+    "link set lo up multicast on",
+    "link add suite0 type veth peer name suite1",
+    f"address add {SECOND_ADDRESS}/32 dev suite0",
+    "link set suite0 up",
+    "link set suite1 up",
+    "route add default dev lo",
+)
 # For a broker that suites also look for there.
 BIND_SECOND_ADDRESS = {"HERMOD_BIND": f"127.0.0.1,[::1],{SECOND_ADDRESS}"}
 STOP_LIMIT_SECONDS = 20
@@ -53,10 +64,8 @@ def arguments(suite, describes, *, standard_ports=False):
     parser.add_argument("--work-dir", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir(), "hermod-suites", suite),
                         help="where dependencies, logs and the counts go (default hermod-suites/NAME in the temporary folder)")
     parser.add_argument("--limit", type=int, default=1800, metavar="SECONDS", help="the suite is ended after this time")
-    parser.add_argument("--own-network", action="store_true", help="run in a network of its own, where every port is free (Linux, root)")
+    parser.add_argument("--own-network", action="store_true", help="run broker and tests in a network of their own, where every port is free (Linux, root)")
     options = parser.parse_args()
-    if options.own_network and OWN_NETWORK not in os.environ:
-        enter_own_network()
     options.suite = suite
     options.server = find_server(options.server)
     options.work_dir = options.work_dir.resolve()
@@ -64,16 +73,6 @@ def arguments(suite, describes, *, standard_ports=False):
     if standard_ports and options.port_offset:
         raise Trouble(f"{suite} has port {AMQP} written into its tests, so --port-offset must be 0")
     return options
-
-
-def enter_own_network():
-    """Starts this script again in a network of its own. What is not this machine is silent there, as behind a firewall."""
-    # An interface that is not loopback has the second address, since suites tell the two apart; its other end leads nowhere.
-    second = f"ip link add suite0 type veth peer name suite1 && ip address add {SECOND_ADDRESS}/32 dev suite0 && ip link set suite0 up && ip link set suite1 up"
-    setup = f"ip link set lo up multicast on && {second} && ip route add default dev lo"
-    os.environ[OWN_NETWORK] = "1"
-    command = ["unshare", "--net", "sh", "-c", f'{setup} && exec "$@"', "sh", sys.executable, *sys.argv]
-    os.execvp(command[0], command)
 
 
 def find_server(given):
@@ -160,8 +159,21 @@ def run(options, command, *, folder, environment=None, limit=None, log="suite.lo
     return log
 
 
+def enter_own_network():
+    """Moves this process, and what it starts from now on, into a new network. What is not this machine is silent there, as behind a firewall."""
+    if not sys.platform.startswith("linux"):
+        raise Trouble("--own-network needs Linux")
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+        raise Trouble(f"--own-network needs root: {os.strerror(ctypes.get_errno())}")
+    for words in OWN_NETWORK:
+        prepare(["ip", *words.split()])
+
+
 class Broker:
-    """A broker with an empty data directory. `state.json` lets `rabbitmqctl.py` stop and start it while a suite runs."""
+    """A broker with an empty data directory. `state.json` lets `rabbitmqctl.py` stop and start it while a suite runs.
+
+    With `--own-network` the script is in a new network from here on, so whatever it needs from elsewhere is downloaded before.
+    """
 
     def __init__(self, options, settings=None):
         self.options = options
@@ -171,6 +183,8 @@ class Broker:
         self.amqps, self.stomps = AMQPS + options.port_offset, STOMPS + options.port_offset
 
     def __enter__(self):
+        if self.options.own_network:
+            enter_own_network()
         for port in (self.amqp, self.stomp, HTTP + self.options.port_offset):
             if is_open(port):
                 raise Trouble(f"port {port} is taken by another program: end that one, or shift the ports with --port-offset")

@@ -43,8 +43,7 @@ def body():
     client.write_text(with_channel(client.read_text()))
     install_admin(module)
     maven = ["mvn", "--batch-mode", "--no-transfer-progress", "--projects", MODULE, *PINNED]
-    offline = ["--offline"] if options.own_network else []
-    judge.prepare([*maven, *offline, "--also-make", "install", "-DskipTests", "--quiet"], cwd=checkout)
+    judge.prepare([*maven, "--also-make", "install", "-DskipTests", "--quiet"], cwd=checkout)
     settings = [f"-D{name}={value}" for name, value in external().items()]
     for old in (module / "target").rglob("TEST-*.xml"):
         old.unlink()
