@@ -14,6 +14,9 @@ use crate::relay::own::LOG;
 pub(crate) struct Target {
     /// What tables call it.
     pub(crate) name: String,
+    /// The text that it was read from, an address with its options. It may hold a password.
+    #[serde(skip)]
+    pub(crate) text: String,
     /// The protocol: `amqp`, `stomp`, `nats`, `jetstream`, `mqtt`, `mqtt5`, `relay`, or that of a JMS client.
     pub(crate) scheme: String,
     /// `host:port`, or the class of a JMS client's factory.
@@ -80,6 +83,9 @@ impl std::str::FromStr for Target {
                         target.pids.push(pid.parse().context(format!("{text}: pid {pid}"))?);
                     }
                 }
+                Some(("consume", _)) if target.scheme != "stomp" => {
+                    return Err(Failure::new(format!("{text}: consumers can be elsewhere (consume=) over STOMP only")));
+                }
                 Some(("consume", place)) => target.consume_at = Some(with_port(place, &target.scheme)?),
                 Some(("type", kind)) => target.queue_type = Some(kind.to_owned()),
                 Some(("metrics", place)) => target.metrics = Some(place.trim_start_matches("http://").to_owned()),
@@ -97,6 +103,7 @@ impl std::str::FromStr for Target {
                 }
             }
         }
+        text.clone_into(&mut target.text);
         Ok(target)
     }
 }
@@ -139,6 +146,7 @@ impl Target {
     pub(crate) fn at(name: &str, scheme: &str, address: String) -> Self {
         Self {
             name: name.to_owned(),
+            text: String::new(),
             scheme: scheme.to_owned(),
             address,
             user: String::new(),
@@ -266,6 +274,9 @@ mod tests {
             ("amqp://h:1,pid=x", "pid x"),
             ("amqp://h:1,speed=9", "unknown option speed=9"),
             ("amqp://h:1,durability=high", "high: a durability class"),
+            ("amqp://h:1,consume=h:2", "over STOMP only"),
+            ("openwire://h:1,consume=h:2", "over STOMP only"),
+            ("jms:a.B,consume=h:2", "over STOMP only"),
             ("amqp://a%4@h:1", "hex digits"),
             ("amqp://a%zz@h:1", "%zz"),
             ("jms:a.B?c", "c: a property is KEY=VALUE"),

@@ -1,5 +1,5 @@
-//! A run whose target is a peer: it is started for the run and ends with it, however the run ends. The peer is this
-//! program's own relay, under a description of the user's.
+//! A run whose target is a peer: it is started for the run and ends with it, however the run ends. The peers are this
+//! program's own relay and its simulated broker, under descriptions of the user's.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -26,6 +26,31 @@ command = ["{{opt}}/hermod-bench", "relay", "--listen", "127.0.0.1:{{port.relay}
 ready = { port = "relay" }
 "#;
 
+/// A broker that writes what it confirms. It is not measured by the protocol that most verbs speak.
+const SIMULATED: &str = r#"
+about = "a simulated broker"
+durability = "d2"
+because = "it writes before it confirms"
+ports = ["amqp"]
+uris = ["relay://127.0.0.1:{{port.amqp}}", "amqp://guest:guest@127.0.0.1:{{port.amqp}}"]
+[[source]]
+from = "program"
+program = "hermod-bench"
+variable = "RELAY_PROGRAM"
+[[process]]
+command = [
+  "{{opt}}/hermod-bench", "simulate", "--listen", "127.0.0.1:{{port.amqp}}", "--promise", "{{promise}}", "--dir", "{{dir}}/store",
+]
+ready = { port = "amqp", log = "listening on" }
+[values]
+promise = "write"
+[variant.forgetful]
+about = "confirms what is in its memory"
+durability = "d1"
+because = "it writes nothing"
+values = { promise = "memory" }
+"#;
+
 fn bench(dir: &Path, words: &str) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(words.split_whitespace()).env("HERMOD_BENCH_PEERS", dir).env("RELAY_PROGRAM", PROGRAM);
@@ -41,7 +66,9 @@ fn said(mut command: Command) -> String {
 fn place() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("recipes")).unwrap();
-    fs::write(dir.path().join("recipes/floor.toml"), RECIPE).unwrap();
+    for (name, recipe) in [("floor", RECIPE), ("simulated", SIMULATED)] {
+        fs::write(dir.path().join("recipes").join(name).with_extension("toml"), recipe).unwrap();
+    }
     dir
 }
 
@@ -113,6 +140,57 @@ fn a_peer_ends_when_the_run_is_killed() {
     let note = dir.path().join("run/floor.json");
     becomes("started", || is_ready(&note));
     run.kill();
+    becomes("ended", || !note.exists());
+}
+
+/// Every verb that loads, on peers, with what it must say and the codes that it may end with.
+const LOADS: [(&str, &str, &[i32]); 8] = [
+    ("saturate --target simulated,via=amqp --size 64 --duration 0.2 --warmup 0.1 --precision 50%", "sustains", &[0, 3]),
+    ("curve --target floor --full 500 --size 64 --duration 0.1 --warmup 0.1", "105 %", &[0, 3]),
+    ("backlog --target one=simulated --messages 2000 --size 64 --quiet", "drain", &[0]),
+    ("queues --target simulated --count 20 --quiet", "20 durable queues", &[0]),
+    ("connections --target simulated --count 6 --processes 2 --idle 0.01 --probes 2 --quiet", "came back", &[0]),
+    ("audit --target simulated --claims D2 --restart --rounds 2 --quiet", "claim of D2 is supported", &[0]),
+    ("audit --target simulated/forgetful --claims D2 --restart --rounds 1 --quiet", "CLAIM NOT SUPPORTED", &[3]),
+    // What can't be done ends the peer too.
+    ("queues --target floor --count 5", "use amqp://", &[1]),
+];
+
+#[test]
+fn every_load_takes_peers_and_ends_them() {
+    let dir = place();
+    for (words, part, codes) in LOADS {
+        let done = bench(dir.path(), words).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.code().is_some_and(|code| codes.contains(&code)) && said.contains(part), "{words}: {said}");
+        assert_eq!(fs::read_dir(dir.path().join("run")).unwrap().count(), 0, "{words}: it still runs");
+    }
+}
+
+#[test]
+fn only_what_was_started_for_an_audit_is_killed_and_started_again() {
+    let dir = place();
+    let refused = |words: &str, part: &str| {
+        let done = bench(dir.path(), words).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.code() == Some(1) && said.contains(part), "{words}: {said}");
+    };
+    refused("audit --target simulated --restart true", "without a command");
+    refused("audit --target amqp://127.0.0.1:1,pid=1 --restart", "the command that starts the broker");
+    said(bench(dir.path(), "peers start simulated"));
+    refused("audit --target simulated --restart", "was up before");
+    assert!(said(bench(dir.path(), "peers status")).contains("ready after"));
+    said(bench(dir.path(), "peers stop simulated"));
+}
+
+#[test]
+fn a_peer_ends_when_a_load_is_interrupted() {
+    let dir = place();
+    let load = Running::start(bench(dir.path(), "connections --target simulated --count 1 --idle 600 --quiet"));
+    let note = dir.path().join("run/simulated.json");
+    becomes("started", || is_ready(&note));
+    let told = Command::new("kill").args(["-INT", &load.0.id().to_string()]).status().unwrap();
+    assert!(told.success());
     becomes("ended", || !note.exists());
 }
 

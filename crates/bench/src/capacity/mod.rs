@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::load::Totals;
 use crate::load::sample::Sample;
+use crate::peers::{self, Guard};
 use crate::report::output;
 use crate::report::progress::Progress;
 use crate::report::record::{MachineFacts, public_command, unix_time};
@@ -36,12 +37,12 @@ pub(crate) struct Head {
     target: Target,
 }
 
-/// Whom a load is made on, and where its figures go: the options that every load has.
+/// The options that every load has.
 #[derive(Debug, Args)]
-pub(crate) struct Trial {
-    /// A broker, as for run; with ,pid= its processes are measured too
+pub(crate) struct TrialArgs {
+    /// A broker or a peer, as for run; with ,pid= its processes are measured too
     #[arg(long)]
-    pub(crate) target: Target,
+    target: String,
     /// Write a record of everything to this file
     #[arg(long)]
     json: Option<PathBuf>,
@@ -50,14 +51,15 @@ pub(crate) struct Trial {
     quiet: bool,
 }
 
-impl Trial {
-    /// Refuses a protocol that can't say what a load needs.
-    fn only(&self, schemes: &[&str], why: &str) -> Result<(), Failure> {
-        let scheme = &self.target.scheme;
-        if schemes.contains(&scheme.as_str()) {
-            return Ok(());
+impl TrialArgs {
+    /// Finds the broker, which is started if it is a peer, by a protocol that can say what the load needs.
+    fn begin(&self, schemes: &[&str], why: &str) -> Result<Trial, Failure> {
+        let (target, guard) = peers::resolve_one(&self.target, schemes)?;
+        let scheme = &target.scheme;
+        if !schemes.contains(&scheme.as_str()) {
+            return Err(Failure::new(format!("{scheme}://: {why}; use {}://", schemes.join(":// or "))));
         }
-        Err(Failure::new(format!("{scheme}://: {why}; use {}://", schemes.join(":// or "))))
+        Ok(Trial { target, _guard: guard })
     }
 
     /// What shows how far the load is.
@@ -65,6 +67,20 @@ impl Trial {
         Progress::new(self.quiet)
     }
 
+    /// Writes the record where one is wanted, and prints the table.
+    fn report(&self, table: &str, record: &impl Serialize) -> Result<(), Failure> {
+        output::report(table, self.json.as_deref(), record)
+    }
+}
+
+/// The broker that a load is made on. A peer that was started for it ends with this value.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    pub(crate) target: Target,
+    _guard: Guard,
+}
+
+impl Trial {
     /// What the broker has used by now, when `moved` have moved.
     fn mark(&self, moved: u64) -> Mark {
         Mark { moved, sample: Sample::with(&self.target.pids, Totals::default) }
@@ -80,10 +96,5 @@ impl Trial {
             machine: MachineFacts::here(),
             target: self.target.clone(),
         }
-    }
-
-    /// Writes the record where one is wanted, and prints the table.
-    fn report(&self, table: &str, record: &impl Serialize) -> Result<(), Failure> {
-        output::report(table, self.json.as_deref(), record)
     }
 }

@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::stretch::{Mark, Stretch, absent, mebibytes};
-use super::{Head, Trial};
+use super::{Head, Trial, TrialArgs};
 use crate::driver::amqp::{properties, queue_arguments};
 use crate::driver::session::{CHANNEL, Questions, Session};
 use crate::failure::{Context, Failure};
@@ -47,7 +47,7 @@ pub(crate) enum Phase {
 pub(crate) struct QueuesArgs {
     #[command(flatten)]
     #[serde(skip)]
-    pub(crate) trial: Trial,
+    pub(crate) trial: TrialArgs,
     /// What to do
     #[arg(long, value_enum, default_value = "both")]
     #[serde(skip)]
@@ -122,13 +122,12 @@ pub(crate) struct QueuesRecord<'a> {
 
 /// Runs the steps that were asked for, prints the table and writes the record. True: all was valid.
 pub(crate) fn run(args: &QueuesArgs) -> Result<bool, Failure> {
-    let record = measure(args, &args.trial.progress()).context(&args.trial.target.name)?;
+    let record = measure(args, &args.trial.progress())?;
     args.trial.report(&render(&record), &record)?;
     Ok(record.verdict.valid)
 }
 
 pub(super) fn measure<'a>(args: &'a QueuesArgs, progress: &Progress) -> Result<QueuesRecord<'a>, Failure> {
-    args.trial.only(&["amqp"], "queues are declared by AMQP 0-9-1")?;
     if Check::of(args.size) == Check::Counted {
         return Err(Failure::new("--size must be at least 8: smaller bodies can't say which queue they belong to"));
     }
@@ -137,12 +136,24 @@ pub(super) fn measure<'a>(args: &'a QueuesArgs, progress: &Progress) -> Result<Q
         Some(dir) => Some(forced_writes(dir, FORCED)?),
         None => None,
     };
+    let trial = args.trial.begin(&["amqp"], "queues are declared by AMQP 0-9-1")?;
+    steps(args, &trial, limit, forced, progress).context(&trial.target.name)
+}
+
+fn steps<'a>(
+    args: &'a QueuesArgs,
+    trial: &Trial,
+    limit: Duration,
+    forced: Option<Forced>,
+    progress: &Progress,
+) -> Result<QueuesRecord<'a>, Failure> {
     let sessions = (0..args.connections)
-        .map(|id| Session::open(&args.trial.target, &format!("queues {id}")))
+        .map(|id| Session::open(&trial.target, &format!("queues {id}")))
         .collect::<Result<_, _>>()?;
     let run = mix(args.seed) as u32;
     let names = Names { prefix: format!("hermod-bench.{run:08x}"), bodies: Bodies::new(run, args.size) };
-    let mut load = Load { args, names: &names, sessions, limit, steps: Vec::new(), found: Found::default(), forced };
+    let mut load =
+        Load { args, trial, names: &names, sessions, limit, steps: Vec::new(), found: Found::default(), forced };
     let before = load.mark(0);
     if args.phase != Phase::Fetch {
         load.declare(progress)?;
@@ -153,7 +164,7 @@ pub(super) fn measure<'a>(args: &'a QueuesArgs, progress: &Progress) -> Result<Q
     let after = load.mark(0);
     let resident = |mark: &Mark| mark.sample.broker.map(|usage| usage.resident);
     Ok(QueuesRecord {
-        head: args.trial.head(),
+        head: trial.head(),
         load: args,
         forced: load.forced,
         resident_before: resident(&before),
@@ -195,6 +206,7 @@ type Work<'a> = &'a (dyn Fn(&mut Session, Range<usize>) -> Result<Found, Failure
 
 struct Load<'a> {
     args: &'a QueuesArgs,
+    trial: &'a Trial,
     names: &'a Names,
     sessions: Vec<Session>,
     limit: Duration,
@@ -205,7 +217,7 @@ struct Load<'a> {
 
 impl Load<'_> {
     fn mark(&self, moved: u64) -> Mark {
-        self.args.trial.mark(moved)
+        self.trial.mark(moved)
     }
 
     /// The queues of connection `id`.
@@ -261,7 +273,7 @@ impl Load<'_> {
         }
         let (pipeline, window) = (self.args.pipeline, self.args.window);
         let names = self.names;
-        let arguments = queue_arguments(&self.args.trial.target, QueueKind::Durable, None);
+        let arguments = queue_arguments(&self.trial.target, QueueKind::Durable, None);
         progress.done("declaring");
         self.step("declare", Some(pipeline), &|session, share| declare(session, names, &arguments, share, pipeline))?;
         progress.done("binding");

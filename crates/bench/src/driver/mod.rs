@@ -98,9 +98,6 @@ pub(crate) trait Driver {
 
 /// The driver for a target: one line per protocol.
 pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Box<dyn Driver>, Failure> {
-    if target.consume_at.is_some() && target.scheme != "stomp" {
-        return Err(Failure::new(format!("{}: consumers can be elsewhere (consume=) over STOMP only", target.name)));
-    }
     let (target, scenario) = (target.clone(), scenario.clone());
     match target.scheme.as_str() {
         "amqp" => Ok(Box::new(amqp::AmqpDriver::new(target, scenario, run))),

@@ -1,26 +1,39 @@
-//! A peer that is there for one run: a keeper process starts it, and ends it when this program ends in whatever way. The
-//! keeper's standard input is a pipe from here, and a pipe closes even when its writer is killed.
+//! A peer that is there for one run: a keeper process starts it, starts it again when it is told that it was killed, and ends
+//! it when this program ends in whatever way. The keeper's standard input is a pipe from here, and a pipe closes even when
+//! its writer is killed.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Stdio};
 
-use super::instance::{Instance, start};
+use super::instance::{Instance, Starting, start_again, start_installed};
 use super::place::Place;
 use super::recipe::Wanted;
+use super::source::install;
 use crate::failure::{Context, Failure};
 use crate::netns;
 use crate::report::output;
 
 /// What a keeper says when the peer is ready; anything else is why it is not.
 const READY: &str = "ready";
+/// What a keeper is told to start the peer again.
+const AGAIN: &str = "again";
 
 /// Ends a peer when it is dropped, if it was started for this value, and lets others measure it.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
-    keeper: Option<Child>,
+    keeper: Option<Keeper>,
     /// Says that this run measures it; none where the run has said so already, or it is no peer.
     claim: Option<File>,
+}
+
+/// The process that has started a peer. The peer ends when this value is dropped.
+#[derive(Debug)]
+struct Keeper {
+    child: Child,
+    said: BufReader<ChildStdout>,
+    place: Place,
+    instance: String,
 }
 
 impl Guard {
@@ -39,46 +52,79 @@ impl Guard {
         // Ctrl-C is for this program; the keeper ends the peer afterwards.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let mut keeper = command.spawn().context("starting a keeper")?;
-        let mut said = String::new();
-        if let Some(out) = keeper.stdout.take() {
-            let mut out = BufReader::new(out);
-            out.read_line(&mut said).context("reading from a keeper")?;
-            if said.trim() != READY {
-                out.read_to_string(&mut said).context("reading from a keeper")?;
-                let _ = keeper.wait();
-                return Err(Failure::new(said.trim()));
-            }
-        }
+        let mut child = command.spawn().context("starting a keeper")?;
+        let said = child.stdout.take().ok_or_else(|| Failure::new("a keeper without standard output"))?;
+        let (said, place, instance) = (BufReader::new(said), place.clone(), wanted.instance());
+        let mut keeper = Keeper { child, said, place, instance };
+        keeper.await_ready()?;
         Ok(Self { keeper: Some(keeper), claim: None })
     }
+
+    /// True when the peer was started for this value, and so may be killed.
+    pub(crate) fn started_it(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Starts the peer again, which somebody has killed, with the data that it left. Returns its new processes.
+    pub(crate) fn start_again(&mut self) -> Result<Vec<u32>, Failure> {
+        let keeper = self.keeper.as_mut().ok_or_else(|| Failure::new("only what was started here is started again"))?;
+        let input = keeper.child.stdin.as_mut().ok_or_else(|| Failure::new("a keeper without input"))?;
+        writeln!(input, "{AGAIN}").context("asking a keeper")?;
+        keeper.await_ready()?;
+        let instance = Instance::read(&keeper.place, &keeper.instance)?;
+        Ok(instance.ok_or_else(|| Failure::new(format!("{}: it ended again", keeper.instance)))?.pids())
+    }
 }
 
-impl Drop for Guard {
+impl Keeper {
+    /// Waits until the peer is ready; fails with what the keeper says instead.
+    fn await_ready(&mut self) -> Result<(), Failure> {
+        let mut said = String::new();
+        self.said.read_line(&mut said).context("reading from a keeper")?;
+        if said.trim() == READY {
+            return Ok(());
+        }
+        self.said.read_to_string(&mut said).context("reading from a keeper")?;
+        Err(Failure::new(said.trim()))
+    }
+}
+
+impl Drop for Keeper {
     fn drop(&mut self) {
-        if let Some(keeper) = &mut self.keeper {
-            drop(keeper.stdin.take());
-            let _ = keeper.wait();
-        }
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
     }
 }
 
-/// What a keeper does: starts the peer, says so, waits for the end of its input, ends the peer.
+/// What a keeper does: starts the peer, says so, starts it again whenever it is told to, and ends it with its input.
 pub(super) fn keep(place: &Place, wanted: &Wanted, port_base: u16) -> Result<bool, Failure> {
-    let instance: Instance = match start(place, wanted, port_base) {
-        Ok(instance) => instance,
-        Err(failure) => {
-            output::show(&failure.to_string())?;
-            return Ok(false);
-        }
-    };
-    // A parent that can't be told has ended; so does its peer.
-    let told = output::show(&format!("{READY}\n"));
-    if told.is_ok() {
-        let mut rest = Vec::new();
-        // Whatever comes, its end is the parent's end.
-        let _ = std::io::stdin().take(1 << 16).read_to_end(&mut rest);
+    let kept = serve(place, wanted, port_base);
+    if let Err(failure) = &kept {
+        output::show(&failure.to_string())?;
     }
+    Ok(kept.is_ok())
+}
+
+fn serve(place: &Place, wanted: &Wanted, port_base: u16) -> Result<(), Failure> {
+    let software = install(place, wanted)?;
+    let starting = Starting { place, wanted, software: &software };
+    let mut instance = start_installed(&starting, port_base)?;
+    let served = obey(&starting, &mut instance);
     instance.stop(place)?;
-    told.map(|()| true)
+    served
+}
+
+/// Does what it is told until nobody is left to tell it.
+fn obey(starting: &Starting<'_>, instance: &mut Instance) -> Result<(), Failure> {
+    let mut told = BufReader::new(std::io::stdin().take(1 << 16));
+    loop {
+        // A parent that can't be told has ended; so does its peer.
+        output::show(&format!("{READY}\n"))?;
+        let mut line = String::new();
+        // Whatever else comes, its end is the parent's end.
+        match told.read_line(&mut line) {
+            Ok(1..) if line.trim() == AGAIN => start_again(starting, instance)?,
+            _ => return Ok(()),
+        }
+    }
 }

@@ -106,17 +106,31 @@ impl Instance {
 
 /// Gets what is missing and starts it with empty data on ports from `port_base` on. Returns when it is ready.
 pub(crate) fn start(place: &Place, wanted: &Wanted, port_base: u16) -> Result<Instance, Failure> {
+    start_installed(&Starting { place, wanted, software: &install(place, wanted)? }, port_base)
+}
+
+/// Starts it as [`start`] does, from software that is there.
+pub(super) fn start_installed(starting: &Starting<'_>, port_base: u16) -> Result<Instance, Failure> {
     if !cfg!(target_os = "linux") {
         return Err(Failure::new("peers are started on Linux only: start the broker by hand and give its address"));
     }
-    let software = install(place, wanted)?;
-    let mut instance = claim(place, wanted, &software, port_base)?;
-    let began = Starting { place, wanted, software: &software }.run(&mut instance);
-    if let Err(failure) = began {
+    let Starting { place, wanted, software } = *starting;
+    let mut instance = claim(place, wanted, software, port_base)?;
+    if let Err(failure) = starting.run(&mut instance) {
         instance.stop(place)?;
         return Err(failure).context(&wanted.name);
     }
     Ok(instance)
+}
+
+/// Starts an instance whose processes have ended, however they did, on the data and the ports that it had.
+pub(super) fn start_again(starting: &Starting<'_>, instance: &mut Instance) -> Result<(), Failure> {
+    end(&instance.processes);
+    instance.processes.clear();
+    instance.ready_seconds = None;
+    let values = starting.values(instance)?;
+    starting.launch_all(instance, &values).context(&instance.name)?;
+    instance.write(starting.place)
 }
 
 /// Writes the note of an instance that has ports and no processes yet.
@@ -157,11 +171,11 @@ fn free_ports(names: &[String], base: u16, taken: &[u16]) -> Result<BTreeMap<Str
     Ok(ports)
 }
 
-/// An instance on its way.
-struct Starting<'a> {
-    place: &'a Place,
-    wanted: &'a Wanted,
-    software: &'a Software,
+/// What starts an instance, the first time and after it was killed.
+pub(super) struct Starting<'a> {
+    pub(super) place: &'a Place,
+    pub(super) wanted: &'a Wanted,
+    pub(super) software: &'a Software,
 }
 
 impl Starting<'_> {
@@ -180,14 +194,20 @@ impl Starting<'_> {
         for step in &self.wanted.recipe.prepare {
             self.order(&name, &values, &step.command, &step.env, step.in_root)?.run(&log)?;
         }
-        let begin = Instant::now();
-        for process in &self.wanted.recipe.process {
-            self.launch(instance, &name, &values, process)?;
-        }
-        instance.ready_seconds = Some(begin.elapsed().as_secs_f64());
+        self.launch_all(instance, &values)?;
         instance.uris = self.wanted.recipe.uris.iter().map(|uri| values.render(uri)).collect::<Result<_, _>>()?;
         instance.metrics = self.wanted.recipe.metrics.as_ref().map(|page| values.render(page)).transpose()?;
         instance.write(self.place)
+    }
+
+    /// Starts its processes, each when the one before is ready.
+    fn launch_all(&self, instance: &mut Instance, values: &Values) -> Result<(), Failure> {
+        let (name, begin) = (instance.file_name(), Instant::now());
+        for process in &self.wanted.recipe.process {
+            self.launch(instance, &name, values, process)?;
+        }
+        instance.ready_seconds = Some(begin.elapsed().as_secs_f64());
+        Ok(())
     }
 
     /// What templates can name.
@@ -233,21 +253,25 @@ impl Starting<'_> {
     fn launch(&self, instance: &mut Instance, name: &str, values: &Values, process: &Process) -> Result<(), Failure> {
         let log = self.place.log(name);
         let order = self.order(name, values, &process.command, &process.env, process.in_root)?;
+        // What was said before was said by others, or by this process before it was killed.
+        let said_before = fs::metadata(&log).map_or(0, |log| log.len() as usize);
         let child = order.start(&log)?;
         let kept = Kept::of(child.id()).ok_or_else(|| Failure::new("a process ended at its start"))?;
         instance.processes.push(kept);
         // From here on others can end it.
         instance.write(self.place)?;
-        self.await_ready(instance, &process.ready)
+        self.await_ready(instance, &process.ready, said_before)
     }
 
-    fn await_ready(&self, instance: &Instance, ready: &Ready) -> Result<(), Failure> {
+    fn await_ready(&self, instance: &Instance, ready: &Ready, said_before: usize) -> Result<(), Failure> {
         let log = self.place.log(&instance.file_name());
         let port = ready.port.as_ref().and_then(|name| instance.ports.get(name)).copied();
         let end = Instant::now() + Duration::from_secs(ready.seconds);
         loop {
-            let said =
-                |text: &String| fs::read(&log).is_ok_and(|said| String::from_utf8_lossy(&said).contains(text.as_str()));
+            let said = |text: &String| {
+                let said = fs::read(&log).unwrap_or_default();
+                said.get(said_before..).is_some_and(|new| String::from_utf8_lossy(new).contains(text.as_str()))
+            };
             if port.is_none_or(takes_connections) && ready.log.as_ref().is_none_or(said) {
                 return Ok(());
             }

@@ -178,13 +178,19 @@ fn mib(bytes: u64) -> String {
 /// Several targets, and what ends those that were started.
 pub(crate) fn resolve_all(texts: &[String]) -> Result<(Vec<Target>, Vec<Guard>), Failure> {
     let mut claimed = Vec::new();
-    let resolved = texts.iter().map(|text| resolve(text, &mut claimed)).collect::<Result<Vec<_>, _>>()?;
+    let resolved = texts.iter().map(|text| resolve(text, &[], &mut claimed)).collect::<Result<Vec<_>, _>>()?;
     Ok(resolved.into_iter().unzip())
 }
 
+/// One target, and what ends it if it was started. A peer is taken by the first of its protocols that is among `schemes`.
+pub(crate) fn resolve_one(text: &str, schemes: &[&str]) -> Result<(Target, Guard), Failure> {
+    resolve(text, schemes, &mut Vec::new())
+}
+
 /// The target that `text` means: an address, or `[NAME=]PEER[/VARIANT...][,via=SCHEME][,OPTION...]`, a peer that is up, or is
-/// started now and ends with the guard. `claimed` are the peers that this run has claimed before: it may measure one of them in several ways.
-fn resolve(text: &str, claimed: &mut Vec<String>) -> Result<(Target, Guard), Failure> {
+/// started now and ends with the guard. Without `via` it is taken by one of `schemes` if it speaks one. `claimed` are the
+/// peers that this run has claimed before: it may measure one of them in several ways.
+fn resolve(text: &str, schemes: &[&str], claimed: &mut Vec<String>) -> Result<(Target, Guard), Failure> {
     // No peer's name has a colon, and every address has one.
     if text.split(',').next().is_some_and(|first| first.contains(':')) {
         if netns::joined().is_some() {
@@ -194,10 +200,15 @@ fn resolve(text: &str, claimed: &mut Vec<String>) -> Result<(Target, Guard), Fai
         }
         return Ok((text.parse()?, Guard::default()));
     }
-    resolve_at(&Place::find(None)?, text, claimed)
+    resolve_at(&Place::find(None)?, text, schemes, claimed)
 }
 
-fn resolve_at(place: &Place, text: &str, claimed: &mut Vec<String>) -> Result<(Target, Guard), Failure> {
+fn resolve_at(
+    place: &Place,
+    text: &str,
+    schemes: &[&str],
+    claimed: &mut Vec<String>,
+) -> Result<(Target, Guard), Failure> {
     let mut parts = text.split(',');
     let first = parts.next().unwrap_or_default();
     let (label, name) = first.split_once('=').unwrap_or((first, first));
@@ -226,19 +237,28 @@ fn resolve_at(place: &Place, text: &str, claimed: &mut Vec<String>) -> Result<(T
             (instance.ok_or_else(|| Failure::new(format!("{name}: it ended again")))?, guard)
         }
     };
-    let target =
-        target(&instance, label, via.last().and_then(|via| via.split_once('=')).map(|(_, scheme)| scheme), &options)?;
-    Ok((target, guard.with(claim)))
+    let via = via.last().and_then(|via| via.split_once('=')).map(|(_, scheme)| scheme);
+    let uri = uri(&instance, via, schemes)?;
+    Ok((target(&instance, uri, label, &options)?, guard.with(claim)))
 }
 
-/// `instance` as a target called `label`, by the protocol `via` or the one it is measured by.
-fn target(instance: &Instance, label: &str, via: Option<&str>, options: &[&str]) -> Result<Target, Failure> {
+/// The address by the protocol `via`, else by the first that is among `schemes`, else by the one that the peer is measured by.
+fn uri<'a>(instance: &'a Instance, via: Option<&str>, schemes: &[&str]) -> Result<&'a str, Failure> {
     let scheme = |uri: &str| uri.split_once("://").map_or("", |(scheme, _)| scheme).to_owned();
-    let uri = instance.uris.iter().find(|uri| via.is_none_or(|via| scheme(uri) == via)).ok_or_else(|| {
+    let by = |wanted: &[&str]| instance.uris.iter().find(|uri| wanted.contains(&scheme(uri).as_str()));
+    let found = match via {
+        Some(via) => by(&[via]),
+        None => by(schemes).or(instance.uris.first()),
+    };
+    found.map(String::as_str).ok_or_else(|| {
         let spoken: Vec<String> = instance.uris.iter().map(|uri| scheme(uri)).collect();
         Failure::new(format!("{}: no protocol {}; there are: {}", instance.name, via.unwrap_or(""), spoken.join(", ")))
-    })?;
-    let text: Vec<&str> = [uri.as_str()].into_iter().chain(options.iter().copied()).collect();
+    })
+}
+
+/// `instance` as a target called `label` at `uri`.
+fn target(instance: &Instance, uri: &str, label: &str, options: &[&str]) -> Result<Target, Failure> {
+    let text: Vec<&str> = [uri].into_iter().chain(options.iter().copied()).collect();
     let given: Target = text.join(",").parse().context(&instance.name)?;
     Ok(Target {
         name: label.to_owned(),

@@ -64,10 +64,10 @@ fn a_peer_is_started_shown_and_ended_with_all_that_it_started() {
     );
 
     let mut claimed = Vec::new();
-    let (target, guard) = resolve_at(&place, "mine=fake/loud,via=stomp,type=quorum", &mut claimed).unwrap();
+    let (target, guard) = resolve_at(&place, "mine=fake/loud,via=stomp,type=quorum", &[], &mut claimed).unwrap();
     // The same run may measure it in another way too, and another run may not.
-    drop(resolve_at(&place, "fake/loud", &mut claimed).unwrap());
-    let refused = resolve_at(&place, "fake/loud", &mut Vec::new()).map(drop).unwrap_err().to_string();
+    drop(resolve_at(&place, "fake/loud", &[], &mut claimed).unwrap());
+    let refused = resolve_at(&place, "fake/loud", &[], &mut Vec::new()).map(drop).unwrap_err().to_string();
     assert!(refused.contains("is being measured by another run"), "{refused}");
     drop(guard);
     assert_eq!(
@@ -76,7 +76,7 @@ fn a_peer_is_started_shown_and_ended_with_all_that_it_started() {
     );
     assert_eq!((target.peer.as_deref(), target.pids), (Some("fake/loud"), peer.pids()));
     assert!(peer.is_up(), "it was up before: a guard must not end it");
-    let failure = resolve_at(&place, "fake,via=mqtt", &mut Vec::new()).map(drop).unwrap_err().to_string();
+    let failure = resolve_at(&place, "fake,via=mqtt", &[], &mut Vec::new()).map(drop).unwrap_err().to_string();
     assert!(failure.contains("there are: amqp, stomp"), "{failure}");
 
     stop(&place, &["all".to_owned()]).unwrap();

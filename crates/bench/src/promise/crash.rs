@@ -13,6 +13,7 @@ use crate::machine::process::{descendants, is_alive};
 use crate::measure::sequence::{Numbers, Seen};
 use crate::measure::stamp::{Bodies, Stamp};
 use crate::measure::window::Window;
+use crate::peers::Guard;
 use crate::scenario::Scenario;
 use crate::target::Target;
 
@@ -154,21 +155,52 @@ pub(super) fn reopened(
 #[derive(Debug)]
 pub(super) struct Killer {
     roots: Vec<u32>,
-    command: String,
-    child: Option<Child>,
+    again: Again,
+}
+
+/// How a broker is started again.
+#[derive(Debug)]
+enum Again {
+    /// By a command of the shell.
+    Command { command: String, child: Option<Child> },
+    /// As the peer was started before.
+    Peer(Guard),
 }
 
 impl Killer {
-    pub(super) fn new(roots: &[u32], command: &str) -> Result<Self, Failure> {
+    /// For `target`, of whose start `guard` knows. Refuses what can't be killed, or started again.
+    pub(super) fn new(target: &Target, guard: Guard, command: Option<&str>) -> Result<Self, Failure> {
         if !cfg!(unix) {
             return Err(Failure::new("--restart needs a system with signals"));
         }
-        Ok(Self { roots: roots.to_vec(), command: command.to_owned(), child: None })
+        let again = match (&target.peer, command) {
+            (Some(_), None) if guard.started_it() => Again::Peer(guard),
+            (Some(peer), None) => {
+                return Err(Failure::new(format!(
+                    "{peer} was up before, and is not killed here: `hermod-bench peers stop {peer}` first"
+                )));
+            }
+            (Some(peer), Some(_)) => {
+                return Err(Failure::new(format!("--restart without a command: {peer} is started again as it was")));
+            }
+            (None, None) => {
+                return Err(Failure::new("--restart needs the command that starts the broker: --restart 'broker …'"));
+            }
+            (None, Some(_)) if target.pids.is_empty() => {
+                return Err(Failure::new("--restart needs the broker's processes: --target URI,pid=PID"));
+            }
+            (None, Some(command)) => Again::Command { command: command.to_owned(), child: None },
+        };
+        Ok(Self { roots: target.pids.clone(), again })
     }
 
-    /// The process that the broker runs in now.
-    pub(super) fn pid(&self) -> u32 {
-        self.child.as_ref().map_or(self.roots.first().copied().unwrap_or(0), Child::id)
+    /// The process that outlives the audit.
+    pub(super) fn left_running(&self) -> Option<u32> {
+        match &self.again {
+            Again::Command { child: Some(child), .. } => Some(child.id()),
+            Again::Command { child: None, .. } => self.roots.first().copied(),
+            Again::Peer(_) => None,
+        }
     }
 
     /// Kills all processes of the broker, this program never, and waits until they are gone: a socket that they listened on is
@@ -184,21 +216,27 @@ impl Killer {
             }
             std::thread::sleep(GLANCE);
         }
-        if let Some(child) = &mut self.child {
+        if let Again::Command { child: Some(child), .. } = &mut self.again {
             // Nobody else would take its remains away.
             let _ = child.wait();
         }
         Ok(())
     }
 
-    /// Starts the broker by its command, which must not end before the broker does.
+    /// Starts the broker again. A command must not end before the broker does.
     pub(super) fn restart(&mut self) -> Result<(), Failure> {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("exec {}", self.command)]);
-        let shell = shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = shell.spawn().context(&self.command)?;
-        self.roots = vec![child.id()];
-        self.child = Some(child);
+        self.roots = match &mut self.again {
+            Again::Peer(guard) => guard.start_again()?,
+            Again::Command { command, child } => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("exec {command}")]);
+                let shell = shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                let started = shell.spawn().context(command)?;
+                let roots = vec![started.id()];
+                *child = Some(started);
+                roots
+            }
+        };
         Ok(())
     }
 }

@@ -19,6 +19,7 @@ use crate::failure::{Context, Failure};
 use crate::machine::disk::flushes;
 use crate::measure::random::{Random, mix};
 use crate::measure::stamp::Bodies;
+use crate::peers;
 use crate::report::output;
 use crate::report::progress::Progress;
 use crate::report::record::{MachineFacts, public_command, unix_time};
@@ -34,21 +35,24 @@ const VERSION: u32 = 1;
 /// How long the machine is watched before and while messages are confirmed.
 const WATCH: Duration = Duration::from_secs(1);
 
+/// Protocols whose confirms can be audited; a peer is audited by the first that it speaks.
+const SCHEMES: [&str; 5] = ["amqp", "stomp", "jetstream", "mqtt5", "mqtt"];
 /// What a publisher needs to notice that its connection has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Options of `audit`.
 #[derive(Debug, Args)]
 pub(crate) struct AuditArgs {
-    /// A broker, as for run, with ,pid= for all that needs its processes
+    /// A broker or a peer, as for run; a broker with ,pid= for all that needs its processes
     #[arg(long)]
-    target: Target,
+    target: String,
     /// What it claims of persistent messages that it confirmed
     #[arg(long, value_enum, ignore_case = true)]
     claims: Option<Durability>,
-    /// Kill the broker (SIGKILL), start it again by this command of the shell, and look for what it had confirmed
-    #[arg(long, value_name = "COMMAND")]
-    restart: Option<String>,
+    /// Kill the broker (SIGKILL), start it again by this command of the shell, and look for what it had confirmed. A peer that
+    /// is started for the audit needs no command
+    #[arg(long, value_name = "COMMAND", num_args = 0..=1)]
+    restart: Option<Option<String>>,
     /// How often it is killed
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -113,21 +117,31 @@ pub(crate) fn audit(args: &AuditArgs) -> Result<bool, Failure> {
     if args.window == 0 || args.size < 8 || (args.restart.is_some() && args.rounds == 0) {
         return Err(Failure::new("--window and --rounds must be at least 1, --size at least 8: messages are numbered"));
     }
+    let (target, guard) = peers::resolve_one(&args.target, &SCHEMES)?;
     let mut killer = match &args.restart {
-        Some(_) if args.target.pids.is_empty() => {
-            return Err(Failure::new("--restart needs the broker's processes: --target URI,pid=PID"));
-        }
-        Some(command) => Some(Killer::new(&args.target.pids, command)?),
+        Some(command) => Some(Killer::new(&target, guard, command.as_deref())?),
         None => None,
     };
+    let record = collect(args, &target, killer.as_mut())?;
+    let mut text = render(&record);
+    if let Some(pid) = killer.as_ref().and_then(Killer::left_running) {
+        let _ = writeln!(text, "  the broker was left running as process {pid}");
+    }
+    output::report(&text, args.json.as_deref(), &record)?;
+    let kept = record.crashes.iter().all(|crash| crash.lost == 0);
+    Ok(record.claims.map_or(kept, |claim| claim <= record.audited.supports))
+}
+
+/// Collects all evidence that the options ask for.
+fn collect(args: &AuditArgs, target: &Target, killer: Option<&mut Killer>) -> Result<Record, Failure> {
     let progress = Progress::new(args.quiet);
     let seed = args.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
     let mut random = Random::new(seed);
-    let mut audit = Audit { args, random: &mut random, progress: &progress };
+    let mut audit = Audit { args, target, random: &mut random, progress: &progress };
     let flushes = audit.flushes()?;
     let calls = audit.calls()?;
     let mut crashes = Vec::new();
-    if let Some(killer) = &mut killer {
+    if let Some(killer) = killer {
         for round in 1..=args.rounds {
             let crash = audit.crash(killer)?;
             progress.done(&format!("[{round}/{}] {crash}", args.rounds));
@@ -135,31 +149,25 @@ pub(crate) fn audit(args: &AuditArgs) -> Result<bool, Failure> {
         }
     }
     let audited = judge(flushes.as_ref(), calls.as_ref(), &crashes);
-    let record = Record {
+    Ok(Record {
         version: VERSION,
         program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
         ended: unix_time(),
         command: public_command(std::env::args()),
         machine: MachineFacts::here(),
-        target: args.target.clone(),
+        target: target.clone(),
         seed,
         claims: args.claims,
         flushes,
         calls,
         crashes,
         audited,
-    };
-    let mut text = render(&record);
-    if let Some(killer) = &killer {
-        let _ = writeln!(text, "  the broker was left running as process {}", killer.pid());
-    }
-    output::report(&text, args.json.as_deref(), &record)?;
-    let kept = record.crashes.iter().all(|crash| crash.lost == 0);
-    Ok(record.claims.map_or(kept, |claim| claim <= record.audited.supports))
+    })
 }
 
 struct Audit<'a> {
     args: &'a AuditArgs,
+    target: &'a Target,
     random: &'a mut Random,
     progress: &'a Progress,
 }
@@ -175,7 +183,7 @@ impl Audit<'_> {
     /// Publishes for [`WATCH`], with `meanwhile` looking on, and removes the queue.
     fn confirmed(&mut self, meanwhile: impl FnOnce() -> Result<(), Failure>) -> Result<u64, Failure> {
         let (scenario, number) = (self.scenario(), self.random.next() as u32);
-        let mut driver = driver::open(&self.args.target, &scenario, number)?;
+        let mut driver = driver::open(self.target, &scenario, number)?;
         driver.prepare()?;
         let line = driver.open(driver::Part::Produce(0))?;
         let (bodies, over) = (Bodies::new(number, scenario.size), AtomicBool::new(false));
@@ -216,7 +224,7 @@ impl Audit<'_> {
 
     /// Looks which forcing calls the broker makes, where there is `strace` and it may look.
     fn calls(&mut self) -> Result<Option<Calls>, Failure> {
-        let pids = self.args.target.pids.clone();
+        let pids = self.target.pids.clone();
         if pids.is_empty() || !calls::possible() {
             return Ok(None);
         }
@@ -235,7 +243,7 @@ impl Audit<'_> {
     /// Kills the broker while it confirms, starts it again, and looks for what it had confirmed.
     fn crash(&mut self, killer: &mut Killer) -> Result<Crash, Failure> {
         let (scenario, number) = (self.scenario(), self.random.next() as u32);
-        let target = &self.args.target;
+        let target = self.target;
         let mut driver = driver::open(target, &scenario, number)?;
         driver.prepare()?;
         let line = driver.open(driver::Part::Produce(0))?;

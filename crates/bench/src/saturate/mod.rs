@@ -21,6 +21,7 @@ use crate::failure::{Context, Failure};
 use crate::interrupt::Interrupt;
 use crate::machine::freeze;
 use crate::measure::random::{Random, mix};
+use crate::peers::{self, Guard};
 use crate::preset::Preset;
 use crate::report::output;
 use crate::report::progress::Progress;
@@ -41,9 +42,9 @@ const SHARES: [f64; 9] = [0.10, 0.25, 0.50, 0.70, 0.80, 0.90, 0.95, 1.00, 1.05];
 /// Options of `saturate`, and the first half of `curve`.
 #[derive(Debug, Args)]
 pub(crate) struct SaturateArgs {
-    /// A broker, as for run. Repeat it to compare
+    /// A broker or a peer, as for run. Repeat it to compare
     #[arg(long = "target", value_name = "TARGET", required = true)]
-    targets: Vec<Target>,
+    targets: Vec<String>,
     /// A row of the speed table; other options change it. --duration is that of each trial
     #[arg(long, value_enum)]
     preset: Option<Preset>,
@@ -125,19 +126,19 @@ struct Point {
 
 /// The verb `saturate`. False: some target sustained nothing, or it was interrupted.
 pub(crate) fn saturate(args: &SaturateArgs) -> Result<bool, Failure> {
-    let mut study = Study::begin(args)?;
+    let (mut study, _guards) = Study::begin(args)?;
     study.search()?;
     study.finish(args)
 }
 
 /// The verb `curve`.
 pub(crate) fn curve(args: &CurveArgs) -> Result<bool, Failure> {
-    let mut study = Study::begin(&args.search)?;
+    if let Some(full) = args.full.filter(|full| !(*full > 0.0 && full.is_finite())) {
+        return Err(Failure::new(format!("--full {full}: a rate must be more than 0")));
+    }
+    let (mut study, _guards) = Study::begin(&args.search)?;
     match args.full {
-        Some(full) if full > 0.0 && full.is_finite() => {
-            study.found.iter_mut().for_each(|found| found.sustained_per_s = Some(full));
-        }
-        Some(full) => return Err(Failure::new(format!("--full {full}: a rate must be more than 0"))),
+        Some(full) => study.found.iter_mut().for_each(|found| found.sustained_per_s = Some(full)),
         None => study.search()?,
     }
     study.curve(args.blocks.max(1));
@@ -156,7 +157,8 @@ struct Study {
 }
 
 impl Study {
-    fn begin(args: &SaturateArgs) -> Result<Self, Failure> {
+    /// A study, and what ends the peers that were started for it.
+    fn begin(args: &SaturateArgs) -> Result<(Self, Vec<Guard>), Failure> {
         let scenario = args.load.scenario(args.preset)?;
         if scenario.mode == Mode::Pingpong || scenario.rate != Rate::Saturate || scenario.messages.is_some() {
             return Err(Failure::new("the rate is what is searched for: without --rate, --messages and ping-pong"));
@@ -164,11 +166,12 @@ impl Study {
         if args.freeze && !freeze::supported() {
             return Err(Failure::new("--freeze needs a system with signals"));
         }
+        let (targets, guards) = peers::resolve_all(&args.targets)?;
         let progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
-        Ok(Self::new(args, scenario, progress))
+        Ok((Self::new(args, targets, scenario, progress), guards))
     }
 
-    fn new(args: &SaturateArgs, scenario: Scenario, progress: Progress) -> Self {
+    fn new(args: &SaturateArgs, targets: Vec<Target>, scenario: Scenario, progress: Progress) -> Self {
         let seed = args.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
         let found = |target: &Target| Found {
             target: target.clone(),
@@ -180,7 +183,7 @@ impl Study {
         };
         let plan = Plan {
             own: BTreeMap::new(),
-            targets: args.targets.clone(),
+            targets,
             scenario,
             blocks: 1,
             seed,

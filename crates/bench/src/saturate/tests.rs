@@ -15,7 +15,8 @@ fn args(target: &str, more: &str) -> SaturateArgs {
 }
 
 fn study(args: &SaturateArgs) -> Study {
-    Study::new(args, args.load.scenario(None).unwrap(), Progress::new(true))
+    let targets = args.targets.iter().map(|text| text.parse().unwrap()).collect();
+    Study::new(args, targets, args.load.scenario(None).unwrap(), Progress::new(true))
 }
 
 #[test]

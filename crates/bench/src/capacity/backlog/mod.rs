@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::stretch::{Drift, Mark, Stretch};
-use super::{Head, Trial};
+use super::{Head, Trial, TrialArgs};
 use crate::audit::{Integrity, audit, audit_drain};
 use crate::driver::{self, Driver};
 use crate::failure::{Context, Failure};
@@ -50,7 +50,7 @@ pub(crate) enum Phase {
 pub(crate) struct BacklogArgs {
     #[command(flatten)]
     #[serde(skip)]
-    pub(crate) trial: Trial,
+    pub(crate) trial: TrialArgs,
     /// What to do
     #[arg(long, value_enum, default_value = "both")]
     #[serde(skip)]
@@ -139,22 +139,22 @@ pub(crate) fn run(args: &BacklogArgs) -> Result<bool, Failure> {
 fn measure<'a>(args: &'a BacklogArgs, progress: &mut Progress) -> Result<BacklogRecord<'a>, Failure> {
     let scenario = args.scenario()?;
     let number = mix(args.seed) as u32;
-    let driver = driver::open(&args.trial.target, &scenario, number)?;
+    let trial = args.trial.begin(&["amqp", "stomp"], "a relay keeps nothing")?;
+    let driver = driver::open(&trial.target, &scenario, number)?;
     let bodies = Bodies::new(number, args.size);
-    let mut backlog = Backlog { args, scenario, bodies, driver, progress };
+    let mut backlog = Backlog { args, trial: &trial, scenario, bodies, driver, progress };
     let mut phases = Vec::new();
-    let error = match backlog.phases(&mut phases).context(&args.trial.target.name) {
+    let error = match backlog.phases(&mut phases).context(&trial.target.name) {
         // A fill may have taken hours: its figures outlive the failure of its drain.
         Err(failure) if !phases.is_empty() => Some(failure.to_string()),
         done => done.map(|()| None)?,
     };
-    Ok(BacklogRecord { head: args.trial.head(), load: args, phases, error })
+    Ok(BacklogRecord { head: trial.head(), load: args, phases, error })
 }
 
 impl BacklogArgs {
     /// The load of both phases.
     fn scenario(&self) -> Result<Scenario, Failure> {
-        self.trial.only(&["amqp", "stomp"], "a relay keeps nothing")?;
         if Check::of(self.size) == Check::Counted {
             return Err(Failure::new("--size must be at least 8: smaller bodies can't say which message they are"));
         }
@@ -187,6 +187,7 @@ impl BacklogArgs {
 
 struct Backlog<'a> {
     args: &'a BacklogArgs,
+    trial: &'a Trial,
     scenario: Scenario,
     bodies: Bodies,
     driver: Box<dyn Driver>,
@@ -243,7 +244,7 @@ impl Backlog<'_> {
         let run = Run::new(scenario.producers, 0, 0, self.bodies.clone());
         run.measure_from(1);
         let dir_before = self.dir()?;
-        let mut watch = Watch::new(self.args, &run, |totals| totals.confirmed + totals.refused);
+        let mut watch = Watch::new(self.args, self.trial, &run, |totals| totals.confirmed + totals.refused);
         let (ended, produced) = std::thread::scope(|scope| {
             let (producers, _) =
                 crew.start(scope, &scenario, &run, self.args.seed).inspect_err(|_| run.advance(RunPhase::End))?;
@@ -268,7 +269,7 @@ impl Backlog<'_> {
         let dir_before = self.dir()?;
         let crew = Crew::consumers(self.driver.as_mut(), &self.scenario)?;
         let run = Run::new(self.scenario.producers + self.scenario.consumers, 0, 1, self.bodies.clone());
-        let mut watch = Watch::new(self.args, &run, |totals| totals.received);
+        let mut watch = Watch::new(self.args, self.trial, &run, |totals| totals.received);
         let (ended, consumed) = std::thread::scope(|scope| {
             let (_, consumers) =
                 crew.start(scope, &self.scenario, &run, self.args.seed).inspect_err(|_| run.advance(RunPhase::End))?;

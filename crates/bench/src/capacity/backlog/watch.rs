@@ -4,6 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::BacklogArgs;
+use crate::capacity::Trial;
 use crate::capacity::stretch::Mark;
 use crate::load::sample::Sample;
 use crate::load::{Phase, Run, Totals};
@@ -40,6 +41,7 @@ impl Ended {
 /// Watches one phase.
 pub(super) struct Watch<'a> {
     args: &'a BacklogArgs,
+    trial: &'a Trial,
     run: &'a Run,
     /// Which counter tells how far it has come.
     moved: fn(&Totals) -> u64,
@@ -49,14 +51,14 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Begins now: nobody has been started yet.
-    pub(super) fn new(args: &'a BacklogArgs, run: &'a Run, moved: fn(&Totals) -> u64) -> Self {
-        let mut watch = Self { args, run, moved, marks: Vec::new() };
+    pub(super) fn new(args: &'a BacklogArgs, trial: &'a Trial, run: &'a Run, moved: fn(&Totals) -> u64) -> Self {
+        let mut watch = Self { args, trial, run, moved, marks: Vec::new() };
         watch.mark();
         watch
     }
 
     fn mark(&mut self) -> u64 {
-        let sample = Sample::take(self.run, &self.args.trial.target.pids);
+        let sample = Sample::take(self.run, &self.trial.target.pids);
         let moved = (self.moved)(&sample.totals);
         self.marks.push(Mark { moved, sample });
         moved
@@ -91,7 +93,7 @@ impl<'a> Watch<'a> {
             }
             if shown_at.elapsed() > SHOW {
                 let first = self.marks.first().map(|mark| &mark.sample);
-                before = progress.moving(&self.args.trial.target.name, doing, self.run.totals(), before, SHOW, first);
+                before = progress.moving(&self.trial.target.name, doing, self.run.totals(), before, SHOW, first);
                 shown_at = Instant::now();
             }
             sleep(STEP);

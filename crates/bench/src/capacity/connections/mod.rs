@@ -13,7 +13,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::stretch::{Mark, Stretch};
-use super::{Head, Trial};
+use super::{Head, Trial, TrialArgs};
 use crate::failure::{Context, Failure};
 use crate::machine::descriptors;
 use crate::measure::latency::{Latency, Summary};
@@ -30,7 +30,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 pub(crate) struct ConnectionsArgs {
     #[command(flatten)]
     #[serde(skip)]
-    pub(crate) trial: Trial,
+    pub(crate) trial: TrialArgs,
     /// Connections in all
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     pub(crate) count: u32,
@@ -89,19 +89,24 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<bool, Failure> {
     let limit = descriptors::raise();
     if let Some(first) = args.share_from {
         args.enough_descriptors(limit, args.count)?;
-        return share::serve(&args.order(first, args.count)?).map(|()| true);
+        let trial = args.begin()?;
+        return share::serve(&args.order(&trial, first, args.count)?).map(|()| true);
     }
-    let record = measure(args, limit, &args.trial.progress()).context(&args.trial.target.name)?;
+    let record = measure(args, limit, &args.trial.progress())?;
     args.trial.report(&report::render(&record), &record)?;
     Ok(record.verdict.valid)
 }
 
 impl ConnectionsArgs {
+    fn begin(&self) -> Result<Trial, Failure> {
+        self.trial.begin(&["amqp"], "connections are opened by AMQP 0-9-1")
+    }
+
     /// What one process opens.
-    fn order(&self, first: u32, count: u32) -> Result<Order, Failure> {
+    fn order(&self, trial: &Trial, first: u32, count: u32) -> Result<Order, Failure> {
         let limit = Duration::try_from_secs_f64(self.limit).context("--limit")?;
         let probes = self.probes.min(count);
-        let (target, consume, parallel) = (self.trial.target.clone(), self.consume, self.parallel);
+        let (target, consume, parallel) = (trial.target.clone(), self.consume, self.parallel);
         Ok(Order { target, first, count, consume, parallel, probes, limit })
     }
 
@@ -132,13 +137,23 @@ pub(super) fn measure<'a>(
     limit: Option<u64>,
     progress: &Progress,
 ) -> Result<ConnectionsRecord<'a>, Failure> {
-    args.trial.only(&["amqp"], "connections are opened by AMQP 0-9-1")?;
     let idle = Duration::try_from_secs_f64(args.idle).context("--idle")?;
     args.enough_descriptors(limit, args.count.div_ceil(args.processes))?;
-    let mark = |moved: u32| args.trial.mark(moved.into());
+    let trial = args.begin()?;
+    crowded(args, &trial, limit, idle, progress).context(&trial.target.name)
+}
+
+fn crowded<'a>(
+    args: &'a ConnectionsArgs,
+    trial: &Trial,
+    limit: Option<u64>,
+    idle: Duration,
+    progress: &Progress,
+) -> Result<ConnectionsRecord<'a>, Failure> {
+    let mark = |moved: u32| trial.mark(moved.into());
     let first = mark(0);
     progress.done("opening");
-    let mut holders = open(args).map_err(|failure| failure_with_limits(args, &failure))?;
+    let mut holders = open(args, trial).map_err(|failure| failure_with_limits(args, trial, &failure))?;
     let opened = mark(args.count);
     progress.done("idle");
     sleep(SETTLE);
@@ -152,7 +167,7 @@ pub(super) fn measure<'a>(
     let mut round_trip = Latency::new()?;
     proofs.iter().flat_map(|proof| &proof.round_trips).for_each(|time| round_trip.record(*time));
     Ok(ConnectionsRecord {
-        head: args.trial.head(),
+        head: trial.head(),
         load: args,
         opening: Stretch::between(&first, &opened, 0),
         idle: Stretch::between(&before, &after, 0),
@@ -183,15 +198,15 @@ fn verdict(proofs: &[Proof]) -> Verdict {
 }
 
 /// Opens all connections, here or in children.
-fn open(args: &ConnectionsArgs) -> Result<Vec<Holder>, Failure> {
+fn open(args: &ConnectionsArgs, trial: &Trial) -> Result<Vec<Holder>, Failure> {
     if args.processes == 1 {
-        return Ok(vec![Holder::here(&args.order(0, args.count)?)?]);
+        return Ok(vec![Holder::here(&args.order(trial, 0, args.count)?)?]);
     }
     let mut holders = Vec::new();
     for at in 0..args.processes {
         let (numbers, probes) = (args.share(args.count, at), args.share(args.probes, at));
         if !numbers.is_empty() {
-            holders.push(Holder::start(args, &numbers, probes.len())?);
+            holders.push(Holder::start(args, trial, &numbers, probes.len())?);
         }
     }
     let until = Instant::now().checked_add(Duration::try_from_secs_f64(args.limit).context("--limit")?);
@@ -200,8 +215,8 @@ fn open(args: &ConnectionsArgs) -> Result<Vec<Holder>, Failure> {
 }
 
 /// Adds the usual reason: how many files the broker may open, or a limit of its own.
-fn failure_with_limits(args: &ConnectionsArgs, failure: &Failure) -> Failure {
-    let limit = args.trial.target.pids.iter().filter_map(|pid| descriptors::of_process(*pid)).max();
+fn failure_with_limits(args: &ConnectionsArgs, trial: &Trial, failure: &Failure) -> Failure {
+    let limit = trial.target.pids.iter().filter_map(|pid| descriptors::of_process(*pid)).max();
     match limit.filter(|limit| *limit < u64::from(args.count) + crowd::SPARE_DESCRIPTORS) {
         Some(limit) => Failure::new(format!("{failure} (the broker may open {limit} files only)")),
         None => Failure::new(format!("{failure} (brokers limit their connections: its log and settings may say more)")),

@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use super::ConnectionsArgs;
 use super::crowd::{Crowd, Order, Proof};
+use super::{ConnectionsArgs, Trial};
 use crate::failure::{Context, Failure};
 use crate::report::output;
 
@@ -40,12 +40,16 @@ impl Holder {
     }
 
     /// Starts a child that opens the connections with these numbers, and sends messages through `probes` of them.
-    pub(super) fn start(args: &ConnectionsArgs, numbers: &Range<u32>, probes: usize) -> Result<Self, Failure> {
+    pub(super) fn start(
+        args: &ConnectionsArgs,
+        trial: &Trial,
+        numbers: &Range<u32>,
+        probes: usize,
+    ) -> Result<Self, Failure> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut command = Command::new(program);
-        // The child reads the same target from the same command line.
-        let target = target_argument(std::env::args())?;
-        command.args(["connections", "--target", &target, "--share-from", &numbers.start.to_string()]);
+        // The broker's address with its password; a peer was started by this program alone.
+        command.args(["connections", "--target", &trial.target.text, "--share-from", &numbers.start.to_string()]);
         command.args(["--count", &numbers.len().to_string(), "--parallel", &args.parallel.to_string()]);
         command.args(["--limit", &args.limit.to_string(), "--probes", &probes.to_string()]);
         command.args(args.consume.then_some("--consume"));
@@ -113,14 +117,6 @@ fn lines(out: ChildStdout) -> Result<Receiver<String>, Failure> {
     Ok(receiver)
 }
 
-/// The value of `--target`, as it was given: a child needs the password too.
-fn target_argument(arguments: impl Iterator<Item = String>) -> Result<String, Failure> {
-    let mut arguments = arguments.skip_while(|argument| !argument.starts_with("--target"));
-    let first = arguments.next().unwrap_or_default();
-    let value = first.strip_prefix("--target=").map(str::to_owned).or_else(|| arguments.next());
-    value.ok_or_else(|| Failure::new("--target has no value"))
-}
-
 /// What a child does.
 pub(super) fn serve(order: &Order) -> Result<(), Failure> {
     let mut crowd = Crowd::open(order)?;
@@ -132,23 +128,4 @@ pub(super) fn serve(order: &Order) -> Result<(), Failure> {
     // Whatever else comes, its end is the parent's end.
     let _ = stdin().lock().take(LONGEST_LINE).read_to_string(&mut line);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_child_is_given_the_target_as_it_was_given() {
-        let cases: &[(&[&str], Option<&str>)] = &[
-            (&["b", "connections", "--target", "amqp://a:b@h", "--count", "3"], Some("amqp://a:b@h")),
-            (&["b", "--count", "3", "--target=x=amqp://h,pid=3"], Some("x=amqp://h,pid=3")),
-            (&["b", "--target"], None),
-            (&["b"], None),
-        ];
-        for (arguments, expected) in cases {
-            let found = target_argument(arguments.iter().map(|argument| (*argument).to_owned()));
-            assert_eq!(found.ok().as_deref(), *expected, "{arguments:?}");
-        }
-    }
 }

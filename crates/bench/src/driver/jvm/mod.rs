@@ -20,9 +20,6 @@ use worker::Worker;
 /// `run` tells the messages and destinations of this run from all others.
 pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Option<(Worker, Spec)>, Failure> {
     let Some(provider) = Provider::of(target, scenario)? else { return Ok(None) };
-    if target.consume_at.is_some() {
-        return Err(Failure::new(format!("{}: consumers can be elsewhere (consume=) over STOMP only", target.name)));
-    }
     let spec = Spec::new(provider.factory, target, scenario, run)?;
     let worker = Worker::start(&install::class_path(provider.api, &provider.jars)?, provider.java)?;
     Ok(Some((worker, spec)))
