@@ -256,6 +256,12 @@ impl Scenario {
         matches!(self.destination, Destination::Topic | Destination::DurableTopic)
     }
 
+    /// True when a confirm stands for a message that outlives the broker: a persistent one, where a durable queue takes it.
+    /// A topic whose subscriptions end with their consumers keeps nothing.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.persistent && self.queue == QueueKind::Durable
+    }
+
     /// How often each message that is selected is received.
     pub(crate) fn copies(&self) -> u64 {
         match (self.consumers, self.copies_all()) {
@@ -523,6 +529,20 @@ mod tests {
             let relay = preset.scenario().for_relay();
             assert!(relay.check().is_ok() && relay.consumers == relay.producers && !relay.copies_all());
             assert_eq!(relay.ack_every > 0, relay.window > 0, "{preset:?}");
+        }
+    }
+
+    #[test]
+    fn a_persistent_message_is_kept_where_a_durable_queue_takes_it() {
+        for (destination, persistent, kept) in [
+            (Destination::Queue, true, true),
+            (Destination::Queue, false, false),
+            (Destination::Topic, true, false),
+            (Destination::DurableTopic, true, true),
+        ] {
+            let scenario = Scenario { destination, persistent, ..Scenario::default() };
+            let scenario = Scenario { queue: scenario.natural_kind(), ..scenario };
+            assert_eq!(scenario.is_kept(), kept, "{destination:?} {persistent}");
         }
     }
 

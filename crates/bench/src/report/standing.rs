@@ -46,10 +46,10 @@ pub(crate) fn compare(metric: Metric, to_first: &Ratio) -> Comparison {
     Comparison { advantage, interval, standing }
 }
 
-/// What a confirm promises on a target under a load that is `persistent` or not and waits for confirms or not. An audit that
+/// What a confirm promises on a target under a load that is `kept` or not and waits for confirms or not. An audit that
 /// supports less than was declared prevails; none: the target declares nothing.
-pub(crate) fn promise(facts: &TargetFacts, persistent: bool, confirmed: bool) -> Option<Durability> {
-    match (facts.role, confirmed, persistent) {
+pub(crate) fn promise(facts: &TargetFacts, kept: bool, confirmed: bool) -> Option<Durability> {
+    match (facts.role, confirmed, kept) {
         (Role::Limit, _, _) => None,
         (_, false, _) => Some(Durability::D0),
         (_, _, false) => Some(Durability::D1),

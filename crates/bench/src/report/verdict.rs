@@ -182,7 +182,7 @@ pub(crate) fn integrity(found: &Integrity, violations: &mut Vec<String>) {
 
 /// Compares the flushes that the disks counted with the fewest that forced confirms need: one for each full window.
 fn durability_at_most(scenario: &Scenario, measured: &Measured) -> Option<Durability> {
-    if !scenario.persistent || scenario.window == 0 || measured.confirmed_per_s == 0.0 {
+    if !scenario.is_kept() || scenario.window == 0 || measured.confirmed_per_s == 0.0 {
         return None;
     }
     let fewest = measured.confirmed_per_s / (scenario.window * scenario.producers as u64) as f64;

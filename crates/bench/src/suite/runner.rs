@@ -232,7 +232,7 @@ impl Runner<'_> {
     fn forced(&self, studies: &[Study]) -> Result<Vec<crate::machine::disk::Forced>, Failure> {
         for study in studies {
             for cell in self.cells(study) {
-                if study.load(&cell, None, &self.sizing)?.scenario.persistent {
+                if study.load(&cell, None, &self.sizing)?.scenario.is_kept() {
                     let dir = self.args.dir.clone().unwrap_or_else(std::env::temp_dir);
                     return Ok(vec![forced_writes(&dir, FORCED_TIME)?]);
                 }
@@ -358,10 +358,10 @@ impl Runner<'_> {
         Ok(results.slices)
     }
 
-    /// What a broker can come to at most: forced writes where messages are persistent and they were measured, else the relay.
-    fn limit(&self, persistent: bool) -> Option<&TargetFacts> {
+    /// What a broker can come to at most: forced writes where messages are kept and they were measured, else the relay.
+    fn limit(&self, kept: bool) -> Option<&TargetFacts> {
         let mut limits = self.targets.iter().filter(|facts| facts.role == Role::Limit);
-        let fits = |facts: &&TargetFacts| facts.target.only_copies() != persistent;
+        let fits = |facts: &&TargetFacts| facts.target.only_copies() != kept;
         limits.clone().find(fits).or_else(|| limits.next())
     }
 
@@ -403,7 +403,7 @@ impl Runner<'_> {
             Spread::of(own.iter().filter_map(quotient).collect())
         };
         let first = self.targets.first().map(|facts| facts.target.name.as_str()).filter(|first| *first != name);
-        let limit = self.limit(scenario.persistent).filter(|limit| limit.target.name != name);
+        let limit = self.limit(scenario.is_kept()).filter(|limit| limit.target.name != name);
         CellOutcome::Measured(Box::new(Figures {
             value: spread,
             to_first: first.and_then(within),

@@ -129,7 +129,7 @@ impl<'a> Book<'a> {
     pub(super) fn promise(&self, cell: &Cell, index: usize) -> Option<Durability> {
         // What is taken from a queue was put there before, and confirmed.
         let confirmed = cell.load.window > 0 || cell.load.drain;
-        standing::promise(self.players[index].facts, cell.load.persistent, confirmed)
+        standing::promise(self.players[index].facts, cell.load.is_kept(), confirmed)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::measure::latency::Summary;
 use crate::measure::random::Random;
 use crate::measure::statistics::Spread;
 use crate::report::record::{MachineFacts, Measured, SliceRecord};
-use crate::scenario::Scenario;
+use crate::scenario::{QueueKind, Scenario};
 use crate::suite::record::{
     Audited, Cell, CellOutcome, CellResult, Claim, ClaimVerdict, Extent, Figure, FigureKind, Figures, Metric, Profile,
     Published, Report, Role, SuiteRecord, TargetFacts, VERSION,
@@ -136,7 +136,7 @@ fn summary(p50: f64) -> Summary {
 }
 
 fn publish(size: usize, window: u64) -> Scenario {
-    Scenario { size, window, consumers: 0, persistent: true, ..Scenario::default() }
+    Scenario { size, window, consumers: 0, persistent: true, queue: QueueKind::Durable, ..Scenario::default() }
 }
 
 fn published(platform: &str, value: f64, range: Option<(f64, f64)>) -> Published {
@@ -336,7 +336,8 @@ impl Draw {
         ];
         let mut cells = Vec::new();
         for (id, title, level, persistent, printed) in rows {
-            let load = Scenario { persistent, window: 1, size: 1024, ..Scenario::default() };
+            let queue = if persistent { QueueKind::Durable } else { QueueKind::Exclusive };
+            let load = Scenario { persistent, queue, window: 1, size: 1024, ..Scenario::default() };
             let row = Row { id, title, metric: Metric::MessagesPerSecond, level, load };
             let printed = ["WebSphere MQ 5.3", "Sun MQ 3.5"].iter().zip(printed);
             let printed = printed.map(|(name, value)| published(name, value, None)).collect();
