@@ -17,7 +17,7 @@ pub(crate) struct Target {
     /// The text that it was read from, an address with its options. It may hold a password.
     #[serde(skip)]
     pub(crate) text: String,
-    /// The protocol: `amqp`, `stomp`, `nats`, `jetstream`, `mqtt`, `mqtt5`, `relay`, or that of a JMS client.
+    /// The protocol: `amqp`, `stomp`, `nats`, `jetstream`, `mqtt`, `mqtt5`, `kafka`, `relay`, or that of a JMS client.
     pub(crate) scheme: String,
     /// `host:port`, or the class of a JMS client's factory.
     pub(crate) address: String,
@@ -194,6 +194,7 @@ fn with_port(host: &str, scheme: &str) -> Result<String, Failure> {
         "stomp" => Ok(format!("{host}:61613")),
         "nats" | "jetstream" => Ok(format!("{host}:4222")),
         "mqtt" | "mqtt5" => Ok(format!("{host}:1883")),
+        "kafka" => Ok(format!("{host}:9092")),
         _ => Err(Failure::new(format!("{scheme}://{host}: a port is missing"))),
     }
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod amqp;
 pub(crate) mod jvm;
+mod kafka;
 pub(crate) mod link;
 mod mqtt;
 mod nats;
@@ -61,7 +62,11 @@ pub(crate) trait Conversation: Send {
     fn receive(&mut self, input: &[u8], on: &mut dyn FnMut(Event<'_>)) -> Result<usize, Failure>;
     /// Acknowledges what was received and is not acknowledged yet.
     fn settle(&mut self) -> Result<(), Failure>;
-    /// Bytes for the broker.
+    /// Bytes that wait in the output. A message that others may follow in the same frame stays open to them.
+    fn waiting(&mut self) -> usize {
+        self.output().len()
+    }
+    /// Bytes for the broker, whole.
     fn output(&mut self) -> &mut Output;
 }
 
@@ -103,13 +108,14 @@ pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Box
         "amqp" => Ok(Box::new(amqp::AmqpDriver::new(target, scenario, run))),
         "stomp" => Ok(Box::new(stomp::StompDriver::new(target, scenario, run)?)),
         "nats" | "jetstream" => Ok(Box::new(nats::NatsDriver::new(target, scenario, run)?)),
+        "kafka" => Ok(Box::new(kafka::KafkaDriver::new(target, scenario, run)?)),
         "mqtt" | "mqtt5" => Ok(Box::new(mqtt::MqttDriver::new(target, scenario, run)?)),
         "relay" => Ok(Box::new(relay::RelayDriver::new(target, scenario, run)?)),
         jms if jvm::provider::SCHEMES.contains(&jms) => {
             Err(Failure::new(format!("{jms}: a JMS client can only be loaded by `hermod-bench run`")))
         }
         other => Err(Failure::new(format!(
-            "{other}://: no such protocol; use amqp, stomp, nats, jetstream, mqtt, mqtt5, relay, or a JMS client: {}",
+            "{other}://: no such protocol; use amqp, stomp, nats, jetstream, mqtt, mqtt5, kafka, relay, or a JMS client: {}",
             jvm::provider::SCHEMES.join(", ")
         ))),
     }

@@ -135,7 +135,7 @@ impl<'a> Sender<'a> {
         let before = self.seen.sent;
         let mut room = if self.schedule.is_some() { u64::MAX } else { self.run.room() };
         let pause = loop {
-            if self.line.talk.output().len() >= self.batch {
+            if self.line.talk.waiting() >= self.batch {
                 break Pause::None;
             }
             if !self.window.has_room() || self.seen.sent == self.quota {

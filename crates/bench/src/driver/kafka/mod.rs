@@ -1,0 +1,225 @@
+//! Kafka: a queue is a topic of one partition, which its one consumer reads by itself, without a group that shares partitions
+//! out. Confirms are those of all replicas, message batch by message batch; an acknowledgement is a committed offset. Every
+//! message is kept, whether that is asked for or not.
+
+mod asking;
+mod batch;
+mod codec;
+mod talk;
+
+use super::{AckCount, Driver, Line, Part, first_wanted, special};
+use crate::failure::{Context, Failure};
+use crate::scenario::{Mode, Scenario};
+use crate::target::Target;
+use asking::Asking;
+use batch::{HEAD, RECORD};
+use codec::End;
+use talk::{Consuming, KafkaTalk, Publishing};
+
+/// The largest batch that brokers take unless they are told otherwise.
+const USUAL_BATCH: usize = 1_048_588;
+/// The largest body: brokers take requests of 100 MiB.
+const LARGEST_BODY: usize = 100 * 1024 * 1024 - 1024;
+/// Bytes of a Fetch where no prefetch bounds it, and most bytes of any: what Kafka's own clients ask for.
+const USUAL_FETCH: usize = 1024 * 1024;
+const LARGEST_FETCH: usize = 50 * 1024 * 1024;
+
+/// What `scenario` needs and there is not: in Kafka, or in this driver for it.
+fn lacks(scenario: &Scenario) -> Option<String> {
+    let queues = if scenario.mode == Mode::Throughput { scenario.queues } else { scenario.consumers };
+    let of_kafka = special(scenario).or_else(|| {
+        first_wanted(&[(scenario.size > LARGEST_BODY, "message of more than 100 MiB, its default bound,")])
+    });
+    let of_driver = first_wanted(&[(scenario.consumers > queues, "queue that several consumers share")]);
+    of_kafka
+        .map(|what| format!("{what} in Kafka"))
+        .or_else(|| of_driver.map(|what| format!("{what} in this program's driver for Kafka")))
+}
+
+/// A broker that speaks Kafka's protocol, by itself.
+pub(super) struct KafkaDriver {
+    target: Target,
+    scenario: Scenario,
+    run: u32,
+    control: Option<Asking>,
+}
+
+impl KafkaDriver {
+    pub(super) fn new(target: Target, scenario: Scenario, run: u32) -> Result<Self, Failure> {
+        match lacks(&scenario) {
+            Some(what) => Err(Failure::lacking(what)),
+            None => Ok(Self { target, scenario, run, control: None }),
+        }
+    }
+
+    /// Fan-out is one topic that each consumer reads; else each queue is a topic.
+    fn topics(&self) -> Vec<String> {
+        let count = match self.scenario.mode {
+            Mode::Pingpong => 2,
+            _ if self.scenario.copies_all() => 1,
+            _ => self.scenario.queues,
+        };
+        (0..count).map(|number| self.topic(number)).collect()
+    }
+
+    fn topic(&self, queue: usize) -> String {
+        let number = if self.scenario.copies_all() { 0 } else { queue };
+        self.scenario.queue_name.clone().unwrap_or_else(|| format!("hermod-bench-{:08x}-{number}", self.run))
+    }
+
+    /// Whose offset the consumer of `queue` commits.
+    fn group(&self, queue: usize) -> String {
+        format!("hermod-bench-{:08x}-{queue}", self.run)
+    }
+
+    /// The largest batch that a producer may send.
+    fn largest_batch(&self) -> usize {
+        USUAL_BATCH.max(self.scenario.batch).max(HEAD + RECORD + self.scenario.size)
+    }
+
+    /// A prefetch bounds the messages of a batch, too: a broker gives one in any case.
+    fn publishing(&self, queue: usize) -> Publishing {
+        let prefetch = u32::from(self.scenario.prefetch);
+        Publishing {
+            topic: self.topic(queue),
+            confirms: self.scenario.window > 0,
+            most_bytes: self.scenario.batch,
+            most_messages: if prefetch > 0 { prefetch } else { u32::MAX },
+        }
+    }
+
+    /// Bytes are all that bounds a Fetch: those of as many messages as the prefetch allows.
+    fn most_fetched(&self) -> u32 {
+        let bytes = match usize::from(self.scenario.prefetch) {
+            0 => USUAL_FETCH,
+            prefetch => prefetch.saturating_mul(self.scenario.size + RECORD),
+        };
+        bytes.min(LARGEST_FETCH) as u32
+    }
+}
+
+impl Driver for KafkaDriver {
+    fn prepare(&mut self) -> Result<(), Failure> {
+        let mut control = Asking::open(&self.target.address)?;
+        control.create(&self.topics(), self.largest_batch())?;
+        if self.scenario.ack_every > 0 {
+            for queue in 0..self.scenario.consumers {
+                control.until_it_commits(&self.group(queue), &self.topic(queue), 0)?;
+            }
+        }
+        self.control = Some(control);
+        Ok(())
+    }
+
+    fn open(&mut self, part: Part) -> Result<Line, Failure> {
+        let queues = self.scenario.queues;
+        let (publish, consume) = match part {
+            Part::Produce(id) => (Some(id % queues), None),
+            Part::Consume(id) => (None, Some(id % queues)),
+            Part::PingPong { far } => (Some(usize::from(far)), Some(usize::from(!far))),
+        };
+        let mut asking = Asking::open(&self.target.address)?;
+        let mut consuming = None;
+        if let Some(queue) = consume {
+            let topic = self.topic(queue);
+            let oldest = asking.offsets(std::slice::from_ref(&topic), End::Earliest).context(&topic)?;
+            consuming = Some(Consuming {
+                topic,
+                group: self.group(queue),
+                acks: AckCount::new(self.scenario.ack_every),
+                most_bytes: self.most_fetched(),
+                next: oldest.first().copied().unwrap_or(0),
+            });
+        }
+        let link = asking.into_link();
+        link.set_nodelay(self.scenario.nodelay)?;
+        let mut talk = KafkaTalk::new(publish.map(|queue| self.publishing(queue)), consuming);
+        if consume.is_some() {
+            talk.begin(part == Part::PingPong { far: false });
+        }
+        Ok(Line { link, talk: Box::new(talk) })
+    }
+
+    /// What is acknowledged stays in a topic; it is asked for only where nobody consumes.
+    fn depth(&mut self) -> Result<Option<u64>, Failure> {
+        let topics = self.topics();
+        let Some(control) = &mut self.control else { return Ok(None) };
+        let (oldest, next) = (control.offsets(&topics, End::Earliest)?, control.offsets(&topics, End::Latest)?);
+        Ok(Some(next.iter().zip(&oldest).map(|(next, oldest)| next.abs_diff(*oldest)).sum()))
+    }
+
+    /// Offsets that were committed go with their topics.
+    fn clean(&mut self) -> Result<(), Failure> {
+        let topics = self.topics();
+        match &mut self.control {
+            Some(control) => control.delete(&topics),
+            // Nothing was made.
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preset::Preset;
+    use crate::scenario::Destination;
+
+    fn driver(scenario: Scenario) -> KafkaDriver {
+        KafkaDriver::new("kafka://127.0.0.1".parse().unwrap(), scenario, 0xab).unwrap()
+    }
+
+    #[test]
+    fn what_is_lacking_is_said_before_anybody_connects() {
+        let persistent = Preset::Persistent1k.scenario();
+        let fanout = Scenario { destination: Destination::Fanout, queues: 3, consumers: 3, ..Scenario::default() };
+        let cases = [
+            (Preset::Transient64.scenario(), None),
+            (persistent.clone(), None),
+            (Preset::Pingpong.scenario(), None),
+            (Preset::Sync.scenario(), None),
+            (fanout, None),
+            (Scenario { producers: 2, queues: 2, consumers: 2, ..persistent.clone() }, None),
+            (Preset::Fanout.scenario(), Some("bound on a queue that nobody consumes in Kafka")),
+            (Scenario { priority: Some(4), ..persistent.clone() }, Some("priority of a message in Kafka")),
+            (Scenario { selector: Some(2), ..persistent.clone() }, Some("selector in Kafka")),
+            (Scenario { reply: true, ..persistent.clone() }, Some("reply from a consumer in Kafka")),
+            (Scenario { destination: Destination::Pattern, ..persistent.clone() }, Some("exchange in Kafka")),
+            (
+                Scenario { consumers: 2, ..persistent.clone() },
+                Some("queue that several consumers share in this program's driver for Kafka"),
+            ),
+            (
+                Scenario { size: 120 << 20, ..persistent },
+                Some("message of more than 100 MiB, its default bound, in Kafka"),
+            ),
+        ];
+        for (scenario, expected) in cases {
+            assert_eq!(lacks(&scenario).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn each_queue_is_a_topic_and_copies_share_one() {
+        let two = driver(Scenario { producers: 2, queues: 2, consumers: 2, ..Scenario::default() });
+        assert_eq!(two.topics(), ["hermod-bench-000000ab-0", "hermod-bench-000000ab-1"]);
+        let copies =
+            driver(Scenario { destination: Destination::Topic, queues: 2, consumers: 2, ..Scenario::default() });
+        assert_eq!(copies.topics(), ["hermod-bench-000000ab-0"]);
+        assert_ne!(copies.group(0), copies.group(1));
+        assert_eq!(driver(Preset::Pingpong.scenario()).topics().len(), 2);
+        let named = driver(Scenario { queue_name: Some("own".to_owned()), ..Scenario::default() });
+        assert_eq!(named.topics(), ["own"]);
+    }
+
+    #[test]
+    fn a_prefetch_bounds_batches_and_the_bytes_that_are_asked_for() {
+        let of = |prefetch, size| driver(Scenario { prefetch, size, ..Scenario::default() });
+        let bounds = |driver: KafkaDriver| (driver.publishing(0).most_messages, driver.most_fetched());
+        assert_eq!(bounds(of(0, 1024)), (u32::MAX, 1024 * 1024));
+        assert_eq!(bounds(of(10, 1024)), (10, 10 * 1040));
+        assert_eq!(bounds(of(1000, 1 << 20)), (1000, 50 << 20));
+        assert_eq!(of(0, 8 << 20).largest_batch(), (8 << 20) + 77);
+        assert_eq!(of(0, 16).largest_batch(), 1_048_588);
+    }
+}
