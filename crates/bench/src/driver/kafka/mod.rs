@@ -41,15 +41,21 @@ pub(super) struct KafkaDriver {
     target: Target,
     scenario: Scenario,
     run: u32,
-    control: Option<Asking>,
+    /// Topics may be there.
+    made: bool,
 }
 
 impl KafkaDriver {
     pub(super) fn new(target: Target, scenario: Scenario, run: u32) -> Result<Self, Failure> {
         match lacks(&scenario) {
             Some(what) => Err(Failure::lacking(what)),
-            None => Ok(Self { target, scenario, run, control: None }),
+            None => Ok(Self { target, scenario, run, made: false }),
         }
+    }
+
+    /// A connection for questions. None is kept for them: a broker closes what is idle for minutes.
+    fn ask(&self) -> Result<Asking, Failure> {
+        Asking::open(&self.target.address)
     }
 
     /// Fan-out is one topic that each consumer reads; else each queue is a topic.
@@ -100,15 +106,9 @@ impl KafkaDriver {
 
 impl Driver for KafkaDriver {
     fn prepare(&mut self) -> Result<(), Failure> {
-        let mut control = Asking::open(&self.target.address)?;
-        control.create(&self.topics(), self.largest_batch())?;
-        if self.scenario.ack_every > 0 {
-            for queue in 0..self.scenario.consumers {
-                control.until_it_commits(&self.group(queue), &self.topic(queue), 0)?;
-            }
-        }
-        self.control = Some(control);
-        Ok(())
+        let mut asking = self.ask()?;
+        self.made = true;
+        asking.create(&self.topics(), self.largest_batch())
     }
 
     fn open(&mut self, part: Part) -> Result<Line, Failure> {
@@ -118,18 +118,17 @@ impl Driver for KafkaDriver {
             Part::Consume(id) => (None, Some(id % queues)),
             Part::PingPong { far } => (Some(usize::from(far)), Some(usize::from(!far))),
         };
-        let mut asking = Asking::open(&self.target.address)?;
+        let mut asking = self.ask()?;
         let mut consuming = None;
         if let Some(queue) = consume {
-            let topic = self.topic(queue);
+            let (topic, group) = (self.topic(queue), self.group(queue));
             let oldest = asking.offsets(std::slice::from_ref(&topic), End::Earliest).context(&topic)?;
-            consuming = Some(Consuming {
-                topic,
-                group: self.group(queue),
-                acks: AckCount::new(self.scenario.ack_every),
-                most_bytes: self.most_fetched(),
-                next: oldest.first().copied().unwrap_or(0),
-            });
+            let next = oldest.first().copied().unwrap_or(0);
+            if self.scenario.ack_every > 0 {
+                asking.until_it_commits(&group, &topic, next)?;
+            }
+            let (acks, most_bytes) = (AckCount::new(self.scenario.ack_every), self.most_fetched());
+            consuming = Some(Consuming { topic, group, acks, most_bytes, next });
         }
         let link = asking.into_link();
         link.set_nodelay(self.scenario.nodelay)?;
@@ -142,20 +141,14 @@ impl Driver for KafkaDriver {
 
     /// What is acknowledged stays in a topic; it is asked for only where nobody consumes.
     fn depth(&mut self) -> Result<Option<u64>, Failure> {
-        let topics = self.topics();
-        let Some(control) = &mut self.control else { return Ok(None) };
-        let (oldest, next) = (control.offsets(&topics, End::Earliest)?, control.offsets(&topics, End::Latest)?);
+        let (topics, mut asking) = (self.topics(), self.ask()?);
+        let (oldest, next) = (asking.offsets(&topics, End::Earliest)?, asking.offsets(&topics, End::Latest)?);
         Ok(Some(next.iter().zip(&oldest).map(|(next, oldest)| next.abs_diff(*oldest)).sum()))
     }
 
     /// Offsets that were committed go with their topics.
     fn clean(&mut self) -> Result<(), Failure> {
-        let topics = self.topics();
-        match &mut self.control {
-            Some(control) => control.delete(&topics),
-            // Nothing was made.
-            None => Ok(()),
-        }
+        if self.made { self.ask()?.delete(&self.topics()) } else { Ok(()) }
     }
 }
 
