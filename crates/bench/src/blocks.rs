@@ -30,6 +30,8 @@ const HALF: f64 = 0.5;
 
 /// A run does not end for its precision before this many blocks: fewer would often look precise by accident.
 const FEWEST_FOR_PRECISION: usize = 10;
+/// Said of a slice with more messages than were asked for.
+const MORE: &str = "more messages than that, so that a slice lasts";
 /// What a slice takes besides its warm-up and its measured time, seconds: connections, the drain, the cleaning.
 const ROUND_A_SLICE: f64 = 0.5;
 
@@ -56,6 +58,8 @@ pub(crate) struct Plan {
     pub(crate) forced_dir: Option<PathBuf>,
     /// Name of the target that is the first one again.
     pub(crate) control: Option<String>,
+    /// Seconds that a slice with a fixed number of messages is to last: targets that are faster get more of them.
+    pub(crate) least: Option<f64>,
     /// End when every rate's ratio to the first target is known this well: 0.03 for ± 3 %.
     pub(crate) until: Option<f64>,
     /// Begin no block that would probably end after this long.
@@ -63,6 +67,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// What a target is to be loaded with.
+    fn asked(&self, target: &Target) -> &Scenario {
+        self.own.get(&target.name).unwrap_or(&self.scenario)
+    }
+
     /// Seconds that the run will take, if everything goes well; none where that depends on the brokers.
     pub(crate) fn expected_seconds(&self) -> Option<f64> {
         if self.scenario.messages.is_some() {
@@ -83,6 +92,8 @@ impl Plan {
 pub(crate) enum Piece {
     /// The rate that a target is loaded with, found by loading it in full.
     Rate { target: String, rate: f64 },
+    /// How many messages a target gets in each slice, so that it lasts.
+    Count { target: String, messages: u64 },
     /// What a forced write took before a block.
     Forced { block: usize, forced: Forced },
     /// A slice.
@@ -109,7 +120,7 @@ pub(crate) fn run(
     keep: Keep<'_>,
     progress: &mut Progress,
 ) -> Result<Results, Failure> {
-    let scenarios = settle_rates(plan, &earlier, keep, progress)?;
+    let scenarios = settle(plan, &earlier, keep, progress)?;
     let (mut forced, mut slices) = sorted(earlier);
     let (begin, mut longest) = (Instant::now(), Duration::ZERO);
     let mut ended = Ended::Blocks;
@@ -148,7 +159,7 @@ fn sorted(earlier: Vec<Piece>) -> (Vec<(usize, Forced)>, Vec<SliceRecord>) {
         match piece {
             Piece::Forced { block, forced: cost } => forced.push((block, cost)),
             Piece::Slice(slice) => slices.push(*slice),
-            Piece::Rate { .. } => {}
+            Piece::Rate { .. } | Piece::Count { .. } => {}
         }
     }
     (forced, slices)
@@ -233,7 +244,7 @@ fn is_disturbed(slice: &SliceRecord) -> bool {
 }
 
 /// What each target is loaded with.
-fn settle_rates(
+fn settle(
     plan: &Plan,
     earlier: &[Piece],
     keep: Keep<'_>,
@@ -246,10 +257,22 @@ fn settle_rates(
             _ => None,
         });
         let number = mix(plan.seed ^ plan.salt ^ mix(index as u64)) as u32;
-        let scenario = settle_rate(plan, target, known, number, progress);
+        let mut scenario = settle_rate(plan, target, known, number, progress);
         if let (None, Rate::Half, Ok(Scenario { rate: Rate::Fixed(rate), .. })) = (known, plan.scenario.rate, &scenario)
         {
             keep(&Piece::Rate { target: target.name.clone(), rate: *rate })?;
+        }
+        if let Ok(scenario) = &mut scenario {
+            let known = earlier.iter().find_map(|piece| match piece {
+                Piece::Count { target: of, messages } if *of == target.name => Some(*messages),
+                _ => None,
+            });
+            if known.is_some() {
+                scenario.messages = known;
+            } else if let Some(messages) = lasting::settle(plan, target, scenario, number, progress) {
+                keep(&Piece::Count { target: target.name.clone(), messages })?;
+                scenario.messages = Some(messages);
+            }
         }
         scenarios.push(scenario);
     }
@@ -270,8 +293,12 @@ fn attempt_slice(
         Err(failure) => Err(failure.clone()),
     };
     progress.done(&headline(target, &measured));
+    let grown = scenario.as_ref().is_ok_and(|scenario| scenario.messages > plan.asked(target).messages);
     let (measured, failure) = match measured {
-        Ok(measured) => (Some(measured), None),
+        Ok(mut measured) => {
+            measured.verdict.notes.extend(grown.then(|| MORE.to_owned()));
+            (Some(measured), None)
+        }
         Err(failure) => (None, Some(failure)),
     };
     let (lacks, error) = (failure.as_ref().and_then(Failure::lacks).map(str::to_owned), failure.map(|f| f.to_string()));
@@ -286,7 +313,7 @@ fn settle_rate(
     number: u32,
     progress: &mut Progress,
 ) -> Result<Scenario, Failure> {
-    let scenario = plan.own.get(&target.name).unwrap_or(&plan.scenario);
+    let scenario = plan.asked(target);
     let scenario = if target.is_relay() { scenario.for_relay() } else { scenario.clone() };
     if scenario.rate != Rate::Half {
         return Ok(scenario);
@@ -340,5 +367,6 @@ fn headline(target: &Target, measured: &Result<Measured, Failure>) -> String {
     }
 }
 
+mod lasting;
 #[cfg(test)]
 mod tests;

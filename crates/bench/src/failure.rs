@@ -20,7 +20,7 @@ impl Failure {
     /// measured in its place.
     pub(crate) fn lacking(what: impl Into<String>) -> Self {
         let what = what.into();
-        Self { text: format!("not applicable: there is no {what}"), lacks: Some(what) }
+        Self { text: format!("not applicable, for lack of {what}"), lacks: Some(what) }
     }
 
     /// What the broker or its protocol lacks, where that is why.
@@ -67,7 +67,7 @@ mod tests {
     fn what_is_lacking_is_known_at_every_place() {
         let failure = Err::<(), _>(Failure::lacking("selectors")).context("target").context("cell").unwrap_err();
         assert_eq!(failure.lacks(), Some("selectors"));
-        assert_eq!(failure.to_string(), "cell: target: not applicable: there is no selectors");
+        assert_eq!(failure.to_string(), "cell: target: not applicable, for lack of selectors");
         assert_eq!(Failure::new("x").lacks(), None);
     }
 }

@@ -54,6 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         retries: args.retries,
         forced_dir: scenario.persistent.then_some(dir),
         control: args.control.then(|| CONTROL.to_owned()),
+        least: None,
         until: args.until.map(|share| share.0),
         budget: args.budget.map(|span| span.0),
         own: BTreeMap::new(),

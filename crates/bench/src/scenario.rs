@@ -493,7 +493,7 @@ const SMALLEST_TIMED: usize = 16;
 /// The shortest last messages, bytes: what a full stamp needs.
 const SMALLEST_TAIL: usize = 40;
 /// The highest number that such a counter can show.
-const LARGEST_COUNT: u64 = 999_999;
+pub(crate) const LARGEST_COUNT: u64 = 999_999;
 
 /// Largest body, in bytes.
 const LARGEST_BODY: usize = 128 * 1024 * 1024;

@@ -30,6 +30,7 @@ fn plan() -> Plan {
         retries: 0,
         forced_dir: Some(std::env::temp_dir()),
         control: Some("b".to_owned()),
+        least: None,
         until: None,
         budget: None,
     }
@@ -152,4 +153,27 @@ fn the_time_that_a_run_takes_is_known_before_it_begins() {
     assert_eq!(plan.expected_seconds(), Some(3.0 * (2.0 * 6.5 + 0.5)));
     plan.budget = Some(Duration::from_secs(7));
     assert_eq!(plan.expected_seconds(), Some(7.0));
+}
+
+#[test]
+fn a_target_that_is_through_at_once_gets_more_messages_and_the_same_in_every_block() {
+    let plan = Plan { least: Some(0.3), blocks: 2, forced_dir: None, ..plan() };
+    let (results, pieces) = run_until(&plan, Vec::new(), usize::MAX);
+    let counts = |pieces: &[Piece]| -> Vec<u64> {
+        let count = |piece: &Piece| if let Piece::Count { messages, .. } = piece { Some(*messages) } else { None };
+        pieces.iter().filter_map(count).collect()
+    };
+    let counted = counts(&pieces);
+    assert!(counted.len() == 2 && counted.iter().all(|count| *count > 100), "{counted:?}");
+    for (target, count) in plan.targets.iter().zip(&counted) {
+        for slice in results.slices.iter().filter(|slice| slice.target == target.name) {
+            let measured = slice.measured.as_ref().unwrap();
+            assert!(measured.verdict.notes.iter().any(|note| note == MORE), "{:?}", measured.verdict);
+            let through = measured.messages_per_s * measured.seconds;
+            assert!((through - *count as f64).abs() < 1.0, "{through} of {count}");
+        }
+    }
+    let kept: Vec<Piece> = pieces.into_iter().filter(|piece| matches!(piece, Piece::Count { .. })).collect();
+    let (_, again) = run_until(&plan, kept, usize::MAX);
+    assert_eq!(counts(&again), counted);
 }

@@ -149,6 +149,7 @@ pub(crate) fn run(args: &ExchangeArgs) -> Result<bool, Failure> {
                 retries: 0,
                 forced_dir: None,
                 control: None,
+                least: None,
                 until: None,
                 budget: None,
             };

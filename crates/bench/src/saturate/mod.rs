@@ -193,6 +193,7 @@ impl Study {
             retries: RETRIES,
             forced_dir: None,
             control: None,
+            least: None,
             until: None,
             budget: None,
         };

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::knobs::Knobs;
-use super::record::{Profile, Published};
+use super::record::{Metric, Profile, Published};
 use super::study::{ClientKind, Row, Study, Variant};
 use crate::failure::{Context, Failure};
 use crate::scenario::{Scenario, Tail};
 
 /// Warm-ups are at least this part of the fewest measured messages.
 const WARMUP_PART: u64 = 10;
+
+/// A slice lasts at least this part of the time after which it is ended.
+const LEAST_PART: f64 = 0.25;
 
 /// How much of a study is done.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +21,14 @@ pub(crate) struct Sizing {
     pub(crate) scale: f64,
     /// Seconds after which a slice ends; none: when all messages are through.
     pub(crate) cap: Option<f64>,
+}
+
+impl Sizing {
+    /// Seconds that a slice of a cell with this metric is to last at least; none: its messages are what they are.
+    pub(crate) fn least(&self, metric: Metric) -> Option<f64> {
+        let depends_on_count = matches!(metric, Metric::ResidentMib | Metric::Passed);
+        self.cap.filter(|_| !depends_on_count).map(|cap| cap * LEAST_PART)
+    }
 }
 
 /// A cell that is to be measured.

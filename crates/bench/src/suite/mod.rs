@@ -37,10 +37,11 @@ pub(crate) struct SuiteArgs {
     /// How often every target has its turn in each cell, in random order
     #[arg(long, default_value_t = 1)]
     blocks: usize,
-    /// Seconds after which a slice is ended, whatever is left of its messages
+    /// Seconds after which a slice is ended, whatever is left of its messages; they are made more where they last less than a
+    /// quarter of that
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
-    /// Let every slice send all of its messages, however long that takes
+    /// Let every slice send all of its messages and no more, however long or short that takes
     #[arg(long)]
     exact: bool,
     /// Also measure a relay of this program's own, which only copies bytes: the machine's limit

@@ -217,7 +217,8 @@ impl Runner<'_> {
 
     /// Says how long it may take, in seconds too.
     fn announce(&self, cells: usize) -> f64 {
-        let slices = (cells * self.targets.len() * self.args.blocks.max(1)) as f64;
+        // One more for each target finds out how many messages last.
+        let slices = (cells * self.targets.len() * (self.args.blocks.max(1) + 1)) as f64;
         let each = self.sizing.cap.unwrap_or(f64::from(u16::MAX)) + ROUND_A_SLICE;
         let what = format!("{cells} cell(s), {} target(s), {} block(s)", self.targets.len(), self.args.blocks.max(1));
         let time = match self.sizing.cap {
@@ -287,8 +288,7 @@ impl Runner<'_> {
         }
         let applies = |facts: &&TargetFacts| own.contains_key(&facts.target.name);
         let targets: Vec<Target> = self.targets.iter().filter(applies).map(|facts| facts.target.clone()).collect();
-        let label = format!("{} {:?}", planned.label(), planned.profile);
-        let slices = self.slices(study, &label, targets, scenario.clone(), own, step)?;
+        let slices = self.slices(study, planned, targets, scenario.clone(), own, step)?;
         let results = self.targets.iter().map(|facts| {
             let name = &facts.target.name;
             let outcome = match kept_out.remove(name) {
@@ -318,7 +318,7 @@ impl Runner<'_> {
     fn slices(
         &mut self,
         study: &Study,
-        label: &str,
+        planned: &Planned<'_>,
         targets: Vec<Target>,
         scenario: Scenario,
         own: BTreeMap<String, Scenario>,
@@ -327,6 +327,7 @@ impl Runner<'_> {
         if targets.is_empty() || self.progress.interrupted() {
             return Ok(Vec::new());
         }
+        let label = format!("{} {:?}", planned.label(), planned.profile);
         let number = label.bytes().chain(study.id.bytes()).fold(self.seed, |state, byte| mix(state ^ u64::from(byte)));
         let plan = Plan {
             targets,
@@ -340,6 +341,7 @@ impl Runner<'_> {
             retries: self.args.retries,
             forced_dir: None,
             control: None,
+            least: self.sizing.least(planned.row.metric),
             until: None,
             budget: None,
         };
@@ -348,7 +350,7 @@ impl Runner<'_> {
         let journal = &mut self.journal;
         let mut keep = |piece: &Piece| {
             let Some(journal) = journal.as_mut() else { return Ok(()) };
-            journal.append(&Entry { suite: study.id.clone(), cell: label.to_owned(), piece: piece.clone() })
+            journal.append(&Entry { suite: study.id.clone(), cell: label.clone(), piece: piece.clone() })
         };
         self.progress.within(step.to_owned());
         let results = blocks::run(&plan, earlier, &mut keep, &mut self.progress)?;

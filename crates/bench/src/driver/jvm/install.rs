@@ -83,13 +83,16 @@ fn built(cache: &Path) -> Result<PathBuf, Failure> {
             fs::write(&file, text).context(file.display())?;
         }
         let (pom, output) = (place.join("project/pom.xml"), place.join("output"));
-        maven(&[
-            "-f",
-            &pom.display().to_string(),
-            &format!("-Doutput={}", output.display()),
-            "-Dmaven.test.skip=true",
-            "prepare-package",
-        ])?;
+        maven(
+            place,
+            &[
+                "-f",
+                &pom.display().to_string(),
+                &format!("-Doutput={}", output.display()),
+                "-Dmaven.test.skip=true",
+                "prepare-package",
+            ],
+        )?;
         for part in ["classes", "javax-classes", "lib"] {
             fs::rename(output.join(part), place.join(part)).context(part)?;
         }
@@ -103,13 +106,16 @@ fn fetched(cache: &Path, artefact: &str) -> Result<PathBuf, Failure> {
         eprintln!("hermod-bench: fetching {artefact}, once");
         let pom = place.join("pom.xml");
         fs::write(&pom, project_needing(artefact)?).context(pom.display())?;
-        maven(&[
-            "-f",
-            &pom.display().to_string(),
-            &format!("{FETCHER}:copy-dependencies"),
-            &format!("-DoutputDirectory={}", place.display()),
-            "-DincludeScope=runtime",
-        ])
+        maven(
+            place,
+            &[
+                "-f",
+                &pom.display().to_string(),
+                &format!("{FETCHER}:copy-dependencies"),
+                &format!("-DoutputDirectory={}", place.display()),
+                "-DincludeScope=runtime",
+            ],
+        )
     })
 }
 
@@ -117,12 +123,15 @@ fn fetched(cache: &Path, artefact: &str) -> Result<PathBuf, Failure> {
 fn unpacked(cache: &Path, archive: &str, path: &str) -> Result<PathBuf, Failure> {
     let place = make(cache, &archive.replace(':', "-"), |place| {
         eprintln!("hermod-bench: fetching {archive}, once");
-        maven(&[
-            &format!("{FETCHER}:unpack"),
-            &format!("-Dartifact={archive}"),
-            &format!("-DoutputDirectory={}", place.display()),
-            &format!("-Dmdep.unpack.includes={path}"),
-        ])?;
+        maven(
+            place,
+            &[
+                &format!("{FETCHER}:unpack"),
+                &format!("-Dartifact={archive}"),
+                &format!("-DoutputDirectory={}", place.display()),
+                &format!("-Dmdep.unpack.includes={path}"),
+            ],
+        )?;
         if place.join(path).is_file() { Ok(()) } else { Err(Failure::new(format!("{archive} has no {path}"))) }
     })?;
     Ok(place.join(path))
@@ -169,9 +178,10 @@ fn named(prefix: &str, content: impl Hash) -> String {
     format!("{prefix}-{:016x}", hasher.finish())
 }
 
-/// Runs Maven; what it says goes into the failure.
-fn maven(arguments: &[&str]) -> Result<(), Failure> {
-    let output = Command::new("mvn").args(["-q", "-B", "-ntp"]).args(arguments).output().map_err(|error| {
+/// Runs Maven within `place`, where a goal without a project leaves notes of its own; what it says goes into the failure.
+fn maven(place: &Path, arguments: &[&str]) -> Result<(), Failure> {
+    let mut command = Command::new("mvn");
+    let output = command.args(["-q", "-B", "-ntp"]).args(arguments).current_dir(place).output().map_err(|error| {
         Failure::new(format!(
             "mvn: {error}; JMS targets need Maven and a JDK of version 17 or newer, to build the worker and to fetch clients"
         ))

@@ -120,7 +120,7 @@ fn whatever_a_worker_does_wrong_is_said() {
     let cases: &[Case] = &[
         (
             r#"echo '{"lacks":"shared subscription"}'; ask"#,
-            "not applicable: there is no shared subscription in this broker's client",
+            "not applicable, for lack of shared subscription in this broker's client",
         ),
         (r#"echo '{"failed":"Connection refused"}'; ask"#, "Connection refused"),
         (r#"echo '{"stats":1}'; ask"#, "an answer of the worker"),

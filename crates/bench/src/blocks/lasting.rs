@@ -1,0 +1,84 @@
+//! How many messages a slice needs so that it lasts. A thousand are through in 16 ms with one broker and take a second with
+//! another; of 16 ms neither a rate can be told nor what others did to the machine meanwhile. A target gets at least as many
+//! as were asked for, and the same number in every block.
+
+use super::{Plan, headline, one};
+use crate::measure::random::mix;
+use crate::report::progress::Progress;
+use crate::scenario::{Mode, Payload, Rate, Scenario};
+use crate::target::Target;
+
+/// Slices are to last this many times as long as they must, since brokers become faster as they warm up.
+const AIM: f64 = 1.5;
+/// A rate that was seen for a moment is not trusted any further than this: it is measured once more with what it led to.
+const MOST_GROWTH: f64 = 32.0;
+/// So often the number is raised at most.
+const ROUNDS: u64 = 4;
+/// The most messages, and the most bytes of bodies: of those that a broker has to hold all at once, and of those that pass through.
+const MOST_MESSAGES: u64 = 5_000_000;
+const MOST_HELD: u64 = 512 << 20;
+const MOST_PASSED: u64 = 4 << 30;
+
+/// Tries how long the messages of `scenario` last on `target`, and returns how many it is to get; none where that was not found
+/// out: what can't be measured says so in its slices.
+pub(super) fn settle(
+    plan: &Plan,
+    target: &Target,
+    scenario: &Scenario,
+    number: u32,
+    progress: &mut Progress,
+) -> Option<u64> {
+    let least = plan.least.filter(|_| scenario.mode != Mode::Exchange && scenario.rate == Rate::Saturate)?;
+    let mut scenario = scenario.clone();
+    for round in 1..=ROUNDS {
+        let asked = scenario.messages?;
+        progress.step("[how many] ".to_owned());
+        let measured = one(plan, target, &scenario, mix(u64::from(number) ^ mix(round)) as u32, progress);
+        progress.done(&headline(target, &measured));
+        if progress.interrupted() {
+            return None;
+        }
+        let seconds = measured.ok()?.seconds;
+        if seconds >= least {
+            break;
+        }
+        let growth = AIM * least / seconds;
+        let more = ((asked as f64 * growth.min(MOST_GROWTH)) as u64).min(most(&scenario)).max(asked);
+        scenario.messages = Some(more);
+        if growth <= MOST_GROWTH || more == asked {
+            break;
+        }
+    }
+    scenario.messages
+}
+
+/// The most messages that a slice is given to make it last.
+fn most(scenario: &Scenario) -> u64 {
+    let all_at_once = scenario.drain || scenario.consumers == 0;
+    let bytes = if all_at_once { MOST_HELD } else { MOST_PASSED };
+    let counted = match scenario.payload {
+        Payload::Counter => crate::scenario::LARGEST_COUNT.saturating_sub(scenario.warmup_messages),
+        Payload::Random | Payload::Zero => MOST_MESSAGES,
+    };
+    MOST_MESSAGES.min(counted).min(bytes / (scenario.size as u64).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_is_not_asked_to_hold_more_than_it_can() {
+        let base = Scenario { size: 1024, ..Scenario::default() };
+        let cases = [
+            (Scenario { size: 0, ..base.clone() }, 5_000_000),
+            (Scenario { size: 1 << 20, ..base.clone() }, 4096),
+            (Scenario { consumers: 0, ..base.clone() }, 512 << 10),
+            (Scenario { drain: true, size: 500_000, ..base.clone() }, 1073),
+            (Scenario { payload: Payload::Counter, size: 6, warmup_messages: 9, ..base }, 999_990),
+        ];
+        for (scenario, expected) in cases {
+            assert_eq!(most(&scenario), expected, "{scenario:?}");
+        }
+    }
+}
