@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -63,13 +64,28 @@ fn said(mut command: Command) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-fn place() -> tempfile::TempDir {
+/// A directory of peers. Those of two directories know nothing of each other's ports before they listen, so that one test after
+/// the other has one.
+struct Place {
+    dir: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Place {
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+fn place() -> Place {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("recipes")).unwrap();
     for (name, recipe) in [("floor", RECIPE), ("simulated", SIMULATED)] {
         fs::write(dir.path().join("recipes").join(name).with_extension("toml"), recipe).unwrap();
     }
-    dir
+    Place { dir, _turn }
 }
 
 fn becomes(what: &str, is: impl Fn() -> bool) {
