@@ -32,7 +32,7 @@ impl Broker {
     /// Audits it with the claim that a killed broker keeps what it confirmed. Exit code and output.
     fn audit(&mut self, rounds: u32) -> (i32, String) {
         let mut bench = Command::new(BENCH);
-        bench.args(["audit", "--window", "20", "--claims", "D2", "--quiet", "--patience", "30"]);
+        bench.args(["audit", "--window", "20", "--claims", "D2", "--quiet", "--patience", "30", "--settle", "0"]);
         bench.args(["--rounds", &rounds.to_string()]);
         bench.arg("--target").arg(format!("broker=amqp://{},pid={}", self.address, self.child.id()));
         let done = bench.arg("--restart").arg(&self.command).output().unwrap();

@@ -166,8 +166,12 @@ const LOADS: [(&str, &str, &[i32]); 8] = [
     ("backlog --target one=simulated --messages 2000 --size 64 --quiet", "drain", &[0]),
     ("queues --target simulated --count 20 --quiet", "20 durable queues", &[0]),
     ("connections --target simulated --count 6 --processes 2 --idle 0.01 --probes 2 --quiet", "came back", &[0]),
-    ("audit --target simulated --claims D2 --restart --rounds 2 --quiet", "claim of D2 is supported", &[0]),
-    ("audit --target simulated/forgetful --claims D2 --restart --rounds 1 --quiet", "CLAIM NOT SUPPORTED", &[3]),
+    ("audit --target simulated --claims D2 --restart --settle 0 --rounds 2 --quiet", "claim of D2 is supported", &[0]),
+    (
+        "audit --target simulated/forgetful --claims D2 --restart --settle 0 --rounds 1 --quiet",
+        "CLAIM NOT SUPPORTED",
+        &[3],
+    ),
     // What can't be done ends the peer too.
     ("queues --target floor --count 5", "use amqp://", &[1]),
 ];

@@ -1,17 +1,26 @@
-//! Which calls that force data to a disk a process makes, counted by `strace` where there is one and it may look. A broker may
-//! force its data in ways that it does not show (writes that are synchronous by themselves), so that seeing none is no proof.
+//! Which calls that force data to a disk a broker makes, seen by `strace` where there is one and it may look. All processes of
+//! the broker's tree are traced before the first message is sent, and whatever they start later with them. A broker may force
+//! its data in ways that it does not show (writes that are synchronous by themselves), so that seeing none is no proof.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
 use crate::failure::{Context, Failure};
+use crate::machine::process::{descendants, is_alive};
 use crate::report::verdict::FLUSHED;
 
 /// The calls that are counted.
-const FORCING: &str = "fsync,fdatasync,sync_file_range,syncfs,sync,msync";
+const FORCING: [&str; 6] = ["fsync", "fdatasync", "sync_file_range", "syncfs", "sync", "msync"];
+/// What a strace may take to attach to all threads that it was given.
+const ATTACHING: Duration = Duration::from_secs(20);
+/// How often is looked whether it has.
+const GLANCE: Duration = Duration::from_millis(20);
+/// Who still finds threads without a tracer after this many rounds looks at a broker that never comes to rest.
+const ROUNDS: usize = 8;
 
 /// Forcing calls that the broker made while messages were confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +29,9 @@ pub(super) struct Calls {
     /// Messages confirmed meanwhile.
     pub(super) confirmed: u64,
     pub(super) window: u64,
+    /// Processes that were looked at.
+    #[serde(default)]
+    pub(super) processes: usize,
 }
 
 impl Calls {
@@ -31,8 +43,8 @@ impl Calls {
 
 impl std::fmt::Display for Calls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { count, confirmed, window } = self;
-        write!(f, "{count} forcing calls seen for {confirmed} confirms in windows of {window}")
+        let Self { count, confirmed, window, processes } = self;
+        write!(f, "{count} forcing calls seen in {processes} processes for {confirmed} confirms in windows of {window}")
     }
 }
 
@@ -43,26 +55,116 @@ pub(super) fn possible() -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// Counts the forcing calls of `pids` and their threads for `time`; none where that is not allowed here.
-pub(super) fn watch(pids: &[u32], time: Duration) -> Result<Option<u64>, Failure> {
-    let table = tempfile::NamedTempFile::new().context("a file for strace")?;
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "-qq", "-c", "-e", &format!("trace={FORCING}"), "-o"]).arg(table.path());
-    for pid in pids {
-        strace.args(["-p", &pid.to_string()]);
-    }
-    let strace = strace.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = strace.spawn().context("starting strace")?;
-    std::thread::sleep(time);
-    let refused = child.try_wait().context("waiting for strace")?.is_some();
-    if !refused {
-        interrupt(child.id());
-    }
-    child.wait().context("waiting for strace")?;
-    if refused { Ok(None) } else { read(table.path()).map(Some) }
+/// A tree of processes whose calls are looked at, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Trace {
+    tracers: Vec<Tracer>,
+    /// Processes that there were when all were traced.
+    pub(super) processes: usize,
 }
 
-/// Asks strace to let go and write its table.
+/// One strace, and where it writes down each call.
+#[derive(Debug)]
+struct Tracer {
+    child: Child,
+    seen: NamedTempFile,
+}
+
+impl Trace {
+    /// Looks at `roots` and all below them; none where that is not allowed here.
+    pub(super) fn attach(roots: &[u32]) -> Result<Option<Self>, Failure> {
+        let mut tracers = Vec::new();
+        // What was started by somebody who was not traced yet is found by looking again.
+        for _ in 0..ROUNDS {
+            let tree = descendants(roots);
+            let missed = untraced(&tree);
+            if missed.is_empty() {
+                return Ok(Some(Self { tracers, processes: tree.len() }));
+            }
+            let mut tracer = Tracer::start(&missed)?;
+            if !tracer.await_all(&missed)? {
+                return Ok(None);
+            }
+            tracers.push(tracer);
+        }
+        Ok(None)
+    }
+
+    /// Forcing calls seen so far.
+    pub(super) fn count(&self) -> Result<u64, Failure> {
+        self.tracers.iter().map(Tracer::count).sum()
+    }
+}
+
+impl Tracer {
+    fn start(threads: &[u32]) -> Result<Self, Failure> {
+        let seen = NamedTempFile::new().context("a file for strace")?;
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "-e", "signal=none", "-e", &format!("trace={}", FORCING.join(","))]);
+        strace.arg("-o").arg(seen.path());
+        for thread in threads {
+            strace.args(["-p", &thread.to_string()]);
+        }
+        let strace = strace.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self { child: strace.spawn().context("starting strace")?, seen })
+    }
+
+    /// Waits until each of `threads` is traced, or has ended. False: it may not, or can't.
+    fn await_all(&mut self, threads: &[u32]) -> Result<bool, Failure> {
+        let end = Instant::now() + ATTACHING;
+        while threads.iter().any(|thread| is_traced(*thread) == Some(false)) {
+            let ended = self.child.try_wait().context("waiting for strace")?.is_some();
+            if ended || Instant::now() > end {
+                return Ok(false);
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Ok(true)
+    }
+
+    fn count(&self) -> Result<u64, Failure> {
+        let seen = fs::read(self.seen.path()).context("what strace saw")?;
+        Ok(forcing(&String::from_utf8_lossy(&seen)))
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            interrupt(self.child.id());
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// What strace is to be given so that all threads of `tree` are traced: the processes of which none is, and single threads of
+/// the others.
+fn untraced(tree: &[u32]) -> Vec<u32> {
+    let mut missed = Vec::new();
+    for pid in tree.iter().copied().filter(|pid| is_alive(*pid)) {
+        if is_traced(pid) == Some(false) {
+            missed.push(pid);
+            continue;
+        }
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let threads = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
+        missed.extend(threads.filter(|thread| is_traced(*thread) == Some(false)));
+    }
+    missed
+}
+
+/// Whether somebody traces a thread; none when it has ended.
+fn is_traced(thread: u32) -> Option<bool> {
+    traced(&fs::read_to_string(format!("/proc/{thread}/status")).ok()?)
+}
+
+fn traced(status: &str) -> Option<bool> {
+    let field = |label: &str| status.lines().find_map(|line| line.strip_prefix(label)?.split_whitespace().next());
+    let ended = field("State:").is_none_or(|state| matches!(state, "Z" | "X"));
+    if ended { None } else { Some(field("TracerPid:")? != "0") }
+}
+
+/// Asks strace to let go.
 #[cfg(unix)]
 fn interrupt(pid: u32) {
     use rustix::process::{Pid, Signal, kill_process};
@@ -76,19 +178,14 @@ fn interrupt(_: u32) {
     // There is no strace here.
 }
 
-fn read(path: &Path) -> Result<u64, Failure> {
-    let text = std::fs::read_to_string(path).context("the table of strace")?;
-    Ok(sum(&text))
-}
-
-/// The calls of strace's table: the fourth column of each line whose last is one of ours.
-fn sum(table: &str) -> u64 {
-    let calls = table.lines().filter_map(|line| {
-        let columns: Vec<&str> = line.split_whitespace().collect();
-        let name = columns.last().filter(|name| FORCING.split(',').any(|ours| ours == **name));
-        name.and_then(|_| columns.get(3)?.parse::<u64>().ok())
-    });
-    calls.sum()
+/// The calls that strace wrote down. One that another line interrupts has a second line, where it is resumed.
+fn forcing(seen: &str) -> u64 {
+    let begins = |line: &&str| {
+        // A line begins with the thread's number, where there is more than one.
+        let call = line.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == ' ');
+        call.split_once('(').is_some_and(|(name, _)| FORCING.contains(&name))
+    };
+    seen.lines().filter(begins).count() as u64
 }
 
 #[cfg(test)]
@@ -96,14 +193,63 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_calls_of_a_table_are_added_up() {
-        let table = "% time     seconds  usecs/call     calls    errors syscall\n\
-                     ------ ----------- ----------- --------- --------- ----------------\n \
-                     99.10    0.061200         306       200           fdatasync\n  \
-                     0.90    0.000500         250         2         1 fsync\n\
-                     ------ ----------- ----------- --------- --------- ----------------\n\
-                     100.00    0.061700         305       202         1 total\n";
-        assert_eq!(sum(table), 202);
-        assert_eq!(sum(""), 0);
+    fn calls_are_counted_where_they_begin() {
+        let cases = [
+            ("", 0),
+            ("fsync(3)                                = 0\n", 1),
+            (
+                "17 fsync(3) = 0\n1234  fdatasync(26 <unfinished ...>\n17 sync() = 0\n1234  <... fdatasync resumed>) = 0\n",
+                3,
+            ),
+            ("17 fsync(3) = -1 EIO (Input/output error)\n17 +++ exited with 0 +++\n", 1),
+            ("17 msync(0x7f0000000000, 4096, MS_SYNC) = 0\n17 unsync(1) = 0\n17 --- SIGINT (fsync) ---\n", 1),
+        ];
+        for (seen, count) in cases {
+            assert_eq!(forcing(seen), count, "{seen}");
+        }
+    }
+
+    #[test]
+    fn a_thread_is_traced_when_it_says_by_whom() {
+        let cases = [
+            ("Name:\tx\nState:\tS (sleeping)\nTracerPid:\t0\n", Some(false)),
+            ("Name:\tx\nState:\tt (tracing stop)\nTracerPid:\t77\n", Some(true)),
+            ("Name:\tx\nState:\tZ (zombie)\nTracerPid:\t0\n", None),
+            ("", None),
+        ];
+        for (status, expected) in cases {
+            assert_eq!(traced(status), expected, "{status}");
+        }
+    }
+
+    /// A shell that started another, which starts a program again and again: a tree of which some was there before, and some
+    /// comes later.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_whole_tree_is_traced_with_what_it_starts_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let force = format!("dd if=/dev/zero of={}/f bs=1 count=1 conv=fsync status=none", dir.path().display());
+        let script = format!("sh -c 'while :; do {force}; sleep 0.01; done' & wait");
+        let mut root = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        while descendants(&[root.id()]).len() < 2 && Instant::now() < end {
+            std::thread::sleep(GLANCE);
+        }
+        let trace = if possible() { Trace::attach(&[root.id()]).unwrap() } else { None };
+        let mut count = 0;
+        if let Some(trace) = &trace {
+            assert!(trace.processes >= 2);
+            while count < 3 && Instant::now() < end {
+                std::thread::sleep(GLANCE);
+                count = trace.count().unwrap();
+            }
+        }
+        let looked = trace.is_some();
+        drop(trace);
+        let tree = descendants(&[root.id()]);
+        let kill = |pid: &u32| Command::new("kill").args(["-9", &pid.to_string()]).status();
+        tree.iter().for_each(|pid| drop(kill(pid)));
+        root.wait().unwrap();
+        assert!(!looked || count >= 3, "{count} calls");
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now;
-use crate::driver::{self, Driver, Event, Line};
+use crate::driver::{self, Driver, Event, Line, Part};
 use crate::failure::{Context, Failure};
 use crate::machine::process::{descendants, is_alive};
 use crate::measure::sequence::{Numbers, Seen};
@@ -31,7 +31,7 @@ const ATTEMPT: Duration = Duration::from_millis(200);
 pub(super) struct Crash {
     /// Seconds of publishing before it.
     pub(super) killed_after_s: f64,
-    /// Seconds from the restart until it took the queue's declaration.
+    /// Seconds from the restart until it had the queue again.
     pub(super) back_s: f64,
     pub(super) sent: u64,
     /// Confirmed when the connection ended.
@@ -131,18 +131,19 @@ pub(super) fn drain(mut line: Line, bodies: &Bodies, wanted: &Numbers) -> Result
     Ok(seen.numbers)
 }
 
-/// Opens the broker's queue again, as soon as it answers.
+/// Opens the broker's queue again, and a consumer on it, as soon as both are answered: some brokers take connections before
+/// they have found their queues.
 pub(super) fn reopened(
     target: &Target,
     scenario: &Scenario,
     number: u32,
     patience: Duration,
-) -> Result<Box<dyn Driver>, Failure> {
+) -> Result<(Box<dyn Driver>, Line), Failure> {
     let end = Instant::now() + patience;
     loop {
         let mut driver = driver::open(target, scenario, number)?;
-        match driver.prepare() {
-            Ok(()) => return Ok(driver),
+        match driver.prepare().and_then(|()| driver.open(Part::Consume(0))) {
+            Ok(line) => return Ok((driver, line)),
             Err(failure) if Instant::now() > end => {
                 return Err(failure).context(format!("the broker did not come back within {} s", patience.as_secs()));
             }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::driver;
 use crate::durability::Durability;
-use crate::failure::{Context, Failure};
+use crate::failure::Failure;
 use crate::machine::disk::flushes;
 use crate::measure::random::{Random, mix};
 use crate::measure::stamp::Bodies;
@@ -27,7 +27,7 @@ use crate::report::verdict::FLUSHED;
 use crate::scenario::{QueueKind, Scenario};
 use crate::suite::record::Audited;
 use crate::target::Target;
-use calls::Calls;
+use calls::{Calls, Trace};
 use crash::{Crash, Killer, Witness, publish};
 
 /// Version of the record; fields are only ever added within one.
@@ -36,7 +36,7 @@ const VERSION: u32 = 1;
 const WATCH: Duration = Duration::from_secs(1);
 
 /// Protocols whose confirms can be audited; a peer is audited by the first that it speaks.
-const SCHEMES: [&str; 5] = ["amqp", "stomp", "jetstream", "mqtt5", "mqtt"];
+const SCHEMES: [&str; 6] = ["amqp", "stomp", "jetstream", "kafka", "mqtt5", "mqtt"];
 /// What a publisher needs to notice that its connection has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -56,6 +56,9 @@ pub(crate) struct AuditArgs {
     /// How often it is killed
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// How long before its first message the queue of a kill is declared: some brokers keep a declaration in memory for seconds
+    #[arg(long, default_value = "5s", value_name = "SPAN")]
+    settle: crate::cli::Span,
     /// Bytes of a body
     #[arg(long, default_value_t = 1024)]
     size: usize,
@@ -224,20 +227,22 @@ impl Audit<'_> {
 
     /// Looks which forcing calls the broker makes, where there is `strace` and it may look.
     fn calls(&mut self) -> Result<Option<Calls>, Failure> {
-        let pids = self.target.pids.clone();
+        let pids = &self.target.pids;
         if pids.is_empty() || !calls::possible() {
             return Ok(None);
         }
-        let mut seen = None;
+        let Some(trace) = Trace::attach(pids)? else { return Ok(None) };
+        let mut count = 0;
         let confirmed = self.confirmed(|| {
-            seen = calls::watch(&pids, WATCH)?;
+            // What declaring the queue took is no confirm's.
+            let before = trace.count()?;
+            std::thread::sleep(WATCH);
+            count = trace.count()?.saturating_sub(before);
             Ok(())
         })?;
-        let calls = seen.map(|count| Calls { count, confirmed, window: self.args.window });
-        if let Some(calls) = &calls {
-            self.progress.done(&calls.to_string());
-        }
-        Ok(calls)
+        let calls = Calls { count, confirmed, window: self.args.window, processes: trace.processes };
+        self.progress.done(&calls.to_string());
+        Ok(Some(calls))
     }
 
     /// Kills the broker while it confirms, starts it again, and looks for what it had confirmed.
@@ -246,6 +251,8 @@ impl Audit<'_> {
         let target = self.target;
         let mut driver = driver::open(target, &scenario, number)?;
         driver.prepare()?;
+        // It is the confirms of messages that are audited, not the answer to a declaration.
+        std::thread::sleep(self.args.settle.0);
         let line = driver.open(driver::Part::Produce(0))?;
         let bodies = Bodies::new(number, scenario.size);
         let after = Duration::from_millis(300 + self.random.below(1200) as u64);
@@ -266,9 +273,8 @@ impl Audit<'_> {
         let begin = Instant::now();
         killer.restart()?;
         let reading = Scenario { consumers: 1, ..scenario };
-        let mut driver = crash::reopened(target, &reading, number, self.args.patience.0)?;
+        let (mut driver, line) = crash::reopened(target, &reading, number, self.args.patience.0)?;
         let back_s = begin.elapsed().as_secs_f64();
-        let line = driver.open(driver::Part::Consume(0)).context("after the restart")?;
         let received = crash::drain(line, &bodies, &witness.confirmed)?;
         driver.clean()?;
         let lost = witness.confirmed.missing_from(&received);
@@ -345,7 +351,7 @@ mod tests {
     }
 
     fn called(count: u64) -> Calls {
-        Calls { count, confirmed: 10_000, window: 100 }
+        Calls { count, confirmed: 10_000, window: 100, processes: 2 }
     }
 
     #[test]
