@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Stdio};
+use std::time::Instant;
 
 use super::instance::{Instance, Starting, start_again, start_installed};
 use super::place::Place;
@@ -34,6 +35,8 @@ struct Keeper {
     said: BufReader<ChildStdout>,
     place: Place,
     instance: String,
+    /// When it was heard that the peer is ready.
+    ready: Instant,
 }
 
 impl Guard {
@@ -55,7 +58,7 @@ impl Guard {
         let mut child = command.spawn().context("starting a keeper")?;
         let said = child.stdout.take().ok_or_else(|| Failure::new("a keeper without standard output"))?;
         let (said, place, instance) = (BufReader::new(said), place.clone(), wanted.instance());
-        let mut keeper = Keeper { child, said, place, instance };
+        let mut keeper = Keeper { child, said, place, instance, ready: Instant::now() };
         keeper.await_ready()?;
         Ok(Self { keeper: Some(keeper), claim: None })
     }
@@ -65,14 +68,20 @@ impl Guard {
         self.keeper.is_some()
     }
 
+    /// Seconds since the first process of the peer was started; none where this value did not start it.
+    pub(crate) fn seconds_since_start(&self) -> Result<Option<f64>, Failure> {
+        let Some(keeper) = &self.keeper else { return Ok(None) };
+        let since_ready = keeper.ready.elapsed().as_secs_f64();
+        Ok(keeper.instance()?.ready_seconds.map(|seconds| seconds + since_ready))
+    }
+
     /// Starts the peer again, which somebody has killed, with the data that it left. Returns its new processes.
     pub(crate) fn start_again(&mut self) -> Result<Vec<u32>, Failure> {
         let keeper = self.keeper.as_mut().ok_or_else(|| Failure::new("only what was started here is started again"))?;
         let input = keeper.child.stdin.as_mut().ok_or_else(|| Failure::new("a keeper without input"))?;
         writeln!(input, "{AGAIN}").context("asking a keeper")?;
         keeper.await_ready()?;
-        let instance = Instance::read(&keeper.place, &keeper.instance)?;
-        Ok(instance.ok_or_else(|| Failure::new(format!("{}: it ended again", keeper.instance)))?.pids())
+        Ok(keeper.instance()?.pids())
     }
 }
 
@@ -82,10 +91,16 @@ impl Keeper {
         let mut said = String::new();
         self.said.read_line(&mut said).context("reading from a keeper")?;
         if said.trim() == READY {
+            self.ready = Instant::now();
             return Ok(());
         }
         self.said.read_to_string(&mut said).context("reading from a keeper")?;
         Err(Failure::new(said.trim()))
+    }
+
+    fn instance(&self) -> Result<Instance, Failure> {
+        let noted = Instance::read(&self.place, &self.instance)?;
+        noted.ok_or_else(|| Failure::new(format!("{}: it ended again", self.instance)))
     }
 }
 

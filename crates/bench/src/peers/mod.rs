@@ -1,9 +1,11 @@
 //! Other brokers, to be measured beside each other: getting them, starting them with a known promise of durability on
 //! loopback, telling what they cost before any load, and ending them. What a peer is, is data: see `recipe`.
 
+pub(crate) mod card;
 mod command;
 mod guard;
 mod instance;
+pub(crate) mod licence;
 mod place;
 mod process;
 mod recipe;
@@ -32,7 +34,7 @@ use crate::report::output;
 use crate::target::Target;
 
 /// What a broker needs to come to rest after its start.
-const SETTLE: Duration = Duration::from_secs(2);
+pub(crate) const SETTLE: Duration = Duration::from_secs(2);
 
 /// Options of `peers`.
 #[derive(Debug, Args)]
@@ -185,6 +187,15 @@ pub(crate) fn resolve_all(texts: &[String]) -> Result<(Vec<Target>, Vec<Guard>),
 /// One target, and what ends it if it was started. A peer is taken by the first of its protocols that is among `schemes`.
 pub(crate) fn resolve_one(text: &str, schemes: &[&str]) -> Result<(Target, Guard), Failure> {
     resolve(text, schemes, &mut Vec::new())
+}
+
+/// What the target that `text` means will be called.
+pub(crate) fn label(text: &str) -> Result<String, Failure> {
+    let first = text.split(',').next().unwrap_or_default();
+    if first.contains(':') {
+        return Ok(text.parse::<Target>()?.name);
+    }
+    Ok(first.split_once('=').map_or(first, |(label, _)| label).to_owned())
 }
 
 /// The target that `text` means: an address, or `[NAME=]PEER[/VARIANT...][,via=SCHEME][,OPTION...]`, a peer that is up, or is

@@ -1,11 +1,15 @@
 //! Having a peer's software: getting it through the machine's own package clients, its version, and how much room it takes.
 
 use std::fs;
+use std::io::Write;
+use std::iter::repeat;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use super::command::{Inside, Order};
+use super::licence::{self, Licence};
 use super::place::{Place, create, remove};
 use super::recipe::{Source, Wanted};
 use super::template::Values;
@@ -16,6 +20,8 @@ use crate::machine::directory;
 const DONE: &str = ".installed";
 /// The state of a root tree before any peer was put into it.
 const MINIMAL: &str = "/var/lib/dpkg/status-minimal";
+/// Where a jar keeps its licence.
+const JAR_LICENCES: [&str; 2] = ["META-INF/LICENSE", "META-INF/LICENSE.txt"];
 /// The packages that a peer needs beyond a minimal system, and their sizes in KiB, one a line.
 const CLOSURE: &str = "apt-get -s -o Dir::State::status=/var/lib/dpkg/status-minimal install --no-install-recommends \
     \"$@\" | sed -n 's/^Inst \\([^ ]*\\).*/\\1/p' | xargs -r dpkg-query -W -f '${Installed-Size}\\n'";
@@ -31,6 +37,9 @@ pub(crate) struct Software {
     pub(crate) folder: Option<PathBuf>,
     /// The root tree that it is in.
     pub(crate) tree: Option<PathBuf>,
+    /// Seconds that getting it took, with whatever the package client had kept; none: that was not measured.
+    pub(crate) install_seconds: Option<f64>,
+    pub(crate) licence: Option<Licence>,
 }
 
 /// Gets what is missing, and says what there is.
@@ -38,7 +47,7 @@ pub(crate) fn install(place: &Place, wanted: &Wanted) -> Result<Software, Failur
     let _alone = place.lock("install")?;
     let log = place.log(&format!("install-{}", wanted.instance()));
     let values = wanted.values();
-    let mut software = Software::default();
+    let mut software = Software { install_seconds: Some(0.0), ..Software::default() };
     // The peer's own source comes last, and its version counts.
     for source in &wanted.recipe.source {
         let one = One { place, peer: wanted.peer(), values: &values, log: &log };
@@ -48,6 +57,8 @@ pub(crate) fn install(place: &Place, wanted: &Wanted) -> Result<Software, Failur
             bytes: software.bytes + found.bytes,
             folder: found.folder.or(software.folder),
             tree: found.tree.or(software.tree),
+            install_seconds: software.install_seconds.zip(found.install_seconds).map(|(one, other)| one + other),
+            licence: found.licence.or(software.licence),
         };
     }
     Ok(software)
@@ -115,15 +126,26 @@ impl One<'_> {
             say(&format!("{}: installing {} of Debian {suite}", self.peer, packages.join(" ")));
             // The archive may be a copy of some weeks ago; its signatures are checked all the same.
             let script = "export DEBIAN_FRONTEND=noninteractive; apt-get -q -o Acquire::Check-Valid-Until=false update && apt-get -q -y install --no-install-recommends \"$@\"";
+            let begin = Instant::now();
             inside(shell(script)).run(self.log)?;
-            for package in packages {
-                create(&mark(&tree, package))?;
+            let seconds = begin.elapsed();
+            for (package, took) in packages.iter().zip([seconds].into_iter().chain(repeat(Duration::ZERO))) {
+                done(&mark(&tree, package), took)?;
             }
         }
         let version = inside(shell("dpkg-query -W -f '${Version}' \"$1\"")).output()?;
         let sizes = inside(shell(CLOSURE)).output()?;
         let kib: u64 = sizes.lines().filter_map(|line| line.trim().parse::<u64>().ok()).sum();
-        Ok(Software { version: upstream(&version), bytes: kib * 1024, folder: None, tree: Some(tree) })
+        let took = packages.iter().map(|package| took(&mark(&tree, package))).sum::<Option<f64>>();
+        let copyright = tree.join("usr/share/doc").join(first(packages)).join("copyright");
+        Ok(Software {
+            version: upstream(&version),
+            bytes: kib * 1024,
+            install_seconds: took,
+            licence: licence::read(&copyright),
+            tree: Some(tree),
+            folder: None,
+        })
     }
 
     /// A root tree of `suite`. No service starts in it, since nobody is to be there but one peer.
@@ -168,7 +190,8 @@ impl One<'_> {
             remove(&fetched)
         })?;
         let version = artifact.split(':').nth(2).unwrap_or_default().to_owned();
-        Ok(Software { version, bytes: directory::size(&folder)?.bytes, folder: Some(folder), tree: None })
+        let licence = licence::beside(&folder).or_else(|| licence::beside(&only_folder(&folder)?));
+        Ok(Software { version, licence, ..Self::unpacked(folder)? })
     }
 
     fn jars(&self, artifacts: &[String]) -> Result<Software, Failure> {
@@ -179,8 +202,16 @@ impl One<'_> {
             let list = list.display().to_string();
             self.maven(["-f", &list, "dependency:copy-dependencies", "-DincludeScope=runtime", &to(&folder)])
         })?;
-        let version = first(artifacts).rsplit(':').next().unwrap_or_default().to_owned();
-        Ok(Software { version, bytes: directory::size(&folder)?.bytes, folder: Some(folder), tree: None })
+        let mut parts = first(artifacts).split(':').skip(1);
+        let (name, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default().to_owned());
+        let licence = packed_licence(&folder.join(format!("{name}-{version}.jar")));
+        Ok(Software { version, licence, ..Self::unpacked(folder)? })
+    }
+
+    /// What lies in a folder of its own.
+    fn unpacked(folder: PathBuf) -> Result<Software, Failure> {
+        let (bytes, install_seconds) = (directory::size(&folder)?.bytes, took(&folder.join(DONE)));
+        Ok(Software { bytes, install_seconds, folder: Some(folder), ..Software::default() })
     }
 
     fn maven<const N: usize>(&self, words: [&str; N]) -> Result<(), Failure> {
@@ -197,9 +228,10 @@ impl One<'_> {
         let program = only_file(&folder)?.display().to_string();
         let built = Order::new(["go", "version", "-m", &program]).output()?;
         let line = built.lines().find_map(|line| line.trim().strip_prefix("mod\t"));
-        let version = line.and_then(|line| line.split('\t').nth(1)).unwrap_or("unknown").trim_start_matches('v');
-        let bytes = directory::size(&folder)?.bytes;
-        Ok(Software { version: version.to_owned(), bytes, folder: Some(folder), tree: None })
+        let mut parts = line.unwrap_or_default().split('\t');
+        let (module, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or("unknown"));
+        let licence = module_licence(module, version);
+        Ok(Software { version: version.trim_start_matches('v').to_owned(), licence, ..Self::unpacked(folder)? })
     }
 
     fn program(&self, program: &str, variable: &str) -> Result<Software, Failure> {
@@ -211,7 +243,9 @@ impl One<'_> {
         let said = Order::new([found.display().to_string(), "--version".to_owned()]).output()?;
         let version = said.split_whitespace().last().unwrap_or("unknown").to_owned();
         let bytes = fs::metadata(&found).context(found.display())?.len();
-        Ok(Software { version, bytes, folder: found.parent().map(Path::to_path_buf), tree: None })
+        let folder = found.parent().map(Path::to_path_buf);
+        let licence = folder.as_deref().and_then(licence::beside);
+        Ok(Software { version, bytes, licence, folder, ..Software::default() })
     }
 
     /// Fills `folder` by `fill`, unless that was done before. What a failed try leaves is removed first.
@@ -223,14 +257,42 @@ impl One<'_> {
         remove(folder)?;
         create(self.log)?;
         fs::create_dir_all(folder).context(folder.display())?;
+        let begin = Instant::now();
         fill()?;
-        create(&folder.join(DONE)).map(drop)
+        done(&folder.join(DONE), begin.elapsed())
     }
 }
 
 /// Tells what is going on, since fetching may take minutes.
 fn say(text: &str) {
     eprintln!("{text}");
+}
+
+/// Leaves the mark `path` of something that is installed now, and how long that took.
+fn done(path: &Path, took: Duration) -> Result<(), Failure> {
+    let text = format!("{}\n", took.as_secs_f64());
+    create(path)?.write_all(text.as_bytes()).context(path.display())
+}
+
+/// The seconds that a mark tells; those of earlier versions tell none.
+fn took(mark: &Path) -> Option<f64> {
+    fs::read_to_string(mark).ok()?.trim().parse().ok()
+}
+
+/// The licence that a jar has within.
+fn packed_licence(jar: &Path) -> Option<Licence> {
+    let jar = jar.display().to_string();
+    JAR_LICENCES.iter().find_map(|file| {
+        let text = Order::new(["unzip", "-p", &jar, file]).output().ok()?;
+        Some(Licence { name: licence::named(&text), file: (*file).to_owned() })
+    })
+}
+
+/// The licence of a module, whose source the Go client has kept.
+fn module_licence(module: &str, version: &str) -> Option<Licence> {
+    let told = Order::new(["go", "mod", "download", "-json", &format!("{module}@{version}")]).output().ok()?;
+    let told: serde_json::Value = serde_json::from_str(&told).ok()?;
+    licence::beside(Path::new(told.get("Dir")?.as_str()?))
 }
 
 /// What says that a package was put into a root tree.
@@ -280,6 +342,12 @@ fn only_file(folder: &Path) -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::new(format!("{}: empty", folder.display())))
 }
 
+/// The only visible folder of a folder, in which some archives keep all they have.
+fn only_folder(folder: &Path) -> Option<PathBuf> {
+    let mut folders = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+    folders.next().filter(|_| folders.next().is_none())
+}
+
 /// Where a program is: named by a variable, beside this program, or in the search path.
 fn find_program(program: &str, variable: &str) -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(variable) {
@@ -304,6 +372,17 @@ mod tests {
         for (package, version) in cases {
             assert_eq!(upstream(package), version);
         }
+    }
+
+    #[test]
+    fn a_mark_tells_how_long_it_took_if_it_knows() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("a/mark");
+        assert_eq!(took(&mark), None);
+        done(&mark, Duration::from_millis(2500)).unwrap();
+        assert_eq!(took(&mark), Some(2.5));
+        fs::write(&mark, "").unwrap();
+        assert_eq!(took(&mark), None);
     }
 
     #[test]

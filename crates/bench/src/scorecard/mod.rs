@@ -1,33 +1,39 @@
-//! How easy a broker is to run, as far as that can be measured: which protocols and endpoints answer, what it needs when it
-//! has nothing to do, what it brings along. Speed is not the half of what a broker is chosen by.
+//! How easy a broker is to run, as far as that can be measured: what it takes from nothing to the first message, which
+//! protocols and endpoints answer, what it needs when it has nothing to do, what it brings along. Speed is not the half of
+//! what a broker is chosen by.
 
 mod endpoints;
+mod first;
 mod listening;
 mod probe;
 mod shipped;
+mod table;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::thread::sleep;
 
 use clap::Args;
 use serde::Serialize;
 
 use crate::failure::{Context, Failure};
 use crate::machine::process;
+use crate::peers::card::{self, Card, Settings};
+use crate::peers::licence::Licence;
+use crate::peers::{self, Guard, SETTLE};
 use crate::report::output;
-use crate::report::table::{aligned, number};
 use crate::target::Target;
-use endpoints::{Endpoint, Purpose};
+use endpoints::Endpoint;
 use probe::Answer;
-use shipped::Shipped;
 
 /// Options of `scorecard`.
 #[derive(Debug, Args)]
 pub(crate) struct ScorecardArgs {
-    /// A broker with its processes: [NAME=]SCHEME://HOST:PORT,pid=PID. Repeat it to compare
+    /// A peer, which is started for its card, or a broker with its processes: [NAME=]SCHEME://HOST:PORT,pid=PID. Repeat it to
+    /// compare; each has the machine for itself
     #[arg(long = "target", value_name = "TARGET", required = true)]
-    targets: Vec<Target>,
+    targets: Vec<String>,
     /// Where a target is installed: NAME=DIR
     #[arg(long = "dir", value_name = "NAME=DIR")]
     dirs: Vec<Named>,
@@ -56,153 +62,151 @@ impl std::str::FromStr for Named {
     }
 }
 
-/// What was found out about one broker. What is absent could not be looked at.
-#[derive(Debug, Serialize)]
+/// What was found out about one broker. What is absent could not be looked at, or was not measured.
+#[derive(Debug, Default, Serialize)]
 struct Score {
     target: String,
+    version: Option<String>,
+    /// Commands from nothing to a broker that takes a message.
+    commands: Option<Vec<String>>,
+    /// Seconds that its installation took.
+    install_seconds: Option<f64>,
+    first_message: Option<FirstMessage>,
     ports: Vec<u16>,
     protocols: Vec<Answer>,
     endpoints: Vec<Endpoint>,
+    /// Resident memory of all its processes while nothing is asked of them.
     resident_bytes: Option<u64>,
     processes: Option<u64>,
-    shipped: Option<Shipped>,
-    config_lines: Option<usize>,
+    installed_bytes: Option<u64>,
+    files: Option<u64>,
+    /// Documents for people.
+    documents: Option<usize>,
+    licence: Option<Licence>,
+    /// True when a licence was looked for.
+    licence_looked_for: bool,
+    /// What was set beyond the defaults.
+    settings: Option<Settings>,
 }
 
-/// Looks at each target and shows the scores beside each other.
+/// The first message, published and received.
+#[derive(Debug, Serialize)]
+struct FirstMessage {
+    /// From the start of the first process.
+    seconds: f64,
+    /// The protocol that it went through.
+    scheme: String,
+}
+
+/// Looks at each target, one after the other, and shows the scores beside each other.
 pub(crate) fn run(args: &ScorecardArgs) -> Result<(), Failure> {
-    let names: BTreeSet<&str> = args.targets.iter().map(|target| target.name.as_str()).collect();
-    if let Some(stray) = args.dirs.iter().chain(&args.configs).find(|named| !names.contains(named.name.as_str())) {
+    let names = args.targets.iter().map(|text| peers::label(text)).collect::<Result<BTreeSet<String>, Failure>>()?;
+    if let Some(stray) = args.dirs.iter().chain(&args.configs).find(|named| !names.contains(&named.name)) {
         return Err(Failure::new(format!("{}={}: there is no such target", stray.name, stray.path.display())));
     }
-    let scores = args.targets.iter().map(|target| score(target, args)).collect::<Result<Vec<Score>, Failure>>()?;
-    output::report(&render(&scores), args.json.as_deref(), &scores)
+    let scores = args.targets.iter().map(|text| score(text, args)).collect::<Result<Vec<Score>, Failure>>()?;
+    output::report(&table::render(&scores), args.json.as_deref(), &scores)
 }
 
-fn score(target: &Target, args: &ScorecardArgs) -> Result<Score, Failure> {
+fn score(text: &str, args: &ScorecardArgs) -> Result<Score, Failure> {
+    // A peer that is started for it ends with the guard.
+    let (target, guard) = peers::resolve_one(text, &first::SCHEMES)?;
     if target.pids.is_empty() {
         return Err(Failure::new(format!("{}: its ports are found by its processes: add ,pid=PID", target.name)));
     }
+    let first_message = first_message(&target, &guard)?;
+    if guard.started_it() {
+        sleep(SETTLE);
+    }
     let usage = process::usage(&target.pids);
     let addresses = listening::addresses(&target.pids);
-    let dir = args.dirs.iter().find(|named| named.name == target.name);
-    let mut config_lines = None;
-    for config in args.configs.iter().filter(|named| named.name == target.name) {
-        let text = fs::read_to_string(&config.path).context(config.path.display())?;
-        *config_lines.get_or_insert(0) += shipped::lines_that_count(&text);
-    }
-    Ok(Score {
+    let mut score = Score {
         target: target.name.clone(),
+        version: target.version.clone(),
+        first_message,
         ports: addresses.iter().map(|address| address.port()).collect(),
         protocols: addresses.iter().flat_map(|address| probe::protocols(*address)).collect(),
         endpoints: addresses.iter().flat_map(|address| endpoints::at(*address)).collect(),
         resident_bytes: usage.map(|usage| usage.resident),
         processes: usage.map(|usage| usage.processes),
-        shipped: dir.map(|named| shipped::look(&named.path)).transpose()?,
-        config_lines,
-    })
+        ..Score::default()
+    };
+    if let Some(peer) = &target.peer {
+        score.take_card(card::of(peer)?);
+    }
+    score.take_given(args)?;
+    Ok(score)
 }
 
-/// A line of the card: what it is about, and how it reads for one score.
-type Line = (&'static str, fn(&Score) -> String);
-
-const LINES: [Line; 10] = [
-    ("protocols that answer", |score| listed(score.protocols.iter().map(|a| format!("{} :{}", a.protocol, a.port)))),
-    ("management", |score| offered(score, &[Purpose::Page, Purpose::Api])),
-    ("metrics", |score| offered(score, &[Purpose::Metrics])),
-    ("health", |score| offered(score, &[Purpose::Health])),
-    ("ports", |score| listed(score.ports.iter().map(u16::to_string))),
-    ("resident MiB", |score| score.resident_bytes.map_or_else(unknown, mebibytes)),
-    ("processes", |score| score.processes.map_or_else(unknown, |count| count.to_string())),
-    ("installed MiB, files", |score| {
-        score.shipped.as_ref().map_or_else(unknown, |found| format!("{}, {}", mebibytes(found.bytes), found.files))
-    }),
-    ("licence, documents", |score| {
-        score.shipped.as_ref().map_or_else(unknown, |found| {
-            format!("{}, {}", found.licence.as_deref().unwrap_or("none found"), found.documents)
-        })
-    }),
-    ("lines of configuration", |score| score.config_lines.map_or_else(unknown, |lines| lines.to_string())),
-];
-
-fn unknown() -> String {
-    "-".to_owned()
+/// Sends the first message, if the broker was started just now and this program speaks its protocol.
+fn first_message(target: &Target, guard: &Guard) -> Result<Option<FirstMessage>, Failure> {
+    if !guard.started_it() || !first::SCHEMES.contains(&target.scheme.as_str()) {
+        return Ok(None);
+    }
+    first::message(target)?;
+    Ok(guard.seconds_since_start()?.map(|seconds| FirstMessage { seconds, scheme: target.scheme.clone() }))
 }
 
-fn mebibytes(bytes: u64) -> String {
-    number(bytes as f64 / 1_048_576.0, 1)
+impl Score {
+    fn take_card(&mut self, card: Card) {
+        self.commands = Some(card.commands);
+        self.install_seconds = card.install_seconds;
+        self.installed_bytes = Some(card.bytes);
+        self.licence = card.licence;
+        self.licence_looked_for = true;
+        self.settings = Some(card.settings);
+    }
+
+    /// What the command line says of the target counts before what is known of it.
+    fn take_given(&mut self, args: &ScorecardArgs) -> Result<(), Failure> {
+        if let Some(dir) = args.dirs.iter().find(|named| named.name == self.target) {
+            let found = shipped::look(&dir.path)?;
+            (self.installed_bytes, self.licence, self.licence_looked_for) = (Some(found.bytes), found.licence, true);
+            (self.files, self.documents) = (Some(found.files), Some(found.documents));
+        }
+        let mut lines = None;
+        for config in args.configs.iter().filter(|named| named.name == self.target) {
+            let text = fs::read_to_string(&config.path).context(config.path.display())?;
+            *lines.get_or_insert(0) += card::lines_that_count(&text);
+        }
+        self.settings = lines.map(|lines| Settings { lines, variables: 0, options: 0 }).or(self.settings);
+        Ok(())
+    }
 }
 
-fn listed(parts: impl Iterator<Item = String>) -> String {
-    let all: Vec<String> = parts.collect();
-    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
-}
-
-fn offered(score: &Score, purposes: &[Purpose]) -> String {
-    let wanted = score.endpoints.iter().filter(|endpoint| purposes.contains(&endpoint.purpose));
-    listed(wanted.map(|found| {
-        let locked = if matches!(found.status, 401 | 403) { " (log-in)" } else { "" };
-        format!(":{}{}{locked}", found.port, found.path)
-    }))
-}
-
-/// A block for each target: its answers are too long for columns.
-fn render(scores: &[Score]) -> String {
-    let blocks: Vec<String> = scores
-        .iter()
-        .map(|score| {
-            let rows: Vec<Vec<String>> =
-                LINES.iter().map(|(about, read)| vec![format!("  {about}"), read(score)]).collect();
-            format!("{}\n{}", score.target, left(&rows))
-        })
-        .collect();
-    blocks.join("\n")
-}
-
-/// Two columns, both to the left.
-fn left(rows: &[Vec<String>]) -> String {
-    let names: Vec<Vec<String>> = rows.iter().map(|row| vec![row[0].clone()]).collect();
-    aligned(&names).lines().zip(rows).map(|(name, row)| format!("{name}  {}\n", row[1])).collect()
-}
-
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
-
-    #[test]
-    fn a_broker_of_our_own_gets_its_card() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        // Greets everybody as NATS does; the other handshakes don't take that for an answer.
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let _ = stream.write_all(b"INFO {}\r\n");
-                let _ = stream.read(&mut [0; 512]);
-            }
-        });
-        let found = probe::protocols(address);
-        assert_eq!(found.iter().map(|answer| answer.protocol).collect::<Vec<_>>(), ["NATS"]);
-        let score = Score {
-            target: "own".to_owned(),
-            ports: vec![address.port()],
-            protocols: found,
-            endpoints: vec![Endpoint { purpose: Purpose::Api, port: 1, path: "/api/overview", status: 401 }],
-            resident_bytes: Some(5 << 20),
-            processes: Some(1),
-            shipped: None,
-            config_lines: Some(3),
-        };
-        let text = render(&[score]);
-        for part in ["own\n", "NATS :", ":1/api/overview (log-in)", "metrics                 none", "5.0"] {
-            assert!(text.contains(part), "{part} in {text}");
-        }
-    }
 
     #[test]
     fn strangers_are_refused() {
         assert_eq!("a=/b=c".parse::<Named>().unwrap(), Named { name: "a".to_owned(), path: "/b=c".into() });
         assert!("/b".parse::<Named>().is_err());
+    }
+
+    #[test]
+    fn what_the_command_line_says_counts_before_the_recipe() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("conf");
+        fs::write(&config, "# none\na = 1\n").unwrap();
+        let given = |path: &std::path::Path| vec![Named { name: "own".to_owned(), path: path.to_owned() }];
+        let mut args = ScorecardArgs { targets: Vec::new(), dirs: Vec::new(), configs: Vec::new(), json: None };
+        let card = Card {
+            commands: vec!["get own".to_owned()],
+            install_seconds: None,
+            bytes: 7,
+            licence: None,
+            settings: Settings { lines: 5, variables: 1, options: 2 },
+        };
+        let score = |args: &ScorecardArgs| {
+            let mut score = Score { target: "own".to_owned(), ..Score::default() };
+            score.take_card(card.clone());
+            score.take_given(args).unwrap();
+            (score.installed_bytes, score.files, score.settings)
+        };
+        assert_eq!(score(&args), (Some(7), None, Some(card.settings)));
+        (args.dirs, args.configs) = (given(dir.path()), given(&config));
+        let settings = Settings { lines: 1, variables: 0, options: 0 };
+        assert_eq!(score(&args), (Some(13), Some(1), Some(settings)));
     }
 }

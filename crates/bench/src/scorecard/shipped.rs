@@ -1,4 +1,4 @@
-//! What an installed broker brings along: its size, its licence, its documents, and the lines of configuration it was given.
+//! What lies in the directory of an installed broker: its size, its licence, its documents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,23 +7,19 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::machine::directory;
+use crate::peers::licence::{self, Licence};
 
 /// Folders are looked into this deep for a licence and for documents.
 const DEPTH: usize = 4;
-/// Names under which a licence is kept.
-const LICENCES: [&str; 3] = ["license", "licence", "copying"];
 /// Endings of documents.
 const DOCUMENTS: [&str; 8] = ["md", "txt", "html", "adoc", "rst", "pdf", "1", "8"];
-/// Beginnings of comments in files of configuration.
-const COMMENTS: [&str; 6] = ["#", "//", "%", ";", "<!--", "*"];
 
 /// What lies in the directory of a broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Shipped {
     pub(super) bytes: u64,
     pub(super) files: u64,
-    /// The licence's file, relative to the directory.
-    pub(super) licence: Option<String>,
+    pub(super) licence: Option<Licence>,
     /// Documents for people.
     pub(super) documents: usize,
 }
@@ -32,15 +28,14 @@ pub(super) struct Shipped {
 pub(super) fn look(dir: &Path) -> Result<Shipped, Failure> {
     let size = directory::size(dir)?;
     let files = files(dir);
-    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let licence = files.iter().find(|path| LICENCES.iter().any(|word| name(path).starts_with(word)));
+    let licence = files.iter().find(|path| licence::is_licence(path));
     let document = |path: &&PathBuf| {
         path.extension().is_some_and(|end| DOCUMENTS.iter().any(|document| end.eq_ignore_ascii_case(document)))
     };
     Ok(Shipped {
         bytes: size.bytes,
         files: size.files,
-        licence: licence.map(|path| path.strip_prefix(dir).unwrap_or(path).display().to_string()),
+        licence: licence.and_then(|path| licence::read(path)),
         documents: files.iter().filter(document).count(),
     })
 }
@@ -62,12 +57,6 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Lines of configuration that say something: neither empty nor a comment.
-pub(super) fn lines_that_count(text: &str) -> usize {
-    let lines = text.lines().map(str::trim);
-    lines.filter(|line| !line.is_empty() && !COMMENTS.iter().any(|comment| line.starts_with(comment))).count()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,12 +70,7 @@ mod tests {
         }
         let shipped = look(dir.path()).unwrap();
         assert_eq!((shipped.bytes, shipped.files, shipped.documents), (8, 3, 2));
-        assert_eq!(shipped.licence.as_deref(), Some("share/LICENSE.txt"));
+        assert_eq!(shipped.licence, Some(Licence { name: None, file: "LICENSE.txt".to_owned() }));
         assert!(look(&dir.path().join("none")).is_err());
-    }
-
-    #[test]
-    fn comments_do_not_count() {
-        assert_eq!(lines_that_count("# a\n\nport = 1\n  // x\n<!-- y -->\n<a>\n"), 2);
     }
 }
