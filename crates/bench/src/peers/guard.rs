@@ -47,10 +47,10 @@ impl Guard {
     }
 
     /// Starts `wanted` under a keeper.
-    pub(super) fn start(place: &Place, wanted: &Wanted, port_base: u16) -> Result<Self, Failure> {
+    pub(super) fn start(place: &Place, wanted: &Wanted) -> Result<Self, Failure> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut command = netns::beside_brokers(&program);
-        command.args(["peers", "--port-base", &port_base.to_string(), "--dir"]).arg(place.root());
+        command.args(["peers", "--dir"]).arg(place.root());
         command.args(["keep", &wanted.name]).stdin(Stdio::piped()).stdout(Stdio::piped());
         // Ctrl-C is for this program; the keeper ends the peer afterwards.
         #[cfg(unix)]

@@ -20,8 +20,6 @@ use crate::failure::{Context, Failure};
 use crate::machine::java;
 use crate::machine::process;
 
-/// The first port that a peer may get, unless somebody says otherwise.
-pub(crate) const PORT_BASE: u16 = 21_000;
 /// How often a starting process is looked at.
 const STEP: Duration = Duration::from_millis(10);
 /// How long a connection to this machine may take.

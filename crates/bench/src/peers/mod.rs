@@ -23,7 +23,7 @@ use clap::{Args, Subcommand};
 
 pub(crate) use command::Order;
 pub(crate) use guard::Guard;
-use instance::{Instance, PORT_BASE, start};
+use instance::{Instance, start};
 use place::Place;
 use recipe::Wanted;
 use source::{install, is_installed};
@@ -42,9 +42,9 @@ pub(crate) struct PeersArgs {
     /// Where software, data and logs of peers are; else $HERMOD_BENCH_PEERS, else hermod-bench/peers in the user's cache
     #[arg(long, global = true)]
     dir: Option<PathBuf>,
-    /// Peers get free ports from this one on, on 127.0.0.1
-    #[arg(long, global = true, default_value_t = PORT_BASE)]
-    port_base: u16,
+    /// Peers get free ports from this one on, on 127.0.0.1; else from one between 21000 and 32520 that follows from the directory
+    #[arg(long, global = true)]
+    port_base: Option<u16>,
     #[command(subcommand)]
     verb: PeersVerb,
 }
@@ -85,6 +85,7 @@ enum PeersVerb {
 /// Does what `args` ask for; true when all went well.
 pub(crate) fn run(args: &PeersArgs) -> Result<bool, Failure> {
     let place = Place::find(args.dir.as_deref())?;
+    let port_base = args.port_base.unwrap_or_else(|| place.port_base());
     match &args.verb {
         PeersVerb::List => list(&place)?,
         PeersVerb::Install { names } => {
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &PeersArgs) -> Result<bool, Failure> {
         }
         PeersVerb::Start { names } => {
             for wanted in find(&place, names)? {
-                let instance = start(&place, &wanted, args.port_base)?;
+                let instance = start(&place, &wanted, port_base)?;
                 sleep(SETTLE);
                 output::show(&describe(&instance))?;
             }
@@ -106,7 +107,7 @@ pub(crate) fn run(args: &PeersArgs) -> Result<bool, Failure> {
                 output::show(&describe(&instance))?;
             }
         }
-        PeersVerb::Keep { name } => return guard::keep(&place, &Wanted::find(name, &place.recipes())?, args.port_base),
+        PeersVerb::Keep { name } => return guard::keep(&place, &Wanted::find(name, &place.recipes())?, port_base),
     }
     Ok(true)
 }
@@ -243,7 +244,7 @@ fn resolve_at(
                      `hermod-bench peers install {name}` first"
                 )));
             }
-            let guard = Guard::start(place, &wanted, PORT_BASE)?;
+            let guard = Guard::start(place, &wanted)?;
             let instance = Instance::read(place, &wanted.instance())?;
             (instance.ok_or_else(|| Failure::new(format!("{name}: it ended again")))?, guard)
         }

@@ -5,9 +5,16 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Context, Failure};
+use crate::measure::random::mix;
 
 /// Names the directory for all verbs, and for targets that are peers.
 const VARIABLE: &str = "HERMOD_BENCH_PEERS";
+
+/// The first port that a peer may get, unless somebody says otherwise.
+const FIRST_PORT: u16 = 21_000;
+/// Beginnings that directories have, and the ports between two of them: below those that systems give to clients.
+const SHARES: u64 = 360;
+const PORTS_OF_A_SHARE: u16 = 32;
 
 /// The directory of all peers.
 #[derive(Debug, Clone)]
@@ -69,6 +76,14 @@ impl Place {
         self.root.join("run")
     }
 
+    /// Where the search for free ports begins. Each directory has a beginning of its own, because a port that is free may be
+    /// taken by a peer of another directory before ours listens on it.
+    pub(crate) fn port_base(&self) -> u16 {
+        let bytes = self.root.as_os_str().as_encoded_bytes();
+        let number = bytes.iter().fold(0, |state, byte| mix(state ^ u64::from(*byte)));
+        FIRST_PORT + (number % SHARES) as u16 * PORTS_OF_A_SHARE
+    }
+
     /// Keeps other programs from doing `what` here until the returned file is closed.
     pub(crate) fn lock(&self, what: &str) -> Result<File, Failure> {
         let path = self.root.join(format!("{what}.lock"));
@@ -104,5 +119,20 @@ pub(crate) fn remove(dir: &Path) -> Result<(), Failure> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).context(dir.display()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_begin_at_ports_of_their_own_that_systems_give_to_no_client() {
+        let dirs: Vec<_> = (0..8).map(|_| tempfile::tempdir().unwrap()).collect();
+        let places: Vec<Place> = dirs.iter().map(|dir| Place::find(Some(dir.path())).unwrap()).collect();
+        let bases: Vec<u16> = places.iter().map(Place::port_base).collect();
+        assert_eq!(bases, places.iter().map(Place::port_base).collect::<Vec<_>>());
+        assert!(bases.iter().all(|base| (21_000..32_768).contains(base)), "{bases:?}");
+        assert!(bases.iter().any(|base| *base != bases[0]), "{bases:?}");
     }
 }

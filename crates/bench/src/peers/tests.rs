@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::instance::{Instance, PORT_BASE, start};
+use super::instance::{Instance, start};
 use super::*;
 
 /// A directory with a peer called `fake`, whose two processes run these scripts.
@@ -47,16 +47,16 @@ const STAYS_TOO: &str = "echo second is up: $WORD; exec sleep 60";
 #[test]
 fn a_peer_is_started_shown_and_ended_with_all_that_it_started() {
     let (_dir, place) = place(STAYS, STAYS_TOO);
-    let peer = start(&place, &wanted(&place, "fake/loud"), PORT_BASE).unwrap();
+    let peer = start(&place, &wanted(&place, "fake/loud"), place.port_base()).unwrap();
     let data = place.data("fake.loud");
     let conf = fs::read_to_string(data.join("etc/conf")).unwrap();
     assert_eq!(conf, format!("port={} word=plain and loud", peer.ports["one"]));
     assert!(data.join("prepared").exists() && peer.is_up() && peer.resident() > 0);
     assert_ne!(peer.ports["one"], peer.ports["two"]);
 
-    let again = start(&place, &wanted(&place, "fake/loud"), PORT_BASE).unwrap_err().to_string();
+    let again = start(&place, &wanted(&place, "fake/loud"), place.port_base()).unwrap_err().to_string();
     assert!(again.contains("is up already"), "{again}");
-    let plain = start(&place, &wanted(&place, "fake"), PORT_BASE).unwrap();
+    let plain = start(&place, &wanted(&place, "fake"), place.port_base()).unwrap();
     assert!(plain.ports.values().all(|port| !peer.ports.values().any(|other| other == port)));
     assert_eq!(
         Instance::all(&place).unwrap().iter().map(|one| one.name.as_str()).collect::<Vec<_>>(),
@@ -93,7 +93,7 @@ fn a_peer_that_does_not_come_up_leaves_a_reason_and_nothing_else() {
         ("sleep 60", STAYS_TOO, "not ready after 1 s"),
     ] {
         let (_dir, place) = place(first, second);
-        let failure = start(&place, &wanted(&place, "fake"), PORT_BASE).unwrap_err().to_string();
+        let failure = start(&place, &wanted(&place, "fake"), place.port_base()).unwrap_err().to_string();
         assert!(failure.starts_with("fake: ") && failure.contains(part), "{failure}");
         assert!(Instance::all(&place).unwrap().is_empty() && !place.data("fake").exists());
         assert!(place.log("fake").exists(), "the log stays");
