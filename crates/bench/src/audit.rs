@@ -20,6 +20,9 @@ pub(crate) struct Integrity {
     pub(crate) lost: u64,
     /// Messages received more than once.
     pub(crate) duplicated: u64,
+    /// Messages received that their consumers' selector leaves out.
+    #[serde(default)]
+    pub(crate) unselected: u64,
     /// Messages received after a later one of the same producer, by the same consumer.
     pub(crate) reordered: u64,
     /// Messages received with another body than was sent.
@@ -88,6 +91,7 @@ impl Integrity {
             check: if consumed.is_empty() { Check::Counted } else { scenario.check_of_bodies() },
             lost: 0,
             duplicated: 0,
+            unselected: 0,
             reordered: 0,
             corrupted: damages.total(),
             damages,
@@ -115,6 +119,9 @@ fn sequences(scenario: &Scenario, producer: &Produced, consumed: &[Consumed], fo
     let (groups, selects) = (scenario.groups(), scenario.selects());
     for queue in (0..groups).filter(|queue| scenario.copies_all() || id % groups == *queue) {
         let received = found.join(id, consumed.iter().filter(|one| one.queue == queue));
+        if selects > 1 {
+            found.unselected += received.count() - received.multiples(selects).count();
+        }
         found.lost += match (scenario.window, selects) {
             (0, _) => (producer.sent / selects).saturating_sub(received.count()),
             (_, 1) => producer.confirmed.missing_from(&received),
@@ -131,6 +138,7 @@ pub(crate) fn audit_round_trips(scenario: &Scenario, totals: &Totals, near: &Con
         check,
         lost: totals.sent.saturating_sub(back),
         duplicated: seen.map_or(0, |seen| seen.duplicated),
+        unselected: 0,
         reordered: seen.map_or(0, |seen| seen.reordered),
         corrupted: near.damages.total(),
         damages: near.damages,
@@ -138,5 +146,38 @@ pub(crate) fn audit_round_trips(scenario: &Scenario, totals: &Totals, near: &Con
         returned: 0,
         unknown_confirms: 0,
         redelivered: near.redelivered,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::measure::latency::Latency;
+    use crate::measure::sequence::Seen;
+
+    /// A broker that took the argument of a selector and did not know it came out three times as fast as one that selected.
+    #[test]
+    fn messages_that_no_selector_asked_for_are_found() {
+        let scenario = Scenario { selector: Some(10), size: 64, window: 1, ..Scenario::default() };
+        for (received, [lost, unselected]) in
+            [((1..=100).collect::<Vec<u64>>(), [0, 90]), ((1..=9).map(|n| n * 10).collect(), [1, 0])]
+        {
+            let mut seen = Seen::up_to(100);
+            received.iter().for_each(|number| assert!(seen.take(*number)));
+            let consumed = Consumed::new(0, vec![seen]).unwrap();
+            let produced = Produced {
+                id: 0,
+                sent: 100,
+                refused: 0,
+                confirmed: Numbers::up_to(100),
+                returned: 0,
+                unknown_confirms: 0,
+                confirm: Latency::new().unwrap(),
+                lateness: Latency::new().unwrap(),
+            };
+            let found = audit(&scenario, &Totals::default(), &[produced], &[consumed], None).unwrap();
+            assert_eq!([found.lost, found.unselected], [lost, unselected]);
+        }
     }
 }

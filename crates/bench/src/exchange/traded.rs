@@ -62,6 +62,7 @@ pub(crate) fn integrity(gated: &Gated) -> Integrity {
         check: Check::Numbered,
         lost: gated.sent.saturating_sub(gated.answered).into(),
         duplicated: gated.unknown.into(),
+        unselected: 0,
         reordered: 0,
         corrupted: 0,
         damages: Damages::default(),

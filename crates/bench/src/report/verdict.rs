@@ -171,6 +171,7 @@ pub(crate) fn integrity(found: &Integrity, violations: &mut Vec<String>) {
     let counts = [
         (found.lost, "lost"),
         (found.duplicated, "duplicated"),
+        (found.unselected, "received that no selector asked for"),
         (found.reordered, "reordered"),
         (found.corrupted, "corrupted"),
         (found.refused, "refused"),

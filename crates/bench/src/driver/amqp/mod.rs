@@ -2,6 +2,9 @@
 
 mod talk;
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use amqp091::client::{Event as Said, PublishTemplate};
 use amqp091::codec::methods::{
     BasicConsume, BasicGet, BasicPublish, BasicQos, ConfirmSelect, ExchangeDeclare, ExchangeDelete, QueueBind,
@@ -20,8 +23,11 @@ use talk::AmqpTalk;
 /// Delivery modes as the protocol numbers them.
 const TRANSIENT: u8 = 1;
 const PERSISTENT: u8 = 2;
-/// The argument of a consumer that asks for some messages.
-const SELECTOR_ARGUMENT: &str = "x-selector";
+/// Arguments of a consumer that asks for some messages: Hermod's, and that of Qpid's brokers.
+const SELECTOR_ARGUMENTS: [&str; 2] = ["x-selector", "x-filter-jms-selector"];
+/// How often, and how long apart, it is looked whether a message that nobody asked for was delivered all the same.
+const UNWANTED_LOOKS: usize = 10;
+const UNWANTED_APART: Duration = Duration::from_millis(20);
 /// Bindings that are asked for before their answers have come.
 const BINDINGS_UNANSWERED: usize = 100;
 
@@ -51,11 +57,14 @@ pub(super) struct AmqpDriver {
     /// What the names of this run's queues begin with.
     prefix: String,
     control: Option<Session>,
+    /// The argument by which its consumers ask for some messages, once it was found.
+    selector_argument: &'static str,
 }
 
 impl AmqpDriver {
     pub(super) fn new(target: Target, scenario: Scenario, run: u32) -> Self {
-        Self { target, scenario, prefix: format!("hermod-bench.{run:08x}"), control: None }
+        let [selector_argument, _] = SELECTOR_ARGUMENTS;
+        Self { target, scenario, prefix: format!("hermod-bench.{run:08x}"), control: None, selector_argument }
     }
 
     fn queue(&self, number: usize) -> String {
@@ -156,7 +165,8 @@ impl AmqpDriver {
             // The first request leaves with the consumer's first turn.
             return Ok(());
         }
-        let arguments = self.scenario.selector.map_or(Vec::new(), |_| selector_arguments(SELECTOR));
+        let arguments =
+            self.scenario.selector.map_or(Vec::new(), |_| selector_arguments(self.selector_argument, SELECTOR));
         for (at, number) in queues.enumerate() {
             let (queue, tag) = (self.queue(number), format!("c{at}"));
             let consume = BasicConsume {
@@ -224,34 +234,49 @@ impl AmqpDriver {
         Ok(())
     }
 
-    /// Fails where consumers can't ask for some messages. A broker may well take the argument and not know it, so this
-    /// looks whether a message that is not asked for stays.
-    fn need_selectors(&self) -> Result<(), Failure> {
-        let lacking = |_| Failure::lacking("selectors over AMQP 0-9-1 (the argument x-selector)");
+    /// Finds the argument by which consumers ask for some messages.
+    fn find_selectors(&self) -> Result<&'static str, Failure> {
+        for argument in SELECTOR_ARGUMENTS {
+            if self.selects_by(argument)? {
+                return Ok(argument);
+            }
+        }
+        Err(Failure::lacking(format!("selectors over AMQP 0-9-1 (the arguments {})", SELECTOR_ARGUMENTS.join(" and "))))
+    }
+
+    /// A broker may well take an argument and not know it, so this looks whether a message that is not asked for stays.
+    fn selects_by(&self, argument: &str) -> Result<bool, Failure> {
         let mut session = Session::open(&self.target, "probe")?;
         let queue = format!("{}.probe", self.prefix);
         session.call(QueueDeclare { queue: &queue, exclusive: true, ..QueueDeclare::default() })?;
-        let arguments = selector_arguments("kind = 'nothing of this kind'");
+        let arguments = selector_arguments(argument, "kind = 'nothing of this kind'");
         let arguments = Table::new(&arguments).context("arguments of a consumer")?;
         let consume = BasicConsume { queue: &queue, no_ack: true, arguments, ..BasicConsume::default() };
-        session.call(consume).map_err(lacking)?;
+        if session.call(consume).is_err() {
+            return Ok(false);
+        }
         let publish = BasicPublish { routing_key: &queue, ..BasicPublish::default() };
         let template = PublishTemplate::new(CHANNEL, publish, &properties(false), session.client.frame_max());
         template.append(b"probe", session.output.tail());
-        let kept = session.call(QueueDeclare { queue: &queue, passive: true, ..QueueDeclare::default() })?;
-        if kept == 0 { Err(lacking(Failure::new(""))) } else { Ok(()) }
+        for _ in 0..UNWANTED_LOOKS {
+            if session.call(QueueDeclare { queue: &queue, passive: true, ..QueueDeclare::default() })? == 0 {
+                return Ok(false);
+            }
+            sleep(UNWANTED_APART);
+        }
+        Ok(true)
     }
 }
 
 /// The encoded arguments of a consumer with this selector.
-fn selector_arguments(selector: &str) -> Vec<u8> {
-    encode_fields(&[(SELECTOR_ARGUMENT.to_owned(), Value::Str(selector.as_bytes().to_vec()))])
+fn selector_arguments(argument: &str, selector: &str) -> Vec<u8> {
+    encode_fields(&[(argument.to_owned(), Value::Str(selector.as_bytes().to_vec()))])
 }
 
 impl Driver for AmqpDriver {
     fn prepare(&mut self) -> Result<(), Failure> {
         if self.scenario.selector.is_some() {
-            self.need_selectors()?;
+            self.selector_argument = self.find_selectors()?;
         }
         let mut control = Session::open(&self.target, "control")?;
         if let Some(kind) = self.exchange() {

@@ -220,3 +220,14 @@ fn relay(log: Option<std::path::PathBuf>) -> std::net::SocketAddr {
     });
     receiver.recv().unwrap()
 }
+
+#[test]
+fn a_selector_that_a_broker_takes_and_does_not_know_is_found_out_however_late_it_delivers() {
+    for delivery in ["0ms", "30ms"] {
+        let behaviour = Behaviour { delivery: delivery.parse().unwrap(), ..Behaviour::default() };
+        let target = local(&behaviour).target.parse().unwrap();
+        let scenario = Scenario { selector: Some(10), ..counted(64, 1) };
+        let failure = run(&target, &scenario, 7, &mut Progress::new(true)).err().unwrap();
+        assert!(failure.lacks().is_some_and(|what| what.contains("x-filter-jms-selector")), "{failure}");
+    }
+}
