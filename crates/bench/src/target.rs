@@ -121,6 +121,11 @@ impl Target {
             Some((rest, query)) if SCHEMES.contains(&scheme) => (rest, query_of(query)?),
             _ => (rest, Vec::new()),
         };
+        if rest.contains('@') && WITHOUT_LOGIN.contains(&scheme) {
+            return Err(Failure::new(format!(
+                "{scheme}: this program logs in nowhere by it yet; leave out USER:PASSWORD@"
+            )));
+        }
         let (login, place) = rest.rsplit_once('@').unwrap_or(("guest:guest", rest));
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
         let (host, vhost) = place.split_once('/').unwrap_or((place, ""));
@@ -164,6 +169,9 @@ impl Target {
         }
     }
 }
+
+/// Protocols in which this program's clients say nothing of who they are.
+const WITHOUT_LOGIN: [&str; 4] = ["nats", "jetstream", "kafka", "relay"];
 
 /// True for the schemes that a class follows, not an address.
 fn is_of_class(scheme: &str) -> bool {
@@ -277,6 +285,8 @@ mod tests {
             ("amqp://h:1,durability=high", "high: a durability class"),
             ("amqp://h:1,consume=h:2", "over STOMP only"),
             ("openwire://h:1,consume=h:2", "over STOMP only"),
+            ("kafka://u:p@h:1", "leave out USER:PASSWORD@"),
+            ("nats://u:p@h:1", "leave out USER:PASSWORD@"),
             ("jms:a.B,consume=h:2", "over STOMP only"),
             ("amqp://a%4@h:1", "hex digits"),
             ("amqp://a%zz@h:1", "%zz"),

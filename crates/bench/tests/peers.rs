@@ -209,7 +209,8 @@ fn a_peer_ends_when_a_load_is_interrupted() {
     let load = Running::start(bench(dir.path(), "connections --target simulated --count 1 --idle 600 --quiet"));
     let note = dir.path().join("run/simulated.json");
     becomes("started", || is_ready(&note));
-    let told = Command::new("kill").args(["-INT", &load.0.id().to_string()]).status().unwrap();
+    // Not SIGINT: what a shell starts in the background, as some run tests, ignores that from the beginning.
+    let told = Command::new("kill").args(["-TERM", &load.0.id().to_string()]).status().unwrap();
     assert!(told.success());
     becomes("ended", || !note.exists());
 }
