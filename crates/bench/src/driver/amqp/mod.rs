@@ -247,7 +247,8 @@ impl AmqpDriver {
     /// A broker may well take an argument and not know it, so this looks whether a message that is not asked for stays.
     fn selects_by(&self, argument: &str) -> Result<bool, Failure> {
         let mut session = Session::open(&self.target, "probe")?;
-        let queue = format!("{}.probe", self.prefix);
+        // Of its own: the queue of the connection before may be there for a while yet, and locked.
+        let queue = format!("{}.probe.{argument}", self.prefix);
         session.call(QueueDeclare { queue: &queue, exclusive: true, ..QueueDeclare::default() })?;
         let arguments = selector_arguments(argument, "kind = 'nothing of this kind'");
         let arguments = Table::new(&arguments).context("arguments of a consumer")?;
