@@ -41,6 +41,13 @@ pub(crate) fn run(
     for (variable, nearest) in &config.suspects {
         tracing::warn!("{variable} is no setting and has no effect; did you mean {nearest}?");
     }
+    let asked_to_spin = config.described.iter().any(|one| one.name == "io_spin" && one.origin != Origin::Default);
+    let threads = io_threads(settings);
+    if asked_to_spin && threads > 1 {
+        tracing::warn!(
+            "io_spin has no effect with {threads} I/O threads; io_threads = 1 is the one that can look for more to do"
+        );
+    }
     let signals = signals::Signals::catch()?;
     let directory = data_dir::data_dir(settings)?;
     let certificates = Certificates::load(&settings.tls)?;
@@ -350,12 +357,20 @@ fn net_settings(settings: &Settings) -> net::Settings {
         pending_per_address: size(limits.pending_per_address),
         // A frame is the largest unit that a protocol insists on seeing whole; bodies it gathers itself.
         input_limit: size(limits.frame_max) + INPUT_SLACK,
+        spin: settings.io_spin,
     }
 }
 
 /// How many of the files that may be open are left for connections: without one for its next file the log would stand still.
 fn room_for_connections(descriptors: usize) -> usize {
     descriptors.saturating_sub(KEPT_DESCRIPTORS).max(descriptors / 2)
+}
+
+fn io_threads(settings: &Settings) -> usize {
+    match settings.io_threads {
+        Some(threads) => usize::try_from(threads).unwrap_or(1),
+        None => net::io_threads_for(machine::cores()),
+    }
 }
 
 /// Starts the I/O threads and accepts. Returns besides what management is to be reached by.
@@ -365,11 +380,7 @@ fn listen(
     bound: Bound,
     certificates: Option<&Arc<Certificates>>,
 ) -> Result<(Net, Vec<ListenerRow>, Endpoints), Failure> {
-    let threads = match settings.io_threads {
-        Some(threads) => usize::try_from(threads).unwrap_or(1),
-        None => net::io_threads_for(machine::cores()),
-    };
-    let net = Net::start(threads, net_settings(settings)).map_err(|error| thread_failure(&error))?;
+    let net = Net::start(io_threads(settings), net_settings(settings)).map_err(|error| thread_failure(&error))?;
     let made: Vec<_> = SERVED.iter().map(|served| (served.make)(broker, settings)).collect();
     let mut rows = serve_all(&net, &made, bound.protocols, None)?;
     rows.extend(bound.http.iter().map(|listener| row("http", listener)));

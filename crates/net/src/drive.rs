@@ -148,6 +148,7 @@ impl<'a> Drive<'a> {
     /// Takes turns until there is nothing to do, the budget is used up, or the connection has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         let mut budget = TURN_BYTES;
+        crate::spin::worked();
         for _ in 0..TURNS {
             let now = Instant::now();
             match self.turn(&mut budget, now, cx) {

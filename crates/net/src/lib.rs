@@ -16,6 +16,7 @@ mod listener;
 mod registry;
 mod server;
 mod settings;
+mod spin;
 mod stream;
 mod timer;
 mod tls;

@@ -14,6 +14,7 @@ use crate::door::Door;
 use crate::listener::Listener;
 use crate::registry::{Limits, Registry};
 use crate::settings::Settings;
+use crate::spin::Spin;
 use crate::tls::{Secure, Tls};
 use crate::web::{Hall, Web};
 
@@ -40,7 +41,7 @@ pub struct Net {
 impl Net {
     /// Starts `io_threads` threads, at least one. Nothing is listened on yet.
     pub fn start(io_threads: usize, settings: Settings) -> io::Result<Self> {
-        let runtime = build(io_threads.max(1))?;
+        let runtime = build(io_threads.max(1), settings.spin)?;
         let handle = runtime.handle().clone();
         let (stop, _) = watch::channel(false);
         let (finish, mut finished) = watch::channel(false);
@@ -121,9 +122,18 @@ impl Drop for Net {
 }
 
 /// One thread needs no scheduler that shares work between threads, and is measurably faster without.
-fn build(io_threads: usize) -> io::Result<Runtime> {
+fn build(io_threads: usize, spin: Duration) -> io::Result<Runtime> {
     if io_threads == 1 {
-        return Builder::new_current_thread().enable_io().enable_time().build();
+        let mut one = Builder::new_current_thread();
+        one.enable_io().enable_time();
+        if spin.is_zero() {
+            return one.build();
+        }
+        let spin = Arc::new(Spin::new(spin));
+        let awake = Arc::clone(&spin);
+        let runtime = one.on_thread_park(move || spin.before_sleep()).build()?;
+        runtime.spawn(async move { awake.stay_awake().await });
+        return Ok(runtime);
     }
     Builder::new_multi_thread()
         .worker_threads(io_threads)

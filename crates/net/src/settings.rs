@@ -24,6 +24,8 @@ pub struct Settings {
     pub pending_per_address: usize,
     /// Most bytes that may wait for a protocol that takes none of them: the largest unit it may insist on seeing whole.
     pub input_limit: usize,
+    /// How long a single I/O thread looks for more work before it sleeps; zero: not at all. Several threads never do.
+    pub spin: Duration,
 }
 
 impl Default for Settings {
@@ -38,6 +40,7 @@ impl Default for Settings {
             connects_per_address: 500,
             pending_per_address: 64,
             input_limit: 32 * 1024 * 1024,
+            spin: Duration::from_micros(25),
         }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) durability: Durability,
     /// `None`: chosen by the number of cores.
     pub(crate) io_threads: Option<u64>,
+    /// Zero: off.
+    pub(crate) io_spin: Duration,
     pub(crate) shutdown_timeout: Duration,
     /// A document to take over at the start.
     pub(crate) definitions: Option<PathBuf>,
@@ -157,6 +159,7 @@ impl Settings {
             value::choice(text, &Durability::CHOICES)
         })?;
         let io_threads = reader.get(declare("io_threads", "number", "auto", IO_THREADS), threads)?;
+        let io_spin = reader.get(declare("io_spin", "time", "25 us", IO_SPIN), spin)?;
         let shutdown_timeout =
             reader.get(declare("shutdown_timeout", "time", "10 s", SHUTDOWN_TIMEOUT), value::duration)?;
         Ok(Self {
@@ -166,6 +169,7 @@ impl Settings {
             data_dir,
             durability,
             io_threads,
+            io_spin,
             shutdown_timeout,
             definitions: reader.get(declare("definitions", "path", "", DEFINITIONS), optional_path)?,
             users: Users::read(reader)?,
@@ -183,12 +187,19 @@ impl Settings {
     }
 }
 
+/// Longer than any disk takes for a flush that somebody would wait for with a busy core.
+const MOST_SPIN: Duration = Duration::from_millis(10);
+
 const DATA_DIR: &str = "Where everything that must survive is kept, and the control socket. `auto` is `$STATE_DIRECTORY` under systemd, \
     else `$XDG_STATE_HOME/hermod`, else `~/.local/state/hermod` (Windows: `%LOCALAPPDATA%\\hermod`).";
 const DURABILITY: &str = "When a message is confirmed. `fsync`: once it is flushed to disk. `os`: once the operating system has it; a power cut \
     may lose it. `memory`: at once; nothing is written and a restart loses everything.";
 const IO_THREADS: &str = "Threads that serve connections. `auto` is one per core, but one on two cores, where a second one mostly moves \
     bodies between caches.";
+const IO_SPIN: &str = "How long a single I/O thread looks for more to do before it sleeps, up to 10 ms; 0: not at all. Clients that wait for each \
+    answer get it sooner, since to wake a thread takes longer than most requests do. Where looking leads to nothing it is left off, \
+    so that at the default a busy machine hardly notices. More than a flush of the disk takes (`200 us`, say) helps confirms that are waited \
+    for, too, and may keep a core busy. Several I/O threads always sleep.";
 const DEFINITIONS: &str = "File of definitions in RabbitMQ's JSON, taken over at each start before clients are let in. A new data \
                            directory then gets no `default_user`.";
 const SHUTDOWN_TIMEOUT: &str =
@@ -515,6 +526,13 @@ pub(super) fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
 
 fn threads(text: &str) -> Result<Option<u64>, String> {
     value::or_auto(text, |text| between(text, value::count, 1, 1024))
+}
+
+fn spin(text: &str) -> Result<Duration, String> {
+    match value::short_duration(text)? {
+        long if long > MOST_SPIN => Err(format!("{text} is longer than 10 ms")),
+        short => Ok(short),
+    }
 }
 
 fn heartbeat(text: &str) -> Result<Duration, String> {

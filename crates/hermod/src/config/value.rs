@@ -47,6 +47,17 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The same for what is shorter than any timeout: also `25 us`.
+pub(crate) fn short_duration(text: &str) -> Result<Duration, String> {
+    match split_unit(text) {
+        (digits, "us" | "µs") => digits
+            .parse()
+            .map(Duration::from_micros)
+            .map_err(|_| format!("'{text}' is no time span; write it as 25 us")),
+        _ => duration(text),
+    }
+}
+
 /// A whole number.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("'{text}' is no whole number"))
@@ -161,6 +172,22 @@ mod tests {
         ] {
             assert_eq!(duration(text).ok(), expected.map(Duration::from_millis), "{text}");
         }
+    }
+
+    #[test]
+    fn short_time_spans() {
+        let cases = [
+            ("25 us", Some(25)),
+            ("25µs", Some(25)),
+            ("1 ms", Some(1000)),
+            ("0", Some(0)),
+            ("us", None),
+            ("1 ns", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(short_duration(text).ok(), expected.map(Duration::from_micros), "{text}");
+        }
+        assert!(duration("25 us").is_err(), "no timeout is that short");
     }
 
     #[test]
