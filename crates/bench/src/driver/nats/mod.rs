@@ -18,6 +18,9 @@ use talk::{CONFIRMS, DELIVERIES, NatsTalk, Pull};
 const JETSTREAM: &str = "jetstream";
 /// Messages that are pulled ahead of their consumer, where nothing else bounds them.
 const AHEAD: u64 = 1000;
+/// The most bytes of bodies that are pulled ahead: with more than three quarters of its `max_pending` (64 MiB) on the way to a client, the
+/// server holds back for milliseconds whatever sends to it.
+const AHEAD_BYTES: u64 = 32 << 20;
 
 /// What `scenario` needs and the protocol `scheme` has not.
 fn lacks(scheme: &str, scenario: &Scenario) -> Option<&'static str> {
@@ -130,10 +133,16 @@ impl NatsDriver {
 
     /// How a consumer of `queue` gets its messages.
     fn pull(&self, queue: usize, inbox: &str) -> Pull {
-        let ahead = if self.scenario.prefetch > 0 { u64::from(self.scenario.prefetch) } else { AHEAD };
+        let ahead = ahead(&self.scenario);
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.stream(queue), Self::consumer(queue));
         Pull::new(subject, inbox.to_owned(), ahead)
     }
+}
+
+/// How many messages are pulled ahead of a consumer.
+fn ahead(scenario: &Scenario) -> u64 {
+    let ahead = if scenario.prefetch > 0 { u64::from(scenario.prefetch) } else { AHEAD };
+    ahead.min(AHEAD_BYTES / (scenario.size as u64).max(1)).max(1)
 }
 
 impl Driver for NatsDriver {
@@ -213,6 +222,14 @@ impl Driver for NatsDriver {
 mod tests {
     use super::*;
     use crate::preset::Preset;
+
+    #[test]
+    fn no_more_is_pulled_ahead_than_the_server_sends_without_holding_back() {
+        let cases = [(0, 0, 1000), (0, 10, 10), (400_000, 1000, 83), (400_000, 10, 10), (64 << 20, 0, 1)];
+        for (size, prefetch, expected) in cases {
+            assert_eq!(ahead(&Scenario { size, prefetch, ..Scenario::default() }), expected, "{size} B, {prefetch}");
+        }
+    }
 
     #[test]
     fn what_is_lacking_is_said_before_anybody_connects() {

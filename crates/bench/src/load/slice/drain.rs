@@ -16,15 +16,20 @@ use crate::load::{Phase, Run};
 use crate::measure::stamp::Bodies;
 use crate::scenario::Scenario;
 
-/// Unconfirmed messages of a fill, where the scenario asks for less: nobody measures it.
+/// Unconfirmed messages of a fill, and bytes of their bodies, where the scenario asks for less: nobody measures it, and a broker
+/// that refuses what it can't hold back would have to refuse some of it.
 const FILL_WINDOW: u64 = 1000;
+const FILL_BYTES: u64 = 32 << 20;
 /// A fill is given up after this many times the cap, and what it brought in is drained.
 const FILL_CAPS: f64 = 5.0;
 
 /// The scenario with confirms where a fill needs them to know that all is there.
 pub(super) fn confirmed(scenario: &Scenario) -> Scenario {
-    let window = if scenario.drain { scenario.window.max(FILL_WINDOW) } else { scenario.window };
-    Scenario { window, ..scenario.clone() }
+    if !scenario.drain {
+        return scenario.clone();
+    }
+    let fill = FILL_WINDOW.min(FILL_BYTES / (scenario.size as u64).max(1)).max(1);
+    Scenario { window: scenario.window.max(fill), ..scenario.clone() }
 }
 
 impl Slice<'_> {
@@ -89,5 +94,20 @@ pub(super) fn take_over(run: &Run, produced: &[Produced]) {
         // What was refused is not in any queue.
         tally.confirmed.store(one.sent.saturating_sub(one.refused), Relaxed);
         tally.refused.store(one.refused, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fill_has_as_much_under_way_as_a_broker_can_hold_back() {
+        let cases = [(0, 1, 1000), (1024, 1, 1000), (400_000, 1, 83), (400_000, 100, 100), (64 << 20, 1, 1)];
+        for (size, window, expected) in cases {
+            let scenario = Scenario { drain: true, size, window, ..Scenario::default() };
+            assert_eq!(confirmed(&scenario).window, expected, "{size} B, {window}");
+            assert_eq!(confirmed(&Scenario { drain: false, ..scenario }).window, window);
+        }
     }
 }
