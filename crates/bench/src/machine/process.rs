@@ -35,12 +35,14 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// CPU nanoseconds used since `before`: the exact clock, unless threads that ended in between took more than a tenth
-    /// of it with them.
+    /// CPU nanoseconds used since `before`: the exact clock, unless threads that ended in between took more with them than the
+    /// ticks are coarse.
     pub(crate) fn cpu_since(&self, before: &Self) -> u64 {
         let exact = self.cpu_ns.saturating_sub(before.cpu_ns);
         let ticks = self.ticks_ns.saturating_sub(before.ticks_ns);
-        if ticks > exact + exact / 10 + 10 * TICK_NS { ticks } else { exact }
+        // Four counters of each process are whole ticks: its own time and its children's, for itself and for the system.
+        let coarse = 4 * TICK_NS * self.processes.max(1);
+        if ticks > exact + coarse { ticks } else { exact }
     }
 
     /// Takes in another process. What one of them does not show is unknown of all.
@@ -237,9 +239,16 @@ mod tests {
     fn ticks_only_win_when_threads_have_ended() {
         let before = Usage::default();
         let second = 1_000_000_000;
-        let cases = [(second, second, second), (second, second + TICK_NS, second), (second, 2 * second, 2 * second)];
-        for (cpu_ns, ticks_ns, expected) in cases {
-            assert_eq!(Usage { cpu_ns, ticks_ns, ..before }.cpu_since(&before), expected);
+        let cases = [
+            (second, second, 1, second),
+            (second, second + 4 * TICK_NS, 1, second),
+            (second, second + 5 * TICK_NS, 1, second + 5 * TICK_NS),
+            (second, second + 5 * TICK_NS, 2, second),
+            // A quarter of a second, and all who worked in it are gone.
+            (0, second / 10, 1, second / 10),
+        ];
+        for (cpu_ns, ticks_ns, processes, expected) in cases {
+            assert_eq!(Usage { cpu_ns, ticks_ns, processes, ..before }.cpu_since(&before), expected);
         }
     }
 
