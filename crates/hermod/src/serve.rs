@@ -38,16 +38,7 @@ pub(crate) fn run(
     let started = Instant::now();
     let settings = &config.settings;
     let level = log::start(settings)?;
-    for (variable, nearest) in &config.suspects {
-        tracing::warn!("{variable} is no setting and has no effect; did you mean {nearest}?");
-    }
-    let asked_to_spin = config.described.iter().any(|one| one.name == "io_spin" && one.origin != Origin::Default);
-    let threads = io_threads(settings);
-    if asked_to_spin && threads > 1 {
-        tracing::warn!(
-            "io_spin has no effect with {threads} I/O threads; io_threads = 1 is the one that can look for more to do"
-        );
-    }
+    warn_of_no_effect(&config);
     let signals = signals::Signals::catch()?;
     let directory = data_dir::data_dir(settings)?;
     let certificates = Certificates::load(&settings.tls)?;
@@ -364,6 +355,20 @@ fn net_settings(settings: &Settings) -> net::Settings {
 /// How many of the files that may be open are left for connections: without one for its next file the log would stand still.
 fn room_for_connections(descriptors: usize) -> usize {
     descriptors.saturating_sub(KEPT_DESCRIPTORS).max(descriptors / 2)
+}
+
+/// Names what was set and changes nothing.
+fn warn_of_no_effect(config: &Config) {
+    for (variable, nearest) in &config.suspects {
+        tracing::warn!("{variable} is no setting and has no effect; did you mean {nearest}?");
+    }
+    let spins = config.described.iter().any(|one| one.name == "io_spin" && one.origin != Origin::Default);
+    let threads = io_threads(&config.settings);
+    if spins && threads > 1 {
+        tracing::warn!(
+            "io_spin has no effect with {threads} I/O threads: only a single one (io_threads = 1) looks for more to do"
+        );
+    }
 }
 
 fn io_threads(settings: &Settings) -> usize {

@@ -88,3 +88,15 @@ fn a_senseless_command_line_and_a_server_that_is_not_there() {
     assert_eq!(code, 69);
     assert!(stderr.starts_with("hermod: no server answers at "), "{stderr}");
 }
+
+#[test]
+fn what_is_set_and_changes_nothing_is_said() {
+    for (threads, spin, said) in [("2", Some("25us"), true), ("2", None, false), ("1", Some("0"), false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut flags = vec!["--io-threads", threads];
+        flags.extend(spin.iter().flat_map(|spin| ["--io-spin", spin]));
+        let server = Server::start(dir.path(), &flags);
+        let warned = server.start.iter().any(|line| line.contains("io_spin has no effect with 2 I/O threads"));
+        assert_eq!(warned, said, "{flags:?}: {:?}", server.start);
+    }
+}
