@@ -286,6 +286,11 @@ impl Scenario {
         if self.payload == Payload::Counter { Check::Counter } else { Check::of(smallest) }
     }
 
+    /// How many messages have bodies of `bytes` in all, at least one.
+    pub(crate) fn bodies_within(&self, bytes: u64) -> u64 {
+        (bytes / (self.size as u64).max(1)).max(1)
+    }
+
     /// One of this many messages is selected.
     pub(crate) fn selects(&self) -> u64 {
         self.selector.unwrap_or(1)

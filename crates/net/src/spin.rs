@@ -82,7 +82,6 @@ impl Spin {
         if !self.looks.lock().looks(WORKED.replace(false), Instant::now()) {
             return;
         }
-        // Not `yield_now`: Linux takes the rest of its share from a thread that yields, which then waits for it.
         if let Some(waker) = &*self.waker.lock() {
             waker.wake_by_ref();
         }

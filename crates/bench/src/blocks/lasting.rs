@@ -60,7 +60,7 @@ fn most(scenario: &Scenario) -> u64 {
         Payload::Counter => crate::scenario::LARGEST_COUNT.saturating_sub(scenario.warmup_messages),
         Payload::Random | Payload::Zero => MOST_MESSAGES,
     };
-    MOST_MESSAGES.min(counted).min(bytes / (scenario.size as u64).max(1))
+    MOST_MESSAGES.min(counted).min(scenario.bodies_within(bytes))
 }
 
 #[cfg(test)]

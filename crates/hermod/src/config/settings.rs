@@ -187,7 +187,7 @@ impl Settings {
     }
 }
 
-/// Longer than any disk takes for a flush that somebody would wait for with a busy core.
+/// A core that is kept busy for longer between two requests saves nobody any time.
 const MOST_SPIN: Duration = Duration::from_millis(10);
 
 const DATA_DIR: &str = "Where everything that must survive is kept, and the control socket. `auto` is `$STATE_DIRECTORY` under systemd, \

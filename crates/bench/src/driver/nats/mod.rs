@@ -142,7 +142,7 @@ impl NatsDriver {
 /// How many messages are pulled ahead of a consumer.
 fn ahead(scenario: &Scenario) -> u64 {
     let ahead = if scenario.prefetch > 0 { u64::from(scenario.prefetch) } else { AHEAD };
-    ahead.min(AHEAD_BYTES / (scenario.size as u64).max(1)).max(1)
+    ahead.min(scenario.bodies_within(AHEAD_BYTES))
 }
 
 impl Driver for NatsDriver {

@@ -28,7 +28,7 @@ pub(super) fn confirmed(scenario: &Scenario) -> Scenario {
     if !scenario.drain {
         return scenario.clone();
     }
-    let fill = FILL_WINDOW.min(FILL_BYTES / (scenario.size as u64).max(1)).max(1);
+    let fill = FILL_WINDOW.min(scenario.bodies_within(FILL_BYTES));
     Scenario { window: scenario.window.max(fill), ..scenario.clone() }
 }
 
