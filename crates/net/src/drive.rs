@@ -35,6 +35,34 @@ const ENOUGH_OUTPUT: usize = 256 * 1024;
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 4 * 1024 * 1024;
 
+/// What a connection may still move before others get their turn.
+///
+/// A written byte counts half. Where all are busy, publishers and consumers have as many turns, and a queue that once fell behind
+/// would never catch up if it could lose no more in a turn than comes in.
+#[derive(Debug)]
+struct Budget {
+    /// Of bytes read.
+    left: usize,
+}
+
+impl Budget {
+    fn full() -> Self {
+        Self { left: TURN_BYTES }
+    }
+
+    fn read(&mut self, count: usize) {
+        self.left = self.left.saturating_sub(count);
+    }
+
+    fn wrote(&mut self, count: usize) {
+        self.left = self.left.saturating_sub(count.div_ceil(2));
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.left == 0
+    }
+}
+
 /// How a connection ended.
 #[derive(Debug)]
 enum End {
@@ -147,13 +175,13 @@ impl<'a> Drive<'a> {
 
     /// Takes turns until there is nothing to do, the budget is used up, or the connection has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        let mut budget = TURN_BYTES;
+        let mut budget = Budget::full();
         crate::spin::worked();
         for _ in 0..TURNS {
             let now = Instant::now();
             match self.turn(&mut budget, now, cx) {
                 Err(end) => return Poll::Ready(end),
-                Ok(true) if budget > 0 => {}
+                Ok(true) if !budget.is_used_up() => {}
                 Ok(true) => break,
                 Ok(false) => {
                     self.give_back(now);
@@ -168,7 +196,7 @@ impl<'a> Drive<'a> {
     }
 
     /// One turn. True when there may be more to do at once.
-    fn turn(&mut self, budget: &mut usize, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
+    fn turn(&mut self, budget: &mut Budget, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
         let acted = self.heed_orders(now)? | self.heed_time(now)?;
         let took = self.take_input(budget, now, cx)?;
         let wrote = self.write_output(budget, now, cx)?;
@@ -216,7 +244,7 @@ impl<'a> Drive<'a> {
     }
 
     /// Offers the protocol what waits, after reading more if it has refused that already.
-    fn take_input(&mut self, budget: &mut usize, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
+    fn take_input(&mut self, budget: &mut Budget, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
         if !self.reads() {
             return Ok(false);
         }
@@ -246,15 +274,15 @@ impl<'a> Drive<'a> {
         matches!(self.connection.read_state(), ReadState::Read | ReadState::Handshake)
     }
 
-    fn arrived(&mut self, count: usize, budget: &mut usize, now: Instant) {
+    fn arrived(&mut self, count: usize, budget: &mut Budget, now: Instant) {
         self.listed.count_in(count);
         self.busy = Some(now);
         self.fresh = true;
-        *budget = budget.saturating_sub(count);
+        budget.read(count);
     }
 
     /// Writes what waits. True when the connection has to be asked for more.
-    fn write_output(&mut self, budget: &mut usize, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
+    fn write_output(&mut self, budget: &mut Budget, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
         let output = self.connection.output();
         let waiting = output.len();
         // Within TLS the socket may hold what the output no longer does.
@@ -266,7 +294,7 @@ impl<'a> Drive<'a> {
         if written > 0 {
             self.listed.count_out(written);
             self.busy = Some(now);
-            *budget = budget.saturating_sub(written);
+            budget.wrote(written);
         }
         match outcome {
             Poll::Ready(Err(error)) => Err(End::Failed(error)),
@@ -351,6 +379,28 @@ mod tests {
 
     fn size_of_task<A, B, C, D, E, F>(_: impl FnOnce(A, B, C, D, E) -> F) -> usize {
         size_of::<F>()
+    }
+
+    /// How many bytes a connection moves until others get their turn.
+    fn moved(piece: usize, spend: fn(&mut Budget, usize)) -> usize {
+        let (mut budget, mut moved) = (Budget::full(), 0);
+        while !budget.is_used_up() {
+            spend(&mut budget, piece);
+            moved += piece;
+        }
+        moved
+    }
+
+    /// With equal turns a queue of 64 KiB messages grew to a gibibyte while its consumer took all it was given.
+    #[test]
+    fn a_turn_takes_out_twice_what_it_lets_in() {
+        for piece in [1000, 4096, 65_536] {
+            let (read, wrote) = (moved(piece, Budget::read), moved(piece, Budget::wrote));
+            assert!(read >= TURN_BYTES && wrote >= 2 * TURN_BYTES, "{piece}: {read} in, {wrote} out");
+            assert!(wrote < 2 * TURN_BYTES + piece, "{piece}: others wait while {wrote} go out");
+        }
+        // A message larger than a turn goes out at once, like one that comes in.
+        assert_eq!(moved(1 << 20, Budget::wrote), 1 << 20);
     }
 
     /// Ten thousand idle connections hold ten thousand of it. A buffer of [`linger`] once lay in it, which few need and only at
