@@ -31,9 +31,13 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Lets this process live on through a Ctrl-C that is meant for its parent on the same terminal.
+    /// Lets this process live on through a Ctrl-C on its parent's terminal, and through a request to terminate that goes to all
+    /// processes of the program's name: it ends with its parent, after whatever the parent has it do at the end.
     pub(crate) fn leave_to_parent() -> Result<(), Failure> {
-        flag::register(SIGINT, Arc::default()).map(drop).context("listening for Ctrl-C")
+        for signal in [SIGINT, SIGTERM] {
+            flag::register(signal, Arc::default()).context("listening for Ctrl-C")?;
+        }
+        Ok(())
     }
 
     /// True once an orderly end was asked for.

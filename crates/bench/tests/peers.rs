@@ -209,9 +209,12 @@ fn a_peer_ends_when_a_load_is_interrupted() {
     let load = Running::start(bench(dir.path(), "connections --target simulated --count 1 --idle 600 --quiet"));
     let note = dir.path().join("run/simulated.json");
     becomes("started", || is_ready(&note));
-    // Not SIGINT: what a shell starts in the background, as some run tests, ignores that from the beginning.
-    let told = Command::new("kill").args(["-TERM", &load.0.id().to_string()]).status().unwrap();
-    assert!(told.success());
+    // Not SIGINT: what a shell starts in the background, as some run tests, ignores that from the beginning. The keeper of the
+    // peer is told first, as by `pkill hermod-bench`: once it left the peer behind.
+    let pid = load.0.id().to_string();
+    for (program, words) in [("pkill", ["-TERM", "-P"]), ("kill", ["-TERM", "--"])] {
+        assert!(Command::new(program).args(words).arg(&pid).status().unwrap().success(), "{program}");
+    }
     becomes("ended", || !note.exists());
 }
 

@@ -12,6 +12,7 @@ use super::place::Place;
 use super::recipe::Wanted;
 use super::source::install;
 use crate::failure::{Context, Failure};
+use crate::interrupt::Interrupt;
 use crate::netns;
 use crate::report::output;
 
@@ -121,6 +122,7 @@ pub(super) fn keep(place: &Place, wanted: &Wanted, port_base: u16) -> Result<boo
 }
 
 fn serve(place: &Place, wanted: &Wanted, port_base: u16) -> Result<(), Failure> {
+    Interrupt::leave_to_parent()?;
     let software = install(place, wanted)?;
     let starting = Starting { place, wanted, software: &software };
     let mut instance = start_installed(&starting, port_base)?;

@@ -1,13 +1,14 @@
 //! What a study says, as predicates over cells: `D1@EMS > D1@Apollo`, `M1:consumers=16/M1:consumers=8 in 0.8..1.25`,
 //! `Q5 >= Q6`. A term names a row, perhaps a point of it, a platform of the study, and a figure other than the row's own.
-//! Without platforms a claim is about each broker by itself.
+//! Without platforms a claim is about each broker by itself; where it names a row that only variants of a broker can have, about
+//! these, beside the broker that they are variants of.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
 use super::record::{Cell, CellOutcome, Claim, ClaimVerdict, Figures, Profile, Role, TargetFacts};
-use super::study::{Claimed, Study};
+use super::study::{Claimed, RowKind, Study};
 use crate::failure::{Context, Failure};
 use crate::measure::statistics::Spread;
 use crate::report::record::SliceRecord;
@@ -142,7 +143,10 @@ impl Bench<'_> {
             let judged = self.all(claimed, None);
             return vec![Claim { text: claimed.text.clone(), verdict: judged.0, why: judged.1 }];
         }
-        let brokers = self.targets.iter().filter(|facts| facts.role == Role::Broker);
+        let needed: Vec<&str> =
+            claimed.holds.iter().flat_map(Predicate::terms).filter_map(|term| self.needs(term)).collect();
+        let can = |facts: &&TargetFacts| needed.iter().all(|word| facts.target.name.contains(word));
+        let brokers = self.targets.iter().filter(|facts| facts.role == Role::Broker).filter(can);
         let about = |facts: &TargetFacts| {
             let name = &facts.target.name;
             let (verdict, why) = self.all(claimed, Some(name));
@@ -162,8 +166,13 @@ impl Bench<'_> {
     }
 
     fn judge(&self, predicate: &Predicate, profile: Option<Profile>, target: Option<&str>) -> Judged {
+        let word = predicate.terms().find_map(|term| self.needs(term));
+        let of = |term: &Term| match (word, target) {
+            (Some(word), Some(variant)) if self.needs(term).is_none() => Some(self.without(word, variant)),
+            _ => target,
+        };
         let values: Result<Vec<Vec<f64>>, String> =
-            predicate.terms().map(|term| self.values(term, profile, target)).collect();
+            predicate.terms().map(|term| self.values(term, profile, of(term))).collect();
         let values = match values {
             Ok(values) => values,
             Err(why) => return (ClaimVerdict::Undecided, format!("{}: {why}", predicate.text)),
@@ -204,6 +213,25 @@ impl Bench<'_> {
         });
         let values = figures.map(|figures| read(figures, term.figure)).find(|values| !values.is_empty());
         values.ok_or_else(|| format!("{target} has no figure for {}", term.row))
+    }
+
+    /// What a target must have in its name for the row of `term`.
+    fn needs(&self, term: &Term) -> Option<&str> {
+        match &self.study.rows.iter().find(|row| row.id == term.row)?.kind {
+            RowKind::Needs(word) => Some(word),
+            RowKind::Load | RowKind::Absent(_) => None,
+        }
+    }
+
+    /// The broker that `variant` is compared with: the first of the same product and protocol without `word` in its name, else
+    /// itself.
+    fn without<'a>(&'a self, word: &str, variant: &'a str) -> &'a str {
+        let known = self.targets.iter().find(|facts| facts.target.name == variant);
+        let beside = |facts: &&TargetFacts| {
+            let same = |own: &TargetFacts| own.product == facts.product && own.target.scheme == facts.target.scheme;
+            facts.role == Role::Broker && !facts.target.name.contains(word) && known.is_some_and(same)
+        };
+        self.targets.iter().find(beside).map_or(variant, |facts| &facts.target.name)
     }
 
     /// The name of the target that stands for a platform.
@@ -257,7 +285,9 @@ fn short(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::{CellResult, Metric};
     use super::*;
+    use crate::scenario::Scenario;
 
     fn read(text: &str) -> Result<Predicate, Failure> {
         Predicate::try_from(text.to_owned())
@@ -300,5 +330,69 @@ mod tests {
         for (values, range, verdict) in cases {
             assert_eq!(decide(&Spread::of(values.to_vec()).unwrap(), *range).0, *verdict, "{values:?}");
         }
+    }
+
+    /// A broker of a product, named and reached by `uri`.
+    fn broker(uri: &str, product: &str) -> TargetFacts {
+        TargetFacts {
+            target: uri.parse().unwrap(),
+            role: Role::Broker,
+            product: Some(product.to_owned()),
+            version: None,
+            declared: None,
+            audited: None,
+            start_s: None,
+            idle_bytes: None,
+        }
+    }
+
+    /// A row with the rates of some targets, the same in five blocks.
+    fn cell(row: &str, rates: &[(&str, f64)]) -> Cell {
+        let result = |(target, rate): &(&str, f64)| CellResult {
+            target: (*target).to_owned(),
+            outcome: CellOutcome::Measured(Box::new(Figures {
+                value: Spread::of(vec![*rate; FEWEST_BLOCKS]).unwrap(),
+                to_first: None,
+                of_limit: None,
+                slices: FEWEST_BLOCKS,
+                valid: FEWEST_BLOCKS,
+                remarks: Vec::new(),
+                all: Vec::new(),
+            })),
+        };
+        Cell {
+            row: row.to_owned(),
+            title: String::new(),
+            profile: Profile::Fair,
+            point: BTreeMap::new(),
+            metric: Metric::MessagesPerSecond,
+            load: Scenario::default(),
+            scaled: None,
+            published: Vec::new(),
+            results: rates.iter().map(result).collect(),
+        }
+    }
+
+    #[test]
+    fn a_claim_about_a_variant_compares_it_with_the_broker_that_it_is_a_variant_of() {
+        let study = Study::find("mostlyuseless2007").unwrap();
+        let targets = [
+            broker("hermod=stomp://127.0.0.1:1", "Hermod"),
+            broker("amq-networked=stomp://127.0.0.1:2", "ActiveMQ"),
+            broker("amq=stomp://127.0.0.1:3", "ActiveMQ"),
+        ];
+        // Over its second broker the variant is as slow in M0: beside itself it would have lost nothing.
+        let cells = [
+            cell("M0", &[("hermod", 9e5), ("amq-networked", 5e3), ("amq", 1e4)]),
+            cell("M4", &[("amq-networked", 5e3)]),
+        ];
+        let claims = Bench { study: &study, cells: &cells, targets: &targets }.claims();
+        let halves: Vec<_> = claims.iter().filter(|claim| claim.text.starts_with("A second broker")).collect();
+        let [only] = halves.as_slice() else { panic!("{halves:?}") };
+        assert!(only.text.ends_with("(amq-networked)"));
+        assert_eq!(
+            (only.verdict, only.why.as_str()),
+            (ClaimVerdict::Holds, "M4/M0 in 0.4..0.7: 0.50 (0.50-0.50 at 95 %)")
+        );
     }
 }
