@@ -145,20 +145,33 @@ impl Bench<'_> {
         }
         let needed: Vec<&str> =
             claimed.holds.iter().flat_map(Predicate::terms).filter_map(|term| self.needs(term)).collect();
-        let brokers: Vec<&TargetFacts> = self.targets.iter().filter(|facts| facts.role == Role::Broker).collect();
-        let can = |facts: &&TargetFacts| needed.iter().all(|word| facts.target.name.contains(word));
+        let brokers = || self.targets.iter().filter(|facts| facts.role == Role::Broker);
+        let named = |facts: &&TargetFacts| needed.iter().all(|word| facts.target.name.contains(word));
+        let can = |facts: &&TargetFacts| !self.lacks(claimed, &facts.target.name);
         let about = |facts: &TargetFacts| {
             let name = &facts.target.name;
             let (verdict, why) = self.all(claimed, Some(name));
             Claim { text: format!("{} ({name})", claimed.text), verdict, why }
         };
-        let claims: Vec<Claim> = brokers.iter().copied().filter(can).map(about).collect();
-        if !claims.is_empty() || brokers.is_empty() {
+        let claims: Vec<Claim> = brokers().filter(named).filter(can).map(about).collect();
+        if !claims.is_empty() || brokers().next().is_none() {
             return claims;
         }
         // What nobody here can show is still one of the study's claims.
-        let why = format!("no target has {} in its name", needed.join(" and "));
+        let why = match brokers().any(|facts| named(&facts)) {
+            true => "no target has what it is about".to_owned(),
+            false => format!("no target has {} in its name", needed.join(" and ")),
+        };
         vec![Claim { text: claimed.text.clone(), verdict: ClaimVerdict::Undecided, why }]
+    }
+
+    /// True when `target` itself can't do one of the rows that a claim is about: that says nothing about the claim.
+    fn lacks(&self, claimed: &Claimed, target: &str) -> bool {
+        claimed.holds.iter().flat_map(Predicate::terms).any(|term| {
+            let results = self.cells.iter().filter(|cell| cell.row == term.row).flat_map(|cell| &cell.results);
+            let mut mine = results.filter(|result| result.target == target).peekable();
+            mine.peek().is_some() && mine.all(|result| matches!(result.outcome, CellOutcome::NotApplicable { .. }))
+        })
     }
 
     /// The verdict over all predicates: the first that does not hold decides, then the first that is undecided.
@@ -412,5 +425,29 @@ mod tests {
         let halves: Vec<_> = claims.iter().filter(|claim| claim.text.starts_with("A second broker")).collect();
         let [only] = halves.as_slice() else { panic!("{halves:?}") };
         assert_eq!((only.verdict, only.why.as_str()), (ClaimVerdict::Undecided, "no target has networked in its name"));
+    }
+    #[test]
+    fn a_claim_is_not_about_brokers_that_lack_its_row() {
+        let study = Study::find("crimson2003").unwrap();
+        let targets = [broker("amq=stomp://127.0.0.1:1", "ActiveMQ"), broker("js=jetstream://127.0.0.1:2", "NATS")];
+        let lacking = |target: &str| CellResult {
+            target: target.to_owned(),
+            outcome: CellOutcome::NotApplicable { lacks: "selector".to_owned() },
+        };
+        let mut selecting = cell("Q9", &[("amq", 1e3)]);
+        selecting.results.push(lacking("js"));
+        let about = |cells: &[Cell]| {
+            let claims = Bench { study: &study, cells, targets: &targets }.claims();
+            claims
+                .into_iter()
+                .filter(|claim| claim.why.contains("Q9") || claim.why.contains("about"))
+                .collect::<Vec<_>>()
+        };
+        let claims = about(&[selecting.clone()]);
+        assert!(!claims.is_empty() && claims.iter().all(|claim| claim.text.ends_with("(amq)")), "{claims:?}");
+        selecting.results = vec![lacking("amq"), lacking("js")];
+        let claims = about(&[selecting]);
+        assert!(claims.iter().all(|claim| claim.why == "no target has what it is about"), "{claims:?}");
+        assert!(!claims.is_empty());
     }
 }

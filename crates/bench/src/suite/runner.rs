@@ -13,7 +13,7 @@ use super::claim::Bench;
 use super::record::{
     Cell, CellOutcome, CellResult, Extent, Figures, Metric, Report, Role, SuiteRecord, TargetFacts, VERSION,
 };
-use super::study::{ClientKind, RowKind, Study};
+use super::study::{ClientKind, Row, RowKind, Study};
 use super::table;
 use crate::blocks::{self, Piece, Plan};
 use crate::driver;
@@ -175,6 +175,20 @@ fn about(target: Target, role: Role) -> TargetFacts {
     TargetFacts { target, role, product, version, declared, audited: None, start_s: None, idle_bytes }
 }
 
+/// What a target can't have for a row, whatever it says; none: it is asked.
+fn lacks(row: &Row, facts: &TargetFacts) -> Option<String> {
+    match &row.kind {
+        RowKind::Absent(why) => Some(why.clone()),
+        RowKind::Needs(what) if !facts.target.name.contains(what.as_str()) => {
+            Some(format!("what the row is about: a target is taken for having it with \"{what}\" in its name"))
+        }
+        _ if facts.role == Role::Limit && row.metric == Metric::PacketsPerOrder => {
+            Some("answers to orders: it only copies".to_owned())
+        }
+        RowKind::Load | RowKind::Needs(_) => None,
+    }
+}
+
 struct Runner<'a> {
     args: &'a SuiteArgs,
     sizing: Sizing,
@@ -271,19 +285,10 @@ impl Runner<'_> {
         let mut own: BTreeMap<String, Scenario> = BTreeMap::new();
         for facts in &self.targets {
             let Target { name, scheme, .. } = &facts.target;
-            match &planned.row.kind {
-                RowKind::Absent(why) => {
-                    kept_out.insert(name.clone(), why.clone());
-                }
-                RowKind::Needs(what) if !name.contains(what.as_str()) => {
-                    let lacks =
-                        format!("what the row is about: a target is taken for having it with \"{what}\" in its name");
-                    kept_out.insert(name.clone(), lacks);
-                }
-                RowKind::Load | RowKind::Needs(_) => {
-                    let load = study.load(planned, ClientKind::of(scheme), &self.sizing)?.scenario;
-                    own.insert(name.clone(), load);
-                }
+            if let Some(lacks) = lacks(planned.row, facts) {
+                kept_out.insert(name.clone(), lacks);
+            } else {
+                own.insert(name.clone(), study.load(planned, ClientKind::of(scheme), &self.sizing)?.scenario);
             }
         }
         let applies = |facts: &&TargetFacts| own.contains_key(&facts.target.name);
@@ -434,5 +439,20 @@ fn value(metric: Metric, scenario: &Scenario, measured: &Measured) -> Option<f64
         Metric::CpuUsPerMessage => Some(measured.broker?.cpu_us_per_message),
         Metric::ResidentMib => Some(measured.broker?.resident_bytes as f64 / (1024.0 * 1024.0)),
         Metric::Passed => Some(if measured.integrity.lost + measured.integrity.corrupted == 0 { 1.0 } else { 0.0 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_orders_are_not_asked_of_what_only_copies() {
+        let study = Study::find("osu2008").unwrap();
+        let row = |id: &str| study.rows.iter().find(|row| row.id == id).unwrap();
+        let facts = |role| about("relay=relay://127.0.0.1:1".parse().unwrap(), role);
+        assert!(lacks(row("O6p"), &facts(Role::Limit)).is_some_and(|what| what.contains("only copies")));
+        assert_eq!(lacks(row("O6"), &facts(Role::Limit)), None);
+        assert_eq!(lacks(row("O6p"), &facts(Role::Broker)), None);
     }
 }

@@ -1,18 +1,21 @@
 //! NATS: core, which hands messages to whoever listens, and JetStream, which keeps them. A queue is a subject of core, and a
-//! stream of JetStream with one consumer, from which messages are pulled.
+//! stream of JetStream with one consumer, from which messages are pulled. What other brokers have exchanges for, subjects do: a
+//! key is a subject, and the patterns of a queue are what its stream takes, or what its consumer subscribes to.
 
 mod asking;
 mod codec;
 mod talk;
 
+use std::ops::Range;
+
 use serde_json::json;
 
-use super::{AckCount, Driver, Line, Part, first_wanted, special};
+use super::{AckCount, Driver, Line, Part, first_wanted};
 use crate::failure::{Context, Failure};
 use crate::scenario::{Destination, Mode, Scenario};
 use crate::target::Target;
 use asking::Asking;
-use talk::{CONFIRMS, DELIVERIES, NatsTalk, Pull};
+use talk::{CONFIRMS, DELIVERIES, NatsTalk, Pull, REPLIES};
 
 /// Scheme of JetStream; the other is core's.
 const JETSTREAM: &str = "jetstream";
@@ -24,7 +27,14 @@ const AHEAD_BYTES: u64 = 32 << 20;
 
 /// What `scenario` needs and the protocol `scheme` has not.
 fn lacks(scheme: &str, scenario: &Scenario) -> Option<&'static str> {
-    special(scenario).or_else(|| if scheme == JETSTREAM { stream_lacks(scenario) } else { core_lacks(scenario) })
+    let both = [
+        (scenario.idle_queues > 0, "bound on a queue that nobody consumes"),
+        (scenario.priority.is_some(), "priority of a message"),
+        (scenario.selector.is_some(), "selector"),
+        (scenario.poll, "request for a single message"),
+        (scenario.bystander, "consumer that settles nothing"),
+    ];
+    first_wanted(&both).or_else(|| if scheme == JETSTREAM { stream_lacks(scenario) } else { core_lacks(scenario) })
 }
 
 fn core_lacks(scenario: &Scenario) -> Option<&'static str> {
@@ -37,7 +47,7 @@ fn core_lacks(scenario: &Scenario) -> Option<&'static str> {
 }
 
 fn stream_lacks(scenario: &Scenario) -> Option<&'static str> {
-    let shared = scenario.consumers > scenario.queues;
+    let shared = scenario.consumers > scenario.groups();
     first_wanted(&[
         (scenario.ack_every > 1 && shared, "cumulative acknowledgement where several consumers share a queue"),
         (scenario.queue_name.is_some(), "queue of another name: streams have names of the run's own"),
@@ -73,6 +83,16 @@ impl NatsDriver {
         if self.scenario.mode == Mode::Pingpong { 2 } else { self.scenario.queues }
     }
 
+    /// True when each producer sends to all queues in turn, and each consumer reads all of them.
+    fn spreads(&self) -> bool {
+        self.scenario.destination == Destination::Spread
+    }
+
+    /// The queues of the part whose own is `queue`.
+    fn of_part(&self, queue: usize) -> Range<usize> {
+        if self.spreads() { 0..self.queues() } else { queue..queue + 1 }
+    }
+
     /// Fan-out is one stream with a consumer for each queue; else each queue is a stream.
     fn stream(&self, queue: usize) -> String {
         let number = if self.scenario.copies_all() { 0 } else { queue };
@@ -84,9 +104,31 @@ impl NatsDriver {
         (0..count).map(|number| self.stream(number)).collect()
     }
 
-    fn subject(&self, queue: usize) -> String {
+    /// What all subjects of a queue begin with.
+    fn place(&self, queue: usize) -> String {
         let number = if self.scenario.copies_all() { 0 } else { queue };
         format!("hermod-bench.{:08x}.{number}", self.run)
+    }
+
+    /// Where messages for `queue` are published.
+    fn subject(&self, queue: usize) -> String {
+        let place = self.place(queue);
+        if self.scenario.destination == Destination::Pattern { format!("{place}.message") } else { place }
+    }
+
+    /// What a queue takes: exactly one of these matches its messages.
+    fn filters(&self, queue: usize) -> Vec<String> {
+        if self.scenario.destination != Destination::Pattern {
+            return vec![self.subject(queue)];
+        }
+        let place = self.place(queue);
+        let others = (1..self.scenario.bindings).map(|other| format!("{place}.other.{other}.*"));
+        others.chain([format!("{place}.*")]).collect()
+    }
+
+    /// Where the consumers of producer `id` send their replies.
+    fn reply_subject(&self, id: usize) -> String {
+        format!("_INBOX.{:08x}.reply.{id}", self.run)
     }
 
     fn consumer(queue: usize) -> String {
@@ -104,7 +146,7 @@ impl NatsDriver {
         let stream = self.stream(queue);
         let storage = if self.scenario.persistent { "file" } else { "memory" };
         let config = json!({
-            "name": stream, "subjects": [self.subject(queue)], "retention": self.retention(), "storage": storage,
+            "name": stream, "subjects": self.filters(queue), "retention": self.retention(), "storage": storage,
             "num_replicas": 1, "discard": "old",
         });
         control.ask(&format!("$JS.API.STREAM.CREATE.{stream}"), &config)?;
@@ -118,7 +160,8 @@ impl NatsDriver {
             1 => "explicit",
             _ => "all",
         };
-        let sharers = self.scenario.consumers.div_ceil(self.queues().max(1)) as i64;
+        let groups = if self.spreads() { 1 } else { self.queues().max(1) };
+        let sharers = self.scenario.consumers.div_ceil(groups) as i64;
         let unsettled = if self.scenario.prefetch > 0 { i64::from(self.scenario.prefetch) * sharers } else { -1 };
         let config = json!({
             "stream_name": stream,
@@ -131,6 +174,24 @@ impl NatsDriver {
         Ok(())
     }
 
+    /// Subscribes to what the consumer of `queue` reads, and says how that is asked for, where it is not pushed.
+    fn consume(&self, asking: &mut Asking, queue: usize, inbox: &str) -> Vec<Pull> {
+        let queues = self.of_part(queue);
+        if self.keeps() {
+            let pull = |(queue, id)| {
+                let messages = format!("{inbox}.m{queue}");
+                asking.subscribe(&messages, None, id);
+                self.pull(queue, &messages)
+            };
+            return queues.zip(DELIVERIES..).map(pull).collect();
+        }
+        let filters = queues.flat_map(|queue| self.filters(queue).into_iter().map(move |filter| (queue, filter)));
+        for ((queue, filter), id) in filters.zip(DELIVERIES..) {
+            asking.subscribe(&filter, Some(&Self::consumer(queue)), id);
+        }
+        Vec::new()
+    }
+
     /// How a consumer of `queue` gets its messages.
     fn pull(&self, queue: usize, inbox: &str) -> Pull {
         let ahead = ahead(&self.scenario);
@@ -139,10 +200,10 @@ impl NatsDriver {
     }
 }
 
-/// How many messages are pulled ahead of a consumer.
+/// How many messages of a queue are pulled ahead of a consumer.
 fn ahead(scenario: &Scenario) -> u64 {
     let ahead = if scenario.prefetch > 0 { u64::from(scenario.prefetch) } else { AHEAD };
-    ahead.min(scenario.bodies_within(AHEAD_BYTES))
+    ahead.min(scenario.bodies_within(AHEAD_BYTES / scenario.lanes() as u64))
 }
 
 impl Driver for NatsDriver {
@@ -174,22 +235,19 @@ impl Driver for NatsDriver {
         if confirms {
             asking.subscribe(&format!("{inbox}.c.*"), None, CONFIRMS);
         }
-        let mut pull = None;
-        if let Some(queue) = consume {
-            if self.keeps() {
-                let messages = format!("{inbox}.m");
-                asking.subscribe(&messages, None, DELIVERIES);
-                pull = Some(self.pull(queue, &messages));
-            } else {
-                asking.subscribe(&self.subject(queue), Some(&Self::consumer(queue)), DELIVERIES);
-            }
+        let mut subjects: Vec<String> =
+            publish.into_iter().flat_map(|queue| self.of_part(queue)).map(|queue| self.subject(queue)).collect();
+        match part {
+            Part::Produce(id) if self.scenario.reply => asking.subscribe(&self.reply_subject(id), None, REPLIES),
+            Part::Consume(id) if self.scenario.reply => subjects.push(self.reply_subject(id % self.scenario.producers)),
+            _ => {}
         }
+        let pulls = consume.map_or_else(Vec::new, |queue| self.consume(&mut asking, queue, &inbox));
         asking.settle()?;
         let (link, output) = asking.into_parts();
         link.set_nodelay(self.scenario.nodelay)?;
         let acks = AckCount::new(if self.keeps() { self.scenario.ack_every } else { 0 });
-        let subject = self.subject(publish.unwrap_or(0));
-        let mut talk = NatsTalk::new(output, subject, confirms.then(|| format!("{inbox}.c.")), acks, pull);
+        let mut talk = NatsTalk::new(output, subjects, confirms.then(|| format!("{inbox}.c.")), acks, pulls);
         talk.begin();
         Ok(Line { link, talk: Box::new(talk) })
     }

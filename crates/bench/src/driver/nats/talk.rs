@@ -7,17 +7,19 @@ use super::codec::{Message, Said, decode, number, publish};
 use crate::driver::{AckCount, Conversation, Event};
 use crate::failure::{Context, Failure};
 
-/// The number of the subscription that messages come to.
-pub(super) const DELIVERIES: u64 = 1;
 /// The number of the subscription that JetStream's confirms come to.
 pub(super) const CONFIRMS: u64 = 2;
+/// The number of the subscription that the replies of consumers come to.
+pub(super) const REPLIES: u64 = 3;
+/// The number of the first subscription that messages come to: that of the first [`Pull`], where they are pulled.
+pub(super) const DELIVERIES: u64 = 16;
 
 /// What an acknowledgement says.
 const ACK: &[u8] = b"+ACK";
 /// What the addresses begin with that messages of JetStream are acknowledged at.
 const ACK_ADDRESS: &str = "$JS.ACK.";
 
-/// Messages that a consumer has asked JetStream for.
+/// Messages of one queue that a consumer has asked JetStream for.
 #[derive(Debug)]
 pub(super) struct Pull {
     subject: String,
@@ -46,13 +48,15 @@ impl Pull {
 /// A connection.
 pub(super) struct NatsTalk {
     output: Output,
-    subject: String,
+    /// Message number n goes to the one at n - 1 modulo their number; empty: this connection publishes nothing.
+    subjects: Vec<String>,
     /// Where confirms come to, up to the number of the message; none: there are none.
     confirms: Option<String>,
     reply: Vec<u8>,
     published: u64,
     acks: AckCount,
-    pull: Option<Pull>,
+    /// By number of subscription; empty: messages are pushed.
+    pulls: Vec<Pull>,
     /// Where the newest delivery is acknowledged, while an acknowledgement is not yet due.
     newest: String,
 }
@@ -60,19 +64,17 @@ pub(super) struct NatsTalk {
 impl NatsTalk {
     pub(super) fn new(
         output: Output,
-        subject: String,
+        subjects: Vec<String>,
         confirms: Option<String>,
         acks: AckCount,
-        pull: Option<Pull>,
+        pulls: Vec<Pull>,
     ) -> Self {
-        Self { output, subject, confirms, reply: Vec::new(), published: 0, acks, pull, newest: String::new() }
+        Self { output, subjects, confirms, reply: Vec::new(), published: 0, acks, pulls, newest: String::new() }
     }
 
     /// Asks for the first messages.
     pub(super) fn begin(&mut self) {
-        if let Some(pull) = &mut self.pull {
-            pull.ask(self.output.tail());
-        }
+        self.pulls.iter_mut().for_each(|pull| pull.ask(self.output.tail()));
     }
 
     fn take(&mut self, message: &Message<'_>, on: &mut dyn FnMut(Event<'_>)) -> Result<(), Failure> {
@@ -82,10 +84,11 @@ impl NatsTalk {
                 let upto = upto.parse().context("a confirm that nobody asked for")?;
                 on(Event::Confirm { upto, multiple: false, accepted: status.is_none() && !is_error(message.body) });
             }
-            (DELIVERIES, Some(status)) => {
+            (REPLIES, None) => on(Event::Delivery { body: message.body, redelivered: false }),
+            (DELIVERIES.., Some(status)) => {
                 return Err(Failure::new(format!("the server stopped delivering: status {status}")));
             }
-            (DELIVERIES, None) => self.deliver(message, on),
+            (DELIVERIES.., None) => self.deliver(message, on),
             _ => {}
         }
         Ok(())
@@ -93,7 +96,7 @@ impl NatsTalk {
 
     fn deliver(&mut self, message: &Message<'_>, on: &mut dyn FnMut(Event<'_>)) {
         on(Event::Delivery { body: message.body, redelivered: is_redelivered(message.reply) });
-        if let Some(pull) = &mut self.pull {
+        if let Some(pull) = self.pulls.get_mut((message.subscription - DELIVERIES) as usize) {
             pull.asked = pull.asked.saturating_sub(1);
             pull.ask(self.output.tail());
         }
@@ -124,6 +127,11 @@ fn is_redelivered(address: &str) -> bool {
 
 impl Conversation for NatsTalk {
     fn publish(&mut self, body: &[u8]) -> Result<(), Failure> {
+        let subject = match self.subjects.as_slice() {
+            [only] => only,
+            [] => return Err(Failure::new("a connection that only consumes was asked to publish")),
+            several => &several[self.published as usize % several.len()],
+        };
         self.published += 1;
         self.reply.clear();
         if let Some(confirms) = &self.confirms {
@@ -131,7 +139,7 @@ impl Conversation for NatsTalk {
             number(self.published, &mut self.reply);
         }
         let reply = std::str::from_utf8(&self.reply).context("a reply address")?;
-        publish(&self.subject, reply, body, self.output.tail());
+        publish(subject, reply, body, self.output.tail());
         Ok(())
     }
 
@@ -165,8 +173,9 @@ impl Conversation for NatsTalk {
 mod tests {
     use super::*;
 
-    fn talk(confirms: Option<&str>, ack_every: u64, pull: Option<Pull>) -> NatsTalk {
-        NatsTalk::new(Output::default(), "s".to_owned(), confirms.map(str::to_owned), AckCount::new(ack_every), pull)
+    fn talk(confirms: Option<&str>, ack_every: u64, pulls: Vec<Pull>) -> NatsTalk {
+        let confirms = confirms.map(str::to_owned);
+        NatsTalk::new(Output::default(), vec!["s".to_owned()], confirms, AckCount::new(ack_every), pulls)
     }
 
     /// What was to be sent so far.
@@ -183,7 +192,7 @@ mod tests {
 
     #[test]
     fn each_message_has_its_own_confirm() {
-        let mut talk = talk(Some("in.c."), 0, None);
+        let mut talk = talk(Some("in.c."), 0, Vec::new());
         talk.publish(b"a").unwrap();
         talk.publish(b"").unwrap();
         assert_eq!(sent(&mut talk), "PUB s in.c.1 1\r\na\r\nPUB s in.c.2 0\r\n\r\n");
@@ -195,10 +204,10 @@ mod tests {
 
     #[test]
     fn pulled_messages_are_asked_for_ahead_and_acknowledged_when_due() {
-        let mut talk = talk(None, 2, Some(Pull::new("next".to_owned(), "in.m".to_owned(), 4)));
+        let mut talk = talk(None, 2, vec![Pull::new("next".to_owned(), "in.m".to_owned(), 4)]);
         talk.begin();
         assert_eq!(sent(&mut talk), "PUB next in.m 11\r\n{\"batch\":4}\r\n");
-        let message = |count, number| format!("MSG s 1 $JS.ACK.x.q0.{count}.{number}.{number}.9.0 1\r\nb\r\n");
+        let message = |count, number| format!("MSG s 16 $JS.ACK.x.q0.{count}.{number}.{number}.9.0 1\r\nb\r\n");
         let delivery = |redelivered| format!("{:?}", Event::Delivery { body: b"b", redelivered });
         assert_eq!(events(&mut talk, &message(1, 1)), [delivery(false)]);
         assert_eq!(sent(&mut talk), "");
@@ -208,6 +217,27 @@ mod tests {
         talk.settle().unwrap();
         talk.settle().unwrap();
         assert_eq!(sent(&mut talk), "PUB $JS.ACK.x.q0.1.3.3.9.0 4\r\n+ACK\r\n");
+    }
+
+    #[test]
+    fn each_queue_is_asked_for_more_by_itself_and_published_to_in_turn() {
+        let pulls = ["a", "b"].map(|name| Pull::new(name.to_owned(), format!("in.{name}"), 2));
+        let mut talk = talk(None, 0, pulls.into());
+        talk.subjects = vec!["a".to_owned(), "b".to_owned()];
+        talk.begin();
+        assert_eq!(sent(&mut talk), "PUB a in.a 11\r\n{\"batch\":2}\r\nPUB b in.b 11\r\n{\"batch\":2}\r\n");
+        events(&mut talk, "MSG s 17 1\r\nx\r\n");
+        assert_eq!(sent(&mut talk), "PUB b in.b 11\r\n{\"batch\":1}\r\n");
+        (0..3).for_each(|_| talk.publish(b"").unwrap());
+        assert_eq!(sent(&mut talk), "PUB a 0\r\n\r\nPUB b 0\r\n\r\nPUB a 0\r\n\r\n");
+    }
+
+    #[test]
+    fn a_reply_comes_without_acknowledgement_and_without_being_asked_for() {
+        let mut talk = talk(Some("in.c."), 0, Vec::new());
+        let delivery = format!("{:?}", Event::Delivery { body: b"", redelivered: false });
+        assert_eq!(events(&mut talk, "MSG in.r 3 0\r\n\r\n"), [delivery]);
+        assert_eq!(sent(&mut talk), "");
     }
 
     #[test]
@@ -227,8 +257,8 @@ mod tests {
 
     #[test]
     fn what_ends_a_connection_is_a_failure() {
-        for said in ["-ERR 'Slow Consumer'\r\n", "HMSG in.m 1 16 16\r\nNATS/1.0 409\r\n\r\n\r\n"] {
-            let failure = talk(None, 0, None).receive(said.as_bytes(), &mut |_| {}).unwrap_err().to_string();
+        for said in ["-ERR 'Slow Consumer'\r\n", "HMSG in.m 16 16 16\r\nNATS/1.0 409\r\n\r\n\r\n"] {
+            let failure = talk(None, 0, Vec::new()).receive(said.as_bytes(), &mut |_| {}).unwrap_err().to_string();
             assert!(failure.contains("the server"), "{failure}");
         }
     }
