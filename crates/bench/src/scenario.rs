@@ -1,5 +1,7 @@
 //! What is done to a broker: how many connections, which messages, which promises, how fast and for how long.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::exchange::QUEUES;
@@ -299,6 +301,11 @@ impl Scenario {
     /// How many groups of consumers there are that share messages: each queue has one, or all queues together.
     pub(crate) fn groups(&self) -> usize {
         if self.destination == Destination::Spread { 1 } else { self.queues }
+    }
+
+    /// The queues of a part whose own is `queue`: where all write and read all, all of them.
+    pub(crate) fn queues_of(&self, queue: usize) -> Range<usize> {
+        if self.destination == Destination::Spread { 0..self.queues } else { queue..queue + 1 }
     }
 
     /// Queues in which the messages of one producer are in order by themselves.

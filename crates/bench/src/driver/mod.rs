@@ -16,7 +16,7 @@ mod stomp;
 use wire::Output;
 
 use crate::failure::Failure;
-use crate::scenario::{Destination, Scenario};
+use crate::scenario::Scenario;
 use crate::target::Target;
 use link::Link;
 
@@ -121,27 +121,54 @@ pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Box
     }
 }
 
-/// What a protocol without exchanges, selectors and the like has no word for, where a scenario asks for it.
+/// What a protocol of topics alone has no word for, where a scenario asks for it.
 fn special(scenario: &Scenario) -> Option<&'static str> {
-    let plain = matches!(
-        scenario.destination,
-        Destination::Queue | Destination::Fanout | Destination::Topic | Destination::DurableTopic
-    );
     let cases = [
-        (!plain, "exchange"),
         (scenario.idle_queues > 0, "bound on a queue that nobody consumes"),
         (scenario.priority.is_some(), "priority of a message"),
         (scenario.selector.is_some(), "selector"),
         (scenario.poll, "request for a single message"),
         (scenario.bystander, "consumer that settles nothing"),
-        (scenario.reply, "reply from a consumer"),
     ];
     first_wanted(&cases)
+}
+
+/// How a protocol writes the places that messages are routed by: the words of a place, and patterns over them.
+#[derive(Debug, Clone, Copy)]
+struct Notation {
+    /// Between two words.
+    between: char,
+    /// In a pattern, any one word.
+    any: char,
+}
+
+impl Notation {
+    /// Where messages go that one of the [`patterns`](Self::patterns) over `place` matches.
+    fn matched(self, place: &str) -> String {
+        format!("{place}{}message", self.between)
+    }
+
+    /// `count` patterns, of which exactly one, the last, matches.
+    fn patterns(self, place: &str, count: usize) -> Vec<String> {
+        let Self { between, any } = self;
+        let others = (1..count).map(|other| format!("{place}{between}other{between}{other}{between}{any}"));
+        others.chain([format!("{place}{between}{any}")]).collect()
+    }
 }
 
 /// The first of `cases` that is wanted.
 fn first_wanted(cases: &[(bool, &'static str)]) -> Option<&'static str> {
     cases.iter().find(|(wanted, _)| *wanted).map(|(_, what)| *what)
+}
+
+/// The place that message number `number` goes to, of those that a connection publishes to.
+#[inline]
+fn in_turn<T>(places: &[T], number: u64) -> Result<&T, Failure> {
+    match places {
+        [only] => Ok(only),
+        [] => Err(Failure::new("a connection that only consumes was asked to publish")),
+        several => Ok(&several[(number % several.len() as u64) as usize]),
+    }
 }
 
 /// Product and version of a target, where it tells them.

@@ -9,7 +9,7 @@ use stomp::limits::Limits;
 use wire::Output;
 
 use super::link::Link;
-use super::{AckCount, Conversation, Driver, Event, Line, Part, SELECTED, SELECTOR};
+use super::{AckCount, Conversation, Driver, Event, Line, Part, SELECTED, SELECTOR, in_turn};
 use crate::failure::{Context, Failure};
 use crate::scenario::{Destination, Scenario};
 use crate::target::Target;
@@ -141,7 +141,7 @@ impl StompDriver {
             1 => AckMode::ClientIndividual,
             _ => AckMode::Client,
         };
-        let numbers = if scenario.destination == Destination::Spread { 0..scenario.queues } else { id..id + 1 };
+        let numbers = scenario.queues_of(id);
         let last = numbers.end - 1;
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         for number in numbers {
@@ -217,8 +217,7 @@ impl Driver for StompDriver {
         let client = durable.map(|id| self.subscription(id));
         let (mut link, mut talk) = self.connect(consume.is_some(), client.as_deref())?;
         if let Some(queue) = publish {
-            let all = if self.scenario.destination == Destination::Spread { 0..queues } else { queue..queue + 1 };
-            talk.destinations = all.map(|number| self.destination(number)).collect();
+            talk.destinations = self.scenario.queues_of(queue).map(|number| self.destination(number)).collect();
         }
         if let Some(id) = consume {
             talk.acks = AckCount::new(self.scenario.ack_every);
@@ -334,11 +333,7 @@ impl Conversation for StompTalk {
         if let Some(selects) = self.selects {
             add("kind", if self.published.is_multiple_of(selects) { SELECTED } else { "B" });
         }
-        let destination = match self.destinations.as_slice() {
-            [only] => only,
-            [] => return Err(Failure::new("a connection that only consumes was asked to publish")),
-            several => &several[(self.published % several.len() as u64) as usize],
-        };
+        let destination = in_turn(&self.destinations, self.published)?;
         let send = Send { destination, receipt, headers: &headers[..count], ..Send::default() };
         self.client.requests().send(&send, body);
         Ok(())

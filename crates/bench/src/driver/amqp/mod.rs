@@ -14,12 +14,13 @@ use amqp091::codec::table::{Value, encode_fields};
 use amqp091::codec::{BasicProperties, Method, Table};
 
 use super::session::{CHANNEL, Questions, Session};
-use super::{AckCount, Driver, Line, Part, SELECTED, SELECTOR};
+use super::{AckCount, Driver, Line, Notation, Part, SELECTED, SELECTOR};
 use crate::failure::{Context, Failure};
 use crate::scenario::{Destination, Mode, QueueKind, Scenario};
 use crate::target::Target;
 use talk::AmqpTalk;
 
+const KEYS: Notation = Notation { between: '.', any: '*' };
 /// Delivery modes as the protocol numbers them.
 const TRANSIENT: u8 = 1;
 const PERSISTENT: u8 = 2;
@@ -105,18 +106,17 @@ impl AmqpDriver {
         match self.scenario.destination {
             Destination::Queue | Destination::Spread | Destination::Direct => self.queue(number),
             Destination::Fanout => String::new(),
-            Destination::Pattern => format!("bench.{number}.message"),
+            Destination::Pattern => KEYS.matched(&format!("bench.{number}")),
             Destination::Topic | Destination::DurableTopic => "bench.topic".to_owned(),
         }
     }
 
     /// What a queue is bound with: exactly one of these matches its messages.
     fn binding_keys(&self, number: usize) -> Vec<String> {
-        if self.scenario.destination != Destination::Pattern {
-            return vec![self.routing_key(number)];
+        match self.scenario.destination {
+            Destination::Pattern => KEYS.patterns(&format!("bench.{number}"), self.scenario.bindings),
+            _ => vec![self.routing_key(number)],
         }
-        let others = (1..self.scenario.bindings).map(|other| format!("bench.{number}.other.{other}.*"));
-        others.chain([format!("bench.{number}.*")]).collect()
     }
 
     /// Declares a queue of this run and binds it where the scenario needs it.
@@ -151,10 +151,7 @@ impl AmqpDriver {
 
     /// Starts to consume what the consumer `id` reads.
     fn subscribe(&self, session: &mut Session, id: usize) -> Result<(), Failure> {
-        let queues = match self.scenario.destination {
-            Destination::Spread => 0..self.scenario.queues,
-            _ => id..id + 1,
-        };
+        let queues = self.scenario.queues_of(id);
         if self.scenario.queue == QueueKind::Exclusive {
             self.make_queue(session, &self.queue(id), &self.binding_keys(id), None)?;
         }

@@ -6,7 +6,7 @@ use amqp091::codec::Method;
 use wire::Output;
 
 use super::super::session::{CHANNEL, refusal};
-use super::super::{AckCount, Conversation, Event};
+use super::super::{AckCount, Conversation, Event, in_turn};
 use crate::failure::{Context, Failure};
 
 /// One connection that carries messages.
@@ -15,7 +15,7 @@ pub(super) struct AmqpTalk {
     pub(super) output: Output,
     /// Message number n uses the one at n modulo their number; empty: this connection publishes nothing.
     pub(super) templates: Vec<PublishTemplate>,
-    pub(super) published: usize,
+    pub(super) published: u64,
     /// The encoded request for one message, where none are pushed.
     pub(super) get: Option<Vec<u8>>,
     pub(super) acks: AckCount,
@@ -43,11 +43,7 @@ impl AmqpTalk {
 impl Conversation for AmqpTalk {
     fn publish(&mut self, body: &[u8]) -> Result<(), Failure> {
         self.published += 1;
-        let template = match self.templates.as_slice() {
-            [only] => only,
-            [] => return Err(Failure::new("a connection that only consumes was asked to publish")),
-            several => &several[self.published % several.len()],
-        };
+        let template = in_turn(&self.templates, self.published)?;
         template.append(body, self.output.tail());
         Ok(())
     }

@@ -9,7 +9,7 @@ mod talk;
 
 use super::{AckCount, Driver, Line, Part, first_wanted, special};
 use crate::failure::{Context, Failure};
-use crate::scenario::{Mode, Scenario};
+use crate::scenario::{Destination, Mode, Scenario};
 use crate::target::Target;
 use asking::Asking;
 use batch::{HEAD, RECORD};
@@ -28,9 +28,17 @@ const LARGEST_FETCH: usize = 50 * 1024 * 1024;
 fn lacks(scenario: &Scenario) -> Option<String> {
     let queues = if scenario.mode == Mode::Throughput { scenario.queues } else { scenario.consumers };
     let of_kafka = special(scenario).or_else(|| {
-        first_wanted(&[(scenario.size > LARGEST_BODY, "message of more than 100 MiB, its default bound,")])
+        first_wanted(&[
+            (scenario.destination == Destination::Pattern, "pattern that routes a message"),
+            (scenario.size > LARGEST_BODY, "message of more than 100 MiB, its default bound,"),
+        ])
     });
-    let of_driver = first_wanted(&[(scenario.consumers > queues, "queue that several consumers share")]);
+    let of_driver = first_wanted(&[
+        (scenario.destination == Destination::Spread, "connection that serves several queues"),
+        (scenario.mode == Mode::Exchange, "stock exchange"),
+        (scenario.reply, "reply from a consumer"),
+        (scenario.consumers > queues, "queue that several consumers share"),
+    ]);
     of_kafka
         .map(|what| format!("{what} in Kafka"))
         .or_else(|| of_driver.map(|what| format!("{what} in this program's driver for Kafka")))
@@ -176,8 +184,14 @@ mod tests {
             (Preset::Fanout.scenario(), Some("bound on a queue that nobody consumes in Kafka")),
             (Scenario { priority: Some(4), ..persistent.clone() }, Some("priority of a message in Kafka")),
             (Scenario { selector: Some(2), ..persistent.clone() }, Some("selector in Kafka")),
-            (Scenario { reply: true, ..persistent.clone() }, Some("reply from a consumer in Kafka")),
-            (Scenario { destination: Destination::Pattern, ..persistent.clone() }, Some("exchange in Kafka")),
+            (
+                Scenario { reply: true, ..persistent.clone() },
+                Some("reply from a consumer in this program's driver for Kafka"),
+            ),
+            (
+                Scenario { destination: Destination::Pattern, ..persistent.clone() },
+                Some("pattern that routes a message in Kafka"),
+            ),
             (
                 Scenario { consumers: 2, ..persistent.clone() },
                 Some("queue that several consumers share in this program's driver for Kafka"),

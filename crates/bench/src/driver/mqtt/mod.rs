@@ -1,5 +1,6 @@
-//! MQTT 3.1.1 and 5.0: a queue is a topic with one subscription, or one that is shared. Confirms and acknowledgements are those
-//! of QoS 1, message by message. What is to outlast a connection is kept by the broker in the session of its consumer.
+//! MQTT 3.1.1 and 5.0: a queue is a topic with one subscription, or one that is shared. What other brokers have exchanges for,
+//! topics do: a key is a topic, and the patterns of a queue are what its consumer subscribes to. Confirms and acknowledgements are
+//! those of QoS 1, message by message. What is to outlast a connection is kept by the broker in the session of its consumer.
 
 mod codec;
 mod talk;
@@ -7,15 +8,16 @@ mod talk;
 use wire::Output;
 
 use super::link::Link;
-use super::{Driver, Line, Part, first_wanted, special};
+use super::{Driver, Line, Notation, Part, first_wanted, special};
 use crate::failure::Failure;
-use crate::scenario::{QueueKind, Scenario};
+use crate::scenario::{Destination, QueueKind, Scenario};
 use crate::target::Target;
 use codec::{Hello, Said, Version, connect, decode, disconnect, subscribe};
 use talk::MqttTalk;
 
 /// Scheme of version 5; `mqtt` is 3.1.1.
 const MQTT5: &str = "mqtt5";
+const TOPICS: Notation = Notation { between: '/', any: '+' };
 /// Message numbers have 16 bits, without 0.
 const IDS: u64 = 65_535;
 /// A granted QoS from here on is a refusal.
@@ -30,7 +32,7 @@ fn lacks(scheme: &str, scenario: &Scenario) -> Option<&'static str> {
             (scenario.ack_every > 1, "cumulative acknowledgement in MQTT"),
             (scenario.window > IDS, "window of more than 65 535 messages in MQTT"),
             (v3 && scenario.prefetch > 0, "prefetch in MQTT 3.1.1 (use mqtt5://)"),
-            (v3 && scenario.consumers > scenario.queues, "queue with several consumers in MQTT 3.1.1 (use mqtt5://)"),
+            (v3 && scenario.consumers > scenario.groups(), "queue with several consumers in MQTT 3.1.1 (use mqtt5://)"),
         ])
     })
 }
@@ -43,6 +45,8 @@ pub(super) struct MqttDriver {
     version: Version,
     /// Clients whose sessions outlast their connections.
     kept: Vec<String>,
+    /// Connections so far.
+    opened: usize,
 }
 
 impl MqttDriver {
@@ -51,18 +55,35 @@ impl MqttDriver {
             return Err(Failure::lacking(what));
         }
         let version = if target.scheme == MQTT5 { Version::V5 } else { Version::V3 };
-        Ok(Self { target, scenario, run, version, kept: Vec::new() })
+        Ok(Self { target, scenario, run, version, kept: Vec::new(), opened: 0 })
     }
 
-    fn topic(&self, queue: usize) -> String {
+    /// What all topics of a queue begin with.
+    fn place(&self, queue: usize) -> String {
         let queue = if self.scenario.copies_all() { 0 } else { queue };
         self.scenario.queue_name.clone().unwrap_or_else(|| format!("hermod-bench/{:08x}/{queue}", self.run))
     }
 
-    /// What a consumer of `queue` subscribes to.
-    fn filter(&self, queue: usize) -> String {
-        let topic = self.topic(queue);
-        if self.scenario.consumers > self.scenario.queues { format!("$share/q{queue}/{topic}") } else { topic }
+    /// Where messages for `queue` are published.
+    fn topic(&self, queue: usize) -> String {
+        let place = self.place(queue);
+        if self.scenario.destination == Destination::Pattern { TOPICS.matched(&place) } else { place }
+    }
+
+    /// What a consumer of `queue` subscribes to: exactly one of these matches its messages.
+    fn filters(&self, queue: usize) -> Vec<String> {
+        let filters = match self.scenario.destination {
+            Destination::Pattern => TOPICS.patterns(&self.place(queue), self.scenario.bindings),
+            _ => vec![self.topic(queue)],
+        };
+        let shared = self.scenario.consumers > self.scenario.groups();
+        let share = |filter: String| if shared { format!("$share/q{queue}/{filter}") } else { filter };
+        filters.into_iter().map(share).collect()
+    }
+
+    /// Where the consumers of producer `id` send their replies.
+    fn reply_topic(&self, id: usize) -> String {
+        format!("hermod-bench/{:08x}/reply/{id}", self.run)
     }
 
     fn client(&self, part: &str) -> String {
@@ -102,19 +123,11 @@ impl MqttDriver {
         Ok(session)
     }
 
-    fn subscribe(&self, session: &mut Session, queue: usize) -> Result<(), Failure> {
+    /// Subscribes to `queue`.
+    fn consume(&self, session: &mut Session, queue: usize) -> Result<(), Failure> {
         // What is published with QoS 1 to nobody yet has to wait with QoS 1.
         let acknowledged = self.scenario.ack_every > 0 || self.scenario.consumers == 0;
-        subscribe(self.version, &self.filter(queue), acknowledged, session.output.tail());
-        let granted = session.hear(self.version, "SUBSCRIBE", &mut |said| match said {
-            Said::Subscribed(granted) => Some(*granted),
-            _ => None,
-        })?;
-        match granted {
-            REFUSED.. => Err(Failure::new(format!("the broker refused the subscription: reason {granted}"))),
-            granted if granted < u8::from(acknowledged) => Err(Failure::new("the broker granted a lower QoS than 1")),
-            _ => Ok(()),
-        }
+        self.filters(queue).iter().try_for_each(|filter| session.subscribe(self.version, filter, acknowledged))
     }
 }
 
@@ -126,7 +139,7 @@ impl Driver for MqttDriver {
             let part = format!("q{queue}");
             let mut session = self.connect(&part, true, true)?;
             self.kept.push(part);
-            self.subscribe(&mut session, queue)?;
+            self.consume(&mut session, queue)?;
             session.end()?;
         }
         Ok(())
@@ -138,17 +151,30 @@ impl Driver for MqttDriver {
             Part::Consume(id) => (format!("c{id}"), None, Some(id % self.scenario.queues)),
             Part::PingPong { far } => (format!("e{}", u8::from(far)), Some(usize::from(far)), Some(usize::from(!far))),
         };
+        // A broker closes the connection of a client when another of its name comes: the parts of a stock exchange may be in
+        // several processes, and two of them tell the third about themselves.
+        self.opened += 1;
+        let name = format!("{name}-{:x}-{}", std::process::id(), self.opened);
         let kept = consume.is_some() && self.is_durable();
         let mut session = self.connect(&name, kept, true)?;
         if kept {
             self.kept.push(name);
         }
-        if let Some(queue) = consume {
-            self.subscribe(&mut session, queue)?;
+        for queue in consume.into_iter().flat_map(|queue| self.scenario.queues_of(queue)) {
+            self.consume(&mut session, queue)?;
         }
-        let topic = self.topic(publish.unwrap_or(0));
+        let written = publish.into_iter().flat_map(|queue| self.scenario.queues_of(queue));
+        let mut topics: Vec<String> = written.map(|queue| self.topic(queue)).collect();
+        match part {
+            Part::Produce(id) if self.scenario.reply => {
+                session.subscribe(self.version, &self.reply_topic(id), false)?;
+            }
+            Part::Consume(id) if self.scenario.reply => topics.push(self.reply_topic(id % self.scenario.producers)),
+            _ => {}
+        }
         session.link.set_nodelay(self.scenario.nodelay)?;
-        let talk = MqttTalk::new(self.version, session.output, topic, self.scenario.window > 0);
+        let confirms = publish.is_some() && self.scenario.window > 0;
+        let talk = MqttTalk::new(self.version, session.output, topics, confirms);
         Ok(Line { link: session.link, talk: Box::new(talk) })
     }
 
@@ -201,6 +227,20 @@ impl Session {
         }
     }
 
+    /// Subscribes to `filter`, with QoS 1 where messages are to be acknowledged.
+    fn subscribe(&mut self, version: Version, filter: &str, acknowledged: bool) -> Result<(), Failure> {
+        subscribe(version, filter, acknowledged, self.output.tail());
+        let granted = self.hear(version, "SUBSCRIBE", &mut |said| match said {
+            Said::Subscribed(granted) => Some(*granted),
+            _ => None,
+        })?;
+        match granted {
+            REFUSED.. => Err(Failure::new(format!("the broker refused the subscription: reason {granted}"))),
+            granted if granted < u8::from(acknowledged) => Err(Failure::new("the broker granted a lower QoS than 1")),
+            _ => Ok(()),
+        }
+    }
+
     fn end(mut self) -> Result<(), Failure> {
         disconnect(self.output.tail());
         self.link.write_all(&mut self.output)
@@ -211,6 +251,22 @@ impl Session {
 mod tests {
     use super::*;
     use crate::preset::Preset;
+
+    #[test]
+    fn consumers_that_share_all_queues_share_each_subscription() {
+        let target: Target = "mqtt5://127.0.0.1:1".parse().unwrap();
+        let spread = Scenario { destination: Destination::Spread, queues: 4, consumers: 2, ..Scenario::default() };
+        let alone = Scenario { consumers: 1, ..spread.clone() };
+        let pattern = Scenario { destination: Destination::Pattern, bindings: 2, ..Scenario::default() };
+        let cases: [(Scenario, &[&str]); 3] = [
+            (spread, &["$share/q3/hermod-bench/00000001/3"]),
+            (alone, &["hermod-bench/00000001/3"]),
+            (pattern, &["hermod-bench/00000001/3/other/1/+", "hermod-bench/00000001/3/+"]),
+        ];
+        for (scenario, filters) in cases {
+            assert_eq!(MqttDriver::new(target.clone(), scenario, 1).unwrap().filters(3), filters);
+        }
+    }
 
     #[test]
     fn what_is_lacking_is_said_before_anybody_connects() {

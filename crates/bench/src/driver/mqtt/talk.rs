@@ -5,21 +5,22 @@ use wire::Output;
 
 use super::IDS;
 use super::codec::{Said, Version, acknowledge, decode, publish};
-use crate::driver::{Conversation, Event};
+use crate::driver::{Conversation, Event, in_turn};
 use crate::failure::Failure;
 
 /// A connection.
 pub(super) struct MqttTalk {
     version: Version,
     output: Output,
-    topic: String,
+    /// Message number n goes to the one at n - 1 modulo their number; empty: this connection publishes nothing.
+    topics: Vec<String>,
     confirms: bool,
     published: u64,
 }
 
 impl MqttTalk {
-    pub(super) fn new(version: Version, output: Output, topic: String, confirms: bool) -> Self {
-        Self { version, output, topic, confirms, published: 0 }
+    pub(super) fn new(version: Version, output: Output, topics: Vec<String>, confirms: bool) -> Self {
+        Self { version, output, topics, confirms, published: 0 }
     }
 }
 
@@ -39,9 +40,10 @@ fn number(id: u16, published: u64) -> u64 {
 
 impl Conversation for MqttTalk {
     fn publish(&mut self, body: &[u8]) -> Result<(), Failure> {
+        let topic = in_turn(&self.topics, self.published)?;
         self.published += 1;
         let id = self.confirms.then(|| identifier(self.published));
-        publish(self.version, &self.topic, id, body, self.output.tail());
+        publish(self.version, topic, id, body, self.output.tail());
         Ok(())
     }
 
@@ -95,7 +97,7 @@ mod tests {
 
     #[test]
     fn messages_are_acknowledged_and_confirms_counted() {
-        let mut talk = MqttTalk::new(Version::V3, Output::default(), "t".to_owned(), true);
+        let mut talk = MqttTalk::new(Version::V3, Output::default(), vec!["t".to_owned()], true);
         talk.publish(b"a").unwrap();
         talk.publish(b"b").unwrap();
         talk.output.tail().clear();

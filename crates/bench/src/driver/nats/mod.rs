@@ -6,11 +6,9 @@ mod asking;
 mod codec;
 mod talk;
 
-use std::ops::Range;
-
 use serde_json::json;
 
-use super::{AckCount, Driver, Line, Part, first_wanted};
+use super::{AckCount, Driver, Line, Notation, Part, first_wanted, special};
 use crate::failure::{Context, Failure};
 use crate::scenario::{Destination, Mode, Scenario};
 use crate::target::Target;
@@ -19,6 +17,7 @@ use talk::{CONFIRMS, DELIVERIES, NatsTalk, Pull, REPLIES};
 
 /// Scheme of JetStream; the other is core's.
 const JETSTREAM: &str = "jetstream";
+const SUBJECTS: Notation = Notation { between: '.', any: '*' };
 /// Messages that are pulled ahead of their consumer, where nothing else bounds them.
 const AHEAD: u64 = 1000;
 /// The most bytes of bodies that are pulled ahead: with more than three quarters of its `max_pending` (64 MiB) on the way to a client, the
@@ -27,14 +26,7 @@ const AHEAD_BYTES: u64 = 32 << 20;
 
 /// What `scenario` needs and the protocol `scheme` has not.
 fn lacks(scheme: &str, scenario: &Scenario) -> Option<&'static str> {
-    let both = [
-        (scenario.idle_queues > 0, "bound on a queue that nobody consumes"),
-        (scenario.priority.is_some(), "priority of a message"),
-        (scenario.selector.is_some(), "selector"),
-        (scenario.poll, "request for a single message"),
-        (scenario.bystander, "consumer that settles nothing"),
-    ];
-    first_wanted(&both).or_else(|| if scheme == JETSTREAM { stream_lacks(scenario) } else { core_lacks(scenario) })
+    special(scenario).or_else(|| if scheme == JETSTREAM { stream_lacks(scenario) } else { core_lacks(scenario) })
 }
 
 fn core_lacks(scenario: &Scenario) -> Option<&'static str> {
@@ -83,16 +75,6 @@ impl NatsDriver {
         if self.scenario.mode == Mode::Pingpong { 2 } else { self.scenario.queues }
     }
 
-    /// True when each producer sends to all queues in turn, and each consumer reads all of them.
-    fn spreads(&self) -> bool {
-        self.scenario.destination == Destination::Spread
-    }
-
-    /// The queues of the part whose own is `queue`.
-    fn of_part(&self, queue: usize) -> Range<usize> {
-        if self.spreads() { 0..self.queues() } else { queue..queue + 1 }
-    }
-
     /// Fan-out is one stream with a consumer for each queue; else each queue is a stream.
     fn stream(&self, queue: usize) -> String {
         let number = if self.scenario.copies_all() { 0 } else { queue };
@@ -113,17 +95,15 @@ impl NatsDriver {
     /// Where messages for `queue` are published.
     fn subject(&self, queue: usize) -> String {
         let place = self.place(queue);
-        if self.scenario.destination == Destination::Pattern { format!("{place}.message") } else { place }
+        if self.scenario.destination == Destination::Pattern { SUBJECTS.matched(&place) } else { place }
     }
 
     /// What a queue takes: exactly one of these matches its messages.
     fn filters(&self, queue: usize) -> Vec<String> {
-        if self.scenario.destination != Destination::Pattern {
-            return vec![self.subject(queue)];
+        match self.scenario.destination {
+            Destination::Pattern => SUBJECTS.patterns(&self.place(queue), self.scenario.bindings),
+            _ => vec![self.subject(queue)],
         }
-        let place = self.place(queue);
-        let others = (1..self.scenario.bindings).map(|other| format!("{place}.other.{other}.*"));
-        others.chain([format!("{place}.*")]).collect()
     }
 
     /// Where the consumers of producer `id` send their replies.
@@ -160,8 +140,7 @@ impl NatsDriver {
             1 => "explicit",
             _ => "all",
         };
-        let groups = if self.spreads() { 1 } else { self.queues().max(1) };
-        let sharers = self.scenario.consumers.div_ceil(groups) as i64;
+        let sharers = self.scenario.consumers.div_ceil(self.scenario.groups()) as i64;
         let unsettled = if self.scenario.prefetch > 0 { i64::from(self.scenario.prefetch) * sharers } else { -1 };
         let config = json!({
             "stream_name": stream,
@@ -176,7 +155,7 @@ impl NatsDriver {
 
     /// Subscribes to what the consumer of `queue` reads, and says how that is asked for, where it is not pushed.
     fn consume(&self, asking: &mut Asking, queue: usize, inbox: &str) -> Vec<Pull> {
-        let queues = self.of_part(queue);
+        let queues = self.scenario.queues_of(queue);
         if self.keeps() {
             let pull = |(queue, id)| {
                 let messages = format!("{inbox}.m{queue}");
@@ -235,8 +214,8 @@ impl Driver for NatsDriver {
         if confirms {
             asking.subscribe(&format!("{inbox}.c.*"), None, CONFIRMS);
         }
-        let mut subjects: Vec<String> =
-            publish.into_iter().flat_map(|queue| self.of_part(queue)).map(|queue| self.subject(queue)).collect();
+        let written = publish.into_iter().flat_map(|queue| self.scenario.queues_of(queue));
+        let mut subjects: Vec<String> = written.map(|queue| self.subject(queue)).collect();
         match part {
             Part::Produce(id) if self.scenario.reply => asking.subscribe(&self.reply_subject(id), None, REPLIES),
             Part::Consume(id) if self.scenario.reply => subjects.push(self.reply_subject(id % self.scenario.producers)),
@@ -287,6 +266,16 @@ mod tests {
         for (size, prefetch, expected) in cases {
             assert_eq!(ahead(&Scenario { size, prefetch, ..Scenario::default() }), expected, "{size} B, {prefetch}");
         }
+    }
+
+    #[test]
+    fn patterns_are_the_subjects_of_a_stream_and_one_of_them_matches() {
+        let target: Target = "jetstream://127.0.0.1:1".parse().unwrap();
+        let scenario = Scenario { destination: Destination::Pattern, bindings: 3, ..Scenario::default() };
+        let driver = NatsDriver::new(target, scenario, 1).unwrap();
+        let place = "hermod-bench.00000001.0";
+        assert_eq!(driver.filters(0), ["other.1.*", "other.2.*", "*"].map(|rest| format!("{place}.{rest}")));
+        assert_eq!(driver.subject(0), format!("{place}.message"));
     }
 
     #[test]

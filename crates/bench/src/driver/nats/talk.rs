@@ -4,7 +4,7 @@
 use wire::Output;
 
 use super::codec::{Message, Said, decode, number, publish};
-use crate::driver::{AckCount, Conversation, Event};
+use crate::driver::{AckCount, Conversation, Event, in_turn};
 use crate::failure::{Context, Failure};
 
 /// The number of the subscription that JetStream's confirms come to.
@@ -127,11 +127,7 @@ fn is_redelivered(address: &str) -> bool {
 
 impl Conversation for NatsTalk {
     fn publish(&mut self, body: &[u8]) -> Result<(), Failure> {
-        let subject = match self.subjects.as_slice() {
-            [only] => only,
-            [] => return Err(Failure::new("a connection that only consumes was asked to publish")),
-            several => &several[self.published as usize % several.len()],
-        };
+        let subject = in_turn(&self.subjects, self.published)?;
         self.published += 1;
         self.reply.clear();
         if let Some(confirms) = &self.confirms {
