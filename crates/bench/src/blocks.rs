@@ -32,6 +32,10 @@ const HALF: f64 = 0.5;
 const FEWEST_FOR_PRECISION: usize = 10;
 /// Said of a slice with more messages than were asked for.
 const MORE: &str = "more messages than that, so that a slice lasts";
+/// Said of a slice that was over in less than this part of the time that it was to last at least.
+const SHORT: &str =
+    "over in less than half the time that a slice is to last: no more messages than that are asked of a broker";
+const SHORT_PART: f64 = 0.5;
 /// What a slice takes besides its warm-up and its measured time, seconds: connections, the drain, the cleaning.
 const ROUND_A_SLICE: f64 = 0.5;
 
@@ -296,7 +300,9 @@ fn attempt_slice(
     let grown = scenario.as_ref().is_ok_and(|scenario| scenario.messages > plan.asked(target).messages);
     let (measured, failure) = match measured {
         Ok(mut measured) => {
+            let short = plan.least.is_some_and(|least| measured.seconds < least * SHORT_PART);
             measured.verdict.notes.extend(grown.then(|| MORE.to_owned()));
+            measured.verdict.notes.extend(short.then(|| SHORT.to_owned()));
             (Some(measured), None)
         }
         Err(failure) => (None, Some(failure)),

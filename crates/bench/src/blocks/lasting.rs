@@ -14,7 +14,8 @@ const AIM: f64 = 1.5;
 const MOST_GROWTH: f64 = 32.0;
 /// So often the number is raised at most.
 const ROUNDS: u64 = 4;
-/// The most messages, and the most bytes of bodies: of those that a broker has to hold all at once, and of those that pass through.
+/// The most messages, and the most bytes of bodies: of those that a broker has to hold all at once, and of those that pass through. As
+/// many more where a slice is to last longer than a second.
 const MOST_MESSAGES: u64 = 5_000_000;
 const MOST_HELD: u64 = 512 << 20;
 const MOST_PASSED: u64 = 4 << 30;
@@ -43,7 +44,7 @@ pub(super) fn settle(
             break;
         }
         let growth = AIM * least / seconds;
-        let more = ((asked as f64 * growth.min(MOST_GROWTH)) as u64).min(most(&scenario)).max(asked);
+        let more = ((asked as f64 * growth.min(MOST_GROWTH)) as u64).min(most(&scenario, least)).max(asked);
         scenario.messages = Some(more);
         if growth <= MOST_GROWTH || more == asked {
             break;
@@ -52,15 +53,16 @@ pub(super) fn settle(
     scenario.messages
 }
 
-/// The most messages that a slice is given to make it last.
-fn most(scenario: &Scenario) -> u64 {
+/// The most messages that a slice is given to make it last for `least` seconds.
+fn most(scenario: &Scenario, least: f64) -> u64 {
     let all_at_once = scenario.drain || scenario.consumers == 0;
     let bytes = if all_at_once { MOST_HELD } else { MOST_PASSED };
+    let times = |most: u64| (most as f64 * least.max(1.0)) as u64;
     let counted = match scenario.payload {
         Payload::Counter => crate::scenario::LARGEST_COUNT.saturating_sub(scenario.warmup_messages),
-        Payload::Random | Payload::Zero => MOST_MESSAGES,
+        Payload::Random | Payload::Zero => u64::MAX,
     };
-    MOST_MESSAGES.min(counted).min(scenario.bodies_within(bytes))
+    times(MOST_MESSAGES).min(counted).min(scenario.bodies_within(times(bytes)))
 }
 
 #[cfg(test)]
@@ -78,7 +80,11 @@ mod tests {
             (Scenario { payload: Payload::Counter, size: 6, warmup_messages: 9, ..base }, 999_990),
         ];
         for (scenario, expected) in cases {
-            assert_eq!(most(&scenario), expected, "{scenario:?}");
+            assert_eq!(most(&scenario, 0.5), expected, "{scenario:?}");
+        }
+        let longer = [(1 << 20, 3 * 4096), (0, 15_000_000)];
+        for (size, expected) in longer {
+            assert_eq!(most(&Scenario { size, ..Scenario::default() }, 3.0), expected, "{size} B");
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::interrupt::Interrupt;
 use crate::report::verdict::Verdict;
-use crate::scenario::QueueKind;
+use crate::scenario::{Payload, QueueKind};
 use crate::simulate::behaviour::Behaviour;
 use crate::simulate::local;
 
@@ -176,4 +176,17 @@ fn a_target_that_is_through_at_once_gets_more_messages_and_the_same_in_every_blo
     let kept: Vec<Piece> = pieces.into_iter().filter(|piece| matches!(piece, Piece::Count { .. })).collect();
     let (_, again) = run_until(&plan, kept, usize::MAX);
     assert_eq!(counts(&again), counted);
+}
+
+#[test]
+fn a_slice_that_could_not_be_made_to_last_says_so() {
+    let mut plan = Plan { least: Some(1e3), blocks: 1, forced_dir: None, ..plan() };
+    // A counter has six digits at most.
+    (plan.scenario.payload, plan.scenario.size, plan.scenario.producers) = (Payload::Counter, 6, 1);
+    plan.scenario.warmup_messages = 999_000;
+    let (results, _) = run_until(&plan, Vec::new(), usize::MAX);
+    for slice in &results.slices {
+        let notes = &slice.measured.as_ref().unwrap().verdict.notes;
+        assert!(notes.iter().any(|note| note == SHORT), "{notes:?}");
+    }
 }

@@ -11,9 +11,6 @@ use crate::scenario::{Scenario, Tail};
 /// Warm-ups are at least this part of the fewest measured messages.
 const WARMUP_PART: u64 = 10;
 
-/// A slice lasts at least this part of the time after which it is ended.
-const LEAST_PART: f64 = 0.25;
-
 /// How much of a study is done.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sizing {
@@ -21,13 +18,15 @@ pub(crate) struct Sizing {
     pub(crate) scale: f64,
     /// Seconds after which a slice ends; none: when all messages are through.
     pub(crate) cap: Option<f64>,
+    /// Seconds that a slice is to last at least; none: as long as its messages take.
+    pub(crate) least: Option<f64>,
 }
 
 impl Sizing {
     /// Seconds that a slice of a cell with this metric is to last at least; none: its messages are what they are.
     pub(crate) fn least(&self, metric: Metric) -> Option<f64> {
         let depends_on_count = matches!(metric, Metric::ResidentMib | Metric::Passed);
-        self.cap.filter(|_| !depends_on_count).map(|cap| cap * LEAST_PART)
+        self.least.filter(|_| !depends_on_count)
     }
 }
 

@@ -37,10 +37,13 @@ pub(crate) struct SuiteArgs {
     /// How often every target has its turn in each cell, in random order
     #[arg(long, default_value_t = 1)]
     blocks: usize,
-    /// Seconds after which a slice is ended, whatever is left of its messages; they are made more where they last less than a
-    /// quarter of that
+    /// Seconds after which a slice is ended, whatever is left of its messages
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
+    /// Seconds that a slice is to last at least: where its messages are through sooner, they are made more [default: a quarter of
+    /// --seconds]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "exact")]
+    at_least: Option<f64>,
     /// Let every slice send all of its messages and no more, however long or short that takes
     #[arg(long)]
     exact: bool,

@@ -37,6 +37,8 @@ use crate::target::Target;
 
 /// What the control is called: the first target again.
 const CONTROL: &str = "control";
+/// A slice lasts at least this part of the time after which it is ended, where nothing else is said.
+const LEAST_PART: f64 = 0.25;
 /// How long forced writes are timed.
 const FORCED_TIME: Duration = Duration::from_millis(500);
 /// What a slice takes besides its measured time, seconds: connections, a fill, the drain, the cleaning.
@@ -49,6 +51,7 @@ struct Asked<'a> {
     targets: Vec<&'a str>,
     scale: f64,
     cap: Option<f64>,
+    least: Option<f64>,
 }
 
 /// A finished piece of one cell.
@@ -122,8 +125,13 @@ impl SuiteArgs {
             let fits = value.is_finite() && value > 0.0;
             if fits { Ok(value) } else { Err(Failure::new(format!("{name} must be more than 0"))) }
         };
-        let cap = positive(self.seconds, "--seconds")?;
-        Ok(Sizing { scale: positive(self.scale, "--scale")?, cap: (!self.exact).then_some(cap) })
+        let (scale, cap) = (positive(self.scale, "--scale")?, positive(self.seconds, "--seconds")?);
+        let least = positive(self.at_least.unwrap_or(cap * LEAST_PART), "--at-least")?;
+        if least > cap {
+            return Err(Failure::new(format!("--at-least {least} is more than --seconds {cap}, which ends a slice")));
+        }
+        let timed = |seconds: f64| (!self.exact).then_some(seconds);
+        Ok(Sizing { scale, cap: timed(cap), least: timed(least) })
     }
 
     /// The targets with what is known of them, the control behind them and the limits at the end.
@@ -152,6 +160,7 @@ impl SuiteArgs {
             targets: targets.iter().map(|facts| facts.target.name.as_str()).collect(),
             scale: sizing.scale,
             cap: sizing.cap,
+            least: sizing.least,
         };
         match (&self.out, &self.resume) {
             (_, Some(dir)) => {

@@ -11,7 +11,7 @@ use crate::scenario::{Mode, QueueKind};
 const BOTH: [Profile; 2] = [Profile::Faithful, Profile::Fair];
 
 fn sizing(scale: f64) -> Sizing {
-    Sizing { scale, cap: Some(4.0) }
+    Sizing { scale, cap: Some(4.0), least: Some(1.0) }
 }
 
 fn study(name: &str) -> Study {
