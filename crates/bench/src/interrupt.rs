@@ -1,8 +1,10 @@
 //! Ctrl-C: the first asks for an orderly end, in which the present slice is cut short, its queues are removed and what was
-//! measured is written; the second ends the program at once.
+//! measured is written; the second ends the program at once, unless it comes with the first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{Builder, sleep};
+use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -11,6 +13,8 @@ use crate::failure::{Context, Failure};
 
 /// Exit code of a program that was interrupted, as shells count it: 128 and the number of the signal.
 const EXIT_INTERRUPTED: i32 = 130;
+/// Signals that are no further apart are one request: `timeout` sends its signal to its child, and to its child's group.
+const TOGETHER: Duration = Duration::from_millis(100);
 
 /// Whether the run was asked to end. Clones are one and the same.
 #[derive(Debug, Clone, Default)]
@@ -22,12 +26,20 @@ impl Interrupt {
     /// Listens for Ctrl-C and for the request to terminate.
     pub(crate) fn by_signal() -> Result<Self, Failure> {
         let interrupt = Self::default();
+        let (asked, armed) = (interrupt.asked.clone(), Arc::new(AtomicBool::new(false)));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag down, raises it, and so arms the exit for the second.
-            flag::register_conditional_shutdown(signal, EXIT_INTERRUPTED, interrupt.asked.clone())
-                .and_then(|_| flag::register(signal, interrupt.asked.clone()))
+            flag::register_conditional_shutdown(signal, EXIT_INTERRUPTED, armed.clone())
+                .and_then(|_| flag::register(signal, asked.clone()))
                 .context("listening for Ctrl-C")?;
         }
+        let arm = move || {
+            while !asked.load(Relaxed) {
+                sleep(TOGETHER);
+            }
+            sleep(TOGETHER);
+            armed.store(true, Relaxed);
+        };
+        Builder::new().name("interrupt".to_owned()).spawn(arm).context("listening for Ctrl-C")?;
         Ok(interrupt)
     }
 

@@ -218,6 +218,25 @@ fn a_peer_ends_when_a_load_is_interrupted() {
     becomes("ended", || !note.exists());
 }
 
+/// `timeout` sends its signal to its child, and to the group of its child. The second of them once ended a run on the spot, without
+/// a report, and left its peer to end while the next run took it for one that was up.
+#[test]
+fn a_request_to_terminate_that_comes_twice_is_one() {
+    let dir = place();
+    let json = dir.path().join("run.json");
+    let words = format!("run --target simulated,via=amqp --duration 600 --size 64 --quiet --json {}", json.display());
+    let mut load = Running::start(bench(dir.path(), &words));
+    let note = dir.path().join("run/simulated.json");
+    becomes("started", || is_ready(&note));
+    let pid = load.0.id().to_string();
+    for _ in 0..2 {
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    }
+    let ended = load.0.wait().unwrap();
+    assert!(!note.exists(), "its peer is up");
+    assert!(matches!(ended.code(), Some(0 | 3)) && json.exists(), "{ended}");
+}
+
 /// The network namespace of a process.
 fn namespace(pid: &str) -> Option<String> {
     Some(fs::read_link(format!("/proc/{pid}/ns/net")).ok()?.display().to_string())
