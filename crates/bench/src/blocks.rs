@@ -33,8 +33,7 @@ const FEWEST_FOR_PRECISION: usize = 10;
 /// Said of a slice with more messages than were asked for.
 const MORE: &str = "more messages than that, so that a slice lasts";
 /// Said of a slice that was over in less than this part of the time that it was to last at least.
-const SHORT: &str =
-    "over in less than half the time that a slice is to last: no more messages than that are asked of a broker";
+const SHORT: &str = "over in less than half the time that a slice is to last";
 const SHORT_PART: f64 = 0.5;
 /// What a slice takes besides its warm-up and its measured time, seconds: connections, the drain, the cleaning.
 const ROUND_A_SLICE: f64 = 0.5;

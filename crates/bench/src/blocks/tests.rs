@@ -185,6 +185,7 @@ fn a_slice_that_could_not_be_made_to_last_says_so() {
     (plan.scenario.payload, plan.scenario.size, plan.scenario.producers) = (Payload::Counter, 6, 1);
     plan.scenario.warmup_messages = 999_000;
     let (results, _) = run_until(&plan, Vec::new(), usize::MAX);
+    assert_eq!(results.slices.len(), plan.targets.len());
     for slice in &results.slices {
         let notes = &slice.measured.as_ref().unwrap().verdict.notes;
         assert!(notes.iter().any(|note| note == SHORT), "{notes:?}");

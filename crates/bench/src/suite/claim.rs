@@ -426,6 +426,7 @@ mod tests {
         let [only] = halves.as_slice() else { panic!("{halves:?}") };
         assert_eq!((only.verdict, only.why.as_str()), (ClaimVerdict::Undecided, "no target has networked in its name"));
     }
+
     #[test]
     fn a_claim_is_not_about_brokers_that_lack_its_row() {
         let study = Study::find("crimson2003").unwrap();

@@ -40,7 +40,9 @@ fn core_lacks(scenario: &Scenario) -> Option<&'static str> {
 
 fn stream_lacks(scenario: &Scenario) -> Option<&'static str> {
     let shared = scenario.consumers > scenario.groups();
+    let several = scenario.destination == Destination::Spread;
     first_wanted(&[
+        (scenario.ack_every > 1 && several, "acknowledgement that covers messages of several queues"),
         (scenario.ack_every > 1 && shared, "cumulative acknowledgement where several consumers share a queue"),
         (scenario.queue_name.is_some(), "queue of another name: streams have names of the run's own"),
     ])
@@ -294,5 +296,12 @@ mod tests {
         }
         let shared = Scenario { consumers: 2, ack_every: 10, ..Preset::Persistent1k.scenario() };
         assert!(lacks("jetstream", &shared).is_some_and(|lack| lack.contains("cumulative")));
+        // An acknowledgement is for one stream: those of the others would never come.
+        let spread = |ack_every| {
+            let base = Preset::Persistent1k.scenario();
+            lacks("jetstream", &Scenario { destination: Destination::Spread, queues: 4, ack_every, ..base })
+        };
+        assert_eq!(spread(1), None);
+        assert!(spread(10).is_some_and(|lack| lack.contains("several queues")));
     }
 }
