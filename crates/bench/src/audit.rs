@@ -30,6 +30,9 @@ pub(crate) struct Integrity {
     pub(crate) damages: Damages,
     /// Messages that the broker refused (negative confirms).
     pub(crate) refused: u64,
+    /// Messages sent that the broker neither confirmed nor refused, where confirms are asked for.
+    #[serde(default)]
+    pub(crate) unsettled: u64,
     /// Messages that the broker gave back as unroutable.
     pub(crate) returned: u64,
     /// Confirms of messages never sent or confirmed already.
@@ -48,6 +51,7 @@ pub(crate) fn audit(
 ) -> Result<Integrity, Failure> {
     let mut found = Integrity {
         refused: totals.refused,
+        unsettled: unsettled(scenario, totals),
         returned: produced.iter().map(|one| one.returned).sum(),
         unknown_confirms: produced.iter().map(|one| one.unknown_confirms).sum(),
         ..Integrity::of(scenario, consumed)
@@ -66,6 +70,11 @@ pub(crate) fn audit(
         }
     }
     Ok(found)
+}
+
+/// Messages whose fate the broker did not tell, though it was asked.
+fn unsettled(scenario: &Scenario, totals: &Totals) -> u64 {
+    if scenario.window == 0 { 0 } else { totals.sent.saturating_sub(totals.confirmed + totals.refused) }
 }
 
 /// Compares what consumers took from one queue with what each producer was promised earlier, perhaps by another process.
@@ -96,6 +105,7 @@ impl Integrity {
             corrupted: damages.total(),
             damages,
             refused: 0,
+            unsettled: 0,
             returned: 0,
             unknown_confirms: 0,
             redelivered: consumed.iter().map(|one| one.redelivered).sum(),
@@ -133,16 +143,20 @@ fn sequences(scenario: &Scenario, producer: &Produced, consumed: &[Consumed], fo
 /// The integrity of a ping-pong run: each message came back once.
 pub(crate) fn audit_round_trips(scenario: &Scenario, totals: &Totals, near: &Consumed) -> Integrity {
     let (check, seen) = (scenario.check_of_bodies(), near.seen.first());
-    let back = if check == Check::Counted { totals.received } else { seen.map_or(0, |seen| seen.numbers.count()) };
+    let (back, duplicated) = match (check, seen) {
+        (Check::Counted, _) | (_, None) => (totals.received, totals.received.saturating_sub(totals.sent)),
+        (_, Some(seen)) => (seen.numbers.count(), seen.duplicated),
+    };
     Integrity {
         check,
         lost: totals.sent.saturating_sub(back),
-        duplicated: seen.map_or(0, |seen| seen.duplicated),
+        duplicated,
         unselected: 0,
         reordered: seen.map_or(0, |seen| seen.reordered),
         corrupted: near.damages.total(),
         damages: near.damages,
         refused: 0,
+        unsettled: 0,
         returned: 0,
         unknown_confirms: 0,
         redelivered: near.redelivered,
@@ -155,6 +169,15 @@ mod tests {
     use super::*;
     use crate::measure::latency::Latency;
     use crate::measure::sequence::Seen;
+
+    #[test]
+    fn answers_that_come_twice_are_counted_without_numbers_too() {
+        let scenario = Scenario { size: 4, ..Scenario::default() };
+        let near = Consumed::new(0, vec![Seen::default()]).unwrap();
+        let totals = Totals { sent: 10, received: 11, ..Totals::default() };
+        let found = audit_round_trips(&scenario, &totals, &near);
+        assert_eq!((found.check, found.lost, found.duplicated), (Check::Counted, 0, 1));
+    }
 
     /// A broker that took the argument of a selector and did not know it came out three times as fast as one that selected.
     #[test]

@@ -67,6 +67,7 @@ pub(crate) fn integrity(gated: &Gated) -> Integrity {
         corrupted: 0,
         damages: Damages::default(),
         refused: 0,
+        unsettled: 0,
         returned: 0,
         unknown_confirms: 0,
         redelivered: 0,

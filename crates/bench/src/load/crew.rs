@@ -9,6 +9,7 @@ use super::{Phase, Run};
 use crate::clock::now;
 use crate::driver::{Driver, Line, Part};
 use crate::failure::{Context, Failure};
+use crate::machine::process::this_thread;
 use crate::measure::schedule::Schedule;
 use crate::measure::sequence::Seen;
 use crate::scenario::{Rate, Scenario};
@@ -110,8 +111,12 @@ pub(crate) fn spawn<'scope, 'env, T: Send + 'scope>(
     run: &'env Run,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'scope,
 ) -> Result<Worker<'scope, T>, Failure> {
+    let named = name.clone();
     let guarded = move || {
         let result = work();
+        if let Some(cpu_ns) = this_thread() {
+            run.end_thread(named, cpu_ns);
+        }
         if result.is_err() {
             run.advance(Phase::End);
         }

@@ -8,7 +8,9 @@ pub(crate) mod remote;
 pub(crate) mod sample;
 pub(crate) mod slice;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use crate::measure::stamp::Bodies;
 use crate::scenario::{Rate, Scenario};
@@ -63,6 +65,8 @@ pub(crate) struct Run {
     selects: u64,
     /// Producers that have sent what comes before the measured messages may go on.
     gate: AtomicBool,
+    /// CPU nanoseconds of the threads that have ended, by name: nobody else can tell any more.
+    ended: Mutex<HashMap<String, u64>>,
     /// Messages have a schedule, so that the time of sending is not the intended one.
     pub(crate) open_loop: bool,
     pub(crate) bodies: Bodies,
@@ -80,6 +84,7 @@ impl Run {
             copies,
             selects: 1,
             gate: AtomicBool::new(true),
+            ended: Mutex::default(),
             open_loop: false,
             bodies,
         }
@@ -103,6 +108,16 @@ impl Run {
     #[inline]
     pub(crate) fn gate_is_open(&self) -> bool {
         self.gate.load(Relaxed)
+    }
+
+    /// Notes what a thread of this name has used by its end.
+    pub(crate) fn end_thread(&self, name: String, cpu_ns: u64) {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(name, cpu_ns);
+    }
+
+    /// CPU nanoseconds of the threads that have ended, by name.
+    pub(crate) fn ended_threads(&self) -> HashMap<String, u64> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How many receipts follow from all that has been sent.

@@ -55,7 +55,7 @@ pub(crate) struct Produced {
     pub(crate) unknown_confirms: u64,
     /// Confirm minus intended time.
     pub(crate) confirm: Latency,
-    /// Send minus intended time: how late the generator itself was.
+    /// How late the generator itself was: send minus intended time, without what the broker held it back.
     pub(crate) lateness: Latency,
 }
 
@@ -84,6 +84,7 @@ pub(crate) fn produce(job: Producer, run: &Run, tally: &Tally) -> Result<(Line, 
         let pause = if stopping { Pause::For(GLANCE) } else { sender.fill()? };
         let Line { link, talk } = &mut sender.line;
         let blocked = !link.write(talk.output())?;
+        sender.held |= blocked;
         let look = match pause {
             Pause::None if !blocked => sender.window.confirms() || turn % LOOK_EVERY == 0,
             Pause::None => link.wait(true, GLANCE)?.read,
@@ -106,6 +107,10 @@ struct Sender<'a> {
     /// Replies that have not come.
     replies: u64,
     batch: usize,
+    /// The broker holds it back: the window is full, or the socket takes no more.
+    held: bool,
+    /// When it was last found to be held back no more; 0: it never was.
+    free_since: u64,
     body: Vec<u8>,
     line: Line,
     seen: Produced,
@@ -125,12 +130,16 @@ impl<'a> Sender<'a> {
         };
         let Producer { line, window, schedule, quota, warmup, replies, batch, .. } = job;
         let (window, body) = (Window::new(window), run.bodies.blank());
-        Ok(Self { run, tally, window, schedule, quota, warmup, replies, batch, body, line, seen })
+        let (held, free_since) = (false, 0);
+        Ok(Self { run, tally, window, schedule, quota, warmup, replies, batch, held, free_since, body, line, seen })
     }
 
     /// Appends as many messages to the output as may be sent now.
     fn fill(&mut self) -> Result<Pause, Failure> {
         let at = now();
+        if std::mem::take(&mut self.held) {
+            self.free_since = at;
+        }
         let gated = !self.run.gate_is_open();
         let before = self.seen.sent;
         let mut room = if self.schedule.is_some() { u64::MAX } else { self.run.room() };
@@ -139,6 +148,7 @@ impl<'a> Sender<'a> {
                 break Pause::None;
             }
             if !self.window.has_room() || self.seen.sent == self.quota {
+                self.held = true;
                 break Pause::For(GLANCE);
             }
             if gated && self.seen.sent >= self.warmup {
@@ -170,7 +180,7 @@ impl<'a> Sender<'a> {
         if let Some(schedule) = &mut self.schedule {
             schedule.advance();
             if self.run.measures(intended) {
-                self.seen.lateness.record(at - intended);
+                self.seen.lateness.record(at - intended.max(self.free_since));
             }
         }
         Ok(())

@@ -28,7 +28,9 @@ pub(crate) struct Sample {
 impl Sample {
     /// Takes a sample; `pids` are the broker's.
     pub(crate) fn take(run: &Run, pids: &[u32]) -> Self {
-        Self::with(pids, || run.totals())
+        let mut sample = Self::with(pids, || run.totals());
+        sample.threads.extend(run.ended_threads());
+        sample
     }
 
     /// Takes a sample of a load whose counters `totals` reads.

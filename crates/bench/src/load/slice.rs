@@ -24,7 +24,7 @@ use crate::report::record::WorkerFacts;
 use crate::scenario::{Mode, Rate, Scenario};
 use crate::target::Target;
 
-/// A drain ends after this long in any case.
+/// A drain ends after this long and the measured time in any case.
 const LONGEST_DRAIN: Duration = Duration::from_secs(120);
 /// How often the coordinating thread looks.
 const STEP: Duration = Duration::from_millis(2);
@@ -252,17 +252,20 @@ impl Slice<'_> {
         let run = self.run;
         let cap = self.scenario.cap.map(|cap| Instant::now() + Duration::from_secs_f64(cap));
         self.rates.begin(first.at, first.totals);
-        self.settle(Some(&first), &mut || {
-            (hands.have_sent() && all_received(run)) || cap.is_some_and(|cap| Instant::now() > cap)
-        });
+        let out_of_time = || cap.is_some_and(|cap| Instant::now() > cap);
+        self.settle(Some(&first), &mut || (hands.have_sent() && all_received(run)) || out_of_time());
         let mut last = hands.sample(&self.target.pids);
         let moved_at = run.moved_at();
         if hands.have_sent() && all_received(run) && moved_at > first.at {
             last.at = moved_at;
-        } else if let Some(cap) = self.scenario.cap {
+        } else if self.cut == Cut::None {
             run.measure_until(last.at);
+            let reason = match self.scenario.cap {
+                Some(cap) if out_of_time() => format!("after {cap} s"),
+                _ => format!("when nothing had moved for {} s", self.scenario.patience),
+            };
             // Without the counts, which the record has, notes of many slices are the same and are shown once.
-            self.stopped = Some(format!("stopped after {cap} s, before all messages were through"));
+            self.stopped = Some(format!("stopped {reason}, before all messages were through"));
         }
         (first, last)
     }
@@ -298,7 +301,14 @@ impl Slice<'_> {
         let run = self.run;
         run.advance(Phase::Drain);
         hands.steer();
-        self.settle(None, &mut || hands.have_sent() && all_received(run));
+        let longest = LONGEST_DRAIN + Duration::from_secs_f64(self.scenario.duration);
+        let end = Instant::now() + longest;
+        let out_of_time = || Instant::now() > end;
+        self.settle(None, &mut || (hands.have_sent() && all_received(run)) || out_of_time());
+        if out_of_time() && !all_received(run) {
+            self.stopped =
+                Some(format!("the queues were not empty after {} s: the rest is lost here", longest.as_secs()));
+        }
         sleep(LAST_WORDS);
     }
 
@@ -351,7 +361,7 @@ impl Slice<'_> {
         let (begin, silence) = (Instant::now(), Duration::from_secs_f64(self.scenario.patience));
         let (mut moved, mut moved_at, mut shown_at) = (movement(run), begin, begin);
         let mut before = run.totals();
-        while !done() && run.phase() != Phase::End && begin.elapsed() < self.longest() {
+        while !done() && run.phase() != Phase::End {
             if since.is_some() && self.progress.interrupted() {
                 self.cut = Cut::Measuring;
                 return;
@@ -371,10 +381,6 @@ impl Slice<'_> {
                 shown_at = Instant::now();
             }
         }
-    }
-
-    fn longest(&self) -> Duration {
-        LONGEST_DRAIN + Duration::from_secs_f64(self.scenario.duration)
     }
 
     fn outcome(

@@ -109,7 +109,12 @@ pub(crate) fn own_threads() -> HashMap<String, u64> {
     threads(std::process::id())
 }
 
-/// The same of any process.
+/// CPU nanoseconds of the calling thread so far.
+pub(crate) fn this_thread() -> Option<u64> {
+    on_cpu(Path::new("/proc/thread-self"))
+}
+
+/// The same of all threads of any process, by name.
 pub(crate) fn threads(pid: u32) -> HashMap<String, u64> {
     let mut threads = HashMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {

@@ -175,6 +175,7 @@ pub(crate) fn integrity(found: &Integrity, violations: &mut Vec<String>) {
         (found.reordered, "reordered"),
         (found.corrupted, "corrupted"),
         (found.refused, "refused"),
+        (found.unsettled, "neither confirmed nor refused"),
         (found.returned, "returned"),
         (found.unknown_confirms, "confirmed twice or never sent"),
     ];

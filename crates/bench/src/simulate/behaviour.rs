@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     Flip,
     /// It is refused, and not delivered.
     Refuse,
+    /// It is neither confirmed nor delivered.
+    Swallow,
     /// It is delivered and confirmed twice.
     ConfirmTwice,
     /// The connection that sent it ends without a word.

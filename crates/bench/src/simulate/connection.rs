@@ -354,7 +354,11 @@ impl Connection {
                     Some(Fault::Refuse) => BasicNack { delivery_tag, ..BasicNack::default() }.into(),
                     _ => BasicAck { delivery_tag, multiple: false }.into(),
                 };
-                let times = if published.fault == Some(Fault::ConfirmTwice) { 2 } else { 1 };
+                let times = match published.fault {
+                    Some(Fault::Swallow) => 0,
+                    Some(Fault::ConfirmTwice) => 2,
+                    _ => 1,
+                };
                 for _ in 0..times {
                     self.outbox.put(published.confirm, |out| answer.encode(channel, out));
                 }

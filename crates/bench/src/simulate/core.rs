@@ -185,7 +185,7 @@ impl Core {
         for name in names {
             let Some(queue) = self.queues.get_mut(&name) else { continue };
             match fault {
-                Some(Fault::Lose | Fault::Refuse | Fault::Die) => {}
+                Some(Fault::Lose | Fault::Refuse | Fault::Swallow | Fault::Die) => {}
                 Some(Fault::Overtake) => queue.overtaken = Some(entry.clone()),
                 _ => {
                     queue.entries.push_back(entry.clone());

@@ -63,6 +63,9 @@ pub(crate) struct SimulateArgs {
     /// Refuse these messages
     #[arg(long, value_delimiter = ',')]
     refuse: Vec<u64>,
+    /// Neither confirm nor deliver these messages
+    #[arg(long, value_delimiter = ',')]
+    swallow: Vec<u64>,
     /// Confirm these messages twice
     #[arg(long, value_delimiter = ',')]
     confirm_twice: Vec<u64>,
@@ -88,6 +91,7 @@ impl SimulateArgs {
             (&self.reorder, Fault::Overtake),
             (&self.corrupt, Fault::Flip),
             (&self.refuse, Fault::Refuse),
+            (&self.swallow, Fault::Swallow),
             (&self.confirm_twice, Fault::ConfirmTwice),
             (&self.die, Fault::Die),
         ];

@@ -29,9 +29,10 @@ fn measure_broker(scenario: &Scenario, behaviour: &Behaviour) -> (Outcome, Measu
     (outcome, measured)
 }
 
-/// lost, duplicated, reordered, corrupted, refused, unknown confirms
-fn counts(found: &Integrity) -> [u64; 6] {
-    [found.lost, found.duplicated, found.reordered, found.corrupted, found.refused, found.unknown_confirms]
+/// lost, duplicated, reordered, corrupted, refused, unknown confirms, neither confirmed nor refused
+fn counts(found: &Integrity) -> [u64; 7] {
+    let Integrity { lost, duplicated, reordered, corrupted, refused, unknown_confirms, unsettled, .. } = *found;
+    [lost, duplicated, reordered, corrupted, refused, unknown_confirms, unsettled]
 }
 
 #[test]
@@ -44,7 +45,7 @@ fn a_faultless_broker_is_not_complained_about() {
         (0, 10, Check::Counted),
     ] {
         let (outcome, measured) = measure(&counted(size, window), &[]);
-        assert_eq!(counts(&outcome.integrity), [0; 6], "{size} B, window {window}");
+        assert_eq!(counts(&outcome.integrity), [0; 7], "{size} B, window {window}");
         assert_eq!(outcome.integrity.check, check);
         assert_eq!((outcome.totals.sent, outcome.totals.received), (MESSAGES, MESSAGES));
         assert_eq!(outcome.totals.confirmed, if window > 0 { MESSAGES } else { 0 });
@@ -55,20 +56,22 @@ fn a_faultless_broker_is_not_complained_about() {
 }
 
 /// Faults, the window, and the counts that must be found.
-type Case = (&'static [(u64, Fault)], u64, [u64; 6]);
+type Case = (&'static [(u64, Fault)], u64, [u64; 7]);
 
 #[test]
 fn every_injected_fault_is_reported_as_often_as_it_was_injected() {
     let cases: &[Case] = &[
-        (&[(5, Fault::Lose), (77, Fault::Lose), (MESSAGES, Fault::Lose)], 100, [3, 0, 0, 0, 0, 0]),
-        (&[(5, Fault::Lose), (6, Fault::Lose)], 0, [2, 0, 0, 0, 0, 0]),
-        (&[(1, Fault::Double), (2999, Fault::Double)], 100, [0, 2, 0, 0, 0, 0]),
-        (&[(10, Fault::Overtake), (20, Fault::Overtake)], 100, [0, 0, 2, 0, 0, 0]),
+        (&[(5, Fault::Lose), (77, Fault::Lose), (MESSAGES, Fault::Lose)], 100, [3, 0, 0, 0, 0, 0, 0]),
+        (&[(5, Fault::Lose), (6, Fault::Lose)], 0, [2, 0, 0, 0, 0, 0, 0]),
+        (&[(1, Fault::Double), (2999, Fault::Double)], 100, [0, 2, 0, 0, 0, 0, 0]),
+        (&[(10, Fault::Overtake), (20, Fault::Overtake)], 100, [0, 0, 2, 0, 0, 0, 0]),
         // A corrupted message is missing under its own number too.
-        (&[(44, Fault::Flip)], 100, [1, 0, 0, 1, 0, 0]),
+        (&[(44, Fault::Flip)], 100, [1, 0, 0, 1, 0, 0, 0]),
         // What was refused may be lost.
-        (&[(44, Fault::Refuse)], 100, [0, 0, 0, 0, 1, 0]),
-        (&[(44, Fault::ConfirmTwice)], 100, [0, 0, 0, 0, 0, 1]),
+        (&[(44, Fault::Refuse)], 100, [0, 0, 0, 0, 1, 0, 0]),
+        (&[(44, Fault::ConfirmTwice)], 100, [0, 0, 0, 0, 0, 1, 0]),
+        // What is never answered was not promised, so it is not lost: but something is wrong.
+        (&[(44, Fault::Swallow), (45, Fault::Swallow)], 100, [0, 0, 0, 0, 0, 0, 2]),
     ];
     for (faults, window, expected) in cases {
         let (outcome, measured) = measure(&counted(64, *window), faults);
@@ -80,9 +83,9 @@ fn every_injected_fault_is_reported_as_often_as_it_was_injected() {
 #[test]
 fn bodies_too_small_for_a_stamp_are_still_counted() {
     let (outcome, _) = measure(&counted(0, 10), &[(3, Fault::Lose), (4, Fault::Lose)]);
-    assert_eq!(counts(&outcome.integrity), [2, 0, 0, 0, 0, 0]);
+    assert_eq!(counts(&outcome.integrity), [2, 0, 0, 0, 0, 0, 0]);
     let (outcome, _) = measure(&counted(4, 10), &[(3, Fault::Double)]);
-    assert_eq!(counts(&outcome.integrity), [0, 1, 0, 0, 0, 0]);
+    assert_eq!(counts(&outcome.integrity), [0, 1, 0, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -93,12 +96,41 @@ fn a_stall_is_charged_to_every_message_that_was_meant_to_go_during_it() {
     let scenario = Scenario { rate: Rate::Fixed(1000.0), ..counted(64, 0) };
     let behaviour = Behaviour { stalls: vec!["1s@1s".parse().unwrap()], ..Behaviour::default() };
     let (outcome, measured) = measure_broker(&scenario, &behaviour);
-    assert_eq!(counts(&outcome.integrity), [0; 6]);
+    assert_eq!(counts(&outcome.integrity), [0; 7]);
     for (late_ms, fewest) in [(5, 970), (100, 880), (250, 730), (500, 480), (750, 230), (950, 30)] {
         let late = outcome.total.longer_than(late_ms * 1_000_000);
         assert!((fewest..fewest + 600).contains(&late), "{late} messages later than {late_ms} ms");
     }
     assert_eq!(measured.latency_from, LatencyFrom::Intended);
+}
+
+/// A full window holds the generator back, and that is the broker's doing. Charged to the generator, it made every slice in which
+/// the broker had stalled an invalid one, and left the calm ones to speak for it.
+#[test]
+fn a_generator_that_is_held_back_is_not_late() {
+    let scenario = Scenario { rate: Rate::Fixed(1000.0), ..counted(64, 100) };
+    let behaviour = Behaviour { stalls: vec!["1s@1s".parse().unwrap()], ..Behaviour::default() };
+    let (outcome, measured) = measure_broker(&scenario, &behaviour);
+    let late = outcome.total.longer_than(500_000_000);
+    assert!((480..1100).contains(&late), "{late} messages later than half a second");
+    assert_eq!(outcome.lateness.longer_than(500_000_000), 0);
+    assert!(!measured.verdict.violations.iter().any(|text| text.contains("generator was late")));
+}
+
+#[test]
+fn a_broker_that_falls_silent_is_said_to_have() {
+    let (_, measured) = measure(&counted(64, 1), &[(44, Fault::Swallow)]);
+    let said = "stopped when nothing had moved for 1 s, before all messages were through";
+    assert!(measured.verdict.notes.iter().any(|note| note == said), "{:?}", measured.verdict);
+}
+
+/// A producer whose messages are all confirmed ends, and the system forgets what it has used.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_threads_used_that_have_ended_is_known() {
+    let (outcome, measured) = measure(&Scenario { consumers: 0, ..counted(64, 10) }, &[]);
+    assert!(outcome.last.threads.get("producer-0").is_some_and(|cpu_ns| *cpu_ns > 0), "{:?}", outcome.last.threads);
+    assert!(measured.busiest_thread.is_some());
 }
 
 #[test]
@@ -177,7 +209,7 @@ fn round_trips_through_a_real_relay_are_all_accounted_for() {
     for size in [64, 1] {
         let scenario = Scenario { mode: Mode::Pingpong, ..counted(size, 0) };
         let outcome = run(&target, &scenario, 9, &mut Progress::new(true)).unwrap();
-        assert_eq!(counts(&outcome.integrity), [0; 6], "{size} B");
+        assert_eq!(counts(&outcome.integrity), [0; 7], "{size} B");
         assert_eq!((outcome.totals.sent, outcome.totals.received), (MESSAGES, MESSAGES));
     }
 }
@@ -190,7 +222,7 @@ fn several_pairs_and_large_bodies_go_through_a_real_relay() {
         let target: Target = format!("relay://{}", relay(log)).parse().unwrap();
         let scenario = Scenario { producers: 3, messages: Some(60), ..counted(size, window) }.for_relay();
         let outcome = run(&target, &scenario, 11, &mut Progress::new(true)).unwrap();
-        assert_eq!(counts(&outcome.integrity), [0; 6], "{size} B");
+        assert_eq!(counts(&outcome.integrity), [0; 7], "{size} B");
         assert_eq!((outcome.totals.received, outcome.totals.confirmed), (60, 60));
     }
 }

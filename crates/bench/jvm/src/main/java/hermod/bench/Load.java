@@ -11,6 +11,9 @@ import java.lang.management.GarbageCollectorMXBean;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 
 /**
  * One load: its connections, its threads, and what these share. Phases go from running to draining to ended and never
@@ -38,6 +41,8 @@ final class Load {
     final Tally tally;
     private final Provider provider;
     private final List<Hand> hands = new ArrayList<>();
+    private final Set<Worker> finished = ConcurrentHashMap.newKeySet();
+    private final CountDownLatch over = new CountDownLatch(1);
     private final List<Producer> producers = new ArrayList<>();
     private final List<Consumer> consumers = new ArrayList<>();
     private RoundTrips.Near near;
@@ -90,6 +95,13 @@ final class Load {
         } catch (Exception | LinkageError problem) {
             fail(new IllegalStateException(name + ": " + problem, problem));
         }
+        finished.add(worker);
+        try {
+            // The time that it took of a core can be read as long as it lives.
+            over.await();
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     /** Ends the load for all; the first failure is the one that is told. */
@@ -98,6 +110,7 @@ final class Load {
         if (phase != Phase.END) {
             failure = problem;
             phase = Phase.END;
+            over.countDown();
         }
     }
 
@@ -195,7 +208,7 @@ final class Load {
     boolean sent() {
         return started && hands.stream()
                 .filter(hand -> hand.worker() instanceof Producer || hand.worker() == near)
-                .noneMatch(hand -> hand.thread().isAlive());
+                .allMatch(hand -> finished.contains(hand.worker()));
     }
 
     /** True when all that was sent has been received by all who should. */
@@ -226,6 +239,7 @@ final class Load {
         synchronized (this) {
             phase = Phase.END;
         }
+        over.countDown();
         for (Hand hand : hands) {
             hand.thread().join(STOP_MS);
             if (hand.thread().isAlive()) {

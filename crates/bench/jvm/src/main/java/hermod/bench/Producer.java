@@ -35,6 +35,9 @@ final class Producer implements Worker {
     private final byte[] body;
 
     private final Samples lateness = new Samples();
+    /** Since when nothing holds it back but itself: neither a full window nor the client's own sending. */
+    private long freeSince = System.nanoTime();
+
     private long sent;
     /** What the broker took, guarded by its own lock: a provider's thread may write it. */
     private final Confirms confirms = new Confirms();
@@ -74,6 +77,7 @@ final class Producer implements Worker {
         Schedule schedule = spec.rate() > 0 ? new Schedule(spec, id, System.nanoTime()) : null;
         long quota = spec.quotas()[id];
         long room = 0;
+        boolean held = false;
         while (load.running() && sent < quota) {
             if (schedule != null) {
                 if (!await(schedule.next())) {
@@ -90,11 +94,18 @@ final class Producer implements Worker {
                 LockSupport.parkNanos(BOUND_PAUSE_NS);
                 continue;
             }
-            if (!window.tryAcquire() && !window.tryAcquire(GLANCE_MS, TimeUnit.MILLISECONDS)) {
-                continue;
+            if (!window.tryAcquire()) {
+                held = true;
+                if (!window.tryAcquire(GLANCE_MS, TimeUnit.MILLISECONDS)) {
+                    continue;
+                }
             }
             room--;
             long at = System.nanoTime();
+            if (held) {
+                freeSince = at;
+                held = false;
+            }
             put(schedule == null ? at : schedule.next(), at);
             if (schedule != null) {
                 schedule.advance();
@@ -123,11 +134,16 @@ final class Producer implements Worker {
         long number = ++sent;
         load.bodies.write(body, id, number, intended, at);
         if (spec.rate() > 0 && load.measures(intended)) {
-            lateness.record(at - intended);
+            lateness.record(Math.min(at - intended, at - freeSince));
         }
         load.tally.sent(id, at);
         BytesMessage message = load.message(session, body, number);
         int lane = (int) (number % producers.length);
+        send(message, lane, number, intended);
+        freeSince = System.nanoTime();
+    }
+
+    private void send(BytesMessage message, int lane, long number, long intended) throws Exception {
         if (asyncSends.length > 0) {
             asyncSends[lane].send(message, problem -> {
                 confirms.take(number, intended, problem == null);
