@@ -35,6 +35,8 @@ const MORE: &str = "more messages than that, so that a slice lasts";
 /// Said of a slice that was over in less than this part of the time that it was to last at least.
 const SHORT: &str = "over in less than half the time that a slice is to last";
 const SHORT_PART: f64 = 0.5;
+/// Said of a slice whose prefetch could not be set.
+const OWN_PREFETCH: &str = "its client fetches ahead what its own properties say";
 /// What a slice takes besides its warm-up and its measured time, seconds: connections, the drain, the cleaning.
 const ROUND_A_SLICE: f64 = 0.5;
 
@@ -353,6 +355,8 @@ pub(crate) fn one(
     let mut measured = judge(scenario, &outcome?, target.is_relay())?;
     let claim = unsupported_claim(target.durability.filter(|_| !target.is_relay()), &measured);
     measured.verdict.notes.extend(claim);
+    let own = target.is_jms_class() && scenario.prefetch > 0 && scenario.consumers > 0;
+    measured.verdict.notes.extend(own.then(|| OWN_PREFETCH.to_owned()));
     Ok(measured)
 }
 

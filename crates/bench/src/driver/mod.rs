@@ -112,7 +112,7 @@ pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Box
         "mqtt" | "mqtt5" => Ok(Box::new(mqtt::MqttDriver::new(target, scenario, run)?)),
         "relay" => Ok(Box::new(relay::RelayDriver::new(target, scenario, run)?)),
         jms if jvm::provider::SCHEMES.contains(&jms) => {
-            Err(Failure::new(format!("{jms}: a JMS client can only be loaded by `hermod-bench run`")))
+            Err(Failure::new(format!("{jms}: a JMS client is loaded by `run`, `saturate`, `curve` and `suite` alone")))
         }
         other => Err(Failure::new(format!(
             "{other}://: no such protocol; use amqp, stomp, nats, jetstream, mqtt, mqtt5, kafka, relay, or a JMS client: {}",

@@ -235,10 +235,11 @@ impl One<'_> {
     }
 
     fn program(&self, program: &str, variable: &str) -> Result<Software, Failure> {
-        let found = find_program(program, variable).ok_or_else(|| {
-            Failure::new(format!(
+        let found = find_program(program, variable).ok_or_else(|| match std::env::var_os(variable) {
+            Some(named) => Failure::new(format!("{variable}={}: there is no such file", named.display())),
+            None => Failure::new(format!(
                 "there is no {program} beside this program or in the search path; name one with {variable}=PATH"
-            ))
+            )),
         })?;
         let said = Order::new([found.display().to_string(), "--version".to_owned()]).output()?;
         let version = said.split_whitespace().last().unwrap_or("unknown").to_owned();

@@ -202,9 +202,9 @@ pub(crate) fn unsupported_claim(claimed: Option<Durability>, measured: &Measured
 /// The same in words.
 fn flushed(at_most: Durability) -> String {
     let text = if at_most < Durability::D3 {
-        "not forced to disk: confirms outnumber the disks' flushes by more than the window"
+        "not forced to disk: the disks counted less than half a flush for each window of confirms"
     } else {
-        "forced to disk: the disks counted at least one flush for each window"
+        "forced to disk: the disks' flushes are enough for the confirms"
     };
     text.to_owned()
 }

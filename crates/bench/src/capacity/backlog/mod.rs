@@ -139,7 +139,7 @@ pub(crate) fn run(args: &BacklogArgs) -> Result<bool, Failure> {
 fn measure<'a>(args: &'a BacklogArgs, progress: &mut Progress) -> Result<BacklogRecord<'a>, Failure> {
     let scenario = args.scenario()?;
     let number = mix(args.seed) as u32;
-    let trial = args.trial.begin(&["amqp", "stomp"], "a relay keeps nothing")?;
+    let trial = args.trial.begin(&["amqp", "stomp"], "backlogs are of AMQP 0-9-1 and STOMP")?;
     let driver = driver::open(&trial.target, &scenario, number)?;
     let bodies = Bodies::new(number, args.size);
     let mut backlog = Backlog { args, trial: &trial, scenario, bodies, driver, progress };

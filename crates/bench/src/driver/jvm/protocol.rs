@@ -277,6 +277,7 @@ fn refuse(target: &Target, scenario: &Scenario) -> Result<(), Failure> {
     let unbuilt = [
         (!scenario.nodelay, "sockets that gather small segments: give the client's own property for it in the target"),
         (scenario.window > u64::from(i32::MAX.unsigned_abs()), "windows above 2147483647"),
+        (scenario.arrivals == Arrivals::Bursts, "arrivals in bursts"),
     ];
     match unbuilt.iter().find(|(wanted, _)| *wanted) {
         Some((_, what)) => Err(Failure::new(format!("the JMS worker does not do this: {what}"))),
@@ -329,12 +330,13 @@ mod tests {
         for (change, ack) in acks {
             assert_eq!(spec("amqp10://h", change).unwrap().ack, ack);
         }
-        let cases: [(&str, Change, &str); 5] = [
+        let cases: [(&str, Change, &str); 6] = [
             ("amqp10://h", |s| (s.destination, s.idle_queues) = (Destination::Fanout, 1), "drop their oldest"),
             ("amqp10://h,type=quorum", |_| {}, "types of queues"),
             ("amqp10://h", |s| s.destination = Destination::Pattern, "exchanges in JMS"),
             ("amqp10://h", |s| s.poll = true, "each single message"),
             ("amqp10://h", |s| s.nodelay = false, "small segments"),
+            ("amqp10://h", |s| s.arrivals = Arrivals::Bursts, "bursts"),
         ];
         for (target, change, part) in cases {
             let failure = spec(target, change).unwrap_err().to_string();

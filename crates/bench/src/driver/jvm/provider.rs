@@ -89,7 +89,7 @@ impl Provider {
             "openwire5" => activemq(target, send, prefetch, Api::Javax, "org.apache.activemq:activemq-client:5.18.7"),
             "artemis" => artemis(target, send, bytes_ahead(scenario)),
             "openmq" => openmq(target, send, prefetch),
-            "jms" | "jndi" => other(target, prefetch)?,
+            "jms" | "jndi" => other(target)?,
             _ => return Ok(None),
         };
         Ok(Some(provider))
@@ -184,8 +184,8 @@ fn openmq(target: &Target, send: Send, prefetch: u16) -> Provider {
     }
 }
 
-/// Any other client, by the class of its factory or through a naming service.
-fn other(target: &Target, prefetch: u16) -> Result<Provider, Failure> {
+/// Any other client, by the class of its factory or through a naming service. How much it fetches ahead is one of its own properties.
+fn other(target: &Target) -> Result<Provider, Failure> {
     let refuse = |text: String| Err(Failure::new(text));
     let Some(class_path) = target.class_path.clone() else {
         return refuse(format!(
@@ -193,12 +193,6 @@ fn other(target: &Target, prefetch: u16) -> Result<Provider, Failure> {
             target.name
         ));
     };
-    if prefetch > 0 {
-        return refuse(format!(
-            "{}: only its own properties say how much this client fetches ahead; put one into the target, without --prefetch",
-            target.name
-        ));
-    }
     let mut properties: BTreeMap<String, String> = target.properties.iter().cloned().collect();
     let api = match properties.remove("api").as_deref() {
         None | Some("jakarta") => Api::Jakarta,
@@ -285,9 +279,8 @@ mod tests {
 
     #[test]
     fn what_a_target_must_say_is_asked_for() {
-        let cases: [(&str, Change, &str); 4] = [
+        let cases: [(&str, Change, &str); 3] = [
             ("jms:a.B", |_| {}, "--jms-classpath"),
-            ("jms:a.B,classpath=c", |s| s.prefetch = 1, "without --prefetch"),
             ("jms:a.B?api=j2ee,classpath=c", |_| {}, "neither jakarta nor javax"),
             ("jndi:a.B?url=u,classpath=c", |_| {}, "cf=NAME"),
         ];
