@@ -333,7 +333,12 @@ fn settle_rate(
     let full = Scenario { rate: Rate::Saturate, messages: None, warmup, duration, ..scenario.clone() };
     let measured = one(plan, target, &full, number, progress);
     progress.done(&headline(target, &measured));
-    Ok(Scenario { rate: Rate::Fixed((measured?.messages_per_s * HALF).max(1.0)), ..scenario })
+    Ok(Scenario { rate: half(&scenario, measured?.messages_per_s), ..scenario })
+}
+
+/// Half of the sends that `messages_per_s` of the main count follow from.
+fn half(scenario: &Scenario, messages_per_s: f64) -> Rate {
+    Rate::Fixed((messages_per_s / scenario.receipts_per_send() * HALF).max(1.0))
 }
 
 /// One slice of one target, with all others frozen if that is wanted.

@@ -282,6 +282,14 @@ impl Scenario {
         }
     }
 
+    /// How much of the main count follows from each message that is sent. The rate of an open loop counts what is sent.
+    pub(crate) fn receipts_per_send(&self) -> f64 {
+        match self.copies() {
+            0 => 1.0,
+            copies => copies as f64 / self.selects() as f64,
+        }
+    }
+
     /// How much of each body can be checked.
     pub(crate) fn check_of_bodies(&self) -> Check {
         let smallest = self.tail.map_or(self.size, |tail| tail.size.min(self.size));
@@ -541,6 +549,23 @@ mod tests {
             let relay = preset.scenario().for_relay();
             assert!(relay.check().is_ok() && relay.consumers == relay.producers && !relay.copies_all());
             assert_eq!(relay.ack_every > 0, relay.window > 0, "{preset:?}");
+        }
+    }
+
+    #[test]
+    fn receipts_follow_from_sends_by_copies_and_selectors_where_anybody_receives() {
+        let fanout = Scenario { destination: Destination::Fanout, consumers: 10, queues: 10, ..Scenario::default() };
+        let cases = [
+            (Scenario::default(), 1.0),
+            (fanout.clone(), 10.0),
+            (Scenario { selector: Some(10), ..Scenario::default() }, 0.1),
+            (Scenario { selector: Some(5), ..fanout.clone() }, 2.0),
+            // Confirms are the main count then, or sends.
+            (Scenario { consumers: 0, selector: Some(5), ..fanout.clone() }, 1.0),
+            (fanout.for_relay(), 1.0),
+        ];
+        for (scenario, expected) in cases {
+            assert_eq!(scenario.receipts_per_send(), expected, "{scenario:?}");
         }
     }
 

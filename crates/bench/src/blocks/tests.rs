@@ -3,7 +3,7 @@
 use super::*;
 use crate::interrupt::Interrupt;
 use crate::report::verdict::Verdict;
-use crate::scenario::{Payload, QueueKind};
+use crate::scenario::{Destination, Payload, QueueKind};
 use crate::simulate::behaviour::Behaviour;
 use crate::simulate::local;
 
@@ -189,5 +189,19 @@ fn a_slice_that_could_not_be_made_to_last_says_so() {
     for slice in &results.slices {
         let notes = &slice.measured.as_ref().unwrap().verdict.notes;
         assert!(notes.iter().any(|note| note == SHORT), "{notes:?}");
+    }
+}
+
+#[test]
+fn half_load_is_half_of_what_was_sent_however_often_it_was_received() {
+    let fanout = Scenario { destination: Destination::Fanout, consumers: 10, queues: 10, ..Scenario::default() };
+    let cases = [
+        (Scenario::default(), 5000.0),
+        (fanout.clone(), 500.0),
+        (Scenario { selector: Some(10), ..Scenario::default() }, 50_000.0),
+        (fanout.for_relay(), 5000.0),
+    ];
+    for (scenario, expected) in cases {
+        assert_eq!(half(&scenario, 10_000.0), Rate::Fixed(expected), "{scenario:?}");
     }
 }

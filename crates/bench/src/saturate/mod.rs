@@ -105,7 +105,7 @@ struct Record {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Found {
     target: Target,
-    /// Messages a second of the closed loop; none where that was not measured.
+    /// Messages sent a second that came through in the closed loop; none where that was not measured.
     closed_loop_per_s: Option<f64>,
     /// The highest rate that was sustained; none: none was.
     sustained_per_s: Option<f64>,
@@ -207,8 +207,9 @@ impl Study {
         let mut searches = Vec::new();
         for at in 0..self.found.len() {
             self.progress.step("[closed loop] ".to_owned());
-            let measured = self.measure(at, Rate::Saturate);
-            let estimate = measured.map(|measured| measured.messages_per_s);
+            let load = self.load(at, Rate::Saturate);
+            let measured = self.measure(at, &load);
+            let estimate = measured.map(|measured| measured.messages_per_s / load.receipts_per_send());
             let found = &mut self.found[at];
             match estimate {
                 Ok(estimate) => found.closed_loop_per_s = Some(estimate),
@@ -261,11 +262,12 @@ impl Study {
 
     /// Offers one rate, again where it did not go well and the machine may be to blame.
     fn trial(&mut self, at: usize, rate: f64) -> Trial {
+        let load = self.load(at, Rate::Fixed(rate));
         let mut attempt = 0;
         loop {
-            let measured = self.measure(at, Rate::Fixed(rate));
+            let measured = self.measure(at, &load);
             let disturbed = measured.as_ref().is_ok_and(|measured| measured.verdict.disturbed());
-            let trial = Trial::of(rate, measured.map_err(|failure| failure.to_string()), self.slo_us);
+            let trial = Trial::of(rate, &load, measured.map_err(|failure| failure.to_string()), self.slo_us);
             if disturbed && !trial.sustained && attempt < self.plan.retries && !self.progress.interrupted() {
                 attempt += 1;
                 continue;
@@ -276,11 +278,16 @@ impl Study {
         }
     }
 
-    fn measure(&mut self, at: usize, rate: Rate) -> Result<Measured, Failure> {
+    /// What a target is loaded with.
+    fn load(&self, at: usize, rate: Rate) -> Scenario {
+        let relay = self.plan.targets[at].is_relay();
+        let base = if relay { self.plan.scenario.for_relay() } else { self.plan.scenario.clone() };
+        Scenario { rate, ..base }
+    }
+
+    fn measure(&mut self, at: usize, load: &Scenario) -> Result<Measured, Failure> {
         let target = &self.plan.targets[at];
-        let base = if target.is_relay() { self.plan.scenario.for_relay() } else { self.plan.scenario.clone() };
-        let scenario = Scenario { rate, ..base };
-        blocks::one(&self.plan, target, &scenario, self.random.next() as u32, &mut self.progress)
+        blocks::one(&self.plan, target, load, self.random.next() as u32, &mut self.progress)
     }
 
     fn finish(self, args: &SaturateArgs) -> Result<bool, Failure> {

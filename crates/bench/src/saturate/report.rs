@@ -68,6 +68,8 @@ fn curve(record: &Record) -> Vec<Vec<String>> {
         ["target", "load", "msg/s", "reached", "p50 µs", "p99 µs", "p99.9 µs", "sustained"].map(str::to_owned).to_vec(),
     ];
     for found in &record.results {
+        // A relay has one consumer for each producer.
+        let per_send = if found.target.is_relay() { 1.0 } else { record.scenario.receipts_per_send() };
         let mut shares: Vec<f64> = found.curve.iter().map(|point| point.share).collect();
         shares.sort_by(f64::total_cmp);
         shares.dedup();
@@ -82,7 +84,7 @@ fn curve(record: &Record) -> Vec<Vec<String>> {
                 found.target.name.clone(),
                 format!("{:.0} %", share * 100.0),
                 points.first().map_or("-".to_owned(), |point| number(point.trial.rate, 0)),
-                median(&|m| Some(m.messages_per_s), 0),
+                median(&|m| Some(m.messages_per_s / per_send), 0),
                 median(&|m| Some(latency(m)?.0), 1),
                 median(&|m| Some(latency(m)?.1), 1),
                 median(&|m| Some(m.latency_us.as_ref().or(m.confirm_us.as_ref())?.p999), 1),

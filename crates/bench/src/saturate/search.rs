@@ -3,9 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::load::Totals;
+use crate::measure::over_time::OverTime;
 use crate::measure::trend::theil_sen;
 use crate::report::record::Measured;
 use crate::report::verdict::DISTURBED;
+use crate::scenario::Scenario;
 
 /// What is loaded first is this share of what a closed loop reached: often enough that is too much for an open one.
 const FIRST: f64 = 0.9;
@@ -31,8 +34,8 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// Judges a slice that offered `rate`. `slo_us` bounds the p99 of the latency, microseconds.
-    pub(crate) fn of(rate: f64, measured: Result<Measured, String>, slo_us: f64) -> Self {
+    /// Judges a slice of `load` that offered `rate`. `slo_us` bounds the p99 of the latency, microseconds.
+    pub(crate) fn of(rate: f64, load: &Scenario, measured: Result<Measured, String>, slo_us: f64) -> Self {
         let measured = match measured {
             Ok(measured) => measured,
             Err(text) => {
@@ -40,7 +43,7 @@ impl Trial {
             }
         };
         let mut reasons = measured.verdict.violations.clone();
-        let growth_per_s = growth(&measured);
+        let growth_per_s = growth(load, &measured.over_time);
         if growth_per_s.is_some_and(|growth| growth > rate * GROWTH) {
             reasons.push("the backlog grew all the time".to_owned());
         }
@@ -55,13 +58,13 @@ impl Trial {
     }
 }
 
-/// By how many messages a second what was sent and has not come back grew while it was measured.
-fn growth(measured: &Measured) -> Option<f64> {
-    let (series, mut backlog) = (&measured.over_time, 0.0);
-    let mut points = Vec::new();
+/// By how many messages a second what was sent and is not yet through grew while it was measured.
+fn growth(load: &Scenario, series: &OverTime) -> Option<f64> {
+    let (mut backlog, mut points) = (0.0, Vec::new());
     for (at, until) in series.until_s.iter().enumerate() {
-        let back = if measured.received_per_s > 0.0 { series.received[at] } else { series.confirmed[at] };
-        backlog += series.sent[at] as f64 - back as f64;
+        let (sent, confirmed, received) = (series.sent[at], series.confirmed[at], series.received[at]);
+        let through = load.main_count(&Totals { sent, confirmed, received, refused: 0 });
+        backlog += sent as f64 - through as f64 / load.receipts_per_send();
         if *until > 0.0 {
             points.push((*until, backlog));
         }
@@ -116,6 +119,7 @@ impl Search {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Destination;
 
     #[test]
     fn any_capacity_is_found_within_the_precision_and_from_any_estimate() {
@@ -131,6 +135,42 @@ mod tests {
                 assert!(found <= capacity && found * 1.021 >= capacity, "{capacity} from {estimate}: {found}");
                 assert!(trials <= 16, "{trials} trials");
             }
+        }
+    }
+
+    /// What 20 windows of a tenth of a second saw of 1000 messages a second, of which these many a second were confirmed and
+    /// received.
+    fn windows(confirmed_per_s: u64, receipts_per_s: u64) -> OverTime {
+        let each = |per_s: u64| vec![per_s / 10; 20];
+        OverTime {
+            until_s: (1..=20).map(|window| f64::from(window) / 10.0).collect(),
+            seconds: vec![0.1; 20],
+            sent: each(1000),
+            confirmed: each(confirmed_per_s),
+            received: each(receipts_per_s),
+        }
+    }
+
+    #[test]
+    fn a_backlog_is_what_was_sent_and_whose_receipts_have_not_all_come() {
+        let base = Scenario { window: 100, ..Scenario::default() };
+        let fanout = Scenario { destination: Destination::Fanout, consumers: 10, queues: 10, ..base.clone() };
+        let selecting = Scenario { selector: Some(10), ..base.clone() };
+        let unread = Scenario { consumers: 0, ..base.clone() };
+        let cases = [
+            (base.clone(), windows(1000, 1000), 0.0),
+            (base, windows(1000, 0), 1000.0),
+            (fanout.clone(), windows(1000, 10_000), 0.0),
+            (fanout, windows(1000, 2000), 800.0),
+            (selecting.clone(), windows(1000, 100), 0.0),
+            (selecting, windows(1000, 50), 500.0),
+            (unread.clone(), windows(900, 0), 100.0),
+            // Nobody says what became of it.
+            (Scenario { window: 0, ..unread }, windows(0, 0), 0.0),
+        ];
+        for (load, series, expected) in cases {
+            let grown = growth(&load, &series).unwrap();
+            assert!((grown - expected).abs() < 1e-6, "{grown}, expected {expected}: {load:?}");
         }
     }
 
