@@ -1,5 +1,6 @@
 //! Two records beside each other, the older first: what a change did to each target in each cell. A regression is a change for
-//! the worse whose whole interval is beyond the limit, or a figure that there is no more.
+//! the worse whose whole interval is beyond the limit, slices that go wrong more often, or a figure that can't be judged any more:
+//! what could be told from the older record and can't from the newer one does not pass.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,10 +10,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::metric::spread_of;
+use super::record::SliceRecord;
 use super::table::{aligned, significant};
+use super::verdict::integrity;
 use super::{file, output};
 use crate::failure::{Context, Failure};
 use crate::measure::change::Change;
+use crate::measure::ratio::FEWEST_BLOCKS;
 use crate::measure::statistics::Spread;
 use crate::suite::record::{Cell, CellOutcome, CellResult, Metric, Profile, Report, Role};
 
@@ -54,7 +58,9 @@ impl std::str::FromStr for Limit {
 enum Verdict {
     /// Worse, and the whole interval is beyond the limit.
     Regression,
-    /// There was a valid figure, and there is none now.
+    /// A larger share of the slices failed or had something wrong with their messages.
+    Broken,
+    /// There was a figure that could be judged, and there is none now.
     Gone,
     /// Worse, and the whole interval says so, but within the limit.
     Worse,
@@ -70,7 +76,7 @@ enum Verdict {
 
 impl Verdict {
     fn fails(self) -> bool {
-        matches!(self, Self::Regression | Self::Gone)
+        matches!(self, Self::Regression | Self::Broken | Self::Gone)
     }
 }
 
@@ -78,6 +84,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Regression => "REGRESSION",
+            Self::Broken => "BROKEN",
             Self::Gone => "GONE",
             Self::Worse => "worse",
             Self::Better => "better",
@@ -101,7 +108,7 @@ struct Entry {
     new: Option<f64>,
     change: Option<Change>,
     verdict: Verdict,
-    /// Why there is no new figure.
+    /// What the figures do not say: why there is none that counts, or what went wrong.
     reason: Option<String>,
 }
 
@@ -124,8 +131,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<bool, Failure> {
 }
 
 fn compare(old: &Report, new: &Report, limit: Limit) -> Result<Comparison, Failure> {
-    let mut entries = Vec::new();
-    let mut missing = 0;
+    let (mut entries, mut missing, mut met) = (Vec::new(), 0, false);
     for (suite, before) in cells(old) {
         let after = cells(new).find(|(other, cell)| *other == suite && same_place(before, cell));
         let Some((_, after)) = after else {
@@ -133,14 +139,14 @@ fn compare(old: &Report, new: &Report, limit: Limit) -> Result<Comparison, Failu
             continue;
         };
         for result in before.results.iter().filter(|result| is_broker(old, &result.target)) {
-            if let Some(now) = after.results.iter().find(|now| now.target == result.target) {
-                let metrics = [Some(before.metric), cpu_too(old, suite, before)];
-                let pairs = metrics.into_iter().flatten();
-                entries.extend(pairs.filter_map(|metric| entry(suite, (before, result), (after, now), metric, limit)));
-            }
+            let now = after.results.iter().find(|now| now.target == result.target).map(|now| (after, now));
+            met |= now.is_some();
+            let metrics = [Some(before.metric), cpu_too(old, suite, before)];
+            let pairs = metrics.into_iter().flatten();
+            entries.extend(pairs.filter_map(|metric| entry(suite, (before, result), now, metric, limit)));
         }
     }
-    if entries.is_empty() {
+    if entries.is_empty() || !met {
         return Err(Failure::new(
             "the two records have no cell and target in common: compare runs of the same scenario or suite",
         ));
@@ -170,23 +176,33 @@ fn cpu_too(report: &Report, suite: &str, cell: &Cell) -> Option<Metric> {
     (!own).then_some(cpu)
 }
 
-/// Compares one figure; none where there was no valid one before.
-fn entry(
-    suite: &str,
-    old: (&Cell, &CellResult),
-    new: (&Cell, &CellResult),
-    metric: Metric,
-    limit: Limit,
-) -> Option<Entry> {
+/// A cell and what a target gave in it.
+type Given<'a> = (&'a Cell, &'a CellResult);
+
+/// Compares one figure; none where there was no valid one before. What is wrong with all of a cell is said of its own figure.
+fn entry(suite: &str, old: Given<'_>, new: Option<Given<'_>>, metric: Metric, limit: Limit) -> Option<Entry> {
     let before = valid(old, metric).ok()?;
-    let after = valid(new, metric);
-    let change = after.as_ref().ok().and_then(|after| Change::between(&before.values, &after.values));
-    let verdict = match (&after, change) {
-        (Err(_), _) if metric == old.0.metric => Verdict::Gone,
-        (Err(_), _) => return None,
-        _ if old.0.load != new.0.load => Verdict::OtherLoad,
-        (_, None) => Verdict::Undecided,
-        (_, Some(change)) => judge(metric, change, limit),
+    let missing = || "it is not in the new record".to_owned();
+    let after = new.ok_or_else(missing).and_then(|new| Ok((new, valid(new, metric)?)));
+    let own = metric == old.0.metric;
+    let change = after.as_ref().ok().and_then(|(_, after)| Change::between(&before.values, &after.values));
+    let (verdict, reason) = match &after {
+        Err(_) if !own => return None,
+        Err(reason) => (Verdict::Gone, Some(reason.clone())),
+        Ok(((cell, _), _)) if cell.load != old.0.load => (Verdict::OtherLoad, None),
+        Ok((new, after)) => {
+            let judged = change.map_or(Verdict::Undecided, |change| judge(metric, change, limit));
+            if own && let Some(reason) = more_went_wrong(old.1, new.1) {
+                (Verdict::Broken, Some(reason))
+            } else if own
+                && judged == Verdict::Undecided
+                && let Some(reason) = too_few(&before, after)
+            {
+                (Verdict::Gone, Some(reason))
+            } else {
+                (judged, None)
+            }
+        }
     };
     Some(Entry {
         suite: suite.to_owned(),
@@ -196,11 +212,45 @@ fn entry(
         target: old.1.target.clone(),
         metric,
         old: before.median,
-        new: after.as_ref().ok().map(|after| after.median),
+        new: after.ok().map(|(_, after)| after.median),
         change,
         verdict,
-        reason: after.err(),
+        reason,
     })
+}
+
+/// Says so where a larger share of the slices went wrong than before. However many are left are no better for it.
+fn more_went_wrong(old: &CellResult, new: &CellResult) -> Option<String> {
+    let ((before, all_before), (mut now, all)) = (wrong(old), wrong(new));
+    let share = |wrong: &[String], all: usize| wrong.len() as f64 / all.max(1) as f64;
+    if share(&now, all) <= share(&before, all_before) {
+        return None;
+    }
+    let count = now.len();
+    now.sort();
+    now.dedup();
+    Some(format!("{count} of {all} slices went wrong, before {} of {all_before}: {}", before.len(), now.join("; ")))
+}
+
+/// What went wrong with each slice that did, and how many there are. A machine that others used, or a generator that was too slow,
+/// is no fault of the target's.
+fn wrong(result: &CellResult) -> (Vec<String>, usize) {
+    let CellOutcome::Measured(found) = &result.outcome else { return (Vec::new(), 0) };
+    let counted = found.all.iter().filter(|slice| !slice.superseded);
+    let of_slice = |slice: &SliceRecord| {
+        let Some(measured) = &slice.measured else { return slice.error.clone() };
+        let mut violations = Vec::new();
+        integrity(&measured.integrity, &mut violations);
+        (!violations.is_empty()).then(|| violations.join("; "))
+    };
+    (counted.clone().filter_map(of_slice).collect(), counted.count())
+}
+
+/// Says so where there were values enough for an interval, and are not now.
+fn too_few(before: &Spread, after: &Spread) -> Option<String> {
+    let (enough, now) = (before.values.len(), after.values.len());
+    (enough >= FEWEST_BLOCKS && now < FEWEST_BLOCKS)
+        .then(|| format!("{now} valid slices are too few to judge by, before there were {enough}"))
 }
 
 /// The figure of a result, or why there is none that counts.
@@ -358,6 +408,72 @@ mod tests {
         let found = compare(&old, &new, Limit(0.05)).unwrap();
         assert_eq!((found.regressions, found.entries[0].verdict), (1, Verdict::Gone));
         assert!(render(&found).contains("it did not start"));
+    }
+
+    /// One figure as so many slices leave it: valid ones, and ones that lost a message, failed or were disturbed.
+    fn sliced([valid, lossy, failed, disturbed]: [usize; 4]) -> Report {
+        let mut report = sample::small();
+        report.suites[0].cells[0].results.truncate(1);
+        let CellOutcome::Measured(found) = &mut report.suites[0].cells[0].results[0].outcome else {
+            panic!("no figure")
+        };
+        let slice = |change: fn(&mut SliceRecord), count: usize| {
+            let mut slice = found.all[0].clone();
+            change(&mut slice);
+            vec![slice; count]
+        };
+        let lose = |slice: &mut SliceRecord| {
+            let measured = slice.measured.as_mut().unwrap();
+            (measured.integrity.lost, measured.verdict.valid) = (1, false);
+        };
+        let fail = |slice: &mut SliceRecord| (slice.measured, slice.error) = (None, Some("it crashed".to_owned()));
+        let disturb = |slice: &mut SliceRecord| slice.measured.as_mut().unwrap().verdict.valid = false;
+        let parts = [slice(|_| (), valid), slice(lose, lossy), slice(fail, failed), slice(disturb, disturbed)];
+        found.all = parts.concat();
+        (found.slices, found.valid) = (found.all.len(), valid);
+        found.value = Spread::of(vec![1000.0; valid.max(1)]).unwrap();
+        report
+    }
+
+    #[test]
+    fn slices_that_go_wrong_or_leave_too_few_fail_whatever_the_others_say() {
+        let cases = [
+            ([10, 0, 0, 0], [4, 6, 0, 0], Verdict::Broken),
+            ([10, 0, 0, 0], [6, 4, 0, 0], Verdict::Broken),
+            ([5, 0, 0, 0], [1, 1, 0, 0], Verdict::Broken),
+            ([5, 0, 0, 0], [9, 0, 1, 0], Verdict::Broken),
+            ([2, 0, 0, 0], [1, 0, 1, 0], Verdict::Broken),
+            ([5, 0, 0, 0], [0, 5, 0, 0], Verdict::Gone),
+            ([5, 0, 0, 0], [4, 0, 0, 1], Verdict::Gone),
+            ([8, 2, 0, 0], [4, 1, 0, 0], Verdict::Gone),
+            // As often as before, or no fault of the target's.
+            ([8, 1, 1, 0], [8, 0, 2, 0], Verdict::NoDifference),
+            ([10, 0, 0, 0], [6, 0, 0, 4], Verdict::NoDifference),
+            ([4, 0, 0, 1], [4, 0, 0, 1], Verdict::Undecided),
+        ];
+        for (old, new, expected) in cases {
+            let found = compare(&sliced(old), &sliced(new), Limit(0.05)).unwrap();
+            assert_eq!(found.entries[0].verdict, expected, "{old:?} {new:?}");
+            assert_eq!(found.regressions, usize::from(expected.fails()), "{old:?} {new:?}");
+        }
+        let found = compare(&sliced([9, 1, 0, 0]), &sliced([6, 3, 1, 0]), Limit(0.05)).unwrap();
+        assert!(render(&found).contains("4 of 10 slices went wrong, before 1 of 10: it crashed; messages lost"));
+    }
+
+    #[test]
+    fn a_target_that_is_no_more_fails() {
+        let (old, mut new) = (sample::large(), sample::large());
+        let cells = new.suites.iter_mut().flat_map(|suite| &mut suite.cells);
+        cells.for_each(|cell| cell.results.retain(|result| result.target != "rabbitmq"));
+        let found = compare(&old, &new, Limit(0.05)).unwrap();
+        let (theirs, others): (Vec<_>, Vec<_>) = found.entries.iter().partition(|entry| entry.target == "rabbitmq");
+        assert!(theirs.len() > 20 && theirs.iter().all(|entry| entry.verdict == Verdict::Gone));
+        assert_eq!(found.regressions, theirs.len());
+        assert!(!others.is_empty() && render(&found).contains("rabbitmq: it is not in the new record"));
+        // Where nobody is left, nothing is compared.
+        new.suites[0].cells.iter_mut().for_each(|cell| cell.results.clear());
+        new.suites.truncate(1);
+        assert!(compare(&old, &new, Limit(0.05)).unwrap_err().to_string().contains("no cell"));
     }
 
     #[test]
