@@ -37,7 +37,7 @@ pub(super) struct Calls {
 impl Calls {
     /// True when there were about as many as forced confirms need at least: one for each full window.
     pub(super) fn force(&self) -> bool {
-        self.count as f64 >= self.confirmed as f64 / self.window as f64 * FLUSHED
+        self.confirmed > 0 && self.count as f64 >= self.confirmed as f64 / self.window as f64 * FLUSHED
     }
 }
 

@@ -1,7 +1,7 @@
 //! A broker killed while it confirms: who publishes until the connection ends, who kills and starts again, and what comes back.
 
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -57,14 +57,36 @@ pub(super) struct Witness {
     pub(super) confirmed: Numbers,
     /// How the connection ended, if it did.
     pub(super) lost: Option<String>,
+    /// Messages that were neither confirmed nor refused when its patience ended.
+    pub(super) unanswered: u64,
 }
 
-/// Publishes with at most `window` messages unconfirmed until `over`, then waits for the confirms; or until the connection ends.
-pub(super) fn publish(mut line: Line, bodies: &Bodies, window: u64, over: &AtomicBool) -> Witness {
+/// What a publisher is told, and what it tells meanwhile.
+#[derive(Debug)]
+pub(super) struct Signals {
+    pub(super) over: AtomicBool,
+    /// Messages confirmed so far.
+    pub(super) confirmed: AtomicU64,
+    /// How long it waits for one more confirm when it is over.
+    pub(super) patience: Duration,
+}
+
+impl Signals {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self { over: AtomicBool::new(false), confirmed: AtomicU64::new(0), patience }
+    }
+}
+
+/// Publishes with at most `window` messages unconfirmed until it is over, then waits for the confirms; or until the connection
+/// ends.
+pub(super) fn publish(mut line: Line, bodies: &Bodies, window: u64, signals: &Signals) -> Witness {
     let mut witness = Witness::default();
     let mut open = Window::new(window);
-    let ended = publish_on(&mut line, bodies, &mut open, &mut witness, over);
-    witness.lost = ended.err().map(|failure| failure.to_string());
+    let ended = publish_on(&mut line, bodies, &mut open, &mut witness, signals);
+    match ended {
+        Ok(()) => witness.unanswered = open.open(),
+        Err(failure) => witness.lost = Some(failure.to_string()),
+    }
     witness
 }
 
@@ -73,13 +95,13 @@ fn publish_on(
     bodies: &Bodies,
     open: &mut Window,
     witness: &mut Witness,
-    over: &AtomicBool,
+    signals: &Signals,
 ) -> Result<(), Failure> {
     line.link.set_nonblocking()?;
-    let mut body = bodies.blank();
+    let (mut body, mut heard) = (bodies.blank(), Instant::now());
     loop {
-        let stopping = over.load(Relaxed);
-        if stopping && open.open() == 0 {
+        let stopping = signals.over.load(Relaxed);
+        if stopping && (open.open() == 0 || heard.elapsed() > signals.patience) {
             return Ok(());
         }
         while !stopping && open.has_room() {
@@ -91,7 +113,7 @@ fn publish_on(
         }
         let blocked = !line.link.write(line.talk.output())?;
         line.link.wait(blocked, GLANCE)?;
-        let confirmed = &mut witness.confirmed;
+        let (confirmed, before) = (&mut witness.confirmed, open.open());
         line.receive(&mut |event| {
             if let Event::Confirm { upto, multiple, accepted } = event {
                 open.confirm(upto, multiple, |number, _| {
@@ -101,6 +123,10 @@ fn publish_on(
                 });
             }
         })?;
+        signals.confirmed.store(confirmed.count(), Relaxed);
+        if !stopping || open.open() < before {
+            heard = Instant::now();
+        }
     }
 }
 

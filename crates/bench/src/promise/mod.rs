@@ -7,12 +7,13 @@ mod crash;
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use crate::cli::Span;
 use crate::driver;
 use crate::durability::Durability;
 use crate::failure::Failure;
@@ -28,7 +29,7 @@ use crate::scenario::{QueueKind, Scenario};
 use crate::suite::record::Audited;
 use crate::target::Target;
 use calls::{Calls, Trace};
-use crash::{Crash, Killer, Witness, publish};
+use crash::{Crash, Killer, Signals, publish};
 
 /// Version of the record; fields are only ever added within one.
 const VERSION: u32 = 1;
@@ -39,6 +40,26 @@ const WATCH: Duration = Duration::from_secs(1);
 const SCHEMES: [&str; 6] = ["amqp", "stomp", "jetstream", "kafka", "mqtt5", "mqtt"];
 /// What a publisher needs to notice that its connection has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How much is done to find out what confirms are worth.
+#[derive(Debug, Args)]
+struct Effort {
+    /// How often it is killed
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// How long before its first message the queue of a kill is declared: some brokers keep a declaration in memory for seconds
+    #[arg(long, default_value = "5s", value_name = "SPAN")]
+    settle: Span,
+    /// Bytes of a body
+    #[arg(long, default_value_t = 1024)]
+    size: usize,
+    /// Most unconfirmed messages
+    #[arg(long, default_value_t = 100)]
+    window: u64,
+    /// Seconds that the broker may take to be back, and to confirm what it was sent
+    #[arg(long, default_value = "60")]
+    patience: Span,
+}
 
 /// Options of `audit`.
 #[derive(Debug, Args)]
@@ -53,21 +74,8 @@ pub(crate) struct AuditArgs {
     /// is started for the audit needs no command
     #[arg(long, value_name = "COMMAND", num_args = 0..=1)]
     restart: Option<Option<String>>,
-    /// How often it is killed
-    #[arg(long, default_value_t = 3)]
-    rounds: usize,
-    /// How long before its first message the queue of a kill is declared: some brokers keep a declaration in memory for seconds
-    #[arg(long, default_value = "5s", value_name = "SPAN")]
-    settle: crate::cli::Span,
-    /// Bytes of a body
-    #[arg(long, default_value_t = 1024)]
-    size: usize,
-    /// Most unconfirmed messages
-    #[arg(long, default_value_t = 100)]
-    window: u64,
-    /// Seconds that the broker may take to be back
-    #[arg(long, default_value = "60")]
-    patience: crate::cli::Span,
+    #[command(flatten)]
+    effort: Effort,
     /// Repeats the moments of an earlier audit
     #[arg(long)]
     seed: Option<u64>,
@@ -93,7 +101,8 @@ struct Flushes {
 impl Flushes {
     /// True when the disks flushed about as often as forced confirms need at least: once for each full window.
     fn force(&self) -> bool {
-        self.per_s - self.idle_per_s >= self.confirmed_per_s / self.window as f64 * FLUSHED
+        self.confirmed_per_s > 0.0
+            && self.per_s - self.idle_per_s >= self.confirmed_per_s / self.window as f64 * FLUSHED
     }
 }
 
@@ -117,7 +126,8 @@ struct Record {
 
 /// The verb `audit`. False: the claim is not supported, or confirmed messages were lost.
 pub(crate) fn audit(args: &AuditArgs) -> Result<bool, Failure> {
-    if args.window == 0 || args.size < 8 || (args.restart.is_some() && args.rounds == 0) {
+    let Effort { rounds, size, window, .. } = args.effort;
+    if window == 0 || size < 8 || (args.restart.is_some() && rounds == 0) {
         return Err(Failure::new("--window and --rounds must be at least 1, --size at least 8: messages are numbered"));
     }
     let (target, guard) = peers::resolve_one(&args.target, &SCHEMES)?;
@@ -125,7 +135,7 @@ pub(crate) fn audit(args: &AuditArgs) -> Result<bool, Failure> {
         Some(command) => Some(Killer::new(&target, guard, command.as_deref())?),
         None => None,
     };
-    let record = collect(args, &target, killer.as_mut())?;
+    let record = record(args, &target, killer.as_mut())?;
     let mut text = render(&record);
     if let Some(pid) = killer.as_ref().and_then(Killer::left_running) {
         let _ = writeln!(text, "  the broker was left running as process {pid}");
@@ -135,23 +145,14 @@ pub(crate) fn audit(args: &AuditArgs) -> Result<bool, Failure> {
     Ok(record.claims.map_or(kept, |claim| claim <= record.audited.supports))
 }
 
-/// Collects all evidence that the options ask for.
-fn collect(args: &AuditArgs, target: &Target, killer: Option<&mut Killer>) -> Result<Record, Failure> {
+/// A record of all evidence that the options ask for.
+fn record(args: &AuditArgs, target: &Target, killer: Option<&mut Killer>) -> Result<Record, Failure> {
     let progress = Progress::new(args.quiet);
-    let seed = args.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
+    let seed = args.seed.unwrap_or_else(fresh_seed);
     let mut random = Random::new(seed);
-    let mut audit = Audit { args, target, random: &mut random, progress: &progress };
-    let flushes = audit.flushes()?;
-    let calls = audit.calls()?;
-    let mut crashes = Vec::new();
-    if let Some(killer) = killer {
-        for round in 1..=args.rounds {
-            let crash = audit.crash(killer)?;
-            progress.done(&format!("[{round}/{}] {crash}", args.rounds));
-            crashes.push(crash);
-        }
-    }
-    let audited = judge(flushes.as_ref(), calls.as_ref(), &crashes);
+    let evidence = Audit { effort: &args.effort, target, random: &mut random, progress: &progress }.evidence(killer)?;
+    let audited = evidence.judged();
+    let Evidence { flushes, calls, crashes } = evidence;
     Ok(Record {
         version: VERSION,
         program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -168,58 +169,76 @@ fn collect(args: &AuditArgs, target: &Target, killer: Option<&mut Killer>) -> Re
     })
 }
 
+fn fresh_seed() -> u64 {
+    mix(unix_time() ^ u64::from(std::process::id()))
+}
+
 struct Audit<'a> {
-    args: &'a AuditArgs,
+    effort: &'a Effort,
     target: &'a Target,
     random: &'a mut Random,
     progress: &'a Progress,
 }
 
 impl Audit<'_> {
+    /// Everything that can be seen; what only kills tell where there is a `killer`.
+    fn evidence(&mut self, killer: Option<&mut Killer>) -> Result<Evidence, Failure> {
+        let mut evidence = Evidence { flushes: self.flushes()?, calls: self.calls()?, crashes: Vec::new() };
+        let Some(killer) = killer else { return Ok(evidence) };
+        for round in 1..=self.effort.rounds {
+            let crash = self.crash(killer)?;
+            self.progress.done(&format!("[{round}/{}] {crash}", self.effort.rounds));
+            evidence.crashes.push(crash);
+        }
+        Ok(evidence)
+    }
+
     /// Persistent messages to one durable queue that nobody consumes.
     fn scenario(&self) -> Scenario {
-        let args = self.args;
-        let base = Scenario { size: args.size, window: args.window, persistent: true, ..Scenario::default() };
+        let Effort { size, window, .. } = *self.effort;
+        let base = Scenario { size, window, persistent: true, ..Scenario::default() };
         Scenario { queue: QueueKind::Durable, consumers: 0, prefetch: 1000, ack_every: 1, ..base }
     }
 
-    /// Publishes for [`WATCH`], with `meanwhile` looking on, and removes the queue.
-    fn confirmed(&mut self, meanwhile: impl FnOnce() -> Result<(), Failure>) -> Result<u64, Failure> {
+    /// Publishes while it looks at what `counter` counts, and removes the queue. What declaring the queue took, and what comes
+    /// after the watch, is in neither of the counts.
+    fn published(&mut self, counter: impl Fn() -> Result<u64, Failure>) -> Result<Watched, Failure> {
         let (scenario, number) = (self.scenario(), self.random.next() as u32);
         let mut driver = driver::open(self.target, &scenario, number)?;
         driver.prepare()?;
         let line = driver.open(driver::Part::Produce(0))?;
-        let (bodies, over) = (Bodies::new(number, scenario.size), AtomicBool::new(false));
-        let (witness, looked) = std::thread::scope(|scope| {
-            let publishing = scope.spawn(|| publish(line, &bodies, scenario.window, &over));
-            let looked = meanwhile();
-            over.store(true, Relaxed);
-            (publishing.join().unwrap_or_default(), looked)
+        let (bodies, signals) = (Bodies::new(number, scenario.size), Signals::new(self.effort.patience.0));
+        let (witness, watched) = std::thread::scope(|scope| {
+            let publishing = scope.spawn(|| publish(line, &bodies, scenario.window, &signals));
+            let watched = watch(counter, || signals.confirmed.load(Relaxed));
+            signals.over.store(true, Relaxed);
+            (publishing.join().unwrap_or_default(), watched)
         });
-        looked?;
-        driver.clean()?;
-        match witness {
-            Witness { lost: Some(text), .. } => Err(Failure::new(text)),
-            Witness { confirmed, .. } => Ok(confirmed.count()),
+        let cleaned = driver.clean();
+        if let Some(text) = witness.lost {
+            return Err(Failure::new(text));
         }
+        if witness.unanswered > 0 {
+            return Err(Failure::new(format!(
+                "{} messages got no confirm within {} s (--patience): does the broker hold publishers back, for lack of \
+                 memory or disk?",
+                witness.unanswered,
+                self.effort.patience.0.as_secs_f64()
+            )));
+        }
+        cleaned.and(watched)
     }
 
     fn flushes(&mut self) -> Result<Option<Flushes>, Failure> {
         let Some(before) = flushes() else { return Ok(None) };
-        std::thread::sleep(WATCH);
-        let (begun, seconds) = (flushes().unwrap_or(before), WATCH.as_secs_f64());
-        let mut ended = begun;
-        let begin = Instant::now();
-        let confirmed = self.confirmed(|| {
-            std::thread::sleep(WATCH);
-            ended = flushes().unwrap_or(begun);
-            Ok(())
-        })?;
+        let counter = || Ok(flushes().unwrap_or(before));
+        let idle = watch(counter, || 0)?;
+        let busy = self.published(counter)?;
         let found = Flushes {
-            idle_per_s: begun.saturating_sub(before) as f64 / seconds,
-            per_s: ended.saturating_sub(begun) as f64 / seconds,
-            confirmed_per_s: confirmed as f64 / begin.elapsed().as_secs_f64(),
-            window: self.args.window,
+            idle_per_s: idle.count as f64 / idle.seconds,
+            per_s: busy.count as f64 / busy.seconds,
+            confirmed_per_s: busy.confirmed as f64 / busy.seconds,
+            window: self.effort.window,
         };
         self.progress.done(&found.to_string());
         Ok(Some(found))
@@ -232,15 +251,8 @@ impl Audit<'_> {
             return Ok(None);
         }
         let Some(trace) = Trace::attach(pids)? else { return Ok(None) };
-        let mut count = 0;
-        let confirmed = self.confirmed(|| {
-            // What declaring the queue took is no confirm's.
-            let before = trace.count()?;
-            std::thread::sleep(WATCH);
-            count = trace.count()?.saturating_sub(before);
-            Ok(())
-        })?;
-        let calls = Calls { count, confirmed, window: self.args.window, processes: trace.processes };
+        let Watched { count, confirmed, .. } = self.published(|| trace.count())?;
+        let calls = Calls { count, confirmed, window: self.effort.window, processes: trace.processes };
         self.progress.done(&calls.to_string());
         Ok(Some(calls))
     }
@@ -252,18 +264,18 @@ impl Audit<'_> {
         let mut driver = driver::open(target, &scenario, number)?;
         driver.prepare()?;
         // It is the confirms of messages that are audited, not the answer to a declaration.
-        std::thread::sleep(self.args.settle.0);
+        std::thread::sleep(self.effort.settle.0);
         let line = driver.open(driver::Part::Produce(0))?;
         let bodies = Bodies::new(number, scenario.size);
         let after = Duration::from_millis(300 + self.random.below(1200) as u64);
-        let over = AtomicBool::new(false);
+        let signals = Signals::new(LAST_WORDS);
         let witness = std::thread::scope(|scope| {
-            let publishing = scope.spawn(|| publish(line, &bodies, scenario.window, &over));
+            let publishing = scope.spawn(|| publish(line, &bodies, scenario.window, &signals));
             std::thread::sleep(after);
             let killed = killer.kill();
             // The end of its connection ends the publisher too, unless the connection leads to something else.
             std::thread::sleep(LAST_WORDS);
-            over.store(!publishing.is_finished(), Relaxed);
+            signals.over.store(true, Relaxed);
             killed.map(|()| publishing.join().unwrap_or_default())
         })?;
         if witness.lost.is_none() {
@@ -273,7 +285,7 @@ impl Audit<'_> {
         let begin = Instant::now();
         killer.restart()?;
         let reading = Scenario { consumers: 1, ..scenario };
-        let (mut driver, line) = crash::reopened(target, &reading, number, self.args.patience.0)?;
+        let (mut driver, line) = crash::reopened(target, &reading, number, self.effort.patience.0)?;
         let back_s = begin.elapsed().as_secs_f64();
         let received = crash::drain(line, &bodies, &witness.confirmed)?;
         driver.clean()?;
@@ -290,25 +302,57 @@ impl Audit<'_> {
     }
 }
 
-/// The highest class that the evidence carries, and the evidence in one sentence.
-fn judge(flushes: Option<&Flushes>, calls: Option<&Calls>, crashes: &[Crash]) -> Audited {
-    let mut evidence: Vec<String> = Vec::new();
-    evidence.extend(flushes.map(ToString::to_string));
-    evidence.extend(calls.map(ToString::to_string));
-    let lost: u64 = crashes.iter().map(|crash| crash.lost).sum();
-    let confirmed: u64 = crashes.iter().map(|crash| crash.confirmed).sum();
-    match crashes.len() {
-        0 => evidence.push("it was not killed".to_owned()),
-        count => evidence.push(format!("killed {count} times, {lost} of {confirmed} confirmed messages were gone")),
+/// How much was counted in one watch, and how many messages were confirmed in the same time.
+#[derive(Debug)]
+struct Watched {
+    count: u64,
+    confirmed: u64,
+    seconds: f64,
+}
+
+/// Looks at both for [`WATCH`].
+fn watch(counter: impl Fn() -> Result<u64, Failure>, confirmed: impl Fn() -> u64) -> Result<Watched, Failure> {
+    let (begin, counted, before) = (Instant::now(), counter()?, confirmed());
+    std::thread::sleep(WATCH);
+    let (count, confirmed) = (counter()?.saturating_sub(counted), confirmed() - before);
+    Ok(Watched { count, confirmed, seconds: begin.elapsed().as_secs_f64() })
+}
+
+/// What was seen of a broker's promise.
+#[derive(Debug, Default)]
+struct Evidence {
+    flushes: Option<Flushes>,
+    calls: Option<Calls>,
+    crashes: Vec<Crash>,
+}
+
+impl Evidence {
+    fn lost(&self) -> u64 {
+        self.crashes.iter().map(|crash| crash.lost).sum()
     }
-    let forced = calls.is_some_and(Calls::force) || (calls.is_none() && flushes.is_some_and(Flushes::force));
-    let supports = match (forced, lost, confirmed) {
-        (_, 1.., _) => Durability::D1,
-        (true, 0, _) => Durability::D3,
-        (false, 0, 1..) => Durability::D2,
-        (false, 0, 0) => Durability::D1,
-    };
-    Audited { supports, evidence: evidence.join("; ") }
+
+    /// The highest class that it carries, and itself in one sentence.
+    fn judged(&self) -> Audited {
+        let mut evidence: Vec<String> = Vec::new();
+        evidence.extend(self.flushes.as_ref().map(ToString::to_string));
+        evidence.extend(self.calls.as_ref().map(ToString::to_string));
+        let (lost, confirmed) = (self.lost(), self.crashes.iter().map(|crash| crash.confirmed).sum::<u64>());
+        match self.crashes.len() {
+            0 => evidence.push("it was not killed".to_owned()),
+            count => evidence.push(format!("killed {count} times, {lost} of {confirmed} confirmed messages were gone")),
+        }
+        let forced = match &self.calls {
+            Some(calls) => calls.force(),
+            None => self.flushes.as_ref().is_some_and(Flushes::force),
+        };
+        let supports = match (forced, lost, confirmed) {
+            (_, 1.., _) => Durability::D1,
+            (true, 0, _) => Durability::D3,
+            (false, 0, 1..) => Durability::D2,
+            (false, 0, 0) => Durability::D1,
+        };
+        Audited { supports, evidence: evidence.join("; ") }
+    }
 }
 
 fn render(record: &Record) -> String {
@@ -341,6 +385,8 @@ impl std::fmt::Display for Flushes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulate::behaviour::Behaviour;
+    use crate::simulate::local;
 
     fn flushed(idle_per_s: f64, per_s: f64) -> Flushes {
         Flushes { idle_per_s, per_s, confirmed_per_s: 10_000.0, window: 100 }
@@ -358,6 +404,7 @@ mod tests {
     fn no_class_is_granted_without_its_evidence() {
         use Durability::{D1, D2, D3};
         type Case = (Option<Flushes>, Option<Calls>, Vec<Crash>, Durability);
+        let nothing = Flushes { confirmed_per_s: 0.0, ..flushed(0.0, 100.0) };
         let cases: Vec<Case> = vec![
             (None, None, vec![], D1),
             (Some(flushed(0.0, 3.0)), None, vec![], D1),
@@ -370,10 +417,42 @@ mod tests {
             (Some(flushed(0.0, 100.0)), Some(called(90)), vec![crash(0)], D3),
             // What was lost was lost, however much was flushed.
             (Some(flushed(0.0, 100.0)), Some(called(90)), vec![crash(0), crash(1)], D1),
+            // Who confirms nothing promises nothing.
+            (Some(nothing), None, vec![], D1),
+            (None, Some(Calls { confirmed: 0, ..called(0) }), vec![], D1),
+            (None, Some(Calls { confirmed: 0, ..called(90) }), vec![], D1),
         ];
         for (flushes, calls, crashes, supports) in cases {
-            let audited = judge(flushes.as_ref(), calls.as_ref(), &crashes);
+            let audited = Evidence { flushes, calls, crashes }.judged();
             assert_eq!(audited.supports, supports, "{}", audited.evidence);
         }
+    }
+
+    /// What is seen of a broker whose confirms come this long after the publishes.
+    fn of_slow(confirm: &str, patience: &str) -> Result<Watched, Failure> {
+        let broker = local(&Behaviour { confirm: confirm.parse().unwrap(), ..Behaviour::default() });
+        let effort = Effort {
+            rounds: 0,
+            settle: Span(Duration::ZERO),
+            size: 64,
+            window: 10,
+            patience: patience.parse().unwrap(),
+        };
+        let target = broker.target.parse().unwrap();
+        let (mut random, progress) = (Random::new(1), Progress::new(true));
+        let mut audit = Audit { effort: &effort, target: &target, random: &mut random, progress: &progress };
+        audit.published(|| Ok(0))
+    }
+
+    #[test]
+    fn a_broker_that_does_not_confirm_ends_an_audit_with_a_reason() {
+        let failure = of_slow("1h", "10ms").unwrap_err().to_string();
+        assert!(failure.contains("10 messages got no confirm within 0.01 s"), "{failure}");
+    }
+
+    #[test]
+    fn confirms_count_in_the_time_in_which_flushes_do() {
+        assert_eq!(of_slow("3s", "60s").unwrap().confirmed, 0);
+        assert!(of_slow("0", "60s").unwrap().confirmed > 0);
     }
 }
