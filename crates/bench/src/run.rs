@@ -77,6 +77,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         command: public_command(std::env::args()),
         machine: MachineFacts::here(),
         seed,
+        frozen: plan.freeze,
         scenario: plan.scenario,
         targets: plan.targets,
         forced: results.forced,

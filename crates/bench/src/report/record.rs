@@ -47,6 +47,9 @@ pub(crate) struct Record {
     pub(crate) machine: MachineFacts,
     /// Repeats the order of targets and the arrivals.
     pub(crate) seed: u64,
+    /// The targets that were not measured stood still.
+    #[serde(default)]
+    pub(crate) frozen: bool,
     pub(crate) scenario: Scenario,
     pub(crate) targets: Vec<Target>,
     /// What an empty forced write costs, once per block, where the scenario is persistent.

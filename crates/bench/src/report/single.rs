@@ -95,7 +95,7 @@ pub(super) fn report(record: Record) -> Result<Report, Failure> {
             blocks: record.slices.iter().map(|slice| slice.block).max().unwrap_or(0),
             seed: record.seed,
             budget_s: 0.0,
-            frozen: false,
+            frozen: record.frozen,
         },
         targets: record.targets.into_iter().map(|target| facts(target, record.control.as_ref())).collect(),
         forced: record.forced,
@@ -158,4 +158,26 @@ fn outcome(summary: &TargetSummary, row: &Row, all: Vec<SliceRecord>) -> CellOut
         remarks: summary.remarks.clone(),
         all,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn a_run_says_whether_who_was_not_measured_stood_still() {
+        // Records from before say nothing of it.
+        for (said, frozen) in [(None, false), (Some(false), false), (Some(true), true)] {
+            let mut text = serde_json::json!({
+                "version": VERSION, "program": "p", "started": 1, "command": [], "seed": 1, "scenario": Scenario::default(),
+                "machine": { "cores": 2, "os": "linux", "kernel": null, "processor": null },
+                "targets": [], "forced": [], "slices": [], "summary": [],
+            });
+            if let Some(said) = said {
+                text["frozen"] = said.into();
+            }
+            assert_eq!(report(serde_json::from_value(text).unwrap()).unwrap().extent.frozen, frozen, "{said:?}");
+        }
+    }
 }
