@@ -1,6 +1,8 @@
 //! What a run has finished, one line for each piece as soon as it is done, so that a run that was interrupted goes on where it
-//! stopped. The first line says what the run is; a run that asks for something else may not continue it.
+//! stopped. The first line says what the run is, and notes between the pieces what was known only later; a run that asks for
+//! something else, or finds something else, may not continue it.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,11 +28,19 @@ struct Head {
     plan: Value,
 }
 
+/// A line about what the pieces depend on, or what was found out once for all of them.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    noted: String,
+    is: Value,
+}
+
 /// A journal that takes further entries.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
     path: PathBuf,
+    notes: BTreeMap<String, Value>,
 }
 
 /// A journal that an earlier run began.
@@ -53,7 +63,7 @@ impl Journal {
             return Err(Failure::new(format!("{dir} holds a run already: go on with --resume {dir}, or name another")));
         }
         let file = OpenOptions::new().append(true).create_new(true).open(&path).context(path.display())?;
-        let mut journal = Self { file, path };
+        let mut journal = Self { file, path, notes: BTreeMap::new() };
         journal.append(&Head { version: VERSION, seed, plan: written(plan)? })?;
         Ok(journal)
     }
@@ -70,19 +80,35 @@ impl Journal {
             let version = head.version;
             return Err(Failure::new(format!("{}: version {version} is not known here", path.display())));
         }
-        if let Some(place) = difference(&head.plan, &written(plan)?, String::new()) {
-            let path = path.display();
-            return Err(Failure::new(format!(
-                "{path}: another run was begun here ({place}); give it the same options"
-            )));
+        let mut plan = written(plan)?;
+        if let (Value::Object(old), Value::Object(new)) = (&head.plan, &mut plan) {
+            // What the program that began it did not write down can't be compared.
+            new.retain(|key, _| old.contains_key(key));
         }
-        let entry = |(at, line): (usize, &str)| {
-            serde_json::from_str(line).context(format!("{}, line {}", path.display(), at + 2))
-        };
-        let entries = lines.enumerate().map(entry).collect::<Result<_, _>>()?;
+        agree(&path, &head.plan, &plan, "")?;
+        let (mut entries, mut notes) = (Vec::new(), BTreeMap::new());
+        for (at, line) in lines.enumerate() {
+            if let Ok(Note { noted, is }) = serde_json::from_str(line) {
+                notes.insert(noted, is);
+            } else {
+                entries.push(serde_json::from_str(line).context(format!("{}, line {}", path.display(), at + 2))?);
+            }
+        }
         let file = OpenOptions::new().append(true).open(&path).context(path.display())?;
         file.set_len(whole as u64).context(path.display())?;
-        Ok(Resumed { journal: Self { file, path }, seed: head.seed, entries })
+        Ok(Resumed { journal: Self { file, path, notes }, seed: head.seed, entries })
+    }
+
+    /// Notes what the pieces depend on, where that is not noted yet. Refuses what is not as it was noted under this name.
+    pub(crate) fn note(&mut self, noted: &str, is: &impl Serialize) -> Result<(), Failure> {
+        let is = written(is)?;
+        if let Some(known) = self.notes.get(noted) {
+            return agree(&self.path, known, &is, noted);
+        }
+        let note = Note { noted: noted.to_owned(), is };
+        self.append(&note)?;
+        self.notes.insert(note.noted, note.is);
+        Ok(())
     }
 
     /// Adds a finished piece. It is on the disk when this returns.
@@ -97,6 +123,17 @@ impl Journal {
 fn written(plan: &impl Serialize) -> Result<Value, Failure> {
     let text = serde_json::to_string(plan).context("writing the plan")?;
     serde_json::from_str(&text).context("writing the plan")
+}
+
+/// Refuses what differs from what is in the journal at `path`, and names the first place below `place`.
+fn agree(path: &Path, there: &Value, here: &Value, place: &str) -> Result<(), Failure> {
+    match difference(there, here, place.to_owned()) {
+        Some(place) => {
+            let path = path.display();
+            Err(Failure::new(format!("{path}: another run was begun here ({place}); give it the same options")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The first place where two values differ, with both.
@@ -140,6 +177,32 @@ mod tests {
         assert_eq!((again.seed, again.entries), (77, vec![(1, "a".to_owned())]));
         again.journal.append(&(2, "b")).unwrap();
         assert_eq!(resume(dir.path(), &PLAN).unwrap().entries.len(), 2);
+    }
+
+    #[test]
+    fn what_is_noted_later_is_compared_as_the_plan_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(dir.path(), 77, &PLAN).unwrap();
+        journal.note("row A", &Plan { size: 64, rate: 0.5 }).unwrap();
+        journal.append(&(1, "a")).unwrap();
+        drop(journal);
+        let mut again = resume(dir.path(), &PLAN).unwrap();
+        assert_eq!(again.entries.len(), 1);
+        let before = fs::read(dir.path().join(NAME)).unwrap();
+        again.journal.note("row A", &Plan { size: 64, rate: 0.5 }).unwrap();
+        let text = again.journal.note("row A", &Plan { size: 65, rate: 0.5 }).unwrap_err().to_string();
+        assert!(text.contains("row A.size: 64 there, 65 here"), "{text}");
+        assert_eq!(fs::read(dir.path().join(NAME)).unwrap(), before, "what is known is not written again");
+        again.journal.note("row B", &Plan { size: 65, rate: 0.5 }).unwrap();
+    }
+
+    #[test]
+    fn what_an_older_program_did_not_write_down_is_not_compared() {
+        let dir = tempfile::tempdir().unwrap();
+        Journal::create(dir.path(), 1, &serde_json::json!({ "size": 64 })).unwrap();
+        assert!(resume(dir.path(), &PLAN).is_ok());
+        let text = resume(dir.path(), &Plan { size: 65, ..PLAN }).unwrap_err();
+        assert!(text.contains("size: 64 there, 65 here"), "{text}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::interrupt::Interrupt;
 use crate::journal::{Journal, Resumed};
 use crate::machine::freeze;
 use crate::measure::random::mix;
+use crate::netns;
 use crate::peers;
 use crate::relay::own::OwnRelay;
 use crate::report::output;
@@ -27,8 +28,37 @@ const CONTROL: &str = "control";
 /// What a run must have in common with the one that it goes on for.
 #[derive(Debug, Serialize)]
 struct Asked<'a> {
+    #[serde(flatten)]
+    circumstances: Circumstances,
     scenario: &'a Scenario,
     targets: Vec<&'a str>,
+    /// What the software of peers says of itself, by their names.
+    versions: BTreeMap<&'a str, &'a str>,
+}
+
+/// What all pieces of a run depend on, whatever is measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Circumstances {
+    program: &'static str,
+    /// What was said of each target that is given, by its name.
+    given: BTreeMap<String, String>,
+    network: Option<String>,
+    frozen: bool,
+}
+
+impl Circumstances {
+    /// Those of a run on the targets that `texts` mean.
+    pub(crate) fn here(texts: &[String], frozen: bool) -> Result<Self, Failure> {
+        Ok(Self {
+            program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")),
+            given: texts
+                .iter()
+                .map(|text| Ok((peers::label(text)?, peers::terms(text)?)))
+                .collect::<Result<_, Failure>>()?,
+            network: netns::joined().map(ToString::to_string),
+            frozen,
+        })
+    }
 }
 
 /// Measures what the options ask for. False: some slices broke a rule, or it was interrupted.
@@ -121,7 +151,15 @@ fn targets(args: &RunArgs, mut targets: Vec<Target>, floors: &[OwnRelay]) -> Res
 type Begun = (Option<Journal>, u64, u64, Vec<Piece>);
 
 fn open_journal(args: &RunArgs, scenario: &Scenario, targets: &[Target], seed: u64) -> Result<Begun, Failure> {
-    let asked = Asked { scenario, targets: targets.iter().map(|target| target.name.as_str()).collect() };
+    let asked = Asked {
+        circumstances: Circumstances::here(&args.targets, args.freeze)?,
+        scenario,
+        targets: targets.iter().map(|target| target.name.as_str()).collect(),
+        versions: targets
+            .iter()
+            .filter_map(|target| Some((target.name.as_str(), target.version.as_deref()?)))
+            .collect(),
+    };
     match (&args.out, &args.resume) {
         (_, Some(dir)) => {
             let Resumed { journal, seed, entries } = Journal::resume(dir, &asked)?;
@@ -155,6 +193,34 @@ pub(crate) fn span(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    use crate::cli::{Cli, Verb};
+
+    #[test]
+    fn a_run_is_gone_on_with_by_the_same_program_options_and_software_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let begin = |how: &str, target: &str, version: &str, more: &str| {
+            let line = format!("hermod-bench run --{how} {} --target {target} {more}", dir.path().display());
+            let Verb::Run(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().verb else { panic!("{line}") };
+            let target = Target { version: Some(version.to_owned()), ..target.parse().unwrap() };
+            open_journal(&args, &Scenario::default(), &[target], 1).map(drop).map_err(|failure| failure.to_string())
+        };
+        begin("out", "a=amqp://h:1,pid=2,type=quorum", "4.2", "--blocks 2").unwrap();
+        // It may be elsewhere by now, and be measured for longer.
+        begin("resume", "a=amqp://g:3,type=quorum,pid=4", "4.2", "--blocks 5 --retries 1").unwrap();
+        let cases = [
+            ("a=amqp://h:1,type=quorum", "4.3", "", r#"versions.a: "4.2" there, "4.3" here"#),
+            ("a=amqp://h:1", "4.2", "", r#"given.a: "amqp /,type=quorum" there, "amqp /" here"#),
+            ("a=stomp://h:1,type=quorum", "4.2", "", "given.a: "),
+            ("b=amqp://h:1,type=quorum", "4.2", "", "given.a: "),
+            ("a=amqp://h:1,type=quorum", "4.2", "--freeze", "frozen: false there, true here"),
+        ];
+        for (target, version, more, part) in cases {
+            let failure = begin("resume", target, version, more).unwrap_err();
+            assert!(failure.contains(part), "{target} {version} {more}: {failure}");
+        }
+    }
 
     #[test]
     fn spans_read_well() {

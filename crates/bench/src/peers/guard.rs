@@ -27,6 +27,7 @@ pub(crate) struct Guard {
     keeper: Option<Keeper>,
     /// Says that this run measures it; none where the run has said so already, or it is no peer.
     claim: Option<File>,
+    ready_seconds: Option<f64>,
 }
 
 /// The process that has started a peer. The peer ends when this value is dropped.
@@ -41,9 +42,9 @@ struct Keeper {
 }
 
 impl Guard {
-    /// The same, holding a claim.
-    pub(super) fn with(mut self, claim: Option<File>) -> Self {
-        self.claim = claim;
+    /// The same, holding a claim on `instance`.
+    pub(super) fn with(mut self, claim: Option<File>, instance: &Instance) -> Self {
+        (self.claim, self.ready_seconds) = (claim, instance.ready_seconds);
         self
     }
 
@@ -61,12 +62,17 @@ impl Guard {
         let (said, place, instance) = (BufReader::new(said), place.clone(), wanted.instance());
         let mut keeper = Keeper { child, said, place, instance, ready: Instant::now() };
         keeper.await_ready()?;
-        Ok(Self { keeper: Some(keeper), claim: None })
+        Ok(Self { keeper: Some(keeper), ..Self::default() })
     }
 
     /// True when the peer was started for this value, and so may be killed.
     pub(crate) fn started_it(&self) -> bool {
         self.keeper.is_some()
+    }
+
+    /// Seconds from the start of the peer's first process until it was ready, whoever started it; none where it is no peer.
+    pub(crate) fn ready_seconds(&self) -> Option<f64> {
+        self.ready_seconds
     }
 
     /// Seconds since the first process of the peer was started; none where this value did not start it.

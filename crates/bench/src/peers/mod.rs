@@ -190,21 +190,51 @@ pub(crate) fn resolve_one(text: &str, schemes: &[&str]) -> Result<(Target, Guard
     resolve(text, schemes, &mut Vec::new())
 }
 
-/// What the target that `text` means will be called.
+/// What the target that `text` means will be called. Refuses a peer that there is not.
 pub(crate) fn label(text: &str) -> Result<String, Failure> {
-    let first = text.split(',').next().unwrap_or_default();
-    if first.contains(':') {
+    if is_address(text) {
         return Ok(text.parse::<Target>()?.name);
     }
-    Ok(first.split_once('=').map_or(first, |(label, _)| label).to_owned())
+    let (label, name, _) = split(text);
+    Wanted::find(name, &Place::find(None)?.recipes())?;
+    Ok(label.to_owned())
+}
+
+/// What `text` says of its target, without what may be another each time: its name, where it is, who it is made of, who we are.
+pub(crate) fn terms(text: &str) -> Result<String, Failure> {
+    let what = if is_address(text) {
+        let target: Target = text.parse()?;
+        let place = if target.is_jms_class() { &target.address } else { &target.vhost };
+        format!("{} {place}", target.scheme)
+    } else {
+        split(text).1.to_owned()
+    };
+    let lasting = text.split(',').skip(1).filter_map(|option| match option.split_once('=') {
+        Some(("pid" | "metrics", _)) => None,
+        Some((consume @ "consume", _)) => Some(consume),
+        _ => Some(option),
+    });
+    Ok([what.as_str()].into_iter().chain(lasting).collect::<Vec<_>>().join(","))
+}
+
+/// True where `text` means an address and no peer: no peer's name has a colon, and every address has one.
+fn is_address(text: &str) -> bool {
+    text.split(',').next().is_some_and(|first| first.contains(':'))
+}
+
+/// What a peer is to be called, its own name, and what else is said of it.
+fn split(text: &str) -> (&str, &str, std::str::Split<'_, char>) {
+    let mut parts = text.split(',');
+    let first = parts.next().unwrap_or_default();
+    let (label, name) = first.split_once('=').unwrap_or((first, first));
+    (label, name, parts)
 }
 
 /// The target that `text` means: an address, or `[NAME=]PEER[/VARIANT...][,via=SCHEME][,OPTION...]`, a peer that is up, or is
 /// started now and ends with the guard. Without `via` it is taken by one of `schemes` if it speaks one. `claimed` are the
 /// peers that this run has claimed before: it may measure one of them in several ways.
 fn resolve(text: &str, schemes: &[&str], claimed: &mut Vec<String>) -> Result<(Target, Guard), Failure> {
-    // No peer's name has a colon, and every address has one.
-    if text.split(',').next().is_some_and(|first| first.contains(':')) {
+    if is_address(text) {
         if netns::joined().is_some() {
             return Err(Failure::new(format!(
                 "{text}: --netns is for peers, which are started in the other namespace: nobody at an address is there"
@@ -221,9 +251,7 @@ fn resolve_at(
     schemes: &[&str],
     claimed: &mut Vec<String>,
 ) -> Result<(Target, Guard), Failure> {
-    let mut parts = text.split(',');
-    let first = parts.next().unwrap_or_default();
-    let (label, name) = first.split_once('=').unwrap_or((first, first));
+    let (label, name, parts) = split(text);
     let (via, options): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.starts_with("via="));
     let wanted = Wanted::find(name, &place.recipes())?;
     let known = wanted.instance();
@@ -251,7 +279,7 @@ fn resolve_at(
     };
     let via = via.last().and_then(|via| via.split_once('=')).map(|(_, scheme)| scheme);
     let uri = uri(&instance, via, schemes)?;
-    Ok((target(&instance, uri, label, &options)?, guard.with(claim)))
+    Ok((target(&instance, uri, label, &options)?, guard.with(claim, &instance)))
 }
 
 /// The address by the protocol `via`, else by the first that is among `schemes`, else by the one that the peer is measured by.

@@ -45,6 +45,21 @@ const STAYS: &str = "echo first is up; sleep 60 & wait";
 const STAYS_TOO: &str = "echo second is up: $WORD; exec sleep 60";
 
 #[test]
+fn what_is_said_of_a_target_leaves_out_where_it_is_today() {
+    let cases = [
+        ("own=amqp://me:secret@h:1/v,pid=2+3,type=quorum,durability=D3", "amqp v,type=quorum,durability=D3"),
+        ("amqp://g:5", "amqp /"),
+        ("stomp://h:1,consume=h:2,metrics=h:3/metrics", "stomp /,consume"),
+        ("mq=jms:com.x.Factory?host=h&password=p,pid=4", "jms com.x.Factory"),
+        ("r=rabbitmq/quorum,via=amqp10,durability=D2", "rabbitmq/quorum,via=amqp10,durability=D2"),
+        ("hermod", "hermod"),
+    ];
+    for (text, said) in cases {
+        assert_eq!(terms(text).unwrap(), said, "{text}");
+    }
+}
+
+#[test]
 fn a_peer_is_started_shown_and_ended_with_all_that_it_started() {
     let (_dir, place) = place(STAYS, STAYS_TOO);
     let peer = start(&place, &wanted(&place, "fake/loud"), place.port_base()).unwrap();
@@ -69,6 +84,7 @@ fn a_peer_is_started_shown_and_ended_with_all_that_it_started() {
     drop(resolve_at(&place, "fake/loud", &[], &mut claimed).unwrap());
     let refused = resolve_at(&place, "fake/loud", &[], &mut Vec::new()).map(drop).unwrap_err().to_string();
     assert!(refused.contains("is being measured by another run"), "{refused}");
+    assert_eq!(guard.ready_seconds(), peer.ready_seconds);
     drop(guard);
     assert_eq!(
         (target.name.as_str(), target.scheme.as_str(), target.queue_type.as_deref()),

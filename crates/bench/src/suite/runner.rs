@@ -17,6 +17,7 @@ use super::study::{ClientKind, Row, RowKind, Study};
 use super::table;
 use crate::blocks::{self, Piece, Plan};
 use crate::driver;
+use crate::durability::Durability;
 use crate::failure::{Context, Failure};
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, Resumed};
@@ -24,13 +25,13 @@ use crate::machine::disk::forced_writes;
 use crate::machine::{freeze, process};
 use crate::measure::random::mix;
 use crate::measure::statistics::Spread;
-use crate::peers;
+use crate::peers::{self, Guard};
 use crate::relay::own::OwnRelay;
 use crate::report::html;
 use crate::report::output;
 use crate::report::progress::Progress;
 use crate::report::record::{Ended, MachineFacts, Measured, SliceRecord, public_command, unix_time};
-use crate::run::span;
+use crate::run::{Circumstances, span};
 use crate::scenario::Scenario;
 use crate::summary::{remarks, usable};
 use crate::target::Target;
@@ -47,11 +48,40 @@ const ROUND_A_SLICE: f64 = 1.0;
 /// What a run must have in common with the one that it goes on for.
 #[derive(Debug, Serialize)]
 struct Asked<'a> {
+    #[serde(flatten)]
+    circumstances: Circumstances,
     suites: Vec<&'a str>,
-    targets: Vec<&'a str>,
+    targets: &'a [String],
     scale: f64,
     cap: Option<f64>,
     least: Option<f64>,
+}
+
+/// What a cell is loaded with, whatever the clients are; none: it can't be.
+#[derive(Debug, Serialize)]
+struct Loads {
+    amqp: Option<Scenario>,
+    stomp: Option<Scenario>,
+    jms: Option<Scenario>,
+    others: Option<Scenario>,
+}
+
+impl Loads {
+    fn of(study: &Study, planned: &Planned<'_>, sizing: &Sizing) -> Self {
+        let load = |client| study.load(planned, client, sizing).ok().map(|sized| sized.scenario);
+        let [amqp, stomp, jms] = [ClientKind::Amqp, ClientKind::Stomp, ClientKind::Jms].map(|kind| load(Some(kind)));
+        Self { amqp, stomp, jms, others: load(None) }
+    }
+}
+
+/// What a target turned out to be when it was up.
+#[derive(Debug, Serialize)]
+struct Met<'a> {
+    scheme: &'a str,
+    product: &'a str,
+    version: Option<&'a str>,
+    declared: Option<Durability>,
+    queue_type: Option<&'a str>,
 }
 
 /// A finished piece of one cell.
@@ -68,20 +98,21 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
     let studies: Vec<Study> = args.suites.iter().map(|name| Study::find(name)).collect::<Result<_, _>>()?;
     let sizing = args.sizing()?;
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let limits = OwnRelay::floors(args.relay, args.log, &dir)?;
-    // Peers that were started for this run end with their guards.
-    let (given, _guards) = peers::resolve_all(&args.targets)?;
-    let targets = args.facts(given, &limits)?;
-    let fresh = args.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
-    let (journal, seed, salt, earlier) = args.open_journal(&studies, &targets, fresh)?;
-    let progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
-    let freeze = !args.no_freeze && freeze::supported();
-    let mut runner = Runner { args, sizing, targets, freeze, seed, salt, earlier, journal, progress };
-    let cells: usize = studies.iter().map(|study| runner.cells(study).len()).sum();
+    let cells: usize = studies.iter().map(|study| args.cells(study).len()).sum();
     if cells == 0 {
         return Err(Failure::new("no row is left: --rows names none of these suites in this profile"));
     }
-    let budget_s = runner.announce(cells);
+    let limits = OwnRelay::floors(args.relay, args.log, &dir)?;
+    let names = args.names(&limits)?;
+    let (mut journal, seed, salt, earlier) = args.open_journal(&studies, &names)?;
+    let progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
+    // Peers that were started for this run end with their guards.
+    let (given, guards) = peers::resolve_all(&args.targets)?;
+    let targets = args.facts(given, &guards, &limits);
+    note_met(journal.as_mut(), &targets)?;
+    let budget_s = args.announce(&sizing, cells, &progress, &names);
+    let freeze = args.freezes();
+    let mut runner = Runner { args, sizing, targets, freeze, seed, salt, earlier, journal, progress };
     let forced = runner.forced(&studies)?;
     let (mut suites, mut done, begin) = (Vec::new(), 0, Instant::now());
     for study in &studies {
@@ -134,43 +165,107 @@ impl SuiteArgs {
         Ok(Sizing { scale, cap: timed(cap), least: timed(least) })
     }
 
-    /// The targets with what is known of them, the control behind them and the limits at the end.
-    fn facts(&self, given: Vec<Target>, limits: &[OwnRelay]) -> Result<Vec<TargetFacts>, Failure> {
-        let role = |target: &Target| if target.is_relay() { Role::Limit } else { Role::Broker };
-        let mut facts: Vec<TargetFacts> =
-            given.into_iter().map(|target| (role(&target), target)).map(|(role, target)| about(target, role)).collect();
+    fn cells<'s>(&self, study: &'s Study) -> Vec<Planned<'s>> {
+        study.cells(self.profile.list(), &self.rows)
+    }
+
+    fn freezes(&self) -> bool {
+        !self.no_freeze && freeze::supported()
+    }
+
+    /// What the targets will be called, the control behind them and the limits at the end.
+    fn names(&self, limits: &[OwnRelay]) -> Result<Vec<String>, Failure> {
+        let mut names = self.targets.iter().map(|text| peers::label(text)).collect::<Result<Vec<_>, _>>()?;
+        names.extend(self.control.then(|| CONTROL.to_owned()));
+        names.extend(limits.iter().map(|limit| limit.target().name));
+        match names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+            Some((_, name)) => {
+                Err(Failure::new(format!("two targets are called {name}; name them: --target a={name}://…")))
+            }
+            None => Ok(names),
+        }
+    }
+
+    /// The targets with what is known of them, in the order of their names.
+    fn facts(&self, given: Vec<Target>, guards: &[Guard], limits: &[OwnRelay]) -> Vec<TargetFacts> {
+        let known = |(target, guard): (Target, &Guard)| {
+            let role = if target.is_relay() { Role::Limit } else { Role::Broker };
+            TargetFacts { start_s: guard.ready_seconds(), ..about(target, role) }
+        };
+        let mut facts: Vec<TargetFacts> = given.into_iter().zip(guards).map(known).collect();
         if let Some(first) = facts.first().filter(|_| self.control) {
             let target = Target { name: CONTROL.to_owned(), ..first.target.clone() };
             facts.push(TargetFacts { target, role: Role::Control, ..first.clone() });
         }
         facts.extend(limits.iter().map(|limit| about(limit.target(), Role::Limit)));
-        for (at, one) in facts.iter().enumerate() {
-            let name = &one.target.name;
-            if facts[..at].iter().any(|other| other.target.name == *name) {
-                return Err(Failure::new(format!("two targets are called {name}; name them: --target a={name}://…")));
-            }
-        }
-        Ok(facts)
+        facts
     }
 
-    fn open_journal(&self, studies: &[Study], targets: &[TargetFacts], seed: u64) -> Result<Begun, Failure> {
+    /// Begins a journal, or opens the one that is gone on with, where neither the options nor the loads have changed. Rows, blocks
+    /// and retries may be others: what is finished is the same whichever more is asked for.
+    fn open_journal(&self, studies: &[Study], names: &[String]) -> Result<Begun, Failure> {
         let sizing = self.sizing()?;
         let asked = Asked {
+            circumstances: Circumstances::here(&self.targets, self.freezes())?,
             suites: studies.iter().map(|study| study.id.as_str()).collect(),
-            targets: targets.iter().map(|facts| facts.target.name.as_str()).collect(),
+            targets: names,
             scale: sizing.scale,
             cap: sizing.cap,
             least: sizing.least,
         };
-        match (&self.out, &self.resume) {
+        let seed = self.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
+        let (mut journal, seed, salt, entries) = match (&self.out, &self.resume) {
             (_, Some(dir)) => {
                 let Resumed { journal, seed, entries } = Journal::resume(dir, &asked)?;
-                Ok((Some(journal), seed, unix_time(), entries))
+                (journal, seed, unix_time(), entries)
             }
-            (Some(dir), None) => Ok((Some(Journal::create(dir, seed, &asked)?), seed, 0, Vec::new())),
-            (None, None) => Ok((None, seed, 0, Vec::new())),
+            (Some(dir), None) => (Journal::create(dir, seed, &asked)?, seed, 0, Vec::new()),
+            (None, None) => return Ok((None, seed, 0, Vec::new())),
+        };
+        for study in studies {
+            for planned in self.cells(study) {
+                journal.note(&format!("{} {}", study.id, key(&planned)), &Loads::of(study, &planned, &sizing))?;
+            }
+        }
+        Ok((Some(journal), seed, salt, entries))
+    }
+
+    /// Says how long it may take, in seconds too.
+    fn announce(&self, sizing: &Sizing, cells: usize, progress: &Progress, names: &[String]) -> f64 {
+        // One more for each target finds out how many messages last.
+        let slices = (cells * names.len() * (self.blocks.max(1) + 1)) as f64;
+        let each = sizing.cap.unwrap_or(f64::from(u16::MAX)) + ROUND_A_SLICE;
+        let what = format!("{cells} cell(s), {} target(s), {} block(s)", names.len(), self.blocks.max(1));
+        let time = match sizing.cap {
+            Some(_) => format!("at most about {}", span(slices * each)),
+            None => "as long as the messages take".to_owned(),
+        };
+        progress.done(&format!("{what}: {time}; Ctrl-C ends it early, with what it has"));
+        slices * each
+    }
+}
+
+/// What tells a cell from the others of its suite.
+fn key(planned: &Planned<'_>) -> String {
+    format!("{} {:?}", planned.label(), planned.profile)
+}
+
+/// Refuses a target that is another than when the run was begun. One that was not reached is not known.
+fn note_met(journal: Option<&mut Journal>, targets: &[TargetFacts]) -> Result<(), Failure> {
+    let Some(journal) = journal else { return Ok(()) };
+    for TargetFacts { target, product, version, declared, .. } in targets {
+        if let Some(product) = product {
+            let met = Met {
+                scheme: &target.scheme,
+                product,
+                version: version.as_deref(),
+                declared: *declared,
+                queue_type: target.queue_type.as_deref(),
+            };
+            journal.note(&format!("target {}", target.name), &met)?;
         }
     }
+    Ok(())
 }
 
 /// What is known of a target before it is loaded.
@@ -234,28 +329,10 @@ impl Counter<'_> {
 }
 
 impl Runner<'_> {
-    fn cells<'s>(&self, study: &'s Study) -> Vec<Planned<'s>> {
-        study.cells(self.args.profile.list(), &self.args.rows)
-    }
-
-    /// Says how long it may take, in seconds too.
-    fn announce(&self, cells: usize) -> f64 {
-        // One more for each target finds out how many messages last.
-        let slices = (cells * self.targets.len() * (self.args.blocks.max(1) + 1)) as f64;
-        let each = self.sizing.cap.unwrap_or(f64::from(u16::MAX)) + ROUND_A_SLICE;
-        let what = format!("{cells} cell(s), {} target(s), {} block(s)", self.targets.len(), self.args.blocks.max(1));
-        let time = match self.sizing.cap {
-            Some(_) => format!("at most about {}", span(slices * each)),
-            None => "as long as the messages take".to_owned(),
-        };
-        self.progress.done(&format!("{what}: {time}; Ctrl-C ends it early, with what it has"));
-        slices * each
-    }
-
     /// What a forced write costs here, where something persistent is measured.
     fn forced(&self, studies: &[Study]) -> Result<Vec<crate::machine::disk::Forced>, Failure> {
         for study in studies {
-            for cell in self.cells(study) {
+            for cell in self.args.cells(study) {
                 if study.load(&cell, None, &self.sizing)?.scenario.is_kept() {
                     let dir = self.args.dir.clone().unwrap_or_else(std::env::temp_dir);
                     return Ok(vec![forced_writes(&dir, FORCED_TIME)?]);
@@ -267,7 +344,7 @@ impl Runner<'_> {
 
     fn suite(&mut self, study: &Study, mut counter: Counter<'_>) -> Result<SuiteRecord, Failure> {
         let mut cells = Vec::new();
-        for planned in self.cells(study) {
+        for planned in self.args.cells(study) {
             let step = counter.next(&format!("{} {}", study.id, planned.label()));
             cells.push(self.cell(study, &planned, &step)?);
         }
@@ -341,7 +418,7 @@ impl Runner<'_> {
         if targets.is_empty() || self.progress.interrupted() {
             return Ok(Vec::new());
         }
-        let label = format!("{} {:?}", planned.label(), planned.profile);
+        let label = key(planned);
         let number = label.bytes().chain(study.id.bytes()).fold(self.seed, |state, byte| mix(state ^ u64::from(byte)));
         let plan = Plan {
             targets,

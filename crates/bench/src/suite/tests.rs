@@ -235,6 +235,18 @@ claims = [{ text = "rates are positive", holds = ["R:size=1 in 1..1e12"] }, { te
         results.map(|result| median(&result.outcome)).collect()
     };
     assert_eq!(values(&first), values(&again));
+    // More of the same is no other run; another load, or other options of a target, is.
+    super::run(&options(&file, address, &[&shared[..], &["--resume", out_text, "--rows=R"]].concat())).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let refused = |more: &[&str], part: &str| {
+        let args = options(&file, address, &[&shared[..], &["--resume", out_text], more].concat());
+        let failure = super::run(&args).unwrap_err().to_string();
+        assert!(failure.contains(part), "{failure}");
+    };
+    std::fs::write(&file, text.replace("window = 10", "window = 20")).unwrap();
+    refused(&[], "small R size=1 Fair.amqp.window: 10 there, 20 here");
+    std::fs::write(&file, &text).unwrap();
+    refused(&["--control"], "targets: ");
 }
 
 #[test]
