@@ -111,6 +111,12 @@ impl Journal {
         Ok(())
     }
 
+    /// What was noted under this name; none: nothing was.
+    pub(crate) fn noted<T: DeserializeOwned>(&self, noted: &str) -> Result<Option<T>, Failure> {
+        let Some(is) = self.notes.get(noted) else { return Ok(None) };
+        T::deserialize(is).map(Some).context(format!("{}, {noted}", self.path.display()))
+    }
+
     /// Adds a finished piece. It is on the disk when this returns.
     pub(crate) fn append(&mut self, entry: &impl Serialize) -> Result<(), Failure> {
         let line = serde_json::to_string(entry).context("writing the journal")? + "\n";

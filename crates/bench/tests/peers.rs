@@ -187,6 +187,46 @@ fn every_load_takes_peers_and_ends_them() {
     }
 }
 
+const STUDY: &str = r#"
+id = "small"
+title = "t"
+gist = "g"
+citation = "c"
+environment = "e"
+faults = []
+platforms = { A = { title = "a" } }
+rows = [{ id = "R", title = "r", metric = "messages_per_second" }]
+load = { messages = 200, persistent = true, ack = "each", window = 10 }
+"#;
+
+#[test]
+fn a_suite_audits_the_peers_that_it_starts() {
+    let dir = place();
+    let [study, json, html] = ["small.toml", "r.json", "r.html"].map(|name| dir.path().join(name));
+    fs::write(&study, STUDY).unwrap();
+    let suite = |more: &str| {
+        let words = format!("suite {} --audit --seconds 0.4 --json {}", study.display(), json.display());
+        let targets = "--target sim=simulated,via=amqp --target floor";
+        bench(dir.path(), &format!("{words} {targets} --html {} {more}", html.display())).output().unwrap()
+    };
+    let out = dir.path().join("out");
+    let done = suite(&format!("--out {}", out.display()));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(matches!(done.status.code(), Some(0 | 3)), "{said}");
+    for part in ["audit of sim: [3/3] killed after", "audit of floor: left out, for it speaks none of amqp"] {
+        assert!(said.contains(part), "{part} is missing in {said}");
+    }
+    let record = fs::read_to_string(&json).unwrap();
+    for part in [r#""supports": "d"#, "killed 3 times, 0 of", r#""start_s": 0"#] {
+        assert!(record.contains(part), "{part} is missing in {record}");
+    }
+    assert_eq!(fs::read_dir(dir.path().join("run")).unwrap().count(), 0, "a peer still runs");
+    let again = suite(&format!("--resume {}", out.display()));
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(matches!(again.status.code(), Some(0 | 3)) && !said.contains("killed after"), "{said}");
+    assert!(fs::read_to_string(&json).unwrap().contains("killed 3 times, 0 of"));
+}
+
 #[test]
 fn only_what_was_started_for_an_audit_is_killed_and_started_again() {
     let dir = place();

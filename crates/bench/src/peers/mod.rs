@@ -217,6 +217,23 @@ pub(crate) fn terms(text: &str) -> Result<String, Failure> {
     Ok([what.as_str()].into_iter().chain(lasting).collect::<Vec<_>>().join(","))
 }
 
+/// `text`, without its `via` where that is none of `schemes`, so that its target is taken by one of them; none where it speaks
+/// none.
+pub(crate) fn spoken(text: &str, schemes: &[&str]) -> Result<Option<String>, Failure> {
+    if is_address(text) {
+        let scheme = text.parse::<Target>()?.scheme;
+        return Ok(schemes.contains(&scheme.as_str()).then(|| text.to_owned()));
+    }
+    spoken_at(&Place::find(None)?, text, schemes)
+}
+
+fn spoken_at(place: &Place, text: &str, schemes: &[&str]) -> Result<Option<String>, Failure> {
+    let recipe = Wanted::find(split(text).1, &place.recipes())?.recipe;
+    let speaks = |uri: &String| uri.split_once("://").is_some_and(|(scheme, _)| schemes.contains(&scheme));
+    let fits = |part: &&str| part.strip_prefix("via=").is_none_or(|via| schemes.contains(&via));
+    Ok(recipe.uris.iter().any(speaks).then(|| text.split(',').filter(fits).collect::<Vec<_>>().join(",")))
+}
+
 /// True where `text` means an address and no peer: no peer's name has a colon, and every address has one.
 fn is_address(text: &str) -> bool {
     text.split(',').next().is_some_and(|first| first.contains(':'))

@@ -60,6 +60,25 @@ fn what_is_said_of_a_target_leaves_out_where_it_is_today() {
 }
 
 #[test]
+fn a_peer_is_taken_by_what_is_asked_for_if_it_speaks_it() {
+    let (_dir, place) = place(STAYS, STAYS_TOO);
+    let schemes = ["amqp", "stomp", "jetstream"];
+    let cases = [
+        ("r=rabbitmq/quorum,durability=D2", Some("r=rabbitmq/quorum,durability=D2")),
+        ("nats/synced,via=jetstream", Some("nats/synced,via=jetstream")),
+        ("nats,via=nats", Some("nats")),
+        ("artemis,via=openwire,durability=D3", Some("artemis,durability=D3")),
+        ("openmq", None),
+    ];
+    for (text, taken) in cases {
+        assert_eq!(spoken_at(&place, text, &schemes).unwrap().as_deref(), taken, "{text}");
+    }
+    let address = "a=amqp://h:1,pid=2";
+    assert_eq!(spoken(address, &schemes).unwrap().as_deref(), Some(address));
+    assert_eq!(spoken("a=openwire://h:1", &schemes).unwrap(), None);
+}
+
+#[test]
 fn a_peer_is_started_shown_and_ended_with_all_that_it_started() {
     let (_dir, place) = place(STAYS, STAYS_TOO);
     let peer = start(&place, &wanted(&place, "fake/loud"), place.port_base()).unwrap();

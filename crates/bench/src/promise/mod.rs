@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, FromArgMatches};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::Span;
@@ -37,7 +37,7 @@ const VERSION: u32 = 1;
 const WATCH: Duration = Duration::from_secs(1);
 
 /// Protocols whose confirms can be audited; a peer is audited by the first that it speaks.
-const SCHEMES: [&str; 6] = ["amqp", "stomp", "jetstream", "kafka", "mqtt5", "mqtt"];
+pub(crate) const SCHEMES: [&str; 6] = ["amqp", "stomp", "jetstream", "kafka", "mqtt5", "mqtt"];
 /// What a publisher needs to notice that its connection has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -59,6 +59,13 @@ struct Effort {
     /// Seconds that the broker may take to be back, and to confirm what it was sent
     #[arg(long, default_value = "60")]
     patience: Span,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        let options = Self::augment_args(clap::Command::new("audit")).get_matches_from(["audit"]);
+        Self::from_arg_matches(&options).expect("every option has a default")
+    }
 }
 
 /// Options of `audit`.
@@ -145,6 +152,46 @@ pub(crate) fn audit(args: &AuditArgs) -> Result<bool, Failure> {
     Ok(record.claims.map_or(kept, |claim| claim <= record.audited.supports))
 }
 
+/// What an audit found out of a target, and by which protocol.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Finding {
+    scheme: String,
+    /// None: neither a kill nor forced writes decided anything.
+    audited: Option<Audited>,
+}
+
+impl Finding {
+    /// What is to be said of the target where it is measured by the protocol `scheme`.
+    pub(crate) fn told(&self, scheme: &str) -> Option<Audited> {
+        let Audited { supports, evidence } = self.audited.clone()?;
+        let by = if self.scheme == scheme { String::new() } else { format!("by {}: ", self.scheme) };
+        Some(Audited { supports, evidence: by + &evidence })
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.audited {
+            Some(audited) => write!(f, "by {}, the evidence supports {}", self.scheme, audited.supports),
+            None => write!(f, "by {}, nothing is decided: neither forced writes nor a kill tell", self.scheme),
+        }
+    }
+}
+
+/// Audits the target that `text` means by one of [`SCHEMES`], as the verb does by default. What is started for it is killed and
+/// started again; what is up already is not.
+pub(crate) fn finding(text: &str, progress: &Progress) -> Result<Finding, Failure> {
+    let (target, guard) = peers::resolve_one(text, &SCHEMES)?;
+    let (mut killer, mut guard) = (None, Some(guard));
+    if let Some(started) = guard.take_if(|guard| guard.started_it()) {
+        killer = Some(Killer::new(&target, started, None)?);
+    }
+    let mut random = Random::new(fresh_seed());
+    let mut audit = Audit { effort: &Effort::default(), target: &target, random: &mut random, progress };
+    let evidence = audit.evidence(killer.as_mut())?;
+    Ok(Finding { scheme: target.scheme.clone(), audited: evidence.decides().then(|| evidence.judged()) })
+}
+
 /// A record of all evidence that the options ask for.
 fn record(args: &AuditArgs, target: &Target, killer: Option<&mut Killer>) -> Result<Record, Failure> {
     let progress = Progress::new(args.quiet);
@@ -186,6 +233,9 @@ impl Audit<'_> {
         let mut evidence = Evidence { flushes: self.flushes()?, calls: self.calls()?, crashes: Vec::new() };
         let Some(killer) = killer else { return Ok(evidence) };
         for round in 1..=self.effort.rounds {
+            if self.progress.interrupted() {
+                return Err(Failure::new("interrupted"));
+            }
             let crash = self.crash(killer)?;
             self.progress.done(&format!("[{round}/{}] {crash}", self.effort.rounds));
             evidence.crashes.push(crash);
@@ -331,6 +381,11 @@ impl Evidence {
         self.crashes.iter().map(|crash| crash.lost).sum()
     }
 
+    /// False where it speaks neither for the broker nor against it.
+    fn decides(&self) -> bool {
+        self.judged().supports > Durability::D1 || self.lost() > 0
+    }
+
     /// The highest class that it carries, and itself in one sentence.
     fn judged(&self) -> Audited {
         let mut evidence: Vec<String> = Vec::new();
@@ -423,8 +478,10 @@ mod tests {
             (None, Some(Calls { confirmed: 0, ..called(90) }), vec![], D1),
         ];
         for (flushes, calls, crashes, supports) in cases {
-            let audited = Evidence { flushes, calls, crashes }.judged();
+            let evidence = Evidence { flushes, calls, crashes };
+            let audited = evidence.judged();
             assert_eq!(audited.supports, supports, "{}", audited.evidence);
+            assert_eq!(evidence.decides(), supports > D1 || evidence.lost() > 0, "{}", audited.evidence);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The published studies as suites: their rows as data, run on any target, beside the figures that were printed.
 
+mod audits;
 mod cells;
 mod claim;
 mod knobs;
@@ -56,6 +57,10 @@ pub(crate) struct SuiteArgs {
     /// Also measure the first target once more under another name: what differs between the two is noise
     #[arg(long)]
     control: bool,
+    /// First find out what the confirms of each target are worth, as `audit` does: a peer that is not up is started for that,
+    /// killed and started again; what is up is not killed
+    #[arg(long)]
+    audit: bool,
     /// Let the targets that are not being measured run on; otherwise they are stopped meanwhile, where their pids are known
     #[arg(long)]
     no_freeze: bool,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::SuiteArgs;
+use super::audits::{self, Audits};
 use super::cells::{Planned, Sized, Sizing};
 use super::claim::Bench;
 use super::record::{
@@ -105,12 +106,16 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
     let limits = OwnRelay::floors(args.relay, args.log, &dir)?;
     let names = args.names(&limits)?;
     let (mut journal, seed, salt, earlier) = args.open_journal(&studies, &names)?;
-    let progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
+    let mut progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
+    let mut audits = Audits::known(journal.as_ref(), &args.targets)?;
+    let missing = if args.audit { audits.missing(&args.targets)? } else { Vec::new() };
+    let budget_s =
+        args.announce(&sizing, &Work { cells, names: &names, audits_s: audits::seconds(&missing) }, &progress);
+    audits.fill(missing, journal.as_mut(), &mut progress)?;
     // Peers that were started for this run end with their guards.
     let (given, guards) = peers::resolve_all(&args.targets)?;
-    let targets = args.facts(given, &guards, &limits);
+    let targets = args.facts(given, &guards, &audits, &limits);
     note_met(journal.as_mut(), &targets)?;
-    let budget_s = args.announce(&sizing, cells, &progress, &names);
     let freeze = args.freezes();
     let mut runner = Runner { args, sizing, targets, freeze, seed, salt, earlier, journal, progress };
     let forced = runner.forced(&studies)?;
@@ -187,10 +192,11 @@ impl SuiteArgs {
     }
 
     /// The targets with what is known of them, in the order of their names.
-    fn facts(&self, given: Vec<Target>, guards: &[Guard], limits: &[OwnRelay]) -> Vec<TargetFacts> {
+    fn facts(&self, given: Vec<Target>, guards: &[Guard], audits: &Audits, limits: &[OwnRelay]) -> Vec<TargetFacts> {
         let known = |(target, guard): (Target, &Guard)| {
             let role = if target.is_relay() { Role::Limit } else { Role::Broker };
-            TargetFacts { start_s: guard.ready_seconds(), ..about(target, role) }
+            let audited = audits.of(&target.name, &target.scheme);
+            TargetFacts { start_s: guard.ready_seconds(), audited, ..about(target, role) }
         };
         let mut facts: Vec<TargetFacts> = given.into_iter().zip(guards).map(known).collect();
         if let Some(first) = facts.first().filter(|_| self.control) {
@@ -231,18 +237,27 @@ impl SuiteArgs {
     }
 
     /// Says how long it may take, in seconds too.
-    fn announce(&self, sizing: &Sizing, cells: usize, progress: &Progress, names: &[String]) -> f64 {
+    fn announce(&self, sizing: &Sizing, work: &Work<'_>, progress: &Progress) -> f64 {
+        let Work { cells, names, audits_s } = *work;
         // One more for each target finds out how many messages last.
         let slices = (cells * names.len() * (self.blocks.max(1) + 1)) as f64;
-        let each = sizing.cap.unwrap_or(f64::from(u16::MAX)) + ROUND_A_SLICE;
+        let all = audits_s + slices * (sizing.cap.unwrap_or(f64::from(u16::MAX)) + ROUND_A_SLICE);
         let what = format!("{cells} cell(s), {} target(s), {} block(s)", names.len(), self.blocks.max(1));
         let time = match sizing.cap {
-            Some(_) => format!("at most about {}", span(slices * each)),
+            Some(_) => format!("at most about {}", span(all)),
             None => "as long as the messages take".to_owned(),
         };
         progress.done(&format!("{what}: {time}; Ctrl-C ends it early, with what it has"));
-        slices * each
+        all
     }
+}
+
+/// How much there is to do.
+struct Work<'a> {
+    cells: usize,
+    names: &'a [String],
+    /// Seconds of audits.
+    audits_s: f64,
 }
 
 /// What tells a cell from the others of its suite.

@@ -1,12 +1,17 @@
 //! The studies that come with the program are complete and can be loaded; a file with a mistake is refused by its place.
 
+use std::time::Duration;
+
 use clap::Parser;
 
 use super::cells::{Sizing, matches};
-use super::record::{CellOutcome, ClaimVerdict, Profile, Report};
+use super::record::{Audited, CellOutcome, ClaimVerdict, Profile, Report};
 use super::study::{ClientKind, EMBEDDED, RowKind, Study};
 use crate::cli::{Cli, Verb};
+use crate::durability::Durability;
 use crate::scenario::{Mode, QueueKind};
+use crate::simulate::behaviour::{Behaviour, Delay};
+use crate::simulate::local;
 
 const BOTH: [Profile; 2] = [Profile::Faithful, Profile::Fair];
 
@@ -182,9 +187,12 @@ fn a_mistake_in_a_file_is_named() {
 /// The command line of a suite run over `file` on one relay under two names.
 fn options(file: &std::path::Path, address: std::net::SocketAddr, more: &[&str]) -> Box<super::SuiteArgs> {
     let targets = ["a", "b"].map(|name| format!("--target={name}=relay://{address}"));
-    let words = ["hermod-bench", "suite", file.to_str().unwrap(), "--quiet"].map(str::to_owned);
-    let more = more.iter().map(|word| (*word).to_owned());
-    match Cli::try_parse_from(words.into_iter().chain(targets).chain(more)).unwrap().verb {
+    parsed(file, &[&targets.each_ref().map(String::as_str), more].concat())
+}
+
+fn parsed(file: &std::path::Path, more: &[&str]) -> Box<super::SuiteArgs> {
+    let words = ["hermod-bench", "suite", file.to_str().unwrap(), "--quiet"];
+    match Cli::try_parse_from([&words, more].concat()).unwrap().verb {
         Verb::Suite(args) => args,
         _ => panic!("not a suite"),
     }
@@ -247,6 +255,57 @@ claims = [{ text = "rates are positive", holds = ["R:size=1 in 1..1e12"] }, { te
     refused(&[], "small R size=1 Fair.amqp.window: 10 there, 20 here");
     std::fs::write(&file, &text).unwrap();
     refused(&["--control"], "targets: ");
+}
+
+#[test]
+fn an_audit_is_made_once_and_told_of_the_target_and_its_control() {
+    let dir = tempfile::tempdir().unwrap();
+    let [file, json, html, out] = ["own.toml", "r.json", "r.html", "out"].map(|name| dir.path().join(name));
+    let (json_text, html_text, out_text) = (json.to_str().unwrap(), html.to_str().unwrap(), out.to_str().unwrap());
+    std::fs::write(&file, SMALL.replace("[1, 2]", "[1]") + "load = { messages = 20, ack = \"each\" }").unwrap();
+    // It confirms nothing while it is watched, so that nothing is decided, however much others flush.
+    let late = Delay::Fixed(Duration::from_millis(1500));
+    let broker = local(&Behaviour { confirm: late, ..Behaviour::default() });
+    let run = |more: &[&str]| {
+        let targets = [format!("--target=a={}", broker.target), format!("--target=r=relay://{}", relay())];
+        let targets = targets.each_ref().map(String::as_str);
+        let shared = ["--audit", "--control", "--seconds=0.4", "--json", json_text, "--html", html_text];
+        super::run(&parsed(&file, &[&targets, &shared[..], more].concat())).unwrap();
+        let report: Report = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+        report.targets.into_iter().map(|facts| (facts.target.name, facts.audited)).collect::<Vec<_>>()
+    };
+    let nothing = ["a", "r", "control"].map(|name| (name.to_owned(), None));
+    assert_eq!(run(&["--out", out_text]), nothing);
+    let kept = out.join("slices.jsonl");
+    let journal = std::fs::read_to_string(&kept).unwrap();
+    let undecided = r#""audit of a","is":{"audited":null,"scheme":"amqp"}"#;
+    assert_eq!((journal.matches("audit of").count(), journal.matches(undecided).count()), (1, 1), "{journal}");
+
+    let decided = undecided.replace("null", r#"{"supports":"d2","evidence":"it was killed"}"#).replace("amqp", "stomp");
+    std::fs::write(&kept, journal.replace(undecided, &decided)).unwrap();
+    let told = run(&["--resume", out_text]);
+    let audited = Some(Audited { supports: Durability::D2, evidence: "by stomp: it was killed".to_owned() });
+    assert_eq!(
+        told,
+        [("a", audited.clone()), ("r", None), ("control", audited)].map(|(name, is)| (name.to_owned(), is))
+    );
+
+    // A journal from before knows of no audit, and of nothing else that is noted.
+    let (head, pieces) = journal.split_once('\n').unwrap();
+    let mut head: serde_json::Value = serde_json::from_str(head).unwrap();
+    head["plan"]
+        .as_object_mut()
+        .unwrap()
+        .retain(|key, _| matches!(key.as_str(), "suites" | "targets" | "scale" | "cap" | "least"));
+    let pieces: Vec<&str> = pieces.lines().filter(|line| !line.contains("noted")).collect();
+    assert!(!pieces.is_empty());
+    std::fs::write(&kept, format!("{head}\n{}\n", pieces.join("\n"))).unwrap();
+    assert_eq!(run(&["--resume", out_text]), nothing);
+    let grown = std::fs::read_to_string(&kept).unwrap();
+    assert_eq!(
+        (grown.matches(undecided).count(), grown.matches(r#""block""#).count()),
+        (1, pieces.iter().filter(|piece| piece.contains(r#""block""#)).count())
+    );
 }
 
 #[test]
