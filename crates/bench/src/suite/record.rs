@@ -137,7 +137,7 @@ pub(crate) enum Metric {
     CpuUsPerMessage,
     /// Resident megabytes (2^20) of the broker; less is better.
     ResidentMib,
-    /// 1: it went through; 0: it did not.
+    /// 1: all that was sent came through, once, in order and unchanged; 0: it did not.
     Passed,
 }
 
@@ -205,7 +205,7 @@ pub(crate) enum CellOutcome {
 /// The figures of a cell on one target.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// The cell's metric over the blocks: valid slices, or all where none is valid.
+    /// The cell's metric over the blocks: valid slices, or all where none is valid or the metric is whether they passed.
     pub(crate) value: Spread,
     /// Within blocks, this target's metric over the first target's; none for the first.
     pub(crate) to_first: Option<Spread>,
@@ -221,6 +221,12 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
+    /// How many slices passed, of how many, where that is the metric.
+    pub(crate) fn passed(&self) -> (usize, usize) {
+        let values = &self.value.values;
+        (values.iter().filter(|value| **value == 1.0).count(), values.len())
+    }
+
     /// The slices that count: those that broke no rule, or all where every one did.
     pub(crate) fn usable(&self) -> impl Iterator<Item = (&SliceRecord, &Measured)> {
         let counted = self.all.iter().filter(|slice| !slice.superseded);

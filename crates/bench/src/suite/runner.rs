@@ -32,6 +32,7 @@ use crate::report::html;
 use crate::report::output;
 use crate::report::progress::Progress;
 use crate::report::record::{Ended, MachineFacts, Measured, SliceRecord, public_command, unix_time};
+use crate::report::verdict::integrity;
 use crate::run::{Circumstances, span};
 use crate::scenario::Scenario;
 use crate::summary::{remarks, usable};
@@ -475,27 +476,12 @@ impl Runner<'_> {
 
     /// What one target's slices come to.
     fn outcome(&self, name: &str, metric: Metric, scenario: &Scenario, slices: &[SliceRecord]) -> CellOutcome {
-        let mine: Vec<&SliceRecord> = slices.iter().filter(|slice| slice.target == name && !slice.superseded).collect();
-        let all: Vec<SliceRecord> = mine.iter().map(|slice| (*slice).clone()).collect();
-        let values = |name: &str| -> Vec<(usize, f64)> {
-            let usable = usable(name, slices);
-            usable.iter().filter_map(|(block, measured)| Some((*block, value(metric, scenario, measured)?))).collect()
-        };
-        let own = values(name);
-        let passes =
-            metric == Metric::Passed && mine.iter().any(|slice| slice.error.is_some() && slice.lacks.is_none());
+        let counted = slices.iter().filter(|slice| slice.target == name && !slice.superseded);
+        let all: Vec<SliceRecord> = counted.cloned().collect();
+        let own = by_block(metric, scenario, name, slices);
         let Some(spread) = Spread::of(own.iter().map(|(_, value)| *value).collect()) else {
-            return match mine.last() {
+            return match all.last() {
                 None => CellOutcome::Pending,
-                Some(_) if passes => CellOutcome::Measured(Box::new(Figures {
-                    value: failed(),
-                    to_first: None,
-                    of_limit: None,
-                    slices: mine.len(),
-                    valid: 0,
-                    remarks: remarks(name, slices),
-                    all,
-                })),
                 Some(SliceRecord { lacks: Some(lacks), .. }) => CellOutcome::NotApplicable { lacks: lacks.clone() },
                 Some(slice) => {
                     CellOutcome::Failed { error: slice.error.clone().unwrap_or_else(|| "no figure".to_owned()) }
@@ -503,7 +489,7 @@ impl Runner<'_> {
             };
         };
         let within = |other: &str| {
-            let theirs = values(other);
+            let theirs = by_block(metric, scenario, other, slices);
             let quotient = |(block, value): &(usize, f64)| {
                 let (_, their) = theirs.iter().find(|(their_block, _)| their_block == block)?;
                 (*their > 0.0).then(|| value / their)
@@ -516,17 +502,33 @@ impl Runner<'_> {
             value: spread,
             to_first: first.and_then(within),
             of_limit: limit.and_then(|facts| within(&facts.target.name)),
-            slices: mine.len(),
-            valid: mine.iter().filter(|slice| slice.measured.as_ref().is_some_and(|one| one.verdict.valid)).count(),
+            slices: all.len(),
+            valid: all.iter().filter(|slice| slice.measured.as_ref().is_some_and(|one| one.verdict.valid)).count(),
             remarks: remarks(name, slices),
             all,
         }))
     }
 }
 
-/// What a target that did not come through has in a row about coming through.
-fn failed() -> Spread {
-    Spread { median: 0.0, min: 0.0, max: 0.0, interval: None, values: vec![0.0] }
+/// A target's figure in each block: of the slices that count, or, where the figure is whether they passed, of all.
+pub(super) fn by_block(metric: Metric, scenario: &Scenario, name: &str, slices: &[SliceRecord]) -> Vec<(usize, f64)> {
+    if metric == Metric::Passed {
+        let tried = |slice: &&SliceRecord| slice.target == name && !slice.superseded && slice.lacks.is_none();
+        let passed = |slice: &SliceRecord| value(metric, scenario, slice.measured.as_ref()?);
+        return slices.iter().filter(tried).map(|slice| (slice.block, passed(slice).unwrap_or(0.0))).collect();
+    }
+    let usable = usable(name, slices);
+    usable.iter().filter_map(|(block, measured)| Some((*block, value(metric, scenario, measured)?))).collect()
+}
+
+/// True when all messages that were sent in a slice came through, once, in order and unchanged. A slice that its time ended sent
+/// fewer, and passes with those: how slow a broker is, is the matter of other metrics.
+fn came_through(measured: &Measured) -> bool {
+    let mut broken = Vec::new();
+    integrity(&measured.integrity, &mut broken);
+    // Where there are confirms, a broker that hangs leaves some away, and loses nothing that it confirmed.
+    let hangs = measured.all_confirmed > 0 && measured.all_confirmed < measured.all_sent;
+    broken.is_empty() && !hangs && measured.messages_per_s > 0.0
 }
 
 /// The figure that a cell is about.
@@ -539,12 +541,13 @@ fn value(metric: Metric, scenario: &Scenario, measured: &Measured) -> Option<f64
         Metric::PacketsPerOrder => measured.exchange.as_ref()?.packets_per_order,
         Metric::CpuUsPerMessage => Some(measured.broker?.cpu_us_per_message),
         Metric::ResidentMib => Some(measured.broker?.resident_bytes as f64 / (1024.0 * 1024.0)),
-        Metric::Passed => Some(if measured.integrity.lost + measured.integrity.corrupted == 0 { 1.0 } else { 0.0 }),
+        Metric::Passed => Some(f64::from(came_through(measured))),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::slice;
     use super::*;
 
     #[test]
@@ -555,5 +558,46 @@ mod tests {
         assert!(lacks(row("O6p"), &facts(Role::Limit)).is_some_and(|what| what.contains("only copies")));
         assert_eq!(lacks(row("O6"), &facts(Role::Limit)), None);
         assert_eq!(lacks(row("O6p"), &facts(Role::Broker)), None);
+    }
+
+    /// Slices that lost messages or failed were once left out, so that a target passed that had come through once in ten times.
+    #[test]
+    fn what_lost_messages_or_failed_did_not_pass() {
+        type Change = fn(&mut SliceRecord);
+        let cases: &[(&str, Change, Option<f64>)] = &[
+            ("whole", |_| {}, Some(1.0)),
+            ("lost", |slice| of(slice).integrity.lost = 1, Some(0.0)),
+            ("corrupted", |slice| of(slice).integrity.corrupted = 1, Some(0.0)),
+            ("duplicated", |slice| of(slice).integrity.duplicated = 1, Some(0.0)),
+            ("refused", |slice| of(slice).integrity.refused = 4000, Some(0.0)),
+            ("hung", |slice| of(slice).all_confirmed -= 1, Some(0.0)),
+            ("unconfirmed by intent", |slice| of(slice).all_confirmed = 0, Some(1.0)),
+            ("nothing arrived", |slice| of(slice).messages_per_s = 0.0, Some(0.0)),
+            ("failed", |slice| (slice.measured, slice.error) = (None, Some("reset".to_owned())), Some(0.0)),
+            ("lacking", |slice| (slice.measured, slice.lacks) = (None, Some("queues".to_owned())), None),
+            ("measured again", |slice| slice.superseded = true, None),
+            // That others used the machine says nothing about the messages, and neither does the end of the time.
+            ("disturbed", |slice| of(slice).verdict.violations = vec!["disturbed: others".to_owned()], Some(1.0)),
+            ("ended", |slice| of(slice).verdict.notes = vec!["stopped after 4 s".to_owned()], Some(1.0)),
+        ];
+        let passed = |slices: &[SliceRecord]| by_block(Metric::Passed, &Scenario::default(), "a", slices);
+        for (what, change, expected) in cases {
+            let mut changed = slice("a", 2);
+            change(&mut changed);
+            if let Some(measured) = &mut changed.measured {
+                let mut broken = Vec::new();
+                integrity(&measured.integrity, &mut broken);
+                measured.verdict.violations.extend(broken);
+                measured.verdict.valid = measured.verdict.violations.is_empty();
+            }
+            // Beside a slice that passed, and one of another target.
+            let values = passed(&[slice("a", 1), changed, slice("b", 2)]);
+            let expected: Vec<(usize, f64)> = [(1, 1.0)].into_iter().chain(expected.map(|value| (2, value))).collect();
+            assert_eq!(values, expected, "{what}");
+        }
+    }
+
+    fn of(slice: &mut SliceRecord) -> &mut Measured {
+        slice.measured.as_mut().unwrap()
     }
 }

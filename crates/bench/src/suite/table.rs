@@ -43,7 +43,7 @@ fn one(report: &Report, suite: &SuiteRecord) -> String {
         line.extend(profiles.then(|| profile(cell.profile).to_owned()));
         line.push(unit(cell.metric).to_owned());
         for (at, result) in cell.results.iter().enumerate() {
-            line.push(figure(&result.outcome));
+            line.push(figure(cell.metric, &result.outcome));
             line.extend((at > 0).then(|| ratio(&result.outcome)));
         }
         line.push(cell.title.clone());
@@ -103,10 +103,16 @@ fn remarks(suite: &SuiteRecord) -> String {
 /// Cells that a remark names.
 const MOST_PLACES: usize = 6;
 
-fn figure(outcome: &CellOutcome) -> String {
+fn figure(metric: Metric, outcome: &CellOutcome) -> String {
     match outcome {
-        CellOutcome::Measured(figures) if figures.valid == figures.slices => number(figures.value.median, 1),
-        CellOutcome::Measured(figures) => number(figures.value.median, 1) + "!",
+        CellOutcome::Measured(figures) => {
+            let (passed, tried) = figures.passed();
+            let text = match metric {
+                Metric::Passed => format!("{passed} of {tried}"),
+                _ => number(figures.value.median, 1),
+            };
+            if figures.valid == figures.slices { text } else { text + "!" }
+        }
         CellOutcome::NotApplicable { .. } => "n/a".to_owned(),
         CellOutcome::Failed { .. } => "FAILED".to_owned(),
         CellOutcome::Pending => "-".to_owned(),
@@ -144,5 +150,22 @@ fn unit(metric: Metric) -> &'static str {
         Metric::CpuUsPerMessage => "µs CPU",
         Metric::ResidentMib => "MiB",
         Metric::Passed => "passed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::statistics::Spread;
+    use crate::report::html::sample;
+
+    #[test]
+    fn a_pass_in_some_blocks_is_told_as_such() {
+        let mut outcome = sample::small().suites[0].cells[0].results[0].outcome.clone();
+        let CellOutcome::Measured(figures) = &mut outcome else { panic!("{outcome:?}") };
+        figures.value = Spread::of(vec![1.0, 0.0, 1.0, 1.0]).unwrap();
+        (figures.slices, figures.valid) = (4, 3);
+        assert_eq!(figure(Metric::Passed, &outcome), "3 of 4!");
+        assert_eq!(figure(Metric::LatencyUs, &outcome), "1.0!");
     }
 }

@@ -9,6 +9,8 @@ use super::record::{Audited, CellOutcome, ClaimVerdict, Profile, Report};
 use super::study::{ClientKind, EMBEDDED, RowKind, Study};
 use crate::cli::{Cli, Verb};
 use crate::durability::Durability;
+use crate::report::html::sample;
+use crate::report::record::SliceRecord;
 use crate::scenario::{Mode, QueueKind};
 use crate::simulate::behaviour::{Behaviour, Delay};
 use crate::simulate::local;
@@ -182,6 +184,13 @@ fn a_mistake_in_a_file_is_named() {
         assert!(failure.contains(part), "{change}: {failure}");
     }
     assert!(Study::find("nosuch").unwrap_err().to_string().contains("kth2016"));
+}
+
+/// A slice of `target` that broke no rule.
+pub(super) fn slice(target: &str, block: usize) -> SliceRecord {
+    let report = sample::small();
+    let CellOutcome::Measured(figures) = &report.suites[0].cells[0].results[0].outcome else { panic!("no figures") };
+    SliceRecord { target: target.to_owned(), block, ..figures.all[0].clone() }
 }
 
 /// The command line of a suite run over `file` on one relay under two names.

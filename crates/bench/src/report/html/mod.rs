@@ -10,7 +10,7 @@ mod plots;
 mod quantity;
 mod rows;
 #[cfg(test)]
-pub(super) mod sample;
+pub(crate) mod sample;
 mod study;
 #[cfg(test)]
 mod tests;

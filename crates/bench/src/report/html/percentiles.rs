@@ -24,7 +24,7 @@ pub(super) fn lines(book: &Book<'_>, cell: &Cell) -> Vec<Line> {
     let players = book.players.iter().enumerate();
     let drawn = players.filter_map(|(index, player)| {
         let found = figures(cell, index)?;
-        let doubtful = soundness(found) != Soundness::Sound;
+        let doubtful = soundness(cell.metric, found) != Soundness::Sound;
         let latencies: Vec<&Summary> =
             found.usable().filter_map(|(_, measured)| measured.latency_us.as_ref()).collect();
         let point = |(one_in, place): &Place| {

@@ -136,7 +136,7 @@ impl<'a> Plot<'a> {
     }
 
     fn length(&self, cell: &Cell, index: usize, found: &Figures, spread: &Spread) -> Length {
-        let state = soundness(found);
+        let state = soundness(cell.metric, found);
         let class = self.book.promise(cell, index).map_or_else(String::new, |class| format!(" · {class}"));
         let note = if state == Soundness::Sound { "" } else { " invalid" };
         Length {
@@ -216,7 +216,7 @@ impl<'a> Plot<'a> {
                 let found = figures(cell, index)?;
                 let spread = spread_of(self.metric(cell), cell, found)?;
                 let title = self.says(cell, index, &spread);
-                let doubtful = soundness(found) != Soundness::Sound;
+                let doubtful = soundness(cell.metric, found) != Soundness::Sound;
                 Some(Point { x: *cell.point.get(across)?, y: spread.median, band: spread.interval, title, doubtful })
             });
             Line { name: player.name().to_owned(), look: player.look.clone(), points: ascending(points.collect()) }

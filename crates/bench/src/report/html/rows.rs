@@ -115,12 +115,13 @@ fn result(book: &Book<'_>, cell: &Cell, index: usize, player: &Player<'_>, longe
 }
 
 fn measured(book: &Book<'_>, cell: &Cell, index: usize, found: &Figures, longest: f64) -> Markup {
-    let state = soundness(found);
+    let state = soundness(cell.metric, found);
     let share = if longest > 0.0 { (found.value.median / longest * 100.0).clamp(0.0, 100.0) } else { 0.0 };
-    let text = match (cell.metric, found.value.median) {
-        (Metric::Passed, 1.0..) => "passed".to_owned(),
-        (Metric::Passed, _) => "did not pass".to_owned(),
-        (_, value) => amount(value),
+    let text = match (cell.metric, found.passed()) {
+        (Metric::Passed, (0, _)) => "did not pass".to_owned(),
+        (Metric::Passed, (passed, tried)) if passed < tried => format!("passed in {passed} of {tried}"),
+        (Metric::Passed, _) => "passed".to_owned(),
+        _ => amount(found.value.median),
     };
     html! {
         div class=(if state == Soundness::Doubtful { "main weak" } else { "main" }) {
@@ -128,7 +129,7 @@ fn measured(book: &Book<'_>, cell: &Cell, index: usize, found: &Figures, longest
             @if let Some(class) = book.promise(cell, index) { " " span.badge title=(class_title(class)) { (class) } }
         }
         @if cell.metric != Metric::Passed { span.meter style=(format!("--w:{share:.1}%")) { i {} } }
-        @if let Some(extent) = extent(&found.value) { small { (extent) } }
+        @if let Some(extent) = extent(&found.value).filter(|_| cell.metric != Metric::Passed) { small { (extent) } }
         (against(book, cell, index))
         @if let Some(cpu) = cpu(cell, found) { small { (amount(cpu)) " µs CPU/msg" } }
         @if let Some(limit) = &found.of_limit { small { (of_limit(cell.metric, limit.median)) } }

@@ -21,14 +21,14 @@ use crate::suite::record::{
 const SPEEDS: [(f64, f64); 6] = [(1.0, 0.02), (1.0, 0.02), (0.62, 0.03), (0.35, 0.08), (0.95, 0.06), (2.6, 0.01)];
 
 /// A run of five studies on four brokers, a control and a relay, as large as a real one.
-pub(in crate::report) fn large() -> Report {
+pub(crate) fn large() -> Report {
     let mut draw = Draw { random: Random::new(7), blocks: 5 };
     let suites = vec![draw.dynabyte(), draw.crimson(), draw.osu(), draw.kth(), draw.mostlyuseless()];
     Report { suites, ..frame(5) }
 }
 
 /// One study with one row on two targets, in few blocks and interrupted.
-pub(in crate::report) fn small() -> Report {
+pub(crate) fn small() -> Report {
     let mut draw = Draw { random: Random::new(3), blocks: 2 };
     let mut report = Report { finished: None, ..frame(2) };
     report.targets.truncate(3);

@@ -11,6 +11,7 @@ use markup5ever_rcdom::{Handle, NodeData, RcDom};
 use super::book::figures;
 use super::quantity::amount;
 use super::{render, sample};
+use crate::measure::statistics::Spread;
 use crate::suite::record::{CellOutcome, Report};
 
 /// A page of five studies on six targets is no larger than this.
@@ -144,6 +145,24 @@ fn harmed_figures_are_struck_and_other_promises_not_ranked() {
     assert!(page.contains(&struck), "{struck}");
     assert!(page.contains("other promise"));
     assert!(page.contains("claim not supported"));
+}
+
+#[test]
+fn a_pass_in_some_blocks_is_told_as_such_and_a_failure_is_not_struck_for_its_losses() {
+    let mut report = sample::large();
+    let cell = report.suites.iter_mut().flat_map(|suite| &mut suite.cells).find(|cell| cell.row == "M3").unwrap();
+    for (result, values) in cell.results.iter_mut().zip([[1.0, 1.0, 0.0, 1.0, 0.0], [0.0; 5]]) {
+        let CellOutcome::Measured(found) = &mut result.outcome else { panic!("{:?}", result.outcome) };
+        found.value = Spread::of(values.to_vec()).unwrap();
+        found.valid = found.passed().0;
+        for (slice, value) in found.all.iter_mut().zip(values) {
+            slice.measured.as_mut().unwrap().integrity.lost = u64::from(value == 0.0);
+        }
+    }
+    let page = render(&report).unwrap();
+    let words = lines_of(&page);
+    assert!(words.contains("\npassed in 3 of 5") && words.contains("\ndid not pass"), "{words}");
+    assert!(!page.contains("<s>did not pass"));
 }
 
 #[test]

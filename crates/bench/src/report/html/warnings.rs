@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::book::{Book, Soundness, figures, soundness};
 use super::quantity::{count, counted, printed};
-use crate::suite::record::{CellOutcome, Role};
+use crate::suite::record::{Cell, CellOutcome, Role};
 
 /// Fewer blocks have no intervals.
 const FEWEST_BLOCKS: usize = 5;
@@ -89,7 +89,8 @@ fn cells(book: &Book<'_>) -> Vec<String> {
     for (index, player) in book.players.iter().enumerate() {
         let outcomes = || book.cells().filter_map(move |(_, cell)| Some((cell, &cell.results.get(index)?.outcome)));
         let failed = outcomes().filter(|(_, outcome)| matches!(outcome, CellOutcome::Failed { .. })).count();
-        let sound = |wanted| outcomes().filter(|(cell, _)| figures(cell, index).map(soundness) == Some(wanted)).count();
+        let judged = |cell: &Cell| figures(cell, index).map(|found| soundness(cell.metric, found));
+        let sound = |wanted| outcomes().filter(|(cell, _)| judged(cell) == Some(wanted)).count();
         let (violated, doubtful) = (sound(Soundness::Violated), sound(Soundness::Doubtful));
         let mut tell = |number: usize, what: &str| {
             if number > 0 {
