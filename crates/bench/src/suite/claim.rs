@@ -1,17 +1,18 @@
 //! What a study says, as predicates over cells: `D1@EMS > D1@Apollo`, `M1:consumers=16/M1:consumers=8 in 0.8..1.25`,
 //! `Q5 >= Q6`. A term names a row, perhaps a point of it, a platform of the study, and a figure other than the row's own.
-//! Without platforms a claim is about each broker by itself; where it names a row that only variants of a broker can have, about
-//! these, beside the broker that they are variants of.
+//! Figures are compared block with block, of the slices that broke no rule. Without platforms a claim is about each broker by
+//! itself; where it names a row that only variants of a broker can have, about these, beside the broker that they are variants of.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::record::{Cell, CellOutcome, Claim, ClaimVerdict, Figures, Profile, Role, TargetFacts};
-use super::study::{Claimed, RowKind, Study};
+use super::record::{Cell, CellOutcome, CellResult, Claim, ClaimVerdict, Figures, Metric, Profile, Role, TargetFacts};
+use super::runner::by_block;
+use super::study::{Claimed, Platform, RowKind, Study};
 use crate::failure::{Context, Failure};
 use crate::measure::statistics::Spread;
-use crate::report::record::SliceRecord;
+use crate::report::record::Measured;
 
 /// Fewer blocks than this give no interval, and so no verdict.
 const FEWEST_BLOCKS: usize = 5;
@@ -75,8 +76,10 @@ impl TryFrom<String> for Predicate {
             None => (Term::read(left)?, None),
         };
         let range = match *sign {
-            ">" | ">=" => (1.0, f64::INFINITY),
-            "<" | "<=" => (f64::NEG_INFINITY, 1.0),
+            ">" => (1.0_f64.next_up(), f64::INFINITY),
+            ">=" => (1.0, f64::INFINITY),
+            "<" => (f64::NEG_INFINITY, 1.0_f64.next_down()),
+            "<=" => (f64::NEG_INFINITY, 1.0),
             "~" => ABOUT,
             "in" => {
                 let (low, high) =
@@ -185,34 +188,47 @@ impl Bench<'_> {
     }
 
     fn judge(&self, predicate: &Predicate, profile: Option<Profile>, target: Option<&str>) -> Judged {
+        if let Some(why) = self.same(predicate) {
+            return (ClaimVerdict::Undecided, format!("{}: {why}", predicate.text));
+        }
         let word = predicate.terms().find_map(|term| self.needs(term));
         let of = |term: &Term| match (word, target) {
             (Some(word), Some(variant)) if self.needs(term).is_none() => Some(self.without(word, variant)),
             _ => target,
         };
-        let values: Result<Vec<Vec<f64>>, String> =
+        let values: Result<Vec<Vec<(usize, f64)>>, String> =
             predicate.terms().map(|term| self.values(term, profile, of(term))).collect();
         let values = match values {
             Ok(values) => values,
             Err(why) => return (ClaimVerdict::Undecided, format!("{}: {why}", predicate.text)),
         };
-        let quotients = match values.as_slice() {
-            [above, below] if above.len() == below.len() => {
-                above.iter().zip(below).map(|(above, below)| above / below).collect()
+        let quotients: Vec<f64> = match values.as_slice() {
+            [above, below] => {
+                let within = |(block, above): &(usize, f64)| {
+                    let (_, below) = below.iter().find(|(other, _)| other == block)?;
+                    Some(above / below)
+                };
+                above.iter().filter_map(within).collect()
             }
-            [above, below] => vec![middle(above) / middle(below)],
-            [only] => only.clone(),
+            [only] => only.iter().map(|(_, value)| *value).collect(),
             _ => Vec::new(),
         };
         let Some(spread) = Spread::of(quotients.into_iter().filter(|value| value.is_finite()).collect()) else {
-            return (ClaimVerdict::Undecided, format!("{}: nothing to compare", predicate.text));
+            return (ClaimVerdict::Undecided, format!("{}: no block has all of its figures", predicate.text));
         };
+        let spread = if predicate.terms().all(|term| self.passes(term)) { unanimous(spread) } else { spread };
         let (verdict, certainty) = decide(&spread, predicate.range);
         (verdict, format!("{}: {} ({certainty})", predicate.text, short(spread.median)))
     }
 
-    /// A figure over the blocks, or why there is none.
-    fn values(&self, term: &Term, profile: Option<Profile>, target: Option<&str>) -> Result<Vec<f64>, String> {
+    /// True when a figure is whether slices passed, which those say that broke a rule, too.
+    fn passes(&self, term: &Term) -> bool {
+        let row = self.study.rows.iter().find(|row| row.id == term.row);
+        term.figure == Which::Own && row.is_some_and(|row| row.metric == Metric::Passed)
+    }
+
+    /// A figure by block, or why there is none.
+    fn values(&self, term: &Term, profile: Option<Profile>, target: Option<&str>) -> Result<Vec<(usize, f64)>, String> {
         let target = match (&term.platform, target) {
             (Some(platform), _) => self.standing_for(platform)?,
             (None, Some(target)) => target,
@@ -225,13 +241,24 @@ impl Bench<'_> {
         };
         let mut cells: Vec<&Cell> = self.cells.iter().filter(fits).collect();
         cells.sort_by_key(|cell| cell.profile);
-        let results = cells.iter().flat_map(|cell| &cell.results).filter(|result| result.target == target);
-        let figures = results.filter_map(|result| match &result.outcome {
-            CellOutcome::Measured(figures) => Some(figures.as_ref()),
-            _ => None,
+        let measured = cells.iter().flat_map(|cell| cell.results.iter().map(move |result| (cell, result)));
+        let found = measured.filter(|(_, result)| result.target == target).find_map(|(cell, result)| {
+            let CellOutcome::Measured(figures) = &result.outcome else { return None };
+            let values = read(cell, result, figures, term.figure);
+            (!values.is_empty()).then_some((values, figures.valid))
         });
-        let values = figures.map(|figures| read(figures, term.figure)).find(|values| !values.is_empty());
-        values.ok_or_else(|| format!("{target} has no figure for {}", term.row))
+        match found {
+            None => Err(format!("{target} has no figure for {}", term.row)),
+            Some((_, 0)) if !self.passes(term) => Err(format!("no slice of {target} was valid in {}", term.row)),
+            Some((values, _)) => Ok(values),
+        }
+    }
+
+    /// Why two platforms can't be compared: one target stands for both.
+    fn same(&self, predicate: &Predicate) -> Option<String> {
+        let (above, below) = (predicate.above.platform.as_ref()?, predicate.below.as_ref()?.platform.as_ref()?);
+        let (one, other) = (self.standing_for(above).ok()?, self.standing_for(below).ok()?);
+        (above != below && one == other).then(|| format!("{above} and {below} are both {one}"))
     }
 
     /// What a target must have in its name for the row of `term`.
@@ -253,28 +280,42 @@ impl Bench<'_> {
         self.targets.iter().find(beside).map_or(variant, |facts| &facts.target.name)
     }
 
-    /// The name of the target that stands for a platform.
+    /// The name of the target that stands for a platform: the one that is called as the product is, else the first that fits.
     fn standing_for(&self, platform: &str) -> Result<&str, String> {
-        let product = self.study.platforms.get(platform).and_then(|known| known.product.as_deref());
-        let Some(product) = product else { return Err(format!("{platform} is not to be had")) };
-        let is_it = |facts: &&TargetFacts| {
-            let names = [Some(&facts.target.name), facts.product.as_ref()];
-            facts.role == Role::Broker && names.into_iter().flatten().any(|name| name.to_lowercase().contains(product))
+        let Some(Platform { product: Some(product), unless, .. }) = self.study.platforms.get(platform) else {
+            return Err(format!("{platform} is not to be had"));
         };
-        let found = self.targets.iter().find(is_it).map(|facts| facts.target.name.as_str());
-        found.ok_or_else(|| format!("{platform} is not among the targets"))
+        let says = |facts: &TargetFacts, word: &str| {
+            let names = [Some(&facts.target.name), facts.product.as_ref()];
+            names.into_iter().flatten().any(|name| name.to_lowercase().contains(word))
+        };
+        let is_it = |facts: &&TargetFacts| {
+            let other = unless.as_ref().is_some_and(|word| says(facts, word));
+            facts.role == Role::Broker && says(facts, product) && !other
+        };
+        let fitting = || self.targets.iter().filter(is_it);
+        let found = fitting().find(|facts| facts.target.name == *product).or_else(|| fitting().next());
+        found.map(|facts| facts.target.name.as_str()).ok_or_else(|| format!("{platform} is not among the targets"))
     }
 }
 
-fn read(figures: &Figures, which: Which) -> Vec<f64> {
-    let of = |read: &dyn Fn(&SliceRecord) -> Option<f64>| figures.all.iter().filter_map(read).collect();
+/// A figure of a result by block.
+fn read(cell: &Cell, result: &CellResult, figures: &Figures, which: Which) -> Vec<(usize, f64)> {
+    let of = |read: &dyn Fn(&Measured) -> Option<f64>| {
+        figures.usable().filter_map(|(slice, measured)| Some((slice.block, read(measured)?))).collect()
+    };
     match which {
-        Which::Own => figures.value.values.clone(),
-        Which::Cores => of(&|slice| Some(slice.measured.as_ref()?.broker?.cores)),
-        Which::Cpu => of(&|slice| Some(slice.measured.as_ref()?.broker?.cpu_us_per_message)),
-        Which::Rate => of(&|slice| Some(slice.measured.as_ref()?.messages_per_s)),
-        Which::Latency => of(&|slice| Some(slice.measured.as_ref()?.latency_us.as_ref()?.p50)),
+        Which::Own => by_block(cell.metric, &cell.load, &result.target, &figures.all),
+        Which::Cores => of(&|measured| Some(measured.broker?.cores)),
+        Which::Cpu => of(&|measured| Some(measured.broker?.cpu_us_per_message)),
+        Which::Rate => of(&|measured| Some(measured.messages_per_s)),
+        Which::Latency => of(&|measured| Some(measured.latency_us.as_ref()?.p50)),
     }
+}
+
+/// A pass or fail has no noise: nothing holds before all blocks agree.
+fn unanimous(spread: Spread) -> Spread {
+    Spread { interval: spread.interval.map(|_| (spread.min, spread.max)), ..spread }
 }
 
 /// Whether values lie within a range, by their interval. Without one nothing is decided: a single block may be off by any factor.
@@ -294,18 +335,15 @@ fn decide(spread: &Spread, (low, high): (f64, f64)) -> (ClaimVerdict, String) {
     (verdict, format!("{}-{} at 95 %", short(least), short(most)))
 }
 
-fn middle(values: &[f64]) -> f64 {
-    Spread::of(values.to_vec()).map_or(f64::NAN, |spread| spread.median)
-}
-
 fn short(value: f64) -> String {
     if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{CellResult, Metric};
+    use super::super::tests::slice;
     use super::*;
+    use crate::report::record::SliceRecord;
     use crate::scenario::Scenario;
 
     fn read(text: &str) -> Result<Predicate, Failure> {
@@ -367,18 +405,32 @@ mod tests {
 
     /// A row with the rates of some targets, the same in five blocks.
     fn cell(row: &str, rates: &[(&str, f64)]) -> Cell {
-        let result = |(target, rate): &(&str, f64)| CellResult {
-            target: (*target).to_owned(),
-            outcome: CellOutcome::Measured(Box::new(Figures {
-                value: Spread::of(vec![*rate; FEWEST_BLOCKS]).unwrap(),
-                to_first: None,
-                of_limit: None,
-                slices: FEWEST_BLOCKS,
-                valid: FEWEST_BLOCKS,
-                remarks: Vec::new(),
-                all: Vec::new(),
-            })),
+        let result = |(target, rate): &(&str, f64)| result(target, (1..=FEWEST_BLOCKS).map(|block| (block, *rate)));
+        cell_of(row, rates.iter().map(result).collect())
+    }
+
+    /// A target's rates by block.
+    fn result(target: &str, rates: impl Iterator<Item = (usize, f64)>) -> CellResult {
+        let all: Vec<SliceRecord> = rates
+            .map(|(block, rate)| {
+                let mut slice = slice(target, block);
+                slice.measured.as_mut().unwrap().messages_per_s = rate;
+                slice
+            })
+            .collect();
+        let figures = Figures {
+            value: Spread::of(vec![0.0]).unwrap(),
+            to_first: None,
+            of_limit: None,
+            slices: all.len(),
+            valid: all.len(),
+            remarks: Vec::new(),
+            all,
         };
+        CellResult { target: target.to_owned(), outcome: CellOutcome::Measured(Box::new(figures)) }
+    }
+
+    fn cell_of(row: &str, results: Vec<CellResult>) -> Cell {
         Cell {
             row: row.to_owned(),
             title: String::new(),
@@ -388,7 +440,117 @@ mod tests {
             load: Scenario::default(),
             scaled: None,
             published: Vec::new(),
-            results: rates.iter().map(result).collect(),
+            results,
+        }
+    }
+
+    /// Makes the first result's slices of some blocks break a rule, by `change`.
+    fn invalidated(cell: &mut Cell, which: &[usize], change: fn(&mut Measured)) {
+        let CellOutcome::Measured(figures) = &mut cell.results[0].outcome else { panic!("no figures") };
+        for slice in figures.all.iter_mut().filter(|slice| which.contains(&slice.block)) {
+            let measured = slice.measured.as_mut().unwrap();
+            measured.verdict.valid = false;
+            change(measured);
+            figures.valid -= 1;
+        }
+    }
+
+    /// What `holds` comes to over some cells of two brokers of kth2016.
+    fn judged(cells: &[Cell], holds: &str) -> Judged {
+        let study = Study::find("kth2016").unwrap();
+        let targets =
+            [broker("rabbitmq=amqp://127.0.0.1:1", "RabbitMQ"), broker("amq=stomp://127.0.0.1:2", "ActiveMQ")];
+        let bench = Bench { study: &study, cells, targets: &targets };
+        bench.judge(&read(holds).unwrap(), None, None)
+    }
+
+    /// Rates rise from block to block, and one of the targets is always twice as fast.
+    #[test]
+    fn figures_are_compared_within_the_blocks_that_both_have() {
+        let rate = |block: usize| 2f64.powi(block as i32);
+        let fast = result("rabbitmq", [1, 3, 4, 5, 6, 7].into_iter().map(|block| (block, 2.0 * rate(block))));
+        for blocks in [vec![1, 2, 3, 4, 5, 6], (1..=10).collect()] {
+            let slow = result("amq", blocks.into_iter().map(|block| (block, rate(block))));
+            let (verdict, why) =
+                judged(&[cell_of("K1", vec![fast.clone(), slow])], "K1@RabbitMQ/K1@ActiveMQ in 1.9..2.1");
+            assert_eq!((verdict, why.ends_with(": 2.00 (2.00-2.00 at 95 %)")), (ClaimVerdict::Holds, true), "{why}");
+        }
+    }
+
+    #[test]
+    fn slices_that_broke_a_rule_decide_nothing() {
+        let absurd = |measured: &mut Measured| measured.broker.as_mut().unwrap().cpu_us_per_message = 1e9;
+        let rates = |count: usize| (1..=count).map(|block| (block, 1e3));
+        for (valid, expected) in [(6, ClaimVerdict::Holds), (4, ClaimVerdict::Undecided), (0, ClaimVerdict::Undecided)]
+        {
+            let mut cell = cell_of("K1", vec![result("rabbitmq", rates(10)), result("amq", rates(10))]);
+            invalidated(&mut cell, &(valid + 1..=10).collect::<Vec<_>>(), absurd);
+            for figure in [".cpu", ""] {
+                let holds = format!("K1@RabbitMQ{figure} in 0..1e6");
+                let (verdict, why) = judged(std::slice::from_ref(&cell), &holds);
+                assert_eq!(verdict, expected, "{why}");
+                assert_eq!(why.contains("no slice of rabbitmq was valid"), valid == 0, "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_survived_is_so_in_every_block_and_slices_that_broke_a_rule_say_so() {
+        use ClaimVerdict::{DoesNotHold, Holds, Undecided};
+        let study = Study::find("mostlyuseless2007").unwrap();
+        let targets = [broker("amq=stomp://127.0.0.1:1", "ActiveMQ")];
+        for (lossy, expected) in [(0, Holds), (1, Undecided), (5, Undecided), (10, DoesNotHold)] {
+            let mut cell = cell_of("M3p", vec![result("amq", (1..=10).map(|block| (block, 1e3)))]);
+            (cell.metric, cell.point) = (Metric::Passed, BTreeMap::from([("queues".to_owned(), 1024.0)]));
+            invalidated(&mut cell, &(1..=lossy).collect::<Vec<_>>(), |measured| measured.integrity.lost = 1);
+            let claims = Bench { study: &study, cells: &[cell], targets: &targets }.claims();
+            let survived = claims.iter().find(|claim| claim.text.starts_with("1024")).unwrap();
+            assert_eq!(survived.verdict, expected, "{lossy}: {}", survived.why);
+        }
+    }
+
+    /// Artemis calls itself ActiveMQ-Artemis, and was compared with itself.
+    #[test]
+    fn one_target_does_not_stand_for_two_products() {
+        let artemis = || broker("artemis=stomp://127.0.0.1:1", "ActiveMQ-Artemis");
+        let classic = || broker("classic=stomp://127.0.0.1:2", "ActiveMQ");
+        let networked = || broker("activemq/networked=stomp://127.0.0.1:3", "ActiveMQ");
+        let exact = || broker("activemq=stomp://127.0.0.1:4", "ActiveMQ");
+        let missing = || Err::<&str, _>("ActiveMQ is not among the targets".to_owned());
+        let cases = [
+            (vec![artemis()], missing()),
+            (vec![artemis(), classic()], Ok("classic")),
+            (vec![artemis(), networked(), exact()], Ok("activemq")),
+        ];
+        let study = Study::find("kth2016").unwrap();
+        for (targets, expected) in cases {
+            let bench = Bench { study: &study, cells: &[], targets: &targets };
+            assert_eq!(bench.standing_for("ActiveMQ"), expected);
+            assert_eq!(bench.standing_for("Artemis"), Ok("artemis"));
+        }
+        let (targets, cells) = ([artemis()], [cell("K1", &[("artemis", 1e3)])]);
+        let bench = Bench { study: &study, cells: &cells, targets: &targets };
+        let (verdict, why) = bench.judge(&read("K1@Artemis >= K1@ActiveMQ").unwrap(), None, None);
+        assert_eq!((verdict, why.ends_with(&missing().unwrap_err())), (ClaimVerdict::Undecided, true), "{why}");
+    }
+
+    #[test]
+    fn a_target_is_not_compared_with_itself_under_two_names() {
+        let study = Study::find("dynabyte2018").unwrap();
+        let targets = [broker("amq=stomp://127.0.0.1:1", "ActiveMQ")];
+        let cells = [cell("D1", &[("amq", 1e3)])];
+        let bench = Bench { study: &study, cells: &cells, targets: &targets };
+        let (verdict, why) = bench.judge(&read("D1@ActiveMQ_AMQP ~ D1@ActiveMQ_OpenWire").unwrap(), None, None);
+        assert_eq!((verdict, why.ends_with("are both amq")), (ClaimVerdict::Undecided, true), "{why}");
+    }
+
+    #[test]
+    fn more_and_less_do_not_hold_of_what_is_equal() {
+        use ClaimVerdict::{DoesNotHold, Holds};
+        let equal = Spread::of(vec![1.0; FEWEST_BLOCKS]).unwrap();
+        for (sign, expected) in [(">", DoesNotHold), ("<", DoesNotHold), (">=", Holds), ("<=", Holds), ("~", Holds)] {
+            let predicate = read(&format!("Q5 {sign} Q6")).unwrap();
+            assert_eq!(decide(&equal, predicate.range).0, expected, "{sign}");
         }
     }
 

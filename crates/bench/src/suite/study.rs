@@ -57,6 +57,9 @@ pub(crate) struct Platform {
     /// A target stands for it whose product or name has this in it, in lower case; none: no target can.
     #[serde(default)]
     pub(crate) product: Option<String>,
+    /// A target with this in its product or name, in lower case, is another product and does not.
+    #[serde(default)]
+    pub(crate) unless: Option<String>,
 }
 
 /// Changes of a load in one profile, or for one kind of clients, or for both together.
