@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use toml::Table;
 
 use super::claim::Predicate;
 use super::knobs::Knobs;
@@ -42,7 +44,7 @@ pub(crate) struct Study {
     #[serde(default)]
     pub(crate) variants: Vec<Variant>,
     pub(crate) rows: Vec<Row>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "figures")]
     pub(crate) figures: Vec<Figure>,
     #[serde(default)]
     pub(crate) claims: Vec<Claimed>,
@@ -156,7 +158,7 @@ pub(crate) enum RowKind {
     Load,
     /// Not at all: no broker can be given this, for this reason.
     Absent(String),
-    /// By a load, on targets only whose name or URI has this in it: a variant of a broker that somebody must have set up.
+    /// By a load, on targets only whose name has this in it: a variant of a broker that somebody must have set up.
     Needs(String),
 }
 
@@ -199,6 +201,20 @@ pub(crate) struct Claimed {
     /// The profile whose cells are looked at; none: the one that was measured, the faithful one before the fair one.
     #[serde(default)]
     pub(crate) profile: Option<Profile>,
+}
+
+/// Figures with no field but theirs. Their type can't refuse others, since records have it, whose readers pass over what a
+/// later program added.
+fn figures<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Figure>, D::Error> {
+    let read = |table: Table| {
+        let figure: Figure = table.clone().try_into().map_err(D::Error::custom)?;
+        let known = Table::try_from(&figure).map_err(D::Error::custom)?;
+        match table.keys().find(|name| !known.contains_key(*name)) {
+            Some(name) => Err(D::Error::custom(format!("unknown field `{name}` of a figure"))),
+            None => Ok(figure),
+        }
+    };
+    Vec::<Table>::deserialize(deserializer)?.into_iter().map(read).collect()
 }
 
 impl Study {
@@ -264,6 +280,12 @@ impl Study {
                 if let Some(platform) = term.platform.as_ref().filter(|name| !self.platforms.contains_key(*name)) {
                     return refuse(format!("{}: no platform is called {platform}", claim.text));
                 }
+            }
+            // Judged with platforms, a figure without one would be nobody's.
+            let mut named = claim.holds.iter().flat_map(Predicate::terms).map(|term| term.platform.is_some());
+            let first = named.next();
+            if named.any(|one| Some(one) != first) {
+                return refuse(format!("{}: all figures of a claim name a platform, or none does", claim.text));
             }
         }
         Ok(())

@@ -178,6 +178,12 @@ fn a_mistake_in_a_file_is_named() {
         ("rows =", "claims = [{ text = \"c\", holds = [\"R@B > R\"] }]\nrows =", "no platform is called B"),
         ("rows =", "claims = [{ text = \"c\", holds = [\"R:rate=1 > R\"] }]\nrows =", "does not vary rate"),
         ("rows =", "claims = [{ text = \"c\", holds = [\"R ! R\"] }]\nrows =", "the signs are"),
+        ("rows =", "claims = [{ text = \"c\", holds = [\"R < R\", \"R@A in 1..2\"] }]\nrows =", "or none does"),
+        (
+            "rows =",
+            "figures = [{ title = \"f\", kind = \"bars\", rows = [], logy = true }]\nrows =",
+            "unknown field `logy`",
+        ),
     ];
     for (place, change, part) in cases {
         let failure = Study::read(&SMALL.replacen(place, change, 1)).unwrap_err().to_string();
