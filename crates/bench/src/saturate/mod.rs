@@ -116,6 +116,14 @@ struct Found {
     error: Option<String>,
 }
 
+impl Found {
+    /// True when a rate was sustained, or given, and something was measured at its shares if these were looked at.
+    fn is_good(&self) -> bool {
+        let looked = self.curve.is_empty() || self.curve.iter().any(|point| point.trial.measured.is_some());
+        self.sustained_per_s.is_some() && looked
+    }
+}
+
 /// One share of the sustained rate, measured once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Point {
@@ -304,6 +312,6 @@ impl Study {
             results: self.found,
         };
         output::report(&report::render(&record), args.json.as_deref(), &record).context("the result")?;
-        Ok(record.finished.is_some() && record.results.iter().all(|found| found.sustained_per_s.is_some()))
+        Ok(record.finished.is_some() && record.results.iter().all(Found::is_good))
     }
 }

@@ -39,6 +39,7 @@ fn a_curve_has_every_share_of_every_block_and_the_bound_is_kept() {
     let mut study = study(&args);
     study.found[0].sustained_per_s = Some(400.0);
     study.curve(1);
+    assert!(study.found[0].is_good());
     let points = &study.found[0].curve;
     let mut shares: Vec<f64> = points.iter().map(|point| point.share).collect();
     shares.sort_by(f64::total_cmp);
@@ -47,4 +48,12 @@ fn a_curve_has_every_share_of_every_block_and_the_bound_is_kept() {
         assert!((point.trial.rate - 400.0 * point.share).abs() < 1e-9);
         assert!(point.trial.reasons.iter().any(|reason| reason.contains("p99")), "{point:?}");
     }
+}
+
+#[test]
+fn a_curve_of_a_broker_that_is_not_there_is_not_good() {
+    let mut study = study(&args("amqp://127.0.0.1:1", "--duration 0.2"));
+    study.found[0].sustained_per_s = Some(400.0);
+    study.curve(1);
+    assert!(!study.found[0].is_good());
 }

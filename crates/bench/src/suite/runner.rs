@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SuiteArgs;
 use super::audits::{self, Audits};
-use super::cells::{Planned, Sized, Sizing};
+use super::cells::{Planned, Sized, Sizing, matches};
 use super::claim::Bench;
 use super::record::{
     Cell, CellOutcome, CellResult, Extent, Figures, Metric, Report, Role, SuiteRecord, TargetFacts, VERSION,
@@ -100,10 +100,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
     let studies: Vec<Study> = args.suites.iter().map(|name| Study::find(name)).collect::<Result<_, _>>()?;
     let sizing = args.sizing()?;
     let dir = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let cells: usize = studies.iter().map(|study| args.cells(study).len()).sum();
-    if cells == 0 {
-        return Err(Failure::new("no row is left: --rows names none of these suites in this profile"));
-    }
+    let cells = args.count(&studies)?;
     let limits = OwnRelay::floors(args.relay, args.log, &dir)?;
     let names = args.names(&limits)?;
     let (mut journal, seed, salt, earlier) = args.open_journal(&studies, &names)?;
@@ -173,6 +170,19 @@ impl SuiteArgs {
 
     fn cells<'s>(&self, study: &'s Study) -> Vec<Planned<'s>> {
         study.cells(self.profile.list(), &self.rows)
+    }
+
+    /// How many cells there are in all. A row that no suite has is a mistake, whatever else is asked for.
+    fn count(&self, studies: &[Study]) -> Result<usize, Failure> {
+        let rows = || studies.iter().flat_map(|study| &study.rows).map(|row| row.id.as_str());
+        if let Some(unknown) = self.rows.iter().find(|pattern| !rows().any(|id| matches(pattern, id))) {
+            let known: Vec<&str> = rows().collect();
+            return Err(Failure::new(format!("--rows {unknown}: there is no such row, only {}", known.join(", "))));
+        }
+        match studies.iter().map(|study| self.cells(study).len()).sum() {
+            0 => Err(Failure::new("no row is left: those of --rows are not in this profile")),
+            cells => Ok(cells),
+        }
     }
 
     fn freezes(&self) -> bool {

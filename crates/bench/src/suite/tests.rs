@@ -214,6 +214,15 @@ fn parsed(file: &std::path::Path, more: &[&str]) -> Box<super::SuiteArgs> {
 }
 
 #[test]
+fn a_row_that_there_is_not_is_named_beside_those_that_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("own.toml");
+    std::fs::write(&file, SMALL).unwrap();
+    let failure = super::run(&options(&file, relay(), &["--rows=R,K1"])).unwrap_err().to_string();
+    assert_eq!(failure, "--rows K1: there is no such row, only R");
+}
+
+#[test]
 fn a_run_fills_every_cell_judges_the_claims_and_is_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
     let (file, json, out) = (dir.path().join("own.toml"), dir.path().join("r.json"), dir.path().join("out"));

@@ -103,7 +103,7 @@ fn what_can_not_be_done_is_refused() {
         ("--patience 0", "--patience"),
         ("--limit=-1", "--limit"),
         ("--phase drain", "holds nothing"),
-        ("--target relay://127.0.0.1:1 --phase fill", "keeps nothing"),
+        ("--target relay://127.0.0.1:1 --phase fill", "backlogs are of"),
         ("--dir /nowhere/at/all", "/nowhere/at/all"),
     ];
     for (more, part) in cases {
