@@ -8,8 +8,6 @@ use crate::machine::process::descendants;
 
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
-/// Ports that are looked at; a broker has fewer.
-const MOST_PORTS: usize = 64;
 
 /// Where the processes of `roots` and all below them listen, by port; nothing where the system does not tell.
 pub(super) fn addresses(roots: &[u32]) -> Vec<SocketAddr> {
@@ -20,7 +18,6 @@ pub(super) fn addresses(roots: &[u32]) -> Vec<SocketAddr> {
     let mut found: Vec<SocketAddr> = texts.flat_map(|text| listeners(&text, &held)).collect();
     found.sort_by_key(|address| (address.port(), address.is_ipv6()));
     found.dedup_by_key(|address| address.port());
-    found.truncate(MOST_PORTS);
     found
 }
 
