@@ -111,8 +111,8 @@ struct Read {
 
 /// What came of an errand for a queue.
 enum Came {
-    /// What keeps the queue from going on, and whether anything was read.
-    Load { damage: Option<String>, useful: bool },
+    /// What was there to be read; or what keeps the queue from going on, in words.
+    Load { damage: Option<String> },
     /// Those who ask for some messages only can look further.
     Selection,
 }
@@ -136,9 +136,9 @@ impl Core {
                 let mut visit = Visit { core: self, now, work: &mut work };
                 match came {
                     Came::Selection => queue.looked_at(&mut visit),
-                    Came::Load { damage, useful } => {
+                    Came::Load { damage } => {
                         self.pager.damages.lock().extend(damage.clone());
-                        queue.loaded(damage, useful, &mut visit);
+                        queue.loaded(damage, &mut visit);
                     }
                 }
             }
@@ -167,10 +167,9 @@ impl Core {
 
     /// Reads what a queue needs.
     fn fetch_for(&self, queue: &Arc<Queue>) -> Came {
-        let mut useful = false;
         for _ in 0..STEPS {
             let done = match queue.task(self) {
-                Task::Nothing => return Came::Load { damage: None, useful },
+                Task::Nothing => return Came::Load { damage: None },
                 Task::Place { page } => self.place(queue, page),
                 Task::Peek { seq, place } => self.peek(queue, seq, place),
                 Task::GoOn => return Came::Selection,
@@ -180,20 +179,18 @@ impl Core {
                 }
                 Task::Messages { wanted, purpose } => {
                     let Read { messages, failed } = self.read_messages(&wanted);
-                    useful |= !messages.is_empty();
                     queue.install(messages, purpose, self);
                     match failed {
-                        None => return Came::Load { damage: None, useful: true },
+                        None => return Came::Load { damage: None },
                         Some((one, error)) => self.blame(queue, &one, &error),
                     }
                 }
             };
-            match done {
-                Ok(()) => useful = true,
-                Err(damage) => return Came::Load { damage: Some(damage), useful },
+            if let Err(damage) = done {
+                return Came::Load { damage: Some(damage) };
             }
         }
-        Came::Load { damage: None, useful: true }
+        Came::Load { damage: None }
     }
 
     /// Reads messages for those who ask for some only. What can't be read they do without; it is told of.

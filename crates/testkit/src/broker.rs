@@ -4,8 +4,8 @@
 //! Over a simulated disk the journal has no threads: nothing is durable before [`TestBroker::flush`] says so.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -19,15 +19,18 @@ use crate::sim_disk::SimDisk;
 const BEGIN: u64 = 1_700_000_000_000;
 
 /// A clock that moves only when it is told to; it tells calendar time and the passing of time alike.
-#[derive(Debug)]
 pub struct FakeClock {
     start: Instant,
     passed_ms: AtomicU64,
+    /// What goes on before the next one who looks at the clock does.
+    meanwhile: Mutex<Option<Meanwhile>>,
 }
+
+type Meanwhile = Box<dyn FnOnce() + Send>;
 
 impl Default for FakeClock {
     fn default() -> Self {
-        Self { start: Instant::now(), passed_ms: AtomicU64::new(0) }
+        Self { start: Instant::now(), passed_ms: AtomicU64::new(0), meanwhile: Mutex::default() }
     }
 }
 
@@ -35,6 +38,10 @@ impl FakeClock {
     /// Moves on by so many milliseconds.
     pub fn advance(&self, ms: u64) {
         self.passed_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    fn lock_meanwhile(&self) -> MutexGuard<'_, Option<Meanwhile>> {
+        self.meanwhile.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The present.
@@ -45,6 +52,8 @@ impl FakeClock {
 
 impl Clock for FakeClock {
     fn unix_ms(&self) -> u64 {
+        let first = self.lock_meanwhile().take();
+        first.into_iter().for_each(|first| first());
         BEGIN + self.passed_ms.load(Ordering::SeqCst)
     }
 }
@@ -300,15 +309,31 @@ impl TestBroker {
 
     /// Runs the housekeeping once, and reads from the disk what queues wait for.
     pub fn housekeep(&self) {
-        let waker = Waker::from(Arc::clone(&self.housekeeper));
-        self.broker.housekeep(self.now(), &waker);
+        self.housekeep_only();
         self.page();
     }
 
     /// Reads from the disk what queues wait for.
     pub fn page(&self) {
-        let waker = Waker::from(Arc::clone(&self.pager));
-        while self.broker.page(&waker) || self.pager.take() {}
+        while self.page_once() || self.pager.take() {}
+    }
+
+    /// One errand of the pager; false if there was none.
+    pub fn page_once(&self) -> bool {
+        self.broker.page(&Waker::from(Arc::clone(&self.pager)))
+    }
+
+    /// One errand of the pager, and `first` is done between its work and its saying what came of it, when it looks at the
+    /// clock.
+    pub fn page_overtaken_by(&self, first: impl FnOnce() + Send + 'static) {
+        *self.setup.clock.lock_meanwhile() = Some(Box::new(first));
+        self.page_once();
+        *self.setup.clock.lock_meanwhile() = None;
+    }
+
+    /// The housekeeping alone: nothing is read from the disk.
+    pub fn housekeep_only(&self) {
+        self.broker.housekeep(self.now(), &Waker::from(Arc::clone(&self.housekeeper)));
     }
 
     /// Lets the journal's background work for at most `steps`, if the test drives it, and flushes in between. False when

@@ -181,11 +181,15 @@ impl Peer {
         loop {
             self.bell.take();
             broker.page();
-            let more = self.client.drain(broker.now(), 64 * 1024, &mut |event| seen.push(seen_of(event)));
-            if !more && !self.bell.take() {
+            if !self.drain_some(broker, &mut seen) && !self.bell.take() {
                 return seen;
             }
         }
+    }
+
+    /// Some of what waits for it, while nobody else does anything; true if there is more.
+    pub fn drain_some(&mut self, broker: &TestBroker, seen: &mut Vec<Seen>) -> bool {
+        self.client.drain(broker.now(), 64 * 1024, &mut |event| seen.push(seen_of(event)))
     }
 
     /// Ends its turn, lets the disk and the background do theirs, and takes what it is told.

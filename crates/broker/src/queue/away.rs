@@ -71,9 +71,9 @@ impl Queue {
         Fetched::Away
     }
 
-    /// True while the pager is at work for this queue.
-    pub(crate) fn is_loading(&self, core: &Core) -> bool {
-        self.lock(core).loading
+    /// True until `waker`, which [`Queue::fetch`] was given, has been woken.
+    pub(crate) fn will_wake(&self, waker: &Waker, core: &Core) -> bool {
+        self.lock(core).fetchers.iter().any(|fetcher| fetcher.will_wake(waker))
     }
 
     /// What to read next.
@@ -98,6 +98,8 @@ impl Queue {
         };
         match inner.lanes.away_of(want) {
             Away::Nothing => {
+                // Or it would be asked for again, and again.
+                debug_assert!(matches!(need, Need::Head | Need::Weights), "{need:?}: nothing is away");
                 inner.head_wanted = false;
                 if need == Need::Weights {
                     inner.unweighed = 0;
@@ -165,9 +167,9 @@ impl Queue {
         }
     }
 
-    /// The pager has read what it could: goes on delivering, and asks again if that is not enough, but not if it was of no
-    /// use at all.
-    pub(crate) fn loaded(self: &Arc<Self>, damage: Option<String>, useful: bool, visit: &mut Visit<'_>) {
+    /// The pager has read what it could: goes on delivering, and asks again if that is not enough. Who came while it read
+    /// did not ask, so this must, even if there was nothing to read: the need may be younger than the look at it.
+    pub(crate) fn loaded(self: &Arc<Self>, damage: Option<String>, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
         inner.loading = false;
         inner.damage = damage;
@@ -176,13 +178,7 @@ impl Queue {
             self.dispatch(&mut inner, visit);
             self.enforce_length(&mut inner);
         }
-        // Those who ask for some messages only have their turn all the same.
-        let rests = !useful && !inner.views.need_pager();
-        inner.loading = rests;
         self.finish(inner, visit);
-        if rests {
-            self.lock(visit.core).loading = false;
-        }
         fetchers.into_iter().for_each(Waker::wake);
     }
 

@@ -33,7 +33,7 @@ pub(crate) enum Fetched {
     Empty,
     /// The delivery mark must be on disk first; ask again then.
     Wait(Ticket),
-    /// The message is on its way from the disk; ask again when [`Queue::is_loading`] says no.
+    /// The message is on its way from the disk; ask again when [`Queue::will_wake`] says no.
     Away,
     /// The message can't be read; in words.
     Damaged(String),

@@ -56,8 +56,11 @@ impl Mailbox {
     }
 
     /// How many bytes may still be put in; at least one delivery always fits into an empty one.
+    ///
+    /// In one order with [`Mailbox::pass_by`] and [`Mailbox::handed_on`]: of a queue that passes by while the mailbox empties,
+    /// at least one side sees the other.
     pub(crate) fn room(&self) -> usize {
-        self.limit.saturating_sub(self.bytes.load(Ordering::Relaxed))
+        self.limit.saturating_sub(self.bytes.load(Ordering::SeqCst))
     }
 
     /// A queue had something and found no room.
@@ -100,7 +103,7 @@ impl Mailbox {
 
     /// `bytes` of what was taken has been handed on.
     pub(crate) fn handed_on(&self, bytes: usize) {
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
     }
 
     pub(crate) fn waker(&self) -> &Waker {

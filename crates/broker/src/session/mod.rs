@@ -387,7 +387,7 @@ impl Client {
     pub fn durable(&mut self, ticket: Ticket) -> bool {
         if ticket == consume::ARRIVAL {
             // Whoever reads it has been given the waker.
-            self.fetching.take_if(|queue| !queue.is_loading(&self.core));
+            self.fetching.take_if(|queue| !queue.will_wake(self.shared.mailbox.waker(), &self.core));
             return self.fetching.is_none();
         }
         if self.core.journal.durable() >= ticket {

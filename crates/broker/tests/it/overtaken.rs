@@ -1,10 +1,11 @@
-//! Merges that overtake the pager: each time it opens an index the journal's background goes on first, on a disk of the
-//! test's own.
+//! Others that overtake the pager. Merges: each time it opens an index the journal's background goes on first, on a disk of
+//! the test's own. Clients: between what it read and its saying so they go on first.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use broker::{Consume, Outcome};
+use broker::{Consume, Fetch, Outcome};
 use journal::{Disk, DiskFile, Lock};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
@@ -12,6 +13,8 @@ use testkit::sim_disk::SimDisk;
 
 use crate::{durable, message};
 
+/// Bytes that queues may hold in memory; what the pager reads at once is a sixteenth.
+const BUDGET: u64 = 2 << 20;
 /// Steps of the background for each index that the pager opens: about a merge.
 const STEPS: usize = 10;
 
@@ -76,24 +79,37 @@ fn publish(peer: &mut Peer, broker: &TestBroker, count: u64) {
 
 /// Takes and accepts everything that comes, with no work of the background but what the disk makes of it.
 fn drain(peer: &mut Peer, broker: &TestBroker, queue: &str) -> Vec<u64> {
-    let (session, now) = (peer.session(1), broker.now());
-    let consume = Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() };
-    peer.client.consume(session, consume, now).unwrap();
+    peer.consume(broker, 0, Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() });
+    let all = drain_on(peer, broker);
+    let session = peer.session(1);
+    peer.client.cancel(session, queue, broker.now(), &mut |_| ());
+    all
+}
+
+/// The same with the consumer that is there.
+fn drain_on(peer: &mut Peer, broker: &TestBroker) -> Vec<u64> {
     let mut all = Vec::new();
     loop {
         peer.client.flush(broker.now());
         broker.flush();
-        let came: Vec<Received> = peer
-            .drain(broker)
-            .into_iter()
-            .filter_map(|seen| if let Seen::Delivery(received) = seen { Some(received) } else { None })
-            .collect();
-        let Some(last) = came.last().map(|received| received.tag) else { break };
-        peer.client.settle(session, last, true, Outcome::Accepted).unwrap();
-        all.extend(came.iter().map(|received| received.body.parse::<u64>().unwrap()));
+        let came = peer.drain(broker);
+        if !accept(peer, came, &mut all) {
+            return all;
+        }
     }
-    peer.client.cancel(session, queue, broker.now(), &mut |_| ());
-    all
+}
+
+/// Accepts what came, and notes it; false if nothing came.
+fn accept(peer: &mut Peer, seen: Vec<Seen>, all: &mut Vec<u64>) -> bool {
+    let came: Vec<Received> = seen
+        .into_iter()
+        .filter_map(|seen| if let Seen::Delivery(received) = seen { Some(received) } else { None })
+        .collect();
+    let Some(last) = came.last().map(|received| received.tag) else { return false };
+    let session = peer.session(1);
+    peer.client.settle(session, last, true, Outcome::Accepted).unwrap();
+    all.extend(came.iter().map(|received| received.body.parse::<u64>().unwrap()));
+    true
 }
 
 /// A queue stopped "at a message in an index that can't be read", until the next start, when merges had moved its bodies
@@ -124,4 +140,105 @@ fn a_queue_goes_on_while_merges_overtake_its_reading() {
     assert_eq!(broker.broker.take_damages(), Vec::<String>::new());
     let merges = broker.broker.overview().journal.merges - before.merges;
     assert!(merges >= 4, "merges came in between: {merges}, of {} segments", before.segments);
+}
+
+/// A queue with a backlog of so many messages in the log, most of them away.
+fn backlog(count: u64) -> (Arc<TestBroker>, Peer) {
+    let disk = SimDisk::new(1, 256 << 20);
+    let mut setup = Setup::stepped(&disk, 64 << 20);
+    setup.settings.memory_budget = BUDGET;
+    let broker = Arc::new(TestBroker::open(setup));
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    peer.client.declare_queue(&durable("q"), broker.now()).unwrap();
+    let session = peer.session(1);
+    for number in 0..count {
+        peer.client.publish(session, message("", "q", number.to_string().as_bytes())).unwrap();
+        if number % 50 == 49 {
+            peer.client.flush(broker.now());
+            broker.flush();
+        }
+    }
+    (broker, peer)
+}
+
+/// A consumer that takes everything it can get while the pager does nothing, and waits for the disk `flushes` times.
+fn race(broker: &TestBroker, peer: &mut Peer, all: &mut Vec<u64>, flushes: usize) -> bool {
+    let before = all.len();
+    for _ in 0..=flushes {
+        loop {
+            let mut seen = Vec::new();
+            peer.drain_some(broker, &mut seen);
+            if !accept(peer, seen, all) {
+                break;
+            }
+            peer.client.flush(broker.now());
+        }
+        if flushes > 0 {
+            assert!(broker.try_flush());
+            broker.housekeep_only();
+        }
+    }
+    all.len() > before
+}
+
+/// Drains of twenty million messages stopped for good in one of ten runs: the pager had found nothing to read, as the consumers
+/// had all they may hold; before it said so they had taken the rest of what was in memory, and did not ask, since it
+/// was at work.
+#[test]
+fn a_queue_goes_on_when_its_consumer_overtakes_the_pager() {
+    const COUNT: u64 = 50_000;
+    let (broker, mut peer) = backlog(COUNT);
+    peer.consume(&broker, 100, Consume { queue: "q".into(), tag: "c".into(), ..Consume::default() });
+    let consumer = Arc::new(Mutex::new((peer, Vec::new())));
+    let overtakes = Arc::new(AtomicUsize::new(0));
+    for _ in 0..200 {
+        {
+            let (peer, all) = &mut *consumer.lock().unwrap();
+            race(&broker, peer, all, 0);
+        }
+        // A queue asks the pager while deliveries wait for their mark; and its consumer has all it may hold once that is flushed.
+        assert!(broker.try_flush());
+        broker.housekeep_only();
+        let (faster, shared, count) = (Arc::clone(&broker), Arc::clone(&consumer), Arc::clone(&overtakes));
+        broker.page_overtaken_by(move || {
+            let (peer, all) = &mut *shared.lock().unwrap();
+            count.fetch_add(usize::from(race(&faster, peer, all, 3)), Ordering::SeqCst);
+        });
+    }
+    let all = std::mem::take(&mut consumer.lock().unwrap().1);
+    let left = broker.broker.queues()[0].ready;
+    assert_eq!((all.len() as u64, left), (COUNT, 0), "messages taken and left");
+    assert_eq!(all, (0..COUNT).collect::<Vec<_>>());
+    assert!(overtakes.load(Ordering::SeqCst) > 3, "{overtakes:?} times the consumer was faster");
+}
+
+/// A get waited for ever, or until something else came for its connection: when the message it waited for had been read, the
+/// pager was asked for more before who had asked for that message looked.
+#[test]
+fn a_get_has_its_message_as_soon_as_it_is_woken() {
+    let (broker, mut peer) = backlog(50_000);
+    let session = peer.session(1);
+    let mut woken = 0;
+    for number in 0..20_000 {
+        let mut got = None;
+        let now = broker.now();
+        let mut report = |delivery: &broker::Delivery<'_>, _| got = Some(Received::of(delivery).body.parse::<u64>());
+        while let Fetch::Wait(ticket) = peer.client.get(session, "q", true, now, &mut report).unwrap() {
+            peer.bell.take();
+            while !peer.client.durable(ticket) {
+                loop {
+                    assert!(broker.try_flush());
+                    broker.housekeep_only();
+                    let more = broker.page_once();
+                    if peer.bell.take() {
+                        break;
+                    }
+                    assert!(more, "get {number} is never woken");
+                }
+                woken += 1;
+            }
+        }
+        assert_eq!(got, Some(Ok(number)));
+    }
+    assert!(woken > 3, "{woken} times a get waited");
 }
