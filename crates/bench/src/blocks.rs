@@ -15,7 +15,7 @@ use crate::machine::quiet::wait_until_quiet;
 use crate::measure::random::{Random, mix};
 use crate::report::progress::Progress;
 use crate::report::record::{Ended, Measured, SliceRecord, TargetSummary};
-use crate::report::verdict::{judge, unsupported_claim};
+use crate::report::verdict::{is_whole, judge, unsupported_claim};
 use crate::scenario::{Rate, Scenario};
 use crate::summary::{ratios, summarise};
 use crate::target::Target;
@@ -57,7 +57,7 @@ pub(crate) struct Plan {
     pub(crate) freeze: bool,
     /// How long to wait for a quiet machine before each slice.
     pub(crate) wait_quiet: Duration,
-    /// How often a disturbed slice is measured again.
+    /// How often a slice is measured again that was disturbed, and nothing worse.
     pub(crate) retries: usize,
     /// Where forced writes are timed; none: not at all.
     pub(crate) forced_dir: Option<PathBuf>,
@@ -202,7 +202,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Measures the slice, again while it was disturbed and may be, unless it was finished earlier.
+    /// Measures the slice, again while it was only disturbed and may be, unless it was finished earlier.
     fn take(&self, slices: &mut Vec<SliceRecord>, keep: Keep<'_>, progress: &mut Progress) -> Result<(), Failure> {
         let Self { plan, block, index, scenario } = *self;
         let target = &plan.targets[index];
@@ -210,7 +210,7 @@ impl Turn<'_> {
         let before = slices.iter().filter(mine).count();
         // The last attempt counts; one that was disturbed does not, if a run that is gone on with may repeat it.
         for (attempt, slice) in (1..).zip(slices.iter_mut().filter(|slice| mine(&&**slice))) {
-            slice.superseded = attempt < before || (is_disturbed(slice) && before <= plan.retries);
+            slice.superseded = attempt < before || (is_excused(slice) && before <= plan.retries);
         }
         let finished = slices.iter().filter(mine).any(|slice| !slice.superseded);
         for attempt in before..=plan.retries.max(before) {
@@ -219,7 +219,7 @@ impl Turn<'_> {
             }
             let number = self.number(attempt);
             let mut slice = attempt_slice(plan, target, block, scenario, number, progress);
-            slice.superseded = is_disturbed(&slice) && attempt < plan.retries && !progress.interrupted();
+            slice.superseded = is_excused(&slice) && attempt < plan.retries && !progress.interrupted();
             let piece = Piece::Slice(Box::new(slice));
             if !progress.interrupted() {
                 keep(&piece)?;
@@ -244,8 +244,10 @@ impl Turn<'_> {
     }
 }
 
-fn is_disturbed(slice: &SliceRecord) -> bool {
-    slice.measured.as_ref().is_some_and(|measured| measured.verdict.disturbed())
+/// True for a slice that may be measured again. What was wrong with its messages no disturbance excuses: it counts.
+fn is_excused(slice: &SliceRecord) -> bool {
+    let excuses = |measured: &Measured| measured.verdict.disturbed() && is_whole(&measured.integrity);
+    slice.measured.as_ref().is_some_and(excuses)
 }
 
 /// What each target is loaded with.

@@ -487,6 +487,11 @@ impl Scenario {
         if self.drain && (self.queue == QueueKind::Exclusive || self.reply || self.selects() > 1) {
             return refuse("a drain needs shared queues, no replies, and consumers that take all");
         }
+        if self.drain && self.rate != Rate::Saturate {
+            return refuse(
+                "a drain has no --rate: the queue is full before it is measured, and its consumers take what they can",
+            );
+        }
         if self.bystander && self.consumers > 0 {
             return refuse("bystanders are for queues that nobody consumes");
         }
@@ -609,6 +614,9 @@ mod tests {
             ("nothing else", |s| (s.mode, s.drain) = (Mode::Pingpong, true)),
             ("keep what they get", |s| s.drain = true),
             ("shared queues", |s| (s.drain, s.messages) = (true, Some(1))),
+            ("a drain has no --rate", |s| {
+                (s.drain, s.messages, s.queue, s.rate) = (true, Some(1), QueueKind::Durable, Rate::Fixed(5.0));
+            }),
             ("nobody consumes", |s| s.bystander = true),
             ("replies need --messages", |s| s.reply = true),
             ("need --messages", |s| s.warmup_messages = 1),

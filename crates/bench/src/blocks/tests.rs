@@ -88,6 +88,12 @@ fn a_run_that_is_gone_on_with_repeats_what_was_disturbed() {
     let (kept, _) = run_until(&plan, pieces.clone(), usize::MAX);
     assert_eq!((kept.slices.len(), kept.slices.iter().filter(|slice| slice.superseded).count()), (6, 0));
     let more = Plan { retries: 1, ..plan };
+    // Messages that were lost besides are not made good by another slice.
+    let mut lossy = pieces.clone();
+    let Some(Piece::Slice(slice)) = lossy.last_mut() else { panic!("a run ends with a slice") };
+    slice.measured.as_mut().unwrap().integrity.lost = 3;
+    let (kept, _) = run_until(&more, lossy, usize::MAX);
+    assert_eq!((kept.slices.len(), kept.slices.iter().filter(|slice| slice.superseded).count()), (6, 0));
     let (repeated, pieces) = run_until(&more, pieces, usize::MAX);
     assert_eq!((repeated.slices.len(), repeated.slices[5].superseded, repeated.slices[6].superseded), (7, true, false));
     // The record keeps both, and which of them counts follows from their order.

@@ -178,6 +178,13 @@ fn falls_short(scenario: &Scenario, measured: &Measured) -> bool {
     reached < offered * ACHIEVED - chance
 }
 
+/// True when nothing was found wrong with the messages.
+pub(crate) fn is_whole(found: &Integrity) -> bool {
+    let mut violations = Vec::new();
+    integrity(found, &mut violations);
+    violations.is_empty()
+}
+
 /// Names what was found wrong with the messages.
 pub(crate) fn integrity(found: &Integrity, violations: &mut Vec<String>) {
     let counts = [

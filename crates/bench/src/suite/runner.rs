@@ -32,7 +32,7 @@ use crate::report::html;
 use crate::report::output;
 use crate::report::progress::Progress;
 use crate::report::record::{Ended, MachineFacts, Measured, SliceRecord, public_command, unix_time};
-use crate::report::verdict::integrity;
+use crate::report::verdict::is_whole;
 use crate::run::{Circumstances, span};
 use crate::scenario::Scenario;
 use crate::summary::{remarks, usable};
@@ -534,9 +534,7 @@ pub(super) fn by_block(metric: Metric, scenario: &Scenario, name: &str, slices: 
 /// True when all messages that were sent in a slice came through, once, in order and unchanged. A slice that its time ended sent
 /// fewer, and passes with those: how slow a broker is, is the matter of other metrics.
 fn came_through(measured: &Measured) -> bool {
-    let mut broken = Vec::new();
-    integrity(&measured.integrity, &mut broken);
-    broken.is_empty() && measured.messages_per_s > 0.0
+    is_whole(&measured.integrity) && measured.messages_per_s > 0.0
 }
 
 /// The figure that a cell is about.
@@ -593,7 +591,7 @@ mod tests {
             change(&mut changed);
             if let Some(measured) = &mut changed.measured {
                 let mut broken = Vec::new();
-                integrity(&measured.integrity, &mut broken);
+                crate::report::verdict::integrity(&measured.integrity, &mut broken);
                 measured.verdict.violations.extend(broken);
                 measured.verdict.valid = measured.verdict.violations.is_empty();
             }
