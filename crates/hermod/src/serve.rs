@@ -27,7 +27,7 @@ const KEPT_DESCRIPTORS: usize = 96;
 const INPUT_SLACK: usize = 64 * 1024;
 /// Between these `memory.budget` follows `memory.limit`.
 const LEAST_BUDGET: u64 = 32 << 20;
-const MOST_BUDGET: u64 = 4 << 30;
+const MOST_BUDGET: u64 = 8 << 30;
 
 /// Runs the broker until it is told to stop. `reread` reads the settings again.
 pub(crate) fn run(
@@ -321,7 +321,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             transaction_bytes: limits.transaction_bytes,
         },
         memory_limit,
-        memory_budget: settings.memory.budget.unwrap_or_else(|| (memory_limit / 4).clamp(LEAST_BUDGET, MOST_BUDGET)),
+        memory_budget: settings.memory.budget.unwrap_or_else(|| (memory_limit / 2).clamp(LEAST_BUDGET, MOST_BUDGET)),
         mailbox_bytes: size(flow.mailbox_bytes),
         park_timeout: flow.park_timeout,
         consumer_timeout: flow.consumer_timeout,
