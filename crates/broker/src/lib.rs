@@ -45,6 +45,7 @@ pub use intake::LARGE_BODY;
 pub use journal::Ticket;
 pub use losses::Loss;
 pub use message::Message;
+pub use message::body::{Body, Gathered};
 pub use message::copies::Copies;
 pub use message::dialect::{Dialect, DialectId, Dialects, Field};
 pub use message::instructions::{DELAY, is_instruction};

@@ -160,7 +160,7 @@ impl Source {
         let publish = Publish {
             exchange: &message.exchange,
             routing_key: &message.routing_key,
-            body: &message.body,
+            body: message.body.as_slice().into(),
             mandatory: true,
             ..encoded
         };

@@ -357,7 +357,7 @@ impl Script {
             persistent: statement.has("persistent"),
             priority,
             expiration,
-            body: body.as_bytes(),
+            body: body.as_bytes().into(),
             mandatory: statement.has("mandatory"),
             instructed: statement.table.0.iter().any(|(name, _)| broker::is_instruction(name)),
             copies: ["CC", "BCC"].iter().any(|name| statement.table.get(name).is_some()),

@@ -2,7 +2,7 @@
 //!
 //! A body is kept only as far as it has arrived; what it announced is checked against the limits first.
 
-use broker::SessionId;
+use broker::{Body, Gathered, SessionId};
 
 use crate::codec::methods::BasicPublish;
 use crate::codec::{ContentHeader, Frame, FrameKind, Method, decode_frame, decode_method};
@@ -31,7 +31,7 @@ pub(super) struct Address {
 pub(super) enum Incoming {
     Method,
     Header(Address),
-    Body { address: Address, properties: Vec<u8>, size: u64, body: Vec<u8> },
+    Body { address: Address, properties: Vec<u8>, size: u64, body: Gathered },
 }
 
 impl Incoming {
@@ -86,7 +86,7 @@ impl Channel {
         let Method::BasicPublish(publish) = decode_method(frame.payload)? else { return Ok(0) };
         check_immediate(&publish)?;
         // When this fails the channel closes, and passes over the content frames, which are still to come.
-        self.publish(cx, &publish, properties, body).map_err(|failure| failure.of(PUBLISH))?;
+        self.publish(cx, &publish, properties, body.into()).map_err(|failure| failure.of(PUBLISH))?;
         Ok(length)
     }
 
@@ -142,7 +142,8 @@ impl Channel {
         if let Incoming::Header(address) = std::mem::replace(&mut self.incoming, Incoming::Method) {
             let properties = header.properties.to_vec();
             cx.client.body_arrives(self.session, size, cx.now);
-            self.incoming = Incoming::Body { address, properties, size, body: Vec::new() };
+            let body = Gathered::new(&address.exchange, &address.routing_key, properties.len());
+            self.incoming = Incoming::Body { address, properties, size, body };
         }
         Ok(size == 0)
     }
@@ -155,7 +156,7 @@ impl Channel {
         *cx.unfinished -= body.len() as u64;
         let Address { exchange, routing_key, mandatory } = &address;
         let publish = BasicPublish { exchange, routing_key, mandatory: *mandatory, ..Default::default() };
-        self.publish(cx, &publish, &properties, &body)
+        self.publish(cx, &publish, &properties, Body::Gathered(body))
     }
 }
 
@@ -172,7 +173,7 @@ fn take_body(
     session: SessionId,
     frame: Frame<'_>,
     size: u64,
-    body: &mut Vec<u8>,
+    body: &mut Gathered,
 ) -> Result<bool, Failure> {
     if frame.kind != FrameKind::Body {
         let text = "expected content body, got non content body frame instead";
@@ -188,17 +189,7 @@ fn take_body(
         return Err(Failure::new(ReplyCode::ResourceError, text));
     }
     *cx.unfinished += part.len() as u64;
-    cx.client.body_arrives(session, size, cx.now);
-    make_room(body, part.len(), size);
-    body.extend_from_slice(part);
+    let sure = cx.client.body_arrives(session, size, cx.now);
+    body.push(part, size, sure);
     Ok(body.len() as u64 == size)
-}
-
-/// Sees to it that `body` can take `more` bytes: it grows by doubling, but never past its whole size.
-fn make_room(body: &mut Vec<u8>, more: usize, size: u64) {
-    let need = body.len() + more;
-    if need > body.capacity() {
-        let whole = usize::try_from(size).unwrap_or(usize::MAX);
-        body.reserve_exact((need * 2).min(whole).max(need) - body.len());
-    }
 }

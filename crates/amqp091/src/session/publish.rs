@@ -3,7 +3,7 @@
 //! RabbitMQ checks the exchange before the properties, and clients see which error comes first: so a bad property is
 //! reported only if the exchange is there.
 
-use broker::{DialectId, Error, Properties, Publish};
+use broker::{Body, DialectId, Error, Properties, Publish};
 
 use crate::codec::methods::BasicPublish;
 use crate::codec::table::{Table, ValueRef};
@@ -26,7 +26,7 @@ impl Channel {
         cx: &mut Context<'_>,
         to: &BasicPublish<'_>,
         properties: &[u8],
-        body: &[u8],
+        body: Body<'_>,
     ) -> Result<(), Failure> {
         let scan = scan_properties(properties)?;
         let checked = self.reply_address(&scan, cx).and_then(|reply| Ok((reply, check_properties(&scan, cx)?)));
@@ -87,7 +87,7 @@ pub fn encode<'a>(properties: &Properties, into: &'a mut Vec<u8>) -> Result<Publ
         priority: scan.priority.unwrap_or(0),
         expiration: asked.expiration,
         properties: into,
-        body: &[],
+        body: Body::Borrowed(&[]),
         mandatory: false,
         copies: asked.copies,
         instructed: asked.instructed,

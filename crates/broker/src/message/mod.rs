@@ -3,6 +3,7 @@
 //! The block is written once, at publish, and never edited; what the broker itself adds later (deaths) makes a new block.
 //! `docs/formats/message.md` draws it. Properties stay in the publisher's encoding, named by its dialect.
 
+pub(crate) mod body;
 pub(crate) mod copies;
 pub(crate) mod dialect;
 pub(crate) mod instructions;
@@ -14,6 +15,7 @@ pub(crate) mod value;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::Error;
+use crate::message::body::Body;
 use crate::message::copies::Copies;
 use crate::message::dialect::DialectId;
 use crate::message::instructions::number_of;
@@ -55,6 +57,52 @@ pub(crate) struct Head<'a> {
     pub(crate) properties: &'a [u8],
     /// Encoded [`Marks`], empty for none.
     pub(crate) marks: &'a [u8],
+}
+
+impl Head<'_> {
+    fn address_length(&self) -> usize {
+        self.exchange.len() + self.routing_key.len() + 2
+    }
+
+    /// What lies in front of the body, in bytes.
+    #[inline]
+    fn length(&self) -> usize {
+        HEAD + self.address_length() + self.properties.len() + self.marks.len()
+    }
+
+    /// Writes what lies in front of the body.
+    #[inline]
+    fn write(&self, block: &mut impl BufMut) {
+        debug_assert!(self.exchange.len() <= NAME_MAX && self.routing_key.len() <= NAME_MAX);
+        let expiration = match self.expiration {
+            Some(ms) => u32::try_from(ms).unwrap_or(NO_EXPIRATION - 1).min(NO_EXPIRATION - 1),
+            None => NO_EXPIRATION,
+        };
+        let mut fixed = [0u8; HEAD];
+        fixed[0] = VERSION;
+        fixed[1] = self.dialect.0;
+        fixed[2] = if self.persistent { PERSISTENT } else { 0 };
+        fixed[2] |= match self.copies {
+            Copies::None => 0,
+            Copies::Named => COPIES_NAMED,
+            Copies::Spent => COPIES_SPENT,
+        };
+        fixed[2] |= if self.instructed { INSTRUCTED } else { 0 };
+        fixed[2] |= if self.delayed { DELAYED } else { 0 };
+        fixed[3] = self.priority;
+        fixed[4..6].copy_from_slice(&(self.address_length() as u16).to_le_bytes());
+        fixed[8..16].copy_from_slice(&self.published_at.to_le_bytes());
+        fixed[16..20].copy_from_slice(&expiration.to_le_bytes());
+        fixed[20..24].copy_from_slice(&(self.properties.len() as u32).to_le_bytes());
+        fixed[24..28].copy_from_slice(&(self.marks.len() as u32).to_le_bytes());
+        block.put_slice(&fixed);
+        block.put_u8(self.exchange.len() as u8);
+        block.put_slice(self.exchange.as_bytes());
+        block.put_u8(self.routing_key.len() as u8);
+        block.put_slice(self.routing_key.as_bytes());
+        block.put_slice(self.properties);
+        block.put_slice(self.marks);
+    }
 }
 
 /// An immutable message. Cloning counts a reference.
@@ -266,46 +314,28 @@ impl Arena {
     ///
     /// The exchange and the key must be at most [`NAME_MAX`] bytes long and the rest under 4 GiB.
     pub(crate) fn add(&mut self, head: &Head<'_>, body: &[u8]) -> Message {
-        debug_assert!(head.exchange.len() <= NAME_MAX && head.routing_key.len() <= NAME_MAX);
-        let address_len = head.exchange.len() + head.routing_key.len() + 2;
-        let need = HEAD + address_len + head.properties.len() + head.marks.len() + body.len();
-        self.reserve(need);
-        let expiration = match head.expiration {
-            Some(ms) => u32::try_from(ms).unwrap_or(NO_EXPIRATION - 1).min(NO_EXPIRATION - 1),
-            None => NO_EXPIRATION,
-        };
-        let mut fixed = [0u8; HEAD];
-        fixed[0] = VERSION;
-        fixed[1] = head.dialect.0;
-        fixed[2] = if head.persistent { PERSISTENT } else { 0 };
-        fixed[2] |= match head.copies {
-            Copies::None => 0,
-            Copies::Named => COPIES_NAMED,
-            Copies::Spent => COPIES_SPENT,
-        };
-        fixed[2] |= if head.instructed { INSTRUCTED } else { 0 };
-        fixed[2] |= if head.delayed { DELAYED } else { 0 };
-        fixed[3] = head.priority;
-        fixed[4..6].copy_from_slice(&(address_len as u16).to_le_bytes());
-        fixed[8..16].copy_from_slice(&head.published_at.to_le_bytes());
-        fixed[16..20].copy_from_slice(&expiration.to_le_bytes());
-        fixed[20..24].copy_from_slice(&(head.properties.len() as u32).to_le_bytes());
-        fixed[24..28].copy_from_slice(&(head.marks.len() as u32).to_le_bytes());
-        self.block.put_slice(&fixed);
-        self.block.put_u8(head.exchange.len() as u8);
-        self.block.put_slice(head.exchange.as_bytes());
-        self.block.put_u8(head.routing_key.len() as u8);
-        self.block.put_slice(head.routing_key.as_bytes());
-        self.block.put_slice(head.properties);
-        self.block.put_slice(head.marks);
+        self.reserve(head.length() + body.len());
+        head.write(&mut self.block);
         self.block.put_slice(body);
         Message(self.take())
+    }
+
+    /// The same; a body that was gathered stays where it is.
+    #[inline]
+    pub(crate) fn add_body(&mut self, head: &Head<'_>, body: Body<'_>) -> Message {
+        match body {
+            Body::Borrowed(body) => self.add(head, body),
+            Body::Gathered(gathered) => gathered
+                .complete(head.length(), |mut front| head.write(&mut front))
+                .unwrap_or_else(|gathered| self.add(head, gathered.as_slice())),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::body::Gathered;
 
     fn head() -> Head<'static> {
         Head {
@@ -338,6 +368,42 @@ mod tests {
         assert!(!message.is_marked());
         assert_eq!(message.body(), b"body");
         assert_eq!(message.address_bytes(), b"\x06orders\x05eu.de");
+    }
+
+    /// Reply addresses make properties longer than they came.
+    #[test]
+    fn a_body_that_came_in_pieces_makes_the_same_message_with_and_without_room() {
+        let (head, body) = (head(), b"in three pieces".as_slice());
+        let expected = Arena::default().add(&head, body);
+        for properties in [0, 2, 3, 4, 100] {
+            for sure in [false, true] {
+                let mut gathered = Gathered::new(head.exchange, head.routing_key, properties);
+                assert!(gathered.is_empty());
+                for piece in [&body[..2], &body[2..9], &body[9..]] {
+                    gathered.push(piece, body.len() as u64, sure);
+                }
+                assert_eq!((gathered.len(), gathered.as_slice()), (body.len(), body));
+                let message = Arena::default().add_body(&head, Body::Gathered(gathered));
+                assert_eq!(message.block(), expected.block(), "room for {properties} bytes of properties");
+            }
+        }
+    }
+
+    /// Who announces a body and sends none of it takes no memory.
+    #[test]
+    fn memory_for_a_body_is_taken_as_it_comes() {
+        let whole = 16 << 20;
+        let taken = |pieces: usize, sure| {
+            let mut gathered = Gathered::new("", "", 0);
+            (0..pieces).for_each(|_| gathered.push(&[0; 1000], whole, sure));
+            gathered.capacity()
+        };
+        assert_eq!(taken(0, true), 0);
+        assert_eq!([taken(1, false), taken(3, false)], [2000, 6000]);
+        assert_eq!([taken(1, true), taken(2000, true)], [1 << 20, 2 * 1_049_000]);
+        let mut gathered = Gathered::new("", "", 0);
+        (0..2000).for_each(|_| gathered.push(&[0; 1000], 2_000_000, true));
+        assert_eq!(gathered.capacity(), 2_000_000);
     }
 
     #[test]

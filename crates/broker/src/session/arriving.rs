@@ -31,18 +31,20 @@ impl Arriving {
 
 impl Client {
     /// Some of a body that has `bytes` bytes in all has arrived in this session, or its header has. A large one needs a
-    /// place among all that are under way; until it has one, [`Client::flow`] says pause. To be called before the publish.
-    pub fn body_arrives(&mut self, session: SessionId, bytes: u64, now: Instant) {
+    /// place among all that are under way; until it has one, [`Client::flow`] says pause. True when it has, and memory for all of
+    /// it is accounted for. To be called before the publish.
+    pub fn body_arrives(&mut self, session: SessionId, bytes: u64, now: Instant) -> bool {
         if bytes <= LARGE_BODY {
-            return;
+            return false;
         }
         if let Some(known) = self.arriving.iter_mut().find(|body| body.session == session.0) {
             known.heard = known.heard.and(Some(now));
-            return;
+            return known.is_let_in();
         }
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.arriving.push(Arriving { session: session.0, bytes, claim: None, heard: None });
         self.find_places(now);
+        self.arriving.last().is_some_and(Arriving::is_let_in)
     }
 
     /// The session's body is whole: its place, if it was let in.

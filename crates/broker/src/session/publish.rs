@@ -13,6 +13,7 @@ use journal::Ticket;
 use crate::core::Core;
 use crate::error::Error;
 use crate::flow::Allowance;
+use crate::message::body::Body;
 use crate::message::copies::Copies;
 use crate::message::dialect::DialectId;
 use crate::message::{Head, Message, NAME_MAX};
@@ -21,8 +22,8 @@ use crate::routing::Envelope;
 use crate::session::turn::Arrival;
 use crate::session::{Answer, BLOCKED, Client, SessionId};
 
-/// A message as a protocol hands it over. Everything is borrowed; the broker copies it once.
-#[derive(Debug, Clone, Copy)]
+/// A message as a protocol hands it over. What is borrowed the broker copies once.
+#[derive(Debug)]
 pub struct Publish<'a> {
     /// The exchange; empty for the default one.
     pub exchange: &'a str,
@@ -39,7 +40,7 @@ pub struct Publish<'a> {
     /// Its time to live in milliseconds.
     pub expiration: Option<u64>,
     /// Its body.
-    pub body: &'a [u8],
+    pub body: Body<'a>,
     /// It must come back when it reaches no queue.
     pub mandatory: bool,
     /// Its headers name more routing keys, in lists called `CC` and `BCC`.
@@ -137,7 +138,8 @@ impl Client {
         self.check_publish(&publish)?;
         let now = self.turn_time();
         let routed = self.route(Wanted::of(&publish, now))?;
-        let message = self.write_message(&publish);
+        let mandatory = publish.mandatory;
+        let message = self.write_message(publish);
         let claim = self.body_arrived(session);
         let entry = self.session_mut(session)?;
         let number = if entry.confirming {
@@ -146,7 +148,7 @@ impl Client {
         } else {
             0
         };
-        let mut arrival = Arrival::new(message, publish.mandatory, session.0, number);
+        let mut arrival = Arrival::new(message, mandatory, session.0, number);
         arrival.claim = claim;
         if !entry.parking.is_empty() {
             self.park(session.0, arrival);
@@ -167,7 +169,7 @@ impl Client {
     }
 
     pub(super) fn check_publish(&self, publish: &Publish<'_>) -> Result<(), Error> {
-        let (size, limit) = (publish.body.len() as u64, self.core.settings.limits.max_message_bytes);
+        let (size, limit) = (publish.body.as_slice().len() as u64, self.core.settings.limits.max_message_bytes);
         if size > limit {
             return Err(Error::precondition(format!("message size {size} is larger than configured max size {limit}")));
         }
@@ -185,14 +187,14 @@ impl Client {
     }
 
     #[inline]
-    pub(super) fn write_message(&mut self, publish: &Publish<'_>) -> Message {
+    pub(super) fn write_message(&mut self, publish: Publish<'_>) -> Message {
         let head = Head {
             dialect: publish.dialect,
             persistent: publish.persistent,
             priority: publish.priority,
             published_at: self.turn_time(),
             expiration: publish.expiration,
-            copies: copies_of(publish),
+            copies: copies_of(&publish),
             instructed: publish.instructed,
             delayed: false,
             exchange: publish.exchange,
@@ -200,7 +202,7 @@ impl Client {
             properties: publish.properties,
             marks: &[],
         };
-        self.arena.add(&head, publish.body)
+        self.arena.add_body(&head, publish.body)
     }
 
     /// The calendar time of this turn, read once.

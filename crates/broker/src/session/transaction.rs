@@ -94,7 +94,8 @@ impl Client {
     ) -> Result<(), Error> {
         self.check_publish(&publish)?;
         let limit = self.core.settings.limits.transaction_bytes;
-        let message = self.write_message(&publish);
+        let mandatory = publish.mandatory;
+        let message = self.write_message(publish);
         self.route_again(&message)?;
         let cost = message.cost() as u64;
         let open = self.open_mut(transaction)?;
@@ -104,7 +105,7 @@ impl Client {
             )));
         }
         open.bytes += cost;
-        open.arrivals.push(Arrival::new(message, publish.mandatory, session.0, 0));
+        open.arrivals.push(Arrival::new(message, mandatory, session.0, 0));
         // From here on the transaction's own limit counts it.
         self.forget_body(session);
         Ok(())

@@ -76,7 +76,7 @@ fn message<'a>(exchange: &'a str, routing_key: &'a str, body: &'a [u8]) -> Publi
         persistent: true,
         priority: 0,
         expiration: None,
-        body,
+        body: body.into(),
         mandatory: false,
         copies: false,
         instructed: false,

@@ -54,7 +54,7 @@ impl Session {
             persistent: marked.persistent,
             priority: marked.priority,
             expiration: marked.expiration,
-            body: frame.body.as_slice(),
+            body: frame.body.as_slice().into(),
             mandatory: false,
             copies: false,
             instructed: marked.instructed,

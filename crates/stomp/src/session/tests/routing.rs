@@ -129,7 +129,7 @@ fn messages_of_other_protocols_are_shown_in_headers() {
         persistent: false,
         priority: 0,
         expiration: None,
-        body: b"hi",
+        body: b"hi".as_slice().into(),
         mandatory: false,
         copies: false,
         instructed: false,

@@ -1,0 +1,99 @@
+//! A body on its way in: as it lies in somebody's buffer, or gathered piece by piece where its message will be.
+//!
+//! Invariant: what was gathered is copied no more. In front of it there is room for the rest of the block, so that the message is
+//! made around it; where more room is needed than was expected, it is copied like any other.
+
+use bytes::{Buf, BufMut, Bytes};
+
+use crate::message::{HEAD, Message};
+
+/// Memory for a body whose place is sure is taken up to so many bytes before they have come.
+const AHEAD: usize = 1 << 20;
+
+/// The body of a message that is published.
+#[derive(Debug)]
+pub enum Body<'a> {
+    /// It lies elsewhere, and is copied.
+    Borrowed(&'a [u8]),
+    /// It came in pieces.
+    Gathered(Gathered),
+}
+
+impl Body<'_> {
+    /// Its bytes.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(body) => body,
+            Self::Gathered(gathered) => gathered.as_slice(),
+        }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Body<'a> {
+    fn from(body: &'a [u8]) -> Self {
+        Self::Borrowed(body)
+    }
+}
+
+/// A body that comes in pieces.
+#[derive(Debug)]
+pub struct Gathered {
+    /// The room, then what has come.
+    block: Vec<u8>,
+    room: usize,
+}
+
+impl Gathered {
+    /// Nothing yet of the body of a message with this address and so many bytes of properties.
+    pub fn new(exchange: &str, routing_key: &str, properties: usize) -> Self {
+        let room = HEAD + 2 + exchange.len() + routing_key.len() + properties;
+        Self { block: vec![0; room], room }
+    }
+
+    /// How much has come, in bytes.
+    pub fn len(&self) -> usize {
+        self.block.len() - self.room
+    }
+
+    /// True while nothing has come.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What has come.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.block[self.room..]
+    }
+
+    /// Bytes of body that there is memory for.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.block.capacity() - self.room
+    }
+
+    /// Adds a piece of a body that will have `whole` bytes. Memory is taken for at most twice what has come, or, if the body's
+    /// place is `sure` ([`Client::body_arrives`](crate::Client::body_arrives)), for a mebibyte; never for more than the whole.
+    pub fn push(&mut self, piece: &[u8], whole: u64, sure: bool) {
+        let need = self.len() + piece.len();
+        if self.room + need > self.block.capacity() {
+            let whole = usize::try_from(whole).unwrap_or(usize::MAX);
+            let ahead = if sure { AHEAD } else { 0 };
+            let take = (need * 2).max(ahead).min(whole).max(need);
+            self.block.reserve_exact(take - self.len());
+        }
+        self.block.extend_from_slice(piece);
+    }
+
+    /// The message of this body, and of what `write` puts into so many bytes `before` it; the body itself if there is no room.
+    pub(super) fn complete(mut self, before: usize, write: impl FnOnce(&mut dyn BufMut)) -> Result<Message, Self> {
+        let Some(start) = self.room.checked_sub(before) else { return Err(self) };
+        let mut front = &mut self.block[start..self.room];
+        write(&mut front);
+        debug_assert!(front.is_empty(), "{} bytes of the front are missing", front.len());
+        let mut block = Bytes::from(self.block);
+        block.advance(start);
+        Ok(Message(block))
+    }
+}
