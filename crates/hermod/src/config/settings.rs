@@ -374,7 +374,8 @@ impl Memory {
                 "size",
                 "auto",
                 "Bytes of waiting messages that queues keep in memory; what is beyond waits on disk and is read when a \
-                 consumer wants it. `auto` is half of `memory.limit`, from 32 MiB to 8 GiB.",
+                 consumer wants it. Persistent ones leave memory when half of it is used. `auto` is half of \
+                 `memory.limit`, from 32 MiB to 8 GiB.",
             ),
             |text| value::or_auto(text, |text| at_least(text, value::bytes, 1 << 20)),
         )?;
