@@ -9,10 +9,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use journal::{Admission, Disk, Journal, RealDisk, Stepper};
+use journal::{Admission, Disk, Journal, Options, RealDisk, Stepper};
 use testkit::sim_disk::{Fault, SimDisk};
 
-use queues::{Found, Queues, body, check, counts, open, rest, small, step};
+use queues::{Found, Queues, body, check, counts, open, rest, small, step, step_with};
 
 #[test]
 fn a_backlog_of_many_rings_is_taken_kept_and_given_back_on_a_real_disk() {
@@ -189,6 +189,41 @@ fn a_body_that_does_not_read_back_costs_itself_alone() {
         }
     }
     assert!(journal.read_all(&queues.of(1)).is_err());
+}
+
+#[test]
+fn an_owner_behind_one_with_very_many_references_is_asked_too() {
+    // The file stays where it is, or what is alive in it is copied.
+    for (length, adopted) in [(1_200_000, true), (100, false)] {
+        let options = || Options { file_bytes: 2 << 20, first_file_bytes: 2 << 20, max_bytes: 16 << 20, ..small() };
+        let disk = SimDisk::new(1, 128 << 20);
+        let (journal, stepper, queues) = step_with(&disk, options());
+        queues.publish_shared(&journal, 1, &body(1, 0, length), 66_000, 500);
+        queues.publish(&journal, 2, &body(2, 0, 100));
+        for at in 0..1000 {
+            if journal.stats().oldest_file > 1 {
+                break;
+            }
+            queues.publish(&journal, 3, &body(3, at, 30_000));
+            if !adopted {
+                queues.settle(&journal, 3, at);
+            }
+            stepper.flush().unwrap();
+            (0..4).for_each(|_| {
+                stepper.background(false);
+            });
+        }
+        let stats = journal.stats();
+        assert!(stats.oldest_file > 1, "{stats:?}");
+        assert_eq!(stats.adopted_files > 0, adopted, "{stats:?}");
+        rest(&stepper);
+        let left = counts(&queues).len();
+        drop((journal, stepper));
+        disk.power_cut();
+        let (journal, _, queues) = step_with(&disk, options());
+        assert_eq!((queues.all().len(), queues.of(1).len()), (left, 66_000));
+        assert_eq!(journal.read(queues.of(2)[0].address).unwrap(), body(2, 0, 100));
+    }
 }
 
 #[test]

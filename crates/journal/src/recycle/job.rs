@@ -173,7 +173,11 @@ impl Job {
         let (Stage::Ask(owners), Some(leaving)) = (&mut self.stage, &self.leaving) else { return Ok(Step::More) };
         let (mut found, mut total) = (Vec::new(), 0);
         for _ in 0..OWNERS_AT_ONCE {
-            let Some(owner) = owners.pop().filter(|_| total < FOUND_AT_ONCE) else { break };
+            // Looked at first: who is taken from the list and not asked loses all that it has in the file.
+            if total >= FOUND_AT_ONCE {
+                break;
+            }
+            let Some(owner) = owners.pop() else { break };
             found.clear();
             log.owners.referenced(owner, leaving.generation, &mut found);
             total += found.len() as u64;

@@ -35,6 +35,21 @@ impl Queues {
         *seq += 1;
     }
 
+    /// One body that `owner` references `count` times, `at_once` with one record.
+    pub(crate) fn publish_shared(&self, journal: &Journal, owner: Owner, body: &[u8], count: u64, at_once: usize) {
+        let address = journal.appender().body(&[body]);
+        let (mut next, mut live) = (self.next.lock(), self.live.lock());
+        let next = next.entry(owner).or_default();
+        let new: Vec<u64> = (*next..*next + count).collect();
+        for run in new.chunks(at_once) {
+            journal.appender().reference(None, owner, run[0], 0, &vec![address; run.len()]);
+        }
+        let length = body.len() as u32;
+        live.extend(new.iter().map(|seq| ((owner, *seq), Reference { seq: *seq, address, length })));
+        *next += count;
+        journal.appender().release_hold(address);
+    }
+
     pub(crate) fn settle(&self, journal: &Journal, owner: Owner, seq: u64) {
         let mut live = self.live.lock();
         let one = live.remove(&(owner, seq)).unwrap();
@@ -165,8 +180,12 @@ pub(crate) fn small() -> Options {
 }
 
 pub(crate) fn open(disk: Arc<dyn Disk>) -> Result<(Opened, Arc<Queues>), OpenError> {
+    open_with(disk, small())
+}
+
+pub(crate) fn open_with(disk: Arc<dyn Disk>, options: Options) -> Result<(Opened, Arc<Queues>), OpenError> {
     let mut found = Found::default();
-    let opened = Journal::open(disk, small(), &mut found)?;
+    let opened = Journal::open(disk, options, &mut found)?;
     let queues = found.queues(&opened).unwrap();
     Ok((opened, Arc::new(queues)))
 }
@@ -176,7 +195,11 @@ pub(crate) fn counts(queues: &Queues) -> Vec<(u32, u64)> {
 }
 
 pub(crate) fn step(disk: &SimDisk) -> (Journal, Stepper, Arc<Queues>) {
-    let (opened, queues) = open(Arc::new(disk.clone())).unwrap();
+    step_with(disk, small())
+}
+
+pub(crate) fn step_with(disk: &SimDisk, options: Options) -> (Journal, Stepper, Arc<Queues>) {
+    let (opened, queues) = open_with(Arc::new(disk.clone()), options).unwrap();
     let mut live = counts(&queues).into_iter();
     let stopped = disk.clone();
     let failed = Box::new(move |error: &io::Error| assert!(stopped.has_crashed(), "the journal has failed: {error}"));
