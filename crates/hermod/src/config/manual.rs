@@ -16,7 +16,8 @@ A setting can be given in four places; the later one wins:
 3. the environment: `limits.frame_max` is `HERMOD_LIMITS_FRAME_MAX`;
 4. a flag of `hermod serve`: `--limits-frame-max 64KiB`.
 
-`hermod config` shows the effective values and where each came from. All settings are read once, at the start.
+`hermod config` shows the effective values and where each came from. Settings are read at the start;
+SIGHUP reads them again, and `log.level`, `limits.channel_max` and `loopback_users` change then.
 
 Sizes are bytes or carry a unit: `131072`, `128 KiB`, `16 MiB`, `1 GB`. Times carry a unit: `500 ms`, `30 s`, `5 min`,
 `1 h`; a bare number is seconds. Lists have commas between their items; in the file they may be lists of texts.

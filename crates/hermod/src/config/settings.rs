@@ -409,7 +409,7 @@ impl JournalSizes {
                 "size",
                 "4 MiB",
                 "Bytes of waiting messages on disk that are read each second to see whether they still can be, once a day all of \
-                 them; `0` is never.",
+                 them as far as that goes: 337 GiB at 4 MiB; `0` is never.",
             ),
             value::bytes,
         )?;
