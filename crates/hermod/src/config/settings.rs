@@ -364,7 +364,7 @@ impl Memory {
                 "size",
                 "auto",
                 "Bytes of queued messages in memory at which publishers are stopped. `auto` is 40 % of what the machine has, \
-                 or of the container's limit where that is less.",
+                 or of the container's limit where that is less; on Windows and macOS 40 % of 4 GiB.",
             ),
             |text| value::or_auto(text, value::bytes),
         )?;
