@@ -4,6 +4,7 @@
 //! that call a program of ours, or curl, are run by a shell, in order. Ports, and folders outside the data directory, are the
 //! test's own; a line that would run another broker is left out.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,6 +25,9 @@ const WITHOUT: [(&str, &str); 10] = [
 ];
 /// Pages that speak of a queue which the reader has, and that queue.
 const GIVEN: [(&str, &str); 1] = [("damage", "orders")];
+/// Figures of RabbitMQ that the manual names because Hermod has none.
+const NO_METRICS: [&str; 3] =
+    ["rabbitmq_disk_space_available_limit_bytes", "rabbitmq_global_publishers", "rabbitmq_message_size_bytes"];
 /// What the names of pages begin with that are of another program.
 const BENCHMARK: [&str; 2] = ["bench", "suite"];
 /// What the lines that are run begin with.
@@ -91,23 +95,51 @@ fn shell(script: &str, dir: &Path) -> Command {
     command
 }
 
+/// The pages about the broker: their names, and what they say.
+fn pages() -> Vec<(String, String)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    assert!(paths.len() > 20);
+    let name = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    paths.retain(|path| !BENCHMARK.iter().any(|start| name(path).starts_with(start)));
+    paths.iter().map(|path| (name(path), std::fs::read_to_string(path).unwrap())).collect()
+}
+
 #[test]
 fn what_the_manual_tells_people_to_type_works() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/manual");
-    let mut pages: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    pages.sort();
-    assert!(pages.len() > 20);
-    for page in pages {
-        let name = page.file_stem().unwrap().to_str().unwrap();
-        let commands = commands(&std::fs::read_to_string(&page).unwrap());
-        let excused = WITHOUT.iter().any(|(without, _)| *without == name)
-            || BENCHMARK.iter().any(|start| name.starts_with(start));
-        if excused {
+    for (name, page) in &pages() {
+        if WITHOUT.iter().any(|(without, _)| without == name) {
             continue;
         }
+        let commands = commands(page);
         assert!(!commands.is_empty(), "{name} has no example that can be run");
         if let Err(failure) = try_out(name, &commands).map_err(|failure| format!("{name}: {failure}")) {
             panic!("{failure}");
+        }
+    }
+}
+
+/// The words of a text that may name metrics, or their labels.
+fn names_of_metrics(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+    words
+        .filter(|word| (word.starts_with("hermod_") || word.starts_with("rabbitmq_")) && !word.ends_with('_'))
+        .collect()
+}
+
+#[test]
+fn the_metrics_that_the_manual_names_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let text = server.get("/metrics").1 + &server.get("/metrics/per-object").1;
+    let there = names_of_metrics(&text);
+    assert!(NO_METRICS.iter().all(|name| !there.contains(name)), "{text}");
+    for (page, said) in &pages() {
+        for name in names_of_metrics(said) {
+            // What the system tells of the process it tells on Linux alone.
+            let elsewhere = !cfg!(target_os = "linux") && name.starts_with("rabbitmq_process_");
+            assert!(there.contains(name) || NO_METRICS.contains(&name) || elsewhere, "{page}: there is no {name}");
         }
     }
 }
