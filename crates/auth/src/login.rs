@@ -4,7 +4,7 @@
 //! bounded queue and wake the connection. That bounds both the processors and the memory (19 MiB a thread) that peers
 //! without an account can use. A success is remembered for a minute under a keyed hash, so that ten thousand clients
 //! coming back after a network failure do not cost ten thousand computations. Who has failed too often lately is refused
-//! before.
+//! before, also when that happens while the job waits.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -214,13 +214,17 @@ fn check_passwords(jobs: &Mutex<Receiver<Waiting>>, shared: &Shared) {
         if Arc::strong_count(&outcome) == 1 {
             continue;
         }
-        let right = job.hash.matches(&job.password);
-        if right {
+        let attempt = Attempt { from: job.from, user: &job.user };
+        // Asked again: those that came in one burst with this one may have failed since it was asked first.
+        let decided = if !shared.throttle.allows(attempt, job.now) {
+            Err(Refusal::TooManyFailures)
+        } else if job.hash.matches(&job.password) {
             shared.successes.insert(&job.user, &job.hash, &job.password, job.now);
+            Ok(Identity::new(job.user, job.tags))
         } else {
-            shared.throttle.count(Attempt { from: job.from, user: &job.user }, job.now);
-        }
-        let decided = if right { Ok(Identity::new(job.user, job.tags)) } else { Err(Refusal::WrongCredentials) };
+            shared.throttle.count(attempt, job.now);
+            Err(Refusal::WrongCredentials)
+        };
         shared.count(&decided);
         *outcome.lock() = Some(decided);
         job.waker.wake();

@@ -112,6 +112,26 @@ fn after_too_many_failures_no_password_is_looked_at_for_a_while() {
 }
 
 #[test]
+fn of_log_ins_that_come_at_once_no_more_are_looked_at_than_may_fail() {
+    let settings = AuthoritySettings {
+        failures: FailureLimits { per_address: 0, per_user: 1 },
+        ..AuthoritySettings::new([5; 32])
+    };
+    let authority = Authority::new(settings).unwrap();
+    // Slow enough that none has failed when the last one comes.
+    authority
+        .put(User::new("alice", Some(PasswordHash::create(b"wonder", [1; 16], Cost::default()).unwrap())))
+        .unwrap();
+    let now = Instant::now();
+    let waker = || Waker::from(Arc::new(Count(AtomicUsize::new(0))));
+    let burst: Vec<_> = (0..50).map(|_| authority.login("alice", b"guess", ELSEWHERE, now, waker())).collect();
+    let mut refused: Vec<_> = burst.iter().map(outcome).map(Result::unwrap_err).collect();
+    assert_eq!(refused.remove(0), Refusal::WrongCredentials);
+    assert_eq!(refused, [const { Refusal::TooManyFailures }; 49]);
+    assert_eq!(authority.login_counts(), LoginCounts { succeeded: 0, refused: 1, throttled: 49 });
+}
+
+#[test]
 fn a_proof_lets_in_who_knows_the_password_and_tells_nobody_who_is_there() {
     let settings = AuthoritySettings { scram: true, ..AuthoritySettings::new([5; 32]) };
     let authority = Authority::new(settings).unwrap();
@@ -154,6 +174,16 @@ impl Wake for Count {
     }
 }
 
+/// What comes of a login, once it is known.
+fn outcome(login: &Login) -> Result<Identity, Refusal> {
+    loop {
+        match login.take() {
+            Some(outcome) => return outcome,
+            None => std::thread::yield_now(),
+        }
+    }
+}
+
 #[test]
 fn a_remembered_login_is_decided_at_once_and_wakes_nobody() {
     let authority = authority();
@@ -167,13 +197,7 @@ fn a_remembered_login_is_decided_at_once_and_wakes_nobody() {
     // An hour later the password is computed again, and the waker is called exactly once.
     let hour = now + Duration::from_secs(3600);
     let login = authority.login("alice", b"wonder", LOOPBACK, hour, Waker::from(count.clone()));
-    let outcome = loop {
-        match login.take() {
-            Some(outcome) => break outcome,
-            None => std::thread::yield_now(),
-        }
-    };
-    assert!(outcome.is_ok());
+    assert!(outcome(&login).is_ok());
     while count.0.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
