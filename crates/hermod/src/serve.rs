@@ -47,7 +47,8 @@ pub(crate) fn run(
     broker.scrub(settings.journal.scrub);
     let housekeeping = housekeeper::start(broker.clone()).map_err(|error| thread_failure(&error))?;
     let paging = pager::start(broker.clone()).map_err(|error| thread_failure(&error))?;
-    let (net, rows, endpoints) = listen(settings, &broker, listeners, certificates.as_ref())?;
+    let net = Net::start(io_threads(settings), net_settings(settings)).map_err(|error| thread_failure(&error))?;
+    let (entrances, rows, endpoints) = furnish(settings, &broker, listeners, certificates.as_ref());
     let facts = Facts {
         product: settings.compat.product.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -66,6 +67,8 @@ pub(crate) fn run(
         amqp091::encode,
     ));
     define(settings, &source)?;
+    // Not before: who came earlier would find less than the definitions say, and a user of theirs no log-in.
+    entrances.into_iter().try_for_each(|entrance| entrance.open(&net)).map_err(|error| thread_failure(&error))?;
     let control = data_dir::control_socket(settings)?;
     let management = manage(&source, endpoints, &control)?;
     source.set_ready(true);
@@ -378,72 +381,94 @@ fn io_threads(settings: &Settings) -> usize {
     }
 }
 
-/// Starts the I/O threads and accepts. Returns besides what management is to be reached by.
-fn listen(
+/// A bound socket, and what is to be spoken there. Whoever comes waits until it is opened.
+struct Entrance {
+    name: String,
+    listener: Listener,
+    /// The first answers strangers.
+    protocols: Vec<Arc<dyn Protocol>>,
+    tls: Option<Arc<dyn net::Tls>>,
+    web: Option<net::Web>,
+}
+
+impl Entrance {
+    fn open(self, net: &Net) -> std::io::Result<()> {
+        net.serve(self.listener, &self.protocols, self.tls, self.web)
+    }
+}
+
+/// Says what is spoken on which socket: on those of protocols, and what management is to be reached by.
+fn furnish(
     settings: &Settings,
     broker: &Broker,
     bound: Bound,
     certificates: Option<&Arc<Certificates>>,
-) -> Result<(Net, Vec<ListenerRow>, Endpoints), Failure> {
-    let net = Net::start(io_threads(settings), net_settings(settings)).map_err(|error| thread_failure(&error))?;
+) -> (Vec<Entrance>, Vec<ListenerRow>, Endpoints) {
     let made: Vec<_> = SERVED.iter().map(|served| (served.make)(broker, settings)).collect();
-    let mut rows = serve_all(&net, &made, bound.protocols, None)?;
-    rows.extend(bound.http.iter().map(|listener| row("http", listener)));
-    rows.extend(serve_all(&net, &made, bound.secure, certificates)?);
-    rows.extend(bound.https.iter().map(|listener| row("https", listener)));
     let origins: Arc<[String]> = settings.stomp.web_origins.clone().into();
-    rows.extend(serve_web(&net, &made, bound.web, None, &origins)?);
-    rows.extend(serve_web(&net, &made, bound.secure_web, certificates, &origins)?);
+    let mut entrances = for_protocols(&made, bound.protocols, None);
+    entrances.extend(for_protocols(&made, bound.secure, certificates));
+    entrances.extend(for_web(&made, bound.web, None, &origins));
+    entrances.extend(for_web(&made, bound.secure_web, certificates, &origins));
+    let mut rows: Vec<_> = entrances.iter().map(|entrance| row(&entrance.name, &entrance.listener)).collect();
+    rows.extend(bound.http.iter().map(|listener| row("http", listener)));
+    rows.extend(bound.https.iter().map(|listener| row("https", listener)));
     let https = certificates.map(|certificates| {
         let (certificates, sockets) = (certificates.clone(), sockets(bound.https));
         let config = Arc::new(move || net::Tls::config(&*certificates));
         Secure { sockets, config, patience: settings.tls.handshake_timeout }
     });
-    Ok((net, rows, Endpoints { http: sockets(bound.http), https, control: None }))
+    (entrances, rows, Endpoints { http: sockets(bound.http), https, control: None })
 }
 
-/// Serves all plain listeners, or all within TLS. Each speaks every protocol that has one; its own comes first, since that
-/// one answers strangers.
-fn serve_all(
-    net: &Net,
+/// All plain sockets of protocols, or all within TLS. Each speaks every protocol that has one; its own comes first.
+fn for_protocols(
     made: &[Arc<dyn Protocol>],
     bound: Vec<Vec<Listener>>,
     certificates: Option<&Arc<Certificates>>,
-) -> Result<Vec<ListenerRow>, Failure> {
+) -> Vec<Entrance> {
     let on = made.iter().zip(&bound).filter(|(_, listeners)| !listeners.is_empty());
     let mut protocols: Vec<_> = on.map(|(protocol, _)| protocol.clone()).collect();
-    let mut rows = Vec::new();
+    let suffix = if certificates.is_some() { "s" } else { "" };
+    let mut entrances = Vec::new();
     for listeners in bound.into_iter().filter(|listeners| !listeners.is_empty()) {
-        let suffix = if certificates.is_some() { "s" } else { "" };
         for listener in listeners {
-            rows.push(row(&format!("{}{suffix}", protocols[0].name()), &listener));
-            net.serve(listener, &protocols, tls(certificates), None).map_err(|error| thread_failure(&error))?;
+            let name = format!("{}{suffix}", protocols[0].name());
+            entrances.push(Entrance {
+                name,
+                listener,
+                protocols: protocols.clone(),
+                tls: tls(certificates),
+                web: None,
+            });
         }
         protocols.rotate_left(1);
     }
-    Ok(rows)
+    entrances
 }
 
-/// Serves WebSockets, all plain or all within TLS. Each listener speaks one protocol.
-fn serve_web(
-    net: &Net,
+/// All plain sockets for WebSockets, or all within TLS. Each speaks one protocol.
+fn for_web(
     made: &[Arc<dyn Protocol>],
     bound: Vec<Vec<Listener>>,
     certificates: Option<&Arc<Certificates>>,
     origins: &Arc<[String]>,
-) -> Result<Vec<ListenerRow>, Failure> {
+) -> Vec<Entrance> {
     let suffix = if certificates.is_some() { "s" } else { "" };
-    let mut rows = Vec::new();
+    let mut entrances = Vec::new();
     for ((served, protocol), listeners) in SERVED.iter().zip(made).zip(bound) {
         let Some(web) = &served.web else { continue };
         for listener in listeners {
-            rows.push(row(&format!("{}{suffix}", web.name), &listener));
-            let web = net::Web { subprotocols: web.subprotocols, origins: origins.clone() };
-            let protocols = std::slice::from_ref(protocol);
-            net.serve(listener, protocols, tls(certificates), Some(web)).map_err(|error| thread_failure(&error))?;
+            entrances.push(Entrance {
+                name: format!("{}{suffix}", web.name),
+                listener,
+                protocols: vec![protocol.clone()],
+                tls: tls(certificates),
+                web: Some(net::Web { subprotocols: web.subprotocols, origins: origins.clone() }),
+            });
         }
     }
-    Ok(rows)
+    entrances
 }
 
 fn tls(certificates: Option<&Arc<Certificates>>) -> Option<Arc<dyn net::Tls>> {

@@ -1,10 +1,15 @@
 //! Definitions: a document of RabbitMQ taken over, exported, and taken over again by another broker.
 
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
+use amqp091::limits::PROTOCOL_HEADER;
 use serde_json::{Value, json};
 
-use crate::server::{Server, hermod, run, serve};
+use crate::server::{HANG, Ports, Server, hermod, run, serve};
 
 const DOCUMENT: &str = include_str!("../data/definitions.json");
 
@@ -116,7 +121,33 @@ fn a_server_starts_with_a_document() {
     assert_eq!(names, ["certificate", "shop"], "nobody whom the document does not know");
     drop(server);
     std::fs::write(&file, "{\"queues\": 7}").unwrap();
-    let ports = crate::server::Ports::free();
-    let (code, _, said) = run(serve(&data, ports).args(["--definitions", file.to_str().unwrap()]));
+    let (code, _, said) = run(serve(&data, Ports::free()).args(["--definitions", file.to_str().unwrap()]));
     assert!(code == 78 && said.contains("no document of definitions"), "{said}");
+}
+
+/// A document that comes from a pipe holds the start up where it is read.
+#[test]
+fn nobody_is_let_in_before_the_document_is_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pipe, data, ports) = (dir.path().join("definitions"), dir.path().join("data"), Ports::free());
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let flag = pipe.to_str().unwrap().to_owned();
+    let server = std::thread::spawn(move || Server::start_on(ports, &data, &["--definitions", &flag]));
+    let (sender, opened) = std::sync::mpsc::channel();
+    // Goes through once the server reads from the other end.
+    std::thread::spawn(move || sender.send(std::fs::File::options().write(true).open(pipe).unwrap()));
+    let mut document = opened.recv_timeout(HANG).unwrap();
+    let mut client = TcpStream::connect(("127.0.0.1", ports.amqp)).unwrap();
+    client.write_all(&PROTOCOL_HEADER).unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut start = [0; 11];
+    let early = client.read(&mut start).unwrap_err();
+    assert!(matches!(early.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{early}");
+    document.write_all(DOCUMENT.as_bytes()).unwrap();
+    drop(document);
+    client.set_read_timeout(Some(HANG)).unwrap();
+    client.read_exact(&mut start).unwrap();
+    // A method on channel 0: connection.start.
+    assert_eq!((&start[..3], &start[7..]), (&[1, 0, 0][..], &[0, 10, 0, 10][..]));
+    drop(server.join().unwrap());
 }
