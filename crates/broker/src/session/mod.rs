@@ -222,6 +222,8 @@ pub struct Client {
     /// Shared credit that comes back at the end of this turn's settlements.
     returning: Vec<(Arc<SharedCredit>, u32)>,
     blocked: bool,
+    /// Bytes of what its sessions have waiting behind an alarm.
+    parked_bytes: usize,
     /// This turn brings copies of what was traced.
     traced: bool,
     /// An alarm to tell the peer about.
@@ -291,6 +293,7 @@ impl Client {
             shares_limits: false,
             returning: Vec::new(),
             blocked: false,
+            parked_bytes: 0,
             traced: false,
             tell_blocked: None,
             lag_ticket: Ticket::NONE,

@@ -25,10 +25,6 @@ impl Parking {
         self.parked.is_empty()
     }
 
-    fn is_over(&self, limit: usize) -> bool {
-        self.bytes > limit
-    }
-
     fn push(&mut self, arrival: Arrival) {
         self.bytes += arrival.message().cost();
         self.parked.push_back(arrival);
@@ -58,15 +54,21 @@ impl Client {
     }
 
     pub(super) fn park(&mut self, session: u32, arrival: Arrival) {
-        let limit = self.core.settings.park_bytes;
+        let full = self.parked_bytes > self.core.settings.park_bytes;
         let Some(entry) = self.sessions.get_mut(&session) else { return };
-        let full = entry.parking.is_over(limit);
+        self.parked_bytes += arrival.message().cost();
         entry.parking.push(arrival);
         if full {
-            // All of it, so that nothing is refused before what was published earlier.
-            let parked = entry.parking.take();
+            // All of the session's, so that nothing is refused before what it published earlier.
+            let parked = self.take_parked(session);
             self.refuse(session, parked, "more waits for the alarm to pass than may");
         }
+    }
+
+    fn take_parked(&mut self, session: u32) -> VecDeque<Arrival> {
+        let Some(entry) = self.sessions.get_mut(&session) else { return VecDeque::new() };
+        self.parked_bytes -= entry.parking.bytes;
+        entry.parking.take()
     }
 
     /// Parks the whole turn. Nothing of it has been logged.
@@ -99,14 +101,14 @@ impl Client {
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         let since = *entry.parking.since.get_or_insert(now);
         if allowed {
-            for arrival in entry.parking.take() {
+            for arrival in self.take_parked(session) {
                 match self.route_again(arrival.message()) {
                     Ok(routed) => self.gather(arrival, routed),
                     Err(error) => self.fail(session, error),
                 }
             }
         } else if now >= since + timeout {
-            let parked = entry.parking.take();
+            let parked = self.take_parked(session);
             self.refuse(session, parked, "the alarm did not pass in time");
         }
     }
@@ -147,6 +149,7 @@ impl Client {
 
     /// The session ends before the alarm: nobody can be told any more, so they are counted.
     pub(super) fn refuse_parked_of_closed(&mut self, session: &mut Session) {
+        self.parked_bytes -= session.parking.bytes;
         self.core.totals.parked_dropped.add(session.parking.take().len() as u64);
     }
 }

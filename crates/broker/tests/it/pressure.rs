@@ -88,6 +88,23 @@ fn what_waits_too_long_or_is_too_much_is_refused() {
     ]);
 }
 
+/// Each of its sessions waits for itself, and what they have waiting counts together.
+#[test]
+fn what_waits_on_all_sessions_of_a_connection_is_bounded_together() {
+    let mut script = full();
+    script.check(&[
+        ("a publish - q 12 size=2000", ""),
+        ("a/2 confirm; publish - q 1 size=2000", ""),
+        ("a/2 parked; publish - q 2; publish - q 3; parked", "true, false, -1, -2"),
+        ("a parked; publish - q 13", "true"),
+        ("a/2 parked", "true"),
+        ("b purge q", "12"),
+        ("* tick 50", ""),
+    ]);
+    script.say("a");
+    script.check(&[("a parked", "false"), ("a/2 parked", "false"), ("* counts q", "3 0")]);
+}
+
 #[test]
 fn a_commit_waits_behind_the_alarm_as_one() {
     let mut script = full();
