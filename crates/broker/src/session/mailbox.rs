@@ -63,6 +63,11 @@ impl Mailbox {
         self.limit.saturating_sub(self.bytes.load(Ordering::SeqCst))
     }
 
+    /// From here on there is no room: its client goes.
+    pub(crate) fn shut(&self) {
+        self.bytes.fetch_add(self.limit, Ordering::SeqCst);
+    }
+
     /// A queue had something and found no room.
     pub(crate) fn pass_by(&self) {
         self.passed_by.store(true, Ordering::SeqCst);

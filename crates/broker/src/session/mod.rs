@@ -350,7 +350,6 @@ impl Client {
         self.forget_body(session);
         let Some(mut ended) = self.sessions.remove(&session.0) else { return Ticket::NONE };
         self.refuse_parked_of_closed(&mut ended);
-        self.rollback_all(Some(session));
         if let Some(replies) = ended.replies.take() {
             self.end_replies(&replies);
         }
@@ -358,6 +357,8 @@ impl Client {
             self.detach_consumer(consumer);
         }
         self.give_back_inbox();
+        // Behind its consumers: what comes back must not go to one that needs no acknowledgement, and with it.
+        self.rollback_all(Some(session));
         for lien in ended.unsettled.take_all() {
             self.release_lien(lien, &ended.shared);
         }
@@ -375,6 +376,8 @@ impl Client {
             return self.settled_ticket;
         }
         self.closed = true;
+        // The sessions end one after the other, and what the first gives back must not go to a consumer of the next.
+        self.shared.mailbox.shut();
         let sessions: Vec<_> = self.sessions.keys().copied().collect();
         for session in sessions {
             self.close_session(SessionId(session), now);

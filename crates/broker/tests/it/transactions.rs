@@ -68,6 +68,38 @@ fn the_end_of_a_session_rolls_back() {
     ]);
 }
 
+/// What comes back finds no consumer that needs no acknowledgement and goes in the same moment.
+#[test]
+fn what_the_end_of_a_session_or_client_gives_back_is_not_lost() {
+    check(&[
+        ("a queue q; publish - q 1; get q; begin; tx-ack 1", "0 0, :1=1 left 0"),
+        ("a consume q d no-ack; end", ""),
+        ("* counts q", "1 0"),
+    ]);
+    check(&[
+        ("a queue q; publish - q 1; publish - q 2; get q; begin; tx-ack 1", "0 0, :1=1 left 1"),
+        ("a get q", ":2=2 left 0"),
+        ("a/2 consume q d no-ack", ""),
+        ("a close", ""),
+        ("* counts q", "2 0"),
+    ]);
+    // The other session lives, and so does its consumer.
+    check(&[
+        ("a queue q; publish - q 1; get q", "0 0, :1=1 left 0"),
+        ("a/2 consume q d no-ack", ""),
+        ("a end", "d:1=1!"),
+        ("* counts q", "0 0"),
+    ]);
+    // Whichever of them is active next, it goes too.
+    check(&[
+        ("a queue q x-single-active-consumer=true; prefetch 1; consume q b", "0 0"),
+        ("a publish - q 1; publish - q 2", "b:1=1"),
+        ("a/2 consume q c no-ack", ""),
+        ("a close", ""),
+        ("* counts q", "2 0"),
+    ]);
+}
+
 #[test]
 fn what_a_transaction_sends_nowhere_comes_back_with_the_commit() {
     check(&[
