@@ -15,6 +15,8 @@ use crate::failure::{Context, Failure};
 
 /// The journal's name in the directory of a run.
 const NAME: &str = "slices.jsonl";
+/// What the time is noted as at which a run began.
+const STARTED: &str = "started";
 /// Version of the first line.
 const VERSION: u32 = 1;
 
@@ -109,6 +111,14 @@ impl Journal {
         self.append(&note)?;
         self.notes.insert(note.noted, note.is);
         Ok(())
+    }
+
+    /// When the run began, by the clock of the first program that kept this journal: `now`, where that is this one.
+    pub(crate) fn begun(&mut self, now: u64) -> Result<u64, Failure> {
+        match self.noted(STARTED)? {
+            Some(started) => Ok(started),
+            None => self.note(STARTED, &now).map(|()| now),
+        }
     }
 
     /// What was noted under this name; none: nothing was.

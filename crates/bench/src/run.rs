@@ -11,6 +11,7 @@ use crate::failure::{Context, Failure};
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, Resumed};
 use crate::machine::freeze;
+use crate::machine::identity::own_build;
 use crate::measure::random::mix;
 use crate::netns;
 use crate::peers;
@@ -40,6 +41,8 @@ struct Asked<'a> {
 #[derive(Debug, Serialize)]
 pub(crate) struct Circumstances {
     program: &'static str,
+    build: &'static str,
+    machine: MachineFacts,
     /// What was said of each target that is given, by its name.
     given: BTreeMap<String, String>,
     network: Option<String>,
@@ -51,6 +54,8 @@ impl Circumstances {
     pub(crate) fn here(texts: &[String], frozen: bool) -> Result<Self, Failure> {
         Ok(Self {
             program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")),
+            build: own_build(),
+            machine: MachineFacts::here(),
             given: texts
                 .iter()
                 .map(|text| Ok((peers::label(text)?, peers::terms(text)?)))
@@ -75,6 +80,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
     }
     let fresh = args.seed.unwrap_or_else(|| mix(unix_time() ^ u64::from(std::process::id())));
     let (mut journal, seed, salt, earlier) = open_journal(args, &scenario, &targets, fresh)?;
+    let started = journal.as_mut().map_or(Ok(started), |journal| journal.begun(started))?;
     let plan = Plan {
         blocks: args.blocks.unwrap_or(if args.until.is_some() { MOST_FOR_PRECISION } else { 1 }).max(1),
         seed,

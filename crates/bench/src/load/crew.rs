@@ -111,11 +111,10 @@ pub(crate) fn spawn<'scope, 'env, T: Send + 'scope>(
     run: &'env Run,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'scope,
 ) -> Result<Worker<'scope, T>, Failure> {
-    let named = name.clone();
     let guarded = move || {
         let result = work();
-        if let Some(cpu_ns) = this_thread() {
-            run.end_thread(named, cpu_ns);
+        if let Some((number, used)) = this_thread() {
+            run.end_thread(number, used);
         }
         if result.is_err() {
             run.advance(Phase::End);

@@ -8,10 +8,10 @@ pub(crate) mod remote;
 pub(crate) mod sample;
 pub(crate) mod slice;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+use crate::machine::process::{ThreadTime, Threads};
 use crate::measure::stamp::Bodies;
 use crate::scenario::{Rate, Scenario};
 
@@ -65,8 +65,8 @@ pub(crate) struct Run {
     selects: u64,
     /// Producers that have sent what comes before the measured messages may go on.
     gate: AtomicBool,
-    /// CPU nanoseconds of the threads that have ended, by name: nobody else can tell any more.
-    ended: Mutex<HashMap<String, u64>>,
+    /// What the threads have used that have ended: nobody else can tell any more.
+    ended: Mutex<Threads>,
     /// Messages have a schedule, so that the time of sending is not the intended one.
     pub(crate) open_loop: bool,
     pub(crate) bodies: Bodies,
@@ -110,13 +110,13 @@ impl Run {
         self.gate.load(Relaxed)
     }
 
-    /// Notes what a thread of this name has used by its end.
-    pub(crate) fn end_thread(&self, name: String, cpu_ns: u64) {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(name, cpu_ns);
+    /// Notes what a thread has used by its end.
+    pub(crate) fn end_thread(&self, number: u32, used: ThreadTime) {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(number, used);
     }
 
-    /// CPU nanoseconds of the threads that have ended, by name.
-    pub(crate) fn ended_threads(&self) -> HashMap<String, u64> {
+    /// What the threads have used that have ended.
+    pub(crate) fn ended_threads(&self) -> Threads {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -1,11 +1,9 @@
 //! The state of everything at one instant, so that a measured time is the difference of two of these.
 
-use std::collections::HashMap;
-
 use super::{Run, Totals};
 use crate::clock::now;
 use crate::machine::disk::{bytes_written, flushes};
-use crate::machine::process::{self, Machine, Usage};
+use crate::machine::process::{self, Machine, Threads, Usage};
 
 /// All counters at one instant.
 #[derive(Debug, Clone, Default)]
@@ -15,8 +13,8 @@ pub(crate) struct Sample {
     pub(crate) totals: Totals,
     pub(crate) broker: Option<Usage>,
     pub(crate) client: Option<Usage>,
-    /// CPU nanoseconds of the load threads, by name.
-    pub(crate) threads: HashMap<String, u64>,
+    /// What the threads of the clients have used.
+    pub(crate) threads: Threads,
     pub(crate) machine: Option<Machine>,
     pub(crate) flushes: Option<u64>,
     /// Bytes that all disks were given.
@@ -66,10 +64,9 @@ impl Sample {
     /// The load thread that used most CPU since `before`, with its share of one core.
     pub(crate) fn busiest(&self, before: &Self) -> Option<(String, f64)> {
         let elapsed = self.at.saturating_sub(before.at).max(1) as f64;
-        let used = self.threads.iter().map(|(name, after)| {
-            // A thread of this name that has ended since left its time behind; the sum never goes back.
-            let spent = after.saturating_sub(before.threads.get(name).copied().unwrap_or(0));
-            (name.clone(), spent as f64 / elapsed)
+        let used = self.threads.iter().map(|(number, after)| {
+            let spent = after.cpu_ns.saturating_sub(before.threads.get(number).map_or(0, |thread| thread.cpu_ns));
+            (after.name.clone(), spent as f64 / elapsed)
         });
         used.max_by(|left, right| left.1.total_cmp(&right.1))
     }
@@ -77,15 +74,24 @@ impl Sample {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
+    use crate::machine::process::ThreadTime;
 
     #[test]
     fn the_busiest_thread_is_the_one_that_used_most_since() {
-        let threads = |a: u64, b: u64| HashMap::from([("a".to_owned(), a), ("b".to_owned(), b)]);
+        let thread = |name: &str, cpu_ns: u64| ThreadTime { name: name.to_owned(), cpu_ns };
+        let threads = |a: u64, b: u64| HashMap::from([(1, thread("a", a)), (2, thread("b", b))]);
         let before = Sample { at: 0, threads: threads(900, 0), ..Sample::default() };
         let mut after = Sample { at: 1000, threads: threads(1000, 500), ..Sample::default() };
         assert_eq!(after.busiest(&before), Some(("b".to_owned(), 0.5)));
-        after.threads.insert("new".to_owned(), 600);
+        after.threads.insert(3, thread("new", 600));
+        assert_eq!(after.busiest(&before), Some(("new".to_owned(), 0.6)));
+        // Four threads whose names begin alike were once taken for one that used more than a core can give.
+        for number in 4..8 {
+            after.threads.insert(number, thread("AsyncSendListen", 550));
+        }
         assert_eq!(after.busiest(&before), Some(("new".to_owned(), 0.6)));
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod descriptors;
 pub(crate) mod directory;
 pub(crate) mod disk;
 pub(crate) mod freeze;
+pub(crate) mod identity;
 pub(crate) mod java;
 pub(crate) mod metrics;
 pub(crate) mod packets;

@@ -104,24 +104,36 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     threads > 1 || !matches!(state, Some('Z' | 'X') | None)
 }
 
-/// CPU nanoseconds of each thread of this program, with its name: who was busy.
-pub(crate) fn own_threads() -> HashMap<String, u64> {
+/// What one thread has used. The system cuts names after 15 bytes, so that several threads of one process may share one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ThreadTime {
+    pub(crate) name: String,
+    pub(crate) cpu_ns: u64,
+}
+
+/// The time of each thread, by its number: one of its own in the whole system.
+pub(crate) type Threads = HashMap<u32, ThreadTime>;
+
+/// All threads of this program: who was busy.
+pub(crate) fn own_threads() -> Threads {
     threads(std::process::id())
 }
 
-/// CPU nanoseconds of the calling thread so far.
-pub(crate) fn this_thread() -> Option<u64> {
-    on_cpu(Path::new("/proc/thread-self"))
+/// The calling thread, and what it has used so far.
+pub(crate) fn this_thread() -> Option<(u32, ThreadTime)> {
+    thread(&fs::read_link("/proc/thread-self").map(|place| Path::new("/proc").join(place)).ok()?)
 }
 
-/// The same of all threads of any process, by name.
-pub(crate) fn threads(pid: u32) -> HashMap<String, u64> {
-    let mut threads = HashMap::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-        let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        *threads.entry(name.trim().to_owned()).or_default() += on_cpu(&entry.path()).unwrap_or(0);
-    }
-    threads
+/// All threads of any process.
+pub(crate) fn threads(pid: u32) -> Threads {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|entry| thread(&entry.path())).collect()
+}
+
+fn thread(task: &Path) -> Option<(u32, ThreadTime)> {
+    let number = task.file_name()?.to_str()?.parse().ok()?;
+    let name = fs::read_to_string(task.join("comm")).ok()?.trim().to_owned();
+    Some((number, ThreadTime { name, cpu_ns: on_cpu(task)? }))
 }
 
 /// The numbers of `/proc/PID/stat` from the state (read as 0) on.

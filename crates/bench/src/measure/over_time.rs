@@ -1,6 +1,8 @@
 //! How a rate went over the time of a slice: what moved in each tenth of a second, warm-up included, and how fast each next
 //! thousand messages went.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::load::Totals;
@@ -14,6 +16,9 @@ const THOUSAND: u64 = 1000;
 /// Most such steps that are kept.
 const MOST_STEPS: usize = 4_000_000;
 
+/// Fewer windows than this are too short a half to have a rate.
+const FEWEST_WINDOWS: usize = 5;
+
 /// What moved in each window. All lists have one entry for each.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OverTime {
@@ -24,6 +29,22 @@ pub(crate) struct OverTime {
     pub(crate) sent: Vec<u64>,
     pub(crate) confirmed: Vec<u64>,
     pub(crate) received: Vec<u64>,
+}
+
+impl OverTime {
+    /// The rate of the second half of the measured time over that of the first, of what was received, else confirmed, else sent.
+    /// None where too few windows, or none with anything, can tell.
+    pub(crate) fn second_half(&self) -> Option<f64> {
+        let counts = [&self.received, &self.confirmed, &self.sent];
+        let counts = counts.into_iter().find(|counts| counts.iter().any(|count| *count > 0))?;
+        let measured = self.until_s.iter().position(|until| *until > 0.0)?;
+        let middle = measured + (counts.len() - measured) / 2;
+        let rate = |windows: Range<usize>| {
+            counts[windows.clone()].iter().sum::<u64>() as f64 / self.seconds[windows].iter().sum::<f64>()
+        };
+        let (first, second) = (rate(measured..middle), rate(middle..counts.len()));
+        (middle - measured >= FEWEST_WINDOWS && first > 0.0).then(|| second / first)
+    }
 }
 
 /// Messages a second over each thousand messages of the measured time, or over as many more as came between two looks.
@@ -100,6 +121,30 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_second_half_is_compared_with_the_first_one() {
+        let series = |counts: &[u64]| OverTime {
+            // Two windows of warm-up come before.
+            until_s: (0..counts.len()).map(|at| at as f64 / 10.0 - 0.1).collect(),
+            seconds: vec![0.1; counts.len()],
+            sent: vec![9; counts.len()],
+            confirmed: counts.to_vec(),
+            received: vec![0; counts.len()],
+        };
+        let counts = |first: u64, second: u64| [[90; 2].to_vec(), vec![first; 6], vec![second; 6]].concat();
+        for (counts, expected) in [
+            (counts(100, 100), Some(1.0)),
+            (counts(100, 50), Some(0.5)),
+            (counts(0, 50), None),
+            (vec![90, 90, 1, 2, 3, 4], None),
+            (Vec::new(), None),
+        ] {
+            let found = series(&counts).second_half();
+            let same = found.zip(expected).map_or(found == expected, |(one, other)| (one - other).abs() < 1e-9);
+            assert!(same, "{counts:?}: {found:?}");
+        }
+    }
 
     fn received(count: u64) -> Totals {
         Totals { received: count, ..Totals::default() }

@@ -258,7 +258,13 @@ impl Starting<'_> {
         instance.processes.push(kept);
         // From here on others can end it.
         instance.write(self.place)?;
-        self.await_ready(instance, &process.ready, said_before)
+        self.await_ready(instance, &process.ready, said_before)?;
+        let log = fs::read(&log).unwrap_or_default();
+        let text = String::from_utf8_lossy(log.get(said_before..).unwrap_or_default());
+        for (_, what) in process.ready.says.iter().filter(|(said, _)| text.contains(said.as_str())) {
+            add_to(&mut instance.version, what);
+        }
+        Ok(())
     }
 
     fn await_ready(&self, instance: &Instance, ready: &Ready, said_before: usize) -> Result<(), Failure> {
@@ -281,6 +287,14 @@ impl Starting<'_> {
             }
             sleep(STEP);
         }
+    }
+}
+
+/// Says once more of a version: a peer that is started again says the same.
+fn add_to(version: &mut String, what: &str) {
+    let more = format!(", {what}");
+    if !version.ends_with(&more) {
+        version.push_str(&more);
     }
 }
 

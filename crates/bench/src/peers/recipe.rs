@@ -144,6 +144,9 @@ pub(crate) struct Ready {
     pub(crate) port: Option<String>,
     /// And its log has this text.
     pub(crate) log: Option<String>,
+    /// What is added to its version where its log has one of these texts.
+    #[serde(default)]
+    pub(crate) says: BTreeMap<String, String>,
     #[serde(default = "start_seconds")]
     pub(crate) seconds: u64,
 }

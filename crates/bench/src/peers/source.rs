@@ -15,6 +15,7 @@ use super::recipe::{Source, Wanted};
 use super::template::Values;
 use crate::failure::{Context, Failure};
 use crate::machine::directory;
+use crate::machine::identity::build_of;
 
 /// What a finished installation leaves in its folder.
 const DONE: &str = ".installed";
@@ -242,7 +243,8 @@ impl One<'_> {
             )),
         })?;
         let said = Order::new([found.display().to_string(), "--version".to_owned()]).output()?;
-        let version = said.split_whitespace().last().unwrap_or("unknown").to_owned();
+        let version = said.split_whitespace().last().unwrap_or("unknown");
+        let version = format!("{version}, build {}", build_of(&found)?);
         let bytes = fs::metadata(&found).context(found.display())?.len();
         let folder = found.parent().map(Path::to_path_buf);
         let licence = folder.as_deref().and_then(licence::beside);

@@ -1,6 +1,8 @@
 //! From what a slice saw to its figures, and whether they may be believed. The rules are the benchmark's own and the same for
 //! every target.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use super::record::{Cost, LatencyFrom, Measured};
@@ -11,7 +13,7 @@ use crate::load::slice::Outcome;
 use crate::machine::process::Usage;
 use crate::machine::quiet::QUIET_CORES;
 use crate::measure::schedule::Arrivals;
-use crate::scenario::{Mode, Scenario};
+use crate::scenario::{Mode, Rate, Scenario};
 
 /// Open loop: less than this share of the offered rate and the broker did not keep up.
 const ACHIEVED: f64 = 0.99;
@@ -32,6 +34,10 @@ const NOTED_STOLEN: f64 = 0.02;
 const COLLECTED: f64 = 0.05;
 /// Persistent confirms without at least this share of the flushes that full windows need were not forced to disk.
 pub(crate) const FLUSHED: f64 = 0.5;
+/// What the rate of the second half may be of that of the first before a reader is told.
+const STEADY: RangeInclusive<f64> = 0.86..=1.16;
+/// So many flushes a second are not what a machine does on its own account.
+const MANY_FLUSHES: f64 = 50.0;
 
 /// Whether a slice's figures may be used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,10 +165,20 @@ fn verdict(scenario: &Scenario, measured: &Measured, interrupted: bool, is_relay
             notes.push("the worker collected garbage for more than a twentieth of the measured time".to_owned());
         }
     }
+    if scenario.rate == Rate::Saturate
+        && let Some(part) = measured.over_time.second_half()
+        && !STEADY.contains(&part)
+    {
+        let way = if part < 1.0 { "slower" } else { "faster" };
+        notes.push(format!("{way} by more than a sixth in its second half: a longer slice would have another rate"));
+    }
     if measured.integrity.redelivered > 0 {
         notes.push("the broker marked messages as redelivered".to_owned());
     }
     notes.extend(measured.durability_at_most.filter(|_| !is_relay).map(flushed));
+    if !is_relay && forces_for_nothing(scenario, measured) {
+        notes.push("forced to disk though nothing is to be kept: it does more than the others are asked to".to_owned());
+    }
     Verdict { valid: violations.is_empty(), violations, notes }
 }
 
@@ -206,8 +222,20 @@ fn durability_at_most(scenario: &Scenario, measured: &Measured) -> Option<Durabi
     if !scenario.is_kept() || scenario.window == 0 || measured.confirmed_per_s == 0.0 {
         return None;
     }
+    Some(if forces_enough(scenario, measured)? { Durability::D3 } else { Durability::D2 })
+}
+
+/// True where the disks counted flushes as if each window of confirms was forced; none where they count nothing.
+fn forces_enough(scenario: &Scenario, measured: &Measured) -> Option<bool> {
     let fewest = measured.confirmed_per_s / (scenario.window * scenario.producers as u64) as f64;
-    Some(if measured.flushes_per_s? < fewest * FLUSHED { Durability::D2 } else { Durability::D3 })
+    Some(measured.flushes_per_s? >= fewest * FLUSHED)
+}
+
+/// True of a load that is not to survive anything, and that all the same seems to wait for the disk at each window.
+fn forces_for_nothing(scenario: &Scenario, measured: &Measured) -> bool {
+    let confirmed = scenario.window > 0 && measured.confirmed_per_s > 0.0;
+    let many = measured.flushes_per_s.is_some_and(|count| count > MANY_FLUSHES);
+    confirmed && many && !scenario.is_kept() && forces_enough(scenario, measured) == Some(true)
 }
 
 /// What is to be said when a target claims more than the flushes leave it.
@@ -236,7 +264,7 @@ mod tests {
     use crate::load::sample::Sample;
     use crate::measure::latency::Latency;
     use crate::measure::over_time::Recorder;
-    use crate::scenario::Destination;
+    use crate::scenario::{Destination, QueueKind};
 
     /// What five seconds saw in which these many messages were sent and received, of 1000 a second that were offered.
     fn outcome(scenario: &Scenario, (sent, received): (u64, u64)) -> Outcome {
@@ -284,6 +312,27 @@ mod tests {
         for (scenario, moved, valid) in cases {
             let found = judge(scenario, &outcome(scenario, moved), false).unwrap().verdict;
             assert_eq!(found.valid, valid, "{moved:?} {found:?}: {scenario:?}");
+        }
+    }
+
+    /// A broker that forces what no other is asked to keep is slower for it, and nobody was told.
+    #[test]
+    fn who_forces_what_is_not_to_be_kept_is_told_of() {
+        let base = Scenario { window: 1, ..Scenario::default() };
+        // Persistent?, confirmed in five seconds, flushes meanwhile, told?
+        for (persistent, confirmed, flushes, told) in [
+            (false, 5000, 5000, true),
+            (false, 5000, 3000, true),
+            (false, 5000, 1000, false),
+            (false, 100, 100, false),
+            (true, 5000, 5000, false),
+        ] {
+            let scenario = Scenario { persistent, queue: QueueKind::Durable, ..base.clone() };
+            let mut outcome = outcome(&scenario, (confirmed, confirmed));
+            (outcome.first.flushes, outcome.last.flushes) = (Some(7), Some(7 + flushes));
+            let notes = judge(&scenario, &outcome, false).unwrap().verdict.notes;
+            let found = notes.iter().any(|note| note.contains("nothing is to be kept"));
+            assert_eq!(found, told, "{persistent} {confirmed} {flushes}: {notes:?}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a study says, as predicates over cells: `D1@EMS > D1@Apollo`, `M1:consumers=16/M1:consumers=8 in 0.8..1.25`,
 //! `Q5 >= Q6`. A term names a row, perhaps a point of it, a platform of the study, and a figure other than the row's own.
-//! Figures are compared block with block, of the slices that broke no rule. Without platforms a claim is about each broker by
+//! Figures of one cell are compared block with block, of the slices that broke no rule; those of two cells, whose blocks have
+//! nothing in common but their numbers, as those of two runs are. Without platforms a claim is about each broker by
 //! itself; where it names a row that only variants of a broker can have, about these, beside the broker that they are variants of.
 
 use std::collections::BTreeMap;
@@ -11,7 +12,8 @@ use super::record::{Cell, CellOutcome, CellResult, Claim, ClaimVerdict, Figures,
 use super::runner::by_block;
 use super::study::{Claimed, Platform, RowKind, Study};
 use crate::failure::{Context, Failure};
-use crate::measure::statistics::Spread;
+use crate::measure::change::Change;
+use crate::measure::statistics::{Spread, coverage};
 use crate::report::record::Measured;
 
 /// Fewer blocks than this give no interval, and so no verdict.
@@ -58,6 +60,11 @@ impl Predicate {
     /// All figures that it needs.
     pub(crate) fn terms(&self) -> impl Iterator<Item = &Term> {
         [Some(&self.above), self.below.as_ref()].into_iter().flatten()
+    }
+
+    /// True when all figures are of one row and one point of it.
+    fn is_of_one_cell(&self) -> bool {
+        self.below.as_ref().is_none_or(|below| (&self.above.row, &self.above.at) == (&below.row, &below.at))
     }
 }
 
@@ -202,23 +209,20 @@ impl Bench<'_> {
             Ok(values) => values,
             Err(why) => return (ClaimVerdict::Undecided, format!("{}: {why}", predicate.text)),
         };
-        let quotients: Vec<f64> = match values.as_slice() {
-            [above, below] => {
-                let within = |(block, above): &(usize, f64)| {
-                    let (_, below) = below.iter().find(|(other, _)| other == block)?;
-                    Some(above / below)
-                };
-                above.iter().filter_map(within).collect()
-            }
-            [only] => only.iter().map(|(_, value)| *value).collect(),
-            _ => Vec::new(),
+        let estimate = match values.as_slice() {
+            [above, below] if predicate.is_of_one_cell() => Estimate::of(within(above, below)),
+            [above, below] => Estimate::across(above, below),
+            [only] => Estimate::of(only.iter().map(|(_, value)| *value).collect()),
+            _ => None,
         };
-        let Some(spread) = Spread::of(quotients.into_iter().filter(|value| value.is_finite()).collect()) else {
+        let Some(mut estimate) = estimate else {
             return (ClaimVerdict::Undecided, format!("{}: no block has all of its figures", predicate.text));
         };
-        let spread = if predicate.terms().all(|term| self.passes(term)) { unanimous(spread) } else { spread };
-        let (verdict, certainty) = decide(&spread, predicate.range);
-        (verdict, format!("{}: {} ({certainty})", predicate.text, short(spread.median)))
+        if predicate.terms().all(|term| self.passes(term)) {
+            estimate.interval = estimate.interval.map(|_| estimate.range);
+        }
+        let (verdict, certainty) = decide(&estimate, predicate.range);
+        (verdict, format!("{}: {} ({certainty})", predicate.text, short(estimate.value)))
     }
 
     /// True when a figure is whether slices passed, which those say that broke a rule, too.
@@ -313,15 +317,60 @@ fn read(cell: &Cell, result: &CellResult, figures: &Figures, which: Which) -> Ve
     }
 }
 
-/// A pass or fail has no noise: nothing holds before all blocks agree.
-fn unanimous(spread: Spread) -> Spread {
-    Spread { interval: spread.interval.map(|_| (spread.min, spread.max)), ..spread }
+/// The quotients in the blocks that both have.
+fn within(above: &[(usize, f64)], below: &[(usize, f64)]) -> Vec<f64> {
+    let quotient = |(block, above): &(usize, f64)| {
+        let (_, below) = below.iter().find(|(other, _)| other == block)?;
+        Some(above / below).filter(|value| value.is_finite())
+    };
+    above.iter().filter_map(quotient).collect()
 }
 
-/// Whether values lie within a range, by their interval. Without one nothing is decided: a single block may be off by any factor.
-fn decide(spread: &Spread, (low, high): (f64, f64)) -> (ClaimVerdict, String) {
-    let blocks = spread.values.len();
-    let Some((least, most)) = spread.interval.filter(|_| blocks >= FEWEST_BLOCKS) else {
+/// A figure or a quotient over blocks, and how far it may be trusted.
+#[derive(Debug)]
+struct Estimate {
+    value: f64,
+    interval: Option<(f64, f64)>,
+    /// How sure the interval is, per cent.
+    certainty: f64,
+    blocks: usize,
+    /// The least and the most; a pass or fail has no noise, so that nothing holds before all blocks agree.
+    range: (f64, f64),
+}
+
+impl Estimate {
+    /// Over the blocks of one cell.
+    fn of(values: Vec<f64>) -> Option<Self> {
+        let spread = Spread::of(values)?;
+        let blocks = spread.values.len();
+        Some(Self {
+            value: spread.median,
+            interval: spread.interval,
+            certainty: 100.0 * coverage(blocks),
+            blocks,
+            range: (spread.min, spread.max),
+        })
+    }
+
+    /// Over those of two cells, which were not measured at the same time.
+    fn across(above: &[(usize, f64)], below: &[(usize, f64)]) -> Option<Self> {
+        let values = |side: &[(usize, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<_>>();
+        let change = Change::between(&values(below), &values(above))?;
+        let blocks = above.len().min(below.len());
+        Some(Self {
+            value: change.ratio,
+            interval: change.interval,
+            certainty: 95.0,
+            blocks,
+            range: (change.ratio, change.ratio),
+        })
+    }
+}
+
+/// Whether a figure lies within a range, by its interval. Without one nothing is decided: a single block may be off by any factor.
+fn decide(estimate: &Estimate, (low, high): (f64, f64)) -> (ClaimVerdict, String) {
+    let Estimate { blocks, certainty, .. } = *estimate;
+    let Some((least, most)) = estimate.interval.filter(|_| blocks >= FEWEST_BLOCKS) else {
         let certainty = format!("{blocks} block(s), {FEWEST_BLOCKS} are needed to decide");
         return (ClaimVerdict::Undecided, certainty);
     };
@@ -332,7 +381,7 @@ fn decide(spread: &Spread, (low, high): (f64, f64)) -> (ClaimVerdict, String) {
     } else {
         ClaimVerdict::Undecided
     };
-    (verdict, format!("{}-{} at 95 %", short(least), short(most)))
+    (verdict, format!("{}-{} at {certainty:.0} %", short(least), short(most)))
 }
 
 fn short(value: f64) -> String {
@@ -385,7 +434,7 @@ mod tests {
             (&[0.9, 0.9, 0.91, 0.89, 0.9], (0.4, 0.7), DoesNotHold),
         ];
         for (values, range, verdict) in cases {
-            assert_eq!(decide(&Spread::of(values.to_vec()).unwrap(), *range).0, *verdict, "{values:?}");
+            assert_eq!(decide(&Estimate::of(values.to_vec()).unwrap(), *range).0, *verdict, "{values:?}");
         }
     }
 
@@ -473,8 +522,25 @@ mod tests {
             let slow = result("amq", blocks.into_iter().map(|block| (block, rate(block))));
             let (verdict, why) =
                 judged(&[cell_of("K1", vec![fast.clone(), slow])], "K1@RabbitMQ/K1@ActiveMQ in 1.9..2.1");
-            assert_eq!((verdict, why.ends_with(": 2.00 (2.00-2.00 at 95 %)")), (ClaimVerdict::Holds, true), "{why}");
+            assert_eq!((verdict, why.contains(": 2.00 (2.00-2.00 at ")), (ClaimVerdict::Holds, true), "{why}");
         }
+    }
+
+    /// Block 3 of one row was an hour before block 3 of the other: which of them stand side by side must not matter.
+    #[test]
+    fn figures_of_two_rows_are_compared_as_those_of_two_runs() {
+        let rates = [1000.0, 1100.0, 1200.0, 1300.0, 1400.0];
+        let row =
+            |id: &str, rates: &mut dyn Iterator<Item = f64>| cell_of(id, vec![result("rabbitmq", (1..).zip(rates))]);
+        let below = row("K1", &mut rates.into_iter());
+        let mut verdicts = Vec::new();
+        for order in [rates.to_vec(), rates.into_iter().rev().collect()] {
+            let above = row("K3", &mut order.iter().map(|rate| rate * 1.1));
+            verdicts.push(judged(&[below.clone(), above], "K3@RabbitMQ > K1@RabbitMQ"));
+        }
+        assert_eq!(verdicts[0], verdicts[1]);
+        assert_eq!(verdicts[0].0, ClaimVerdict::Undecided, "{}", verdicts[0].1);
+        assert!(verdicts[0].1.ends_with("at 95 %)"), "{}", verdicts[0].1);
     }
 
     #[test]
@@ -547,7 +613,7 @@ mod tests {
     #[test]
     fn more_and_less_do_not_hold_of_what_is_equal() {
         use ClaimVerdict::{DoesNotHold, Holds};
-        let equal = Spread::of(vec![1.0; FEWEST_BLOCKS]).unwrap();
+        let equal = Estimate::of(vec![1.0; FEWEST_BLOCKS]).unwrap();
         for (sign, expected) in [(">", DoesNotHold), ("<", DoesNotHold), (">=", Holds), ("<=", Holds), ("~", Holds)] {
             let predicate = read(&format!("Q5 {sign} Q6")).unwrap();
             assert_eq!(decide(&equal, predicate.range).0, expected, "{sign}");

@@ -34,7 +34,7 @@ use crate::report::progress::Progress;
 use crate::report::record::{Ended, MachineFacts, Measured, SliceRecord, public_command, unix_time};
 use crate::report::verdict::is_whole;
 use crate::run::{Circumstances, span};
-use crate::scenario::Scenario;
+use crate::scenario::{Mode, Scenario};
 use crate::summary::{remarks, usable};
 use crate::target::Target;
 
@@ -104,6 +104,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
     let limits = OwnRelay::floors(args.relay, args.log, &dir)?;
     let names = args.names(&limits)?;
     let (mut journal, seed, salt, earlier) = args.open_journal(&studies, &names)?;
+    let started = journal.as_mut().map_or(Ok(started), |journal| journal.begun(started))?;
     let mut progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
     let mut audits = Audits::known(journal.as_ref(), &args.targets)?;
     let missing = if args.audit { audits.missing(&args.targets)? } else { Vec::new() };
@@ -403,8 +404,8 @@ impl Runner<'_> {
                 own.insert(name.clone(), study.load(planned, ClientKind::of(scheme), &self.sizing)?.scenario);
             }
         }
-        let applies = |facts: &&TargetFacts| own.contains_key(&facts.target.name);
-        let targets: Vec<Target> = self.targets.iter().filter(applies).map(|facts| facts.target.clone()).collect();
+        let loaded = |facts: &TargetFacts| Some(typed(&facts.target, own.get(&facts.target.name)?));
+        let targets: Vec<Target> = self.targets.iter().filter_map(loaded).collect();
         let slices = self.slices(study, planned, targets, scenario.clone(), own, step)?;
         let results = self.targets.iter().map(|facts| {
             let name = &facts.target.name;
@@ -506,8 +507,10 @@ impl Runner<'_> {
             };
             Spread::of(own.iter().filter_map(quotient).collect())
         };
+        // An order goes to the exchange, is matched and comes back; a relay carries it one way, and is no limit of that.
+        let there_and_back = scenario.mode == Mode::Exchange;
         let first = self.targets.first().map(|facts| facts.target.name.as_str()).filter(|first| *first != name);
-        let limit = self.limit(scenario.is_kept()).filter(|limit| limit.target.name != name);
+        let limit = self.limit(scenario.is_kept()).filter(|limit| limit.target.name != name && !there_and_back);
         CellOutcome::Measured(Box::new(Figures {
             value: spread,
             to_first: first.and_then(within),
@@ -518,6 +521,12 @@ impl Runner<'_> {
             all,
         }))
     }
+}
+
+/// The target as a cell loads it. A type of queues that keeps what it is given keeps transient messages too, and forces them:
+/// where nothing is to be kept, the broker's ordinary queues do what those of the others do.
+fn typed(target: &Target, scenario: &Scenario) -> Target {
+    Target { queue_type: target.queue_type.clone().filter(|_| scenario.is_kept()), ..target.clone() }
 }
 
 /// A target's figure in each block: of the slices that count, or, where the figure is whether they passed, of all.
@@ -555,6 +564,21 @@ fn value(metric: Metric, scenario: &Scenario, measured: &Measured) -> Option<f64
 mod tests {
     use super::super::tests::slice;
     use super::*;
+    use crate::scenario::QueueKind;
+
+    /// Quorum queues forced each message of rows in which no other broker keeps any, and were ten times as slow for it.
+    #[test]
+    fn queues_are_of_the_type_that_keeps_only_where_messages_are_kept() {
+        let target: Target = "amqp://127.0.0.1:1,type=quorum".parse().unwrap();
+        for (persistent, kind, expected) in [
+            (true, QueueKind::Durable, Some("quorum")),
+            (false, QueueKind::Durable, None),
+            (true, QueueKind::Exclusive, None),
+        ] {
+            let scenario = Scenario { persistent, queue: kind, ..Scenario::default() };
+            assert_eq!(typed(&target, &scenario).queue_type.as_deref(), expected, "{persistent} {kind:?}");
+        }
+    }
 
     #[test]
     fn packets_of_orders_are_not_asked_of_what_only_copies() {

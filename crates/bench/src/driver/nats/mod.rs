@@ -126,7 +126,8 @@ impl NatsDriver {
 
     fn make_stream(&self, control: &mut Asking, queue: usize) -> Result<(), Failure> {
         let stream = self.stream(queue);
-        let storage = if self.scenario.persistent { "file" } else { "memory" };
+        // Persistent messages to a topic that nobody keeps are kept by no other broker either.
+        let storage = if self.scenario.is_kept() { "file" } else { "memory" };
         let config = json!({
             "name": stream, "subjects": self.filters(queue), "retention": self.retention(), "storage": storage,
             "num_replicas": 1, "discard": "old",

@@ -76,7 +76,7 @@ fn method(book: &Book<'_>) -> Markup {
     html! {
         ul {
             li { "In each block every target has its turn once in random order" (frozen) "." }
-            li { "The block is the unit of replication: medians are over blocks, and an interval is a 95 % bootstrap interval from five blocks on." }
+            li { "The block is the unit of replication: medians are over blocks, and an interval is that of order statistics, from five blocks on: with five, from the least to the most, which holds the median in 94 of 100 cases." }
             li { "Ratios are taken within blocks, so that what the machine does meanwhile happens to both." }
             li { "A ratio ranks only if its whole interval lies on one side of 1 and is not within what the control, the same broker twice, shows." }
             li { "Every message is checked: lost, duplicated, reordered or corrupted ones make a slice invalid." }
