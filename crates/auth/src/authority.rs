@@ -136,10 +136,10 @@ impl Authority {
     /// peer's own address.
     pub fn login(&self, user: &str, password: &[u8], from: IpAddr, now: Instant, waker: Waker) -> Login {
         if password.is_empty() {
-            return self.logins.decided(Err(Refusal::EmptyPassword));
+            return self.logins.refused(Refusal::EmptyPassword, from, user, now);
         }
         if !self.may_come_from(user, from) {
-            return self.logins.decided(Err(Refusal::NotLoopback));
+            return self.logins.refused(Refusal::NotLoopback, from, user, now);
         }
         if !self.logins.allows(from, user, now) {
             return self.logins.decided(Err(Refusal::TooManyFailures));
@@ -160,13 +160,16 @@ impl Authority {
 
     /// Lets somebody in as `user` without a password, for mechanisms without one: a certificate names the user, or the operator
     /// lets everybody in as that user. Where the user may connect from, and what it may do, is as ever.
-    pub fn admit(&self, user: &str, from: IpAddr) -> Login {
+    pub fn admit(&self, user: &str, from: IpAddr, now: Instant) -> Login {
         if !self.may_come_from(user, from) {
-            return self.logins.decided(Err(Refusal::NotLoopback));
+            return self.logins.refused(Refusal::NotLoopback, from, user, now);
         }
         let users = self.users.read();
         let known = users.get_key_value(user).map(|(name, user)| Identity::new(name.clone(), user.tags.clone()));
-        self.logins.decided(known.ok_or(Refusal::WrongCredentials))
+        match known {
+            Some(identity) => self.logins.decided(Ok(identity)),
+            None => self.logins.refused(Refusal::WrongCredentials, from, user, now),
+        }
     }
 
     /// The hash of a new password, of the kind that log-ins here need. The salt must be fresh random bytes.
@@ -210,16 +213,17 @@ impl Authority {
         let user = exchange.user();
         let proof = exchange.finish(message)?;
         if !self.may_come_from(user, from) {
-            return Ok((self.logins.decided(Err(Refusal::NotLoopback)), None));
+            return Ok((self.logins.refused(Refusal::NotLoopback, from, user, now), None));
         }
         if !self.logins.allows(from, user, now) {
             return Ok((self.logins.decided(Err(Refusal::TooManyFailures)), None));
         }
         let users = self.users.read();
         let known = users.get_key_value(user).map(|(name, user)| Identity::new(name.clone(), user.tags.clone()));
-        let right = known.filter(|_| proof.is_some());
-        let proof = proof.filter(|_| right.is_some());
-        Ok((self.logins.proven(right, from, user, now), proof))
+        match known.zip(proof) {
+            Some((identity, proof)) => Ok((self.logins.decided(Ok(identity)), Some(proof))),
+            None => Ok((self.logins.refused(Refusal::WrongCredentials, from, user, now), None)),
+        }
     }
 
     fn may_come_from(&self, user: &str, from: IpAddr) -> bool {

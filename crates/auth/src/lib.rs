@@ -21,4 +21,4 @@ pub use password::{Cost, PasswordError, PasswordHash};
 pub use permission::{Denied, Pattern, PatternError, Permission, Resource, ResourceKind, Right};
 pub use throttle::FailureLimits;
 pub use topic::{TopicPattern, TopicPermission};
-pub use user::{Tags, User, UserError, UserLimits};
+pub use user::{Tags, User, UserError, UserLimits, shown_name};

@@ -43,6 +43,14 @@ pub enum Refusal {
     Busy,
 }
 
+impl Refusal {
+    /// Whether this can come as fast as peers can connect, so that a line for each would fill the log: whatever else refuses
+    /// log-ins counts as a failure, and after some failures they are refused by this.
+    pub fn is_endless(&self) -> bool {
+        matches!(self, Self::TooManyFailures | Self::Busy)
+    }
+}
+
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -149,12 +157,15 @@ impl Logins {
         Login { outcome: Arc::new(Mutex::new(Some(outcome))) }
     }
 
-    /// A login by a proof that has been checked already.
-    pub(crate) fn proven(&self, right: Option<Identity>, from: IpAddr, user: &str, now: Instant) -> Login {
-        if right.is_none() {
-            self.shared.throttle.count(Attempt { from, user }, now);
+    /// A login that fails without a password to check. It counts as a failure like any other, so that nobody is told of it for
+    /// ever either: what is beyond the limits is [`Refusal::TooManyFailures`].
+    pub(crate) fn refused(&self, refusal: Refusal, from: IpAddr, user: &str, now: Instant) -> Login {
+        let attempt = Attempt { from, user };
+        if !self.shared.throttle.allows(attempt, now) {
+            return self.decided(Err(Refusal::TooManyFailures));
         }
-        self.decided(right.ok_or(Refusal::WrongCredentials))
+        self.shared.throttle.count(attempt, now);
+        self.decided(Err(refusal))
     }
 
     /// Whether so few have failed that this one may be looked at.

@@ -56,6 +56,12 @@ pub struct UserLimits {
     pub sessions: Option<u32>,
 }
 
+/// A name that somebody gives as a user's, as the log shows it: no longer than the name of any user, since whoever gives it may
+/// be a stranger.
+pub fn shown_name(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MAX_NAME)]
+}
+
 /// One user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
@@ -384,6 +390,19 @@ mod tests {
         }
         let long = User::new(&"n".repeat(256), None).encode().unwrap_err().to_string();
         assert!(long.contains("longer than 255"), "{long}");
+    }
+
+    #[test]
+    fn of_a_name_without_end_the_log_shows_the_beginning() {
+        for (name, expected) in [
+            ("guest".to_owned(), "guest".to_owned()),
+            ("n".repeat(255), "n".repeat(255)),
+            ("n".repeat(400_000), "n".repeat(255)),
+            // Between letters.
+            ("ö".repeat(200), "ö".repeat(127)),
+        ] {
+            assert_eq!(shown_name(&name), expected);
+        }
     }
 
     proptest! {

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use auth::sasl::{self, Mechanism};
-use auth::{Identity, Refusal};
+use auth::{Identity, Refusal, shown_name};
 use broker::Login;
 
 use crate::codec::frame::FrameKind;
@@ -167,7 +167,7 @@ impl AmqpConnection {
                 let (certified, anonymous) = (&self.peer.certified_user, &self.server.settings.anonymous_user);
                 let named = if mechanism == Mechanism::External { certified.as_deref() } else { anonymous.as_deref() };
                 let user = named.unwrap_or_default();
-                (authority.admit(user, from), user)
+                (authority.admit(user, from, now), user)
             }
         };
         self.phase = Phase::Authenticating { login, mechanism, user: user.into() };
@@ -202,8 +202,8 @@ impl AmqpConnection {
     }
 
     fn refuse_login(&mut self, mechanism: &str, user: &str, refusal: &Refusal, now: Instant) {
-        let peer = self.peer.remote;
-        if *refusal == Refusal::TooManyFailures {
+        let (peer, user) = (self.peer.remote, shown_name(user));
+        if refusal.is_endless() {
             // What led to it has been told, and this can be repeated as fast as connections can be made.
             tracing::debug!(target: "audit", %peer, user, mechanism, reason = %refusal, "login refused");
         } else {

@@ -68,7 +68,7 @@ fn who_is_admitted_without_a_password() {
         ("nobody", true, Err(Refusal::WrongCredentials)),
     ] {
         let from = if loopback { LOOPBACK } else { ELSEWHERE };
-        let outcome = authority.admit(user, from).take();
+        let outcome = authority.admit(user, from, Instant::now()).take();
         let admitted = outcome.map(|outcome| outcome.map(|identity| identity.user().to_owned()));
         assert_eq!(admitted, Some(expected.map(str::to_owned)), "{user}");
     }
@@ -109,6 +109,34 @@ fn after_too_many_failures_no_password_is_looked_at_for_a_while() {
     assert!(authority.verify("alice", b"wonder", LOOPBACK, now).is_ok(), "from elsewhere nobody is locked out");
     assert!(authority.verify("alice", b"wonder", ELSEWHERE, now + Duration::from_secs(20)).is_ok());
     assert_eq!(authority.login_counts(), LoginCounts { succeeded: 2, refused: 6, throttled: 5 });
+}
+
+#[test]
+fn refusals_without_a_password_to_check_count_as_failures() {
+    let settings = AuthoritySettings {
+        failures: FailureLimits { per_address: 0, per_user: 2 },
+        ..AuthoritySettings::new([5; 32])
+    };
+    let authority = Authority::new(settings).unwrap();
+    authority.put(User::new("guest", None)).unwrap();
+    let now = Instant::now();
+    let refusal = |login: Login| outcome(&login).unwrap_err();
+    let waker = || Waker::from(Arc::new(Count(AtomicUsize::new(0))));
+    let ways: [(Refusal, &dyn Fn() -> Login); 3] = [
+        (Refusal::EmptyPassword, &|| authority.login("alice", b"", ELSEWHERE, now, waker())),
+        (Refusal::NotLoopback, &|| authority.login("guest", b"guest", ELSEWHERE, now, waker())),
+        (Refusal::WrongCredentials, &|| authority.admit("nobody", ELSEWHERE, now)),
+    ];
+    for (expected, attempt) in ways {
+        let seen: Vec<_> = (0..4).map(|_| refusal(attempt())).collect();
+        assert_eq!(seen, [expected.clone(), expected, Refusal::TooManyFailures, Refusal::TooManyFailures]);
+    }
+    // Without a password to guess, whoever may come in is let in after failures too.
+    for _ in 0..3 {
+        refusal(authority.admit("robot", LOOPBACK, now));
+    }
+    authority.put(User::new("robot", None)).unwrap();
+    assert!(outcome(&authority.admit("robot", LOOPBACK, now)).is_ok());
 }
 
 #[test]

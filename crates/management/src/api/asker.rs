@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use auth::{Identity, Refusal};
+use auth::{Identity, shown_name};
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
@@ -134,11 +134,13 @@ impl FromRequestParts<Arc<Source>> for Asker {
         let identity = match outcome {
             Ok(identity) => identity,
             // What led to it has been told, and this can be repeated as fast as requests can be made.
-            Err(refusal @ Refusal::TooManyFailures) => {
+            Err(refusal) if refusal.is_endless() => {
+                let user = shown_name(&user);
                 tracing::debug!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");
                 return Err(Failure::challenge());
             }
             Err(refusal) => {
+                let user = shown_name(&user);
                 tracing::warn!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");
                 return Err(Failure::challenge());
             }

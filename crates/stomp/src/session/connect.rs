@@ -79,7 +79,7 @@ impl Connecting {
         let (authority, from) = (shared.broker.authority(), peer.remote.ip());
         let login = match passcode {
             Some(passcode) => authority.login(&user, passcode.as_bytes(), from, now, waker.clone()),
-            None => authority.admit(&user, from),
+            None => authority.admit(&user, from, now),
         };
         Ok(Self {
             version,
@@ -110,8 +110,8 @@ impl Connecting {
     }
 
     fn report(&self, refusal: &auth::Refusal, peer: &Peer) {
-        let (user, peer) = (&*self.user, peer.remote);
-        if *refusal == auth::Refusal::TooManyFailures {
+        let (user, peer) = (auth::shown_name(&self.user), peer.remote);
+        if refusal.is_endless() {
             // What led to it has been told, and this can be repeated as fast as connections can be made.
             tracing::debug!(target: "audit", %peer, user, reason = %refusal, "STOMP login refused");
         } else {

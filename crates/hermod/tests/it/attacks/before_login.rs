@@ -157,7 +157,7 @@ fn no_step_of_the_handshake_can_be_left_out_or_repeated() {
 #[test]
 fn guesses_are_told_nothing_and_end_after_some() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &["--limits-failed-logins-per-user=1"]);
+    let server = Server::start(folder.path(), &["--limits-failed-logins-per-user=2"]);
     let try_as = |user: &str, password: &str| {
         let mut client = Amqp::started(server.ports.amqp);
         client.start_ok("PLAIN", format!("\0{user}\0{password}").as_bytes());
@@ -189,16 +189,20 @@ fn a_peer_cannot_fill_the_log() {
         let mut client = socket(server.ports.stomp);
         shove(&mut client, b"CONNECT\naccept-version:1.2\nlogin:guest\npasscode:wrong\n\n\0");
         last_words(&mut client);
-        // The same by HTTP: guest, wrong.
-        let mut client = socket(server.ports.http);
-        let request =
-            "GET /api/whoami HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: Basic Z3Vlc3Q6d3Jvbmc=\r\n\r\n";
-        shove(&mut client, request.as_bytes());
-        assert!(last_words(&mut client).starts_with(b"HTTP/1.1 401"));
+        // The same by HTTP, and without a password, of guest and of somebody with a long name.
+        for credentials in ["Z3Vlc3Q6d3Jvbmc=", "Z3Vlc3Q6", &("bm5u".repeat(30_000) + "Og==")] {
+            let mut client = socket(server.ports.http);
+            let request = format!(
+                "GET /api/whoami HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: Basic {credentials}\r\n\r\n"
+            );
+            shove(&mut client, request.as_bytes());
+            assert!(last_words(&mut client).starts_with(b"HTTP/1.1 401"));
+        }
     }
     until("an empty registry", || server.get("/metrics").1.lines().all(|line| !line.starts_with("hermod_sockets{")));
     server.signal("TERM");
     let (code, lines) = server.wait();
     assert_eq!(code, Some(0));
     assert!(lines.len() < 80, "{} lines: {lines:?}", lines.len());
+    assert!(lines.iter().all(|line| line.len() < 1000), "{lines:?}");
 }
