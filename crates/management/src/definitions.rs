@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use auth::{PasswordHash, Permission, Tags, TopicPermission, User, UserLimits};
-use broker::{Broker, Error, ExchangeSpec, QueueSpec, Ticket, VhostSpec};
+use broker::{Broker, Error, ExchangeSpec, QueueSpec, Ticket, VhostLimits, VhostSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
-use crate::change::{AUDIT, Caller, Change, Refused, Why, apply, wait};
+use crate::change::{AUDIT, Caller, Change, MAX_CONNECTIONS, MAX_QUEUES, Refused, Why, apply, wait};
 use crate::json;
 use crate::listing::{self, Listed};
-use crate::objects::{BindingChange, DestinationType, ObjectChange};
+use crate::objects::{self, BindingChange, DestinationType, ObjectChange};
 use crate::policies::{self, PolicyChange};
 use crate::source::Facts;
 
@@ -21,6 +21,11 @@ use crate::source::Facts;
 const OF_A_CLUSTER: [&str; 2] = ["cluster_name", "internal_cluster_id"];
 /// The one component of parameters that has a meaning here.
 const VHOST_LIMITS: &str = "vhost-limits";
+const QUEUE_TYPE: &str = "x-queue-type";
+/// Exchanges that every vhost has.
+const PREDECLARED: [&str; 5] = ["amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match"];
+/// The one that is made as soon as something is bound to it.
+const TRACE: &str = "amq.rabbitmq.trace";
 
 /// What an import did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -281,7 +286,7 @@ fn narrowed(rows: &[Json], fields: &[&str]) -> Vec<Json> {
 ///
 /// # Errors
 /// Nothing was changed: it is no such document, contradicts itself or what exists, or has things that are not supported while
-/// they are not to be skipped. Or the broker refused in the middle; the text says what.
+/// they are not to be skipped. Or something else changed what exists between the look and the end; the text says what.
 pub(crate) fn import(broker: &Broker, text: &str, import: &Import<'_>) -> Result<Imported, Refused> {
     let invalid = |text: String| Refused::new(Why::Invalid, text);
     // The reader would take a list for the fields in their order.
@@ -314,27 +319,93 @@ pub(crate) fn import(broker: &Broker, text: &str, import: &Import<'_>) -> Result
 struct Plan<'a> {
     broker: &'a Broker,
     vhosts: BTreeMap<String, VhostSpec>,
+    /// The default types of queues that vhosts will have, those of the document and others.
+    default_types: BTreeMap<String, String>,
     users: BTreeMap<String, User>,
+    limits: BTreeMap<String, VhostLimits>,
     changes: Vec<Change>,
-    /// Queues and exchanges that will be there: vhost, whether it is a queue, name.
-    there: BTreeSet<(String, bool, String)>,
+    /// Queues and exchanges that will be there.
+    there: BTreeSet<Place>,
+    /// Those that the document declares, and how.
+    declared: BTreeMap<Place, Declaration>,
     /// Those that are skipped.
-    skipped: BTreeSet<(String, bool, String)>,
+    skipped: BTreeSet<Place>,
+    /// What the document binds and is not bound yet: vhost, and the rest as text.
+    bound: BTreeSet<(String, String)>,
+    counts: Counts,
     unsupported: Vec<String>,
     wrong: Vec<String>,
 }
 
+/// Vhost, whether it is a queue, name.
+type Place = (String, bool, String);
+
+/// A queue or an exchange as a document declares it.
+#[derive(PartialEq)]
+enum Declaration {
+    Queue(QueueSpec),
+    Exchange(ExchangeSpec),
+}
+
+/// How many of something there are, and how many the document adds.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    are: u64,
+    come: u64,
+}
+
+/// What is limited.
+#[derive(Default)]
+struct Counts {
+    vhosts: Count,
+    /// By vhost.
+    queues: BTreeMap<String, Count>,
+    exchanges: Count,
+    bindings: Count,
+}
+
+impl Count {
+    fn sum(self) -> u64 {
+        self.are + self.come
+    }
+
+    /// A document that adds nothing is not to blame for what is there.
+    fn is_over(self, limit: u64) -> bool {
+        self.come > 0 && self.sum() > limit
+    }
+}
+
 impl<'a> Plan<'a> {
     fn new(broker: &'a Broker) -> Self {
-        let queues = broker.queues().into_iter().map(|queue| (queue.vhost, true, queue.name));
-        let exchanges = broker.exchanges().into_iter().map(|exchange| (exchange.vhost, false, exchange.name));
+        let mut counts = Counts::default();
+        let mut there = BTreeSet::new();
+        for queue in broker.queues() {
+            counts.queues.entry(queue.vhost.clone()).or_default().are += 1;
+            there.insert((queue.vhost, true, queue.name));
+        }
+        for exchange in broker.exchanges() {
+            let is_counted = !exchange.name.is_empty() && !PREDECLARED.contains(&exchange.name.as_str());
+            counts.exchanges.are += u64::from(is_counted);
+            there.insert((exchange.vhost, false, exchange.name));
+        }
+        let mut default_types = BTreeMap::new();
+        for vhost in broker.vhosts() {
+            counts.vhosts.are += 1;
+            default_types.extend(vhost.spec.default_queue_type.map(|kind| (vhost.name, kind)));
+        }
+        counts.bindings.are = broker.bindings().iter().filter(|binding| !binding.source.is_empty()).count() as u64;
         Self {
             broker,
             vhosts: BTreeMap::new(),
+            default_types,
             users: BTreeMap::new(),
+            limits: BTreeMap::new(),
             changes: Vec::new(),
-            there: queues.chain(exchanges).collect(),
+            there,
+            declared: BTreeMap::new(),
             skipped: BTreeSet::new(),
+            bound: BTreeSet::new(),
+            counts,
             unsupported: Vec::new(),
             wrong: Vec::new(),
         }
@@ -359,19 +430,30 @@ impl<'a> Plan<'a> {
 
     /// What there would be must not be more than there may be.
     fn keep_limits(&mut self) {
-        let limits = self.broker.limits();
-        let is_declared = |name: &str| !name.is_empty() && !name.starts_with("amq.");
-        let queues = self.there.iter().filter(|(_, is_queue, _)| *is_queue).count() as u64;
-        let exchanges = self.there.iter().filter(|(_, is_queue, name)| !is_queue && is_declared(name)).count() as u64;
-        let known = self.broker.vhosts().into_iter().filter(|vhost| !self.vhosts.contains_key(&vhost.name));
-        let vhosts = (known.count() + self.vhosts.len()) as u64;
-        let counts = [
-            ("vhosts", vhosts, limits.vhosts),
+        let (limits, counts) = (self.broker.limits(), &self.counts);
+        let queues = counts
+            .queues
+            .values()
+            .fold(Count::default(), |sum, count| Count { are: sum.are + count.are, come: sum.come + count.come });
+        let all = [
+            ("vhosts", counts.vhosts, limits.vhosts),
             ("queues", queues, limits.queues),
-            ("exchanges", exchanges, limits.exchanges),
+            ("exchanges", counts.exchanges, limits.exchanges),
+            ("bindings", counts.bindings, limits.bindings),
         ];
-        for (what, count, limit) in counts.into_iter().filter(|(_, count, limit)| count > limit) {
-            self.wrong.push(format!("there would be {count} {what}, and limits.{what} is {limit}"));
+        for (what, count, limit) in all.into_iter().filter(|(_, count, limit)| count.is_over(*limit)) {
+            self.wrong.push(format!("there would be {} {what}, and limits.{what} is {limit}", count.sum()));
+        }
+        for vhost in self.broker.vhosts() {
+            let count = counts.queues.get(&vhost.name).copied().unwrap_or_default();
+            // Limits of the document itself are set behind its queues.
+            if let Some(limit) = vhost.limits.queues.filter(|limit| count.is_over(*limit))
+                && !self.limits.contains_key(&vhost.name)
+            {
+                let (name, sum) = (vhost.name, count.sum());
+                self.wrong
+                    .push(format!("there would be {sum} queues in vhost '{name}', and its {MAX_QUEUES} is {limit}"));
+            }
         }
     }
 
@@ -390,10 +472,15 @@ impl<'a> Plan<'a> {
                 _ => self.wrong.push(error.text),
             }
         }
-        for name in ["amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match"] {
+        for name in PREDECLARED {
             self.there.insert((entry.name.clone(), false, name.to_owned()));
         }
-        self.vhosts.insert(entry.name, spec);
+        self.default_types.remove(&entry.name);
+        self.default_types.extend(spec.default_queue_type.clone().map(|kind| (entry.name.clone(), kind)));
+        let comes = !self.broker.has_vhost(&entry.name);
+        if self.vhosts.insert(entry.name, spec).is_none() {
+            self.counts.vhosts.come += u64::from(comes);
+        }
     }
 
     fn user(&mut self, entry: UserEntry) {
@@ -469,8 +556,8 @@ impl<'a> Plan<'a> {
             self.wrong.push(format!("limits of vhost '{}': there is no such vhost", entry.vhost));
         }
         let limit = |name: &str| entry.value.get(name).and_then(Json::as_u64);
-        let (connections, queues) = (limit("max-connections"), limit("max-queues"));
-        self.changes.push(Change::LimitVhost { name: entry.vhost, connections, queues });
+        let limits = VhostLimits { connections: limit(MAX_CONNECTIONS), queues: limit(MAX_QUEUES) };
+        self.limits.insert(entry.vhost, limits);
     }
 
     fn policy(&mut self, policy: PolicyChange, operator: bool) {
@@ -492,13 +579,11 @@ impl<'a> Plan<'a> {
         let checked = json::table(&arguments).map_err(Error::precondition).and_then(|arguments| {
             let spec =
                 ExchangeSpec { name: name.clone(), kind: kind.clone(), durable, auto_delete, internal, arguments };
-            self.broker.check_exchange_spec(&vhost, &spec)
+            self.broker.check_exchange_spec(&vhost, &spec).map(|()| Declaration::Exchange(spec))
         });
         self.object(
             checked,
-            vhost,
-            name.clone(),
-            false,
+            (vhost, false, name.clone()),
             ObjectChange::DeclareExchange { name, kind, durable, auto_delete, internal, arguments },
         );
     }
@@ -508,38 +593,56 @@ impl<'a> Plan<'a> {
         if !self.has_vhost(&vhost) {
             return self.wrong.push(format!("queue '{name}': there is no vhost '{vhost}'"));
         }
-        // The type beside the arguments says the same, but for the default type of a vhost.
-        if let Some(kind) = kind.filter(|kind| kind != "classic")
-            && !arguments.contains_key("x-queue-type")
+        if name.is_empty() {
+            return self.wrong.push(format!("a queue in vhost '{vhost}' has no name"));
+        }
+        if !arguments.contains_key(QUEUE_TYPE)
+            && let Some(kind) = self.queue_type(&vhost, kind, durable && !auto_delete)
         {
-            arguments.insert("x-queue-type".to_owned(), Json::String(kind));
+            arguments.insert(QUEUE_TYPE.to_owned(), Json::String(kind));
         }
         let checked = json::table(&arguments).map_err(Error::precondition).and_then(|arguments| {
             let spec = QueueSpec { name: name.clone(), durable, exclusive: false, auto_delete, arguments };
-            self.broker.check_queue_spec(&vhost, &spec)
+            self.broker.check_queue_spec(&vhost, &spec).map(|()| Declaration::Queue(spec))
         });
         self.object(
             checked,
-            vhost,
-            name.clone(),
-            true,
+            (vhost, true, name.clone()),
             ObjectChange::DeclareQueue { name, durable, auto_delete, arguments },
         );
     }
 
-    fn object(
-        &mut self,
-        checked: Result<(), Error>,
-        vhost: String,
-        name: String,
-        is_queue: bool,
-        change: ObjectChange,
-    ) {
-        let place = (vhost.clone(), is_queue, name);
+    /// The type of a queue whose arguments name none, if that is not what it will be anyway. What the document says beside the
+    /// arguments comes before the default type of its vhost, which is for queues that stay.
+    fn queue_type(&self, vhost: &str, kind: Option<String>, stays: bool) -> Option<String> {
+        let default = self.default_types.get(vhost).filter(|_| stays).cloned();
+        match kind {
+            Some(kind) if kind == "classic" && default.is_none() => None,
+            Some(kind) => Some(kind),
+            None => default,
+        }
+    }
+
+    fn object(&mut self, checked: Result<Declaration, Error>, place: Place, change: ObjectChange) {
         match checked {
-            Ok(()) => {
-                self.there.insert(place);
-                self.changes.push(Change::Objects { vhost, change });
+            Ok(declaration) => {
+                let (vhost, is_queue, name) = &place;
+                match self.declared.get(&place) {
+                    Some(earlier) if *earlier == declaration => return,
+                    Some(_) => {
+                        let what = if *is_queue { "queue" } else { "exchange" };
+                        self.wrong.push(format!("{what} '{name}' in vhost '{vhost}' is there twice, and not the same"));
+                        return;
+                    }
+                    None => {}
+                }
+                let comes = u64::from(self.there.insert(place.clone()));
+                match is_queue {
+                    true => self.counts.queues.entry(vhost.clone()).or_default().come += comes,
+                    false => self.counts.exchanges.come += comes,
+                }
+                self.changes.push(Change::Objects { vhost: vhost.clone(), change });
+                self.declared.insert(place, declaration);
             }
             // What contradicts what exists is no matter of support.
             Err(error) if self.there.contains(&place) => self.wrong.push(error.text),
@@ -556,32 +659,54 @@ impl<'a> Plan<'a> {
         if source.is_empty() {
             return;
         }
-        let ends = [
-            (vhost.clone(), false, source.clone()),
-            (vhost.clone(), destination_type == DestinationType::Queue, destination.clone()),
-        ];
-        if ends.iter().any(|end| self.skipped.contains(end)) {
-            return self
-                .unsupported
-                .push(format!("binding from '{source}' to '{destination}' in vhost '{vhost}': see there"));
+        let from = (vhost.clone(), false, source.clone());
+        let to = (vhost.clone(), destination_type == DestinationType::Queue, destination.clone());
+        let what = format!("binding from '{source}' to '{destination}' in vhost '{vhost}'");
+        let ends = if source == TRACE { vec![&to] } else { vec![&from, &to] };
+        if ends.iter().any(|end| self.skipped.contains(*end)) {
+            return self.unsupported.push(format!("{what}: see there"));
         }
-        if let Some((_, is_queue, name)) = ends.iter().find(|end| !self.there.contains(end)) {
-            let what = if *is_queue { "queue" } else { "exchange" };
-            return self.wrong.push(format!(
-                "binding from '{source}' to '{destination}' in vhost '{vhost}': there is no {what} '{name}'"
-            ));
+        if let Some((_, is_queue, name)) = ends.into_iter().find(|end| !self.there.contains(*end)) {
+            let end = if *is_queue { "queue" } else { "exchange" };
+            return self.wrong.push(format!("{what}: there is no {end} '{name}'"));
         }
-        let change =
-            ObjectChange::Bind(BindingChange { source, destination, destination_type, routing_key, arguments });
-        self.changes.push(Change::Objects { vhost, change });
+        let binding = BindingChange { source, destination, destination_type, routing_key, arguments };
+        let source = match self.declared.get(&from) {
+            Some(Declaration::Exchange(source)) => Some(source),
+            _ => None,
+        };
+        let checked =
+            objects::binding_spec(binding.clone()).and_then(|spec| self.broker.check_binding(&vhost, &spec, source));
+        match checked {
+            Ok(comes) => {
+                if comes && self.bound.insert((vhost.clone(), json!(binding).to_string())) {
+                    self.counts.bindings.come += 1;
+                }
+                self.changes.push(Change::Objects { vhost, change: ObjectChange::Bind(binding) });
+            }
+            Err(error) => self.unsupported.push(format!("{what}: {}", error.text)),
+        }
     }
 
     fn count(&self) -> u64 {
-        (self.vhosts.len() + self.users.len() + self.changes.len()) as u64
+        (self.vhosts.len() + self.users.len() + self.limits.len() + self.changes.len()) as u64
     }
 
     /// Does all of it, and waits once for the whole.
     fn make(self, from: &str) -> Result<(), Refused> {
+        let broker = self.broker;
+        let ticket = self.change_all(from).map_err(|error| {
+            let Refused { why, text } = error.into();
+            Refused::new(
+                why,
+                format!("only a part was imported; look at what stands against the rest, and import it again: {text}"),
+            )
+        })?;
+        wait(broker, ticket);
+        Ok(())
+    }
+
+    fn change_all(self, from: &str) -> Result<Ticket, Error> {
         let mut last = Ticket::NONE;
         for (name, spec) in &self.vhosts {
             last = last.max(self.broker.put_vhost(name, spec)?);
@@ -589,11 +714,21 @@ impl<'a> Plan<'a> {
         for (_, user) in self.users {
             last = last.max(self.broker.put_user(user)?);
         }
+        let queues_of = |vhost: &String| self.counts.queues.get(vhost).map_or(0, |count| count.sum());
+        for (name, limits) in &self.limits {
+            // A vhost may have more queues than its limit, which then came later: so it does here.
+            let queues = limits.queues.map(|limit| limit.max(queues_of(name)));
+            last = last.max(self.broker.limit_vhost(name, VhostLimits { queues, ..*limits })?);
+        }
         for change in self.changes {
             let caller = Caller { identity: auth::Identity::operator("operator"), from: from.to_owned() };
             last = last.max(apply(self.broker, change, caller)?.1);
         }
-        wait(self.broker, last);
-        Ok(())
+        let late =
+            |(name, limits): &(&String, &VhostLimits)| limits.queues.is_some_and(|limit| limit < queues_of(name));
+        for (name, limits) in self.limits.iter().filter(late) {
+            last = last.max(self.broker.limit_vhost(name, *limits)?);
+        }
+        Ok(last)
     }
 }

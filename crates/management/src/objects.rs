@@ -133,11 +133,18 @@ fn with_binding(
     binding: BindingChange,
     act: impl FnOnce(&mut Client, &BindingSpec) -> Result<Ticket, Error>,
 ) -> Result<(u64, Ticket), Error> {
+    act(client, &binding_spec(binding)?).map(|ticket| (0, ticket))
+}
+
+/// A binding in the broker's words.
+///
+/// # Errors
+/// Its arguments are more than a table can hold.
+pub(crate) fn binding_spec(binding: BindingChange) -> Result<BindingSpec, Error> {
     let destination = match binding.destination_type {
         DestinationType::Queue => DestinationName::Queue(binding.destination),
         DestinationType::Exchange => DestinationName::Exchange(binding.destination),
     };
     let arguments = json::table(&binding.arguments).map_err(Error::precondition)?;
-    let spec = BindingSpec { source: binding.source, destination, key: binding.routing_key, arguments };
-    act(client, &spec).map(|ticket| (0, ticket))
+    Ok(BindingSpec { source: binding.source, destination, key: binding.routing_key, arguments })
 }

@@ -2,10 +2,14 @@
 
 use crate::broker::Broker;
 use crate::catalog::arguments::{ExchangeArguments, QueueArguments};
+use crate::catalog::{Tables, binding_of, predeclared};
 use crate::error::Error;
-use crate::routing::ExchangeKind;
-use crate::session::declare::{check_name, refuse_reserved, same_exchange, same_queue};
-use crate::session::{ExchangeSpec, QueueSpec};
+use crate::routing::{Bindings, Destination, ExchangeKind, HashOn};
+use crate::session::consume::locked;
+use crate::session::declare::{
+    check_binding_names, check_name, refuse_default_exchange, refuse_reserved, same_exchange, same_queue,
+};
+use crate::session::{BindingSpec, DestinationName, ExchangeSpec, QueueSpec};
 
 impl Broker {
     /// Fails where the operator's declaration of this queue would, but for limits. The vhost need not be there yet.
@@ -27,6 +31,7 @@ impl Broker {
     /// # Errors
     /// Those of [`crate::Client::declare_exchange`].
     pub fn check_exchange_spec(&self, vhost: &str, spec: &ExchangeSpec) -> Result<(), Error> {
+        refuse_default_exchange(&spec.name)?;
         check_name(&spec.name)?;
         let Some(kind) = ExchangeKind::parse(&spec.kind) else {
             return Err(Error::precondition(format!("unknown exchange type '{}' of '{}'", spec.kind, spec.name)));
@@ -38,5 +43,44 @@ impl Broker {
         }
         refuse_reserved("exchange", &spec.name)?;
         ExchangeArguments::parse(kind, &spec.name, vhost, &spec.arguments).map(drop)
+    }
+
+    /// Fails where this binding of the operator's would, but for limits and for ends that are not there; `source` is what its
+    /// exchange will be, if it is not there yet. False when it is there already.
+    ///
+    /// # Errors
+    /// Those of [`crate::Client::bind`].
+    pub fn check_binding(&self, vhost: &str, spec: &BindingSpec, source: Option<&ExchangeSpec>) -> Result<bool, Error> {
+        check_binding_names(spec)?;
+        if let Some(known) = self.core.catalog.vhost(vhost) {
+            let tables = known.tables.read();
+            let destination = existing_destination(&tables, vhost, &spec.destination)?;
+            if let Some(existing) = tables.exchange(&spec.source) {
+                existing.bindings.check(&spec.key, &spec.arguments)?;
+                let is_there = |end| existing.bindings.contains(&binding_of(end, &spec.key, &spec.arguments));
+                return Ok(!destination.is_some_and(is_there));
+            }
+        }
+        let (kind, hash_on) = match source {
+            Some(source) => {
+                let kind = ExchangeKind::parse(&source.kind).unwrap_or(ExchangeKind::Direct);
+                let parsed = ExchangeArguments::parse(kind, &source.name, vhost, &source.arguments)?;
+                (parsed.routes_as, parsed.hash_on)
+            }
+            // The one that is made for whoever binds to it takes any binding, as a direct one does.
+            None => (predeclared(&spec.source).unwrap_or(ExchangeKind::Direct), HashOn::default()),
+        };
+        Bindings::new(kind, hash_on).check(&spec.key, &spec.arguments).map(|()| true)
+    }
+}
+
+/// Where a binding would lead, if that is there; fails for what belongs to a connection.
+fn existing_destination(tables: &Tables, vhost: &str, name: &DestinationName) -> Result<Option<Destination>, Error> {
+    match name {
+        DestinationName::Queue(name) => match tables.queue(name) {
+            Some(queue) if queue.exclusive_to.is_some() => Err(locked(name, vhost)),
+            queue => Ok(queue.map(|queue| Destination::Queue(queue.id))),
+        },
+        DestinationName::Exchange(name) => Ok(tables.exchange(name).map(|exchange| Destination::Exchange(exchange.id))),
     }
 }

@@ -210,6 +210,11 @@ const PREDECLARED: [(&str, ExchangeKind); 5] = [
     ("amq.match", ExchangeKind::Headers),
 ];
 
+/// The kind of an exchange that every vhost has.
+pub(crate) fn predeclared(name: &str) -> Option<ExchangeKind> {
+    PREDECLARED.into_iter().find(|(known, _)| *known == name).map(|(_, kind)| kind)
+}
+
 /// Owners that a vhost takes: itself, and its predeclared exchanges behind it.
 pub(crate) const OWNERS_PER_VHOST: u64 = 1 + PREDECLARED.len() as u64;
 

@@ -24,7 +24,9 @@ use self::fanout::Fanout;
 use self::hash::{Consistent, Modulus};
 pub(crate) use self::hash::{HASH_HEADER, HASH_PROPERTY, HashOn, digest};
 use self::topic::Topic;
+use crate::encoding::check_depth;
 use crate::error::Error;
+use crate::message::value::Table;
 
 /// How an exchange chooses among its bindings.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -145,14 +147,20 @@ impl Bindings {
         Self { index: BTreeMap::new(), matcher }
     }
 
-    /// Adds a binding: false when it was there already. An error of kind `Precondition` when the arguments can't be
-    /// matched by or are nested too deep to be kept, or the key is no weight where it should be one.
-    pub(crate) fn insert(&mut self, binding: Binding) -> Result<bool, Error> {
+    /// An error of kind `Precondition` when the arguments can't be matched by or are nested too deep to be kept, or the key
+    /// is no weight where it should be one.
+    pub(crate) fn check(&self, key: &str, arguments: &Table) -> Result<(), Error> {
         match self.matcher {
-            Matcher::Headers => headers::validate(&binding.arguments)?,
-            Matcher::Consistent(_) => drop(hash::weight(&binding.key)?),
+            Matcher::Headers => headers::validate(arguments)?,
+            Matcher::Consistent(_) => drop(hash::weight(key)?),
             _ => {}
         }
+        check_depth(arguments)
+    }
+
+    /// Adds a binding: false when it was there already. An error where [`Bindings::check`] has one.
+    pub(crate) fn insert(&mut self, binding: Binding) -> Result<bool, Error> {
+        self.check(&binding.key, &binding.arguments)?;
         let place = (binding.destination, Identity::of(&binding)?);
         if self.index.contains_key(&place) {
             return Ok(false);

@@ -351,7 +351,7 @@ fn in_use(queue: &Queue) -> Error {
     Error::refused(format!("queue '{}' in vhost '{}' in exclusive use", queue.name, queue.vhost))
 }
 
-pub(super) fn locked(name: &str, vhost: &str) -> Error {
+pub(crate) fn locked(name: &str, vhost: &str) -> Error {
     Error::new(
         ErrorKind::Locked,
         format!(

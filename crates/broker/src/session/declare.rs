@@ -22,7 +22,7 @@ use crate::store::facts;
 use crate::tracing;
 
 /// A queue to declare.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct QueueSpec {
     /// Its name; empty to be given one.
     pub name: String,
@@ -50,7 +50,7 @@ pub struct Declared {
 }
 
 /// An exchange to declare.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExchangeSpec {
     /// Its name.
     pub name: String,
@@ -283,16 +283,10 @@ impl Client {
     }
 
     fn authorize_binding(&self, spec: &BindingSpec) -> Result<(), Error> {
-        refuse_default_exchange(&spec.source)?;
-        if spec.key.len() > NAME_MAX {
-            return Err(Error::precondition(format!("routing key is longer than {NAME_MAX} bytes")));
-        }
+        check_binding_names(spec)?;
         match &spec.destination {
             DestinationName::Queue(name) => self.authorize(Resource::queue(name), Right::Write)?,
-            DestinationName::Exchange(name) => {
-                refuse_default_exchange(name)?;
-                self.authorize(Resource::exchange(name), Right::Write)?;
-            }
+            DestinationName::Exchange(name) => self.authorize(Resource::exchange(name), Right::Write)?,
         }
         self.authorize(Resource::exchange(&spec.source), Right::Read)?;
         self.authorize_topics(&spec.source, std::iter::once(&*spec.key), Right::Read)
@@ -581,7 +575,19 @@ pub(crate) fn same_exchange(
     }
 }
 
-fn refuse_default_exchange(name: &str) -> Result<(), Error> {
+/// Fails for a binding that no exchange could have.
+pub(crate) fn check_binding_names(spec: &BindingSpec) -> Result<(), Error> {
+    refuse_default_exchange(&spec.source)?;
+    if spec.key.len() > NAME_MAX {
+        return Err(Error::precondition(format!("routing key is longer than {NAME_MAX} bytes")));
+    }
+    match &spec.destination {
+        DestinationName::Queue(_) => Ok(()),
+        DestinationName::Exchange(name) => refuse_default_exchange(name),
+    }
+}
+
+pub(crate) fn refuse_default_exchange(name: &str) -> Result<(), Error> {
     if name.is_empty() {
         return Err(Error::refused("operation not permitted on the default exchange"));
     }

@@ -4,7 +4,7 @@
 //! waits. Everything else flushes first, so a session's effects happen in the order in which it asked for them.
 
 mod arriving;
-mod consume;
+pub(crate) mod consume;
 pub(crate) mod declare;
 mod drain;
 pub(crate) mod mailbox;

@@ -202,7 +202,10 @@ fn administration() -> [Command; 14] {
             "export",
             "Write users, vhosts, rights and declarations as RabbitMQ's document",
         )),
-        definitions::import_command(asking("import", "Take over such a document, or nothing of it")),
+        definitions::import_command(asking(
+            "import",
+            "Take over such a document; one that contradicts anything changes nothing",
+        )),
     ]
 }
 

@@ -125,6 +125,31 @@ fn a_server_starts_with_a_document() {
     assert!(code == 78 && said.contains("no document of definitions"), "{said}");
 }
 
+/// A limit counts for what comes after it: more may be there.
+#[test]
+fn a_vhost_with_more_queues_than_its_limit_is_taken_over() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let _servers = dirs.each_ref().map(|dir| Server::start(dir.path(), &[]));
+    let [first, second] = dirs.each_ref().map(|dir| dir.path());
+    let queue =
+        |name: &str| json!({ "name": name, "vhost": "full", "type": "classic", "durable": true, "auto_delete": false });
+    let limit = json!({ "component": "vhost-limits", "vhost": "full", "name": "limits", "value": { "max-queues": 1 } });
+    let vhost = json!({ "name": "full", "default_queue_type": "quorum" });
+    let trace = json!({ "source": "amq.rabbitmq.trace", "vhost": "full", "destination": "a", "destination_type": "queue",
+                        "routing_key": "#" });
+    let document = json!({ "vhosts": [vhost], "queues": [queue("a"), queue("b")], "bindings": [trace] });
+    assert_eq!(import(first, &document, &[]), (0, "4 definitions taken over\n".to_owned()));
+    assert_eq!(import(first, &json!({ "parameters": [limit] }), &[]).0, 0);
+    let exported = export(first);
+    assert_eq!((&exported["queues"][1]["name"], &exported["queues"][1]["type"]), (&json!("b"), &json!("classic")));
+    for dir in [first, second] {
+        let (code, said) = import(dir, &exported, &[]);
+        assert_eq!((code, export(dir)), (0, exported.clone()), "{said}");
+        let (code, said) = import(dir, &json!({ "queues": [queue("c")] }), &[]);
+        assert!(code == 73 && said.contains("nothing was imported") && said.contains("its max-queues is 1"), "{said}");
+    }
+}
+
 /// A document that comes from a pipe holds the start up where it is read.
 #[test]
 fn nobody_is_let_in_before_the_document_is_taken_over() {

@@ -21,10 +21,30 @@ fn queue(arguments: &str) -> String {
     )
 }
 
+/// A document that declares a queue first, and ends with a binding.
+fn bound(source: &str, key: &str, arguments: &str) -> String {
+    let exchange = |name: &str, kind: &str, arguments: &str| {
+        format!(
+            r#"{{"name":"{name}","vhost":"/","type":"{kind}","durable":true,"auto_delete":false,"arguments":{arguments}}}"#
+        )
+    };
+    let exchanges = [
+        exchange("hash", "x-consistent-hash", "{}"),
+        exchange("late", "x-delayed-message", r#"{"x-delayed-type":"headers"}"#),
+    ];
+    format!(
+        r#"{{"queues":[{{"name":"first","vhost":"/","durable":true,"auto_delete":false}}],"exchanges":[{}],
+            "bindings":[{{"source":"{source}","vhost":"/","destination":"first","destination_type":"queue",
+                          "routing_key":"{key}","arguments":{arguments}}}]}}"#,
+        exchanges.join(",")
+    )
+}
+
 #[test]
 fn definitions_that_make_no_sense_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(dir.path(), &["--limits-queues", "1000", "--limits-vhosts", "10"]);
+    let limits = ["--limits-queues", "1000", "--limits-vhosts", "10", "--limits-bindings", "20"];
+    let server = Server::start(dir.path(), &limits);
     let before = definitions(&server);
     let canary = Canary::start(&server);
     let nested = |open: &str, close: &str, depth: usize| format!("{}1{}", open.repeat(depth), close.repeat(depth));
@@ -32,6 +52,18 @@ fn definitions_that_make_no_sense_change_nothing() {
     let queues =
         many(2000, &|n| json!({ "name": format!("q{n}"), "vhost": "/", "durable": true, "auto_delete": false }));
     let vhosts = many(11, &|n| json!({ "name": format!("v{n}") }));
+    let bindings = many(21, &|n| {
+        json!({ "source": "amq.topic", "vhost": "/", "destination": "amq.fanout",
+                                         "destination_type": "exchange", "routing_key": format!("k{n}") })
+    });
+    let twice = |one: Value, other: Value| {
+        let with = |rest: Value| {
+            let mut entry = json!({ "name": "twin", "vhost": "/", "durable": true, "auto_delete": false });
+            entry.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+            entry
+        };
+        [with(one), with(other)]
+    };
     let user = |rest: Value| {
         let mut user = json!({ "name": "eve", "tags": "administrator" });
         user.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
@@ -77,6 +109,35 @@ fn definitions_that_make_no_sense_change_nothing() {
                                    "routing_key": "k" }] })
             .to_string(),
             "there is no queue 'gone'",
+        ),
+        (bound("amq.headers", "", r#"{"x-match":"some"}"#), "Invalid x-match field"),
+        (bound("late", "", r#"{"x-match":"some"}"#), "Invalid x-match field"),
+        (bound("hash", "abc", "{}"), "The binding key must be an integer"),
+        (bound("amq.topic", &"k".repeat(256), "{}"), "routing key is longer than 255 bytes"),
+        (bound("amq.headers", "", &nested(r#"{"a":"#, "}", 40)), "nested more than 32 deep"),
+        (json!({ "bindings": bindings }).to_string(), "limits.bindings"),
+        (
+            json!({ "queues": twice(json!({}), json!({ "arguments": { "x-max-length": 1 } })) }).to_string(),
+            "queue 'twin' in vhost '/' is there twice",
+        ),
+        (
+            json!({ "exchanges": twice(json!({ "type": "direct" }), json!({ "type": "topic" })) }).to_string(),
+            "exchange 'twin' in vhost '/' is there twice",
+        ),
+        (
+            json!({ "queues": twice(json!({}), json!({ "name": "" })) }).to_string(),
+            "a queue in vhost '/' has no name",
+        ),
+        (
+            json!({ "exchanges": twice(json!({ "type": "direct" }), json!({ "name": "", "type": "direct" })) }).to_string(),
+            "the default exchange",
+        ),
+        (
+            json!({ "vhosts": [{ "name": "v", "default_queue_type": "quorum" }],
+                    "queues": [{ "name": "q", "vhost": "v", "durable": true, "auto_delete": false,
+                                 "arguments": { "x-max-priority": 5 } }] })
+            .to_string(),
+            "x-max-priority",
         ),
         (format!("{{{}\"queues\":[]}}", " ".repeat((32 << 20) - 12)), "longer than"),
     ];
