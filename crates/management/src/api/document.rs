@@ -7,7 +7,9 @@ use axum::body::{Bytes, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value as Json;
 
 use super::answer::Failure;
 use crate::json;
@@ -68,4 +70,30 @@ pub(super) async fn read(request: Request, longest: usize) -> Result<Bytes, Fail
 fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+}
+
+/// True or false, also as a text: tools that take arguments of a command line send them as they come.
+///
+/// # Errors
+/// For anything else.
+pub(super) fn truth<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Error> {
+    match Json::deserialize(field)? {
+        Json::Bool(truth) => Ok(truth),
+        Json::String(text) if text == "true" => Ok(true),
+        Json::String(text) if text == "false" => Ok(false),
+        _ => Err(D::Error::custom("expected true or false")),
+    }
+}
+
+/// A number from 0 on, also as a text.
+///
+/// # Errors
+/// For anything else.
+pub(super) fn number<'de, D: Deserializer<'de>>(field: D) -> Result<u64, D::Error> {
+    let number = match Json::deserialize(field)? {
+        Json::Number(number) => number.as_u64(),
+        Json::String(digits) => digits.parse().ok(),
+        _ => None,
+    };
+    number.ok_or_else(|| D::Error::custom("expected a whole number from 0 on"))
 }

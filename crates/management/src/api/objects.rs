@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 
 use super::answer::{Answer, Failure, done, put as stored, shown};
 use super::asker::Asker;
-use super::document::{Document, Parameters};
+use super::document::{self, Document, Parameters};
 use super::make;
 use super::page::{self, Wanted};
 use super::read::{exchange_name, select};
@@ -45,9 +45,9 @@ fn is_there(source: &Source, what: Listed, vhost: &str, name: &str) -> bool {
 
 #[derive(Deserialize)]
 struct QueueBody {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "document::truth")]
     durable: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "document::truth")]
     auto_delete: bool,
     #[serde(default, deserialize_with = "json::unique")]
     arguments: Map<String, Json>,
@@ -93,11 +93,11 @@ async fn purge(asker: Asker, State(source): Shared, Path((vhost, name)): Path<(S
 struct ExchangeBody {
     #[serde(default = "direct", rename = "type")]
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "document::truth")]
     durable: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "document::truth")]
     auto_delete: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "document::truth")]
     internal: bool,
     #[serde(default, deserialize_with = "json::unique")]
     arguments: Map<String, Json>,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json, json};
 use super::answer::{Answer, Failure, shown};
 use super::asker::Asker;
 use super::blocking;
-use super::document::Document;
+use super::document::{self, Document};
 use super::read::exchange_name;
 use crate::courier::{AckMode, Fetched, Fetching, Outgoing};
 use crate::listing::Listed;
@@ -65,10 +65,16 @@ async fn publish(
 
 #[derive(Deserialize)]
 struct GetBody {
+    #[serde(deserialize_with = "document::number")]
     count: u64,
     ackmode: AckMode,
     encoding: Encoding,
-    truncate: Option<usize>,
+    #[serde(default = "whole", deserialize_with = "document::number")]
+    truncate: u64,
+}
+
+fn whole() -> u64 {
+    u64::MAX
 }
 
 /// How bodies are shown: as text where they are that, or in any case in base 64.
@@ -91,8 +97,9 @@ async fn fetch(
     shown(fetched.into_iter().map(|message| row(message, body.encoding, body.truncate)).collect::<Vec<_>>())
 }
 
-fn row(message: Fetched, encoding: Encoding, truncate: Option<usize>) -> Json {
-    let bytes = &message.body[..truncate.unwrap_or(usize::MAX).min(message.body.len())];
+fn row(message: Fetched, encoding: Encoding, truncate: u64) -> Json {
+    let length = usize::try_from(truncate).unwrap_or(usize::MAX).min(message.body.len());
+    let bytes = &message.body[..length];
     let text = str::from_utf8(bytes).ok().filter(|_| matches!(encoding, Encoding::Auto));
     let (payload, name) = text.map_or_else(|| (STANDARD.encode(bytes), "base64"), |text| (text.to_owned(), "string"));
     json!({

@@ -188,9 +188,9 @@ struct VhostBody {
     tags: Words,
     #[serde(default, alias = "defaultqueuetype")]
     default_queue_type: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "document::truth")]
     tracing: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "document::truth")]
     protected_from_deletion: bool,
 }
 

@@ -53,6 +53,10 @@ fn messages_go_in_and_come_out() {
     let again = get(&server, 1, "reject_requeue_true");
     assert_eq!((&again[0]["redelivered"], &again[0]["payload"]), (&json!(true), &json!("h\u{e9}")));
     assert_eq!(get(&server, 1, "ack_requeue_false")[0]["message_count"], 1);
+    // Numbers as rabbitmqadmin sends them, which takes its arguments from a command line.
+    let looked = json!({ "count": "1", "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": "0" });
+    let (_, rows) = post(&server, "queues/%2F/q/get", &looked);
+    assert_eq!((rows.as_array().map(Vec::len), &rows[0]["payload"]), (Some(1), &json!("")));
     let cut = json!({ "count": 1, "ackmode": "reject_requeue_false", "encoding": "base64", "truncate": 0 });
     let (_, rows) = post(&server, "queues/%2F/q/get", &cut);
     assert_eq!((&rows[0]["payload"], &rows[0]["payload_bytes"]), (&json!(""), &json!(1)));
@@ -104,6 +108,8 @@ fn messages_that_are_refused() {
         (json!({ "count": 1, "ackmode": "get", "encoding": "auto" }), "ack_requeue_true"),
         (json!({ "count": 1, "ackmode": "ack_requeue_true", "encoding": "utf8" }), "base64"),
         (json!({ "ackmode": "ack_requeue_true", "encoding": "auto" }), "count"),
+        (json!({ "count": "some", "ackmode": "ack_requeue_true", "encoding": "auto" }), "a whole number from 0 on"),
+        (json!({ "count": -1, "ackmode": "ack_requeue_true", "encoding": "auto" }), "a whole number from 0 on"),
     ] {
         let (status, refusal) = post(&server, "queues/%2F/full/get", &document);
         assert!(status == 400 && refusal["reason"].as_str().unwrap().contains(words), "{refusal}");
