@@ -722,7 +722,15 @@ impl Lane {
     /// Bodies of a page lie in `chunk` now that lay in one of the files `from`. Returns how many of them are still wanted.
     pub(crate) fn moved(&mut self, number: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
         self.chunked = true;
-        let Ok(index) = self.pages.binary_search_by_key(&number, |page| page.number) else { return 0 };
+        let Ok(index) = self.pages.binary_search_by_key(&number, |page| page.number) else {
+            // A purge gave the page back while its chunk was written, and it takes more entries yet.
+            if number == self.next / PAGE && bit_of(self.next) != 0 {
+                let mut page = Box::new(Page::new(self.next));
+                page.chunked = true;
+                self.pages.push_back(page);
+            }
+            return 0;
+        };
         let page = &mut self.pages[index];
         let count = page.moved(from, chunk, entries);
         if !page.is_hot() {

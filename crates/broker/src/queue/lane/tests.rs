@@ -48,10 +48,19 @@ enum Step {
         pick: u16,
         adopt: bool,
     },
+    /// Only the first half of that: the bodies are copied, and the lane hears of it later.
+    Copy {
+        pick: u16,
+        adopt: bool,
+    },
+    Tell,
     Merge,
     Load(u8),
     Purge,
 }
+
+/// A file or segment whose bodies are copied: itself, what comes of it, and what is in it by page.
+type Leaving = (u32, u32, BTreeMap<u64, Vec<Reference>>);
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
@@ -64,6 +73,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<u16>().prop_map(Step::SpillAnew),
         4 => any::<u16>().prop_map(Step::LeanDown),
         3 => any::<(u16, bool)>().prop_map(|(pick, adopt)| Step::Evacuate { pick, adopt }),
+        2 => (any::<u16>(), any::<bool>()).prop_map(|(pick, adopt)| Step::Copy { pick, adopt }),
+        2 => Just(Step::Tell),
         1 => Just(Step::Merge),
         4 => any::<u8>().prop_map(Step::Load),
         1 => Just(Step::Purge),
@@ -113,11 +124,18 @@ struct World {
     /// What the index of each segment lists.
     indexes: BTreeMap<u32, Vec<Reference>>,
     segments: u32,
+    leaving: Option<Leaving>,
 }
 
 impl World {
     fn new(start: u64) -> Self {
-        Self { lane: Lane::starting_at(start), model: BTreeMap::new(), indexes: BTreeMap::new(), segments: 1 << 31 }
+        Self {
+            lane: Lane::starting_at(start),
+            model: BTreeMap::new(),
+            indexes: BTreeMap::new(),
+            segments: 1 << 31,
+            leaving: None,
+        }
     }
 
     /// Sweeps, and spills what was picked.
@@ -242,6 +260,12 @@ impl World {
     }
 
     fn evacuate(&mut self, pick: u16, adopt: bool) {
+        self.copy(pick, adopt);
+        self.tell();
+    }
+
+    fn copy(&mut self, pick: u16, adopt: bool) {
+        self.tell();
         let files: BTreeSet<u32> =
             self.model.values().filter_map(|item| item.file).filter(|file| *file < 1 << 31).collect();
         let Some(file) = files.iter().nth(pick as usize % files.len().max(1)).copied() else { return };
@@ -249,7 +273,12 @@ impl World {
             return;
         }
         let segment = if adopt { file } else { self.segment() };
-        for (page, entries) in self.referenced(file) {
+        self.leaving = Some((file, segment, self.referenced(file)));
+    }
+
+    fn tell(&mut self) {
+        let Some((file, segment, pages)) = self.leaving.take() else { return };
+        for (page, entries) in pages {
             self.move_page(page, &[file], segment, entries);
         }
     }
@@ -272,6 +301,7 @@ impl World {
 
     /// All segments become one, as far as they are not settled.
     fn merge(&mut self) {
+        self.tell();
         let old = std::mem::take(&mut self.indexes);
         let from: Vec<u32> = old.keys().copied().collect();
         let mut pages: BTreeMap<u64, Vec<Reference>> = BTreeMap::new();
@@ -316,6 +346,8 @@ impl World {
             Step::SpillAnew(pick) => self.spill_anew(pick),
             Step::LeanDown(pick) => self.pick(pick).into_iter().for_each(|seq| self.lane.lean_down(seq)),
             Step::Evacuate { pick, adopt } => self.evacuate(pick, adopt),
+            Step::Copy { pick, adopt } => self.copy(pick, adopt),
+            Step::Tell => self.tell(),
             Step::Merge => self.merge(),
             Step::Load(bytes) => self.load(bytes.into()),
             Step::Purge => self.purge(),
@@ -381,6 +413,21 @@ proptest! {
         world.drain();
         world.check();
     }
+}
+
+/// Purged messages came back after a restart: the purge had given back the page, and what an index lists of it was taken for
+/// what nobody lists.
+#[test]
+fn what_is_purged_while_its_bodies_are_copied_stays_settled() {
+    let mut world = World::new(1);
+    (1..=100).for_each(|_| world.push(true, true));
+    world.copy(0, false);
+    world.purge();
+    world.tell();
+    world.push(true, true);
+    world.check();
+    world.drain();
+    world.check();
 }
 
 #[test]
