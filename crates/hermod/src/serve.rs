@@ -23,6 +23,8 @@ use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals
 
 /// Files that the broker itself may have open at a time: the log's, segments that are being read, listeners.
 const KEPT_DESCRIPTORS: usize = 96;
+/// HTTP connections at a time: each may wait for an answer of some megabytes, and tools and people need few.
+const MOST_HTTP_CONNECTIONS: usize = 256;
 /// Bytes that may be received behind an unfinished frame.
 const INPUT_SLACK: usize = 64 * 1024;
 /// Between these `memory.budget` follows `memory.limit`.
@@ -357,7 +359,12 @@ fn net_settings(settings: &Settings) -> net::Settings {
 
 /// How many of the files that may be open are left for connections: without one for its next file the log would stand still.
 fn room_for_connections(descriptors: usize) -> usize {
-    descriptors.saturating_sub(KEPT_DESCRIPTORS).max(descriptors / 2)
+    descriptors.saturating_sub(KEPT_DESCRIPTORS + room_for_http(descriptors)).max(descriptors / 2)
+}
+
+/// How many of them HTTP connections may have.
+fn room_for_http(descriptors: usize) -> usize {
+    (descriptors / 8).min(MOST_HTTP_CONNECTIONS)
 }
 
 /// Names what was set and changes nothing.
@@ -418,7 +425,13 @@ fn furnish(
         let config = Arc::new(move || net::Tls::config(&*certificates));
         Secure { sockets, config, patience: settings.tls.handshake_timeout }
     });
-    (entrances, rows, Endpoints { http: sockets(bound.http), https, control: None })
+    let limits = management::Limits {
+        connections: room_for_http(machine::descriptors()),
+        per_address: usize::try_from(settings.limits.pending_per_address).unwrap_or(usize::MAX),
+        head_timeout: settings.limits.handshake_timeout,
+        write_timeout: settings.tcp.write_timeout,
+    };
+    (entrances, rows, Endpoints { http: sockets(bound.http), https, limits, control: None })
 }
 
 /// All plain sockets of protocols, or all within TLS. Each speaks every protocol that has one; its own comes first.
@@ -538,8 +551,10 @@ mod tests {
 
     #[test]
     fn connections_leave_files_for_the_log() {
-        for (descriptors, connections) in [(100, 50), (256, 160), (1024, 928), (usize::MAX, usize::MAX - 96)] {
-            assert_eq!(room_for_connections(descriptors), connections);
+        for (descriptors, connections, http) in
+            [(100, 50, 12), (256, 128, 32), (1024, 800, 128), (usize::MAX, usize::MAX - 352, 256)]
+        {
+            assert_eq!((room_for_connections(descriptors), room_for_http(descriptors)), (connections, http));
         }
     }
 }

@@ -9,9 +9,9 @@ mod change;
 pub mod control;
 mod courier;
 mod definitions;
+mod door;
 mod exposition;
 mod http;
-mod https;
 mod json;
 mod listing;
 mod messages;
@@ -21,13 +21,14 @@ mod policies;
 mod process;
 mod report;
 mod server;
+mod serving;
 mod source;
 
 pub use change::{AUDIT, Change, Refused, Secret, Why};
 pub use control::LONGEST_DEFINITIONS;
 pub use courier::Encoding;
 pub use definitions::Imported;
-pub use https::Secure;
+pub use door::Limits;
 pub use listing::Listed;
 pub use objects::{BindingChange, DestinationType, ObjectChange};
 pub use policies::PolicyChange;
@@ -35,4 +36,5 @@ pub use report::{
     BackupRow, ConnectionRow, ListenerRow, MessageRow, QueueRow, RedriveRow, RepairRow, SelectorRow, Status,
 };
 pub use server::{Endpoints, Management};
+pub use serving::Secure;
 pub use source::{Facts, Network, Socket, Source};

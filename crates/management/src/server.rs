@@ -9,21 +9,22 @@ use std::thread::JoinHandle;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 
-use crate::api::From;
-use crate::http;
-use crate::https::{Secure, Shaken};
+use crate::door::{Door, Limits};
+use crate::serving::{Secure, Serving};
 use crate::source::Source;
 
 /// Changes that are made at a time, and what else waits for the disk or for a hash; more of them wait for these.
 const AT_ONCE: usize = 64;
 
 /// What management is reached by.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Endpoints {
     /// Bound sockets for HTTP, non-blocking.
     pub http: Vec<TcpListener>,
     /// The same within TLS.
     pub https: Option<Secure>,
+    /// What connections to both are held to.
+    pub limits: Limits,
     /// Where the control socket is to be, if anywhere. Ignored where there are no UNIX sockets.
     pub control: Option<PathBuf>,
 }
@@ -49,25 +50,13 @@ impl Management {
         let mut no_control = None;
         {
             let _inside = runtime.enter();
-            for listener in endpoints.http {
-                let listener = tokio::net::TcpListener::from_std(listener)?;
-                let router = http::router(source.clone());
-                runtime.spawn(async move {
-                    if let Err(error) =
-                        axum::serve(listener, router.into_make_service_with_connect_info::<From>()).await
-                    {
-                        tracing::error!(%error, "HTTP is not served any more");
-                    }
-                });
-            }
-            for shaken in endpoints.https.map(Shaken::start).transpose()?.unwrap_or_default() {
-                let router = http::router(source.clone());
-                runtime.spawn(async move {
-                    if let Err(error) = axum::serve(shaken, router.into_make_service_with_connect_info::<From>()).await
-                    {
-                        tracing::error!(%error, "HTTPS is not served any more");
-                    }
-                });
+            let serving = Serving::new(source, Door::new(endpoints.limits));
+            let (secure, handshake) = endpoints.https.map(Secure::split).unzip();
+            let plain = endpoints.http.into_iter().map(|socket| (socket, None));
+            let secure = secure.into_iter().flatten().map(|socket| (socket, handshake.clone()));
+            for (socket, handshake) in plain.chain(secure) {
+                let listener = tokio::net::TcpListener::from_std(socket)?;
+                drop(runtime.spawn(serving.clone().accept(listener, handshake)));
             }
             #[cfg(unix)]
             if let Some(path) = &control {

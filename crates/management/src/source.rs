@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use auth::Identity;
@@ -13,6 +13,7 @@ use crate::change::{self, Caller, Refused, Secret};
 use crate::control::{Answer, Request};
 use crate::courier::Encoding;
 use crate::definitions::{self, Import, Imported};
+use crate::door::Full;
 use crate::listing::{self, Listed};
 use crate::report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, SelectorRow, Status};
 
@@ -72,6 +73,8 @@ pub struct Source {
     backup: Box<Copying>,
     pub(crate) encoding: Encoding,
     ready: AtomicBool,
+    /// HTTP connections that were refused: since there were too many in all, and from their address.
+    refused: [AtomicU64; 2],
 }
 
 impl Source {
@@ -85,7 +88,7 @@ impl Source {
         encoding: Encoding,
     ) -> Self {
         let (network, backup, ready) = (Box::new(network), Box::new(backup), AtomicBool::new(false));
-        Self { broker, facts, network, backup, encoding, ready }
+        Self { broker, facts, network, backup, encoding, ready, refused: Default::default() }
     }
 
     /// Says whether clients are served: true once the server has started, false when it begins to stop.
@@ -106,11 +109,19 @@ impl Source {
         (self.network)().open
     }
 
+    /// An HTTP connection was refused.
+    pub(crate) fn count_refused(&self, full: Full) {
+        self.refused[full as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Connections that a limit refused, by reason: as they came, and once they had authenticated.
     pub(crate) fn refused_connections(&self, overview: &Overview) -> Vec<(&'static str, u64)> {
         let mut refused = (self.network)().refused;
         let [of_all, of_vhost, of_user] = overview.connections_refused;
-        for (reason, count) in [("connections", of_all), ("vhost_limit", of_vhost), ("user_limit", of_user)] {
+        let by_http = [Full::House, Full::Address]
+            .map(|full| (full.reason(), self.refused[full as usize].load(Ordering::Relaxed)));
+        let others = [("connections", of_all), ("vhost_limit", of_vhost), ("user_limit", of_user)];
+        for (reason, count) in others.into_iter().chain(by_http) {
             match refused.iter_mut().find(|(known, _)| *known == reason) {
                 Some((_, sum)) => *sum += count,
                 None => refused.push((reason, count)),

@@ -55,9 +55,10 @@ const WALLS: [Wall; 14] = [
 ];
 
 /// Heavy dependencies and the crates that may have them.
-const HEAVY: [(&str, &[&str]); 10] = [
+const HEAVY: [(&str, &[&str]); 11] = [
     ("tokio", &["net", "management", "hermod"]),
     ("axum", &["management"]),
+    ("hyper", &["management"]),
     ("clap", &["hermod", "bench", "xtask"]),
     ("toml", &["hermod", "bench", "xtask"]),
     ("serde_json", &["management", "hermod", "bench", "xtask"]),

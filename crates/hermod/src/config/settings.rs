@@ -288,7 +288,8 @@ impl Limits {
         let pending_per_address = count(
             "limits.pending_per_address",
             "64",
-            "Connections from one address that have not authenticated yet; more are refused.",
+            "Connections from one address that have not authenticated yet; more are refused. Those by HTTP are counted apart, \
+             and for as long as they last.",
         )?;
         let queues = count("limits.queues", "100000", "Queues in all.")?;
         let exchanges = count("limits.exchanges", "10000", "Exchanges in all.")?;
@@ -299,7 +300,8 @@ impl Limits {
                 "limits.handshake_timeout",
                 "time",
                 "10 s",
-                "How long a peer may take until it has authenticated; then its connection is closed.",
+                "How long a peer may take until it has authenticated; then its connection is closed. By HTTP: until the head of \
+                 a request is there, also of the next one.",
             ),
             value::duration,
         )?;

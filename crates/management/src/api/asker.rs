@@ -10,38 +10,22 @@ use std::task::Poll;
 use std::time::Instant;
 
 use auth::{Identity, shown_name};
-use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use axum::serve::IncomingStream;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value as Json;
-use tokio::net::TcpListener;
 
 use super::answer::Failure;
 use crate::change::{self, Caller};
-use crate::https::Shaken;
 use crate::listing::Listed;
 use crate::source::Source;
 
 /// The address that a request comes from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct From(SocketAddr);
-
-impl Connected<IncomingStream<'_, TcpListener>> for From {
-    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
-
-impl Connected<IncomingStream<'_, Shaken>> for From {
-    fn connect_info(stream: IncomingStream<'_, Shaken>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
+pub(crate) struct From(pub(crate) SocketAddr);
 
 /// Who asks, authenticated.
 pub(super) struct Asker {

@@ -206,3 +206,50 @@ fn a_peer_cannot_fill_the_log() {
     assert!(lines.len() < 80, "{} lines: {lines:?}", lines.len());
     assert!(lines.iter().all(|line| line.len() < 1000), "{lines:?}");
 }
+
+/// A request by HTTP, to be answered and nothing more.
+const REQUEST: &[u8] = b"GET /health/live HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn by_http_no_more_come_in_than_may_from_one_address() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--limits-pending-per-address=10", "--limits-handshake-timeout=1h"]);
+    let mut held: Vec<_> = (0..10).map(|_| socket(server.ports.http)).collect();
+    for socket in &mut held {
+        // Each is let in: it is answered once.
+        shove(socket, b"GET /health/live HTTP/1.1\r\nHost: h\r\n\r\nGET / HT");
+        assert_eq!(socket.read(&mut [0; 4]).unwrap(), 4);
+    }
+    for _ in 0..5 {
+        let mut client = socket(server.ports.http);
+        shove(&mut client, REQUEST);
+        assert_eq!(last_words(&mut client), b"");
+    }
+    drop(held);
+    until("room again", || {
+        let mut client = socket(server.ports.http);
+        shove(&mut client, REQUEST);
+        last_words(&mut client).starts_with(b"HTTP/1.1 200")
+    });
+    assert!(metric(&server, "hermod_connections_refused_total{reason=\"pending_per_address\"}") >= 5);
+}
+
+#[test]
+fn by_http_who_does_not_go_on_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &["--limits-handshake-timeout=1s", "--tcp-write-timeout=1s"]);
+    for said in [&b""[..], b"GET / HT", b"GET /health/live HTTP/1.1\r\nHost: h\r\n\r\n"] {
+        let mut held: Vec<_> = (0..20).map(|_| socket(server.ports.http)).collect();
+        held.iter_mut().for_each(|socket| shove(socket, said));
+        for socket in &mut held {
+            let answer = last_words(socket);
+            assert_eq!(answer.starts_with(b"HTTP/1.1 200"), said.ends_with(b"\r\n\r\n"), "{}", answer.escape_ascii());
+        }
+    }
+    // Who asks for much and reads nothing of it: more than the buffers of the kernel take.
+    let files = open_files(&server);
+    let mut client = socket(server.ports.http);
+    shove(&mut client, &b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n".repeat(4000));
+    until("it is asked", || open_files(&server) > files);
+    until("it is given up", || open_files(&server) <= files);
+}
