@@ -183,7 +183,7 @@ impl Cold {
                 Place::Own => segment_name(number),
             }
         };
-        let file = self.disk.open(&name).ok()?;
+        let file = self.disk.open_in_time(&name).ok()?;
         let mut shelf = self.shelf.lock();
         if shelf.segments.contains_key(&number) {
             shelf.open.put(number, Arc::clone(&file));
@@ -193,7 +193,7 @@ impl Cold {
 
     /// Opens the index of segment `number`.
     pub(crate) fn open_index(&self, number: u32) -> io::Result<Arc<dyn DiskFile>> {
-        self.disk.open(&index_name(number))
+        self.disk.open_in_time(&index_name(number))
     }
 
     /// Reads the directory of segment `number`.

@@ -8,6 +8,7 @@ mod real;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use real::RealDisk;
 
@@ -31,6 +32,33 @@ pub trait Disk: Send + Sync {
     fn sync_directory(&self) -> io::Result<()>;
     /// Bytes still free on the file system.
     fn free(&self) -> io::Result<u64>;
+}
+
+/// How long a file is waited for that is there and can't be opened for want of handles, and between two tries.
+const PATIENCE: Duration = Duration::from_secs(600);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Whether the process or the system has no file handle left: a want that passes, and says nothing of a file.
+pub(crate) fn is_want_of_handles(error: &io::Error) -> bool {
+    // ENFILE and EMFILE have no kind of their own.
+    cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24))
+}
+
+impl dyn Disk + '_ {
+    /// Opens an existing file to be read, as soon as there is a handle for it: who can't open a file that holds messages takes
+    /// them for damaged.
+    pub(crate) fn open_in_time(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.open(name) {
+                Err(error) if is_want_of_handles(&error) && waited < PATIENCE => {
+                    std::thread::sleep(PAUSE);
+                    waited += PAUSE;
+                }
+                opened => return opened,
+            }
+        }
+    }
 }
 
 /// An open file.

@@ -199,7 +199,8 @@ impl Check {
                     Place::Own => segment_name(self.header.number),
                 };
                 let before = walk.at();
-                let file = log.cold.disk.open(&name).map_err(|error| Bad(name.clone(), 0, error.to_string()))?;
+                let file =
+                    log.cold.disk.open_in_time(&name).map_err(|error| Bad(name.clone(), 0, error.to_string()))?;
                 let whole = walk.step(&*file, PIECE).map_err(|(offset, what)| Bad(name, offset, what))?;
                 let read = walk.at() - before;
                 Ok(if whole { Piece::Whole(read) } else { Piece::More(read) })

@@ -240,7 +240,7 @@ impl Spill {
                 return Some(file);
             }
         }
-        let file = self.disk.open(&name_of(number)).ok()?;
+        let file = self.disk.open_in_time(&name_of(number)).ok()?;
         let mut shelf = self.shelf.lock();
         if shelf.files.contains_key(&number) {
             shelf.open.put(number, Arc::clone(&file));

@@ -7,6 +7,8 @@ mod queues;
 
 use std::io;
 use std::sync::Arc;
+#[cfg(unix)]
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use journal::{Admission, Disk, Journal, Options, RealDisk, Stepper};
@@ -189,6 +191,70 @@ fn a_body_that_does_not_read_back_costs_itself_alone() {
         }
     }
     assert!(journal.read_all(&queues.of(1)).is_err());
+}
+
+/// A disk on which, once `wants` is set, files can't be opened at times for want of handles, twice in a row.
+#[cfg(unix)]
+struct Wanting {
+    disk: SimDisk,
+    wants: AtomicBool,
+    tries: AtomicU64,
+}
+
+#[cfg(unix)]
+impl Disk for Wanting {
+    fn lock(&self) -> io::Result<Option<journal::Lock>> {
+        self.disk.lock()
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn journal::DiskFile>> {
+        const EMFILE: i32 = 24;
+        if self.wants.load(Ordering::Relaxed) && self.tries.fetch_add(1, Ordering::Relaxed) % 8 < 2 {
+            return Err(io::Error::from_raw_os_error(EMFILE));
+        }
+        self.disk.open(name)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn journal::DiskFile>> {
+        self.disk.create(name)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.disk.sync_directory()
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        self.disk.free()
+    }
+}
+
+/// Who took the want of a file handle for damage would lose messages that are there.
+#[cfg(unix)]
+#[test]
+fn a_want_of_file_handles_is_waited_out_and_is_no_damage() {
+    let disk = SimDisk::new(1, 8 << 20);
+    let disk = Arc::new(Wanting { disk, wants: AtomicBool::new(false), tries: AtomicU64::new(0) });
+    let (opened, queues) = open(disk.clone()).unwrap();
+    let failed = Box::new(|error: &io::Error| panic!("the journal has failed: {error}"));
+    let (journal, stepper) = opened.start_stepped(&mut counts(&queues).into_iter(), queues.clone(), failed);
+    disk.wants.store(true, Ordering::Relaxed);
+    leave_few(&journal, &stepper, &queues);
+    let stats = journal.stats();
+    assert!(stats.merges > 0 && stats.segment_failures == 0, "{stats:?}");
+    let before = disk.tries.swap(0, Ordering::Relaxed);
+    check(&journal, &queues);
+    let tries = disk.tries.load(Ordering::Relaxed);
+    assert!(before > 8 && tries > 2, "files were opened with and without luck: {before}, {tries}");
+    let spilled = journal.spill(&[b"transient"]).unwrap();
+    assert_eq!(journal.read(spilled[0]).unwrap(), &b"transient"[..]);
 }
 
 #[test]

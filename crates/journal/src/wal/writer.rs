@@ -11,6 +11,7 @@ use parking_lot::RwLockWriteGuard;
 
 use super::batch::{Batch, Checksums, HEADER, Header, Link};
 use super::file::Ring;
+use crate::disk::is_want_of_handles;
 use crate::engine::{Core, Log, Target};
 use crate::options::{BLOCK, Durability};
 use crate::record;
@@ -154,9 +155,7 @@ fn writable(ring: &Ring, run: &[Arc<Batch>]) -> (usize, Option<io::Error>) {
 /// Whether a file could not be readied for want of something that may come back: room, or file handles. With any other
 /// error the disk is no disk any more, and waiting would be for ever.
 fn is_want_of_room(error: &io::Error) -> bool {
-    // ENFILE and EMFILE have no kind of their own.
-    let handles = cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24));
-    handles || matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    is_want_of_handles(error) || matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl Writer {
