@@ -10,8 +10,10 @@ use serde::Deserialize;
 use crate::change::{AUDIT, Caller, Refused, Why, unpark};
 use crate::source::Source;
 
-/// Bytes of bodies that one request takes out at most, but for a single larger message.
+/// Bytes of messages that one request takes out at most, but for a single larger message.
 const MOST_BYTES: usize = 16 << 20;
+/// What each message counts for besides its body, its properties and its address: the names of all that in an answer.
+const EACH: usize = 512;
 /// Bytes of deliveries that one look reports; there are none here, only answers.
 const BUDGET: usize = 1 << 16;
 
@@ -195,6 +197,8 @@ impl Source {
         while (fetched.len() as u64) < fetching.count && bytes < MOST_BYTES {
             let mut found = None;
             let outcome = client.get(session, &fetching.queue, false, Instant::now(), &mut |delivery, remaining| {
+                let message = delivery.message;
+                bytes += message.body().len() + message.properties().len() + message.address_bytes().len() + EACH;
                 found = Some(self.read(delivery, remaining));
             })?;
             match outcome {
@@ -203,7 +207,6 @@ impl Source {
                 Fetch::Wait(ticket) => wait(client, ticket),
             }
             if let Some(message) = found.transpose()? {
-                bytes += message.body.len();
                 fetched.push(message);
             }
         }

@@ -121,6 +121,25 @@ fn messages_that_are_refused() {
     assert!(alarmed.0 == 503 && alarmed.1.contains(r#""resource":"disk""#), "{}", alarmed.1);
 }
 
+#[test]
+fn one_answer_is_bounded_by_headers_as_by_bodies() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let declare = format!("{GUEST}Content-Type: application/json\r\n");
+    assert_eq!(server.send("PUT", "/api/queues/%2F/q", &declare, r#"{"durable":true}"#).status, 201);
+    let message = json!({
+        "routing_key": "q", "properties": { "headers": { "h": "x".repeat(100_000) } }, "payload": "",
+        "payload_encoding": "string",
+    });
+    for _ in 0..180 {
+        assert_eq!(publish(&server, "amq.default", &message).0, 200);
+    }
+    let count = || get(&server, 1000, "ack_requeue_false").as_array().unwrap().len();
+    let first = count();
+    assert!((150..175).contains(&first), "{first} of 180 messages of 100 KB");
+    assert_eq!(count(), 180 - first);
+}
+
 /// They act by the rights of whoever asks.
 #[test]
 fn rights_count() {
