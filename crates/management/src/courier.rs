@@ -77,8 +77,8 @@ pub(crate) struct Fetched {
 }
 
 impl Source {
-    /// Publishes a message and waits until it is as safe as a confirm says. Whether it reached a queue. While an alarm stops
-    /// publishers it is refused at once.
+    /// Publishes a message and waits until it is as safe as a confirm says. Whether it reached a queue. While an alarm lets
+    /// nothing in it is refused at once.
     pub(crate) fn publish(&self, vhost: &str, message: &Outgoing, caller: Caller) -> Result<bool, Refused> {
         let (who, from) = (caller.identity.user().to_owned(), caller.from.clone());
         let (exchange, routing_key) = (&message.exchange, &message.routing_key);
@@ -169,7 +169,7 @@ impl Source {
         client.enable_confirms(session);
         client.publish(session, publish)?;
         client.flush(Instant::now());
-        let (mut routed, mut ended) = (true, None);
+        let (mut routed, mut stopped, mut ended) = (true, None, None);
         loop {
             client.drain(Instant::now(), BUDGET, &mut |event| match event {
                 Event::Returned { .. } => routed = false,
@@ -178,17 +178,20 @@ impl Source {
                     let text = "rejected Unable to publish message. Check queue limits.";
                     ended = Some(Err(Refused::new(Why::Invalid, text)));
                 }
-                Event::Blocked { reason } => {
-                    let text = format!("rejected Unable to publish message: publishers are stopped, {reason}");
-                    ended = Some(Err(Refused::new(Why::Invalid, text)));
-                }
+                Event::Blocked { reason } => stopped = Some(reason.to_owned()),
                 Event::SessionFailed { error, .. } => ended = Some(Err(error.into())),
                 _ => {}
             });
-            match ended.take() {
-                Some(ended) => return ended.map(|()| routed),
-                None => park(),
+            if let Some(ended) = ended.take() {
+                return ended.map(|()| routed);
             }
+            // An alarm that leaves room for some more has let the message in: it is confirmed like any other, and who was told
+            // otherwise would publish it twice.
+            if let Some(reason) = stopped.as_ref().filter(|_| client.parked(session)) {
+                let text = format!("rejected Unable to publish message: publishers are stopped, {reason}");
+                return Err(Refused::new(Why::Invalid, text));
+            }
+            park();
         }
     }
 

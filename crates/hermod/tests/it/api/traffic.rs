@@ -121,6 +121,40 @@ fn messages_that_are_refused() {
     assert!(alarmed.0 == 503 && alarmed.1.contains(r#""resource":"disk""#), "{}", alarmed.1);
 }
 
+/// Whoever is told that a message was refused publishes it again.
+#[test]
+fn what_an_alarm_refuses_is_in_no_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let headers = format!("{GUEST}Content-Type: application/json\r\n");
+    assert_eq!(server.send("PUT", "/api/queues/%2F/q", &headers, r#"{"durable":true}"#).status, 201);
+    // What a client holds stays in memory, whatever the limit is.
+    let mut client = Stomp::connect(&server);
+    let body = "x".repeat(50_000);
+    for _ in 0..100 {
+        client.send(&format!("SEND\ndestination:/queue/held\n\n{body}"));
+    }
+    client.send("SUBSCRIBE\nid:s\ndestination:/queue/held\nack:client\nprefetch-count:1000\n\n");
+    for _ in 0..100 {
+        client.frame();
+    }
+    let metrics = server.get("/metrics").1;
+    let used = metrics.lines().find_map(|line| line.strip_prefix("hermod_queued_memory_bytes ")).unwrap();
+    let used: u64 = used.parse().unwrap();
+    let queued = || shown(&server, "/api/queues/%2F/q", GUEST)["messages"].as_u64().unwrap();
+    let message = json!({
+        "routing_key": "q", "properties": { "delivery_mode": 2 }, "payload": "", "payload_encoding": "string",
+    });
+    // No alarm; one that leaves some room; one that leaves none.
+    for (limit, expected) in [(used * 2, 200), (used * 20 / 21, 200), (used / 2, 400)] {
+        assert_eq!(run(hermod("alarms", dir.path()).args(["memory-limit", &limit.to_string()])).0, 0);
+        let before = queued();
+        let (status, answer) = publish(&server, "amq.default", &message);
+        assert_eq!(status, expected, "{limit} of {used} bytes: {answer}");
+        assert_eq!(queued(), before + u64::from(status == 200), "{limit} of {used} bytes: {answer}");
+    }
+}
+
 #[test]
 fn one_answer_is_bounded_by_headers_as_by_bodies() {
     let dir = tempfile::tempdir().unwrap();
