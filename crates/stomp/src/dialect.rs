@@ -156,10 +156,14 @@ pub(crate) fn write(properties: &Properties, add: &mut dyn FnMut(&str, &str)) {
     write_table(&properties.headers, add);
 }
 
-/// Hands each field that has a text form to `add`. Lists, tables and bytes have none in STOMP and are left out, as in
-/// RabbitMQ's plugin.
+/// Headers of a MESSAGE that are the server's to set.
+const SERVERS: [&str; 6] = ["subscription", "message-id", "ack", "destination", "redelivered", "content-length"];
+
+/// Hands each field that can be a header of a MESSAGE to `add`. Lists, tables and bytes have no text form in STOMP and are
+/// left out, as in RabbitMQ's plugin. So is what has no name, which no STOMP client reads, and what is called like a header
+/// of the server's: a client would take it for one where the server sets none, or where it takes the last of repeated ones.
 pub(crate) fn write_table(table: &Table, add: &mut dyn FnMut(&str, &str)) {
-    for (name, value) in &table.0 {
+    for (name, value) in table.0.iter().filter(|(name, _)| !name.is_empty() && !SERVERS.contains(&name.as_str())) {
         if let Some(value) = as_text(value) {
             add(name, &value);
         }
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_without_a_text_form_are_left_out() {
+    fn fields_that_cannot_be_headers_of_a_message_are_left_out() {
         let table = Table(vec![
             ("a".into(), Value::I8(-1)),
             ("b".into(), Value::Bool(true)),
@@ -248,10 +252,14 @@ mod tests {
             ("f".into(), Value::F64(0.5)),
             ("g".into(), Value::Bytes(vec![1])),
             ("h".into(), Value::Timestamp(9)),
+            ("".into(), Value::Bool(true)),
+            ("content-length".into(), Value::I32(0)),
+            ("ack".into(), Value::Text("S-0-1".into())),
+            ("content-length2".into(), Value::I32(0)),
         ]);
         let mut shown = Vec::new();
         write_table(&table, &mut |name, value| shown.push(format!("{name}:{value}")));
-        assert_eq!(shown, ["a:-1", "b:true", "f:0.5", "h:9"]);
+        assert_eq!(shown, ["a:-1", "b:true", "f:0.5", "h:9", "content-length2:0"]);
     }
 
     #[test]

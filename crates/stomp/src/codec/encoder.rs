@@ -78,8 +78,7 @@ impl<'a> FrameWriter<'a> {
     /// Ends the frame with a body and its `content-length`.
     pub fn finish_with(mut self, body: &[u8]) {
         self.announce(body.len());
-        self.out.extend_from_slice(body);
-        self.out.push(0);
+        self.finish_announced(body);
     }
 
     /// Ends the frame with a body that its NUL ends: how clients of ActiveMQ say that it is text. A body that has a
@@ -93,13 +92,21 @@ impl<'a> FrameWriter<'a> {
         self.out.push(0);
     }
 
-    /// Ends the headers. The caller appends `length` bytes of body and then one NUL.
-    pub fn finish_head(mut self, length: usize) {
-        self.announce(length);
+    /// Adds the length of the body. It belongs before headers whose names somebody else has chosen, since of repeated ones
+    /// the first counts.
+    pub fn announce(&mut self, length: usize) -> &mut Self {
+        self.number("content-length", length as u64)
     }
 
-    fn announce(&mut self, length: usize) {
-        self.number("content-length", length as u64);
+    /// Ends the frame with the body whose length was announced.
+    pub fn finish_announced(self, body: &[u8]) {
+        self.out.push(b'\n');
+        self.out.extend_from_slice(body);
+        self.out.push(0);
+    }
+
+    /// Ends the headers. The caller appends the body whose length was announced, and then one NUL.
+    pub fn finish_head(self) {
         self.out.push(b'\n');
     }
 
@@ -181,7 +188,9 @@ mod tests {
         assert_eq!(frame(|w| w.finish_with(b"")), "SEND\ncontent-length:0\n\n\0");
         assert_eq!(frame(|w| w.finish_text(b"ab")), "SEND\n\nab\0");
         assert_eq!(frame(|w| w.finish_text(b"a\0b")), "SEND\ncontent-length:3\n\na\0b\0");
-        assert_eq!(frame(|w| w.finish_head(7)), "SEND\ncontent-length:7\n\n");
+        assert_eq!(frame(|mut w| _ = w.announce(7)), "SEND\ncontent-length:7\n");
+        assert_eq!(frame(|w| w.finish_announced(b"a\0b")), "SEND\n\na\0b\0");
+        assert_eq!(frame(|w| w.finish_head()), "SEND\n\n");
         assert_eq!(frame(|w| w.finish()), "SEND\n\n\0");
     }
 

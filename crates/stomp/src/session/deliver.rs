@@ -212,12 +212,14 @@ impl Deliveries {
         if let Some(count) = delivery.delivery_count {
             frame.number("x-delivery-count", count.into());
         }
-        write_properties(&mut frame, message, dialects, self.version)?;
         let body = message.body();
+        // Before what the publisher chose: a length of its own must not end the frame elsewhere.
+        frame.announce(body.len());
+        write_properties(&mut frame, message, dialects, self.version)?;
         if body.len() < limits::SHARED_BODY {
-            frame.finish_with(body);
+            frame.finish_announced(body);
         } else {
-            frame.finish_head(body.len());
+            frame.finish_head();
             output.put_shared(&message.body_shared());
             output.put(b"\0");
         }

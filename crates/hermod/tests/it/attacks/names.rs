@@ -1,8 +1,11 @@
 //! Names and values that mean something elsewhere: in logs, metrics, files, other protocols.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use amqp091::codec::BasicProperties;
+use stomp::codec::{Command, Version};
+use stomp::limits::Limits;
 
 use super::*;
 
@@ -111,6 +114,21 @@ fn secrets_are_neither_logged_nor_stored_nor_shown() {
     }
 }
 
+/// A body that is a frame of its own to whoever takes its first NUL for the end of the one around it.
+const FORGED: &[u8] = b"\0MESSAGE\nsubscription:s\nmessage-id:x\ndestination:/queue/q\n\nforged\0";
+
+/// The commands, headers and bodies of the frames that `received` begins with.
+fn stomp_frames(received: &[u8]) -> Vec<(Command, HashMap<String, String>, Vec<u8>)> {
+    let mut frames = Vec::new();
+    let limits = Limits { header_line: 1 << 16, ..Limits::default() };
+    let decoded = stomp::codec::decode(received, Version::V1_2, limits, &mut |frame| {
+        let headers = frame.headers.iter().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        frames.push((frame.command, headers, frame.body.as_slice().to_vec()));
+    });
+    assert!(decoded.is_ok(), "{decoded:?}: {}", received.escape_ascii());
+    frames
+}
+
 #[test]
 fn what_one_protocol_allows_ends_no_client_of_another() {
     let folder = tempfile::tempdir().unwrap();
@@ -123,8 +141,11 @@ fn what_one_protocol_allows_ends_no_client_of_another() {
         odd("a:b\nc\r\0d", Value::from("e:f\ng\0")),
         odd("message-id", Value::from("not yours")),
         odd("destination", Value::from("/queue/elsewhere")),
-        odd("content-length", Value::from("1")),
-        odd(&"n".repeat(255), Value::from("v".repeat(100_000).as_str())),
+        odd("content-length", Value::from("0")),
+        odd("subscription", Value::from("another")),
+        odd("ack", Value::from("not yours")),
+        odd("", Value::from("no name")),
+        odd(&"n".repeat(255), Value::from("v".repeat(60_000).as_str())),
         odd("nested", Value::Table(vec![("deep".to_owned(), Value::Bool(true))])),
         // Text that is no UTF-8.
         b"\x01tS\0\0\0\x02\xff\xfe".to_vec(),
@@ -134,7 +155,7 @@ fn what_one_protocol_allows_ends_no_client_of_another() {
     let count = tables.len();
     for table in &tables {
         let properties = BasicProperties { headers: Table::new(table).ok(), ..Default::default() };
-        publisher.publish("mixed", &properties.to_bytes(), b"body\0with a null");
+        publisher.publish("mixed", &properties.to_bytes(), FORGED);
     }
     for text in [&b"\xff\xfe"[..], b"a\nb:c", b""] {
         let some = Some(text);
@@ -151,16 +172,17 @@ fn what_one_protocol_allows_ends_no_client_of_another() {
         .unwrap();
     let mut received = Vec::new();
     let mut buffer = [0; 65536];
-    let messages = |bytes: &[u8]| bytes.windows(8).filter(|window| window == b"MESSAGE\n").count();
-    while messages(&received) < count + 3 {
+    let mut frames = Vec::new();
+    // The first is CONNECTED.
+    while frames.len() < 1 + count + 3 {
         let length = reader.read(&mut buffer).unwrap();
-        assert!(
-            length > 0,
-            "the reader was closed after {} messages: {}",
-            messages(&received),
-            received.escape_ascii()
-        );
+        assert!(length > 0, "the reader was closed after {} frames: {}", frames.len(), received.escape_ascii());
         received.extend_from_slice(&buffer[..length]);
+        frames = stomp_frames(&received);
     }
-    assert!(!received.windows(6).any(|window| window == b"ERROR\n"));
+    for (at, (command, headers, body)) in frames[1..].iter().enumerate() {
+        assert_eq!((*command, &headers["subscription"][..]), (Command::Message, "s"));
+        assert_eq!((&headers["ack"], &headers["destination"][..]), (&headers["message-id"], "/queue/mixed"));
+        assert_eq!(body, if at < count { FORGED } else { &[0xFF; 100] });
+    }
 }
