@@ -103,6 +103,8 @@ pub(super) struct AmqpConnection {
     pub(super) phase_ends: Option<Instant>,
     pub(super) link: Link,
     pub(super) heartbeat: Heartbeat,
+    /// Bytes of the last input that were not taken: when no more than these are offered, nothing has arrived.
+    left_over: usize,
     pub(super) running: Option<Running>,
     /// Highest channel number.
     pub(super) channel_max: u16,
@@ -119,6 +121,7 @@ impl AmqpConnection {
             phase_ends,
             link: Link::new(HANDSHAKE_FRAME_MAX),
             heartbeat: Heartbeat::new(now),
+            left_over: 0,
             running: None,
             channel_max: 0,
         }
@@ -260,7 +263,9 @@ impl Connection for AmqpConnection {
         if !self.may_read() {
             return 0;
         }
-        self.heartbeat.received(now);
+        if input.len() > self.left_over {
+            self.heartbeat.received(now);
+        }
         let (mut taken, mut entries) = (0, 0);
         while taken < TURN_BYTES.min(input.len()) && entries < TURN_ENTRIES && self.takes_input() {
             match self.take(&input[taken..], now) {
@@ -270,6 +275,8 @@ impl Connection for AmqpConnection {
             entries += 1;
         }
         self.end_turn(now);
+        // Nobody listens during a pause, so whatever is offered after it is news.
+        self.left_over = if self.may_read() { input.len() - taken } else { 0 };
         taken
     }
 

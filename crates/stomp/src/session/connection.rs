@@ -35,6 +35,8 @@ pub(super) struct StompConnection {
     output: Output,
     phase: Phase,
     pulse: Pulse,
+    /// Bytes of the last input that were not taken: when no more than these are offered, nothing has arrived.
+    left_over: usize,
     /// The session must be open by then.
     handshake: Instant,
 }
@@ -50,6 +52,7 @@ impl StompConnection {
             output: Output::default(),
             phase: Phase::Greeting,
             pulse: Pulse::none(now),
+            left_over: 0,
         }
     }
 
@@ -160,11 +163,15 @@ impl StompConnection {
 
 impl Connection for StompConnection {
     fn receive(&mut self, input: &[u8], now: Instant) -> usize {
-        self.pulse.has_heard(now);
+        if input.len() > self.left_over {
+            self.pulse.has_heard(now);
+        }
         let mut decoder = std::mem::take(&mut self.decoder);
         let consumed = self.read_frames(&mut decoder, input, now);
         self.decoder = decoder;
         self.end_turn(now);
+        // Nobody listens during a pause, so whatever is offered after it is news.
+        self.left_over = if self.read_state() == ReadState::Pause { 0 } else { input.len() - consumed };
         consumed
     }
 

@@ -344,6 +344,22 @@ fn heartbeats_go_both_ways() {
 }
 
 #[test]
+fn a_frame_that_stops_in_the_middle_is_no_sign_of_life() {
+    let mut peer = tuning(&server());
+    peer.send(0, ConnectionTuneOk { channel_max: 10, frame_max: 8192, heartbeat: 10 });
+    peer.send(0, ConnectionOpen { virtual_host: "/", ..Default::default() });
+    peer.expect(&["0 ConnectionOpenOk { known_hosts: \"\" }"]);
+    peer.raw(&[1, 0, 1]);
+    // The driver offers the same bytes again whenever it has called the connection.
+    for _ in 0..3 {
+        peer.advance(5);
+        assert!(!peer.is_closed());
+    }
+    peer.advance(5);
+    assert!(peer.is_closed());
+}
+
+#[test]
 fn for_a_peer_that_is_given_up_nothing_is_left_to_write() {
     let mut peer = tuning(&server());
     peer.send(0, ConnectionTuneOk { channel_max: 10, frame_max: 8192, heartbeat: 10 });

@@ -102,6 +102,22 @@ fn heart_beats_go_out_and_silence_ends_the_connection() {
 }
 
 #[test]
+fn a_frame_that_stops_in_the_middle_is_no_sign_of_life() {
+    let mut peer = Scene::new().accept();
+    peer.say("CONNECT\naccept-version:1.2\nlogin:guest\npasscode:guest\nheart-beat:2000,4000\n\n\0");
+    peer.wait_for_frames();
+    peer.say("SEND\ndestination:/queue/a\n");
+    // The driver offers the same bytes again whenever it has called the connection.
+    for _ in 0..3 {
+        peer.pass(Duration::from_secs(1));
+        peer.run();
+        assert_eq!(peer.state(), ReadState::Read);
+    }
+    peer.pass(Duration::from_secs(1));
+    assert_eq!(peer.state(), ReadState::Closed);
+}
+
+#[test]
 fn disconnect_answers_last_and_closes() {
     let scene = Scene::new();
     let mut peer = scene.connect("1.2");
