@@ -134,21 +134,21 @@ impl Session {
     }
 
     fn drain(&mut self, output: &mut Output, now: Instant) -> Result<(), Failure> {
-        while output.len() < limits::OUTPUT {
+        // Once at least: what is due by time is done there, or the deadline would stay in the past while nobody reads.
+        loop {
             let Self { client, deliveries, receipts, dialects, version, .. } = self;
             let mut result = Ok(());
-            let budget = limits::OUTPUT - output.len();
+            let budget = limits::OUTPUT.saturating_sub(output.len());
             let more = client.drain(now, budget, &mut |event| {
                 if result.is_ok() {
                     result = report(event, deliveries, receipts, dialects, *version, output);
                 }
             });
             result?;
-            if !more {
-                break;
+            if !more || output.len() >= limits::OUTPUT {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Stops a consumer and writes what is on its way already. Returns what a receipt has to wait for.
