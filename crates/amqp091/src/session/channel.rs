@@ -8,6 +8,7 @@ use crate::codec::methods::{AccessRequestOk, ChannelCloseOk, ChannelFlowOk};
 use crate::codec::{Frame, FrameKind, Method, decode_method};
 use crate::session::content::Incoming;
 use crate::session::error::{Failure, ReplyCode};
+use crate::session::events;
 use crate::session::link::Waiting;
 use crate::session::running::Context;
 
@@ -143,6 +144,8 @@ impl Channel {
 
     /// The peer closes the channel. Its number is free once the answer is written, which comes before anything else.
     fn close(&mut self, cx: &mut Context<'_>) -> Step {
+        let Context { client, link, sessions, broker, now, .. } = cx;
+        client.report_returned(Some(self.session), *now, &mut |event| events::report(link, sessions, broker, event));
         let ticket = cx.client.close_session(self.session, cx.now);
         cx.link.send_when_durable(cx.client, ticket, cx.number, ChannelCloseOk {});
         Step::Closed

@@ -37,7 +37,9 @@ impl AmqpConnection {
     /// Ends the broker's side. The ticket is what an answer to the peer must wait for.
     pub(super) fn release(&mut self, now: Instant) -> Ticket {
         self.link.waiting = None;
-        self.running.as_mut().map_or(Ticket::NONE, |running| running.client.close(now))
+        let Some(running) = &mut self.running else { return Ticket::NONE };
+        running.report_returned(&mut self.link, None, now);
+        running.client.close(now)
     }
 
     /// The peer closes: the answer waits until everything that it settled is durable.

@@ -12,6 +12,7 @@ use crate::codec::{Frame, FrameKind, Method, decode_method};
 use crate::session::channel::{Channel, Step};
 use crate::session::content;
 use crate::session::error::{Failure, ReplyCode};
+use crate::session::events;
 use crate::session::link::Link;
 
 /// What became of a frame.
@@ -199,9 +200,16 @@ impl Running {
         }
         self.unfinished -= channel.begin_closing();
         let session = channel.session;
+        self.report_returned(link, Some(session), now);
         self.client.close_session(session, now);
         self.sessions.remove(session);
         link.send_failure(number, failure);
+    }
+
+    /// Gives back what a channel, or any of them, has published in vain, before it closes.
+    pub(super) fn report_returned(&mut self, link: &mut Link, session: Option<SessionId>, now: Instant) {
+        let Self { client, sessions, broker, .. } = self;
+        client.report_returned(session, now, &mut |event| events::report(link, sessions, broker, event));
     }
 
     fn forget(&mut self, number: u16) {

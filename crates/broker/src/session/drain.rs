@@ -131,6 +131,24 @@ impl Client {
         more
     }
 
+    /// Reports what a session's publishes, or all sessions', got back, though confirms before it wait for their flush: nobody
+    /// is told after the end, which is to follow.
+    pub fn report_returned(&mut self, session: Option<SessionId>, now: Instant, report: &mut dyn FnMut(Event<'_>)) {
+        self.flush(now);
+        for (number, entry) in &mut self.sessions {
+            let of = SessionId(*number);
+            if session.is_some_and(|session| session != of) {
+                continue;
+            }
+            for answer in std::mem::take(&mut entry.answers) {
+                match answer {
+                    Answer::Returned { message } => report(Event::Returned { session: of, message: &message }),
+                    other => entry.answers.push_back(other),
+                }
+            }
+        }
+    }
+
     fn report_answers(&mut self, report: &mut dyn FnMut(Event<'_>)) {
         if self.answering.is_empty() {
             return;

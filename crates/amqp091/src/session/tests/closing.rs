@@ -1,5 +1,7 @@
 //! The ends of channels and connections, expected and not.
 
+use testkit::sim_disk::SimDisk;
+
 use super::*;
 
 #[test]
@@ -94,4 +96,44 @@ fn an_operator_can_close_a_connection() {
     let clients = server.test.broker.clients();
     assert!(server.test.broker.kick(clients[0].number, "moving house"));
     peer.expect(&[&connection_closed(320, "CONNECTION_FORCED - moving house", (0, 0))]);
+}
+
+/// What was published in vain comes back before the end of its channel or connection, however soon that follows, and though a
+/// confirm before it waits for its flush.
+#[test]
+fn what_reached_no_queue_comes_back_before_the_end() {
+    let returned = [
+        "1 BasicReturn { reply_code: 312, reply_text: \"NO_ROUTE\", exchange: \"\", routing_key: \"none\" }",
+        "1 header \\x00\\x00",
+        "1 body x",
+    ];
+    let not_found = channel_closed(1, 404, "NOT_FOUND - no queue 'none' in vhost '/'", (50, 10));
+    let ends: [(u16, Method<'_>, &str); 3] = [
+        (1, ChannelClose::default().into(), "1 ChannelCloseOk"),
+        (1, QueueDeclare { queue: "none", passive: true, ..Default::default() }.into(), &not_found),
+        (0, ConnectionClose::default().into(), "0 ConnectionCloseOk"),
+    ];
+    for (channel, end, last) in ends {
+        for held_back in [false, true] {
+            let server = server_with(Settings::default(), Setup::stepped(&SimDisk::new(0, 1 << 30), 64 << 20));
+            let mut peer = server.channel();
+            peer.send(1, QueueDeclare { queue: "q", durable: true, nowait: true, ..Default::default() });
+            server.test.flush();
+            peer.send(1, ConfirmSelect { nowait: true });
+            let mut bytes = Vec::new();
+            let mut publish = |publish: BasicPublish<'_>, properties: &[u8]| {
+                Method::from(publish).encode(1, &mut bytes);
+                frame::encode_header(&mut bytes, 1, 1, properties);
+                frame::encode_body(&mut bytes, 1, 4096, b"x");
+            };
+            if held_back {
+                publish(BasicPublish { routing_key: "q", ..Default::default() }, &[0x10, 0, 2]);
+            }
+            publish(BasicPublish { routing_key: "none", mandatory: true, ..Default::default() }, &[0, 0]);
+            end.encode(channel, &mut bytes);
+            peer.raw(&bytes);
+            server.test.flush();
+            peer.expect(&[returned[0], returned[1], returned[2], last]);
+        }
+    }
 }
