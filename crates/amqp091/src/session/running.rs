@@ -13,7 +13,7 @@ use crate::session::channel::{Channel, Step};
 use crate::session::content;
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::events;
-use crate::session::link::Link;
+use crate::session::link::{Link, Waiting};
 
 /// What became of a frame.
 pub(super) enum Taken {
@@ -203,6 +203,9 @@ impl Running {
         self.report_returned(link, Some(session), now);
         self.client.close_session(session, now);
         self.sessions.remove(session);
+        // Nothing tells the end of a commit that waited for an alarm and is rolled back now, and of one that stands there is
+        // nobody left to tell.
+        link.waiting.take_if(|waiting| matches!(waiting, Waiting::Commit { channel } if *channel == number));
         link.send_failure(number, failure);
     }
 

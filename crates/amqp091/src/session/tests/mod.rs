@@ -183,12 +183,14 @@ impl Peer {
 
     /// Does what the driver does, until nothing happens any more.
     pub(super) fn pump(&mut self) {
-        loop {
+        // Who waits for an alarm to pass is woken by every housekeeping, and that alone moves nothing.
+        let mut moved_nothing = 0;
+        while moved_nothing < 10 {
             self.test.housekeep();
             let mut progress = false;
-            if self.woken.take() {
+            let woken = self.woken.take();
+            if woken {
                 self.connection.wake(self.now);
-                progress = true;
             }
             if !self.to_server.is_empty() && self.reads() {
                 let taken = self.connection.receive(&self.to_server, self.now);
@@ -202,9 +204,10 @@ impl Peer {
                 progress = true;
             }
             self.read_lines();
-            if !progress {
+            if !progress && !woken {
                 return;
             }
+            moved_nothing = if progress { 0 } else { moved_nothing + 1 };
         }
     }
 

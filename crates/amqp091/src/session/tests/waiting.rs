@@ -181,3 +181,53 @@ fn who_holds_a_message_too_long_loses_the_channel() {
                 timeout value can be configured, see consumers doc guide to learn more";
     peer.expect(&[&channel_closed(1, 406, text, (0, 0))]);
 }
+
+/// Channel 2 of a new connection is transactional and holds a message for longer than it may; channel 3 is open.
+fn overdue(server: &Server) -> Peer {
+    let mut peer = server.channel();
+    peer.open(2);
+    peer.open(3);
+    peer.send(1, QueueDeclare { queue: "q", durable: true, nowait: true, ..Default::default() });
+    peer.send(1, QueueDeclare { queue: "r", nowait: true, ..Default::default() });
+    server.test.flush();
+    peer.put(1, "r", "held");
+    peer.send(2, TxSelect {});
+    let fields = encode_fields(&[("x-consumer-timeout".to_owned(), Value::I32(4_000))]);
+    let arguments = Table::new(&fields).expect("a valid table");
+    peer.send(2, BasicConsume { queue: "r", consumer_tag: "c", nowait: true, arguments, ..Default::default() });
+    peer.wait_for(4);
+    peer
+}
+
+#[test]
+fn a_channel_that_closes_during_its_commit_holds_nothing_up_and_is_told_nothing_more() {
+    let mut setup = Setup::memory();
+    // Room for ten messages of 1000 bytes, and for another one in the headroom.
+    setup.settings.memory_limit = 11_300;
+    for (server, waits_for_alarm) in [(server_with(Settings::default(), setup), true), (unflushed(), false)] {
+        let mut peer = overdue(&server);
+        for _ in 0..12 * usize::from(waits_for_alarm) {
+            peer.put(1, "q", &"x".repeat(1000));
+        }
+        peer.publish(2, BasicPublish { routing_key: "q", ..Default::default() }, &[0x10, 0, 2], b"x");
+        peer.send(2, TxCommit {});
+        peer.send(3, AccessRequest::default());
+        assert!(!peer.reads());
+        peer.lines.clear();
+        // Long before the commit has waited too long.
+        for _ in 0..6 {
+            peer.advance(1);
+        }
+        let text = "PRECONDITION_FAILED - delivery acknowledgement on channel 2 timed out. Timeout value used: 4000 ms. \
+                    This timeout value can be configured, see consumers doc guide to learn more";
+        let (closed, answer) = (channel_closed(2, 406, text, (0, 0)), "3 AccessRequestOk { ticket: 1 }");
+        if waits_for_alarm {
+            peer.expect(&[&closed, answer]);
+        } else {
+            peer.expect(&[&closed]);
+            server.test.flush();
+            peer.expect(&[answer]);
+            assert_eq!(server.test.broker.queues()[0].ready, 1, "what was sealed stands");
+        }
+    }
+}
