@@ -16,7 +16,7 @@ use crate::session::running::Context;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Done,
-    /// Look at the same frame again; the link says when.
+    /// Look at the same frame again; the link says when, or at once.
     Later,
     /// The channel is closed and its number free.
     Closed,

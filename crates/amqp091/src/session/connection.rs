@@ -157,7 +157,13 @@ impl AmqpConnection {
         let after = &input[frame.wire_len()..];
         match self.take_frame(frame, after, now) {
             Ok(Taken::Frames(more)) => frame.wire_len() + more,
-            Ok(Taken::Later) => 0,
+            Ok(Taken::Later) => {
+                if self.link.waiting.is_none() {
+                    // What it waited for has just come, and nothing else would have the frame looked at again.
+                    self.waker.wake_by_ref();
+                }
+                0
+            }
             Err(failure) => {
                 self.fail(frame.channel, failure, now);
                 frame.wire_len()

@@ -19,7 +19,7 @@ use crate::session::link::{Link, Waiting};
 pub(super) enum Taken {
     /// It was taken, and so many bytes that follow it.
     Frames(usize),
-    /// It must be looked at again: the link says what is waited for.
+    /// It must be looked at again: the link says what is waited for, if it has not come meanwhile.
     Later,
 }
 
