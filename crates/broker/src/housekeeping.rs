@@ -22,13 +22,15 @@ use crate::session::turn::Work;
 const ALARM_PERIOD: Duration = Duration::from_millis(50);
 
 impl Core {
-    /// Does what visits left behind, and what that leaves behind, until nothing does.
-    pub(crate) fn run_work(&self, work: &mut Vec<Work>) {
+    /// Does what visits left behind, and what that leaves behind, until nothing does. Returns when the queues that went with
+    /// it are gone for good.
+    pub(crate) fn run_work(&self, work: &mut Vec<Work>) -> Ticket {
+        let mut gone = Ticket::NONE;
         while !work.is_empty() {
             for item in std::mem::take(work) {
                 match item {
                     Work::DeadLetter { queue, dying } => self.dead_letter(&queue, dying, work),
-                    Work::Vanish { queue } => self.vanish(&queue),
+                    Work::Vanish { queue } => gone = gone.max(self.vanish(&queue)),
                     Work::Arm { queue, at } => {
                         let timer = Reverse((at, TimerQueue(Arc::downgrade(&queue))));
                         self.waiting.lock().timers.push(timer);
@@ -43,6 +45,7 @@ impl Core {
                 }
             }
         }
+        gone
     }
 
     /// Has the housekeeper woken when `ticket` is durable.
@@ -145,14 +148,15 @@ impl Core {
         true
     }
 
-    /// Deletes a queue if it still should go.
-    fn vanish(&self, queue: &Arc<Queue>) {
-        let Some(vhost) = self.catalog.vhost(&queue.vhost) else { return };
+    /// Deletes a queue if it still should go. Returns when it is gone for good.
+    fn vanish(&self, queue: &Arc<Queue>) -> Ticket {
+        let Some(vhost) = self.catalog.vhost(&queue.vhost) else { return Ticket::NONE };
         let mut tables = vhost.tables.write();
-        // A refusal says that somebody came to need it meanwhile.
-        let _ = self.end_queue(&mut tables, queue, &|inner| {
+        let ended = self.end_queue(&mut tables, queue, &|inner| {
             if queue.should_go(inner, self.clock.unix_ms()) { Ok(()) } else { Err("in use") }
         });
+        // A refusal says that somebody came to need it meanwhile.
+        ended.map_or(Ticket::NONE, |(_, ticket)| ticket)
     }
 
     /// Deletes a queue with its bindings, unless `check`, which is asked under its lock, says what keeps it. Returns the

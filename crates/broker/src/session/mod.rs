@@ -478,13 +478,15 @@ impl Client {
         ConsumerKey { client: self.shared.number, consumer }
     }
 
-    /// Runs what visits left behind. What it rejected is settled only where its dead letters are logged.
+    /// Runs what visits left behind. What it rejected is settled only where its dead letters are logged; replies wait for the end
+    /// of queues that went with their last consumer.
     fn run_work(&mut self) {
         if !self.work.is_empty() {
             let mut work = std::mem::take(&mut self.work);
             let rejected = work.iter().any(|item| matches!(item, Work::DeadLetter { .. }));
-            self.core.run_work(&mut work);
+            let gone = self.core.run_work(&mut work);
             self.work = work;
+            self.settled_ticket = self.settled_ticket.max(gone);
             if rejected {
                 self.settled_ticket = self.core.journal.appender().ticket();
             }

@@ -40,6 +40,28 @@ fn replies_wait_for_their_flush_and_hold_back_what_comes_after() {
 }
 
 #[test]
+fn the_end_of_its_last_consumer_is_answered_when_an_auto_delete_queue_is_gone_for_good() {
+    let ends: [(u16, Method<'_>, &str); 3] = [
+        (1, BasicCancel { consumer_tag: "c", nowait: false }.into(), "1 BasicCancelOk { consumer_tag: \"c\" }"),
+        (1, ChannelClose::default().into(), "1 ChannelCloseOk"),
+        (0, ConnectionClose::default().into(), "0 ConnectionCloseOk"),
+    ];
+    for (channel, end, answer) in ends {
+        let server = unflushed();
+        let mut peer = server.channel();
+        let queue = QueueDeclare { queue: "q", durable: true, auto_delete: true, nowait: true, ..Default::default() };
+        peer.send(1, queue);
+        peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", nowait: true, ..Default::default() });
+        server.test.flush();
+        peer.send(channel, end);
+        peer.expect(&[]);
+        server.test.flush();
+        peer.expect(&[answer]);
+        assert!(server.test.broker.queues().is_empty());
+    }
+}
+
+#[test]
 fn confirms_wait_for_the_flush_and_come_together() {
     let server = unflushed();
     let mut peer = server.channel();
