@@ -206,7 +206,7 @@ fn report(
         }
         Event::Refused { number, .. } => receipts.refused(number),
         Event::Committed { transaction } => {
-            receipts.committed(transaction, output, version);
+            receipts.committed(transaction);
             Ok(())
         }
         Event::RolledBack { transaction, error } => Err(receipts.rolled_back(transaction, error.into())),

@@ -96,12 +96,12 @@ impl Receipts {
         Err(Failure::new("Message refused", detail).with_receipt(receipt))
     }
 
-    /// A transaction is durable.
-    pub(super) fn committed(&mut self, transaction: TransactionId, output: &mut Output, version: Version) {
+    /// A transaction is durable. Its receipt leaves behind those that were asked for earlier.
+    pub(super) fn committed(&mut self, transaction: TransactionId) {
         if let Some(commit) = self.commit.take_if(|commit| commit.transaction == transaction)
             && let Some(receipt) = commit.receipt
         {
-            self.write(&receipt, output, version);
+            self.after_ticket(Ticket::NONE, receipt);
         }
     }
 

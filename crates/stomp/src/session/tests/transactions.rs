@@ -1,6 +1,6 @@
 //! BEGIN, COMMIT and ABORT.
 
-use super::{Scene, talk};
+use super::{Scene, check, talk};
 use crate::limits;
 
 fn ready(scene: &Scene, name: &str) -> (u64, u64) {
@@ -55,6 +55,15 @@ fn an_abort_returns_what_it_had_taken() {
         ],
     );
     assert_eq!(ready(&scene, "b"), (0, 0));
+}
+
+#[test]
+fn receipts_of_a_transaction_leave_in_the_order_in_which_they_were_asked_for() {
+    check(&[(
+        "BEGIN\ntransaction:t\nreceipt:1\n\n\0SEND\ndestination:/queue/a\ntransaction:t\nreceipt:2\n\nx\0\
+         COMMIT\ntransaction:t\nreceipt:3\n\n\0",
+        &["RECEIPT\nreceipt-id:1", "RECEIPT\nreceipt-id:2", "RECEIPT\nreceipt-id:3"],
+    )]);
 }
 
 #[test]
