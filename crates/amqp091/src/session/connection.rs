@@ -203,7 +203,8 @@ impl AmqpConnection {
         }
     }
 
-    /// Takes events from the broker; true when more wait and the output has room.
+    /// Takes events from the broker; true when more wait and the output has room, or the frame that waited for parked
+    /// publishes can be looked at.
     fn drain(&mut self, now: Instant) -> bool {
         let Some(running) = &mut self.running else { return false };
         // With a full output too: what is due by time is done there, or the deadline would stay in the past.
@@ -211,8 +212,11 @@ impl AmqpConnection {
         let Running { client, sessions, .. } = running;
         let (link, broker) = (&mut self.link, &self.server.broker);
         let more = client.drain(now, budget, &mut |event| events::report(link, sessions, broker, event));
+        let unparked =
+            |waiting: &mut Waiting| matches!(waiting, Waiting::Unparked(session) if !client.parked(*session));
+        let unparked = link.waiting.take_if(unparked).is_some();
         self.run_after(now);
-        more && budget > 0
+        unparked || (more && budget > 0)
     }
 
     fn run_after(&mut self, now: Instant) {
@@ -231,9 +235,9 @@ impl AmqpConnection {
         }
         let Some(running) = &mut self.running else { return };
         let over = match &self.link.waiting {
-            None | Some(Waiting::Commit { .. }) => false,
+            // Both end with what the broker does in `drain`.
+            None | Some(Waiting::Commit { .. } | Waiting::Unparked(_)) => false,
             Some(Waiting::Reply { ticket, .. } | Waiting::Durable(ticket)) => running.client.durable(*ticket),
-            Some(Waiting::Unparked(session)) => !running.client.parked(*session),
         };
         if !over {
             return;

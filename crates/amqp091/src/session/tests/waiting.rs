@@ -253,3 +253,25 @@ fn a_channel_that_closes_during_its_commit_holds_nothing_up_and_is_told_nothing_
         }
     }
 }
+
+#[test]
+fn what_waited_for_parked_publishes_goes_on_as_soon_as_they_are_taken() {
+    let mut setup = Setup::memory();
+    setup.settings.memory_limit = 11_300;
+    let server = server_with(Settings::default(), setup);
+    let (mut peer, mut other) = (server.channel(), server.channel());
+    peer.declare(1, "q");
+    peer.declare(1, "r");
+    // Who consumes is read on behind the alarm.
+    peer.send(1, BasicConsume { queue: "r", nowait: true, ..Default::default() });
+    for _ in 0..14 {
+        peer.put(1, "q", &"x".repeat(1000));
+    }
+    peer.send(1, AccessRequest::default());
+    assert!(!peer.reads());
+    peer.lines.clear();
+    other.send(1, QueuePurge { queue: "q", nowait: true, ..Default::default() });
+    server.test.setup.clock.advance(50);
+    server.test.flush();
+    peer.expect(&["0 ConnectionUnblocked", "1 AccessRequestOk { ticket: 1 }"]);
+}
