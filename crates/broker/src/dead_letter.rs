@@ -73,6 +73,18 @@ impl Core {
         }
     }
 
+    /// Reads dead letters and moves them on. All that were asked for before may have left less room than there was; then only
+    /// few at a time go on, as they are taken from what waits.
+    pub(crate) fn move_unread(&self, queue: &Arc<Queue>, dying: Vec<Dying>, work: &mut Vec<Work>) {
+        if dying.len() > RESERVED / LIKELY_BYTES && self.journal.admission() == Admission::Closed {
+            self.postpone(queue, dying);
+            self.housekeeper.wake();
+            return;
+        }
+        let dying = self.read_dying(queue, dying);
+        self.move_chunk(queue, &dying, work);
+    }
+
     /// There is no room for new records of this size: the decision is logged, the move waits.
     fn postpone(&self, queue: &Arc<Queue>, dying: Vec<Dying>) {
         queue.decide(dying.iter(), self);

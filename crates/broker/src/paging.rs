@@ -143,8 +143,7 @@ impl Core {
                 }
             }
             Some(Errand::Mourn { queue, dying }) => {
-                let dying = self.read_dying(&queue, dying);
-                self.move_chunk(&queue, &dying, &mut work);
+                self.move_unread(&queue, dying, &mut work);
                 // Only now: what died later comes behind it.
                 queue.mourned.fetch_sub(1, Ordering::AcqRel);
             }

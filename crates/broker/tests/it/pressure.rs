@@ -176,6 +176,10 @@ impl Small {
         }
     }
 
+    fn turns(&mut self, count: usize) {
+        (0..count).for_each(|_| self.turn());
+    }
+
     /// Lets the world turn until `wanted` was seen; takes it out.
     fn wait(&mut self, wanted: impl Fn(&Seen) -> bool) -> Seen {
         for _ in 0..50 {
@@ -298,6 +302,15 @@ fn a_log_that_pure_publishers_filled_with_expiring_messages_empties_into_the_dea
 #[test]
 fn dead_letters_that_alone_keep_the_log_full_are_moved_all_the_same() {
     let mut small = Small::with_dead_letters(&[]);
+    let rejected = fill_and_reject(&mut small);
+    small.turns(400);
+    assert!(!small.peer.client.parked(small.session), "{:?}", small.broker.broker.overview().journal);
+    let moved = small.ready()[1];
+    assert!(moved >= rejected, "{rejected} were rejected, {moved} arrived");
+}
+
+/// Fills the log by way of a consumer of `q`, which then rejects all that it has. Returns how many these are.
+fn fill_and_reject(small: &mut Small) -> u64 {
     small.consume("q");
     while !small.peer.client.parked(small.session) {
         small.publish("q", 4000, None);
@@ -306,10 +319,33 @@ fn dead_letters_that_alone_keep_the_log_full_are_moved_all_the_same() {
     let received = small.seen.iter().filter(|seen| matches!(seen, Seen::Delivery(_))).count();
     assert!(received > 50, "only {received} messages fill the log");
     small.peer.client.settle(small.session, 0, true, Outcome::Rejected).unwrap();
-    for _ in 0..400 {
-        small.turn();
-    }
-    assert!(!small.peer.client.parked(small.session), "{:?}", small.broker.broker.overview().journal);
-    let moved = small.broker.broker.queues().iter().find(|queue| queue.name == "r").map(|queue| queue.ready);
-    assert!(moved >= Some(received as u64), "{received} were rejected, {moved:?} arrived");
+    received as u64
+}
+
+/// The same over a crash, with dead letters of `q` to `r`.
+fn fill_reject_and_crash(mut small: Small, disk: &SimDisk) {
+    let rejected = fill_and_reject(&mut small);
+    small.peer.client.flush(small.broker.now());
+    assert!(small.broker.try_flush());
+    disk.power_cut();
+    drop(small.peer);
+    let mut small = Small::attach(TestBroker::open(small.broker.abandon()));
+    small.turns(400);
+    let moved = small.ready()[1];
+    assert!(
+        moved >= rejected,
+        "{rejected} were rejected, {moved} arrived: {:?}",
+        small.broker.broker.overview().journal
+    );
+}
+
+/// A start finds room for the first of them and asks for all to be read: moved all at once they took twice the room that the
+/// log may take, and here the last of the disk.
+#[test]
+fn dead_letters_of_a_full_log_take_no_more_room_than_there_is_after_a_crash() {
+    let disk = SimDisk::new(1, 4 << 20);
+    let mut small = Small::attach(TestBroker::open(Setup::stepped(&disk, 2 << 20)));
+    small.declare(&durable("r"));
+    small.declare(&durable_with("q", &dead_letters_to("r")));
+    fill_reject_and_crash(small, &disk);
 }
