@@ -160,6 +160,8 @@ impl Broker {
     /// Fills the queues, and takes up what the last run left undone.
     fn resume(&self, rebuilt: &mut Rebuilt) -> Result<(), OpenError> {
         let decided = rebuilt.fill(&self.core)?;
+        // First, since they may say where a message goes whose death was decided.
+        let bound = self.core.resume_policies()?;
         let mut work = Vec::new();
         for decided in decided {
             decided.place(&self.core).map_err(OpenError::Damaged)?;
@@ -170,8 +172,10 @@ impl Broker {
             decided.queue.supersede_all(&decided.keyed.outdated, &self.core);
         }
         self.core.run_work(&mut work);
-        // What was to die has been taken out by now.
-        self.core.resume_policies()?;
+        // What was to die has been taken out by now, so that limits take nothing in its place.
+        let mut visit = Visit { core: &self.core, now: self.core.clock.unix_ms(), work: &mut work };
+        bound.iter().for_each(|queue| queue.abide(&mut visit));
+        self.core.run_work(&mut work);
         for vhost in self.core.catalog.vhosts() {
             let queues: Vec<_> = vhost.tables.read().all_queues().cloned().collect();
             queues.iter().for_each(|queue| self.core.watch(queue));

@@ -6,15 +6,14 @@ use journal::{Owner, Ticket};
 
 use crate::broker::Broker;
 use crate::catalog::Tables;
-use crate::catalog::arguments::ExchangeArguments;
+use crate::catalog::arguments::{ExchangeArguments, QueueArguments};
 use crate::catalog::definitions::{Key, Sort};
 use crate::catalog::policies::{ApplyTo, Policies, Policy, PolicyKind, PolicySpec};
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::NAME_MAX;
 use crate::message::value::{Table, Value};
-use crate::queue::Visit;
-use crate::session::turn::Work;
+use crate::queue::{Queue, Visit};
 
 const PATTERN: &str = "pattern";
 const APPLY_TO: &str = "apply-to";
@@ -108,14 +107,14 @@ impl Core {
         if let Some(vhost) = self.catalog.vhosts().into_iter().find(|other| other.id == vhost) {
             let mut tables = vhost.tables.write();
             change(&mut tables.policies);
-            self.apply_policies(&mut tables, &mut work);
+            let mut visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
+            self.apply_policies(&mut tables, &mut |queue, arguments| queue.adopt(arguments, &mut visit));
         }
         self.run_work(&mut work);
     }
 
-    /// Gives every queue and exchange what its policies say now.
-    fn apply_policies(&self, tables: &mut Tables, work: &mut Vec<Work>) {
-        let now = self.clock.unix_ms();
+    /// Gives every queue, by way of `give`, and every exchange what its policies say now.
+    fn apply_policies(&self, tables: &mut Tables, give: &mut dyn FnMut(&Arc<Queue>, QueueArguments)) {
         let queues: Vec<_> = tables.queues().cloned().collect();
         for queue in queues {
             // What was declared was parsed when it was.
@@ -123,7 +122,7 @@ impl Core {
             else {
                 continue;
             };
-            queue.adopt(arguments, &mut Visit { core: self, now, work });
+            give(&queue, arguments);
         }
         for name in tables.exchange_names() {
             let alternate = tables.policies.alternate_of(&name);
@@ -135,9 +134,10 @@ impl Core {
         self.catalog.changed();
     }
 
-    /// Takes up the policies that the log has kept.
-    pub(crate) fn resume_policies(&self) -> Result<(), Error> {
-        let mut work = Vec::new();
+    /// Takes up the policies that the log has kept. Returns the queues that they are for, which have yet to abide by them.
+    pub(crate) fn resume_policies(&self) -> Result<Vec<Arc<Queue>>, Error> {
+        let (mut work, mut bound) = (Vec::new(), Vec::new());
+        let visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
         for vhost in self.catalog.vhosts() {
             let mut tables = vhost.tables.write();
             for kind in [PolicyKind::User, PolicyKind::Operator] {
@@ -150,11 +150,14 @@ impl Core {
                 }
             }
             if !tables.policies.is_empty() {
-                self.apply_policies(&mut tables, &mut work);
+                self.apply_policies(&mut tables, &mut |queue, arguments| {
+                    if queue.take_on(arguments, &visit) {
+                        bound.push(Arc::clone(queue));
+                    }
+                });
             }
         }
-        self.run_work(&mut work);
-        Ok(())
+        Ok(bound)
     }
 }
 

@@ -362,10 +362,17 @@ impl Queue {
 
     /// Takes other arguments: what counts for messages counts for those that are there too, but their priorities stay.
     pub(crate) fn adopt(self: &Arc<Self>, arguments: QueueArguments, visit: &mut Visit<'_>) {
+        if self.take_on(arguments, visit) {
+            self.abide(visit);
+        }
+    }
+
+    /// Takes other arguments, and leaves what is there as it is. False if they are no others.
+    pub(crate) fn take_on(&self, arguments: QueueArguments, visit: &Visit<'_>) -> bool {
         let mut guard = self.lock(visit.core);
         let inner = &mut *guard;
         if inner.deleted || *inner.arguments == arguments {
-            return;
+            return false;
         }
         let before = std::mem::replace(&mut inner.arguments, arguments.shared());
         let arguments = Arc::clone(&inner.arguments);
@@ -380,6 +387,16 @@ impl Queue {
         }
         // A timer that was set for what does not count any more finds nothing to do.
         inner.timer_at = u64::MAX;
+        true
+    }
+
+    /// Does what arguments say that were taken on.
+    pub(crate) fn abide(self: &Arc<Self>, visit: &mut Visit<'_>) {
+        let mut guard = self.lock(visit.core);
+        let inner = &mut *guard;
+        if inner.deleted {
+            return;
+        }
         self.dispatch(inner, visit);
         self.enforce_length(inner);
         self.finish(guard, visit);

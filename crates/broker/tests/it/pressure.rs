@@ -1,7 +1,10 @@
 //! What happens when memory or the log is full: publishers stop, consumers go on, and everybody finishes.
 
-use broker::{Consume, Flow, Outcome, Prefetch, QueueSpec, SessionId, Ticket, TransactionId, Value};
-use testkit::broker::{Setup, TestBroker};
+use broker::{
+    ApplyTo, Consume, Flow, Outcome, PolicyKind, PolicySpec, Prefetch, QueueSpec, SessionId, Ticket, TransactionId,
+    Value,
+};
+use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Seen};
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
@@ -347,5 +350,23 @@ fn dead_letters_of_a_full_log_take_no_more_room_than_there_is_after_a_crash() {
     let mut small = Small::attach(TestBroker::open(Setup::stepped(&disk, 2 << 20)));
     small.declare(&durable("r"));
     small.declare(&durable_with("q", &dead_letters_to("r")));
+    fill_reject_and_crash(small, &disk);
+}
+
+/// The start took up what was dying before it had read the policies, and so settled it as lost.
+#[test]
+fn deaths_that_were_decided_before_a_crash_go_where_a_policy_says() {
+    let disk = SimDisk::new(1, 4 << 20);
+    let mut small = Small::attach(TestBroker::open(Setup::stepped(&disk, 2 << 20)));
+    for name in ["q", "r"] {
+        small.declare(&durable(name));
+    }
+    let spec = PolicySpec {
+        pattern: "^q$".to_owned(),
+        apply_to: ApplyTo::All,
+        priority: 0,
+        definition: table_of("dead-letter-exchange= dead-letter-routing-key=r max-length=100000"),
+    };
+    small.broker.broker.set_policy("/", PolicyKind::User, "p", spec).unwrap();
     fill_reject_and_crash(small, &disk);
 }
