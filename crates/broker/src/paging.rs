@@ -342,8 +342,10 @@ impl Core {
 
     /// Gives dead letters their messages. One that can't be read stays where it is, dying, and is told of.
     pub(crate) fn read_dying(&self, queue: &Arc<Queue>, mut dying: Vec<Dying>) -> Vec<Dying> {
+        let mut unreadable: Vec<u64> = Vec::new();
         loop {
-            let wanted = queue.whereabouts(&dying, self);
+            let mut wanted = queue.whereabouts(&dying, self);
+            wanted.retain(|one| !unreadable.contains(&one.seq));
             if wanted.is_empty() {
                 break;
             }
@@ -353,9 +355,11 @@ impl Core {
                     dead.message = Some(message);
                 }
             }
-            if let Some(Err(damage)) = failed.map(|(one, error)| self.blame(queue, &one, &error)) {
+            if let Some((one, error)) = failed
+                && let Err(damage) = self.blame(queue, &one, &error)
+            {
                 self.pager.damages.lock().push(damage);
-                break;
+                unreadable.push(one.seq);
             }
         }
         dying.retain(|dead| dead.message.is_some());

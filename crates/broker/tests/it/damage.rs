@@ -1,8 +1,8 @@
 //! Damaged segments: the queues that they concern deliver what comes before and stop there, all others go on, and an
 //! operator can let a damaged queue go on without what is lost.
 
-use broker::{Consume, Outcome, Prefetch, Repair};
-use testkit::broker::{Setup, TestBroker};
+use broker::{ApplyTo, Consume, Outcome, PolicyKind, PolicySpec, Prefetch, Repair};
+use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
 
@@ -183,4 +183,25 @@ fn a_queue_that_is_whole_is_told_so_and_loses_nothing() {
     }
     assert_eq!(scene.broker.broker.repair("/", "none", true), None);
     assert!(scene.drain("hurt").into_iter().eq(0..MANY));
+}
+
+/// What lies behind a dead letter that could not be read, up to 63 of them, was neither moved nor told of.
+#[test]
+fn a_dead_letter_that_cant_be_read_stays_alone() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let setup = stopped(&disk);
+    let (_, bodies) = victim(&disk);
+    disk.flip_bit(&bodies, 8 * 100_000);
+    let mut scene = Scene::open(setup);
+    scene.peer.client.declare_queue(&durable("dead"), scene.broker.now()).unwrap();
+    let definition = table_of("max-length=1 dead-letter-exchange= dead-letter-routing-key=dead");
+    let spec = PolicySpec { pattern: "^hurt$".to_owned(), apply_to: ApplyTo::All, priority: 0, definition };
+    scene.broker.broker.set_policy("/", PolicyKind::User, "p", spec).unwrap();
+    for _ in 0..100 {
+        scene.turn();
+    }
+    let ready = |name| scene.broker.broker.queues().iter().find(|queue| queue.name == name).map(|queue| queue.ready);
+    assert_eq!((ready("hurt"), ready("dead")), (Some(1), Some(MANY - 2)));
+    let told = scene.broker.broker.take_damages();
+    assert_eq!(told.iter().filter(|line| line.contains("'hurt'")).count(), 1, "{told:?}");
 }
