@@ -164,7 +164,7 @@ impl Broker {
         let bound = self.core.resume_policies()?;
         let mut work = Vec::new();
         for decided in decided {
-            decided.place(&self.core).map_err(OpenError::Damaged)?;
+            decided.place(&self.core);
             let now = self.core.clock.unix_ms();
             let mut visit = Visit { core: &self.core, now, work: &mut work };
             decided.queue.resume_waiting(&decided.waiting, &mut visit);

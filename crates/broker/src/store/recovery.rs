@@ -405,18 +405,20 @@ pub(crate) struct Decided {
 }
 
 impl Decided {
-    /// Finds out where these entries lie, if only an index knows. The error is in words.
-    pub(crate) fn place(&self, core: &Core) -> Result<(), String> {
+    /// Finds out where these entries lie, if only an index knows. What is damaged is told of, and stops its queue when its turn
+    /// comes; of its page nothing that was decided is taken up.
+    pub(crate) fn place(&self, core: &Core) {
         let numbers = self.dying.iter().map(|(seq, _)| seq).chain(self.waiting.iter().map(|(seq, _)| seq));
         let pages: BTreeSet<_> = numbers.map(|seq| seq / PAGE).collect();
         for page in pages {
-            core.place(&self.queue, page)?;
+            if let Err(damage) = core.place(&self.queue, page) {
+                core.pager.tell(damage);
+            }
         }
         for page in &self.keyed.pages {
-            // What is damaged stops its queue when its turn comes, and is told of then.
+            // Nothing was decided here: it is told of when its turn comes.
             let _ = core.place(&self.queue, *page);
         }
-        Ok(())
     }
 }
 

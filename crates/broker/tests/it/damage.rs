@@ -1,7 +1,7 @@
 //! Damaged segments: the queues that they concern deliver what comes before and stop there, all others go on, and an
 //! operator can let a damaged queue go on without what is lost.
 
-use broker::{ApplyTo, Consume, Outcome, PolicyKind, PolicySpec, Prefetch, Repair};
+use broker::{ApplyTo, Consume, Outcome, PolicyKind, PolicySpec, Prefetch, QueueSpec, Repair};
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
@@ -82,12 +82,16 @@ impl Scene {
 
 /// A broker that has stopped with two long queues in segments, the first in the older ones.
 fn stopped(disk: &SimDisk) -> Setup {
+    filled(disk, &durable("hurt")).stop()
+}
+
+fn filled(disk: &SimDisk, hurt: &QueueSpec) -> Scene {
     let mut scene = Scene::open(Setup::stepped(disk, RING));
-    for queue in ["hurt", "well"] {
-        scene.peer.client.declare_queue(&durable(queue), scene.broker.now()).unwrap();
-        scene.publish(queue, 0..MANY);
+    for queue in [hurt, &durable("well")] {
+        scene.peer.client.declare_queue(queue, scene.broker.now()).unwrap();
+        scene.publish(&queue.name, 0..MANY);
     }
-    scene.stop()
+    scene
 }
 
 /// The index of the second segment, all of which is the first queue's, and the file with its bodies.
@@ -204,4 +208,32 @@ fn a_dead_letter_that_cant_be_read_stays_alone() {
     assert_eq!((ready("hurt"), ready("dead")), (Some(1), Some(MANY - 2)));
     let told = scene.broker.broker.take_damages();
     assert_eq!(told.iter().filter(|line| line.contains("'hurt'")).count(), 1, "{told:?}");
+}
+
+/// What waits to be delivered again has to be found at a start. Where the list of its page was damaged, the broker did not
+/// start.
+#[test]
+fn a_damaged_list_of_what_waits_for_its_retry_stops_no_start() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut spec = durable("hurt");
+    spec.arguments = table_of("x-delayed-retry-type=all x-delayed-retry-min=1000");
+    let mut scene = filled(&disk, &spec);
+    scene.peer.consume(&scene.broker, 1, Consume { queue: "hurt".into(), tag: "c".into(), ..Consume::default() });
+    let came = scene.turn();
+    let session = scene.peer.session(1);
+    scene.peer.client.settle(session, came[0].tag, false, Outcome::Failed).unwrap();
+    let setup = scene.stop();
+    let (index, _) = victim(&disk);
+    disk.flip_bit(&index, 8 * 600);
+
+    let mut scene = Scene::open(setup);
+    let told = scene.broker.broker.take_damages();
+    assert!(told.iter().any(|line| line.contains("'hurt'")), "{told:?}");
+    assert!(scene.drain("well").into_iter().eq(0..MANY), "the other queue goes on");
+    assert!(scene.drain("hurt").is_empty() && scene.damaged("hurt"));
+    let lost = scene.repair(true).given_up;
+    let mut rest = scene.drain_on();
+    scene.broker.setup.clock.advance(2000);
+    rest.extend(scene.drain_on());
+    assert_eq!(rest.len() as u64, MANY - lost);
 }
