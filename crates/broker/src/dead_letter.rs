@@ -69,7 +69,7 @@ impl Core {
             queue.decide(chunk.iter().filter(|dead| dead.reason == Reason::Rejected), self);
             self.pager.mourn(Arc::clone(queue), chunk);
         } else {
-            self.move_chunk(queue, &chunk, work);
+            self.move_chunk(queue, chunk, work);
         }
     }
 
@@ -82,7 +82,7 @@ impl Core {
             return;
         }
         let dying = self.read_dying(queue, dying);
-        self.move_chunk(queue, &dying, work);
+        self.move_chunk(queue, dying, work);
     }
 
     /// There is no room for new records of this size: the decision is logged, the move waits.
@@ -91,30 +91,61 @@ impl Core {
         self.waiting.lock().postponed.push(Work::DeadLetter { queue: Arc::clone(queue), dying });
     }
 
-    pub(crate) fn move_chunk(&self, queue: &Arc<Queue>, chunk: &[Dying], work: &mut Vec<Work>) {
+    /// Moves some whose messages are in memory. Those that the log can't take stay, dying, until a start with a larger one.
+    pub(crate) fn move_chunk(&self, queue: &Arc<Queue>, chunk: Vec<Dying>, work: &mut Vec<Work>) {
         let now = self.clock.unix_ms();
         let mut arena = Arena::default();
         let mut arrivals = Vec::with_capacity(chunk.len());
         let mut targets = Vec::with_capacity(chunk.len());
+        let (mut leave, mut stay) = (Vec::with_capacity(chunk.len()), Vec::new());
         let arguments = queue.arguments(self);
         for dead in chunk {
+            let hop = self.next_hop((queue, &arguments), &dead, now, &mut arena);
+            if hop.as_ref().is_some_and(|(message, queues, _)| self.is_too_large(message, queues)) {
+                self.tell_too_large(queue, &dead);
+                stay.push(dead);
+                continue;
+            }
             self.totals.dead_lettered[dead.reason as usize].add(1);
-            let Some((message, queues, identity)) = self.next_hop((queue, &arguments), dead, now, &mut arena) else {
+            if let Some((message, queues, identity)) = hop {
+                let mut arrival = Arrival::new(message, false, 0, 0);
+                arrival.identity = identity;
+                arrivals.push(arrival);
+                targets.push(queues);
+            } else {
                 self.totals.dead_letters_dropped.add(1);
                 if let Some(message) = &dead.message {
                     self.note_unroutable(&queue.vhost, Some(&queue.name), message, now);
                 }
-                continue;
-            };
-            let mut arrival = Arrival::new(message, false, 0, 0);
-            arrival.identity = identity;
-            arrivals.push(arrival);
-            targets.push(queues);
+            }
+            leave.push(dead);
         }
-        let durable = chunk.iter().any(|dead| dead.durable);
+        if !stay.is_empty() {
+            // Whoever rejected one must not get it again after a restart.
+            queue.decide(stay.iter(), self);
+        }
+        let durable = leave.iter().any(|dead| dead.durable);
         let mut visit = Visit { core: self, now, work };
         // A crash before it is durable lets the message die once more: had it been delivered, it would come again as new.
-        self.move_together(arrivals, &targets, durable, &|group| queue.bury(chunk, group, self), &mut visit);
+        self.move_together(arrivals, &targets, durable, &|group| queue.bury(&leave, group, self), &mut visit);
+    }
+
+    /// True for a message that these queues would have in the log, which has become too small for it: it was published when
+    /// the log's files were larger.
+    pub(crate) fn is_too_large(&self, message: &Message, targets: &[Arc<Queue>]) -> bool {
+        let large = message.persistent() && message.block().len() > self.journal.max_body() as usize;
+        large && targets.iter().any(|queue| queue.logged())
+    }
+
+    /// Tells of a message of `queue` that is too large to move.
+    pub(crate) fn tell_too_large(&self, queue: &Queue, dead: &Dying) {
+        let (name, vhost, largest) = (&queue.name, &queue.vhost, self.journal.max_body());
+        let bytes = dead.message.as_ref().map_or(0, |message| message.block().len());
+        self.pager.tell(format!(
+            "queue '{name}' in vhost '{vhost}': a message of {bytes} bytes can't move on and waits, since the log takes \
+             {largest} at most, less than when it was published; raise journal.max_bytes, or make room on its disk, and \
+             start again"
+        ));
     }
 
     /// Messages leave one queue and arrive in others, all in one group: `leave` settles them where they were. They are

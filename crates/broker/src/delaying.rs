@@ -231,11 +231,18 @@ impl Core {
         taken.sort_by_cached_key(|(index, dying)| place(*index, dying.seq));
         let mut arena = Arena::default();
         let mut arrivals = Vec::with_capacity(taken.len());
-        for message in taken.iter().filter_map(|(_, dying)| dying.message.as_ref()) {
-            let mut arrival = Arrival::new(awake(message, now, &mut arena), false, 0, 0);
+        taken.retain(|(index, dying)| {
+            let Some(message) = &dying.message else { return false };
+            let awake = awake(message, now, &mut arena);
+            if self.is_too_large(&awake, std::slice::from_ref(queue)) {
+                self.tell_too_large(&near[*index], dying);
+                return false;
+            }
+            let mut arrival = Arrival::new(awake, false, 0, 0);
             arrival.identity = self.identity_at(queue, message);
             arrivals.push(arrival);
-        }
+            true
+        });
         let targets = vec![vec![Arc::clone(queue)]; arrivals.len()];
         let durable = taken.iter().any(|(_, dying)| dying.durable);
         let leave = |group| {

@@ -32,7 +32,7 @@ pub struct Redriven {
     pub alive: u64,
     /// Messages whose queue is gone, and whose exchange brings them nowhere.
     pub homeless: u64,
-    /// Messages that their queue is too full for.
+    /// Messages that their queue is too full for, or the log too small.
     pub refused: u64,
     /// Nothing more was moved because the disk has no room.
     pub out_of_room: bool,
@@ -69,7 +69,7 @@ impl Broker {
                 *(if homeless { &mut redriven.homeless } else { &mut redriven.alive }) += 1;
                 return Ok(true);
             };
-            if targets.iter().any(|target| target.would_refuse(core)) {
+            if targets.iter().any(|target| target.would_refuse(core)) || core.is_too_large(&message, &targets) {
                 redriven.refused += 1;
                 return Ok(true);
             }

@@ -1,8 +1,8 @@
 //! What happens when memory or the log is full: publishers stop, consumers go on, and everybody finishes.
 
 use broker::{
-    ApplyTo, Consume, Flow, Outcome, PolicyKind, PolicySpec, Prefetch, QueueSpec, SessionId, Ticket, TransactionId,
-    Value,
+    ApplyTo, Browse, Consume, Flow, Outcome, PolicyKind, PolicySpec, Prefetch, Publish, QueueSpec, SessionId, Ticket,
+    TransactionId, Value,
 };
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Seen};
@@ -177,6 +177,15 @@ impl Small {
             Some(transaction) => self.peer.client.publish_in(transaction, self.session, publish).unwrap(),
             None => self.peer.client.publish(self.session, publish).unwrap(),
         }
+    }
+
+    /// Stops the broker and opens it again with a log of `ring` bytes.
+    fn with_a_log_of(mut self, ring: u64, disk: &SimDisk) -> Self {
+        self.turn();
+        self.peer.client.close(self.broker.now());
+        drop(self.peer);
+        let setup = self.broker.stop();
+        Self::attach(TestBroker::open(Setup { journal: Setup::stepped(disk, ring).journal, ..setup }))
     }
 
     fn turns(&mut self, count: usize) {
@@ -369,4 +378,41 @@ fn deaths_that_were_decided_before_a_crash_go_where_a_policy_says() {
     };
     small.broker.broker.set_policy("/", PolicyKind::User, "p", spec).unwrap();
     fill_reject_and_crash(small, &disk);
+}
+
+/// Their group was begun and never ended, with a panic: the log could not give back a file any more.
+#[test]
+fn messages_that_the_log_has_become_too_small_for_stay_and_keep_nothing_else() {
+    let disk = SimDisk::new(1, 16 << 20);
+    let mut small = Small::attach(TestBroker::open(Setup::stepped(&disk, 2 << 20)));
+    for name in ["dead", "late"] {
+        small.declare(&durable(name));
+    }
+    small.declare(&durable_with(
+        "old",
+        &[&dead_letters_to("dead")[..], &[("x-message-ttl", Value::I64(1000))]].concat(),
+    ));
+    for (queue, properties) in [("late", "x-opt-delivery-delay=1000"), ("old", "")] {
+        for size in [100_000, 1000] {
+            let (body, instructed) = (vec![b'x'; size], !properties.is_empty());
+            let publish = Publish { properties: properties.as_bytes(), instructed, ..message("", queue, &body) };
+            small.peer.client.publish(small.session, publish).unwrap();
+        }
+    }
+    let mut small = small.with_a_log_of(1 << 20, &disk);
+    small.broker.setup.clock.advance(1000);
+    small.turns(40);
+    assert_eq!(small.ready(), [1, 1, 0], "only what the log can take has moved");
+    let told = small.broker.broker.take_damages();
+    let told: Vec<_> = ["'late'", "'old'"].map(|name| told.iter().filter(|line| line.contains(name)).count()).into();
+    assert_eq!(told, [1, 1]);
+
+    let mut small = small.with_a_log_of(2 << 20, &disk);
+    small.turns(40);
+    assert_eq!(small.ready(), [2, 2, 0]);
+
+    let small = small.with_a_log_of(1 << 20, &disk);
+    let browse = Browse { vhost: "/", queue: "dead", selector: "", limit: u64::MAX };
+    let redriven = small.broker.broker.redrive(&browse, false, &|| true).unwrap();
+    assert_eq!((redriven.moved, redriven.refused), (1, 1));
 }

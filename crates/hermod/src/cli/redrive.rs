@@ -25,7 +25,7 @@ pub(crate) fn run(settings: &Settings, which: &Which, dry_run: bool, json: bool)
     for (count, why) in [
         (row.alive, "never died"),
         (row.homeless, "have nowhere to go back to: neither their queue is there nor a binding"),
-        (row.refused, "stay because their queue is full"),
+        (row.refused, "stay because their queue is full, or the log too small for them"),
     ] {
         if count > 0 {
             text += &format!("{queue}: {count} {why}\n");
