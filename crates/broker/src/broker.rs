@@ -146,7 +146,7 @@ impl Broker {
         }));
         let broker = Self { core };
         for user in curtailed {
-            broker.core.log_user(&user)?;
+            broker.core.log_user(&user, &mut broker.core.users.lock())?;
         }
         if rebuilt.is_empty() {
             broker.create_defaults(parts.default_user, parts.salt)?;

@@ -2,7 +2,8 @@
 //! who is deleted is disconnected.
 
 use auth::User;
-use journal::Ticket;
+use hashbrown::HashMap;
+use journal::{Owner, Ticket};
 
 use crate::broker::Broker;
 use crate::core::Core;
@@ -77,16 +78,19 @@ fn no_user(name: &str) -> Error {
 impl Core {
     /// Logs a user, and lets it count from then on: routes that clients remember were allowed by its old rights.
     pub(crate) fn put_user(&self, user: User) -> Result<Ticket, Error> {
-        let ticket = self.log_user(&user)?;
+        let mut users = self.users.lock();
+        let ticket = self.log_user(&user, &mut users)?;
+        // Under the lock: a restatement in between would say the old record again, behind the new one.
         self.authority.put(user).map_err(|error| Error::precondition(error.to_string()))?;
+        drop(users);
         self.catalog.changed();
         Ok(ticket)
     }
 
-    pub(crate) fn log_user(&self, user: &User) -> Result<Ticket, Error> {
+    /// Logs a user under the lock that restatements of users take.
+    pub(crate) fn log_user(&self, user: &User, users: &mut HashMap<String, Owner>) -> Result<Ticket, Error> {
         let bytes = user.encode().map_err(|error| Error::precondition(error.to_string()))?;
         self.check_storable(bytes.len())?;
-        let mut users = self.users.lock();
         let owner = *users.entry(user.name.to_string()).or_insert_with(|| self.owner());
         let mut appender = self.journal.appender();
         appender.fact(None, owner, facts::USER, &[&bytes]);

@@ -105,7 +105,7 @@ impl Broker {
         let vhost = self.core.existing_vhost(name)?;
         let mut ticket = self.core.end_vhost(&vhost);
         for user in self.core.authority.remove_vhost(name) {
-            ticket = ticket.max(self.core.log_user(&user)?);
+            ticket = ticket.max(self.core.log_user(&user, &mut self.core.users.lock())?);
         }
         self.core.kick_all(|client| client.vhost == name, &format!("vhost '{name}' is deleted"));
         Ok(ticket)
