@@ -121,8 +121,16 @@ pub(crate) fn many(
     Ok(())
 }
 
+/// What to do about heads of records where the file can't be read.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Unread {
+    Fails,
+    /// As where there is no body.
+    IsNone,
+}
+
 /// Reads the lengths of bodies from the heads of their records, at `offsets`, which ascend; zero for what is no body.
-pub(crate) fn lengths(file: &dyn DiskFile, offsets: &[u32]) -> io::Result<Vec<u32>> {
+pub(crate) fn lengths(file: &dyn DiskFile, offsets: &[u32], unread: Unread) -> io::Result<Vec<u32>> {
     let end = file.length()?;
     let (mut window, mut start) = (Vec::new(), 0);
     let mut lengths = Vec::with_capacity(offsets.len());
@@ -130,7 +138,16 @@ pub(crate) fn lengths(file: &dyn DiskFile, offsets: &[u32]) -> io::Result<Vec<u3
         if offset < start || offset + BODY_HEAD as u64 > start + window.len() as u64 {
             start = offset;
             window.resize(HEADS.min(end.saturating_sub(start)) as usize, 0);
-            file.read_exact_at(&mut window, start)?;
+            if let Err(error) = file.read_exact_at(&mut window, start) {
+                if unread == Unread::Fails {
+                    return Err(error);
+                }
+                // Only what is near the bad place is done without.
+                window.truncate(BLOCK as usize);
+                if file.read_exact_at(&mut window, start).is_err() {
+                    window.fill(0);
+                }
+            }
         }
         let head = window.get((offset - start) as usize..).and_then(|rest| rest.first_chunk::<BODY_HEAD>());
         let length = head.filter(|head| head[0] == BODY).map_or(0, |head| {

@@ -9,7 +9,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::cold::{PAGE, Reference};
 use crate::disk::DiskFile;
-use crate::read;
+use crate::read::{self, Unread};
 use crate::record::BODY_HEAD;
 use crate::{Address, Owner};
 
@@ -112,6 +112,7 @@ impl Plan {
         from: usize,
         file: &dyn DiskFile,
         known: &mut Lengths,
+        unread: Unread,
     ) -> io::Result<Option<usize>> {
         let until = self.pages.len().min(from + MEASURED_AT_ONCE);
         let items = || self.pages[from..until].iter().flat_map(|page| &page.items);
@@ -119,7 +120,7 @@ impl Plan {
         offsets.sort_unstable();
         offsets.dedup();
         offsets.retain(|offset| !known.contains_key(offset));
-        let lengths: Lengths = offsets.iter().copied().zip(read::lengths(file, &offsets)?).collect();
+        let lengths: Lengths = offsets.iter().copied().zip(read::lengths(file, &offsets, unread)?).collect();
         self.bytes += lengths.values().map(|length| u64::from(*length)).sum::<u64>();
         for item in self.pages[from..until].iter_mut().flat_map(|page| &mut page.items).filter(|item| item.length == 0)
         {

@@ -14,6 +14,7 @@ use crate::cold::plan::{Lengths, Plan};
 use crate::cold::segment::{Copier, CopyError};
 use crate::cold::{Chunk, index_name, is_copied, segment_name};
 use crate::engine::{Core, Log, Target};
+use crate::read::Unread;
 use crate::recycle::wait::Wait;
 use crate::{Journal, Owner, Ticket};
 
@@ -196,9 +197,11 @@ impl Job {
         let (Stage::Measure(next, known), Some(leaving)) = (&mut self.stage, &self.leaving) else {
             return Ok(Step::More);
         };
-        let unreadable = |_| Failure::Read(leaving.generation);
+        let failed = |_| Failure::Read(leaving.generation);
         let file = log.open(leaving.generation).ok_or(Failure::Read(leaving.generation))?;
-        match self.plan.measure(*next, &*file, known).map_err(unreadable)? {
+        // A file that is adopted anyway needs no length: whoever reads a body of which it is unknown asks the file.
+        let unread = if leaving.unreadable { Unread::IsNone } else { Unread::Fails };
+        match self.plan.measure(*next, &*file, known, unread).map_err(failed)? {
             Some(page) => *next = page,
             None => self.begin_segment(core, log)?,
         }
