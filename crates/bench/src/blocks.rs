@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::driver::jvm::workers::Workers;
 use crate::failure::Failure;
 use crate::load::slice;
 use crate::machine::disk::{Forced, forced_writes};
@@ -69,6 +70,8 @@ pub(crate) struct Plan {
     pub(crate) until: Option<f64>,
     /// Begin no block that would probably end after this long.
     pub(crate) budget: Option<Duration>,
+    /// Those that load targets beside this program, also in what follows after this run.
+    pub(crate) workers: Workers,
 }
 
 impl Plan {
@@ -352,12 +355,13 @@ pub(crate) fn one(
     progress: &mut Progress,
 ) -> Result<Measured, Failure> {
     let others = plan.targets.iter().filter(|other| other.pids != target.pids);
-    let idle: Vec<u32> = others.flat_map(|other| other.pids.iter().copied()).collect();
+    let mut idle: Vec<u32> = others.flat_map(|other| other.pids.iter().copied()).collect();
+    idle.extend(plan.workers.others(&target.name));
     let frozen = if plan.freeze { Frozen::stop(&idle, &target.pids)? } else { None };
     if plan.wait_quiet > Duration::ZERO && !wait_until_quiet(plan.wait_quiet) {
         progress.done("the machine did not become quiet");
     }
-    let outcome = slice::run(target, scenario, number, progress);
+    let outcome = slice::run(target, scenario, number, &plan.workers, progress);
     drop(frozen);
     let mut measured = judge(scenario, &outcome?, target.is_relay())?;
     let claim = unsupported_claim(target.durability.filter(|_| !target.is_relay()), &measured);

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::blocks::{self, Piece, Plan};
 use crate::cli::RunArgs;
+use crate::driver::jvm::workers::Workers;
 use crate::failure::{Context, Failure};
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, Resumed};
@@ -93,6 +94,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         least: None,
         until: args.until.map(|share| share.0),
         budget: args.budget.map(|span| span.0),
+        workers: Workers::default(),
         own: BTreeMap::new(),
         targets,
         scenario,

@@ -33,6 +33,7 @@ fn plan() -> Plan {
         least: None,
         until: None,
         budget: None,
+        workers: Workers::default(),
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) use parts::{Gated, Lines, engine, gateway, reporter};
 pub(crate) use traded::{Traded, integrity};
 
 use crate::blocks::{self, Plan};
+use crate::driver::jvm::workers::Workers;
 use crate::driver::{self, Driver, Line, Part};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -152,6 +153,7 @@ pub(crate) fn run(args: &ExchangeArgs) -> Result<bool, Failure> {
                 least: None,
                 until: None,
                 budget: None,
+                workers: Workers::default(),
             };
             let slices = blocks::run(&plan, Vec::new(), &mut |_| Ok(()), &mut progress)?.slices;
             let network = netns::joined().map(ToString::to_string);

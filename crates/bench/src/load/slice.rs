@@ -11,6 +11,7 @@ use super::sample::Sample;
 use super::{Phase, Run, Totals, pingpong};
 use crate::audit::{Integrity, audit, audit_round_trips};
 use crate::clock::now;
+use crate::driver::jvm::workers::Workers;
 use crate::driver::{self, Driver, Line, Part, jvm};
 use crate::exchange::Traded;
 use crate::failure::{Context, Failure};
@@ -97,11 +98,13 @@ impl<T> Hands for Threads<'_, '_, T> {
     fn steer(&mut self) {}
 }
 
-/// Runs `scenario` on `target`; `number` tells this run's messages and queues from all others.
+/// Runs `scenario` on `target`; `number` tells this run's messages and queues from all others. A target that a worker loads
+/// finds its worker among `workers`.
 pub(crate) fn run(
     target: &Target,
     scenario: &Scenario,
     number: u32,
+    workers: &Workers,
     progress: &mut Progress,
 ) -> Result<Outcome, Failure> {
     scenario.check()?;
@@ -110,8 +113,14 @@ pub(crate) fn run(
     let (metrics_before, metrics_after, rates, cut, stopped) = Default::default();
     let mut slice =
         Slice { target, scenario, run: &run, progress, number, metrics_before, metrics_after, rates, cut, stopped };
-    let outcome = match jvm::open(target, scenario, number) {
-        Ok(Some((mut worker, spec))) => slice.beside(&mut worker, &spec),
+    let outcome = match jvm::open(target, scenario, number, workers) {
+        Ok(Some(jvm::Loader { owner, mut worker, spec })) => {
+            let outcome = slice.beside(&mut worker, &spec);
+            if outcome.is_ok() {
+                workers.keep(owner, worker);
+            }
+            outcome
+        }
         Ok(None) => slice.here(),
         Err(failure) => Err(failure),
     };
@@ -230,12 +239,12 @@ impl Slice<'_> {
             }
             None => {
                 self.rates.begin(now(), self.run.totals());
-                self.pass(self.scenario.warmup, "warming up", None, hands);
+                self.pass(self.scenario.warmup, Steady::new(self.scenario.until_steady), ("warming up", None), hands);
                 self.metrics_before = self.read_metrics();
                 let first = hands.sample(pids);
                 self.run.measure_from(first.at);
                 hands.steer();
-                self.pass(self.scenario.duration, "measuring", Some(&first), hands);
+                self.pass(self.scenario.duration, Steady::new(false), ("measuring", Some(&first)), hands);
                 let last = hands.sample(pids);
                 self.run.measure_until(last.at);
                 hands.steer();
@@ -312,13 +321,18 @@ impl Slice<'_> {
         sleep(LAST_WORDS);
     }
 
-    /// Waits for `seconds`, or until the rate is steady where the warm-up should last until then, or until a thread has
-    /// failed or somebody interrupts. Measured is what comes after `since`.
-    fn pass(&mut self, seconds: f64, doing: &str, since: Option<&Sample>, hands: &mut dyn Hands) {
+    /// Waits for `seconds`, or until the rate is steady where that is waited for, or until a thread has failed or somebody
+    /// interrupts. Measured is what comes after `since`.
+    fn pass(
+        &mut self,
+        seconds: f64,
+        mut steady: Steady,
+        (doing, since): (&str, Option<&Sample>),
+        hands: &mut dyn Hands,
+    ) {
         let begin = Instant::now();
         let end = begin + Duration::from_secs_f64(seconds);
         let (mut before, mut shown_at) = (self.run.totals(), begin);
-        let mut steady = Steady::new(since.is_none() && self.scenario.until_steady);
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() || self.run.phase() == Phase::End {

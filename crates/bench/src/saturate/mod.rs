@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocks::{self, Plan};
 use crate::cli::{LoadArgs, Share, Span};
+use crate::driver::jvm::workers::Workers;
 use crate::failure::{Context, Failure};
 use crate::interrupt::Interrupt;
 use crate::machine::freeze;
@@ -204,6 +205,7 @@ impl Study {
             least: None,
             until: None,
             budget: None,
+            workers: Workers::default(),
         };
         let found = plan.targets.iter().map(found).collect();
         let (slo_us, precision) = (args.slo.0.as_secs_f64() * 1e6, args.precision.0);

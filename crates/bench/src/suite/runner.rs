@@ -18,6 +18,7 @@ use super::study::{ClientKind, Row, RowKind, Study};
 use super::table;
 use crate::blocks::{self, Piece, Plan};
 use crate::driver;
+use crate::driver::jvm::workers::Workers;
 use crate::durability::Durability;
 use crate::failure::{Context, Failure};
 use crate::interrupt::Interrupt;
@@ -116,7 +117,8 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
     let targets = args.facts(given, &guards, &audits, &limits);
     note_met(journal.as_mut(), &targets)?;
     let freeze = args.freezes();
-    let mut runner = Runner { args, sizing, targets, freeze, seed, salt, earlier, journal, progress };
+    let workers = Workers::default();
+    let mut runner = Runner { args, sizing, targets, freeze, seed, salt, earlier, journal, progress, workers };
     let forced = runner.forced(&studies)?;
     let (mut suites, mut done, begin) = (Vec::new(), 0, Instant::now());
     for study in &studies {
@@ -330,6 +332,8 @@ struct Runner<'a> {
     earlier: Vec<Entry>,
     journal: Option<Journal>,
     progress: Progress,
+    /// Those that load targets beside this program, through all cells.
+    workers: Workers,
 }
 
 /// Which cell it is, of how many, and since when.
@@ -462,6 +466,7 @@ impl Runner<'_> {
             least: self.sizing.least(planned.row.metric),
             until: None,
             budget: None,
+            workers: self.workers.clone(),
         };
         let mine = |entry: &&Entry| entry.suite == study.id && entry.cell == label;
         let earlier: Vec<Piece> = self.earlier.iter().filter(mine).map(|entry| entry.piece.clone()).collect();

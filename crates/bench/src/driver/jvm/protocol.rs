@@ -242,10 +242,28 @@ impl Spec {
         })
     }
 
-    /// The same load without an end, with destinations of its own.
+    /// The same load without an end, with destinations of its own, in which nothing stays behind.
     pub(crate) fn rehearsal(&self) -> Self {
         let (name, quotas) = (format!("{}.rehearsal", self.name), vec![MOST; self.producers]);
-        Self { name, queue_name: None, quotas, warmups: vec![MOST; self.producers], ..self.clone() }
+        let emptied = self.consumers == 0 && !self.topic;
+        Self {
+            name,
+            queue_name: None,
+            consumers: if emptied { self.queues } else { self.consumers },
+            bystander: false,
+            selects: self.selects.min(1),
+            quotas,
+            warmups: vec![MOST; self.producers],
+            ..self.clone()
+        }
+    }
+
+    /// What of it is the same in every slice of a cell, and decides which code runs: not the names, the numbers of messages
+    /// and the rate.
+    pub(crate) fn everywhere(&self) -> Self {
+        let bodies = BodiesThere { run: 0, short_after: 0, ..self.bodies.clone() };
+        let every = vec![MOST; self.producers];
+        Self { name: String::new(), bodies, rate: 0.0, seed: 0, quotas: every.clone(), warmups: every, ..self.clone() }
     }
 
     /// What fills the queues that a drain empties: all messages, and nobody consumes.
@@ -307,6 +325,22 @@ mod tests {
             (results.held, results.consumed[0].damages, results.consumed[0].total[0]),
             (None, [0, 0, 2], (7, 2))
         );
+    }
+
+    #[test]
+    fn slices_of_one_cell_are_the_same_load() {
+        let spec = |run: u32, change: Change| {
+            let (target, mut scenario) = ("amqp10://h".parse().unwrap(), Scenario::default());
+            change(&mut scenario);
+            let provider = Provider::of(&target, &scenario).unwrap().unwrap();
+            Spec::new(provider.factory, &target, &scenario, run).unwrap().everywhere()
+        };
+        let first = spec(1, |_| {});
+        let same: [Change; 3] = [|_| {}, |s| s.messages = Some(7), |s| s.rate = Rate::Fixed(100.0)];
+        let other: [Change; 4] =
+            [|s| s.size = 7, |s| s.persistent = true, |s| s.window = 9, |s| (s.producers, s.consumers) = (2, 2)];
+        assert!(same.iter().all(|change| spec(2, *change) == first));
+        assert!(other.iter().all(|change| spec(1, *change) != first));
     }
 
     type Change = fn(&mut Scenario);

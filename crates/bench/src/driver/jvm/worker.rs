@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::protocol::{Answer, Command, Hello, VERSION};
+use super::protocol::{Answer, Command, Hello, Spec, VERSION};
 use crate::clock::now;
 use crate::failure::{Context, Failure};
 use crate::machine::java;
@@ -43,6 +43,19 @@ pub(crate) struct Worker {
     hello: Hello,
     /// The worker's clock minus this program's.
     ahead_ns: i64,
+    /// The load that it made last, as far as it is the same in other slices; none: it has made none.
+    practised: Option<Spec>,
+}
+
+/// How well a worker knows a load: which of its code the Java machine has compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Practice {
+    /// It has made no load yet.
+    None,
+    /// It made another one last.
+    Other,
+    /// It made the same one last.
+    Same,
 }
 
 impl Worker {
@@ -75,10 +88,44 @@ impl Worker {
             spawn("worker-complaints", move || overhear(BufReader::new(errors), &complaints))?;
         }
         let hello = Hello { v: 0, api: String::new(), jvm: String::new(), pid: child.id(), heap: 0 };
-        let mut worker = Self { input: child.stdin.take(), child, said, complaints, hello, ahead_ns: 0 };
+        let mut worker =
+            Self { input: child.stdin.take(), child, said, complaints, hello, ahead_ns: 0, practised: None };
         worker.greet()?;
-        worker.ahead_ns = worker.compare_clocks()?;
+        let (ahead_ns, doubt) = worker.compare_clocks()?;
+        if doubt > CLOCK_DOUBT_NS {
+            let text = format!(
+                "its clock could only be compared within {} µs, and more than {} can't be measured with",
+                doubt / 1000,
+                CLOCK_DOUBT_NS / 1000
+            );
+            return Err(Failure::new(text));
+        }
+        worker.ahead_ns = ahead_ns;
         Ok(worker)
+    }
+
+    /// Makes sure that one that slept is still there and says nothing but what it is asked for.
+    pub(crate) fn wake(&mut self) -> Result<(), Failure> {
+        // Both clocks go evenly: where they can't be compared well now, they are as far apart as they were.
+        let (ahead_ns, doubt) = self.compare_clocks()?;
+        if doubt <= CLOCK_DOUBT_NS {
+            self.ahead_ns = ahead_ns;
+        }
+        Ok(())
+    }
+
+    /// How well it knows a load.
+    pub(crate) fn practice(&self, spec: &Spec) -> Practice {
+        match &self.practised {
+            None => Practice::None,
+            Some(practised) if *practised == spec.everywhere() => Practice::Same,
+            Some(_) => Practice::Other,
+        }
+    }
+
+    /// Notes that it has made this load.
+    pub(crate) fn has_practised(&mut self, spec: &Spec) {
+        self.practised = Some(spec.everywhere());
     }
 
     /// Who it is.
@@ -136,8 +183,9 @@ impl Worker {
         }
     }
 
-    /// How far its clock is ahead. Of many questions that one counts whose answer came soonest: the doubt is half of that.
-    fn compare_clocks(&mut self) -> Result<i64, Failure> {
+    /// How far its clock is ahead, and the doubt about that. Of many questions that one counts whose answer came soonest: the
+    /// doubt is half of what it took.
+    fn compare_clocks(&mut self) -> Result<(i64, u64), Failure> {
         let (mut ahead, mut doubt) = (0, u64::MAX);
         for _ in 0..CLOCK_ASKED {
             let asked = now();
@@ -154,15 +202,7 @@ impl Worker {
                 break;
             }
         }
-        if doubt > CLOCK_DOUBT_NS {
-            let text = format!(
-                "its clock could only be compared within {} µs, and more than {} can't be measured with",
-                doubt / 1000,
-                CLOCK_DOUBT_NS / 1000
-            );
-            return Err(Failure::new(text));
-        }
-        Ok(ahead)
+        Ok((ahead, doubt))
     }
 
     /// The failure of a worker that is gone.

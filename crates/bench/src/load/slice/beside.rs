@@ -1,23 +1,67 @@
-//! A slice whose load a worker makes: the same steps as with threads of this program, and a rehearsal where all is measured.
+//! A slice whose load a worker makes: the same steps as with threads of this program, and a rehearsal before, whose length depends
+//! on what the worker has done so far.
 
 use super::drain::{fill_end, filling, take_over};
-use super::{Hands, Outcome, Slice};
+use super::{Hands, Outcome, Slice, Steady};
 use crate::audit::{audit, audit_round_trips};
 use crate::driver::jvm::protocol::Spec;
-use crate::driver::jvm::worker::Worker;
+use crate::driver::jvm::worker::{Practice, Worker};
 use crate::failure::{Context, Failure};
 use crate::load::producer::Produced;
 use crate::load::remote::Remote;
 use crate::load::{Phase, Run};
 use crate::measure::stamp::Bodies;
-use crate::scenario::Mode;
+use crate::scenario::{Mode, Scenario};
+
+/// Seconds that a Java machine which has made no load yet rehearses in any case, and how long it may then take until the rate
+/// is steady.
+const FIRST: Seconds = Seconds { at_least: 3.0, until_steady: 12.0 };
+/// The same where it has made another load: most of what it needs is compiled.
+const ANOTHER: Seconds = Seconds { at_least: 0.0, until_steady: 5.0 };
+
+/// How long a rehearsal lasts: some seconds, and then until the rate is steady, but no longer than that.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Seconds {
+    at_least: f64,
+    until_steady: f64,
+}
+
+/// How long a worker rehearses `scenario`; none: not at all, for without a warm-up nobody wants one, and a load with a time
+/// has a warm-up of its own, which is enough for whoever knows it.
+fn rehearsal(scenario: &Scenario, practice: Practice) -> Option<Seconds> {
+    let own = scenario.messages.is_none();
+    let known = practice == Practice::Same;
+    if scenario.warmup == 0.0 || (own && (known || scenario.until_steady)) {
+        return None;
+    }
+    let Seconds { at_least, until_steady } = match practice {
+        Practice::None => FIRST,
+        Practice::Other => ANOTHER,
+        Practice::Same => Seconds { at_least: 0.0, until_steady: 0.0 },
+    };
+    Some(match (scenario.until_steady, own) {
+        (true, _) => Seconds { at_least, until_steady: scenario.warmup },
+        (false, true) => Seconds { at_least, until_steady },
+        (false, false) => Seconds { at_least: at_least.max(scenario.warmup), until_steady },
+    })
+}
+
+/// What is rehearsed in place of `scenario`, without an end. Nothing of it stays behind: what nobody consumes otherwise is
+/// consumed, and consumers take all.
+fn rehearsed(scenario: &Scenario) -> Scenario {
+    let emptied = scenario.consumers == 0 && !scenario.copies_all();
+    let consumers = if emptied { scenario.queues } else { scenario.consumers };
+    let selector = scenario.selector.map(|_| 1);
+    Scenario { consumers, bystander: false, selector, ..scenario.clone() }
+}
 
 impl Slice<'_> {
     /// A worker makes the load that `spec` describes.
     pub(super) fn beside(&mut self, worker: &mut Worker, spec: &Spec) -> Result<Outcome, Failure> {
-        if self.scenario.messages.is_some() && self.scenario.warmup > 0.0 {
-            self.rehearse(worker, spec)?;
+        if let Some(seconds) = rehearsal(self.scenario, worker.practice(spec)) {
+            self.rehearse(worker, spec, seconds)?;
         }
+        worker.has_practised(spec);
         let filled = if self.scenario.drain { Some(self.fill_beside(worker, spec)?) } else { None };
         let mut remote = match filled {
             Some(_) => Remote::prepare(worker, &spec.draining(), self.run)?,
@@ -58,21 +102,79 @@ impl Slice<'_> {
         remote.end().map(|found| found.produced).context("the fill")
     }
 
-    /// A Java machine compiles what it runs often. Where a number of messages is measured from the first to the last, it
-    /// does the same for the seconds of the warm-up before, with messages that do not count.
-    fn rehearse(&mut self, worker: &mut Worker, spec: &Spec) -> Result<(), Failure> {
-        let run = Run::of(self.scenario, Bodies::of(self.scenario, self.number));
+    /// A Java machine compiles what it runs often, so it does the same before, with messages that do not count.
+    fn rehearse(&mut self, worker: &mut Worker, spec: &Spec, seconds: Seconds) -> Result<(), Failure> {
+        let scenario = &rehearsed(self.scenario);
+        let run = Run::of(scenario, Bodies::of(scenario, self.number));
         run.open_gate();
-        let Self { target, scenario, number, .. } = *self;
+        let (target, number) = (self.target, self.number);
         let (metrics_before, metrics_after, rates, cut, stopped) = Default::default();
         let progress = &mut *self.progress;
         let mut slice =
             Slice { target, scenario, run: &run, progress, number, metrics_before, metrics_after, rates, cut, stopped };
         let mut remote = Remote::prepare(worker, &spec.rehearsal(), &run)?;
         remote.start()?;
-        slice.pass(scenario.warmup, "rehearsing", None, &mut remote);
+        let doing = ("rehearsing", None);
+        slice.pass(seconds.at_least, Steady::new(false), doing, &mut remote);
+        slice.pass(seconds.until_steady, Steady::new(true), doing, &mut remote);
         slice.drain(&mut remote);
         run.advance(Phase::End);
         remote.end().map(|_| ()).context("the rehearsal")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::jvm::provider::Provider;
+    use crate::scenario::Destination;
+
+    /// Warm-up, whether it lasts until the rate is steady, messages, what the worker knows, and seconds of the rehearsal.
+    type Case = (f64, bool, Option<u64>, Practice, Option<(f64, f64)>);
+
+    #[test]
+    fn whoever_knows_less_rehearses_longer() {
+        let cases: &[Case] = &[
+            (1.0, false, Some(9), Practice::None, Some((3.0, 12.0))),
+            (1.0, false, Some(9), Practice::Other, Some((1.0, 5.0))),
+            (1.0, false, Some(9), Practice::Same, Some((1.0, 0.0))),
+            (20.0, false, Some(9), Practice::None, Some((20.0, 12.0))),
+            (60.0, true, Some(9), Practice::Same, Some((0.0, 60.0))),
+            (60.0, true, Some(9), Practice::None, Some((3.0, 60.0))),
+            (1.0, false, None, Practice::None, Some((3.0, 12.0))),
+            (1.0, false, None, Practice::Other, Some((0.0, 5.0))),
+            (1.0, false, None, Practice::Same, None),
+            (60.0, true, None, Practice::None, None),
+            (0.0, false, Some(9), Practice::None, None),
+        ];
+        for (warmup, until_steady, messages, practice, expected) in cases {
+            let (warmup, until_steady, messages) = (*warmup, *until_steady, *messages);
+            let scenario = Scenario { warmup, until_steady, messages, ..Scenario::default() };
+            let found = rehearsal(&scenario, *practice).map(|seconds| (seconds.at_least, seconds.until_steady));
+            assert_eq!(found, *expected, "{scenario:?} {practice:?}");
+        }
+    }
+
+    /// A load, and consumers, bystander and selector of its rehearsal.
+    type Left = (fn(&mut Scenario), (usize, bool, u64));
+
+    #[test]
+    fn a_rehearsal_leaves_nothing_behind() {
+        let cases: &[Left] = &[
+            (|_| {}, (1, false, 0)),
+            (|s| (s.consumers, s.producers, s.queues, s.bystander) = (0, 2, 2, true), (2, false, 0)),
+            (|s| (s.consumers, s.destination) = (0, Destination::Topic), (0, false, 0)),
+            (|s| s.selector = Some(10), (1, false, 1)),
+        ];
+        for (change, expected) in cases {
+            let (target, mut scenario) = ("amqp10://h".parse().unwrap(), Scenario::default());
+            change(&mut scenario);
+            let factory = Provider::of(&target, &scenario).unwrap().unwrap().factory;
+            let spec = serde_json::to_value(Spec::new(factory, &target, &scenario, 1).unwrap().rehearsal()).unwrap();
+            let here = rehearsed(&scenario);
+            assert_eq!((here.consumers, here.bystander, here.selector.unwrap_or(0)), *expected);
+            let there = (&spec["consumers"], &spec["bystander"], &spec["selects"]);
+            assert_eq!(there, (&here.consumers.into(), &here.bystander.into(), &here.selector.unwrap_or(0).into()));
+        }
     }
 }

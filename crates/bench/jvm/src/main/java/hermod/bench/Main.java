@@ -68,6 +68,8 @@ public final class Main {
             case "hello" -> hello(command.v());
             case "clock" -> tell("clock", new Answer.Clock(command.t(), System.nanoTime()));
             case "prepare" -> {
+                // What an earlier load left is collected now, and not while this one is measured.
+                System.gc();
                 load = new Load(command.spec());
                 tell("ready", load.names());
             }
