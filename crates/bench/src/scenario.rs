@@ -253,6 +253,11 @@ impl Scenario {
         matches!(self.destination, Destination::Fanout) || self.is_topic()
     }
 
+    /// True when what is received is not acknowledged, or as little as the protocol or the client allows.
+    pub(crate) fn acks_nothing(&self) -> bool {
+        self.ack_every == 0 && !self.dups_ok
+    }
+
     /// True when each consumer has a subscription instead of a share of a queue.
     pub(crate) fn is_topic(&self) -> bool {
         matches!(self.destination, Destination::Topic | Destination::DurableTopic)

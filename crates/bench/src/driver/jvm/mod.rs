@@ -35,7 +35,7 @@ pub(crate) fn open(
     workers: &Workers,
 ) -> Result<Option<Loader>, Failure> {
     let Some(provider) = Provider::of(target, scenario)? else { return Ok(None) };
-    let spec = Spec::new(provider.factory, target, scenario, run)?;
+    let spec = Spec::new(&provider, target, scenario, run)?;
     let class_path = install::class_path(provider.api, &provider.jars)?;
     let owner = Owner { target: target.name.clone(), class_path, java: provider.java };
     let worker = workers.wake(&owner, || Worker::start(&owner.class_path, owner.java))?;

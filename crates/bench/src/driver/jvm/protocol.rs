@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::provider::Factory;
+use super::provider::{AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE, Factory, Provider};
 use crate::failure::Failure;
 use crate::measure::schedule::Arrivals;
 use crate::scenario::{Destination, Mode, Payload, QueueKind, Rate, Scenario};
@@ -182,7 +182,8 @@ pub(crate) struct Spec {
     priority: i16,
     selects: u64,
     window: u64,
-    ack: &'static str,
+    /// The mode of its sessions, a number of JMS or of the client's own.
+    ack: u32,
     ack_every: u64,
     rate: f64,
     poisson: bool,
@@ -194,7 +195,7 @@ pub(crate) struct Spec {
 
 impl Spec {
     /// The load of `scenario`; what JMS has no words for is refused by name.
-    pub(crate) fn new(factory: Factory, target: &Target, scenario: &Scenario, run: u32) -> Result<Self, Failure> {
+    pub(crate) fn new(provider: &Provider, target: &Target, scenario: &Scenario, run: u32) -> Result<Self, Failure> {
         refuse(target, scenario)?;
         let ids = 0..scenario.producers;
         Ok(Self {
@@ -209,7 +210,7 @@ impl Spec {
                 short_after: scenario.tail.map_or(MOST, |tail| scenario.quota(0).saturating_sub(tail.messages)),
                 short_size: scenario.tail.map_or(0, |tail| tail.size),
             },
-            factory,
+            factory: provider.factory.clone(),
             user: target.user.clone(),
             password: target.password.clone(),
             pingpong: scenario.mode == Mode::Pingpong,
@@ -228,9 +229,10 @@ impl Spec {
             selects: scenario.selector.unwrap_or(0),
             window: scenario.window,
             ack: match (scenario.dups_ok, scenario.ack_every) {
-                (true, _) => "dups_ok",
-                (false, 0 | 1) => "auto",
-                (false, _) => "client",
+                (true, _) => DUPS_OK_ACKNOWLEDGE,
+                (false, 0) => provider.least_acks,
+                (false, 2..) if scenario.mode == Mode::Throughput => CLIENT_ACKNOWLEDGE,
+                (false, _) => AUTO_ACKNOWLEDGE,
             },
             ack_every: scenario.ack_every,
             rate: if let Rate::Fixed(rate) = scenario.rate { rate } else { 0.0 },
@@ -333,7 +335,7 @@ mod tests {
             let (target, mut scenario) = ("amqp10://h".parse().unwrap(), Scenario::default());
             change(&mut scenario);
             let provider = Provider::of(&target, &scenario).unwrap().unwrap();
-            Spec::new(provider.factory, &target, &scenario, run).unwrap().everywhere()
+            Spec::new(&provider, &target, &scenario, run).unwrap().everywhere()
         };
         let first = spec(1, |_| {});
         let same: [Change; 3] = [|_| {}, |s| s.messages = Some(7), |s| s.rate = Rate::Fixed(100.0)];
@@ -351,18 +353,21 @@ mod tests {
             let (target, mut scenario) = (target.parse().unwrap(), Scenario::default());
             change(&mut scenario);
             let provider = Provider::of(&target, &scenario).unwrap().unwrap();
-            Spec::new(provider.factory, &target, &scenario, 0xab)
+            Spec::new(&provider, &target, &scenario, 0xab)
         };
         let plain = spec("amqp10://h", |s| s.ack_every = 3).unwrap();
-        assert_eq!((plain.name.as_str(), plain.ack, &plain.quotas), ("hermod_bench.000000ab", "client", &vec![MOST]));
+        assert_eq!((plain.name.as_str(), plain.ack, &plain.quotas), ("hermod_bench.000000ab", 2, &vec![MOST]));
         assert_eq!((plain.bodies.stamped, plain.bodies.short_after, plain.priority), (40, MOST, -1));
-        let acks: [(Change, &str); 3] = [
-            (|s| s.ack_every = 0, "auto"),
-            (|s| s.ack_every = 1, "auto"),
-            (|s| (s.ack_every, s.dups_ok) = (10, true), "dups_ok"),
+        let acks: [(&str, Change, u32); 6] = [
+            ("amqp10://h", |s| s.ack_every = 0, 3),
+            ("openmq://h", |s| s.ack_every = 0, 0x8000),
+            ("openmq://h", |s| s.ack_every = 1, 1),
+            ("openmq://h", |s| (s.ack_every, s.dups_ok) = (10, true), 3),
+            ("artemis://h", |s| (s.ack_every, s.mode) = (0, Mode::Pingpong), 100),
+            ("artemis://h", |s| (s.ack_every, s.mode) = (10, Mode::Pingpong), 1),
         ];
-        for (change, ack) in acks {
-            assert_eq!(spec("amqp10://h", change).unwrap().ack, ack);
+        for (target, change, ack) in acks {
+            assert_eq!(spec(target, change).unwrap().ack, ack, "{target}");
         }
         let cases: [(&str, Change, &str); 6] = [
             ("amqp10://h", |s| (s.destination, s.idle_queues) = (Destination::Fanout, 1), "drop their oldest"),

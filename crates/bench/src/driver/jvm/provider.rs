@@ -15,6 +15,15 @@ pub(crate) const SCHEMES: [&str; 7] = ["amqp10", "openwire", "openwire5", "artem
 /// The oldest Java that the worker itself runs on.
 const WORKER: u32 = 17;
 
+/// How a session acknowledges, by the numbers of JMS.
+pub(crate) const AUTO_ACKNOWLEDGE: u32 = 1;
+pub(crate) const CLIENT_ACKNOWLEDGE: u32 = 2;
+pub(crate) const DUPS_OK_ACKNOWLEDGE: u32 = 3;
+/// Artemis' own: the broker takes a message for acknowledged before it sends it.
+const PRE_ACKNOWLEDGE: u32 = 100;
+/// OpenMQ's own: the broker waits for no acknowledgement.
+const NO_ACKNOWLEDGE: u32 = 0x8000;
+
 /// The name of the package that a client implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Api {
@@ -61,6 +70,8 @@ pub(crate) struct Provider {
     pub(crate) java: u32,
     pub(crate) jars: Jars,
     pub(crate) factory: Factory,
+    /// The mode of sessions that are to acknowledge as little as this client can.
+    pub(crate) least_acks: u32,
 }
 
 /// How a client's send returns.
@@ -77,18 +88,12 @@ enum Send {
 impl Provider {
     /// The client for a target; none where its scheme is not one of [`SCHEMES`].
     pub(crate) fn of(target: &Target, scenario: &Scenario) -> Result<Option<Self>, Failure> {
-        let send = match scenario.window {
-            0 => Send::Unconfirmed,
-            1 => Send::Waits,
-            _ => Send::ConfirmedLater,
-        };
-        let prefetch = scenario.prefetch;
         let provider = match target.scheme.as_str() {
-            "amqp10" => qpid(target, send, prefetch),
-            "openwire" => activemq(target, send, prefetch, Api::Jakarta, "org.apache.activemq:activemq-client:6.1.7"),
-            "openwire5" => activemq(target, send, prefetch, Api::Javax, "org.apache.activemq:activemq-client:5.18.7"),
-            "artemis" => artemis(target, send, bytes_ahead(scenario)),
-            "openmq" => openmq(target, send, prefetch),
+            "amqp10" => qpid(target, scenario),
+            "openwire" => activemq(target, scenario, Api::Jakarta, "org.apache.activemq:activemq-client:6.1.7"),
+            "openwire5" => activemq(target, scenario, Api::Javax, "org.apache.activemq:activemq-client:5.18.7"),
+            "artemis" => artemis(target, scenario),
+            "openmq" => openmq(target, scenario),
             "jms" | "jndi" => other(target)?,
             _ => return Ok(None),
         };
@@ -96,20 +101,35 @@ impl Provider {
     }
 }
 
+impl Send {
+    fn of(scenario: &Scenario) -> Self {
+        match scenario.window {
+            0 => Self::Unconfirmed,
+            1 => Self::Waits,
+            _ => Self::ConfirmedLater,
+        }
+    }
+}
+
 /// Qpid JMS, for AMQP 1.0.
-fn qpid(target: &Target, send: Send, prefetch: u16) -> Provider {
+fn qpid(target: &Target, scenario: &Scenario) -> Provider {
     let mut options = vec![
         // Heartbeats would be traffic that no scenario asked for, and so would questions whether there is a message.
         ("amqp.idleTimeout", "0".to_owned()),
         ("jms.receiveNoWaitLocalOnly", "true".to_owned()),
     ];
-    match send {
+    match Send::of(scenario) {
         Send::Unconfirmed => options.push(("jms.forceAsyncSend", "true".to_owned())),
         Send::Waits => options.push(("jms.forceSyncSend", "true".to_owned())),
         Send::ConfirmedLater => {}
     }
-    if prefetch > 0 {
-        options.push(("jms.prefetchPolicy.all", prefetch.to_string()));
+    // What bystanders are sent is to stay in the queue.
+    if scenario.acks_nothing() && !scenario.bystander {
+        // The broker settles what it sends.
+        options.push(("jms.presettlePolicy.presettleConsumers", "true".to_owned()));
+    }
+    if scenario.prefetch > 0 {
+        options.push(("jms.prefetchPolicy.all", scenario.prefetch.to_string()));
     }
     if target.vhost != "/" {
         options.push(("amqp.vhost", target.vhost.clone()));
@@ -120,26 +140,28 @@ fn qpid(target: &Target, send: Send, prefetch: u16) -> Provider {
 }
 
 /// The client of ActiveMQ Classic, for OpenWire.
-fn activemq(target: &Target, send: Send, prefetch: u16, api: Api, artefact: &'static str) -> Provider {
+fn activemq(target: &Target, scenario: &Scenario, api: Api, artefact: &'static str) -> Provider {
     let mut options = vec![
         ("wireFormat.maxInactivityDuration", "0".to_owned()),
         // A subscription to advisories is one more consumer.
         ("jms.watchTopicAdvisories", "false".to_owned()),
     ];
-    match send {
+    match Send::of(scenario) {
         Send::Unconfirmed => options.push(("jms.useAsyncSend", "true".to_owned())),
         Send::Waits => options.push(("jms.alwaysSyncSend", "true".to_owned())),
         Send::ConfirmedLater => {}
     }
-    if prefetch > 0 {
-        options.push(("jms.prefetchPolicy.all", prefetch.to_string()));
+    if scenario.prefetch > 0 {
+        options.push(("jms.prefetchPolicy.all", scenario.prefetch.to_string()));
     }
     let class = "org.apache.activemq.ActiveMQConnectionFactory";
+    // What it has beyond the modes of JMS (`optimizeAcknowledge`) lets a queue that is drained come to a standstill.
     by_uri(api, Jars::Artefact(artefact), class, uri("tcp", target, &options))
 }
 
 /// The core client of Artemis.
-fn artemis(target: &Target, send: Send, bytes_ahead: u64) -> Provider {
+fn artemis(target: &Target, scenario: &Scenario) -> Provider {
+    let (send, bytes_ahead) = (Send::of(scenario), bytes_ahead(scenario));
     let waits = (send != Send::Unconfirmed).to_string();
     let mut options = vec![
         ("blockOnDurableSend", waits.clone()),
@@ -156,7 +178,7 @@ fn artemis(target: &Target, send: Send, bytes_ahead: u64) -> Provider {
     }
     let class = "org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory";
     let jars = Jars::Artefact("org.apache.activemq:artemis-jakarta-client:2.44.0");
-    by_uri(Api::Jakarta, jars, class, uri("tcp", target, &options))
+    Provider { least_acks: PRE_ACKNOWLEDGE, ..by_uri(Api::Jakarta, jars, class, uri("tcp", target, &options)) }
 }
 
 /// Artemis counts what is fetched ahead in bytes, with what it adds to each message; 0: its default.
@@ -166,13 +188,13 @@ fn bytes_ahead(scenario: &Scenario) -> u64 {
 }
 
 /// The client of OpenMQ.
-fn openmq(target: &Target, send: Send, prefetch: u16) -> Provider {
+fn openmq(target: &Target, scenario: &Scenario) -> Provider {
     let mut properties = BTreeMap::from([
         ("imqAddressList".to_owned(), format!("mq://{}/jms", target.address)),
-        ("imqAckOnProduce".to_owned(), (send != Send::Unconfirmed).to_string()),
+        ("imqAckOnProduce".to_owned(), (Send::of(scenario) != Send::Unconfirmed).to_string()),
     ]);
-    if prefetch > 0 {
-        properties.insert("imqConsumerFlowLimit".to_owned(), prefetch.to_string());
+    if scenario.prefetch > 0 {
+        properties.insert("imqConsumerFlowLimit".to_owned(), scenario.prefetch.to_string());
     }
     properties.extend(target.properties.iter().cloned());
     let class_name = "com.sun.messaging.ConnectionFactory".to_owned();
@@ -181,6 +203,7 @@ fn openmq(target: &Target, send: Send, prefetch: u16) -> Provider {
         java: 21,
         jars: Jars::Inside { archive: "org.glassfish.mq:mq-distribution:6.6.0:zip", path: "mq/lib/imq.jar" },
         factory: Factory { class_name, argument: None, lookup: None, properties },
+        least_acks: NO_ACKNOWLEDGE,
     }
 }
 
@@ -210,7 +233,8 @@ fn other(target: &Target) -> Result<Provider, Failure> {
     }
     let argument = properties.remove("argument");
     let factory = Factory { class_name: target.address.clone(), argument, lookup, properties };
-    Ok(Provider { api, java: WORKER, jars: Jars::Given(class_path), factory })
+    let least_acks = DUPS_OK_ACKNOWLEDGE;
+    Ok(Provider { api, java: WORKER, jars: Jars::Given(class_path), factory, least_acks })
 }
 
 fn by_uri(api: Api, jars: Jars, class: &str, argument: String) -> Provider {
@@ -220,6 +244,7 @@ fn by_uri(api: Api, jars: Jars, class: &str, argument: String) -> Provider {
         java: WORKER,
         jars,
         factory: Factory { class_name, argument, lookup: None, properties: BTreeMap::new() },
+        least_acks: DUPS_OK_ACKNOWLEDGE,
     }
 }
 
@@ -263,6 +288,11 @@ mod tests {
                 |s| (s.window, s.prefetch, s.size) = (9, 10, 800),
                 &["blockOnDurableSend=true", "confirmationWindowSize=10485760", "consumerWindowSize=10000"],
             ),
+            ("amqp10://h", |s| s.ack_every = 0, &["presettleConsumers=true", "least_acks: 3"]),
+            ("openwire://h", |s| s.ack_every = 0, &["least_acks: 3"]),
+            ("artemis://h", |s| s.ack_every = 0, &["least_acks: 100"]),
+            ("openmq://h", |s| s.ack_every = 0, &["least_acks: 32768"]),
+            ("jms:a.B,classpath=/c", |s| s.ack_every = 0, &["least_acks: 3"]),
             ("openmq://h", |s| s.window = 0, &["mq://h:7676/jms", "\"imqAckOnProduce\": \"false\""]),
             ("jms:a.B?host=x&argument=y,classpath=/c", |_| {}, &["\"a.B\"", "Some(\"y\")", "\"host\": \"x\""]),
             ("jndi:a.C?url=u&cf=f&queue.q=q,classpath=/c", |_| {}, &["Some(\"f\")", "provider.url\": \"u\""]),
@@ -274,6 +304,11 @@ mod tests {
             }
         }
         assert_eq!(provider("openwire5://h", |_| {}).unwrap().unwrap().api, Api::Javax);
+        let acknowledged: [Change; 2] = [|s| s.ack_every = 1, |s| (s.consumers, s.bystander) = (0, true)];
+        for change in acknowledged {
+            let text = format!("{:?}", provider("amqp10://h", change));
+            assert!(!text.contains("presettle"), "{text}");
+        }
         assert_eq!(provider("amqp://h", |_| {}).unwrap(), None);
     }
 

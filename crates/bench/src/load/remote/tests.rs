@@ -64,7 +64,7 @@ fn spec() -> Spec {
     use crate::scenario::Scenario;
     let (target, scenario) = ("amqp10://h".parse().unwrap(), Scenario::default());
     let provider = Provider::of(&target, &scenario).unwrap().unwrap();
-    Spec::new(provider.factory, &target, &scenario, 1).unwrap()
+    Spec::new(&provider, &target, &scenario, 1).unwrap()
 }
 
 #[test]

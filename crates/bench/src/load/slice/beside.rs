@@ -169,8 +169,8 @@ mod tests {
         for (change, expected) in cases {
             let (target, mut scenario) = ("amqp10://h".parse().unwrap(), Scenario::default());
             change(&mut scenario);
-            let factory = Provider::of(&target, &scenario).unwrap().unwrap().factory;
-            let spec = serde_json::to_value(Spec::new(factory, &target, &scenario, 1).unwrap().rehearsal()).unwrap();
+            let provider = Provider::of(&target, &scenario).unwrap().unwrap();
+            let spec = serde_json::to_value(Spec::new(&provider, &target, &scenario, 1).unwrap().rehearsal()).unwrap();
             let here = rehearsed(&scenario);
             assert_eq!((here.consumers, here.bystander, here.selector.unwrap_or(0)), *expected);
             let there = (&spec["consumers"], &spec["bystander"], &spec["selects"]);

@@ -44,12 +44,7 @@ final class Consumer implements Worker {
         received = new Received(load);
         boolean alone = spec.topic() && spec.durable() && !spec.shared();
         connection = load.connect(alone ? spec.name() + "." + id : null);
-        session = switch (spec.ack()) {
-            case "auto" -> connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
-            case "dups_ok" -> connection.createSession(false, Session.DUPS_OK_ACKNOWLEDGE);
-            case "client" -> connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
-            default -> throw new IllegalArgumentException("no such acknowledgement: " + spec.ack());
-        };
+        session = load.session(connection);
         consumers = new MessageConsumer[spec.lanes()];
         for (int lane = 0; lane < consumers.length; lane++) {
             consumers[lane] = spec.topic()
@@ -122,7 +117,7 @@ final class Consumer implements Worker {
     }
 
     private void settle() throws JMSException {
-        if (pending > 0 && spec.ack().equals("client")) {
+        if (pending > 0 && spec.ack() == Session.CLIENT_ACKNOWLEDGE) {
             newest.acknowledge();
         }
         pending = 0;

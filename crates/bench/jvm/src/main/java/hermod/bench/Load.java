@@ -133,6 +133,13 @@ final class Load {
         return connection;
     }
 
+    /** A session that acknowledges as this load is to. */
+    Session session(Connection connection) throws JMSException {
+        // Numbers that are not of JMS 1.1 have their place in JMS 2.0, and clients without that have none.
+        boolean own = spec.ack() > Session.DUPS_OK_ACKNOWLEDGE;
+        return own ? connection.createSession(spec.ack()) : connection.createSession(false, spec.ack());
+    }
+
     Answer.Ready names() {
         return names;
     }

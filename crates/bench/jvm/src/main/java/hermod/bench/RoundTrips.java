@@ -29,7 +29,7 @@ final class RoundTrips {
         End(Load load, int to, int from) throws Exception {
             this.load = load;
             connection = load.connect(null);
-            session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+            session = load.session(connection);
             in = session.createConsumer(load.destination(session, from));
             out = session.createProducer(load.destination(session, to));
             out.setDeliveryMode(load.spec.persistent() ? DeliveryMode.PERSISTENT : DeliveryMode.NON_PERSISTENT);

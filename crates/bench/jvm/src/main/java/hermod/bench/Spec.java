@@ -18,8 +18,8 @@ import java.util.Map;
  * @param priority of each message; -1: the client's default
  * @param selects one of this many messages is one that consumers ask for; 0: they take all without asking
  * @param window most unconfirmed messages of a producer; 1 is a send that waits, 0 asks for no confirms
- * @param ack {@code auto}, {@code dups_ok} or {@code client}
- * @param ackEvery messages for one acknowledgement, where it is the latter
+ * @param ack the mode of sessions that receive: a number of JMS, or of the client's own
+ * @param ackEvery messages for one acknowledgement, where sessions leave it to us
  * @param rate messages a second of all producers; 0 is a closed loop
  * @param inFlight most messages sent and not received in a closed loop; 0 is no bound
  * @param quotas most messages of each producer
@@ -47,7 +47,7 @@ record Spec(
         int priority,
         long selects,
         int window,
-        String ack,
+        int ack,
         int ackEvery,
         double rate,
         boolean poisson,

@@ -56,7 +56,7 @@ class LoadTest {
         String line = """
                 {"op":"prepare","spec":{"name":"n","bodies":{"run":1,"size":64,"stamped":40,"zero":false,"short_after":9,"short_size":0},
                 "factory":{"class_name":"%s","properties":{%s}},"user":"","password":"","producers":1,"consumers":%d,"queues":1,
-                "produce":false,"keep":true,"ack":"auto","quotas":[5],"warmups":[5],"in_flight":0}}""";
+                "produce":false,"keep":true,"ack":1,"quotas":[5],"warmups":[5],"in_flight":0}}""";
         String text = String.format(Locale.ROOT, line, Factory.class.getName(), property, consumers);
         return Main.GSON.fromJson(text, Command.class).spec();
     }
