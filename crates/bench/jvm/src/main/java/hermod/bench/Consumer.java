@@ -46,13 +46,19 @@ final class Consumer implements Worker {
         connection = load.connect(alone ? spec.name() + "." + id : null);
         session = load.session(connection);
         consumers = new MessageConsumer[spec.lanes()];
+        replies = spec.reply() ? session.createProducer(load.replyQueue(session, id % spec.producers())) : null;
+        // What is in the queue already would come before the time begins: some brokers send as soon as there is a consumer.
+        if (spec.produce()) {
+            open();
+        }
+    }
+
+    private void open() throws Exception {
         for (int lane = 0; lane < consumers.length; lane++) {
             consumers[lane] = spec.topic()
                     ? subscribe()
                     : session.createConsumer(load.destination(session, queue + lane), spec.selector());
         }
-        replies = spec.reply() ? session.createProducer(load.replyQueue(session, id % spec.producers())) : null;
-        connection.start();
     }
 
     /** Subscribes to the topic: several consumers of one queue share a subscription. */
@@ -79,6 +85,10 @@ final class Consumer implements Worker {
     /** Consumes until the load ends. */
     @Override
     public void run() throws Exception {
+        if (!spec.produce()) {
+            open();
+        }
+        connection.start();
         while (!load.ended()) {
             Message message = next();
             if (message == null) {
@@ -126,7 +136,10 @@ final class Consumer implements Worker {
     @Override
     public void close() throws Exception {
         for (MessageConsumer consumer : consumers) {
-            consumer.close();
+            // A load that ended before it was started has none.
+            if (consumer != null) {
+                consumer.close();
+            }
         }
         if (subscription != null) {
             session.unsubscribe(subscription);
