@@ -32,6 +32,10 @@ const STOLEN: f64 = 0.1;
 const NOTED_STOLEN: f64 = 0.02;
 /// A worker whose machine collects garbage for more than this share of the time says so.
 const COLLECTED: f64 = 0.05;
+/// A worker whose busiest thread is the Java machine's own, and uses more than this share of a core, says so.
+const OWN_WORK: f64 = 0.25;
+/// How such threads are called: those that compile and those that collect garbage. The system keeps 15 letters of a name.
+const OWN_THREADS: [&str; 4] = ["C1 Compiler", "C2 Compiler", "GC Thread", "VM Thread"];
 /// Persistent confirms without at least this share of the flushes that full windows need were not forced to disk.
 pub(crate) const FLUSHED: f64 = 0.5;
 /// What the rate of the second half may be of that of the first before a reader is told.
@@ -164,6 +168,7 @@ fn verdict(scenario: &Scenario, measured: &Measured, interrupted: bool, is_relay
         if measured.worker_gc_ms.is_some_and(|ms| ms as f64 > measured.seconds * 1000.0 * COLLECTED) {
             notes.push("the worker collected garbage for more than a twentieth of the measured time".to_owned());
         }
+        notes.extend(measured.busiest_thread.as_ref().and_then(own_work));
     }
     if scenario.rate == Rate::Saturate
         && let Some(part) = measured.over_time.second_half()
@@ -180,6 +185,13 @@ fn verdict(scenario: &Scenario, measured: &Measured, interrupted: bool, is_relay
         notes.push("forced to disk though nothing is to be kept: it does more than the others are asked to".to_owned());
     }
     Verdict { valid: violations.is_empty(), violations, notes }
+}
+
+/// What is said where a worker's Java machine was busier with itself than any of its threads with the load.
+fn own_work((name, share): &(String, f64)) -> Option<String> {
+    let own = OWN_THREADS.iter().find(|own| name.starts_with(**own))?;
+    let text = "no thread of the worker was busier than one of the Java machine's own, which used more than a quarter of a core";
+    (*share > OWN_WORK).then(|| format!("{text} ({own})"))
 }
 
 /// True where an open loop sent less than it offered, or less came of that than had to.
@@ -286,6 +298,20 @@ mod tests {
             rates: Recorder::default(),
             interrupted: false,
             worker: None,
+        }
+    }
+
+    #[test]
+    fn a_java_machine_that_is_busy_with_itself_is_noticed() {
+        let said = |name: &str, share: f64| own_work(&(name.to_owned(), share)).is_some();
+        let cases = [
+            ("C2 CompilerThre", 0.46, true),
+            ("GC Thread#1", 0.3, true),
+            ("C2 CompilerThre", 0.2, false),
+            ("producer-0", 0.9, false),
+        ];
+        for (name, share, noted) in cases {
+            assert_eq!(said(name, share), noted, "{name} {share}");
         }
     }
 
