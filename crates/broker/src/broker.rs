@@ -206,7 +206,7 @@ impl Broker {
         facts::log_vhost(&mut appender, Some(group), id, "/");
         appender.end_group(group);
         drop(appender);
-        core.catalog.insert_vhost(Arc::new(Vhost::new(id, "/")));
+        core.catalog.insert_vhost(Arc::new(Vhost::new(id, "/", &core.catalog.bindings)));
         Ok(())
     }
 

@@ -56,7 +56,7 @@ impl Core {
             arguments: Table::default(),
             alternate: None,
             remember: None,
-            bindings: Bindings::new(ExchangeKind::Topic, HashOn::default()),
+            bindings: Bindings::new(ExchangeKind::Topic, HashOn::default(), &self.catalog.bindings),
             bound: Vec::new(),
             predeclared: false,
         };

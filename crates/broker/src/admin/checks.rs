@@ -4,7 +4,7 @@ use crate::broker::Broker;
 use crate::catalog::arguments::{ExchangeArguments, QueueArguments};
 use crate::catalog::{Tables, binding_of, predeclared};
 use crate::error::Error;
-use crate::routing::{Bindings, Destination, ExchangeKind, HashOn};
+use crate::routing::{Bindings, Destination, ExchangeKind, HashOn, Tally};
 use crate::session::consume::locked;
 use crate::session::declare::{
     check_binding_names, check_name, refuse_default_exchange, refuse_reserved, same_exchange, same_queue,
@@ -70,7 +70,7 @@ impl Broker {
             // The one that is made for whoever binds to it takes any binding, as a direct one does.
             None => (predeclared(&spec.source).unwrap_or(ExchangeKind::Direct), HashOn::default()),
         };
-        Bindings::new(kind, hash_on).check(&spec.key, &spec.arguments).map(|()| true)
+        Bindings::new(kind, hash_on, &Tally::default()).check(&spec.key, &spec.arguments).map(|()| true)
     }
 }
 

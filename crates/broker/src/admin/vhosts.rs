@@ -162,7 +162,7 @@ impl Core {
     fn add_vhost(&self, name: &str) -> Owner {
         let id = self.owners(OWNERS_PER_VHOST);
         facts::log_vhost(&mut self.journal.appender(), None, id, name);
-        self.catalog.insert_vhost(Arc::new(Vhost::new(id, name)));
+        self.catalog.insert_vhost(Arc::new(Vhost::new(id, name, &self.catalog.bindings)));
         id
     }
 

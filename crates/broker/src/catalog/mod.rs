@@ -19,7 +19,7 @@ use parking_lot::RwLock;
 use crate::error::Error;
 use crate::message::value::Table;
 use crate::queue::{Bound, Gate, Queue};
-use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn};
+use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn, Tally};
 use arguments::{QueueArguments, QueueType, Remember};
 use policies::Policies;
 use search::Search;
@@ -184,10 +184,6 @@ impl Tables {
     pub(crate) fn route(&self, exchange: &str, envelope: &Envelope<'_>) -> Option<Routing> {
         Search::new(self, envelope).run(exchange)
     }
-
-    fn count_bindings(&self) -> usize {
-        self.exchanges.values().map(|exchange| exchange.bindings.len()).sum()
-    }
 }
 
 /// A namespace of exchanges and queues.
@@ -219,8 +215,9 @@ pub(crate) fn predeclared(name: &str) -> Option<ExchangeKind> {
 pub(crate) const OWNERS_PER_VHOST: u64 = 1 + PREDECLARED.len() as u64;
 
 impl Vhost {
-    /// A vhost with the predeclared exchanges; it takes [`OWNERS_PER_VHOST`] owners from `id` on.
-    pub(crate) fn new(id: Owner, name: &str) -> Self {
+    /// A vhost with the predeclared exchanges; it takes [`OWNERS_PER_VHOST`] owners from `id` on. Its bindings
+    /// are counted by `tally`.
+    pub(crate) fn new(id: Owner, name: &str, tally: &Tally) -> Self {
         let mut tables = Tables::default();
         for (index, (name, kind)) in PREDECLARED.into_iter().enumerate() {
             tables.insert_exchange(Exchange {
@@ -233,7 +230,7 @@ impl Vhost {
                 arguments: Table::default(),
                 alternate: None,
                 remember: None,
-                bindings: Bindings::new(kind, HashOn::default()),
+                bindings: Bindings::new(kind, HashOn::default(), tally),
                 bound: Vec::new(),
                 predeclared: true,
             });
@@ -296,6 +293,8 @@ pub(crate) struct Catalog {
     generation: AtomicU64,
     queues: AtomicU64,
     exchanges: AtomicU64,
+    /// Those of every exchange.
+    pub(crate) bindings: Tally,
 }
 
 impl Catalog {
@@ -345,12 +344,11 @@ impl Catalog {
     }
 
     pub(crate) fn census(&self) -> Census {
-        let mut census = Census::default();
+        let mut census = Census { bindings: self.bindings.count(), ..Census::default() };
         for vhost in self.vhosts() {
             let tables = vhost.tables.read();
             census.queues += tables.queues.len() as u64;
             census.exchanges += tables.exchanges.len() as u64;
-            census.bindings += tables.count_bindings() as u64;
         }
         census
     }

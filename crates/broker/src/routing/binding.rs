@@ -1,5 +1,8 @@
-//! One binding, and what makes two of them the same one: destination, key and arguments, whatever the order of the
-//! arguments.
+//! One binding, what makes two of them the same one (destination, key and arguments, whatever the order of the arguments),
+//! and how many there are of all exchanges together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::encoding::{write_table, write_text};
 use crate::error::Error;
@@ -23,6 +26,27 @@ pub(crate) struct Binding {
     pub(crate) key: String,
     /// What a headers exchange matches; other kinds keep it but do not look at it.
     pub(crate) arguments: Table,
+}
+
+/// How many bindings there are, of all exchanges that were given the same one. Each exchange's [`super::Bindings`] keep it true
+/// for as long as they are.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Tally(Arc<AtomicU64>);
+
+impl Tally {
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more, unless that is one too many.
+    pub(super) fn admit(&self, limit: u64) -> bool {
+        let more = |count| (count < limit).then_some(count + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    pub(super) fn left(&self, count: usize) {
+        self.0.fetch_sub(count as u64, Ordering::Relaxed);
+    }
 }
 
 /// Key and arguments of a binding in one comparable form. Bytes, because field values have neither order nor, with

@@ -17,7 +17,7 @@ mod topic;
 use std::collections::BTreeMap;
 
 use self::binding::Identity;
-pub(crate) use self::binding::{Binding, Destination};
+pub(crate) use self::binding::{Binding, Destination, Tally};
 use self::direct::Direct;
 pub(crate) use self::envelope::Envelope;
 use self::fanout::Fanout;
@@ -88,6 +88,8 @@ pub(crate) struct Bindings {
     /// others. One map, not one for each destination: most have a single binding, and a map's node has room for many.
     index: BTreeMap<(Destination, Identity), Binding>,
     matcher: Matcher,
+    /// Has counted what the index holds.
+    tally: Tally,
 }
 
 /// What the exchange's kind routes by.
@@ -133,8 +135,8 @@ fn kept_weight(binding: &Binding) -> u64 {
 
 impl Bindings {
     /// No bindings yet, of an exchange that routes as `kind`: never as one that delays. Only a consistent-hash exchange looks
-    /// at `hash_on`.
-    pub(crate) fn new(kind: ExchangeKind, hash_on: HashOn) -> Self {
+    /// at `hash_on`. What comes and goes is counted by `tally`.
+    pub(crate) fn new(kind: ExchangeKind, hash_on: HashOn, tally: &Tally) -> Self {
         let matcher = match kind {
             // What delays says what it routes as.
             ExchangeKind::Direct | ExchangeKind::Delayed => Matcher::Direct(Direct::default()),
@@ -144,7 +146,7 @@ impl Bindings {
             ExchangeKind::ConsistentHash => Matcher::Consistent(Consistent::new(hash_on)),
             ExchangeKind::ModulusHash => Matcher::Modulus(Modulus::default()),
         };
-        Self { index: BTreeMap::new(), matcher }
+        Self { index: BTreeMap::new(), matcher, tally: tally.clone() }
     }
 
     /// An error of kind `Precondition` when the arguments can't be matched by or are nested too deep to be kept, or the key
@@ -158,12 +160,16 @@ impl Bindings {
         check_depth(arguments)
     }
 
-    /// Adds a binding: false when it was there already. An error where [`Bindings::check`] has one.
-    pub(crate) fn insert(&mut self, binding: Binding) -> Result<bool, Error> {
+    /// Adds a binding: false when it was there already. An error where [`Bindings::check`] has one, and when there are as many
+    /// as `limit` already, of all exchanges together.
+    pub(crate) fn insert(&mut self, binding: Binding, limit: u64) -> Result<bool, Error> {
         self.check(&binding.key, &binding.arguments)?;
         let place = (binding.destination, Identity::of(&binding)?);
         if self.index.contains_key(&place) {
             return Ok(false);
+        }
+        if !self.tally.admit(limit) {
+            return Err(Error::precondition(format!("limit of {limit} bindings is reached")));
         }
         self.matcher.add(&binding);
         self.index.insert(place, binding);
@@ -175,6 +181,7 @@ impl Bindings {
         let Ok(identity) = Identity::of(binding) else { return false };
         let removed = self.index.remove(&(binding.destination, identity)).is_some();
         if removed {
+            self.tally.left(1);
             self.matcher.remove(binding);
         }
         removed
@@ -185,6 +192,7 @@ impl Bindings {
         let identities: Vec<_> = self.leading_to(destination).map(|(identity, _)| identity.clone()).collect();
         let removed: Vec<Binding> =
             identities.into_iter().filter_map(|identity| self.index.remove(&(destination, identity))).collect();
+        self.tally.left(removed.len());
         for binding in &removed {
             self.matcher.remove(binding);
         }
@@ -245,6 +253,13 @@ impl Bindings {
                 into.push(binding.destination);
             }
         }
+    }
+}
+
+impl Drop for Bindings {
+    /// An exchange goes with its bindings.
+    fn drop(&mut self) {
+        self.tally.left(self.len());
     }
 }
 

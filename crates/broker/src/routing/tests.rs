@@ -15,7 +15,7 @@ const CHOOSING: [ExchangeKind; 4] =
     [ExchangeKind::Direct, ExchangeKind::Fanout, ExchangeKind::Topic, ExchangeKind::Headers];
 
 fn bindings_of(kind: ExchangeKind) -> Bindings {
-    Bindings::new(kind, HashOn::default())
+    Bindings::new(kind, HashOn::default(), &Tally::default())
 }
 
 fn binding(destination: Destination, key: &str, arguments: &[(&str, Value)]) -> Binding {
@@ -38,7 +38,7 @@ fn route(bindings: &Bindings, key: &str, headers: &Table) -> Vec<Destination> {
 
 fn insert_all(bindings: &mut Bindings, all: &[Binding]) {
     for binding in all {
-        assert_eq!(bindings.insert(binding.clone()), Ok(true), "{binding:?}");
+        assert_eq!(bindings.insert(binding.clone(), u64::MAX), Ok(true), "{binding:?}");
     }
 }
 
@@ -96,7 +96,7 @@ fn properties_are_read_once_and_only_where_they_matter() {
         (ExchangeKind::ModulusHash, HashOn::RoutingKey, 0),
     ];
     for (kind, hash_on, expected) in cases {
-        let mut bindings = Bindings::new(kind, hash_on);
+        let mut bindings = Bindings::new(kind, hash_on, &Tally::default());
         assert_eq!(bindings.are_by_key(), expected == 0, "{kind:?}");
         let reads = std::cell::Cell::new(0);
         let read = || {
@@ -145,7 +145,7 @@ fn only_consistent_hash_exchanges_want_weights_for_keys() {
     for kind in ExchangeKind::ALL {
         for (key, good) in keys {
             let mut bindings = bindings_of(kind);
-            let inserted = bindings.insert(to_queue(1, key)).map_err(|error| error.kind);
+            let inserted = bindings.insert(to_queue(1, key), u64::MAX).map_err(|error| error.kind);
             let refused = kind == ExchangeKind::ConsistentHash && !good;
             assert_eq!(inserted, if refused { Err(ErrorKind::Precondition) } else { Ok(true) }, "{kind:?} {key:?}");
             assert_eq!(bindings.is_empty(), refused);
@@ -176,8 +176,12 @@ fn a_binding_is_destination_key_and_arguments() {
         let reordered = binding(Destination::Queue(1), "k", &[q, p]);
         let mut bindings = bindings_of(kind);
         insert_all(&mut bindings, &[plain.clone(), with.clone(), to_queue(1, "l"), to_queue(2, "k")]);
-        assert_eq!(bindings.insert(plain.clone()), Ok(false));
-        assert_eq!(bindings.insert(reordered.clone()), Ok(false), "{kind:?}: order of arguments is no difference");
+        assert_eq!(bindings.insert(plain.clone(), u64::MAX), Ok(false));
+        assert_eq!(
+            bindings.insert(reordered.clone(), u64::MAX),
+            Ok(false),
+            "{kind:?}: order of arguments is no difference"
+        );
         assert_eq!((bindings.len(), bindings.iter().count()), (4, 4));
 
         assert!(bindings.remove(&reordered));
@@ -199,7 +203,7 @@ fn a_binding_is_destination_key_and_arguments() {
 fn only_headers_exchanges_mind_x_match() {
     for kind in KINDS {
         let odd = binding(Destination::Queue(1), "k", &[("x-match", Value::Text("some".into()))]);
-        let inserted = bindings_of(kind).insert(odd).map_err(|error| error.kind);
+        let inserted = bindings_of(kind).insert(odd, u64::MAX).map_err(|error| error.kind);
         let expected = if kind == ExchangeKind::Headers { Err(ErrorKind::Precondition) } else { Ok(true) };
         assert_eq!(inserted, expected, "{kind:?}");
     }
@@ -214,7 +218,7 @@ fn arguments_nested_too_deep_are_refused() {
     let deep = binding(Destination::Queue(1), "k", &[("a", deep)]);
     for kind in KINDS {
         let mut bindings = bindings_of(kind);
-        assert_eq!(bindings.insert(deep.clone()).map_err(|error| error.kind), Err(ErrorKind::Precondition));
+        assert_eq!(bindings.insert(deep.clone(), u64::MAX).map_err(|error| error.kind), Err(ErrorKind::Precondition));
         assert!(!bindings.contains(&deep) && !bindings.remove(&deep) && bindings.is_empty());
     }
 }
@@ -235,6 +239,31 @@ fn a_destination_goes_with_its_bindings() {
     }
 }
 
+#[test]
+fn bindings_are_counted_for_all_exchanges_together() {
+    let tally = Tally::default();
+    let mut all = KINDS.map(|kind| Bindings::new(kind, HashOn::default(), &tally));
+    for bindings in &mut all {
+        for (key, inserted) in [("a", true), ("a", false), ("b", true), ("c", true)] {
+            assert_eq!(bindings.insert(to_queue(1, key), u64::MAX), Ok(inserted));
+        }
+        assert_eq!(bindings.insert(to_queue(2, "a"), u64::MAX), Ok(true));
+    }
+    assert_eq!(tally.count(), 20);
+    let [first, second, rest @ ..] = &mut all;
+    assert_eq!(first.insert(to_queue(1, "a"), 20), Ok(false), "it is there already");
+    let refused = first.insert(to_queue(3, "a"), 20).map_err(|error| error.text);
+    assert_eq!(refused, Err("limit of 20 bindings is reached".to_owned()));
+    assert!(first.remove(&to_queue(1, "a")) && !first.remove(&to_queue(1, "a")));
+    assert_eq!(second.remove_destination(Destination::Queue(1)).len(), 3);
+    assert_eq!(tally.count(), 16);
+    assert_eq!(first.insert(to_queue(3, "a"), 17), Ok(true));
+    rest.iter_mut().for_each(|bindings| drop(bindings.remove_destination(Destination::Queue(2))));
+    assert_eq!(tally.count(), 14);
+    drop(all);
+    assert_eq!(tally.count(), 0);
+}
+
 /// Would not end in reasonable time if one removal looked at all bindings.
 #[test]
 fn a_hundred_thousand_bindings_come_and_go() {
@@ -243,14 +272,14 @@ fn a_hundred_thousand_bindings_come_and_go() {
         // Many destinations on one key, and one destination with many keys.
         let mut bindings = bindings_of(kind);
         for id in 0..COUNT {
-            assert_eq!(bindings.insert(to_queue(id, "same.key")), Ok(true));
+            assert_eq!(bindings.insert(to_queue(id, "same.key"), u64::MAX), Ok(true));
         }
         for id in 0..COUNT {
             assert_eq!(bindings.remove_destination(Destination::Queue(id)).len(), 1);
         }
         assert!(bindings.is_empty());
         for id in 0..COUNT {
-            assert_eq!(bindings.insert(to_queue(7, &format!("key.{id}"))), Ok(true));
+            assert_eq!(bindings.insert(to_queue(7, &format!("key.{id}")), u64::MAX), Ok(true));
         }
         assert_eq!(bindings.remove_destination(Destination::Queue(7)).len(), COUNT as usize);
         assert_eq!(route(&bindings, "key.5", &Table::default()), [], "{kind:?}");

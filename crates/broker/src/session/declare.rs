@@ -158,7 +158,7 @@ impl Client {
             arguments: spec.arguments.clone(),
             alternate: parsed.alternate.or_else(|| tables.policies.alternate_of(name)),
             remember: parsed.remember,
-            bindings: Bindings::new(parsed.routes_as, parsed.hash_on),
+            bindings: Bindings::new(parsed.routes_as, parsed.hash_on, &self.core.catalog.bindings),
             bound: Vec::new(),
             predeclared: false,
         };
@@ -235,16 +235,11 @@ impl Client {
         }
         let mut tables = vhost.tables.write();
         let (destination, queue) = self.resolve(&tables, spec)?;
-        let limit = self.core.settings.limits.bindings;
         let Some(source) = tables.exchange_mut(&spec.source) else { return Err(self.no_exchange(&spec.source)) };
         let binding = binding_of(destination, &spec.key, &spec.arguments);
-        if source.bindings.contains(&binding) {
+        if !source.bindings.insert(binding, self.core.settings.limits.bindings)? {
             return Ok(self.settled_ticket);
         }
-        if source.bindings.len() as u64 >= limit {
-            return Err(Self::over_limit("bindings", limit));
-        }
-        source.bindings.insert(binding)?;
         let bound = Bound::new(source.id, &spec.key, &spec.arguments);
         let source_durable = source.durable;
         let ticket = self.log_binding(&mut tables, destination, queue.as_ref(), source_durable, facts::BIND, bound);

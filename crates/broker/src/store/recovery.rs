@@ -274,7 +274,7 @@ impl Rebuilt {
     /// Declares everything in `catalog`. Bindings whose source is gone are dead.
     pub(crate) fn declare(&self, catalog: &Catalog, now: u64) -> Result<(), Error> {
         for (id, name) in &self.vhosts {
-            catalog.insert_vhost(Arc::new(Vhost::new(*id, name)));
+            catalog.insert_vhost(Arc::new(Vhost::new(*id, name, &catalog.bindings)));
         }
         for (id, fact) in &self.exchanges {
             let Some(vhost) = self.vhost(catalog, fact.vhost) else { continue };
@@ -290,7 +290,7 @@ impl Rebuilt {
                 arguments: fact.arguments.clone(),
                 alternate: parsed.alternate,
                 remember: parsed.remember,
-                bindings: Bindings::new(parsed.routes_as, parsed.hash_on),
+                bindings: Bindings::new(parsed.routes_as, parsed.hash_on, &catalog.bindings),
                 bound: Vec::new(),
                 predeclared: false,
             });
@@ -365,7 +365,7 @@ fn bind(tables: &mut Tables, core: &Core, owner: Owner, mut list: Vec<Bound>) ->
     list.retain(|bound| tables.exchange_by_id(bound.exchange).is_some());
     for bound in &list {
         if let Some(source) = tables.exchange_by_id_mut(bound.exchange) {
-            source.bindings.insert(binding_of(destination, &bound.key, &bound.arguments))?;
+            source.bindings.insert(binding_of(destination, &bound.key, &bound.arguments), u64::MAX)?;
         }
     }
     if let Some(queue) = queue {

@@ -111,6 +111,7 @@ fn what_one_client_can_have_is_limited_and_given_back() {
             made += 1;
         }
         assert_eq!(made, 20);
+        bind_to_the_limit(&mut client, 30);
         for number in 0..6 {
             client.send(1, BasicConsume { queue: "x0", ..Default::default() });
             client.expect(if number < 5 { "BasicConsumeOk" } else { "ConnectionClose { reply_code: 530" });
@@ -122,6 +123,42 @@ fn what_one_client_can_have_is_limited_and_given_back() {
         drop(client);
         until("what it had is gone", || metric(&server, "rabbitmq_queues ") == 0);
     }
+}
+
+/// Binds queue `x0` to two exchanges by turns until there are as many bindings as may be; half of them go with an exchange, and
+/// leave room for as many.
+fn bind_to_the_limit(client: &mut Amqp, limit: usize) {
+    let declare = |client: &mut Amqp, exchange| {
+        client.send(1, ExchangeDeclare { exchange, kind: "direct", ..Default::default() });
+        client.expect("ExchangeDeclareOk");
+    };
+    let bind = |client: &mut Amqp, exchange, number: usize, answer: &str| {
+        let routing_key = &format!("k{number}");
+        client.send(1, QueueBind { queue: "x0", exchange, routing_key, ..Default::default() });
+        client.expect(answer);
+    };
+    let text = format!("PRECONDITION_FAILED - limit of {limit} bindings is reached");
+    let refused = &format!("ChannelClose {{ reply_code: 406, reply_text: {text:?}");
+    let reopen = |client: &mut Amqp| {
+        client.send(1, ChannelCloseOk {});
+        client.send(1, ChannelOpen::default());
+        client.expect("ChannelOpenOk");
+    };
+    declare(client, "even");
+    declare(client, "odd");
+    (0..limit).for_each(|number| bind(client, ["even", "odd"][number % 2], number, "QueueBindOk"));
+    // The same once more is no more.
+    bind(client, "even", 0, "QueueBindOk");
+    for exchange in ["even", "odd"] {
+        bind(client, exchange, limit + 1, refused);
+        reopen(client);
+    }
+    client.send(1, ExchangeDelete { exchange: "odd", ..Default::default() });
+    client.expect("ExchangeDeleteOk");
+    (limit..limit + limit / 2).for_each(|number| bind(client, "even", number, "QueueBindOk"));
+    bind(client, "even", 0, "QueueBindOk");
+    bind(client, "even", limit * 2, refused);
+    reopen(client);
 }
 
 #[test]
