@@ -3,7 +3,7 @@
 use crate::broker::Broker;
 use crate::catalog::Tables;
 use crate::message::value::Table;
-use crate::routing::Destination;
+use crate::routing::{Destination, ExchangeKind};
 
 /// One exchange.
 #[derive(Debug, Clone)]
@@ -63,6 +63,11 @@ pub struct ConsumerReport {
 }
 
 impl Broker {
+    /// The types that exchanges can have.
+    pub fn exchange_types() -> impl Iterator<Item = &'static str> {
+        ExchangeKind::ALL.into_iter().map(ExchangeKind::name)
+    }
+
     /// Every exchange, by vhost and name, with the default exchange of each vhost.
     pub fn exchanges(&self) -> Vec<ExchangeReport> {
         let mut reports = Vec::new();

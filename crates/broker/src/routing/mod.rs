@@ -50,7 +50,7 @@ pub(crate) enum ExchangeKind {
 }
 
 impl ExchangeKind {
-    const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Direct,
         Self::Fanout,
         Self::Topic,

@@ -5,8 +5,14 @@ use super::call::Call;
 use super::{Refusal, SOFTWARE};
 
 /// What is built in, under RabbitMQ's names.
-const BUILT_IN: [&str; 4] =
-    ["rabbitmq_consistent_hash_exchange", "rabbitmq_management", "rabbitmq_prometheus", "rabbitmq_stomp"];
+const BUILT_IN: [&str; 6] = [
+    "rabbitmq_consistent_hash_exchange",
+    "rabbitmq_delayed_message_exchange",
+    "rabbitmq_management",
+    "rabbitmq_message_deduplication",
+    "rabbitmq_prometheus",
+    "rabbitmq_stomp",
+];
 
 /// What is built in and off, and the setting that turns it on at the next start.
 const OFF: [(&str, &str); 1] = [("rabbitmq_web_stomp", "ports.web_stomp = 15674")];

@@ -71,6 +71,7 @@ fn verbs_answer_in_the_shapes_that_scripts_know() {
         ("rabbitmqctl delete_vhost v -q", 0, ""),
         ("rabbitmqctl add_vhost --help", 0, "add_vhost: as RabbitMQ documents it\n"),
         ("rabbitmq-plugins enable rabbitmq_management -q", 0, ""),
+        ("rabbitmq-plugins enable rabbitmq_delayed_message_exchange rabbitmq_message_deduplication -q", 0, ""),
         ("rabbitmqctl trace_on", 0, "Starting tracing for vhost \"/\" ...\nTrace enabled for vhost /\n"),
         ("rabbitmqctl list_vhosts -q name tracing", 0, "name|tracing\n/|true\n"),
         ("rabbitmqctl trace_off -q -p /", 0, "Trace disabled for vhost /\n"),

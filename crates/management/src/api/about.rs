@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post, put};
-use broker::Overview;
+use broker::{Broker, Overview};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
@@ -141,8 +141,7 @@ fn churn(overview: &Overview) -> [(&'static str, u64); 7] {
 }
 
 fn exchange_types() -> Vec<Json> {
-    let types = ["direct", "fanout", "topic", "headers", "x-consistent-hash", "x-modulus-hash"];
-    types.iter().map(|name| json!({ "name": name, "enabled": true })).collect()
+    Broker::exchange_types().map(|name| json!({ "name": name, "enabled": true })).collect()
 }
 
 async fn overview(_: Asker, State(source): State<Arc<Source>>) -> Answer {

@@ -90,6 +90,12 @@ fn what_is_there_is_shown_under_the_names_that_tools_read() {
     }
     assert_eq!(overview["queue_totals"]["messages_ready"], 1);
     assert!(overview["rabbitmq_version"].is_string() && overview["cluster_name"].is_string());
+    let types: Vec<&str> =
+        overview["exchange_types"].as_array().unwrap().iter().map(|kind| kind["name"].as_str().unwrap()).collect();
+    for kind in ["direct", "headers", "x-consistent-hash", "x-delayed-message", "x-message-deduplication"] {
+        assert!(types.contains(&kind), "{kind} is not in {types:?}");
+    }
+    assert_eq!(json(&server, "/api/nodes", GUEST)[0]["exchange_types"], overview["exchange_types"]);
     let queue = json(&server, "/api/queues/%2F/orders", GUEST);
     assert_eq!((&queue["name"], &queue["messages"], &queue["vhost"]), (&json!("orders"), &json!(1), &json!("/")));
     assert_eq!(json(&server, "/api/queues/%2F", GUEST), json!([queue]));
