@@ -47,27 +47,36 @@ pub(crate) struct Memory {
     /// Bytes of it that only say where messages lie.
     index: AtomicUsize,
     limit: AtomicUsize,
-    /// What queues should keep to as far as the disk has what they hold.
-    budget: usize,
+    /// What queues should keep to as far as the disk has what they hold; see [`budget_in_force`].
+    budget: AtomicUsize,
+    /// The same as it was set.
+    set_budget: usize,
     /// Messages have left memory since somebody asked.
     swept: AtomicBool,
     /// Woken when the use falls below the limit.
     housekeeper: Arc<Housekeeper>,
 }
 
+/// The budget under a limit: half of that at most, so that a backlog has left memory long before it could stop publishers.
+/// At the limit 0 they are stopped whatever there is, so that nothing has to leave for it.
+fn budget_in_force(limit: usize, budget: usize) -> usize {
+    if limit == 0 { budget } else { budget.min(limit / 2) }
+}
+
 impl Memory {
     pub(crate) fn new(limit: u64, budget: u64, housekeeper: Arc<Housekeeper>) -> Self {
         let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let (limit, budget) = (size(limit), size(budget));
+        let (limit, set_budget) = (size(limit), size(budget));
         let (used, index) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let budget = AtomicUsize::new(budget_in_force(limit, set_budget));
         let limit = AtomicUsize::new(limit);
-        Self { used, index, limit, budget, swept: AtomicBool::new(false), housekeeper }
+        Self { used, index, limit, budget, set_budget, swept: AtomicBool::new(false), housekeeper }
     }
 
     pub(crate) fn changed(&self, before: usize, after: usize) {
         if after > before {
             let used = self.used.fetch_add(after - before, Ordering::Relaxed);
-            let short = self.budget - self.budget / 4;
+            let short = self.short();
             if used <= short && used + (after - before) > short {
                 self.housekeeper.wake();
             }
@@ -96,32 +105,41 @@ impl Memory {
     /// Half of the budget is used: what need not stay leaves as it comes.
     #[inline]
     pub(crate) fn is_tight(&self) -> bool {
-        self.used() > self.budget / 2
+        self.used() > self.budget() / 2
     }
 
     /// Three quarters of the budget are used: what is there leaves too.
     pub(crate) fn is_short(&self) -> bool {
-        self.used() > self.budget - self.budget / 4
+        self.used() > self.short()
+    }
+
+    fn short(&self) -> usize {
+        let budget = self.budget();
+        budget - budget / 4
+    }
+
+    fn budget(&self) -> usize {
+        self.budget.load(Ordering::Relaxed)
     }
 
     /// Knowing where messages lie takes more than a quarter of the budget.
     pub(crate) fn index_is_large(&self) -> bool {
-        self.index.load(Ordering::Relaxed) > self.budget / 4
+        self.index.load(Ordering::Relaxed) > self.budget() / 4
     }
 
     /// Bytes of messages that a queue keeps in memory ahead of its consumers.
     pub(crate) fn window(&self) -> usize {
-        if self.is_short() { SMALL_WINDOW.min(self.budget / 16) } else { WINDOW.min(self.budget / 16) }
+        if self.is_short() { SMALL_WINDOW.min(self.budget() / 16) } else { WINDOW.min(self.budget() / 16) }
     }
 
     /// Bytes of messages that are read at once.
     pub(crate) fn piece(&self) -> usize {
-        if self.is_short() { SMALL_WINDOW.min(self.budget / 16) } else { PIECE.min(self.budget / 16) }
+        if self.is_short() { SMALL_WINDOW.min(self.budget() / 16) } else { PIECE.min(self.budget() / 16) }
     }
 
     /// Bytes of messages that are spilled at once.
     pub(crate) fn spill_piece(&self) -> usize {
-        SPILLED_AT_ONCE.min(self.budget / 16).max(1)
+        SPILLED_AT_ONCE.min(self.budget() / 16).max(1)
     }
 
     pub(crate) fn used(&self) -> usize {
@@ -133,7 +151,9 @@ impl Memory {
     }
 
     pub(crate) fn set_limit(&self, limit: u64) {
-        self.limit.store(usize::try_from(limit).unwrap_or(usize::MAX), Ordering::Relaxed);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        self.limit.store(limit, Ordering::Relaxed);
+        self.budget.store(budget_in_force(limit, self.set_budget), Ordering::Relaxed);
         self.housekeeper.wake();
     }
 

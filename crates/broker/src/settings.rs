@@ -54,7 +54,8 @@ pub struct Settings {
     pub node: String,
     /// Bytes of queued messages in memory at which the memory alarm rises.
     pub memory_limit: u64,
-    /// Bytes that queues keep in memory of what the disk has too; beyond them messages are read when they are wanted.
+    /// Bytes that queues keep in memory of what the disk has too; beyond them messages are read when they are wanted. Half of the
+    /// limit at most is in force.
     pub memory_budget: u64,
     /// Bytes of deliveries that wait for one connection at most (but one delivery always fits).
     pub mailbox_bytes: usize,

@@ -14,6 +14,7 @@ use management::{BackupRow, Endpoints, Facts, ListenerRow, Management, Network, 
 use net::{Listener, Net};
 use wire::Protocol;
 
+use crate::cli;
 use crate::config::{Config, Durability, Origin, Settings};
 use crate::exit::{Exit, Failure};
 use crate::log::START;
@@ -310,7 +311,7 @@ fn node_name() -> String {
 fn broker_settings(settings: &Settings) -> broker::Settings {
     let (limits, flow) = (&settings.limits, &settings.flow);
     let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let memory_limit = settings.memory.limit.unwrap_or_else(|| machine::memory() / 5 * 2);
+    let memory_limit = memory_limit(settings);
     broker::Settings {
         node: node_name(),
         limits: broker::Limits {
@@ -379,6 +380,18 @@ fn warn_of_no_effect(config: &Config) {
             "io_spin has no effect with {threads} I/O threads: only a single one (io_threads = 1) looks for more to do"
         );
     }
+    let (budget, limit) = (config.settings.memory.budget, memory_limit(&config.settings));
+    if let Some(budget) = budget.filter(|budget| limit > 0 && *budget > limit / 2) {
+        tracing::warn!(
+            "memory.budget is {}, of which half of memory.limit counts, {}: raise the limit or lower the budget",
+            cli::size(budget),
+            cli::size(limit / 2)
+        );
+    }
+}
+
+fn memory_limit(settings: &Settings) -> u64 {
+    settings.memory.limit.unwrap_or_else(|| machine::memory() / 5 * 2)
 }
 
 fn io_threads(settings: &Settings) -> usize {

@@ -1,7 +1,7 @@
 //! Backlogs much larger than the memory for them: whatever is done with one, what comes out is what went in, and memory
 //! stays small. Each test runs with the backlog in the log, and with most of it moved into segments.
 
-use broker::{Consume, Fetch, Outcome, Publish, Value};
+use broker::{Consume, Fetch, Flow, Outcome, Publish, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
@@ -180,6 +180,33 @@ fn a_large_backlog_is_drained_in_order_with_little_memory() {
         scene.check_memory();
         assert!(scene.broker.broker.overview().memory_used < 100_000, "what was in use is given back");
     });
+}
+
+/// Whoever lowers the limit does not know what the budget is, and whoever sets both may set a budget above the limit.
+#[test]
+fn a_backlog_leaves_memory_before_it_stops_publishers_whatever_the_limit() {
+    const LIMIT: u64 = 4 << 20;
+    for limit_at_start in [1 << 30, LIMIT] {
+        let disk = SimDisk::new(1, 256 << 20);
+        let mut setup = Setup::stepped(&disk, 64 << 20);
+        setup.settings.memory_limit = limit_at_start;
+        setup.settings.memory_budget = 512 << 20;
+        let mut scene = Scene::again(setup, disk, 0);
+        scene.declare("q", &[]);
+        scene.publish("q", 0..20_000);
+        let used = scene.broker.broker.overview().memory_used;
+        assert_eq!(used > LIMIT, limit_at_start > LIMIT, "{used} bytes");
+        scene.broker.broker.set_memory_limit(LIMIT);
+        for _ in 0..100 {
+            scene.turn();
+        }
+        scene.peak = 0;
+        scene.publish("q", 20_000..40_000);
+        assert!(scene.peak < LIMIT, "{} bytes were in memory at most", scene.peak);
+        assert_eq!(scene.peer.client.flow(), Flow::Run);
+        scene.consume("q", 1000, false);
+        assert_run(&scene.drain(), 0..40_000);
+    }
 }
 
 /// Each number has its remainder as its priority, the highest of which comes first.

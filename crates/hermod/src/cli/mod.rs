@@ -26,6 +26,7 @@ mod vhosts;
 pub(crate) use arguments::split as split_commas;
 pub(crate) use ask::{ask, change, list};
 pub(crate) use password::read as read_password;
+pub(crate) use status::size;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

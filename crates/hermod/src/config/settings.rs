@@ -377,7 +377,8 @@ impl Memory {
                 "auto",
                 "Bytes of waiting messages that queues keep in memory; what is beyond waits on disk and is read when a \
                  consumer wants it. Persistent ones leave memory when half of it is used. `auto` is half of \
-                 `memory.limit`, from 32 MiB to 8 GiB.",
+                 `memory.limit`, from 32 MiB to 8 GiB. Whatever it is, no more than half of the limit holds, also when that is \
+                 changed while the broker runs.",
             ),
             |text| value::or_auto(text, |text| at_least(text, value::bytes, 1 << 20)),
         )?;

@@ -99,4 +99,11 @@ fn what_is_set_and_changes_nothing_is_said() {
         let warned = server.start.iter().any(|line| line.contains("io_spin has no effect with 2 I/O threads"));
         assert_eq!(warned, said, "{flags:?}: {:?}", server.start);
     }
+    for (limit, budget, said) in [("1 GiB", "4 GiB", true), ("1 GiB", "512 MiB", false), ("0", "512 MiB", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(dir.path(), &["--memory-limit", limit, "--memory-budget", budget]);
+        let text = "memory.budget is 4 GiB, of which half of memory.limit counts, 512 MiB";
+        let warned = server.start.iter().any(|line| line.contains(text));
+        assert_eq!(warned, said, "{limit}, {budget}: {:?}", server.start);
+    }
 }
