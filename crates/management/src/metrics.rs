@@ -44,7 +44,11 @@ pub(crate) fn per_queue(queues: &[QueueReport]) -> String {
         ("rabbitmq_queue_messages_ready", "Messages that wait in the queue", |queue| queue.ready),
         ("rabbitmq_queue_messages_unacked", "Messages with consumers", |queue| queue.unacked),
         ("rabbitmq_queue_messages", "Messages in the queue", |queue| queue.ready + queue.unacked),
-        ("rabbitmq_queue_messages_bytes", "Bytes of the messages in the queue", |queue| queue.bytes),
+        (
+            "rabbitmq_queue_messages_ram_bytes",
+            "Bytes that the queue takes in memory, of what waits and of what is unacked",
+            |queue| queue.bytes,
+        ),
         ("rabbitmq_queue_consumers", "Consumers of the queue", |queue| queue.consumers),
         ("hermod_queue_messages_delayed", "Messages of the queue that are not due yet", |queue| queue.delayed),
     ];

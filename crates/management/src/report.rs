@@ -178,7 +178,7 @@ pub struct QueueRow {
     pub ready: u64,
     /// Messages that are with consumers.
     pub unacked: u64,
-    /// Bytes of both.
+    /// Bytes that both take in memory; most of a backlog is on disk.
     pub bytes: u64,
     /// Consumers.
     pub consumers: u64,

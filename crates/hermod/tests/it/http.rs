@@ -39,6 +39,11 @@ fn every_family_is_declared_once_and_figures_move() {
     let (status, text) = server.get("/metrics/per-object");
     assert_eq!(status, 200);
     assert!(text.contains("rabbitmq_queue_messages_ready{vhost=\"/\",queue=\"orders\"} 1\n"), "{text}");
+    // What is on disk is in no figure of bytes, so there is none that says so.
+    assert!(
+        text.contains("rabbitmq_queue_messages_ram_bytes{") && !text.contains("rabbitmq_queue_messages_bytes"),
+        "{text}"
+    );
 }
 
 #[test]
