@@ -47,6 +47,7 @@ pub(crate) fn run(
     let certificates = Certificates::load(&settings.tls)?;
     let listeners = bind(&config)?;
     let (broker, _lock) = open(settings, &directory, accept_damage)?;
+    warn_of_short_disk(settings, &broker);
     broker.scrub(settings.journal.scrub);
     let housekeeping = housekeeper::start(broker.clone()).map_err(|error| thread_failure(&error))?;
     let paging = pager::start(broker.clone()).map_err(|error| thread_failure(&error))?;
@@ -386,6 +387,19 @@ fn warn_of_no_effect(config: &Config) {
             "memory.budget is {}, of which half of memory.limit counts, {}: raise the limit or lower the budget",
             cli::size(budget),
             cli::size(limit / 2)
+        );
+    }
+}
+
+/// Tells of a log that the disk has less room for than was asked for.
+fn warn_of_short_disk(settings: &Settings, broker: &Broker) {
+    let (asked, given) = (settings.journal.max_bytes, broker.overview().journal.max_bytes);
+    if given < asked {
+        tracing::warn!(
+            "journal.max_bytes is {}, of which the disk has room for {} (three quarters of what is free), until the next start: make \
+             room and start again, or lower it",
+            cli::size(asked),
+            cli::size(given)
         );
     }
 }

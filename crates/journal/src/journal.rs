@@ -89,6 +89,11 @@ impl Journal {
         self.0.sizes.max_body()
     }
 
+    /// True when that is as little because the disk was short when the journal was opened, whatever the settings say.
+    pub fn is_short_of_disk(&self) -> bool {
+        self.0.sizes.short_of_disk
+    }
+
     /// Reads a body that is referenced or held, and checks it.
     ///
     /// # Errors

@@ -58,6 +58,8 @@ pub(crate) struct Sizes {
     pub(crate) first_file: u32,
     pub(crate) ring: u64,
     pub(crate) batch: u32,
+    /// The file system had no room for files as large as the settings would have them.
+    pub(crate) short_of_disk: bool,
 }
 
 impl Sizes {
@@ -65,7 +67,8 @@ impl Sizes {
     pub(crate) fn new(options: &Options, disk: u64) -> Self {
         // A quarter is left to everything else that lives there.
         let ring = options.max_bytes.min(disk / 4 * 3).max(u64::from(MIN_FILE) * MIN_FILES);
-        let eighth = u32::try_from(ring / MIN_FILES).unwrap_or(u32::MAX);
+        let eighth_of = |ring: u64| u32::try_from(ring / MIN_FILES).unwrap_or(u32::MAX);
+        let eighth = eighth_of(ring);
         // A limit set by the file system moves from start to start; a power of two keeps old files fitting.
         let eighth = if ring < options.max_bytes { 1 << eighth.ilog2() } else { eighth };
         let file = options.file_bytes.min(eighth).max(MIN_FILE) / BLOCK * BLOCK;
@@ -74,6 +77,7 @@ impl Sizes {
             first_file: options.first_file_bytes.clamp(MIN_FILE.min(file), file) / BLOCK * BLOCK,
             ring,
             batch: options.max_batch_bytes.clamp(BLOCK, file / 2),
+            short_of_disk: file < options.file_bytes.min(eighth_of(options.max_bytes)) / BLOCK * BLOCK,
         }
     }
 
@@ -92,17 +96,20 @@ mod tests {
         let gib = 1 << 30;
         let mib = 1 << 20;
         let table = [
-            // ring asked for, disk, ring, file
-            (gib, 1 << 40, gib, 64 * mib),
-            (256 * mib, 1 << 40, 256 * mib, 32 * mib),
-            (16 * mib, 1 << 40, 16 * mib, 2 * mib),
-            (gib, 256 * mib, 192 * mib, 16 * mib),
-            (1, 1 << 40, mib / 2, mib / 16),
+            // ring asked for, disk, ring, file, whether that is for want of disk
+            (gib, 1 << 40, gib, 64 * mib, false),
+            (256 * mib, 1 << 40, 256 * mib, 32 * mib, false),
+            (16 * mib, 1 << 40, 16 * mib, 2 * mib, false),
+            (gib, 256 * mib, 192 * mib, 16 * mib, true),
+            // A ring that is cut to three quarters of this still has files as large as can be.
+            (gib, gib, 768 * mib, 64 * mib, false),
+            (1, 1 << 40, mib / 2, mib / 16, false),
         ];
-        for (asked, disk, ring, file) in table {
+        for (asked, disk, ring, file, short) in table {
             let options = Options { max_bytes: asked, ..Options::default() };
             let sizes = Sizes::new(&options, disk);
             assert_eq!((sizes.ring, u64::from(sizes.file)), (ring, file), "{asked} on {disk}");
+            assert_eq!(sizes.short_of_disk, short, "{asked} on {disk}");
             assert!(u64::from(sizes.max_body()) + 2 * u64::from(BLOCK) <= file);
         }
     }

@@ -176,8 +176,13 @@ impl Client {
         let stored = size + publish.properties.len() as u64 + STORED_BESIDES;
         let largest = u64::from(self.core.journal.max_body());
         if publish.persistent && stored > largest {
+            let remedy = if self.core.journal.is_short_of_disk() {
+                "its disk was short when the broker started: make room there, and start it again"
+            } else {
+                "raise journal.file_bytes, and journal.max_bytes to eight times that"
+            };
             return Err(Error::precondition(format!(
-                "message of {stored} bytes with its properties is larger than the log can hold ({largest}); raise journal.max_bytes"
+                "message of {stored} bytes with its properties is larger than the log can hold ({largest}); {remedy}"
             )));
         }
         if publish.exchange.len() > NAME_MAX || publish.routing_key.len() > NAME_MAX {

@@ -1,6 +1,7 @@
 //! Lengths, ages and deliveries that are limited, and where messages go that are over a limit.
 
 use testkit::script::Script;
+use testkit::sim_disk::SimDisk;
 
 use crate::check;
 
@@ -30,6 +31,24 @@ fn a_consumer_takes_before_the_limit_does() {
         ("* counts q", "1 0"),
         ("a get q", ":4=4 left 0"),
     ]);
+}
+
+/// The same log, as large as it was asked for and as large as the disk let it be.
+#[test]
+fn who_sends_what_the_log_cannot_hold_is_told_what_keeps_it_small() {
+    const MIB: usize = 1 << 20;
+    for (disk, asked, remedy) in [
+        (64 * MIB, 2 * MIB, "raise journal.file_bytes, and journal.max_bytes to eight times that"),
+        (4 * MIB, 16 * MIB, "its disk was short when the broker started: make room there, and start it again"),
+    ] {
+        let mut script = Script::stepped(&SimDisk::new(1, disk as u64), asked as u64);
+        let told = "406 message of 215536 bytes with its properties is larger than the log can hold (196608)";
+        script.check(&[
+            ("a queue q durable", "0 0"),
+            ("a publish - q 1 persistent size=150000", &format!("{told}; {remedy}")),
+            ("a publish - q 1 persistent size=100000", ""),
+        ]);
+    }
 }
 
 #[test]

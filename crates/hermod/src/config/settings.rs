@@ -393,7 +393,9 @@ impl JournalSizes {
                 "journal.max_bytes",
                 "size",
                 "1 GiB",
-                "Bytes the journal may take on disk. Near it publishers are stopped, so that consumers can still make room.",
+                "Bytes the journal may take on disk. Near it publishers are stopped, so that consumers can still make room. \
+                 Three quarters of what the disk has room for at the start is the most, until the next start; the log then warns \
+                 of it.",
             ),
             |text| at_least(text, value::bytes, 1 << 20),
         )?;

@@ -106,4 +106,12 @@ fn what_is_set_and_changes_nothing_is_said() {
         let warned = server.start.iter().any(|line| line.contains(text));
         assert_eq!(warned, said, "{limit}, {budget}: {:?}", server.start);
     }
+    for (asked, said) in [("1000000 TiB", true), ("16 MiB", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let flags = ["--journal-max-bytes", asked, "--limits-max-message-size", "64 KiB"];
+        let server = Server::start(dir.path(), &flags);
+        let text = "journal.max_bytes is 1000000 TiB, of which the disk has room for ";
+        let warned = server.start.iter().any(|line| line.contains(text));
+        assert_eq!(warned, said, "{asked}: {:?}", server.start);
+    }
 }

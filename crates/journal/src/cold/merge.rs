@@ -122,7 +122,7 @@ mod tests {
     const FILE: u32 = 1 << 20;
 
     fn chosen(segments: &[(u64, u32)]) -> Option<usize> {
-        let sizes = Sizes { file: FILE, first_file: FILE, ring: 8 << 20, batch: 4096 };
+        let sizes = Sizes { file: FILE, first_file: FILE, ring: 8 << 20, batch: 4096, short_of_disk: false };
         let mut counts = Counts::default();
         for (number, (live, length)) in (0..).zip(segments) {
             let count =
