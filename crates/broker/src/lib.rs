@@ -37,6 +37,7 @@ mod tracing;
 pub use admin::{PolicyReport, VhostLimits, VhostReport, VhostSpec};
 pub use broker::{Broker, OpenError, Parts};
 pub use browse::{Browse, Browsed};
+pub use catalog::arguments::{ArgumentKind, queue_argument};
 pub use catalog::policies::{ApplyTo, PolicyKind, PolicySpec};
 pub use clock::{Clock, SystemClock};
 pub use error::{Error, ErrorKind};

@@ -103,6 +103,43 @@ const QUORUM: &[&str] = &[
 const STREAM: &[&str] =
     &["x-max-age", "x-stream-max-segment-size-bytes", "x-stream-filter-size-bytes", "x-initial-cluster-size"];
 
+/// What the value of an argument is, for those to whom all is text.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ArgumentKind {
+    /// Text.
+    Text,
+    /// A whole number.
+    Number,
+    /// `true` or `false`.
+    Truth,
+}
+
+/// What the value of an argument of queues is; `None` for a name that none of them has. Whether a queue of some type takes it is
+/// another question.
+pub fn queue_argument(name: &str) -> Option<ArgumentKind> {
+    if !name.starts_with("x-") || ![CLASSIC, QUORUM, STREAM].iter().any(|known| known.contains(&name)) {
+        return None;
+    }
+    Some(match name {
+        "x-single-active-consumer" | deduplication::ENABLED | groups::ENABLED | groups::REBALANCE => {
+            ArgumentKind::Truth
+        }
+        "x-dead-letter-exchange"
+        | "x-dead-letter-routing-key"
+        | "x-dead-letter-strategy"
+        | "x-overflow"
+        | "x-queue-mode"
+        | QUEUE_TYPE
+        | "x-queue-leader-locator"
+        | "x-queue-master-locator"
+        | "x-member-placement-tag"
+        | "x-max-age"
+        | LAST_VALUE_KEY
+        | retry::TYPE => ArgumentKind::Text,
+        _ => ArgumentKind::Number,
+    })
+}
+
 /// What a queue promises, and which arguments it takes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum QueueType {

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use broker::{BindingSpec, DestinationName, QueueSpec, Table, Ticket, Value};
+use broker::{ArgumentKind, BindingSpec, DestinationName, QueueSpec, Table, Ticket, Value, queue_argument};
 
 use super::destination::{self, Destination, TOPIC_EXCHANGE};
 use super::durable::Durable;
@@ -15,25 +15,25 @@ use super::open::Session;
 use crate::codec::Headers;
 use crate::limits;
 
-/// Headers that are arguments of the queue with a text as value.
-const TEXTS: [&str; 5] =
-    ["x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-overflow", "x-queue-type"];
-/// Headers that are arguments of the queue with a number as value.
-const NUMBERS: [&str; 6] =
-    ["x-delivery-limit", "x-expires", "x-max-length", "x-max-length-bytes", "x-max-priority", "x-message-ttl"];
-/// The header that is an argument of the queue with `true` or `false` as value.
-const SINGLE: &str = "x-single-active-consumer";
+/// A header that says of a message how long its id is remembered, and of a queue only beside the other.
+const OF_MESSAGES: &str = "x-cache-ttl";
+const OF_QUEUES: &str = "x-message-deduplication";
 /// Headers that say how long the queue lives and who may use it.
 const FLAGS: [&str; 3] = ["durable", "auto-delete", "exclusive"];
 
 /// True when a header asks for a queue of a certain kind.
 fn asks(headers: &Headers<'_>) -> bool {
-    headers.raw().any(|(name, _)| is_declaration(name))
+    headers.raw().any(|(name, _)| is_declaration(headers, name))
 }
 
-fn is_declaration(name: &str) -> bool {
-    FLAGS.contains(&name)
-        || (name.starts_with("x-") && (TEXTS.contains(&name) || NUMBERS.contains(&name) || name == SINGLE))
+fn is_declaration(headers: &Headers<'_>, name: &str) -> bool {
+    FLAGS.contains(&name) || argument(headers, name).is_some()
+}
+
+/// What the value of a header is that is an argument of the queue.
+pub(super) fn argument(headers: &Headers<'_>, name: &str) -> Option<ArgumentKind> {
+    let kind = queue_argument(name)?;
+    (name != OF_MESSAGES || headers.get(OF_QUEUES).is_some()).then_some(kind)
 }
 
 fn flag(headers: &Headers<'_>, name: &str, default: bool) -> Result<bool, Failure> {
@@ -48,14 +48,15 @@ fn flag(headers: &Headers<'_>, name: &str, default: bool) -> Result<bool, Failur
 fn arguments(headers: &Headers<'_>) -> Result<Table, Failure> {
     let mut table = Table::default();
     for (name, value) in headers.iter() {
-        if TEXTS.contains(&&*name) {
-            table.set(&name, Value::Text(value.into_owned()));
-        } else if NUMBERS.contains(&&*name) {
-            let number = value.trim().parse().map_err(|_| Failure::invalid(&name, "a number", &value))?;
-            table.set(&name, Value::I64(number));
-        } else if name == SINGLE {
-            table.set(&name, Value::Bool(flag(headers, SINGLE, false)?));
-        }
+        let value = match argument(headers, &name) {
+            None => continue,
+            Some(ArgumentKind::Text) => Value::Text(value.into_owned()),
+            Some(ArgumentKind::Number) => {
+                Value::I64(value.trim().parse().map_err(|_| Failure::invalid(&name, "a number", &value))?)
+            }
+            Some(ArgumentKind::Truth) => Value::Bool(flag(headers, &name, false)?),
+        };
+        table.set(&name, value);
     }
     Ok(table)
 }
@@ -104,7 +105,7 @@ impl Session {
         };
         let mut key = Cow::Borrowed(&**name);
         if lasts && asks(headers) {
-            for (name, value) in headers.raw().filter(|(name, _)| is_declaration(name)) {
+            for (name, value) in headers.raw().filter(|(name, _)| is_declaration(headers, name)) {
                 key.to_mut().extend(["\n", name, ":", value]);
             }
         }

@@ -9,6 +9,7 @@ use broker::{Consume, Prefetch, Table, Ticket, Value};
 
 use wire::Output;
 
+use super::declare;
 use super::deliver::Tag;
 use super::destination::{self, Destination, Routing};
 use super::durable::{Durable, Subscriber, is_durable};
@@ -29,9 +30,28 @@ const NOT_BUILT: [&str; 8] = [
     "activemq.retroactive",
 ];
 
+/// Headers of a subscription that begin like the arguments of queues and are none.
+const OWN: [&str; 2] = ["x-queue-name", "x-priority"];
+
 fn refuse_not_built(headers: &Headers<'_>) -> Result<(), Failure> {
     let asked = NOT_BUILT.into_iter().find(|name| headers.get(name).is_some_and(|value| value != "false"));
     asked.map_or(Ok(()), |name| Err(Failure::not_built(Command::Subscribe, name)))
+}
+
+/// A slip of the pen would make another queue, or take other messages, than was meant. There is no message here whose own
+/// header it could be.
+fn refuse_unknown(headers: &Headers<'_>) -> Result<(), Failure> {
+    let known =
+        |name: &str| OWN.contains(&name) || NOT_BUILT.contains(&name) || declare::argument(headers, name).is_some();
+    match headers.raw().find(|(name, _)| name.starts_with("x-") && !known(name)) {
+        None => Ok(()),
+        Some((name, _)) => Err(Failure::new(
+            "Unknown header",
+            format!(
+                "header '{name}' of SUBSCRIBE means nothing here; headers of the application must not begin with x-"
+            ),
+        )),
+    }
 }
 
 /// How many deliveries may be unsettled at a time; 0 is without limit.
@@ -116,6 +136,7 @@ impl Session {
         let written = destination;
         let destination = Destination::parse(&written, routing.transpose()?)?;
         refuse_not_built(headers)?;
+        refuse_unknown(headers)?;
         let tag = tag(frame)?;
         if self.deliveries.contains(&tag) {
             return Err(Failure::new(

@@ -357,3 +357,23 @@ fn exchanges_declared_again() {
                     but current is none";
     assert_eq!(exchange_inequivalence("x", "/", &hashing, &wanted), Some(Error::precondition(expected)));
 }
+
+#[test]
+fn each_argument_of_a_queue_takes_values_of_its_kind_only() {
+    assert_eq!(
+        (queue_argument("x-mesage-ttl"), queue_argument("x-priority"), queue_argument("owner")),
+        (None, None, None)
+    );
+    // Its type decides about all others, and is looked at before them.
+    for argument in [CLASSIC, QUORUM, STREAM].concat().into_iter().filter(|argument| *argument != QUEUE_TYPE) {
+        let kind = queue_argument(argument).unwrap();
+        for (other, value) in [
+            (ArgumentKind::Text, text("word")),
+            (ArgumentKind::Number, Value::I64(1)),
+            (ArgumentKind::Truth, Value::Bool(true)),
+        ] {
+            let taken = QueueArguments::default().take(argument, &value, &table(&[(argument, value.clone())]));
+            assert!(other == kind || taken.is_err(), "{argument} is {kind:?} and takes {value:?}");
+        }
+    }
+}

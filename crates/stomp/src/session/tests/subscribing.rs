@@ -1,5 +1,7 @@
 //! Subscriptions that outlive their connection, temporary queues, and the words of clients of ActiveMQ and Artemis.
 
+use broker::{Table, Value};
+
 use super::{Peer, Scene, check, talk};
 
 /// What a subscription `id` hears, its first message being `number`-`tag`.
@@ -75,6 +77,49 @@ fn subscriptions_of_rabbitmqs_words_are_shared_and_told_apart_by_id_and_topic() 
     one.say("SEND\ndestination:/topic/a\n\nx\0SEND\ndestination:/topic/a\n\ny\0");
     two.run();
     assert_eq!((one.heard().len(), two.heard().len()), (1, 3));
+}
+
+#[test]
+fn the_arguments_of_queues_are_headers_of_whoever_declares_one() {
+    let (text, number) = (|text: &str| Value::Text(text.to_owned()), Value::I64);
+    let cases: &[(&str, &[(&str, Value)])] = &[
+        (
+            "x-message-groups:true\nx-group-buckets:8",
+            &[("x-message-groups", Value::Bool(true)), ("x-group-buckets", number(8))],
+        ),
+        (
+            "x-message-deduplication:true\nx-cache-size:10\nx-cache-ttl:1000",
+            &[
+                ("x-message-deduplication", Value::Bool(true)),
+                ("x-cache-size", number(10)),
+                ("x-cache-ttl", number(1000)),
+            ],
+        ),
+        ("x-last-value-key:5", &[("x-last-value-key", text("5"))]),
+        ("x-consumer-timeout:60000", &[("x-consumer-timeout", number(60_000))]),
+        (
+            "x-delayed-retry-type:all\nx-delayed-retry-min:1000",
+            &[("x-delayed-retry-type", text("all")), ("x-delayed-retry-min", number(1000))],
+        ),
+        (
+            "x-queue-type:quorum\nx-delivery-limit:3",
+            &[("x-queue-type", text("quorum")), ("x-delivery-limit", number(3))],
+        ),
+        ("x-queue-mode:lazy\nx-queue-version:2", &[("x-queue-mode", text("lazy")), ("x-queue-version", number(2))]),
+    ];
+    let declared = |frame: &str| {
+        let scene = Scene::new();
+        hears(&mut scene.connect("1.2"), frame, &[]);
+        scene.broker.queues().remove(0).arguments
+    };
+    for (headers, arguments) in cases {
+        let expected = Table(arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect());
+        assert_eq!(declared(&format!("SUBSCRIBE\nid:1\ndestination:/queue/a\n{headers}\n\n\0")), expected);
+        assert_eq!(declared(&format!("SEND\ndestination:/queue/a\n{headers}\n\nx\0")), expected);
+    }
+    // These are the message's own.
+    let own = "SEND\ndestination:/queue/a\nx-cache-ttl:1000\nx-deduplication-header:7\nx-mesage-ttl:1\n\nx\0";
+    assert_eq!(declared(own), Table::default());
 }
 
 #[test]
