@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Instant;
 
@@ -16,6 +16,7 @@ use parking_lot::RwLock;
 
 use crate::identity::Question;
 use crate::login::{Job, LoginCounts, Logins};
+use crate::password::Work;
 use crate::sasl::MalformedResponse;
 use crate::sasl::scram::{self, Exchange, First, Verifier};
 use crate::{
@@ -60,6 +61,8 @@ pub struct Authority {
     loopback_users: RwLock<BTreeSet<String>>,
     decoy: PasswordHash,
     scram: bool,
+    /// Some password is, or will be, kept for SCRAM-SHA-256.
+    keeps_scram: AtomicBool,
     secret: [u8; 32],
     /// Exchanges of SCRAM begun.
     exchanges: AtomicU64,
@@ -82,11 +85,9 @@ impl Authority {
             users: RwLock::default(),
             generation: AtomicU64::new(1),
             loopback_users: RwLock::new(settings.loopback_users),
-            decoy: match settings.scram {
-                true => PasswordHash::decoy_scram(&settings.boot_key),
-                false => PasswordHash::decoy(settings.boot_key)?,
-            },
+            decoy: PasswordHash::decoy(settings.boot_key)?,
             scram: settings.scram,
+            keeps_scram: AtomicBool::new(settings.scram),
             secret: settings.boot_key,
             exchanges: AtomicU64::new(0),
             logins: Logins::new(settings.login_threads, settings.failures, settings.boot_key),
@@ -99,6 +100,9 @@ impl Authority {
     /// When [`User::check`] finds something; then nothing has changed.
     pub fn put(&self, user: User) -> Result<(), UserError> {
         user.check()?;
+        if user.password.as_ref().is_some_and(|password| password.scram().is_some()) {
+            self.keeps_scram.store(true, Ordering::Relaxed);
+        }
         let mut users = self.users.write();
         users.insert(user.name.as_ref().into(), user);
         self.generation.fetch_add(1, Ordering::Release);
@@ -150,12 +154,18 @@ impl Authority {
                 user.password.as_ref().map(|hash| (name.clone(), user.tags.clone(), hash.clone()))
             })
         };
-        // For an unknown user the decoy is computed: the refusal takes as long as that of a wrong password.
+        // For an unknown user the decoy is checked: the refusal takes as long as that of a wrong password.
         let (user, tags, hash) = known.unwrap_or_else(|| (Arc::from(user), Tags::default(), self.decoy.clone()));
         if self.logins.remembers(&user, &hash, password, now) {
             return self.logins.decided(Ok(Identity::new(user, tags)));
         }
-        self.logins.start(Job { user, tags, from, hash, password: password.to_vec(), now, waker })
+        let kept = self.kept();
+        self.logins.start(Job { user, tags, from, hash, kept, password: password.to_vec(), now, waker })
+    }
+
+    /// How passwords are kept: what every check has to compute.
+    fn kept(&self) -> &'static [Work] {
+        if self.keeps_scram.load(Ordering::Relaxed) { &[Work::Argon2, Work::Pbkdf2] } else { &[Work::Argon2] }
     }
 
     /// Lets somebody in as `user` without a password, for mechanisms without one: a certificate names the user, or the operator

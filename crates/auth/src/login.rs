@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use argon2::{Algorithm, Argon2, Params, Version};
 use parking_lot::Mutex;
 
+use crate::password::Work;
 use crate::throttle::{Attempt, Throttle};
 use crate::{FailureLimits, Identity, PasswordHash, Tags};
 
@@ -84,6 +85,8 @@ pub(crate) struct Job {
     pub(crate) tags: Tags,
     pub(crate) from: IpAddr,
     pub(crate) hash: PasswordHash,
+    /// How passwords are kept here.
+    pub(crate) kept: &'static [Work],
     pub(crate) password: Vec<u8>,
     pub(crate) now: Instant,
     pub(crate) waker: Waker,
@@ -229,7 +232,7 @@ fn check_passwords(jobs: &Mutex<Receiver<Waiting>>, shared: &Shared) {
         // Asked again: those that came in one burst with this one may have failed since it was asked first.
         let decided = if !shared.throttle.allows(attempt, job.now) {
             Err(Refusal::TooManyFailures)
-        } else if job.hash.matches(&job.password) {
+        } else if job.hash.matches_among(&job.password, job.kept) {
             shared.successes.insert(&job.user, &job.hash, &job.password, job.now);
             Ok(Identity::new(job.user, job.tags))
         } else {

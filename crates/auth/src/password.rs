@@ -5,6 +5,8 @@
 //! log-ins by SCRAM are wanted, new passwords are kept as a verifier for it instead. Hashes of RabbitMQ's definitions are
 //! taken over as they are: one round of SHA-2 over four bytes of salt and the password.
 
+use std::hint::black_box;
+
 use argon2::password_hash::phc;
 use argon2::password_hash::{CustomizedPasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
@@ -198,14 +200,35 @@ impl PasswordHash {
         Self::parse(&quick.text.replacen(&from, &to, 1))
     }
 
-    /// The same where new passwords are kept for SCRAM-SHA-256.
-    pub(crate) fn decoy_scram(random: &[u8; 32]) -> Self {
-        Self { text: Verifier::decoy(random, "").to_text().into_boxed_str() }
-    }
-
     /// The PHC string.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// What [`PasswordHash::matches`] computes.
+    fn work(&self) -> Work {
+        if self.scram().is_some() { Work::Pbkdf2 } else { Work::Argon2 }
+    }
+
+    /// What has to be computed besides, so that a check does all of `kept` whatever this is.
+    fn rest_of<'a>(&self, kept: &'a [Work]) -> impl Iterator<Item = Work> + use<'a> {
+        let own = self.work();
+        kept.iter().copied().filter(move |work| *work != own)
+    }
+
+    /// [`PasswordHash::matches`], with as much to compute as for any other hash where some are `kept` so: how long a refusal
+    /// takes tells nobody which users there are.
+    pub(crate) fn matches_among(&self, password: &[u8], kept: &[Work]) -> bool {
+        if check_length(password).is_err() {
+            return false;
+        }
+        for work in self.rest_of(kept) {
+            match work {
+                Work::Argon2 => drop(black_box(Self::create(password, [0; 16], Cost::default()))),
+                Work::Pbkdf2 => drop(black_box(Self::create_scram(password, [0; 16]))),
+            }
+        }
+        self.matches(password)
     }
 
     /// Whether `password` is the one that was hashed. Compares in constant time; takes as long as hashing.
@@ -227,6 +250,15 @@ impl PasswordHash {
             Err(_) => false,
         }
     }
+}
+
+/// What is slow about checking a password.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    /// A hash of the default cost. Hashes of RabbitMQ, which are quick, come with one.
+    Argon2,
+    /// A verifier for SCRAM-SHA-256.
+    Pbkdf2,
 }
 
 /// Hashes bytes in one round.
@@ -277,6 +309,25 @@ mod tests {
         let decoy = PasswordHash::decoy([3; 32]).unwrap();
         assert!(decoy.as_str().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{}", decoy.as_str());
         assert!(!decoy.matches(&[3; 32]));
+    }
+
+    #[test]
+    fn every_check_computes_the_same_whatever_is_checked() {
+        let hashes = [
+            PasswordHash::create(b"x", [1; 16], QUICK).unwrap(),
+            PasswordHash::create_scram(b"x", [1; 16]).unwrap(),
+            PasswordHash::import("", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR").unwrap(),
+            PasswordHash::decoy([3; 32]).unwrap(),
+        ];
+        for hash in &hashes {
+            let mut computed: Vec<Work> = hash.rest_of(&[Work::Argon2, Work::Pbkdf2]).collect();
+            computed.push(hash.work());
+            computed.sort_by_key(|work| *work as u8);
+            assert_eq!(computed, [Work::Argon2, Work::Pbkdf2], "{}", hash.as_str());
+        }
+        for (hash, right) in hashes.iter().zip([true, true, false, false]) {
+            assert_eq!(hash.matches_among(b"x", &[Work::Argon2, Work::Pbkdf2]), right, "{}", hash.as_str());
+        }
     }
 
     /// The first is the example of RabbitMQ's documentation.

@@ -111,6 +111,22 @@ fn after_too_many_failures_no_password_is_looked_at_for_a_while() {
     assert_eq!(authority.login_counts(), LoginCounts { succeeded: 2, refused: 6, throttled: 5 });
 }
 
+/// An operator may have turned SCRAM off since: its verifiers are still there.
+#[test]
+fn what_every_check_computes_follows_from_how_passwords_are_kept() {
+    let verifier = PasswordHash::create_scram(b"x", [1; 16]).unwrap();
+    let quick = PasswordHash::create(b"x", [1; 16], QUICK).unwrap();
+    for (scram, password, expected) in [
+        (false, &quick, &[Work::Argon2][..]),
+        (true, &quick, &[Work::Argon2, Work::Pbkdf2]),
+        (false, &verifier, &[Work::Argon2, Work::Pbkdf2]),
+    ] {
+        let authority = Authority::new(AuthoritySettings { scram, ..AuthoritySettings::new([5; 32]) }).unwrap();
+        authority.put(User::new("alice", Some(password.clone()))).unwrap();
+        assert_eq!(authority.kept(), expected, "{scram}");
+    }
+}
+
 #[test]
 fn refusals_without_a_password_to_check_count_as_failures() {
     let settings = AuthoritySettings {
