@@ -182,7 +182,8 @@ impl Queue {
         fetchers.into_iter().for_each(Waker::wake);
     }
 
-    /// The pager has read for those who ask for some messages only: delivers to them what they want of it.
+    /// The pager has read for those who ask for some messages only: delivers to them what they want of it. What a client
+    /// waits for may have been among it, and need not be the first any more; while the first is away the pager reads it next.
     pub(crate) fn looked_at(self: &Arc<Self>, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
         inner.loading = false;
@@ -190,7 +191,10 @@ impl Queue {
             self.dispatch(&mut inner, visit);
             inner.give_back_borrowed();
         }
+        let answered = inner.deleted || !inner.head_is_away();
+        let fetchers = if answered { std::mem::take(&mut inner.fetchers) } else { Vec::new() };
         self.finish(inner, visit);
+        fetchers.into_iter().for_each(Waker::wake);
     }
 
     /// Where the messages of dying entries lie that are away.

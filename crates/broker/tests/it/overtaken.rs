@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use broker::{Consume, Fetch, Outcome};
+use broker::{Consume, Fetch, Outcome, Publish, Table, Value};
 use journal::{Disk, DiskFile, Lock};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Received, Seen};
@@ -241,4 +241,48 @@ fn a_get_has_its_message_as_soon_as_it_is_woken() {
         assert_eq!(got, Some(Ok(number)));
     }
     assert!(woken > 3, "{woken} times a get waited");
+}
+
+/// What a get waited for went to a consumer with a selector, or away with its queue, just when the pager read for that
+/// consumer: nobody woke the get.
+#[test]
+fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() {
+    for deleted in [false, true] {
+        let mut setup = Setup::stepped(&SimDisk::new(1, 64 << 20), 8 << 20);
+        // Only one message is read at once.
+        setup.settings.memory_budget = 100;
+        let broker = TestBroker::open(setup);
+        let mut peer = Peer::attach(&broker, "guest").unwrap();
+        peer.client.declare_queue(&durable("q"), broker.now()).unwrap();
+        let session = peer.session(1);
+        for number in ["n=1", "n=2"] {
+            let publish = Publish { properties: number.as_bytes(), ..message("", "q", number.as_bytes()) };
+            peer.client.publish(session, publish).unwrap();
+            peer.turn(&broker);
+        }
+        // The pager has read for a get, so that those with selectors come first the next time.
+        let fetch = |peer: &mut Peer| peer.client.get(session, "q", true, broker.now(), &mut |_, _| ()).unwrap();
+        let got = (0..10).any(|_| {
+            let got = fetch(&mut peer);
+            broker.flush();
+            got == Fetch::Message
+        });
+        assert!(got, "the first comes");
+        let mut arguments = Table::default();
+        arguments.set("x-selector", Value::Text("n = 2".to_owned()));
+        peer.consume(&broker, 0, Consume { queue: "q".into(), tag: "c".into(), arguments, ..Consume::default() });
+        let mut other = Peer::attach(&broker, "guest").unwrap();
+        other.session(1);
+        let Fetch::Wait(ticket) = fetch(&mut other) else { panic!("the second is away") };
+        other.bell.take();
+        let (third, now) = (Mutex::new(Peer::attach(&broker, "guest").unwrap()), broker.now());
+        broker.page_overtaken_by(move || {
+            if deleted {
+                third.lock().unwrap().client.delete_queue("q", false, false, now).unwrap();
+            }
+        });
+        broker.flush();
+        assert!(other.bell.take() && other.client.durable(ticket), "deleted: {deleted}");
+        assert_eq!(peer.drain(&broker).len(), 1, "deleted: {deleted}");
+    }
 }
