@@ -140,12 +140,10 @@ impl Queue {
         for (one, message) in read {
             let expires_at = expires_at(&arguments, &message, message.published_at());
             let Some(entry) = inner.lanes.away_at(&one) else { continue };
-            let unread = entry.is_unread();
+            let unweighed = entry.is_unweighed();
             entry.expires_at = expires_at;
-            entry.length = message.block().len() as u32;
-            let besides = message.block().len() - message.body().len();
-            entry.besides = u16::try_from(besides).unwrap_or(u16::MAX);
-            if inner.weighs && unread {
+            entry.note(&message);
+            if inner.weighs && unweighed {
                 inner.ready_bytes += entry.weight();
                 inner.unweighed = inner.unweighed.saturating_sub(1);
             }

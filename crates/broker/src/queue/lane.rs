@@ -11,7 +11,7 @@ use journal::{Address, Bits, Chunk, PAGE, Reference};
 use crate::message::Message;
 use crate::queue::lanes::{LaneNumber, first_of, lane_of};
 use crate::queue::mark::Mark;
-use crate::queue::page::{Memo, Page, SIZE, bit_of};
+use crate::queue::page::{Memo, NOT_KNOWN, Page, SIZE, bit_of};
 use crate::queue::{Picked, Task};
 
 pub(super) use crate::queue::page::PLACE_COST;
@@ -466,8 +466,8 @@ impl Lane {
     /// The first ready entry, if nobody has looked whether it dies of age.
     pub(crate) fn ageless_head(&mut self) -> Option<u64> {
         let head = self.first_ready()?;
-        let unread = self.pages.get(self.last_starting_by(head)?)?.is_unread(head);
-        (unread && self.peeked.is_none_or(|(seq, _)| seq != head)).then_some(head)
+        let unaged = self.pages.get(self.last_starting_by(head)?)?.is_unaged(head);
+        (unaged && self.peeked.is_none_or(|(seq, _)| seq != head)).then_some(head)
     }
 
     /// True when the first ready entry lies in a hot page.
@@ -482,10 +482,11 @@ impl Lane {
         let Some(head) = self.first_ready() else { return u64::MAX };
         let page = self.last_starting_by(head).map(|index| &self.pages[index]);
         let entry = page.and_then(|page| page.entries.get(usize::try_from(head.checked_sub(page.first)?).ok()?));
-        let known = entry.map_or(u64::MAX, |entry| entry.expires_at);
+        let known = entry.map_or(NOT_KNOWN, |entry| entry.expires_at);
         match self.peeked {
-            Some((seq, expires_at)) if seq == head && known == u64::MAX => expires_at,
-            _ => known,
+            _ if known != NOT_KNOWN => known,
+            Some((seq, expires_at)) if seq == head => expires_at,
+            _ => u64::MAX,
         }
     }
 
@@ -627,8 +628,8 @@ impl Lane {
                 }
                 let Some(entry) = page.entries.get((seq - page.first) as usize) else { continue };
                 match want {
-                    Want::Ages(_) if !entry.is_unread() => return messages(wanted),
-                    Want::Weights(_) if !entry.is_unread() => continue,
+                    Want::Ages(_) if !entry.is_unaged() => return messages(wanted),
+                    Want::Weights(_) if !entry.is_unweighed() => continue,
                     _ => {}
                 }
                 let (None, Some(address)) = (&entry.message, entry.address) else { continue };
@@ -788,10 +789,8 @@ fn let_go(entry: &mut Entry) -> Option<Dropped> {
         return None;
     }
     let message = entry.message.take()?;
-    let length = message.block().len();
-    entry.length = length as u32;
-    entry.besides = u16::try_from(length - message.body().len()).unwrap_or(u16::MAX);
-    Some(Dropped { bytes: message.cost(), length })
+    entry.note(&message);
+    Some(Dropped { bytes: message.cost(), length: message.block().len() })
 }
 
 #[cfg(test)]

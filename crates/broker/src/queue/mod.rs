@@ -500,10 +500,11 @@ impl Inner {
             self.views.came_back(seq);
         }
         let Some(entry) = self.lanes.get_mut(seq) else { return };
-        let (resident, weight) = (resident_of(entry), entry.weight());
+        let (resident, weight, unweighed) = (resident_of(entry), entry.weight(), entry.is_unweighed());
         self.resident += resident;
         if self.weighs {
             self.ready_bytes += weight;
+            self.unweighed += usize::from(unweighed);
         }
     }
 
@@ -519,11 +520,11 @@ impl Inner {
     fn leave_ready(&mut self, seq: u64, state: State) {
         if let Some(entry) = self.lanes.get_mut(seq) {
             if entry.state == State::Ready {
-                let (resident, weight, unread) = (resident_of(entry), entry.weight(), entry.is_unread());
+                let (resident, weight, unweighed) = (resident_of(entry), entry.weight(), entry.is_unweighed());
                 self.resident -= resident;
                 if self.weighs {
                     self.ready_bytes = self.ready_bytes.saturating_sub(weight);
-                    self.unweighed = self.unweighed.saturating_sub(usize::from(unread));
+                    self.unweighed = self.unweighed.saturating_sub(usize::from(unweighed));
                 }
             }
             self.remove_or_set(seq, state);

@@ -5,6 +5,7 @@
 //! entries of a page that is not hot are ready and on disk, and an absent page's are durable: its chunks list every one of them.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 
 use journal::{Address, Bits, Chunk, PAGE, Reference};
 
@@ -17,6 +18,8 @@ pub(super) const SIZE: usize = PAGE as usize;
 const PAGE_COST: usize = size_of::<Page>() + 48;
 /// A number beyond all that are ever given out.
 const FAR: u64 = 1 << 62;
+/// When an entry dies of age of which nobody has looked: late enough to be no time at all.
+pub(super) const NOT_KNOWN: u64 = u64::MAX - 1;
 /// What one place of a lean page costs.
 pub(super) const PLACE_COST: usize = size_of::<Place>();
 
@@ -37,6 +40,29 @@ pub(crate) enum State {
     Done,
 }
 
+/// How many bytes a stored message has besides its body, in two bytes of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Besides(NonZeroU16);
+
+impl Besides {
+    /// From here on only whole units count, and what is left over counts as the body's.
+    const MANY: usize = 1 << 15;
+    const UNIT: usize = 256;
+
+    /// There is always a head.
+    fn of(message: &Message) -> Option<Self> {
+        let bytes = message.block().len() - message.body().len();
+        let units = Self::MANY + (bytes / Self::UNIT).min(Self::MANY - 1);
+        NonZeroU16::new(if bytes < Self::MANY { bytes } else { units } as u16).map(Self)
+    }
+
+    fn bytes(self) -> u32 {
+        let coded = usize::from(self.0.get());
+        let bytes = if coded < Self::MANY { coded } else { (coded - Self::MANY) * Self::UNIT };
+        bytes as u32
+    }
+}
+
 /// One message in one queue.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -44,18 +70,21 @@ pub(crate) struct Entry {
     pub(crate) message: Option<Message>,
     /// Where its body lies in the journal, if it is durable or was spilled.
     pub(crate) address: Option<Address>,
-    /// When it dies of age, in milliseconds since 1970; `u64::MAX` for never, or while nobody has looked.
+    /// When it dies of age, in milliseconds since 1970; `u64::MAX` for never, [`NOT_KNOWN`] while nobody has looked.
     pub(crate) expires_at: u64,
     /// Bytes of the stored message while only the disk has it; 0 if that is not known.
     pub(crate) length: u32,
     /// How often it was delivered and came back.
     pub(crate) returns: u32,
-    /// Bytes of the stored message besides its body while only the disk has it; 0 if nobody has looked since the start.
-    pub(crate) besides: u16,
+    /// What the stored message has besides its body while only the disk has it; `None` if nobody has looked.
+    pub(crate) besides: Option<Besides>,
     /// True when it may have been delivered before.
     pub(crate) redelivered: bool,
     pub(crate) state: State,
 }
+
+// Most of what a short message costs.
+const _: () = assert!(size_of::<Entry>() <= 64);
 
 impl Entry {
     /// A number that no entry has any more.
@@ -66,7 +95,7 @@ impl Entry {
             expires_at: u64::MAX,
             length: 0,
             returns: 0,
-            besides: 0,
+            besides: None,
             redelivered: false,
             state: State::Done,
         }
@@ -80,11 +109,11 @@ impl Entry {
 
     /// Bytes of its body, as far as they are known.
     pub(crate) fn weight(&self) -> u64 {
-        match &self.message {
-            Some(message) => message.body().len() as u64,
-            None if self.besides == 0 => 0,
-            None => u64::from(self.length).saturating_sub(self.besides.into()),
-        }
+        let (length, besides) = match &self.message {
+            Some(message) => (message.block().len() as u32, Besides::of(message)),
+            None => (self.length, self.besides),
+        };
+        besides.map_or(0, |besides| u64::from(length.saturating_sub(besides.bytes())))
     }
 
     /// True when it has died of age. With no time to live at all a message may be delivered as it comes, but not when it
@@ -94,9 +123,20 @@ impl Entry {
         self.expires_at < now || (self.redelivered && self.expires_at <= now)
     }
 
-    /// True when only the disk has the message, and nobody has looked when it dies of age.
-    pub(crate) fn is_unread(&self) -> bool {
-        self.message.is_none() && self.besides == 0
+    /// True when only the disk has the message, and it is not known when it dies of age.
+    pub(crate) fn is_unaged(&self) -> bool {
+        self.message.is_none() && self.expires_at == NOT_KNOWN
+    }
+
+    /// True when only the disk has the message, and it is not known how long its body is.
+    pub(crate) fn is_unweighed(&self) -> bool {
+        self.message.is_none() && self.besides.is_none()
+    }
+
+    /// Notes what is worth knowing of its message before that leaves memory, or when it was read for that alone.
+    pub(crate) fn note(&mut self, message: &Message) {
+        self.length = message.block().len() as u32;
+        self.besides = Besides::of(message);
     }
 
     /// True when memory need not know more of it than its place. How often it came back is noted for a restart as well, which
@@ -286,13 +326,13 @@ impl Page {
         self.ready_count -= 1;
     }
 
-    /// True when nobody has looked whether this ready entry dies of age.
-    pub(super) fn is_unread(&self, seq: u64) -> bool {
+    /// True when it is not known whether this ready entry dies of age.
+    pub(super) fn is_unaged(&self, seq: u64) -> bool {
         if !self.is_hot() {
             return !self.timeless;
         }
         let entry = seq.checked_sub(self.first).and_then(|at| self.entries.get(at as usize));
-        entry.is_some_and(Entry::is_unread)
+        entry.is_some_and(Entry::is_unaged)
     }
 
     /// Bytes of the bodies of its ready entries, and how many there are of which nobody knows.
@@ -301,15 +341,17 @@ impl Page {
             return (0, self.live);
         }
         let ready = self.entries.iter().filter(|entry| entry.state == State::Ready);
-        ready.fold((0, 0), |(bytes, unread), entry| (bytes + entry.weight(), unread + usize::from(entry.is_unread())))
+        ready.fold((0, 0), |(bytes, unknown), entry| {
+            (bytes + entry.weight(), unknown + usize::from(entry.is_unweighed()))
+        })
     }
 
-    /// Entries die of age at other times, as `die_at` says of a message. Those that only the disk has are looked at when they are
-    /// read.
+    /// Entries die of age at other times, as `die_at` says of a message; of those that only the disk has it is not known any
+    /// more.
     pub(super) fn age_anew(&mut self, die_at: &dyn Fn(&Message) -> u64) {
         self.timeless = false;
         for entry in &mut self.entries {
-            entry.expires_at = entry.message.as_ref().map_or(entry.expires_at, die_at);
+            entry.expires_at = entry.message.as_ref().map_or(NOT_KNOWN, die_at);
         }
     }
 
@@ -352,7 +394,7 @@ impl Page {
                 address: Some(place.address),
                 length: place.length,
                 returns: memo.returns.remove(&seq).unwrap_or(0),
-                besides: u16::from(self.timeless),
+                expires_at: if self.timeless { u64::MAX } else { NOT_KNOWN },
                 redelivered: seq < memo.mark || returned.as_ref().is_some_and(|bits| bits.has(bit)),
                 state: State::Ready,
                 ..Entry::gone()
@@ -367,7 +409,7 @@ impl Page {
         if !self.is_hot() || self.live == 0 || self.ready_count != self.live || !live.clone().all(Entry::is_plain) {
             return false;
         }
-        self.timeless = live.clone().all(|entry| entry.expires_at == u64::MAX && entry.besides > 0);
+        self.timeless = live.clone().all(|entry| entry.expires_at == u64::MAX);
         let mut places = Vec::with_capacity(self.live);
         let mut returned = Bitmap::default();
         for (seq, entry) in (self.first..).zip(&self.entries) {

@@ -1,8 +1,8 @@
 //! Backlogs much larger than the memory for them: whatever is done with one, what comes out is what went in, and memory
 //! stays small. Each test runs with the backlog in the log, and with most of it moved into segments.
 
-use broker::{Consume, Fetch, Flow, Outcome, Publish, Value};
-use testkit::broker::{Setup, TestBroker};
+use broker::{ApplyTo, Consume, Fetch, Flow, Outcome, PolicyKind, PolicySpec, Publish, Value};
+use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
 
@@ -373,6 +373,54 @@ fn a_limit_in_bytes_counts_bodies_wherever_they_are() {
         scene.consume("q", 0, true);
         assert_run(&scene.drain(), 6_000..16_000);
     });
+}
+
+/// What was known never to die of age was taken for weighed, and counted what it was not.
+#[test]
+fn a_limit_in_bytes_that_comes_later_weighs_what_is_there() {
+    Scene::both(|mut scene| {
+        scene.declare("q", &[]);
+        scene.publish("q", 0..20_000);
+        let definition = table_of("max-length-bytes=1000000");
+        let spec = PolicySpec { pattern: "q".to_owned(), apply_to: ApplyTo::Queues, priority: 0, definition };
+        scene.broker.broker.set_policy("/", PolicyKind::User, "p", spec).unwrap();
+        for _ in 0..100 {
+            scene.turn();
+        }
+        assert_eq!(scene.counts("q").0, 10_000);
+        scene.consume("q", 0, true);
+        assert_run(&scene.drain(), 10_000..20_000);
+        let session = scene.peer.session(1);
+        scene.peer.client.cancel(session, "c", scene.broker.now(), &mut |_| ());
+        scene.publish("q", 0..15_000);
+        assert_eq!(scene.counts("q").0, 10_000);
+    });
+}
+
+/// How long they are was kept in two bytes, and what was beyond counted as a part of the body.
+#[test]
+fn properties_of_any_length_do_not_count_as_bodies() {
+    let publish = |scene: &mut Scene, numbers: std::ops::Range<u64>| {
+        let session = scene.peer.session(1);
+        for number in numbers {
+            let (body, properties) = (body(number), "n".repeat(100_000));
+            let publish = Publish { properties: properties.as_bytes(), ..message("", "q", body.as_bytes()) };
+            scene.peer.client.publish(session, publish).unwrap();
+            scene.turn();
+        }
+    };
+    let mut scene = Scene::open(64 << 20);
+    scene.declare("q", &[("x-max-length-bytes", Value::I64(1000))]);
+    publish(&mut scene, 0..15);
+    // Some of each may, less than 256 bytes.
+    let held = scene.counts("q").0;
+    assert!((3..=10).contains(&held), "{held}");
+    let mut scene = scene.restart();
+    for _ in 0..20 {
+        scene.turn();
+    }
+    publish(&mut scene, 15..20);
+    assert_eq!(scene.counts("q").0, held);
 }
 
 #[test]

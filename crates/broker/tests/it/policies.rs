@@ -1,7 +1,7 @@
 //! Policies on live queues and exchanges, and across restarts.
 
 use broker::{ApplyTo, PolicyKind, PolicySpec};
-use testkit::broker::table_of;
+use testkit::broker::{Setup, table_of};
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
 
@@ -44,7 +44,7 @@ fn a_length_limit_drops_at_once_and_goes_again() {
 #[test]
 fn a_limit_in_bytes_counts_what_is_there_wherever_it_is() {
     let disk = SimDisk::new(1, 64 << 20);
-    let mut setup = testkit::broker::Setup::stepped(&disk, 8 << 20);
+    let mut setup = Setup::stepped(&disk, 8 << 20);
     setup.settings.memory_budget = 100;
     let mut script = Script::open(setup, Some(disk));
     script.check(&[("a queue q durable; publish - q 1 persistent size=100; publish - q 2 persistent size=100", "0 0")]);
@@ -63,6 +63,29 @@ fn messages_and_queues_that_are_there_get_their_time() {
     set(&mut script, PolicyKind::User, "p", "q", "expires=1000");
     script.check(&[("a publish - q 3", ""), ("* tick 900", ""), ("* counts q", "1 0")]);
     script.check(&[("* tick 1200", ""), ("* counts q", "none")]);
+}
+
+/// Only those died at another time that were in memory.
+#[test]
+fn what_only_the_disk_has_gets_its_time_too() {
+    let scene = || {
+        let disk = SimDisk::new(1, 64 << 20);
+        let mut setup = Setup::stepped(&disk, 8 << 20);
+        setup.settings.memory_budget = 100;
+        Script::open(setup, Some(disk))
+    };
+    let publish =
+        [("a queue q durable", "0 0"), ("a publish - q 1 persistent", ""), ("a publish - q 2 persistent", "")];
+    let mut script = scene();
+    script.check(&publish);
+    set(&mut script, PolicyKind::User, "p", "q", "message-ttl=1000");
+    script.check(&[("* tick 999", ""), ("* counts q", "2 0"), ("* tick 1", ""), ("* counts q", "0 0")]);
+
+    let mut script = scene();
+    set(&mut script, PolicyKind::User, "p", "q", "message-ttl=1000");
+    script.check(&publish);
+    clear(&mut script, PolicyKind::User, "p");
+    script.check(&[("* tick 1000", ""), ("* counts q", "2 0")]);
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn entry(seq: u64, state: State, file: Option<u32>) -> Entry {
         expires_at: u64::MAX,
         length: 0,
         returns: 0,
-        besides: 0,
+        besides: None,
         redelivered: false,
         state,
     }
