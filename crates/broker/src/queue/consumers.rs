@@ -176,6 +176,8 @@ pub(crate) struct Consumers {
     /// Only the active one is ever in a ring.
     single: bool,
     active: Option<u32>,
+    /// The active one has left, and nobody follows it before what it held has come back.
+    vacated: Option<ConsumerKey>,
     /// How many there have been.
     came: u64,
 }
@@ -196,6 +198,7 @@ impl Consumers {
         }
         self.slots.iter_mut().flatten().for_each(|consumer| consumer.in_ring = false);
         self.active = if single { self.successor() } else { None };
+        self.vacated = None;
         (0..self.slots.len() as u32).for_each(|slot| self.enter_ring(slot));
     }
 
@@ -229,7 +232,7 @@ impl Consumers {
             let at = self.levels.partition_point(|level| level.priority > priority);
             self.levels.insert(at, Level { priority, ring: VecDeque::new() });
         }
-        if self.single {
+        if self.single && self.vacated.is_none() {
             self.active = self.active.or(Some(slot));
         }
         self.enter_ring(slot);
@@ -294,6 +297,7 @@ impl Consumers {
             .map(|slot| slot as u32)
     }
 
+    /// Takes a consumer out. If it was the active one, nobody is before [`Consumers::succeed`].
     pub(crate) fn remove(&mut self, key: ConsumerKey) -> Option<Consumer> {
         let slot = self.slot_of(key)?;
         let consumer = self.slots[slot as usize].take()?;
@@ -306,17 +310,24 @@ impl Consumers {
                 || self.slots.iter().flatten().any(|other| other.priority == level.priority)
         });
         self.count -= 1;
-        if self.active == Some(slot) {
+        if self.active.take_if(|active| *active == slot).is_some() {
+            self.vacated = Some(key);
+        }
+        Some(consumer)
+    }
+
+    /// What this consumer held has come back: if it was the active one, the next one is now.
+    pub(crate) fn succeed(&mut self, key: ConsumerKey) {
+        if self.vacated.take_if(|gone| *gone == key).is_some() {
             self.active = self.successor();
             self.active.into_iter().for_each(|next| self.enter_ring(next));
         }
-        Some(consumer)
     }
 
     pub(crate) fn clear(&mut self) -> Vec<Consumer> {
         self.levels.clear();
         self.outboxes.clear();
-        self.active = None;
+        (self.active, self.vacated) = (None, None);
         self.count = 0;
         std::mem::take(&mut self.slots).into_iter().flatten().collect()
     }
@@ -455,6 +466,8 @@ mod tests {
         assert_eq!(turns(&mut consumers, 4), [1]);
         for (gone, next) in [(2, 0), (1, 3), (3, 4), (4, 0)] {
             consumers.remove(key(gone));
+            assert_eq!(turns(&mut consumers, 1), [] as [u32; 0], "nobody follows at once");
+            consumers.succeed(key(gone));
             assert_eq!(turns(&mut consumers, 1), [next].into_iter().filter(|next| *next > 0).collect::<Vec<_>>());
         }
         consumers.add(consumer(5, 0, 0));

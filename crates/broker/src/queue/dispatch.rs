@@ -159,18 +159,43 @@ impl Queue {
     /// Detaches a consumer. An auto-delete queue goes with its last one.
     pub(crate) fn detach(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
-        if inner.consumers.remove(key).or_else(|| inner.views.remove(key)).is_none() {
+        if self.take_away(&mut inner, key, visit) {
+            inner.consumers.succeed(key);
+            self.dispatch(&mut inner, visit);
+            self.finish(inner, visit);
+        }
+    }
+
+    /// The same for a consumer whose session ends, in two steps: what it holds comes back between them, before anybody else
+    /// is active. True if it was there; then [`Queue::left`] follows.
+    pub(crate) fn leave(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) -> bool {
+        let mut inner = self.lock(visit.core);
+        self.take_away(&mut inner, key, visit)
+    }
+
+    /// What a consumer held that has left is here again.
+    pub(crate) fn left(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.core);
+        if inner.deleted {
             return;
+        }
+        inner.consumers.succeed(key);
+        self.dispatch(&mut inner, visit);
+        self.finish(inner, visit);
+    }
+
+    fn take_away(self: &Arc<Self>, inner: &mut Inner, key: ConsumerKey, visit: &mut Visit<'_>) -> bool {
+        if inner.consumers.remove(key).or_else(|| inner.views.remove(key)).is_none() {
+            return false;
         }
         if inner.groups.as_mut().is_some_and(|groups| groups.leave(key)) {
             inner.views.look_again();
         }
         inner.used_at = visit.now;
-        if self.should_go(&inner, visit.now) {
+        if self.should_go(inner, visit.now) {
             visit.work.push(Work::Vanish { queue: Arc::clone(self) });
         }
-        self.dispatch(&mut inner, visit);
-        self.finish(inner, visit);
+        true
     }
 
     /// A consumer has room or credit again, or another prefetch.

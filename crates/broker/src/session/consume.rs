@@ -11,7 +11,7 @@ use selector::Selector;
 use crate::catalog::arguments::QueueArguments;
 use crate::error::{Error, ErrorKind};
 use crate::message::value::{Table, Value};
-use crate::queue::{Consumer, Fetched, Filter, Queue, Unattached, Visit};
+use crate::queue::{Consumer, ConsumerKey, Fetched, Filter, Queue, Unattached, Visit};
 use crate::session::drain::{Delivery, Event};
 use crate::session::settle::{FETCHED, Lien};
 use crate::session::{Client, ConsumerRecord, SessionId};
@@ -196,12 +196,22 @@ impl Client {
     }
 
     /// Takes a consumer away from its queue.
-    pub(super) fn detach_consumer(&mut self, number: u32) {
-        let Some(slot) = self.consumers.get(&number).and_then(|record| record.slot) else { return };
+    fn detach_consumer(&mut self, number: u32) {
         let key = self.key(number);
-        if let Some(queue) = self.slot_mut(slot).map(|slot| Arc::clone(&slot.queue)) {
+        if let Some(queue) = self.consumed_by(number) {
             self.visit(|visit| queue.detach(key, visit));
         }
+    }
+
+    /// Takes a consumer of a session that ends away from its queue, which goes on without it when [`Queue::left`] says that all
+    /// that the session held is there again.
+    pub(super) fn leave_queue(&mut self, number: u32) -> Option<(Arc<Queue>, ConsumerKey)> {
+        let (queue, key) = (self.consumed_by(number)?, self.key(number));
+        self.visit(|visit| queue.leave(key, visit)).then_some((queue, key))
+    }
+
+    fn consumed_by(&self, number: u32) -> Option<Arc<Queue>> {
+        self.queue_in(self.consumers.get(&number)?.slot?)
     }
 
     pub(super) fn forget_consumer(&mut self, number: u32) -> Option<ConsumerRecord> {

@@ -353,9 +353,8 @@ impl Client {
         if let Some(replies) = ended.replies.take() {
             self.end_replies(&replies);
         }
-        for consumer in std::mem::take(&mut ended.consumers) {
-            self.detach_consumer(consumer);
-        }
+        let consumers = std::mem::take(&mut ended.consumers);
+        let left: Vec<_> = consumers.into_iter().filter_map(|consumer| self.leave_queue(consumer)).collect();
         self.give_back_inbox();
         // Behind its consumers: what comes back must not go to one that needs no acknowledgement, and with it.
         self.rollback_all(Some(session));
@@ -363,6 +362,9 @@ impl Client {
             self.release_lien(lien, &ended.shared);
         }
         self.settle_touched();
+        for (queue, key) in left {
+            self.visit(|visit| queue.left(key, visit));
+        }
         self.run_work();
         self.shared.shown.lock().retain(|shown| !Arc::ptr_eq(shown, &ended.shown));
         self.shared.sessions.fetch_sub(1, Ordering::Relaxed);

@@ -250,6 +250,22 @@ fn a_queue_with_a_single_active_consumer_goes_to_the_next_one_when_it_leaves() {
     ]);
 }
 
+/// What the active one held came back behind later messages that its successor had got before.
+#[test]
+fn the_next_active_consumer_gets_first_what_comes_back_from_a_closed_session() {
+    for close in ["a/2 end", "a close"] {
+        check(&[
+            ("a open; queue q x-single-active-consumer=true", "0 0"),
+            ("a/2 prefetch 2; consume q first", ""),
+            ("b prefetch 0; consume q second", ""),
+            ("c publish - q 1; publish - q 2; publish - q 3; publish - q 4", ""),
+            ("a", "first:1=1, first:2=2"),
+            (close, ""),
+            ("b", "second:1=1!, second:2=2!, second:3=3, second:4=4"),
+        ]);
+    }
+}
+
 const LOCKED: &str = "405 cannot obtain access to locked queue 'q' in vhost '/'. basic.get operations are not supported by classic \
                       queues with single active consumer";
 
