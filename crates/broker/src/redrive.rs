@@ -3,9 +3,10 @@
 //! Each chunk moves as a dead letter does, as a group: the entries leave the queue and arrive in others together, so a crash neither loses nor doubles a
 //! message. A redrive goes through what was there when it began, so what dies anew meanwhile is not taken again.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use journal::{Admission, PAGE};
+use journal::{Admission, Owner, PAGE};
 
 use crate::broker::Broker;
 use crate::browse::Browse;
@@ -15,7 +16,7 @@ use crate::error::Error;
 use crate::message::copies::Copies;
 use crate::message::marks::{Death, Marks};
 use crate::message::{Arena, Head, Message};
-use crate::queue::{Queue, Visit};
+use crate::queue::{Coming, Queue, Visit};
 use crate::routing::Envelope;
 use crate::session::turn::Arrival;
 
@@ -58,7 +59,7 @@ impl Broker {
         let vhost = core.catalog.vhost(browse.vhost);
         let vhost = vhost.ok_or_else(|| Error::not_found(format!("no vhost '{}'", browse.vhost)))?;
         let mut redriven = Redriven::default();
-        let mut returns = Returns { list: Vec::new(), bytes: 0, arena: Arena::default() };
+        let mut returns = Returns { list: Vec::new(), bytes: 0, arena: Arena::default(), coming: HashMap::new() };
         let mut taken = 0;
         core.walk(&queue, selector.as_ref(), wanted, &mut |glimpse, message| {
             if taken == browse.limit || redriven.out_of_room {
@@ -69,10 +70,13 @@ impl Broker {
                 *(if homeless { &mut redriven.homeless } else { &mut redriven.alive }) += 1;
                 return Ok(true);
             };
-            if targets.iter().any(|target| target.would_refuse(core)) || core.is_too_large(&message, &targets) {
+            let coming = |target: &Queue| returns.coming.get(&target.id).copied().unwrap_or_default();
+            let is_full = targets.iter().any(|target| target.would_refuse(coming(target), core));
+            if is_full || core.is_too_large(&message, &targets) {
                 redriven.refused += 1;
                 return Ok(true);
             }
+            targets.iter().for_each(|target| returns.coming.entry(target.id).or_default().add(&message));
             taken += 1;
             if dry_run {
                 redriven.moved += 1;
@@ -82,6 +86,7 @@ impl Broker {
             returns.list.push(Return { seq: glimpse.seq, message, durable: glimpse.durable, targets });
             if returns.list.len() >= CHUNK || returns.bytes >= CHUNK_BYTES {
                 returns.bytes = 0;
+                returns.coming.clear();
                 core.bring_back(&queue, std::mem::take(&mut returns.list), &mut redriven)?;
             }
             Ok(true)
@@ -96,6 +101,8 @@ struct Returns {
     list: Vec<Return>,
     bytes: usize,
     arena: Arena,
+    /// What each queue will have of it. If nothing is moved it is all that would be.
+    coming: HashMap<Owner, Coming>,
 }
 
 impl Core {

@@ -18,9 +18,11 @@ pub(super) use crate::queue::page::PLACE_COST;
 pub(crate) use crate::queue::page::{Entry, Placed, State};
 
 mod purge;
+mod weight;
 
 pub(crate) use purge::Purged;
 use purge::Runs;
+pub(crate) use weight::Coming;
 
 /// What an entry of a hot page costs in memory while its message is away, in bytes.
 const AWAY_COST: usize = size_of::<Entry>();
@@ -494,12 +496,6 @@ impl Lane {
     pub(super) fn age_anew(&mut self, die_at: &dyn Fn(&Message) -> u64) {
         self.peeked = None;
         self.pages.iter_mut().for_each(|page| page.age_anew(die_at));
-    }
-
-    /// Bytes of the bodies of its ready entries, and how many there are of which nobody knows.
-    pub(super) fn weight(&self) -> (u64, usize) {
-        let pages = self.pages.iter().map(|page| page.weight());
-        pages.fold((0, 0), |(bytes, unread), (more, others)| (bytes + more, unread + others))
     }
 
     /// How to look when the first ready entry dies of age while its page stays as it is.

@@ -44,7 +44,7 @@ pub(crate) use consumers::{Consumer, ConsumerKey, SharedCredit};
 pub(crate) use delay::{Bucket, Delays, Dues, Span, ToSort};
 pub(crate) use dispatch::{Fetched, Unattached};
 pub(crate) use dying::{Dying, Reason, reason_code};
-pub(crate) use lane::{Entry, Lane, Placed, State};
+pub(crate) use lane::{Coming, Entry, Lane, Placed, State};
 pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, first_of, lane_of};
 pub(crate) use latest::{Keyed, Latest, Recovered};
 pub(crate) use page::{Listed, Page, Place};
@@ -340,10 +340,15 @@ impl Queue {
         Arc::clone(&self.lock(core).arguments)
     }
 
-    /// True when taking one more message would be refused: asked before a transaction is committed.
-    pub(crate) fn would_refuse(&self, core: &Core) -> bool {
+    /// True when taking one more message would be refused, behind those that are `coming` and those that are not seen yet: asked
+    /// before a transaction is committed, and before dead letters go back.
+    pub(crate) fn would_refuse(&self, mut coming: Coming, core: &Core) -> bool {
         let inner = self.lock(core);
-        inner.arguments.overflow.refuses() && inner.is_full()
+        if !inner.arguments.overflow.refuses() {
+            return false;
+        }
+        inner.lanes.all().for_each(|lane| lane.add_hidden(&mut coming));
+        inner.is_full_with(coming)
     }
 
     fn enforce_length(&self, inner: &mut Inner) {
@@ -453,9 +458,13 @@ impl Queue {
 impl Inner {
     /// True when it holds as much as it may, or more.
     fn is_full(&self) -> bool {
+        self.is_full_with(Coming::default())
+    }
+
+    fn is_full_with(&self, coming: Coming) -> bool {
         let full = |limit: Option<u64>, held: u64| limit.is_some_and(|limit| held >= limit);
-        full(self.arguments.max_length, self.lanes.ready() as u64)
-            || full(self.arguments.max_length_bytes, self.ready_bytes)
+        full(self.arguments.max_length, self.lanes.ready() as u64 + coming.messages)
+            || full(self.arguments.max_length_bytes, self.ready_bytes + coming.bytes)
     }
 
     /// True where more must be known of entries than the page of a backlog says: how long their bodies are, or where they lie

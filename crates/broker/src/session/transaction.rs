@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::flow::Allowance;
 use crate::message::Message;
-use crate::queue::{HiddenRun, Queue, Settlement, Visit};
+use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
 use crate::session::mailbox::{Mailbox, Notice};
 use crate::session::publish::{Publish, picks_of, release_holds};
 use crate::session::replies::Requester;
@@ -225,7 +225,7 @@ impl Client {
                 .iter()
                 .filter_map(|slot| self.slots[*slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)))
                 .collect();
-            if let Some(full) = queues.iter().find(|queue| queue.would_refuse(&self.core)) {
+            if let Some(full) = queues.iter().find(|queue| queue.would_refuse(Coming::default(), &self.core)) {
                 let (name, vhost) = (&full.name, &full.vhost);
                 return Err(Error::precondition(format!(
                     "queue '{name}' in vhost '{vhost}' is full and refuses publishes"

@@ -1,5 +1,6 @@
 //! Dead letters sent back by an operator: where to, in which order, and that nothing is lost, doubled, or goes round.
 
+use broker::Browse;
 use testkit::broker::Setup;
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
@@ -91,6 +92,48 @@ fn a_full_queue_takes_nothing_back() {
         ("* redrive dead", "1 0 0 0"),
         ("* browse q", "1"),
     ]);
+}
+
+/// What was about to go back did not count.
+#[test]
+fn what_goes_back_together_fits_into_its_queue() {
+    for limit in ["x-max-length=2", "x-max-length-bytes=2"] {
+        let declare = format!(
+            "a queue dead durable; queue q durable {limit} x-overflow=reject-publish x-dead-letter-exchange= \
+             x-dead-letter-routing-key=dead"
+        );
+        check(&[
+            (&declare, "0 0, 0 0"),
+            ("a publish - q 1 persistent; publish - q 2; get q; get q", ":1=1 left 1, :2=2 left 0"),
+            ("a reject 2 multiple; publish - q 3 persistent", ""),
+            ("* counts dead", "2 0"),
+            ("* redrive dead dry-run", "1 0 0 1"),
+            ("* redrive dead", "1 0 0 1"),
+            ("* counts q", "2 0"),
+            ("* browse dead", "2"),
+        ]);
+    }
+}
+
+/// Nor did what had gone back, as long as it was not durable.
+#[test]
+fn what_is_not_seen_yet_takes_its_place() {
+    for limit in ["x-max-length=2", "x-max-length-bytes=2"] {
+        let mut script = Script::stepped(&SimDisk::new(1, 64 << 20), 8 << 20);
+        let declare = format!(
+            "a queue dead durable; queue q durable {limit} x-overflow=reject-publish x-dead-letter-exchange= \
+             x-dead-letter-routing-key=dead"
+        );
+        script.check(&[
+            (&declare, "0 0, 0 0"),
+            ("a publish - q 1 persistent; publish - q 2 persistent; get q; get q", ":1=1 left 1, :2=2 left 0"),
+            ("a reject 2 multiple; publish - q 3 persistent", ""),
+        ]);
+        let browse = Browse { vhost: "/", queue: "dead", selector: "", limit: 1 };
+        let redriven = [1, 0].map(|_| script.broker().broker.redrive(&browse, false, &|| true).unwrap());
+        assert_eq!(redriven.map(|one| (one.moved, one.refused)), [(1, 0), (0, 1)], "{limit}");
+        script.check(&[("* flush", ""), ("* counts q", "2 0"), ("* browse dead", "2")]);
+    }
 }
 
 #[test]
