@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -117,6 +118,11 @@ enum Came {
     Selection,
 }
 
+/// The numbers of a page's entries.
+fn numbers_of(page: u64) -> Range<u64> {
+    page * PAGE..(page + 1) * PAGE
+}
+
 fn unlisted(queue: &Queue) -> String {
     queue.damage_text(None, &"an index does not list what it should")
 }
@@ -169,7 +175,14 @@ impl Core {
         for _ in 0..STEPS {
             let done = match queue.task(self) {
                 Task::Nothing => return Came::Load { damage: None },
-                Task::Place { page } => self.place(queue, page),
+                Task::Place { page, purpose } => match self.place(queue, page) {
+                    Err(damage) if purpose == Purpose::Select => {
+                        self.pager.tell(damage);
+                        queue.pass_over(&numbers_of(page), self);
+                        return Came::Selection;
+                    }
+                    placed => placed,
+                },
                 Task::Peek { seq, place } => self.peek(queue, seq, place),
                 Task::GoOn => return Came::Selection,
                 Task::Messages { wanted, purpose: Purpose::Select } => {
@@ -199,7 +212,7 @@ impl Core {
         let Some((one, error)) = failed else { return };
         if let Err(damage) = self.blame(queue, &one, &error) {
             self.pager.damages.lock().push(damage);
-            queue.pass_over(one.seq, self);
+            queue.pass_over(&(one.seq..one.seq + 1), self);
         }
     }
 

@@ -56,7 +56,7 @@ impl Core {
             self.lost.lock().remove(&queue.id);
             // It stopped at one of them.
             let now = self.clock.unix_ms();
-            queue.loaded(None, &mut Visit { core: self, now, work: &mut work });
+            queue.repaired(&mut Visit { core: self, now, work: &mut work });
         }
         self.run_work(&mut work);
         repair

@@ -26,7 +26,7 @@ pub(crate) enum Task {
     /// Nothing more.
     Nothing,
     /// What the chunks of this page list; [`Queue::place`] takes it.
-    Place { page: u64 },
+    Place { page: u64, purpose: Purpose },
     /// These messages; [`Queue::install`] takes them.
     Messages { wanted: Vec<Reference>, purpose: Purpose },
     /// Those who ask for some messages only look further at what is in memory.
@@ -106,7 +106,7 @@ impl Queue {
                 }
                 Task::Nothing
             }
-            Away::Index(page) => Task::Place { page },
+            Away::Index(page) => Task::Place { page, purpose },
             Away::Messages(wanted) => Task::Messages { wanted, purpose },
         }
     }

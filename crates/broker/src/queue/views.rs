@@ -8,6 +8,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use selector::Selector;
@@ -423,15 +424,22 @@ impl Queue {
         true
     }
 
-    /// A message can't be read: views go on behind it. Whoever takes messages as they come stops there.
-    pub(crate) fn pass_over(&self, seq: u64, core: &Core) {
+    /// Messages of these numbers can't be read: views that come to one go on behind the last. Whoever takes messages as they
+    /// come stops there.
+    pub(crate) fn pass_over(&self, numbers: &Range<u64>, core: &Core) {
         let mut inner = self.lock(core);
         let inner = &mut *inner;
         for view in &mut inner.views.all {
-            if view.next(&inner.lanes) == Some(seq) {
+            while let Some(seq) = view.next(&inner.lanes).filter(|seq| numbers.contains(seq)) {
                 view.pass(seq);
             }
         }
+    }
+
+    /// What could not be read was given up. What was passed over with it may be for somebody.
+    pub(crate) fn repaired(self: &Arc<Self>, visit: &mut Visit<'_>) {
+        self.lock(visit.core).views.look_again();
+        self.loaded(None, visit);
     }
 }
 
@@ -464,7 +472,7 @@ impl Inner {
         let task = match self.lanes.away_from(next, piece) {
             Away::Nothing => Task::GoOn,
             // The same view again, until it can read.
-            Away::Index(page) => return Task::Place { page },
+            Away::Index(page) => return Task::Place { page, purpose: Purpose::Select },
             Away::Messages(mut wanted) => {
                 wanted.truncate(LOOKED_AT_ONCE);
                 self.views.borrowed.extend(wanted.iter().map(|one| one.seq));

@@ -1,7 +1,7 @@
 //! Damaged segments: the queues that they concern deliver what comes before and stop there, all others go on, and an
 //! operator can let a damaged queue go on without what is lost.
 
-use broker::{ApplyTo, Consume, Outcome, PolicyKind, PolicySpec, Prefetch, QueueSpec, Repair};
+use broker::{ApplyTo, Consume, Outcome, PolicyKind, PolicySpec, Prefetch, QueueSpec, Repair, Table, Value};
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
@@ -45,10 +45,12 @@ impl Scene {
 
     /// The numbers of all that comes, which are accepted.
     fn drain(&mut self, queue: &str) -> Vec<u64> {
-        let (session, now) = (self.peer.session(1), self.broker.now());
-        self.peer.client.set_prefetch(session, 500, Prefetch::NewConsumers, now);
-        let consume = Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() };
-        self.peer.client.consume(session, consume, now).unwrap();
+        self.drain_by(Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() })
+    }
+
+    /// The same, for this consumer.
+    fn drain_by(&mut self, consume: Consume) -> Vec<u64> {
+        self.peer.consume(&self.broker, 500, consume);
         self.drain_on()
     }
 
@@ -174,6 +176,28 @@ fn a_damaged_segment_stops_its_queue_alone_until_the_loss_is_accepted() {
         assert!(scene.drain("hurt").is_empty(), "{what}: what was given up stays so");
         assert!(!scene.damaged("hurt") && !scene.damaged("well"), "{what}");
     }
+}
+
+/// The pager read the same list again and again, as long as such a consumer was there.
+#[test]
+fn a_consumer_with_a_selector_does_without_what_no_list_tells_until_the_loss_is_accepted() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let setup = stopped(&disk);
+    disk.flip_bit(&victim(&disk).0, 8 * 600);
+    let mut scene = Scene::open(setup);
+    let mut arguments = Table::default();
+    arguments.set("x-selector", Value::Text("n IS NULL".to_owned()));
+    let mut all = scene.drain_by(Consume { queue: "hurt".into(), tag: "hurt".into(), arguments, ..Consume::default() });
+    let told = scene.broker.broker.take_damages();
+    assert!(told.len() == 1 && told[0].contains("'hurt'"), "{told:?}");
+    assert!(all.array_windows().all(|[one, next]| one < next), "in order");
+    assert_eq!(all[all.len() - 1], MANY - 1, "what comes behind it");
+    let given_up = scene.repair(true).given_up;
+    assert!(given_up > 100);
+    all.extend(scene.drain_on());
+    all.sort_unstable();
+    assert!(all.array_windows().all(|[one, next]| one < next), "nothing comes twice");
+    assert_eq!(all.len() as u64, MANY - given_up);
 }
 
 #[test]
