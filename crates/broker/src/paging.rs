@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::{Arena, Message};
-use crate::queue::{Dying, Picked, Placed, Purpose, Queue, Task, Visit};
+use crate::queue::{Damage, Dying, Picked, Placed, Purpose, Queue, Task, Visit};
 
 /// Steps of one errand at most: an index or two, and the messages, some of them again if they were moved meanwhile.
 const STEPS: usize = 64;
@@ -112,8 +112,8 @@ struct Read {
 
 /// What came of an errand for a queue.
 enum Came {
-    /// What was there to be read; or what keeps the queue from going on, in words.
-    Load { damage: Option<String> },
+    /// What was there to be read; or what keeps the queue from going on.
+    Load { damage: Option<Damage> },
     /// Those who ask for some messages only can look further.
     Selection,
 }
@@ -143,7 +143,7 @@ impl Core {
                 match came {
                     Came::Selection => queue.looked_at(&mut visit),
                     Came::Load { damage } => {
-                        self.pager.damages.lock().extend(damage.clone());
+                        self.pager.damages.lock().extend(damage.as_ref().map(|damage| damage.text.clone()));
                         queue.loaded(damage, &mut visit);
                     }
                 }
@@ -176,14 +176,16 @@ impl Core {
             let done = match queue.task(self) {
                 Task::Nothing => return Came::Load { damage: None },
                 Task::Place { page, purpose } => match self.place(queue, page) {
-                    Err(damage) if purpose == Purpose::Select => {
-                        self.pager.tell(damage);
+                    Err(text) if purpose == Purpose::Select => {
+                        self.pager.tell(text);
                         queue.pass_over(&numbers_of(page), self);
                         return Came::Selection;
                     }
-                    placed => placed,
+                    placed => placed.map_err(|text| Damage { numbers: numbers_of(page), text }),
                 },
-                Task::Peek { seq, place } => self.peek(queue, seq, place),
+                Task::Peek { seq, place } => {
+                    self.peek(queue, seq, place).map_err(|text| Damage { numbers: seq..seq + 1, text })
+                }
                 Task::GoOn => return Came::Selection,
                 Task::Messages { wanted, purpose: Purpose::Select } => {
                     self.read_selection(queue, &wanted);
@@ -194,7 +196,9 @@ impl Core {
                     queue.install(messages, purpose, self);
                     match failed {
                         None => return Came::Load { damage: None },
-                        Some((one, error)) => self.blame(queue, &one, &error),
+                        Some((one, error)) => self
+                            .blame(queue, &one, &error)
+                            .map_err(|text| Damage { numbers: one.seq..one.seq + 1, text }),
                     }
                 }
             };

@@ -3,6 +3,7 @@
 //! Whoever meets such an entry under the queue's lock asks once and stops; the pager reads without the lock and comes back
 //! with what it read, which counts only if the body still lies where it lay. Nothing is delivered past an entry that is away.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
@@ -46,6 +47,13 @@ pub(crate) enum Purpose {
     Note,
 }
 
+/// Why a queue can't go on, in words, and up to which of its numbers it can't: it goes on when none of them is ready any more.
+#[derive(Debug)]
+pub(crate) struct Damage {
+    pub(crate) numbers: Range<u64>,
+    pub(crate) text: String,
+}
+
 impl Queue {
     /// Asks the pager for what this queue can't go on without, once.
     pub(super) fn ask(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
@@ -60,8 +68,11 @@ impl Queue {
 
     /// A client wants a message that is away.
     pub(super) fn fetch_away(self: &Arc<Self>, mut inner: Guard<'_>, waker: &Waker, visit: &mut Visit<'_>) -> Fetched {
-        if let Some(damage) = &inner.damage {
-            return Fetched::Damaged(damage.clone());
+        let head = inner.lanes.first_ready();
+        if let Some(damage) =
+            inner.damage.as_ref().filter(|damage| head.is_some_and(|head| damage.numbers.contains(&head)))
+        {
+            return Fetched::Damaged(damage.text.clone());
         }
         if !inner.fetchers.iter().any(|other| other.will_wake(waker)) {
             inner.fetchers.push(waker.clone());
@@ -167,10 +178,10 @@ impl Queue {
 
     /// The pager has read what it could: goes on delivering, and asks again if that is not enough. Who came while it read
     /// did not ask, so this must, even if there was nothing to read: the need may be younger than the look at it.
-    pub(crate) fn loaded(self: &Arc<Self>, damage: Option<String>, visit: &mut Visit<'_>) {
+    pub(crate) fn loaded(self: &Arc<Self>, damage: Option<Damage>, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
         inner.loading = false;
-        inner.damage = damage;
+        inner.damage = damage.map(Box::new);
         let fetchers = std::mem::take(&mut inner.fetchers);
         if !inner.deleted {
             self.dispatch(&mut inner, visit);
@@ -276,8 +287,26 @@ impl Inner {
         if look.is_some() && (self.views.are_next() || self.damage.is_some()) {
             return look;
         }
-        let others = if self.damage.is_none() { self.need_of_others(core) } else { None };
+        let others = if self.is_stopped() { None } else { self.need_of_others(core) };
         others.or(look)
+    }
+
+    /// True while nothing is read but for those who ask for some messages only. Somebody may wait for what came back, or is of a
+    /// higher priority: that lies before the damage.
+    fn is_stopped(&mut self) -> bool {
+        let Some(damage) = &self.damage else { return false };
+        let numbers = damage.numbers.clone();
+        let before = self.lanes.first_ready().is_some_and(|head| !numbers.contains(&head)) && self.head_is_away();
+        !(before && self.is_hungry())
+    }
+
+    /// Forgets why the queue could not go on if that has gone; true if it did.
+    pub(super) fn forget_damage(&mut self) -> bool {
+        self.damage.take_if(|damage| !self.lanes.has_ready(&damage.numbers)).is_some()
+    }
+
+    fn is_hungry(&self) -> bool {
+        !self.fetchers.is_empty() || self.consumers.may_take()
     }
 
     fn need_of_others(&mut self, core: &Core) -> Option<Need> {
@@ -285,8 +314,7 @@ impl Inner {
             return None;
         }
         let piece = core.memory.piece();
-        let hungry = !self.fetchers.is_empty() || self.consumers.may_take();
-        if hungry && (self.resident < piece || self.head_is_away()) {
+        if self.is_hungry() && (self.resident < piece || self.head_is_away()) {
             return Some(Need::Messages(piece));
         }
         if self.head_wanted {

@@ -5,6 +5,7 @@
 //! mark. A queue without priorities has lane 0 alone, and pays for the others with a look whether there are any.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use journal::{Address, Bits, Chunk, PAGE, Reference};
 
@@ -227,6 +228,12 @@ impl Lanes {
             let end = until.map_or(u64::MAX, |until| until.of(lane.number()));
             lane.ready_from(from.of(lane.number())).filter(|seq| *seq < end)
         })
+    }
+
+    /// True when one of these entries waits, all of one lane.
+    pub(super) fn has_ready(&self, numbers: &Range<u64>) -> bool {
+        let first = self.of(numbers.start).and_then(|lane| lane.ready_from(numbers.start));
+        first.is_some_and(|seq| seq < numbers.end)
     }
 
     /// True for an entry that waits.

@@ -37,7 +37,7 @@ use std::task::Waker;
 use journal::{Address, Bits, Chunk, Owner, Reference, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
-pub(crate) use away::{Purpose, Task};
+pub(crate) use away::{Damage, Purpose, Task};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use bound::{Bound, keep_binding};
 pub(crate) use consumers::{Consumer, ConsumerKey, SharedCredit};
@@ -149,8 +149,7 @@ pub(crate) struct Inner {
     kept: Option<u64>,
     /// Clients that wait for a message that is away.
     fetchers: Vec<Waker>,
-    /// Why the first ready entry can't be read.
-    damage: Option<String>,
+    damage: Option<Box<Damage>>,
     /// Deaths whose decision is logged and whose move waits for room.
     decided: BTreeMap<u64, Reason>,
     /// The ids of messages that it was given.
@@ -409,6 +408,9 @@ impl Queue {
 
     /// Ends a visit: logs what was settled, hands dead letters to the work list, sets the timer.
     fn finish(self: &Arc<Self>, mut inner: Guard<'_>, visit: &mut Visit<'_>) -> Ticket {
+        if inner.damage.is_some() && inner.forget_damage() {
+            self.dispatch(&mut inner, visit);
+        }
         let ticket = self.log_settled(&mut inner, visit.core);
         if !inner.dying.is_empty() {
             let dying = std::mem::take(&mut inner.dying);
@@ -650,7 +652,7 @@ impl Inner {
 
     /// Why the queue can't go on delivering, if it can't.
     pub(crate) fn damage(&self) -> Option<&str> {
-        self.damage.as_deref()
+        self.damage.as_ref().map(|damage| damage.text.as_str())
     }
 }
 

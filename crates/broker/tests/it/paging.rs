@@ -609,6 +609,24 @@ fn a_message_that_cannot_be_read_stops_its_queue_and_no_other() {
     assert_eq!(scene.get("q").unwrap().body, body(0));
 }
 
+/// The consumer got nothing more, although what could not be read had gone, until something else had the queue try again.
+#[test]
+fn a_queue_goes_on_when_what_cannot_be_read_has_gone() {
+    let mut scene = Scene::open(64 << 20);
+    scene.declare("q", &[("x-max-length", Value::I64(20_000))]);
+    scene.publish("q", 0..20_000);
+    let mut scene = scene.restart();
+    scene.damage(0);
+    scene.consume("q", 0, true);
+    assert_run(&scene.drain(), 0..0);
+    let damaged = |scene: &Scene| scene.broker.broker.queues()[0].damaged.is_some();
+    assert!(damaged(&scene));
+    let session = scene.peer.session(1);
+    scene.peer.client.publish(session, message("", "q", body(20_000).as_bytes())).unwrap();
+    assert_run(&scene.drain(), 1..20_001);
+    assert!(!damaged(&scene));
+}
+
 /// Each queue kept a window of its own in memory, so that many short ones held far more than the budget.
 #[test]
 fn many_short_queues_hold_no_more_than_one_long_one() {
