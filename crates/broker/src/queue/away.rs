@@ -200,8 +200,9 @@ impl Queue {
             self.dispatch(&mut inner, visit);
             inner.give_back_borrowed();
         }
-        let answered = inner.deleted || !inner.head_is_away();
-        let fetchers = if answered { std::mem::take(&mut inner.fetchers) } else { Vec::new() };
+        // Nobody looks for the first one unless somebody waits for it: its page may be small, and would not be any more.
+        let waits = !inner.fetchers.is_empty() && !inner.deleted && inner.head_is_away();
+        let fetchers = if waits { Vec::new() } else { std::mem::take(&mut inner.fetchers) };
         self.finish(inner, visit);
         fetchers.into_iter().for_each(Waker::wake);
     }
@@ -296,8 +297,8 @@ impl Inner {
     fn is_stopped(&mut self) -> bool {
         let Some(damage) = &self.damage else { return false };
         let numbers = damage.numbers.clone();
-        let before = self.lanes.first_ready().is_some_and(|head| !numbers.contains(&head)) && self.head_is_away();
-        !(before && self.is_hungry())
+        let before = self.lanes.first_ready().is_some_and(|head| !numbers.contains(&head));
+        !(before && self.is_hungry() && self.head_is_away())
     }
 
     /// Forgets why the queue could not go on if that has gone; true if it did.
