@@ -257,6 +257,7 @@ impl Inner {
             self.settled.push(settle::Settled { seq: number, address, reason: settle::SUPERSEDED });
         }
         self.leave_ready(number, State::Done);
+        self.wait_no_more(number);
         self.superseded += 1;
         core.totals.superseded.add(1);
     }

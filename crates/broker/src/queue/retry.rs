@@ -3,21 +3,48 @@
 //! When such an entry is due is logged with its return, so a restart makes nothing earlier. Nothing else of the queue waits
 //! for it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::catalog::arguments::Return;
 use crate::queue::{Inner, Queue, Reason, State, Visit};
 use crate::store::facts;
 
-/// The entries of a queue that wait, by the time when they are due, in milliseconds since 1970.
+/// The entries of a queue that wait: when each is due, in milliseconds since 1970, and in the order of that.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters(BTreeSet<(u64, u64)>);
+pub(crate) struct Waiters {
+    due: BTreeMap<u64, u64>,
+    in_order: BTreeSet<(u64, u64)>,
+}
 
 impl Waiters {
     /// Each one: its number, and when it is due.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.0.iter().map(|(due, seq)| (*seq, *due))
+        self.in_order.iter().map(|(due, seq)| (*seq, *due))
+    }
+
+    fn add(&mut self, seq: u64, due: u64) {
+        self.due.insert(seq, due);
+        self.in_order.insert((due, seq));
+    }
+
+    fn remove(&mut self, seq: u64) {
+        if let Some(due) = self.due.remove(&seq) {
+            self.in_order.remove(&(due, seq));
+        }
+    }
+
+    /// When the first of them is due.
+    fn first_due(&self) -> Option<u64> {
+        self.in_order.first().map(|(due, _)| *due)
+    }
+
+    /// Takes the first of them if it is due by `now`.
+    fn take_due(&mut self, now: u64) -> Option<u64> {
+        let (due, seq) = *self.in_order.first().filter(|(due, _)| *due <= now)?;
+        self.in_order.remove(&(due, seq));
+        self.due.remove(&seq);
+        Some(seq)
     }
 }
 
@@ -50,7 +77,7 @@ impl Queue {
                     inner.let_go_of(seq);
                 }
                 inner.leave_ready(seq, State::Waiting);
-                inner.waiting.get_or_insert_default().0.insert((due, seq));
+                inner.waiting.get_or_insert_default().add(seq, due);
                 return;
             }
         }
@@ -63,7 +90,7 @@ impl Queue {
         for (seq, due) in waiting.iter().filter(|(_, due)| *due > visit.now) {
             if inner.lanes.get_mut(*seq).is_some_and(|entry| entry.state == State::Ready) {
                 inner.leave_ready(*seq, State::Waiting);
-                inner.waiting.get_or_insert_default().0.insert((*due, *seq));
+                inner.waiting.get_or_insert_default().add(*seq, *due);
             }
         }
         self.finish(inner, visit);
@@ -74,10 +101,7 @@ impl Inner {
     /// Those that are due by `now` are ready again. True if there was one.
     pub(super) fn wake(&mut self, now: u64) -> bool {
         let mut woken = false;
-        while let Some(waiting) = &mut self.waiting
-            && waiting.0.first().is_some_and(|(due, _)| *due <= now)
-        {
-            let Some((_, seq)) = waiting.0.pop_first() else { break };
+        while let Some(seq) = self.waiting.as_mut().and_then(|waiting| waiting.take_due(now)) {
             if self.lanes.get_mut(seq).is_some_and(|entry| entry.state == State::Waiting) {
                 self.make_ready(seq);
                 woken = true;
@@ -88,11 +112,18 @@ impl Inner {
 
     /// When the first of them is due.
     pub(super) fn next_waking(&self) -> Option<u64> {
-        self.waiting.as_ref()?.0.first().map(|(due, _)| *due)
+        self.waiting.as_ref()?.first_due()
+    }
+
+    /// An entry has gone that may have waited.
+    pub(super) fn wait_no_more(&mut self, seq: u64) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.remove(seq);
+        }
     }
 
     /// Entries that wait before they are delivered again.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.as_ref().map_or(0, |waiting| waiting.0.len())
+        self.waiting.as_ref().map_or(0, |waiting| waiting.due.len())
     }
 }

@@ -36,6 +36,22 @@ fn what_comes_back_waits_longer_each_time_and_keeps_its_place() {
     ]);
 }
 
+/// What a newer value of its key had taken the place of was counted as waiting until it would have been due.
+#[test]
+fn what_is_superseded_waits_no_more() {
+    check(&[
+        ("a queue q durable x-last-value-key=k x-delayed-retry-type=all x-delayed-retry-min=60000", "0 0"),
+        ("a publish - q 1 persistent k=x; get q", ":1=1 left 0"),
+        ("a nack 1", ""),
+        ("* counts q delayed", "1"),
+        ("a publish - q 2 persistent k=x", ""),
+        ("* counts q delayed", "0"),
+        ("a get q", ":2=2 left 0"),
+        ("a ack 2", ""),
+        ("a delete q if-empty", "0"),
+    ]);
+}
+
 #[test]
 fn only_what_failed_or_only_what_was_returned_may_wait() {
     for (kind, waits, at_once) in [("failed", "fail", "nack"), ("returned", "nack", "fail")] {
