@@ -1,7 +1,7 @@
 //! Damaged segments: the queues that they concern deliver what comes before and stop there, all others go on, and an
 //! operator can let a damaged queue go on without what is lost.
 
-use broker::{ApplyTo, Consume, Outcome, PolicyKind, PolicySpec, Prefetch, QueueSpec, Repair, Table, Value};
+use broker::{ApplyTo, Consume, Outcome, PolicyKind, PolicySpec, QueueSpec, Repair, Table, Value};
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
