@@ -213,6 +213,13 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_is_gone_on_with_began_when_it_began() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Journal::create(dir.path(), 1, &PLAN).unwrap().begun(1000).unwrap(), 1000);
+        assert_eq!(resume(dir.path(), &PLAN).unwrap().journal.begun(2000).unwrap(), 1000);
+    }
+
+    #[test]
     fn what_an_older_program_did_not_write_down_is_not_compared() {
         let dir = tempfile::tempdir().unwrap();
         Journal::create(dir.path(), 1, &serde_json::json!({ "size": 64 })).unwrap();

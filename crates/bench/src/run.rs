@@ -75,6 +75,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
     let floors = OwnRelay::floors(args.relay, args.log, &dir)?;
     // Peers that are started for this run end with their guards.
     let (given, _guards) = peers::resolve_all(&args.targets)?;
+    // From here on a request to end is one to stop in order: whoever just died would leave peers that are still ending.
+    let interrupt = Interrupt::by_signal()?;
     let targets = targets(args, given, &floors)?;
     if args.freeze && !freeze::supported() {
         return Err(Failure::new("--freeze needs a system with signals"));
@@ -99,7 +101,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         targets,
         scenario,
     };
-    let mut progress = Progress::new(args.quiet).heeding(Interrupt::by_signal()?);
+    let mut progress = Progress::new(args.quiet).heeding(interrupt);
     progress.done(&announcement(&plan));
     let finished = earlier.iter().filter(|piece| matches!(piece, Piece::Slice(slice) if !slice.superseded)).count();
     progress.expect((plan.blocks * plan.targets.len()).saturating_sub(finished), plan.expected_seconds());
@@ -159,21 +161,23 @@ fn targets(args: &RunArgs, mut targets: Vec<Target>, floors: &[OwnRelay]) -> Res
 type Begun = (Option<Journal>, u64, u64, Vec<Piece>);
 
 fn open_journal(args: &RunArgs, scenario: &Scenario, targets: &[Target], seed: u64) -> Result<Begun, Failure> {
-    let asked = Asked {
-        circumstances: Circumstances::here(&args.targets, args.freeze)?,
-        scenario,
-        targets: targets.iter().map(|target| target.name.as_str()).collect(),
-        versions: targets
-            .iter()
-            .filter_map(|target| Some((target.name.as_str(), target.version.as_deref()?)))
-            .collect(),
+    let asked = || {
+        Ok::<_, Failure>(Asked {
+            circumstances: Circumstances::here(&args.targets, args.freeze)?,
+            scenario,
+            targets: targets.iter().map(|target| target.name.as_str()).collect(),
+            versions: targets
+                .iter()
+                .filter_map(|target| Some((target.name.as_str(), target.version.as_deref()?)))
+                .collect(),
+        })
     };
     match (&args.out, &args.resume) {
         (_, Some(dir)) => {
-            let Resumed { journal, seed, entries } = Journal::resume(dir, &asked)?;
+            let Resumed { journal, seed, entries } = Journal::resume(dir, &asked()?)?;
             Ok((Some(journal), seed, unix_time(), entries))
         }
-        (Some(dir), None) => Ok((Some(Journal::create(dir, seed, &asked)?), seed, 0, Vec::new())),
+        (Some(dir), None) => Ok((Some(Journal::create(dir, seed, &asked()?)?), seed, 0, Vec::new())),
         (None, None) => Ok((None, seed, 0, Vec::new())),
     }
 }
