@@ -299,10 +299,10 @@ fn note_met(journal: Option<&mut Journal>, targets: &[TargetFacts]) -> Result<()
 
 /// What is known of a target before it is loaded.
 fn about(target: Target, role: Role) -> TargetFacts {
-    let (product, version) = match driver::product(&target) {
-        Some((product, version)) => (Some(product), Some(version)),
-        None => (target.peer.clone(), target.version.clone()),
-    };
+    let (product, said) = driver::product(&target).unzip();
+    let product = product.or_else(|| target.peer.clone());
+    // Whoever started it knows more than it says itself: which build it is.
+    let version = target.version.clone().or(said);
     let declared = target.durability;
     let idle_bytes = process::usage(&target.pids).filter(|_| !target.pids.is_empty()).map(|usage| usage.resident);
     TargetFacts { target, role, product, version, declared, audited: None, start_s: None, idle_bytes }
