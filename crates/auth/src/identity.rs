@@ -66,7 +66,8 @@ impl Identity {
         Self { operator: true, ..Self::new(name.into(), Tags::new(["administrator"])) }
     }
 
-    pub(crate) fn is_operator(&self) -> bool {
+    /// True for whoever runs the broker, who may do everything.
+    pub fn is_operator(&self) -> bool {
         self.operator
     }
 

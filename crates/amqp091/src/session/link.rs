@@ -107,8 +107,12 @@ impl Link {
         self.replies += tail.len() - before;
     }
 
+    /// Tells of a failure, but behind a reply that is held back: who hears of the end of a channel takes nothing more from it.
     pub(super) fn send_failure(&mut self, channel: u16, failure: &Failure) {
-        failure.encode(channel, self.out.tail());
+        match &mut self.waiting {
+            Some(Waiting::Reply { frame, closes: false, .. }) => failure.encode(channel, frame),
+            _ => failure.encode(channel, self.out.tail()),
+        }
     }
 
     /// Sends `method` when `ticket` is durable, which may be now.

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::routing::{Bindings, Destination, ExchangeKind, HashOn, Tally};
 use crate::session::consume::locked;
 use crate::session::declare::{
-    check_binding_names, check_name, refuse_default_exchange, refuse_reserved, same_exchange, same_queue,
+    check_binding_names, check_name, is_generated, refuse_default_exchange, refuse_reserved, same_exchange, same_queue,
 };
 use crate::session::{BindingSpec, DestinationName, ExchangeSpec, QueueSpec};
 
@@ -21,7 +21,9 @@ impl Broker {
         if let Some(existing) = self.core.catalog.vhost(vhost).and_then(|vhost| vhost.queue(&spec.name)) {
             return same_queue(&existing, spec);
         }
-        refuse_reserved("queue", &spec.name)?;
+        if !is_generated(&spec.name) {
+            refuse_reserved("queue", &spec.name)?;
+        }
         let parsed = QueueArguments::parse(&spec.name, vhost, &spec.arguments)?;
         parsed.check_properties(&spec.name, vhost, spec.durable, spec.exclusive, spec.auto_delete)
     }

@@ -21,6 +21,9 @@ use crate::session::consume::{locked, no_queue};
 use crate::store::facts;
 use crate::tracing;
 
+/// What the names begin with that the broker gives to queues.
+const GENERATED: &str = "amq.gen-";
+
 /// A queue to declare.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct QueueSpec {
@@ -343,7 +346,7 @@ impl Client {
         let vhost = Arc::clone(&self.vhost);
         let spec = &self.with_default_type(spec);
         let named = !spec.name.is_empty();
-        let name = if named { spec.name.clone() } else { self.core.name("amq.gen-") };
+        let name = if named { spec.name.clone() } else { self.core.name(GENERATED) };
         check_name(&name)?;
         self.authorize(Resource::queue(&name), Right::Configure)?;
         let mut tables = vhost.tables.write();
@@ -356,7 +359,7 @@ impl Client {
             return Ok(self.declared(&existing, self.settled_ticket));
         }
         refuse_ended(&tables, &vhost.name)?;
-        if named {
+        if named && !(self.identity.is_operator() && is_generated(&name)) {
             refuse_reserved("queue", &name)?;
         }
         let parsed = QueueArguments::parse(&name, &vhost.name, &spec.arguments)?;
@@ -595,6 +598,11 @@ fn refuse_ended(tables: &Tables, vhost: &str) -> Result<(), Error> {
         return Err(Error::not_found(format!("vhost '{vhost}' is deleted")));
     }
     Ok(())
+}
+
+/// True for the name of a queue that the broker has named, or would: whoever runs it may bring that back.
+pub(crate) fn is_generated(name: &str) -> bool {
+    name.starts_with(GENERATED)
 }
 
 pub(crate) fn refuse_reserved(what: &str, name: &str) -> Result<(), Error> {

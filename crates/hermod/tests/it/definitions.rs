@@ -35,7 +35,7 @@ fn document() -> Value {
 fn a_document_is_taken_over_and_comes_back() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let first = Server::start(dirs[0].path(), &[]);
-    assert_eq!(import(dirs[0].path(), &document(), &[]), (0, "12 definitions taken over\n".to_owned()));
+    assert_eq!(import(dirs[0].path(), &document(), &[]), (0, "13 definitions taken over\n".to_owned()));
     let authenticate =
         |dir: &Path, password| run(hermod("users", dir).args(["authenticate", "shop", "--password", password])).0;
     assert_eq!((authenticate(dirs[0].path(), "test12"), authenticate(dirs[0].path(), "test13")), (0, 77));

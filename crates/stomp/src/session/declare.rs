@@ -86,6 +86,20 @@ fn passing(headers: &Headers<'_>, durable: Option<&Durable>) -> Result<QueueSpec
     })
 }
 
+/// The queue of a connection alone, which is given a name.
+pub(super) fn own(headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
+    if !flag(headers, "exclusive", true)? {
+        return Err(Failure::invalid("exclusive", "true for a queue that goes with its connection", "false"));
+    }
+    Ok(QueueSpec {
+        name: String::new(),
+        durable: flag(headers, "durable", false)?,
+        exclusive: true,
+        auto_delete: flag(headers, "auto-delete", false)?,
+        arguments: arguments(headers)?,
+    })
+}
+
 impl Session {
     /// Makes sure that what a SEND or SUBSCRIBE to `destination` needs is there. Remembers what it has found, since it
     /// is asked for each SEND. Returns what a receipt has to wait for.
@@ -134,7 +148,7 @@ impl Session {
         now: Instant,
     ) -> Result<(String, Ticket), Failure> {
         let (exchange, key) = match destination {
-            Destination::Temporary(name) => return self.temporary(name, now),
+            Destination::Temporary(name) => return self.temporary(name, own(headers)?, now),
             Destination::Reply(name) => return Ok((name.clone().into_owned(), Ticket::NONE)),
             Destination::Queue(name) | Destination::ExistingQueue(name) => {
                 let name = name.clone().into_owned();

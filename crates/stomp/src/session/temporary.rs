@@ -18,16 +18,20 @@ pub(super) const OWN: &str = "/temp-queue/";
 const OTHERS: &str = "/reply-queue/";
 
 impl Session {
-    /// The queue that this connection calls so, made if it is new; with what a receipt has to wait for.
-    pub(super) fn temporary(&mut self, name: &str, now: Instant) -> Result<(String, Ticket), Failure> {
+    /// The queue that this connection calls so, made of `spec` if it is new; with what a receipt has to wait for. Refused if
+    /// it is there and another.
+    pub(super) fn temporary(
+        &mut self,
+        name: &str,
+        mut spec: QueueSpec,
+        now: Instant,
+    ) -> Result<(String, Ticket), Failure> {
         if let Some(queue) = self.temporaries.get(name) {
-            return Ok((queue.clone(), Ticket::NONE));
-        }
-        if self.temporaries.len() >= limits::TEMPORARY_QUEUES {
+            spec.name.clone_from(queue);
+        } else if self.temporaries.len() >= limits::TEMPORARY_QUEUES {
             let detail = format!("a connection has at most {} temporary queues", limits::TEMPORARY_QUEUES);
             return Err(Failure::new("Too many temporary queues", detail));
         }
-        let spec = QueueSpec { exclusive: true, ..QueueSpec::default() };
         let declared = self.client.declare_queue(&spec, now)?;
         self.temporaries.insert(name.to_owned(), declared.name.clone());
         Ok((declared.name, declared.ticket))
@@ -44,10 +48,12 @@ impl Session {
                 reply_to,
             ));
         }
-        let is_new = !self.temporaries.contains_key(name);
-        let (queue, _) = self.temporary(name, now)?;
+        if let Some(queue) = self.temporaries.get(name) {
+            return Ok(Some(format!("{OTHERS}{queue}")));
+        }
+        let (queue, _) = self.temporary(name, QueueSpec { exclusive: true, ..QueueSpec::default() }, now)?;
         let tag = Tag::Id(reply_to.into());
-        if is_new && !self.deliveries.contains(&tag) {
+        if !self.deliveries.contains(&tag) {
             self.client.set_prefetch(self.id, 0, Prefetch::NewConsumers, now);
             let consumer = self.deliveries.add(&tag, AckMode::Auto, None);
             let consume = Consume { queue: queue.clone(), tag: consumer, no_ack: true, ..Consume::default() };

@@ -255,6 +255,22 @@ fn a_channel_that_closes_during_its_commit_holds_nothing_up_and_is_told_nothing_
 }
 
 #[test]
+fn a_channel_that_ends_while_its_reply_is_held_back_ends_behind_it() {
+    let server = unflushed();
+    let mut peer = overdue(&server);
+    peer.lines.clear();
+    peer.send(2, QueueDeclare { queue: "s", durable: true, ..Default::default() });
+    for _ in 0..6 {
+        peer.advance(1);
+    }
+    peer.expect(&[]);
+    server.test.flush();
+    let text = "PRECONDITION_FAILED - delivery acknowledgement on channel 2 timed out. Timeout value used: 4000 ms. \
+                This timeout value can be configured, see consumers doc guide to learn more";
+    peer.expect(&[&declared(2, "s", 0, 0), &channel_closed(2, 406, text, (0, 0))]);
+}
+
+#[test]
 fn what_waited_for_parked_publishes_goes_on_as_soon_as_they_are_taken() {
     let mut setup = Setup::memory();
     setup.settings.memory_limit = 11_300;

@@ -40,6 +40,11 @@ fn every_refusal_names_what_it_refuses() {
         ),
         ("SUBSCRIBE\nid:s\ndestination:/queue/a\nx-group-buckets:8\n\n\0", "has no effect without x-message-groups"),
         ("SUBSCRIBE\nid:s\ndestination:/queue/a\nx-max-age:1D\n\n\0", "invalid arg 'x-max-age' for queue 'a'"),
+        ("SUBSCRIBE\nid:s\ndestination:/temp-queue/a\nexclusive:false\n\n\0", "header 'exclusive' must be"),
+        (
+            "SUBSCRIBE\nid:s\ndestination:/temp-queue/a\nx-max-length:many\n\n\0",
+            "header 'x-max-length' must be a number",
+        ),
         ("UNSUBSCRIBE\n\n\0", "UNSUBSCRIBE must include a 'destination' or 'id' header"),
         ("BEGIN\n\n\0", "BEGIN must include a 'transaction' header"),
         ("COMMIT\ntransaction:t\n\n\0", "Invalid transaction identifier: 't'"),

@@ -182,6 +182,25 @@ fn a_client_of_activemq_subscribes_to_its_temporary_queue_itself() {
 }
 
 #[test]
+fn a_temporary_queue_is_what_its_headers_ask_for() {
+    let scene = Scene::new();
+    let mut client = scene.connect("1.2");
+    talk(
+        &mut client,
+        &[("SUBSCRIBE\nid:a\ndestination:/temp-queue/mine\nack:client\nprefetch-count:1\nx-max-length:2\n\n\0", &[])],
+    );
+    let queue = scene.broker.queues().remove(0);
+    assert_eq!(queue.arguments.get("x-max-length"), Some(&Value::I64(2)));
+    // The same again is no other queue; with other headers it would be.
+    talk(&mut client, &[("SUBSCRIBE\nid:b\ndestination:/temp-queue/mine\nx-max-length:2\n\n\0", &[])]);
+    client.say("SUBSCRIBE\nid:c\ndestination:/temp-queue/mine\nx-max-length:3\n\n\0");
+    assert!(client.heard()[0].contains("inequivalent arg 'x-max-length'"));
+    drop(client);
+    scene.test.housekeep();
+    assert_eq!(scene.broker.queues().len(), 0, "it goes with its connection");
+}
+
+#[test]
 fn clients_of_activemq_and_artemis_find_their_destinations() {
     let message = |number: u32, destination: &str| message("s", number, number + 1, destination, "x");
     check(&[
