@@ -159,7 +159,7 @@ impl Settings {
             value::choice(text, &Durability::CHOICES)
         })?;
         let io_threads = reader.get(declare("io_threads", "number", "auto", IO_THREADS), threads)?;
-        let io_spin = reader.get(declare("io_spin", "time", "25 us", IO_SPIN), spin)?;
+        let io_spin = reader.get(declare("io_spin", "time", "50 us", IO_SPIN), spin)?;
         let shutdown_timeout =
             reader.get(declare("shutdown_timeout", "time", "10 s", SHUTDOWN_TIMEOUT), value::duration)?;
         Ok(Self {
