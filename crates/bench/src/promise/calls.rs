@@ -17,6 +17,8 @@ use crate::report::verdict::FLUSHED;
 const FORCING: [&str; 6] = ["fsync", "fdatasync", "sync_file_range", "syncfs", "sync", "msync"];
 /// What a strace may take to attach to all threads that it was given.
 const ATTACHING: Duration = Duration::from_secs(20);
+/// What a strace may take to let go of them.
+const LEAVING: Duration = Duration::from_secs(5);
 /// How often is looked whether it has.
 const GLANCE: Duration = Duration::from_millis(20);
 /// Who still finds threads without a tracer after this many rounds looks at a broker that never comes to rest.
@@ -129,9 +131,19 @@ impl Tracer {
 }
 
 impl Drop for Tracer {
+    /// Lets go of the threads. A strace that is asked to waits for each of them to stop, and so for ever for one that waits itself
+    /// for a child which the same strace holds (`vfork`); when it is ended, the kernel lets go of all.
     fn drop(&mut self) {
+        let end = Instant::now() + LEAVING;
         if matches!(self.child.try_wait(), Ok(None)) {
             interrupt(self.child.id());
+        }
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > end {
+                let _ = self.child.kill();
+                break;
+            }
+            std::thread::sleep(GLANCE);
         }
         let _ = self.child.wait();
     }
@@ -220,6 +232,18 @@ mod tests {
         for (status, expected) in cases {
             assert_eq!(traced(status), expected, "{status}");
         }
+    }
+
+    /// As strace was found to, between a shell and its child that had not become another program yet. The audit waited for ever.
+    #[test]
+    #[cfg(unix)]
+    fn a_tracer_that_does_not_let_go_is_ended() {
+        let script = "trap '' INT; echo; exec sleep 600";
+        let mut child = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        let pid = child.id();
+        drop(Tracer { child, seen: NamedTempFile::new().unwrap() });
+        assert!(!is_alive(pid));
     }
 
     /// A shell that started another, which starts a program again and again: a tree of which some was there before, and some
