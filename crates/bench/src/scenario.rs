@@ -95,7 +95,7 @@ pub(crate) enum Payload {
     Random,
     /// A stamp, then zeros.
     Zero,
-    /// The message's number in six decimal digits, then zeros.
+    /// The message's number in six hexadecimal digits, then zeros.
     Counter,
 }
 
@@ -452,7 +452,7 @@ impl Scenario {
             return refuse("a counter is one producer's, and its bodies have at least 6 bytes");
         }
         if self.payload == Payload::Counter && self.quota(0) > LARGEST_COUNT {
-            return refuse("a counter has six digits: at most 999999 messages, warm-up included");
+            return refuse("a counter has six hexadecimal digits: at most 16777215 messages, warm-up included");
         }
         if self.selects() == 0 || (self.selects() > 1 && self.destination == Destination::Spread) {
             return refuse("a selector takes one of at least 1 messages, and can't leave any out of several queues");
@@ -523,7 +523,7 @@ const SMALLEST_TIMED: usize = 16;
 /// The shortest last messages, bytes: what a full stamp needs.
 const SMALLEST_TAIL: usize = 40;
 /// The highest number that such a counter can show.
-pub(crate) const LARGEST_COUNT: u64 = 999_999;
+pub(crate) const LARGEST_COUNT: u64 = 0x00ff_ffff;
 
 /// Largest body, in bytes.
 const LARGEST_BODY: usize = 128 * 1024 * 1024;
@@ -613,7 +613,7 @@ mod tests {
             ("all read all", |s| s.destination = Destination::Spread),
             ("at least one binding", |s| s.bindings = 2),
             ("one producer's", |s| (s.payload, s.size) = (Payload::Counter, 5)),
-            ("999999", |s| (s.payload, s.messages) = (Payload::Counter, Some(1_000_000))),
+            ("16777215", |s| (s.payload, s.messages) = (Payload::Counter, Some(16_777_216))),
             ("out of several queues", |s| s.selector = Some(0)),
             ("no counters", |s| (s.tail, s.messages) = (Some(Tail { messages: 1, size: 2000 }), Some(5))),
             ("nothing else", |s| (s.mode, s.drain) = (Mode::Pingpong, true)),

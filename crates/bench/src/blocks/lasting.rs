@@ -82,7 +82,7 @@ mod tests {
             (Scenario { size: 1 << 20, ..base.clone() }, 4096),
             (Scenario { consumers: 0, ..base.clone() }, 1 << 20),
             (Scenario { drain: true, size: 500_000, ..base.clone() }, 1073),
-            (Scenario { payload: Payload::Counter, size: 6, warmup_messages: 9, ..base }, 999_990),
+            (Scenario { payload: Payload::Counter, size: 6, warmup_messages: 16_000_000, ..base }, 777_215),
         ];
         for (scenario, expected) in cases {
             assert_eq!(most(&scenario, 0.5), expected, "{scenario:?}");

@@ -3,7 +3,7 @@
 use super::*;
 use crate::interrupt::Interrupt;
 use crate::report::verdict::Verdict;
-use crate::scenario::{Destination, Payload, QueueKind};
+use crate::scenario::{Destination, QueueKind};
 use crate::simulate::behaviour::Behaviour;
 use crate::simulate::local;
 
@@ -187,11 +187,11 @@ fn a_target_that_is_through_at_once_gets_more_messages_and_the_same_in_every_blo
 
 #[test]
 fn a_slice_that_could_not_be_made_to_last_says_so() {
-    let mut plan = Plan { least: Some(1e3), blocks: 1, forced_dir: None, ..plan() };
-    // A counter has six digits at most.
-    (plan.scenario.payload, plan.scenario.size, plan.scenario.producers) = (Payload::Counter, 6, 1);
-    plan.scenario.warmup_messages = 999_000;
-    let (results, _) = run_until(&plan, Vec::new(), usize::MAX);
+    let plan = Plan { least: Some(1e3), blocks: 1, forced_dir: None, ..plan() };
+    // No more of them were found to be possible.
+    let counts =
+        plan.targets.iter().map(|target| Piece::Count { target: target.name.clone(), messages: 100 }).collect();
+    let (results, _) = run_until(&plan, counts, usize::MAX);
     assert_eq!(results.slices.len(), plan.targets.len());
     for slice in &results.slices {
         let notes = &slice.measured.as_ref().unwrap().verdict.notes;

@@ -12,6 +12,7 @@ const NUMBER_BITS: u32 = 48;
 const PATTERN_SEED: u64 = 0x4845_524d_4f44;
 /// Digits of a counter.
 const COUNTER_DIGITS: usize = 6;
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// How much of a stamp fits into a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -25,7 +26,7 @@ pub(crate) enum Check {
     Numbered,
     /// Less: messages can only be counted.
     Counted,
-    /// Six decimal digits: the number.
+    /// Six hexadecimal digits: the number.
     Counter,
 }
 
@@ -129,8 +130,8 @@ impl Bodies {
         if self.check == Check::Counter {
             let mut rest = stamp.number;
             for digit in body[..COUNTER_DIGITS].iter_mut().rev() {
-                *digit = b'0' + (rest % 10) as u8;
-                rest /= 10;
+                *digit = DIGITS[(rest % 16) as usize];
+                rest /= 16;
             }
             return;
         }
@@ -194,10 +195,12 @@ impl Bodies {
 fn read_counter(body: &[u8]) -> Result<Stamp, Damage> {
     let mut number = 0;
     for digit in &body[..COUNTER_DIGITS] {
-        if !digit.is_ascii_digit() {
-            return Err(Damage::Stamp);
-        }
-        number = number * 10 + u64::from(digit - b'0');
+        let value = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return Err(Damage::Stamp),
+        };
+        number = number * 16 + u64::from(value);
     }
     if number == 0 { Err(Damage::Stamp) } else { Ok(Stamp { number, ..Stamp::default() }) }
 }
@@ -274,11 +277,15 @@ mod tests {
             let scenario = Scenario { size, payload: Payload::Counter, ..Scenario::default() };
             let bodies = Bodies::of(&scenario, 5);
             let mut body = bodies.blank();
-            bodies.write(&mut body, &Stamp { number: 4711, ..STAMP });
-            assert_eq!(&body[..6], b"004711");
-            assert_eq!(bodies.read(&body), Ok(Stamp { number: 4711, ..Stamp::default() }));
-            body[2] = b'x';
-            assert_eq!(bodies.read(&body), Err(Damage::Stamp));
+            for (number, digits) in [(1, b"000001"), (4711, b"001267"), (0x00ff_ffff, b"ffffff"), (0x12ab, b"0012ab")] {
+                bodies.write(&mut body, &Stamp { number, ..STAMP });
+                assert_eq!(&body[..6], digits);
+                assert_eq!(bodies.read(&body), Ok(Stamp { number, ..Stamp::default() }));
+            }
+            for bad in *b"x/:`gAF " {
+                body[2] = bad;
+                assert_eq!(bodies.read(&body), Err(Damage::Stamp));
+            }
             body[size - 1] = b'x';
             assert_eq!(bodies.read(&body), Err(if size == 6 { Damage::Stamp } else { Damage::Filling }));
         }

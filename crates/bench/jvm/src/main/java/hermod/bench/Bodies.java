@@ -3,6 +3,7 @@ package hermod.bench;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 /**
@@ -33,6 +34,7 @@ final class Bodies {
     private static final int NUMBER_BITS = 48;
     /** Digits of a counter, and bytes of that stamp. */
     private static final int COUNTER = 6;
+    private static final byte[] DIGITS = "0123456789abcdef".getBytes(StandardCharsets.US_ASCII);
     private static final long PATTERN_SEED = 0x4845524d4f44L;
 
     private final long run;
@@ -80,8 +82,8 @@ final class Bodies {
         if (stamped == COUNTER) {
             long rest = number;
             for (int at = COUNTER - 1; at >= 0; at--) {
-                body[at] = (byte) ('0' + rest % 10);
-                rest /= 10;
+                body[at] = DIGITS[(int) (rest % 16)];
+                rest /= 16;
             }
             return;
         }
@@ -132,10 +134,15 @@ final class Bodies {
         stamp.intended = 0;
         stamp.sent = 0;
         for (int at = 0; at < COUNTER; at++) {
-            if (body[at] < '0' || body[at] > '9') {
+            int value;
+            if (body[at] >= '0' && body[at] <= '9') {
+                value = body[at] - '0';
+            } else if (body[at] >= 'a' && body[at] <= 'f') {
+                value = body[at] - 'a' + 10;
+            } else {
                 return Damage.STAMP;
             }
-            stamp.number = stamp.number * 10 + body[at] - '0';
+            stamp.number = stamp.number * 16 + value;
         }
         return stamp.number == 0 ? Damage.STAMP : null;
     }

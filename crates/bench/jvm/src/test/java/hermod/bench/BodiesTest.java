@@ -72,12 +72,18 @@ class BodiesTest {
             Bodies bodies = new Bodies(new Spec.Bodies(5, size, 6, true, Long.MAX_VALUE, 0));
             byte[] body = bodies.blank();
             bodies.write(body, 0, 4711, 9, 9);
-            assertEquals("004711", new String(body, 0, 6, StandardCharsets.US_ASCII));
+            assertEquals("001267", new String(body, 0, 6, StandardCharsets.US_ASCII));
             Bodies.Stamp stamp = new Bodies.Stamp();
             assertNull(bodies.read(body, size, stamp));
             assertArrayEquals(new long[] {0, 4711, 0, 0}, new long[] {stamp.producer, stamp.number, stamp.intended, stamp.sent});
-            body[2] = 'x';
-            assertEquals(Bodies.Damage.STAMP, bodies.read(body, size, stamp));
+            bodies.write(body, 0, 0xffabc9, 9, 9);
+            assertEquals("ffabc9", new String(body, 0, 6, StandardCharsets.US_ASCII));
+            assertNull(bodies.read(body, size, stamp));
+            assertEquals(0xffabc9, stamp.number);
+            for (char bad : "x/:`gAF ".toCharArray()) {
+                body[2] = (byte) bad;
+                assertEquals(Bodies.Damage.STAMP, bodies.read(body, size, stamp));
+            }
             body[size - 1] = 'x';
             assertEquals(size == 6 ? Bodies.Damage.STAMP : Bodies.Damage.FILLING, bodies.read(body, size, stamp));
         }
