@@ -10,6 +10,8 @@ use crate::target::Target;
 
 /// Slices are to last this many times as long as they must, since brokers become faster as they warm up.
 const AIM: f64 = 1.5;
+/// The same where a time ends the slice anyway, and messages that were too many cost nothing.
+const AIM_CAPPED: f64 = 3.0;
 /// A rate that was seen for a moment is not trusted any further than this: it is measured once more with what it led to.
 const MOST_GROWTH: f64 = 32.0;
 /// So often the number is raised at most.
@@ -44,7 +46,7 @@ pub(super) fn settle(
         if seconds >= least {
             break;
         }
-        let growth = AIM * least / seconds;
+        let growth = aim(&scenario) * least / seconds;
         let more = ((asked as f64 * growth.min(MOST_GROWTH)) as u64).min(most(&scenario, least)).max(asked);
         scenario.messages = Some(more);
         if growth <= MOST_GROWTH || more == asked {
@@ -52,6 +54,11 @@ pub(super) fn settle(
         }
     }
     scenario.messages
+}
+
+fn aim(scenario: &Scenario) -> f64 {
+    // What is drained has to be filled in before, all of it.
+    if scenario.cap.is_some() && !scenario.drain { AIM_CAPPED } else { AIM }
 }
 
 /// The most messages that a slice is given to make it last for `least` seconds.
@@ -73,6 +80,14 @@ fn most(scenario: &Scenario, least: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_are_kept_ready_where_a_time_ends_the_slice() {
+        let base = Scenario::default();
+        let capped = Scenario { cap: Some(4.1), ..base.clone() };
+        let drained = Scenario { drain: true, ..capped.clone() };
+        assert_eq!([base, capped, drained].map(|scenario| aim(&scenario)), [1.5, 3.0, 1.5]);
+    }
 
     #[test]
     fn a_broker_is_not_asked_to_hold_more_than_it_can() {
