@@ -109,9 +109,9 @@ impl Link {
 
     /// Tells of a failure, but behind a reply that is held back: who hears of the end of a channel takes nothing more from it.
     pub(super) fn send_failure(&mut self, channel: u16, failure: &Failure) {
-        match &mut self.waiting {
-            Some(Waiting::Reply { frame, closes: false, .. }) => failure.encode(channel, frame),
-            _ => failure.encode(channel, self.out.tail()),
+        match self.held_back() {
+            Some(reply) => failure.encode(channel, reply),
+            None => failure.encode(channel, self.out.tail()),
         }
     }
 
@@ -135,9 +135,17 @@ impl Link {
     /// Sends `method`, but behind a reply that is held back: who deletes the queue of its own consumer hears first that it
     /// is deleted, as from RabbitMQ. Some clients end what they do at the other word.
     pub(super) fn send_after_reply<'m>(&mut self, channel: u16, method: impl Into<Method<'m>>) {
+        match self.held_back() {
+            Some(reply) => method.into().encode(channel, reply),
+            None => self.send(channel, method),
+        }
+    }
+
+    /// The bytes of the reply that waits for the disk, behind which more can be put: nothing follows the one that closes.
+    fn held_back(&mut self) -> Option<&mut Vec<u8>> {
         match &mut self.waiting {
-            Some(Waiting::Reply { frame, closes: false, .. }) => method.into().encode(channel, frame),
-            _ => self.send(channel, method),
+            Some(Waiting::Reply { frame, closes: false, .. }) => Some(frame),
+            _ => None,
         }
     }
 

@@ -56,6 +56,7 @@ pub(super) fn settle(
     scenario.messages
 }
 
+/// For how many times `least` seconds a slice's messages are meant to last.
 fn aim(scenario: &Scenario) -> f64 {
     // What is drained has to be filled in before, all of it.
     if scenario.cap.is_some() && !scenario.drain { AIM_CAPPED } else { AIM }

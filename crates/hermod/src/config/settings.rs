@@ -197,8 +197,8 @@ const DURABILITY: &str = "When a message is confirmed. `fsync`: once it is flush
 const IO_THREADS: &str = "Threads that serve connections. `auto` is one per core, but one on two cores, where a second one mostly moves \
     bodies between caches.";
 const IO_SPIN: &str = "How long a single I/O thread looks for more to do before it sleeps, up to 10 ms; 0: not at all. Clients that wait for each \
-    answer get it sooner, since to wake a thread takes longer than most requests do. Where looking leads to nothing it is left off, \
-    so that at the default a busy machine hardly notices. More than a flush of the disk takes (`200 us`, say) helps confirms that are waited \
+    answer get it sooner, since to wake a thread takes longer than most requests do. Where looking leads to nothing it is left off; \
+    a stream with regular gaps that are shorter keeps the thread awake. More than a flush of the disk takes (`200 us`, say) helps confirms that are waited \
     for, too, and may keep a core busy. Several I/O threads always sleep.";
 const DEFINITIONS: &str = "File of definitions in RabbitMQ's JSON, taken over at each start before clients are let in. A new data \
                            directory then gets no `default_user`.";
