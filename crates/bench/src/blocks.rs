@@ -66,6 +66,9 @@ pub(crate) struct Plan {
     pub(crate) control: Option<String>,
     /// Seconds that a slice with a fixed number of messages is to last: targets that are faster get more of them.
     pub(crate) least: Option<f64>,
+    /// How long each target is loaded before the first block, where slices are to last: brokers that compile themselves while they run
+    /// are slow at first.
+    pub(crate) rehearsal: Duration,
     /// End when every rate's ratio to the first target is known this well: 0.03 for ± 3 %.
     pub(crate) until: Option<f64>,
     /// Begin no block that would probably end after this long.
@@ -100,7 +103,7 @@ impl Plan {
 pub(crate) enum Piece {
     /// The rate that a target is loaded with, found by loading it in full.
     Rate { target: String, rate: f64 },
-    /// How many messages a target gets in each slice, so that it lasts.
+    /// How many messages a target gets in each slice from here on, so that it lasts.
     Count { target: String, messages: u64 },
     /// What a forced write took before a block.
     Forced { block: usize, forced: Forced },
@@ -128,7 +131,7 @@ pub(crate) fn run(
     keep: Keep<'_>,
     progress: &mut Progress,
 ) -> Result<Results, Failure> {
-    let scenarios = settle(plan, &earlier, keep, progress)?;
+    let mut scenarios = settle(plan, &earlier, keep, progress)?;
     let (mut forced, mut slices) = sorted(earlier);
     let (begin, mut longest) = (Instant::now(), Duration::ZERO);
     let mut ended = Ended::Blocks;
@@ -148,7 +151,7 @@ pub(crate) fn run(
         let mut order: Vec<usize> = (0..plan.targets.len()).collect();
         random.shuffle(&mut order);
         for index in order {
-            let turn = Turn { plan, block, index, scenario: &scenarios[index] };
+            let mut turn = Turn { plan, block, index, scenario: &mut scenarios[index] };
             turn.take(&mut slices, keep, progress)?;
         }
         longest = longest.max(block_begin.elapsed());
@@ -201,13 +204,13 @@ struct Turn<'a> {
     plan: &'a Plan,
     block: usize,
     index: usize,
-    scenario: &'a Result<Scenario, Failure>,
+    scenario: &'a mut Result<Scenario, Failure>,
 }
 
 impl Turn<'_> {
     /// Measures the slice, again while it was only disturbed and may be, unless it was finished earlier.
-    fn take(&self, slices: &mut Vec<SliceRecord>, keep: Keep<'_>, progress: &mut Progress) -> Result<(), Failure> {
-        let Self { plan, block, index, scenario } = *self;
+    fn take(&mut self, slices: &mut Vec<SliceRecord>, keep: Keep<'_>, progress: &mut Progress) -> Result<(), Failure> {
+        let Self { plan, block, index, .. } = *self;
         let target = &plan.targets[index];
         let mine = |slice: &&SliceRecord| slice.target == target.name && slice.block == block;
         let before = slices.iter().filter(mine).count();
@@ -220,8 +223,7 @@ impl Turn<'_> {
             if finished || progress.interrupted() {
                 break;
             }
-            let number = self.number(attempt);
-            let mut slice = attempt_slice(plan, target, block, scenario, number, progress);
+            let mut slice = self.long_enough(attempt, keep, progress)?;
             slice.superseded = is_excused(&slice) && attempt < plan.retries && !progress.interrupted();
             let piece = Piece::Slice(Box::new(slice));
             if !progress.interrupted() {
@@ -240,9 +242,26 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// Measures until the messages last. A slice of too few is forgotten, and every later one of this target gets more.
+    fn long_enough(&mut self, attempt: usize, keep: Keep<'_>, progress: &mut Progress) -> Result<SliceRecord, Failure> {
+        let Self { plan, block, index, .. } = *self;
+        let target = &plan.targets[index];
+        loop {
+            let slice = attempt_slice(plan, target, block, self.scenario, self.number(attempt), progress);
+            let (Ok(scenario), Some(measured)) = (&mut *self.scenario, &slice.measured) else { return Ok(slice) };
+            // Lost messages make a slice short, too, and are to be told of.
+            let counts = progress.interrupted() || !is_whole(&measured.integrity);
+            let more = if counts { None } else { lasting::more(plan, scenario, measured.seconds) };
+            let Some(messages) = more else { return Ok(slice) };
+            keep(&Piece::Count { target: target.name.clone(), messages })?;
+            scenario.messages = Some(messages);
+        }
+    }
+
     /// What tells this attempt's messages and queues from all others.
     fn number(&self, attempt: usize) -> u32 {
-        let place = [self.block as u64, self.index as u64, attempt as u64, self.plan.salt];
+        let messages = self.scenario.as_ref().ok().and_then(|scenario| scenario.messages);
+        let place = [self.block as u64, self.index as u64, attempt as u64, self.plan.salt, messages.unwrap_or(0)];
         place.into_iter().fold(self.plan.seed, |state, part| mix(state ^ part.wrapping_add(1))) as u32
     }
 }
@@ -273,20 +292,27 @@ fn settle(
             keep(&Piece::Rate { target: target.name.clone(), rate: *rate })?;
         }
         if let Ok(scenario) = &mut scenario {
-            let known = earlier.iter().find_map(|piece| match piece {
+            let known = earlier.iter().rev().find_map(|piece| match piece {
                 Piece::Count { target: of, messages } if *of == target.name => Some(*messages),
                 _ => None,
             });
-            if known.is_some() {
-                scenario.messages = known;
-            } else if let Some(messages) = lasting::settle(plan, target, scenario, number, progress) {
+            scenario.messages = known.or(scenario.messages);
+            let done = known.is_some() && (plan.rehearsal.is_zero() || is_finished(plan, target, earlier));
+            let tried = if done { None } else { lasting::settle(plan, target, scenario, number, progress) };
+            if let Some(messages) = tried {
                 keep(&Piece::Count { target: target.name.clone(), messages })?;
-                scenario.messages = Some(messages);
+                scenario.messages = tried;
             }
         }
         scenarios.push(scenario);
     }
     Ok(scenarios)
+}
+
+/// True when each block of `target` was measured `earlier`.
+fn is_finished(plan: &Plan, target: &Target, earlier: &[Piece]) -> bool {
+    let of = |piece: &Piece, block| matches!(piece, Piece::Slice(slice) if slice.target == target.name && slice.block == block);
+    (1..=plan.blocks).all(|block| earlier.iter().any(|piece| of(piece, block)))
 }
 
 /// Measures one slice and shows what came of it.

@@ -94,6 +94,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         forced_dir: scenario.persistent.then_some(dir),
         control: args.control.then(|| CONTROL.to_owned()),
         least: None,
+        rehearsal: Duration::ZERO,
         until: args.until.map(|share| share.0),
         budget: args.budget.map(|span| span.0),
         workers: Workers::default(),

@@ -1,6 +1,8 @@
 //! How many messages a slice needs so that it lasts. A thousand are through in 16 ms with one broker and take a second with
 //! another; of 16 ms neither a rate can be told nor what others did to the machine meanwhile. A target gets at least as many
-//! as were asked for, and the same number in every block.
+//! as were asked for, and never fewer than before.
+
+use std::time::{Duration, Instant};
 
 use super::{Plan, headline, one};
 use crate::measure::random::mix;
@@ -10,12 +12,8 @@ use crate::target::Target;
 
 /// Slices are to last this many times as long as they must, since brokers become faster as they warm up.
 const AIM: f64 = 1.5;
-/// The same where a time ends the slice anyway, and messages that were too many cost nothing.
-const AIM_CAPPED: f64 = 3.0;
-/// A rate that was seen for a moment is not trusted any further than this: it is measured once more with what it led to.
+/// A rate that was seen for a moment is not trusted any further than this.
 const MOST_GROWTH: f64 = 32.0;
-/// So often the number is raised at most.
-const ROUNDS: u64 = 4;
 /// The most messages, and the most bytes of bodies: of those that a broker has to hold before the time begins, of those that it is sent
 /// and keeps, and of those that pass through. As many more where a slice is to last longer than a second.
 const MOST_MESSAGES: u64 = 5_000_000;
@@ -23,8 +21,8 @@ const MOST_HELD: u64 = 512 << 20;
 const MOST_KEPT: u64 = 1 << 30;
 const MOST_PASSED: u64 = 4 << 30;
 
-/// Tries how long the messages of `scenario` last on `target`, and returns how many it is to get; none where that was not found
-/// out: what can't be measured says so in its slices.
+/// Tries how long the messages of `scenario` last on `target`, again and again until the plan's rehearsal is over, and returns how many
+/// it is to get at first; none where that was not found out: what can't be measured says so in its slices.
 pub(super) fn settle(
     plan: &Plan,
     target: &Target,
@@ -32,34 +30,45 @@ pub(super) fn settle(
     number: u32,
     progress: &mut Progress,
 ) -> Option<u64> {
-    let least = plan.least.filter(|_| scenario.mode != Mode::Exchange && scenario.rate == Rate::Saturate)?;
-    let mut scenario = scenario.clone();
-    for round in 1..=ROUNDS {
-        let asked = scenario.messages?;
+    least(plan, scenario)?;
+    let (begin, mut scenario) = (Instant::now(), scenario.clone());
+    let rehearsal = if target.is_relay() { Duration::ZERO } else { plan.rehearsal };
+    for round in 1.. {
         progress.step("[how many] ".to_owned());
         let measured = one(plan, target, &scenario, mix(u64::from(number) ^ mix(round)) as u32, progress);
         progress.done(&headline(target, &measured));
         if progress.interrupted() {
             return None;
         }
-        let seconds = measured.ok()?.seconds;
-        if seconds >= least {
-            break;
-        }
-        let growth = aim(&scenario) * least / seconds;
-        let more = ((asked as f64 * growth.min(MOST_GROWTH)) as u64).min(most(&scenario, least)).max(asked);
-        scenario.messages = Some(more);
-        if growth <= MOST_GROWTH || more == asked {
+        scenario.messages = more(plan, &scenario, measured.ok()?.seconds).or(scenario.messages);
+        if begin.elapsed() >= rehearsal {
             break;
         }
     }
     scenario.messages
 }
 
-/// For how many times `least` seconds a slice's messages are meant to last.
-fn aim(scenario: &Scenario) -> f64 {
-    // What is drained has to be filled in before, all of it.
-    if scenario.cap.is_some() && !scenario.drain { AIM_CAPPED } else { AIM }
+/// How many messages `scenario` needs instead of its own, which were through in `seconds`; none where that was long enough, or where
+/// there can't be more.
+pub(super) fn more(plan: &Plan, scenario: &Scenario, seconds: f64) -> Option<u64> {
+    let least = least(plan, scenario).filter(|least| seconds < *least)?;
+    let asked = scenario.messages?;
+    Some(grown(scenario, asked, least / seconds).min(most(scenario, least))).filter(|more| *more > asked)
+}
+
+/// Seconds that the messages of `scenario` are to last at least; none where they may be through at once.
+fn least(plan: &Plan, scenario: &Scenario) -> Option<f64> {
+    plan.least.filter(|_| scenario.mode != Mode::Exchange && scenario.rate == Rate::Saturate)
+}
+
+/// As many messages as last `times` as long as `asked`, or more.
+fn grown(scenario: &Scenario, asked: u64, times: f64) -> u64 {
+    // What is drained is filled in before, all of it, and the last messages may be of another kind. All else is ended by its
+    // time, and messages that were too many cost nothing.
+    if scenario.cap.is_some() && !scenario.drain && scenario.tail.is_none() {
+        return u64::MAX;
+    }
+    (asked as f64 * (times * AIM).min(MOST_GROWTH)) as u64
 }
 
 /// The most messages that a slice is given to make it last for `least` seconds.
@@ -81,13 +90,17 @@ fn most(scenario: &Scenario, least: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Tail;
 
     #[test]
-    fn more_are_kept_ready_where_a_time_ends_the_slice() {
+    fn a_slice_that_a_time_ends_gets_all_that_there_can_be() {
         let base = Scenario::default();
         let capped = Scenario { cap: Some(4.1), ..base.clone() };
         let drained = Scenario { drain: true, ..capped.clone() };
-        assert_eq!([base, capped, drained].map(|scenario| aim(&scenario)), [1.5, 3.0, 1.5]);
+        let tailed = Scenario { tail: Some(Tail { messages: 10, size: 64 }), ..capped.clone() };
+        let of = |scenario: &Scenario, times: f64| grown(scenario, 1000, times);
+        assert_eq!([&base, &capped, &drained, &tailed].map(|scenario| of(scenario, 2.0)), [3000, u64::MAX, 3000, 3000]);
+        assert_eq!(of(&base, 1e6), 32_000);
     }
 
     #[test]

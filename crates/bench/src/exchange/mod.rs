@@ -151,6 +151,7 @@ pub(crate) fn run(args: &ExchangeArgs) -> Result<bool, Failure> {
                 forced_dir: None,
                 control: None,
                 least: None,
+                rehearsal: Duration::ZERO,
                 until: None,
                 budget: None,
                 workers: Workers::default(),

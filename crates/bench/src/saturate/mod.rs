@@ -203,6 +203,7 @@ impl Study {
             forced_dir: None,
             control: None,
             least: None,
+            rehearsal: Duration::ZERO,
             until: None,
             budget: None,
             workers: Workers::default(),

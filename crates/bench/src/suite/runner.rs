@@ -43,6 +43,9 @@ use crate::target::Target;
 const CONTROL: &str = "control";
 /// A slice lasts at least this part of the time after which it is ended, where nothing else is said.
 const LEAST_PART: f64 = 0.25;
+/// How long each target is loaded before the first slice that counts: brokers that compile themselves while they run are faster by
+/// then than when they were started, some by half, and whoever is measured first would else be measured cold.
+const REHEARSAL: Duration = Duration::from_secs(15);
 /// How long forced writes are timed.
 const FORCED_TIME: Duration = Duration::from_millis(500);
 /// What a slice takes besides its measured time, seconds: connections, a fill, the drain, the cleaning.
@@ -118,7 +121,8 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
     note_met(journal.as_mut(), &targets)?;
     let freeze = args.freezes();
     let workers = Workers::default();
-    let mut runner = Runner { args, sizing, targets, freeze, seed, salt, earlier, journal, progress, workers };
+    let mut runner =
+        Runner { args, sizing, targets, freeze, seed, salt, earlier, journal, progress, cold: true, workers };
     let forced = runner.forced(&studies)?;
     let (mut suites, mut done, begin) = (Vec::new(), 0, Instant::now());
     for study in &studies {
@@ -255,7 +259,8 @@ impl SuiteArgs {
         let Work { cells, names, audits_s } = *work;
         // One more for each target finds out how many messages last.
         let slices = (cells * names.len() * (self.blocks.max(1) + 1)) as f64;
-        let all = audits_s + slices * (sizing.cap.unwrap_or(f64::from(u16::MAX)) + ROUND_A_SLICE);
+        let rehearsals = names.len() as f64 * REHEARSAL.as_secs_f64();
+        let all = audits_s + rehearsals + slices * (sizing.cap.unwrap_or(f64::from(u16::MAX)) + ROUND_A_SLICE);
         let what = format!("{cells} cell(s), {} target(s), {} block(s)", names.len(), self.blocks.max(1));
         let time = match sizing.cap {
             Some(_) => format!("at most about {}", span(all)),
@@ -332,6 +337,8 @@ struct Runner<'a> {
     earlier: Vec<Entry>,
     journal: Option<Journal>,
     progress: Progress,
+    /// Nothing was measured yet since the targets were started.
+    cold: bool,
     /// Those that load targets beside this program, through all cells.
     workers: Workers,
 }
@@ -464,14 +471,17 @@ impl Runner<'_> {
             forced_dir: None,
             control: None,
             least: self.sizing.least(planned.row.metric),
+            rehearsal: if self.cold { REHEARSAL } else { Duration::ZERO },
             until: None,
             budget: None,
             workers: self.workers.clone(),
         };
         let mine = |entry: &&Entry| entry.suite == study.id && entry.cell == label;
         let earlier: Vec<Piece> = self.earlier.iter().filter(mine).map(|entry| entry.piece.clone()).collect();
-        let journal = &mut self.journal;
+        let (journal, cold) = (&mut self.journal, &mut self.cold);
         let mut keep = |piece: &Piece| {
+            // Who was measured was loaded before.
+            *cold &= !matches!(piece, Piece::Slice(_));
             let Some(journal) = journal.as_mut() else { return Ok(()) };
             journal.append(&Entry { suite: study.id.clone(), cell: label.clone(), piece: piece.clone() })
         };
