@@ -337,7 +337,7 @@ struct Runner<'a> {
     earlier: Vec<Entry>,
     journal: Option<Journal>,
     progress: Progress,
-    /// Nothing was measured yet since the targets were started.
+    /// The targets were not rehearsed yet since they were started.
     cold: bool,
     /// Those that load targets beside this program, through all cells.
     workers: Workers,
@@ -480,8 +480,8 @@ impl Runner<'_> {
         let earlier: Vec<Piece> = self.earlier.iter().filter(mine).map(|entry| entry.piece.clone()).collect();
         let (journal, cold) = (&mut self.journal, &mut self.cold);
         let mut keep = |piece: &Piece| {
-            // Who was measured was loaded before.
-            *cold &= !matches!(piece, Piece::Slice(_));
+            // Where it was tried how many messages last, that was the rehearsal; rows without one leave the brokers cold.
+            *cold &= !matches!(piece, Piece::Count { .. });
             let Some(journal) = journal.as_mut() else { return Ok(()) };
             journal.append(&Entry { suite: study.id.clone(), cell: label.clone(), piece: piece.clone() })
         };
