@@ -14,7 +14,7 @@ pub const SHARE_FROM: usize = 4096;
 const KEEP: usize = 1024 * 1024;
 
 /// Ordered bytes for one peer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Output {
     /// Finished pieces in front of `tail`.
     parts: VecDeque<Bytes>,
@@ -22,9 +22,22 @@ pub struct Output {
     tail: Vec<u8>,
     /// How much of `tail` has been written already.
     written: usize,
+    /// The most that `tail` keeps when it has been written out, in bytes.
+    keep: usize,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self { parts: VecDeque::new(), parts_len: 0, tail: Vec::new(), written: 0, keep: KEEP }
+    }
 }
 
 impl Output {
+    /// An output that keeps its memory however large it grows: for few connections that send large messages over and over.
+    pub fn keeping_all() -> Self {
+        Self { keep: usize::MAX, ..Self::default() }
+    }
+
     /// Number of bytes waiting.
     pub fn len(&self) -> usize {
         self.parts_len + self.tail.len() - self.written
@@ -110,7 +123,7 @@ impl Output {
         if self.written == self.tail.len() {
             self.written = 0;
             self.tail.clear();
-            if self.tail.capacity() > KEEP {
+            if self.tail.capacity() > self.keep {
                 self.tail = Vec::new();
             }
         }
@@ -139,6 +152,15 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_for_large_messages_is_given_back_unless_all_is_kept() {
+        for (mut output, kept) in [(Output::default(), false), (Output::keeping_all(), true)] {
+            output.put(&vec![1; KEEP + 1]);
+            output.advance(KEEP + 1);
+            assert_eq!(output.tail.capacity() > KEEP, kept);
+        }
+    }
 
     #[test]
     fn small_and_large_pieces_keep_their_order() {

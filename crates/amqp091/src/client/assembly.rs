@@ -4,9 +4,6 @@ use crate::client::{ClientError, Event, WholeContent};
 use crate::codec::{ContentHeader, Method, decode_method};
 use crate::limits::BASIC_CLASS;
 
-/// Buffers that grew past this are given back after the message.
-const KEEP: usize = 1024 * 1024;
-
 /// The state of one channel's incoming content.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
@@ -82,9 +79,6 @@ impl Assembly {
         self.body_size = 0;
         for buffer in [&mut self.method, &mut self.properties, &mut self.body] {
             buffer.clear();
-            if buffer.capacity() > KEEP {
-                *buffer = Vec::new();
-            }
         }
     }
 }

@@ -46,7 +46,7 @@ impl Driver for RelayDriver {
             Part::PingPong { far: false } => (Role::Producer, 0),
         };
         let mut link = Link::open(&self.target.address)?;
-        let mut output = Output::default();
+        let mut output = Output::keeping_all();
         output.put(&Hello { role, pair, run: self.run }.encode());
         link.write_all(&mut output)?;
         while link.input().is_empty() {

@@ -59,7 +59,7 @@ impl Session {
         let mut session = Self {
             link,
             client: Client::new(options),
-            output: Output::default(),
+            output: Output::keeping_all(),
             server: Default::default(),
             until: None,
         };

@@ -61,16 +61,22 @@ pub(crate) fn near(mut line: Line, quota: u64, run: &Run, tally: &Tally) -> Resu
 pub(crate) fn far(mut line: Line, run: &Run) -> Result<(), Failure> {
     sharpen_timer();
     line.link.set_read_timeout(SILENCE)?;
-    let mut bodies: Vec<Vec<u8>> = Vec::new();
+    // In buffers that are used again: else making room for a large body would be measured with each message.
+    let (mut bodies, mut lengths) = (Vec::new(), Vec::new());
     while run.phase() != Phase::End {
         line.receive(&mut |event| {
             if let Event::Delivery { body, .. } = event {
-                bodies.push(body.to_vec());
+                bodies.extend_from_slice(body);
+                lengths.push(body.len());
             }
         })?;
-        for body in bodies.drain(..) {
-            line.talk.publish(&body)?;
+        let mut rest = bodies.as_slice();
+        for length in lengths.drain(..) {
+            let (body, others) = rest.split_at(length);
+            line.talk.publish(body)?;
+            rest = others;
         }
+        bodies.clear();
         line.link.write_all(line.talk.output())?;
     }
     Ok(())

@@ -115,7 +115,7 @@ pub struct Requests {
 
 impl Default for Requests {
     fn default() -> Self {
-        Self { version: Version::V1_0, output: Output::default() }
+        Self { version: Version::V1_0, output: Output::keeping_all() }
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Asking {
 impl Asking {
     /// Connects to `address`.
     pub(super) fn open(address: &str) -> Result<Self, Failure> {
-        let mut asking = Self { link: Link::open(address)?, output: Output::default(), asked: 0 };
+        let mut asking = Self { link: Link::open(address)?, output: Output::keeping_all(), asked: 0 };
         codec::versions(&asking.ask(&Request::Versions)?)?;
         Ok(asking)
     }

@@ -64,7 +64,7 @@ pub(super) struct KafkaTalk {
 impl KafkaTalk {
     pub(super) fn new(publishing: Option<Publishing>, consuming: Option<Consuming>) -> Self {
         Self {
-            output: Output::default(),
+            output: Output::keeping_all(),
             publishing,
             consuming,
             open: None,

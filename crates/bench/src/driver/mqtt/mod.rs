@@ -106,7 +106,7 @@ impl MqttDriver {
             kept,
             receive_maximum: self.scenario.prefetch,
         };
-        let mut session = Session { link: Link::open(&self.target.address)?, output: Output::default() };
+        let mut session = Session { link: Link::open(&self.target.address)?, output: Output::keeping_all() };
         connect(&hello, session.output.tail());
         let (reason, takes) = session.hear(self.version, "CONNECT", &mut |said| match said {
             Said::Connected { reason, receive_maximum } => Some((*reason, *receive_maximum)),

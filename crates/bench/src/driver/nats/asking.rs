@@ -24,7 +24,7 @@ impl Asking {
     /// Connects to `target`; answers come to `inbox`, which nobody else may use.
     pub(super) fn open(target: &Target, inbox: &str) -> Result<Self, Failure> {
         let link = Link::open(&target.address)?;
-        let mut asking = Self { link, output: Output::default(), inbox: inbox.to_owned(), largest: 0 };
+        let mut asking = Self { link, output: Output::keeping_all(), inbox: inbox.to_owned(), largest: 0 };
         let info = asking.hear("its greeting", &mut |said| match said {
             Said::Info(info) => Some(serde_json::from_slice::<Value>(info).context("the server's INFO")),
             _ => None,
