@@ -167,7 +167,9 @@ impl Queue {
     ) {
         let attended = inner.is_attended();
         inner.lanes.begin_visit(attended);
-        let arguments = Arc::clone(&inner.arguments);
+        // What most queues are declared with is one piece of memory for all of them: who counted another holder of it would fetch
+        // it from whatever core did so last.
+        let QueueArguments { max_priority, message_ttl, .. } = *inner.arguments;
         for pick in picks {
             let arrival = &mut arrivals[*pick as usize];
             if arrival.identity.is_some() && self.drops(inner, arrival, visit.now) {
@@ -175,10 +177,10 @@ impl Queue {
             }
             let (address, message) = (arrival.address, arrival.take_share());
             let key = self.key_of(&message, visit.core);
-            let (lane, now) = (lane_of_message(&arguments, &message), visit.now);
+            let (lane, now) = (lane_of_message(max_priority, &message), visit.now);
             // What is not due does not age.
             let ages = self.bucket.is_none();
-            let expires_at = if ages { expires_at(&arguments, &message, now) } else { u64::MAX };
+            let expires_at = if ages { expires_at(message_ttl, &message, now) } else { u64::MAX };
             let address = if self.logged() { address } else { None };
             let entry = Entry { message: Some(message), address, expires_at, state, ..Entry::gone() };
             let durable = entry.is_durable();
@@ -234,14 +236,14 @@ impl Queue {
 
 /// The lane of a message: its priority, as far as the queue knows any.
 #[inline]
-fn lane_of_message(arguments: &QueueArguments, message: &Message) -> LaneNumber {
-    arguments.max_priority.map_or(0, |max| message.priority().min(max).into())
+fn lane_of_message(max_priority: Option<u8>, message: &Message) -> LaneNumber {
+    max_priority.map_or(0, |max| message.priority().min(max).into())
 }
 
-/// When a message dies of age that came to its queue at `since`, in milliseconds since 1970.
+/// When a message dies of age that came at `since` to a queue where all have `message_ttl`, in milliseconds since 1970.
 #[inline]
-pub(super) fn expires_at(arguments: &QueueArguments, message: &Message, since: u64) -> u64 {
-    let ttl = match (message.expiration(), arguments.message_ttl) {
+pub(super) fn expires_at(message_ttl: Option<u64>, message: &Message, since: u64) -> u64 {
+    let ttl = match (message.expiration(), message_ttl) {
         (Some(own), Some(queue)) => Some(own.min(queue)),
         (own, queue) => own.or(queue),
     };

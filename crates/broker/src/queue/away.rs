@@ -147,9 +147,9 @@ impl Queue {
         if purpose == Purpose::Deliver {
             inner.kept = read.first().map(|(one, _)| one.seq);
         }
-        let arguments = Arc::clone(&inner.arguments);
+        let message_ttl = inner.arguments.message_ttl;
         for (one, message) in read {
-            let expires_at = expires_at(&arguments, &message, message.published_at());
+            let expires_at = expires_at(message_ttl, &message, message.published_at());
             let Some(entry) = inner.lanes.away_at(&one) else { continue };
             let unweighed = entry.is_unweighed();
             entry.expires_at = expires_at;
@@ -170,7 +170,7 @@ impl Queue {
     /// When the entry `seq` dies of age.
     pub(crate) fn peeked(&self, seq: u64, message: &Message, core: &Core) {
         let mut inner = self.lock(core);
-        let expires_at = expires_at(&inner.arguments, message, message.published_at());
+        let expires_at = expires_at(inner.arguments.message_ttl, message, message.published_at());
         if let Some(lane) = inner.lanes.of_mut(seq) {
             lane.peeked = Some((seq, expires_at));
         }

@@ -4,11 +4,21 @@
 //! A consumer that lacks credit or room leaves the ring and comes back when [`Consumers::resume`] is called for it. What
 //! one visit lends to the consumers of one connection goes to its mailbox together, in the order of the queue.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::session::mailbox::{Lent, Mailbox};
+
+/// Lists that a thread keeps for its next visits.
+const SPARE_MAX: usize = 16;
+
+thread_local! {
+    /// Memory for what visits lend, empty between uses: a few lists for each thread, since there are many more queues, and a list
+    /// that once was long stays so.
+    static SPARE: RefCell<Vec<Vec<Lent>>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Names a consumer in the whole broker: its client, and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -106,6 +116,7 @@ struct Outbox {
     mailbox: Arc<Mailbox>,
     /// Consumers of that connection.
     users: u32,
+    /// Has no memory of its own between visits.
     pending: Vec<Lent>,
     bytes: usize,
 }
@@ -373,6 +384,7 @@ impl Consumers {
         let Some(outbox) = self.outboxes[number as usize].as_mut() else { return };
         if outbox.pending.is_empty() {
             self.touched.push(number);
+            outbox.pending = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
         }
         outbox.bytes += cost;
         outbox.pending.push(lent);
@@ -405,7 +417,13 @@ impl Consumers {
         for number in self.touched.drain(..) {
             if let Some(outbox) = self.outboxes[number as usize].as_mut() {
                 let bytes = std::mem::take(&mut outbox.bytes);
-                outbox.mailbox.deliver(&mut outbox.pending, bytes);
+                let mut pending = std::mem::take(&mut outbox.pending);
+                outbox.mailbox.deliver(&mut pending, bytes);
+                SPARE.with_borrow_mut(|spare| {
+                    if spare.len() < SPARE_MAX {
+                        spare.push(pending);
+                    }
+                });
             }
         }
     }

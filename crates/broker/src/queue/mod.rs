@@ -383,7 +383,7 @@ impl Queue {
         inner.consumers.set_single(arguments.single_active_consumer);
         inner.weigh(arguments.max_length_bytes.is_some());
         if before.message_ttl != arguments.message_ttl {
-            let die_at = |message: &Message| expires_at(&arguments, message, message.published_at());
+            let die_at = |message: &Message| expires_at(arguments.message_ttl, message, message.published_at());
             inner.lanes.all_mut().for_each(|lane| lane.age_anew(&die_at));
         }
         if before.expires != arguments.expires {

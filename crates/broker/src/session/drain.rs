@@ -257,8 +257,8 @@ impl Client {
         let settles = consumer.slot.filter(|_| !consumer.no_ack);
         let lien = settles.map(|slot| Lien { slot, consumer: lent.consumer, seq: lent.seq });
         let tag = session.unsettled.add(lien);
-        if let Some(Some(slot)) = consumer.slot.and_then(|slot| self.slots.get_mut(slot as usize)) {
-            slot.uses += u32::from(!consumer.no_ack);
+        if let Some(Some(slot)) = settles.and_then(|slot| self.slots.get_mut(slot as usize)) {
+            slot.uses += 1;
         }
         report(Event::Deliver(Delivery {
             session: consumer.session,

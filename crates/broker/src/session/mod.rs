@@ -497,8 +497,7 @@ impl Client {
 
     fn visit<R>(&mut self, act: impl FnOnce(&mut Visit<'_>) -> R) -> R {
         let now = self.core.clock.unix_ms();
-        let core = Arc::clone(&self.core);
-        let mut visit = Visit { core: &core, now, work: &mut self.work };
+        let mut visit = Visit { core: &self.core, now, work: &mut self.work };
         let result = act(&mut visit);
         self.run_work();
         result

@@ -19,7 +19,7 @@ use crate::message::dialect::DialectId;
 use crate::message::{Head, Message, NAME_MAX};
 use crate::queue::{Identity, Queue, Visit};
 use crate::routing::Envelope;
-use crate::session::turn::Arrival;
+use crate::session::turn::{Arrival, QueueSlot};
 use crate::session::{Answer, BLOCKED, Client, SessionId};
 
 /// A message as a protocol hands it over. What is borrowed the broker copies once.
@@ -52,9 +52,9 @@ pub struct Publish<'a> {
 /// Bytes of a stored message besides its body and properties: its head, its address, and the deaths it may live to see.
 pub const STORED_BESIDES: u64 = 64 << 10;
 
-/// Routes kept at most; beyond it all are forgotten, and the slots that they led to: a connection that publishes to a
-/// hundred thousand queues, one after the other, is not to remember all of them.
-const ROUTES_MAX: usize = 1024;
+/// Routes kept at most, more than a stock market has symbols; beyond it all are forgotten, and the slots that they led to: a
+/// connection that publishes to a hundred thousand queues, one after the other, is not to remember all of them.
+const ROUTES_MAX: usize = 16 * 1024;
 
 /// The slots of the queues that a message goes to.
 type Route = Arc<[u32]>;
@@ -62,9 +62,9 @@ type Route = Arc<[u32]>;
 /// Where each exchange and routing key led, valid for one generation of the catalog and of the permissions.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    known: HashMap<Box<[u8]>, Route>,
+    known: HashMap<Arc<[u8]>, Route>,
     /// The one used last, looked at before the map.
-    last: Option<(Box<[u8]>, Route)>,
+    last: Option<(Arc<[u8]>, Route)>,
     generation: u64,
     wanted: Vec<u8>,
 }
@@ -86,7 +86,7 @@ impl Routes {
             return Some(Arc::clone(route));
         }
         let (name, route) = self.known.get_key_value(self.wanted.as_slice())?;
-        self.last = Some((name.clone(), Arc::clone(route)));
+        self.last = Some((Arc::clone(name), Arc::clone(route)));
         Some(Arc::clone(route))
     }
 
@@ -333,28 +333,22 @@ impl Client {
     /// Logs bodies, then visits each queue that something was picked for. The ticket covers everything logged.
     fn enqueue(&mut self, arrivals: &mut [Arrival]) -> Ticket {
         let now = self.turn_time();
-        let core = Arc::clone(&self.core);
-        let logged = self.log_bodies(arrivals, &core);
+        let core = &*self.core;
+        let logged = self.log_bodies(arrivals, core);
         let mut ticket = Ticket::NONE;
-        for index in 0..self.touched.len() {
-            let slot = self.touched[index];
-            let Some(entry) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else { continue };
-            if entry.picks.is_empty() {
+        for slot in &self.touched {
+            let Some(QueueSlot { queue, picks, .. }) = &self.slots[*slot as usize] else { continue };
+            if picks.is_empty() {
                 continue;
             }
-            let picks = std::mem::take(&mut entry.picks);
-            let queue = Arc::clone(&entry.queue);
-            let mut visit = Visit { core: &core, now, work: &mut self.work };
-            match queue.publish_or_hand_on(arrivals, &picks, &mut visit) {
+            let mut visit = Visit { core, now, work: &mut self.work };
+            match queue.publish_or_hand_on(arrivals, picks, &mut visit) {
                 Ok(reached) => ticket = ticket.max(reached),
                 Err(_) => picks.iter().for_each(|pick| arrivals[*pick as usize].miss()),
             }
-            if let Some(entry) = self.slot_mut(slot) {
-                entry.picks = picks;
-            }
         }
         if logged {
-            release_holds(arrivals, &core);
+            release_holds(arrivals, core);
         }
         ticket
     }

@@ -7,6 +7,7 @@ use journal::Ticket;
 
 use crate::error::Error;
 use crate::queue::{Settlement, SharedCredit, Verdict, Visit};
+use crate::session::turn::QueueSlot;
 use crate::session::{Client, SessionId};
 
 /// What a client makes of a delivery.
@@ -264,25 +265,18 @@ impl Client {
     /// Visits each queue that has settlements gathered.
     pub(super) fn settle_touched(&mut self) {
         let now = self.core.clock.unix_ms();
-        let core = Arc::clone(&self.core);
         let client = self.shared.number;
         let mut ticket = Ticket::NONE;
         let mut accepted = 0;
-        for index in 0..self.touched.len() {
-            let slot = self.touched[index];
-            let Some(entry) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else { continue };
-            if entry.settlements.is_empty() {
+        for slot in &self.touched {
+            let Some(QueueSlot { queue, settlements, .. }) = &mut self.slots[*slot as usize] else { continue };
+            if settlements.is_empty() {
                 continue;
             }
-            let mut settlements = std::mem::take(&mut entry.settlements);
-            let queue = Arc::clone(&entry.queue);
-            let mut visit = Visit { core: &core, now, work: &mut self.work };
-            ticket = ticket.max(queue.settle(&settlements, client, &mut visit));
+            let mut visit = Visit { core: &self.core, now, work: &mut self.work };
+            ticket = ticket.max(queue.settle(settlements, client, &mut visit));
             accepted += settlements.iter().filter(|one| one.verdict == Verdict::Accepted).count();
             settlements.clear();
-            if let Some(entry) = self.slot_mut(slot) {
-                entry.settlements = settlements;
-            }
         }
         self.core.totals.acknowledged.add(accepted as u64);
         self.settled_ticket = self.settled_ticket.max(ticket);
