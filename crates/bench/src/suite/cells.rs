@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::choice::{Choice, is_at};
 use super::knobs::Knobs;
 use super::record::{Metric, Profile, Published};
 use super::study::{ClientKind, Row, Study, Variant};
@@ -45,16 +46,15 @@ pub(crate) struct Sized {
 }
 
 impl Study {
-    /// All cells of the rows that `wanted` takes, in the order of the file.
-    pub(crate) fn cells(&self, profiles: &[Profile], wanted: &[String]) -> Vec<Planned<'_>> {
-        let rows = self.rows.iter().filter(|row| wanted.is_empty() || wanted.iter().any(|one| matches(one, &row.id)));
-        rows.flat_map(|row| {
+    /// All cells that are `wanted`, in the order of the file.
+    pub(crate) fn cells(&self, profiles: &[Profile], wanted: &Choice) -> Vec<Planned<'_>> {
+        let cells = self.rows.iter().flat_map(|row| {
             let profiles = profiles.iter().filter(|profile| row.profiles.contains(*profile));
             profiles.flat_map(move |profile| {
                 points(row).into_iter().map(move |point| Planned { row, profile: *profile, point })
             })
-        })
-        .collect()
+        });
+        cells.filter(|cell| wanted.takes(&cell.row.id, &cell.point)).collect()
     }
 
     /// The load of a cell for one kind of clients.
@@ -83,8 +83,7 @@ impl Study {
 impl Planned<'_> {
     /// What was published at this point.
     pub(crate) fn published(&self, study: &Study) -> Vec<Published> {
-        let here =
-            self.row.published.iter().filter(|one| one.at.iter().all(|(axis, at)| self.point.get(axis) == Some(at)));
+        let here = self.row.published.iter().filter(|one| is_at(&self.point, &one.at));
         let figure = |value: f64, one: &super::study::PublishedPoint| {
             let least = one.runs.iter().copied().reduce(f64::min);
             let most = one.runs.iter().copied().reduce(f64::max);
@@ -115,13 +114,8 @@ pub(crate) fn label(row: &str, point: &BTreeMap<String, f64>) -> String {
     text
 }
 
-/// True when `id` is what `pattern` says: itself, or, with a star at its end, whatever begins so.
-pub(crate) fn matches(pattern: &str, id: &str) -> bool {
-    pattern.strip_suffix('*').map_or(pattern == id, |start| id.starts_with(start))
-}
-
 /// All combinations of a row's variables; the first variable changes slowest.
-fn points(row: &Row) -> Vec<BTreeMap<String, f64>> {
+pub(super) fn points(row: &Row) -> Vec<BTreeMap<String, f64>> {
     let mut points = vec![BTreeMap::new()];
     for (axis, values) in &row.axes {
         let with = |point: &BTreeMap<String, f64>, value: &f64| {

@@ -4,10 +4,12 @@
 //! nothing in common but their numbers, as those of two runs are. Without platforms a claim is about each broker by
 //! itself; where it names a row that only variants of a broker can have, about these, beside the broker that they are variants of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
+use super::cells::label;
+use super::choice::{self, is_at};
 use super::record::{Cell, CellOutcome, CellResult, Claim, ClaimVerdict, Figures, Metric, Profile, Role, TargetFacts};
 use super::runner::by_block;
 use super::study::{Claimed, Platform, RowKind, Study};
@@ -118,12 +120,7 @@ impl Term {
             None => (text, None),
         };
         let (row, point) = place.split_once(':').unwrap_or((place, ""));
-        let mut at = BTreeMap::new();
-        for pair in point.split(',').filter(|pair| !pair.is_empty()) {
-            let (axis, value) =
-                pair.split_once('=').ok_or_else(|| Failure::new(format!("{text}: a point is AXIS=VALUE")))?;
-            at.insert(axis.to_owned(), value.parse().context(text)?);
-        }
+        let at = choice::point(point).context(text)?;
         if row.is_empty() {
             return Err(Failure::new(format!("{text}: a row is missing")));
         }
@@ -148,6 +145,11 @@ impl Bench<'_> {
     }
 
     fn claim(&self, claimed: &Claimed) -> Vec<Claim> {
+        let left_out = self.left_out(claimed);
+        if !left_out.is_empty() {
+            let why = format!("left out of this run: {}", Vec::from_iter(left_out).join(", "));
+            return vec![Claim { text: claimed.text.clone(), verdict: ClaimVerdict::Undecided, why }];
+        }
         let named = claimed.holds.iter().flat_map(Predicate::terms).any(|term| term.platform.is_some());
         if named {
             let judged = self.all(claimed, None);
@@ -173,6 +175,14 @@ impl Bench<'_> {
             false => format!("no target has {} in its name", needed.join(" and ")),
         };
         vec![Claim { text: claimed.text.clone(), verdict: ClaimVerdict::Undecided, why }]
+    }
+
+    /// The figures of a claim that nobody was asked to measure: one line says so, whoever the targets are.
+    fn left_out(&self, claimed: &Claimed) -> BTreeSet<String> {
+        let missing =
+            |term: &&Term| !self.cells.iter().any(|cell| cell.row == term.row && is_at(&cell.point, &term.at));
+        let terms = claimed.holds.iter().flat_map(Predicate::terms).filter(missing);
+        terms.map(|term| label(&term.row, &term.at)).collect()
     }
 
     /// True when `target` itself can't do one of the rows that a claim is about: that says nothing about the claim.
@@ -241,7 +251,7 @@ impl Bench<'_> {
         let fits = |cell: &&Cell| {
             cell.row == term.row
                 && profile.is_none_or(|profile| cell.profile == profile)
-                && term.at.iter().all(|(axis, value)| cell.point.get(axis) == Some(value))
+                && is_at(&cell.point, &term.at)
         };
         let mut cells: Vec<&Cell> = self.cells.iter().filter(fits).collect();
         cells.sort_by_key(|cell| cell.profile);
@@ -648,11 +658,23 @@ mod tests {
     fn a_claim_about_a_variant_that_is_not_there_is_undecided_and_says_what_is_missing() {
         let study = Study::find("mostlyuseless2007").unwrap();
         let targets = [broker("amq=stomp://127.0.0.1:1", "ActiveMQ"), broker("hermod=stomp://127.0.0.1:2", "Hermod")];
-        let cells = [cell("M0", &[("amq", 1e4), ("hermod", 9e5)])];
+        let cells = [cell("M0", &[("amq", 1e4), ("hermod", 9e5)]), cell("M4", &[])];
         let claims = Bench { study: &study, cells: &cells, targets: &targets }.claims();
         let halves: Vec<_> = claims.iter().filter(|claim| claim.text.starts_with("A second broker")).collect();
         let [only] = halves.as_slice() else { panic!("{halves:?}") };
         assert_eq!((only.verdict, only.why.as_str()), (ClaimVerdict::Undecided, "no target has networked in its name"));
+    }
+
+    /// A run of one row said of each claim about the others, for each broker, that there was no figure.
+    #[test]
+    fn a_claim_about_rows_that_a_run_left_out_is_one_line() {
+        let study = Study::find("crimson2003").unwrap();
+        let targets = [broker("amq=stomp://127.0.0.1:1", "ActiveMQ"), broker("hermod=stomp://127.0.0.1:2", "Hermod")];
+        let cells = [cell("Q5", &[("amq", 1e3), ("hermod", 2e3)]), cell("Q6", &[("amq", 1e3), ("hermod", 2e3)])];
+        let claims = Bench { study: &study, cells: &cells, targets: &targets }.claims();
+        let lacking: Vec<_> = claims.iter().filter(|claim| claim.why.contains("Q9")).collect();
+        let [only] = lacking.as_slice() else { panic!("{lacking:?}") };
+        assert_eq!((only.verdict, only.why.as_str()), (ClaimVerdict::Undecided, "left out of this run: Q10, Q9"));
     }
 
     #[test]
@@ -665,17 +687,19 @@ mod tests {
         };
         let mut selecting = cell("Q9", &[("amq", 1e3)]);
         selecting.results.push(lacking("js"));
-        let about = |cells: &[Cell]| {
-            let claims = Bench { study: &study, cells, targets: &targets }.claims();
+        let about = |selecting: Cell| {
+            let others = ["Q5", "Q6", "Q10"].map(|row| cell(row, &[]));
+            let cells: Vec<Cell> = others.into_iter().chain([selecting]).collect();
+            let claims = Bench { study: &study, cells: &cells, targets: &targets }.claims();
             claims
                 .into_iter()
                 .filter(|claim| claim.why.contains("Q9") || claim.why.contains("about"))
                 .collect::<Vec<_>>()
         };
-        let claims = about(&[selecting.clone()]);
+        let claims = about(selecting.clone());
         assert!(!claims.is_empty() && claims.iter().all(|claim| claim.text.ends_with("(amq)")), "{claims:?}");
         selecting.results = vec![lacking("amq"), lacking("js")];
-        let claims = about(&[selecting]);
+        let claims = about(selecting);
         assert!(claims.iter().all(|claim| claim.why == "no target has what it is about"), "{claims:?}");
         assert!(!claims.is_empty());
     }

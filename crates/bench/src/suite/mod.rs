@@ -2,6 +2,7 @@
 
 mod audits;
 mod cells;
+mod choice;
 mod claim;
 mod knobs;
 pub(crate) mod record;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use choice::Choice;
 use record::Profile;
 
 /// Options of `suite`.
@@ -29,9 +31,9 @@ pub(crate) struct SuiteArgs {
     /// As published with its faults, or with the same promises and client modes for all
     #[arg(long, value_enum, default_value_t = Profiles::Fair)]
     profile: Profiles,
-    /// Only these rows: D1,Q*
-    #[arg(long, value_delimiter = ',')]
-    rows: Vec<String>,
+    /// Only these rows, or points of them: D1,Q*,O4:size=64,copies=32
+    #[arg(long, default_value = "", hide_default_value = true)]
+    rows: Choice,
     /// Message counts of the study are multiplied by this; rows have floors
     #[arg(long, default_value_t = 0.01)]
     scale: f64,

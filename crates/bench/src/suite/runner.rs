@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SuiteArgs;
 use super::audits::{self, Audits};
-use super::cells::{Planned, Sized, Sizing, matches};
+use super::cells::{Planned, Sized, Sizing};
 use super::claim::Bench;
 use super::record::{
     Cell, CellOutcome, CellResult, Extent, Figures, Metric, Report, Role, SuiteRecord, TargetFacts, VERSION,
@@ -179,13 +179,9 @@ impl SuiteArgs {
         study.cells(self.profile.list(), &self.rows)
     }
 
-    /// How many cells there are in all. A row that no suite has is a mistake, whatever else is asked for.
+    /// How many cells there are in all.
     fn count(&self, studies: &[Study]) -> Result<usize, Failure> {
-        let rows = || studies.iter().flat_map(|study| &study.rows).map(|row| row.id.as_str());
-        if let Some(unknown) = self.rows.iter().find(|pattern| !rows().any(|id| matches(pattern, id))) {
-            let known: Vec<&str> = rows().collect();
-            return Err(Failure::new(format!("--rows {unknown}: there is no such row, only {}", known.join(", "))));
-        }
+        self.rows.check(studies)?;
         match studies.iter().map(|study| self.cells(study).len()).sum() {
             0 => Err(Failure::new("no row is left: those of --rows are not in this profile")),
             cells => Ok(cells),
