@@ -22,6 +22,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "src/main/java/hermod/bench/Answer.java",
     "src/main/java/hermod/bench/AsyncSend.java",
     "src/main/java/hermod/bench/Bodies.java",
+    "src/main/java/hermod/bench/BodyReader.java",
     "src/main/java/hermod/bench/Bystander.java",
     "src/main/java/hermod/bench/Command.java",
     "src/main/java/hermod/bench/Consumer.java",

@@ -165,6 +165,8 @@ pub(crate) struct Spec {
     queue_name: Option<String>,
     bodies: BodiesThere,
     factory: Factory,
+    /// The property by which the client writes a large body into a stream.
+    body_stream: Option<&'static str>,
     user: String,
     password: String,
     pingpong: bool,
@@ -211,6 +213,7 @@ impl Spec {
                 short_size: scenario.tail.map_or(0, |tail| tail.size),
             },
             factory: provider.factory.clone(),
+            body_stream: provider.body_stream,
             user: target.user.clone(),
             password: target.password.clone(),
             pingpong: scenario.mode == Mode::Pingpong,

@@ -72,6 +72,8 @@ pub(crate) struct Provider {
     pub(crate) factory: Factory,
     /// The mode of sessions that are to acknowledge as little as this client can.
     pub(crate) least_acks: u32,
+    /// The property that, set to a stream on a received message, has this client write the body into it; none: there is none.
+    pub(crate) body_stream: Option<&'static str>,
 }
 
 /// How a client's send returns.
@@ -161,7 +163,7 @@ fn activemq(target: &Target, scenario: &Scenario, api: Api, artefact: &'static s
 
 /// The core client of Artemis.
 fn artemis(target: &Target, scenario: &Scenario) -> Provider {
-    let (send, bytes_ahead) = (Send::of(scenario), bytes_ahead(scenario));
+    let (send, bytes_ahead) = (Send::of(scenario), in_bytes(u64::from(scenario.prefetch), scenario));
     let waits = (send != Send::Unconfirmed).to_string();
     let mut options = vec![
         ("blockOnDurableSend", waits.clone()),
@@ -176,15 +178,24 @@ fn artemis(target: &Target, scenario: &Scenario) -> Provider {
     if bytes_ahead > 0 {
         options.push(("consumerWindowSize", bytes_ahead.to_string()));
     }
+    // What a producer sends ahead is counted in bytes, too; by default it would wait before each body of 64 KiB.
+    if send == Send::ConfirmedLater {
+        options.push(("producerWindowSize", in_bytes(scenario.window, scenario).max(64 << 10).to_string()));
+    }
     let class = "org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory";
     let jars = Jars::Artefact("org.apache.activemq:artemis-jakarta-client:2.44.0");
-    Provider { least_acks: PRE_ACKNOWLEDGE, ..by_uri(Api::Jakarta, jars, class, uri("tcp", target, &options)) }
+    Provider {
+        least_acks: PRE_ACKNOWLEDGE,
+        // A body of 100 KiB and more it reads byte by byte otherwise, with a check for each, which takes a whole core.
+        body_stream: Some("JMS_AMQ_SaveStream"),
+        ..by_uri(Api::Jakarta, jars, class, uri("tcp", target, &options))
+    }
 }
 
-/// Artemis counts what is fetched ahead in bytes, with what it adds to each message; 0: its default.
-fn bytes_ahead(scenario: &Scenario) -> u64 {
+/// Artemis counts what is sent or fetched ahead in bytes, with what it adds to each message.
+fn in_bytes(messages: u64, scenario: &Scenario) -> u64 {
     const ADDED: u64 = 200;
-    u64::from(scenario.prefetch) * (scenario.size as u64 + ADDED)
+    messages.saturating_mul(scenario.size as u64 + ADDED).min(i32::MAX as u64)
 }
 
 /// The client of OpenMQ.
@@ -192,6 +203,8 @@ fn openmq(target: &Target, scenario: &Scenario) -> Provider {
     let mut properties = BTreeMap::from([
         ("imqAddressList".to_owned(), format!("mq://{}/jms", target.address)),
         ("imqAckOnProduce".to_owned(), (Send::of(scenario) != Send::Unconfirmed).to_string()),
+        // No other client here waits for an answer to each acknowledgement of a persistent message.
+        ("imqAckOnAcknowledge".to_owned(), "false".to_owned()),
     ]);
     if scenario.prefetch > 0 {
         properties.insert("imqConsumerFlowLimit".to_owned(), scenario.prefetch.to_string());
@@ -204,6 +217,7 @@ fn openmq(target: &Target, scenario: &Scenario) -> Provider {
         jars: Jars::Inside { archive: "org.glassfish.mq:mq-distribution:6.6.0:zip", path: "mq/lib/imq.jar" },
         factory: Factory { class_name, argument: None, lookup: None, properties },
         least_acks: NO_ACKNOWLEDGE,
+        body_stream: None,
     }
 }
 
@@ -234,7 +248,7 @@ fn other(target: &Target) -> Result<Provider, Failure> {
     let argument = properties.remove("argument");
     let factory = Factory { class_name: target.address.clone(), argument, lookup, properties };
     let least_acks = DUPS_OK_ACKNOWLEDGE;
-    Ok(Provider { api, java: WORKER, jars: Jars::Given(class_path), factory, least_acks })
+    Ok(Provider { api, java: WORKER, jars: Jars::Given(class_path), factory, least_acks, body_stream: None })
 }
 
 fn by_uri(api: Api, jars: Jars, class: &str, argument: String) -> Provider {
@@ -245,6 +259,7 @@ fn by_uri(api: Api, jars: Jars, class: &str, argument: String) -> Provider {
         jars,
         factory: Factory { class_name, argument, lookup: None, properties: BTreeMap::new() },
         least_acks: DUPS_OK_ACKNOWLEDGE,
+        body_stream: None,
     }
 }
 
@@ -286,14 +301,24 @@ mod tests {
             (
                 "artemis://h",
                 |s| (s.window, s.prefetch, s.size) = (9, 10, 800),
-                &["blockOnDurableSend=true", "confirmationWindowSize=10485760", "consumerWindowSize=10000"],
+                &[
+                    "blockOnDurableSend=true",
+                    "confirmationWindowSize=10485760",
+                    "consumerWindowSize=10000",
+                    "producerWindowSize=65536",
+                ],
             ),
+            ("artemis://h", |s| (s.window, s.size) = (1000, 65_336), &["producerWindowSize=65536000"]),
             ("amqp10://h", |s| s.ack_every = 0, &["presettleConsumers=true", "least_acks: 3"]),
             ("openwire://h", |s| s.ack_every = 0, &["least_acks: 3"]),
-            ("artemis://h", |s| s.ack_every = 0, &["least_acks: 100"]),
+            ("artemis://h", |s| s.ack_every = 0, &["least_acks: 100", "body_stream: Some(\"JMS_AMQ_SaveStream\")"]),
             ("openmq://h", |s| s.ack_every = 0, &["least_acks: 32768"]),
             ("jms:a.B,classpath=/c", |s| s.ack_every = 0, &["least_acks: 3"]),
-            ("openmq://h", |s| s.window = 0, &["mq://h:7676/jms", "\"imqAckOnProduce\": \"false\""]),
+            (
+                "openmq://h",
+                |s| s.window = 0,
+                &["mq://h:7676/jms", "\"imqAckOnProduce\": \"false\"", "\"imqAckOnAcknowledge\": \"false\""],
+            ),
             ("jms:a.B?host=x&argument=y,classpath=/c", |_| {}, &["\"a.B\"", "Some(\"y\")", "\"host\": \"x\""]),
             ("jndi:a.C?url=u&cf=f&queue.q=q,classpath=/c", |_| {}, &["Some(\"f\")", "provider.url\": \"u\""]),
         ];

@@ -156,6 +156,7 @@ final class Consumer implements Worker {
         private final Load load;
         private final Seen[] seen;
         private final byte[] body;
+        private final BodyReader reader;
         private final Bodies.Stamp stamp = new Bodies.Stamp();
         private final long[] damages = new long[Bodies.Damage.values().length];
         private final Samples total = new Samples();
@@ -170,6 +171,7 @@ final class Consumer implements Worker {
                 seen[producer] = new Seen(quota == Long.MAX_VALUE ? -1 : quota, load.spec.lanes());
             }
             body = new byte[load.bodies.size()];
+            reader = new BodyReader(load.spec.bodyStream());
         }
 
         /** Checks and times one message received at {@code at}. */
@@ -189,7 +191,7 @@ final class Consumer implements Worker {
             }
             long length = bytes.getBodyLength();
             if (length <= body.length && length > 0) {
-                bytes.readBytes(body);
+                reader.read(bytes, body, (int) length);
             }
             Bodies.Damage damage = load.bodies.read(body, length, stamp);
             if (damage != null || load.bodies.counted()) {

@@ -85,10 +85,11 @@ final class RoundTrips {
 
         @Override
         public void run() throws Exception {
+            BodyReader reader = new BodyReader(load.spec.bodyStream());
             while (!load.ended()) {
                 if (in.receive(SILENCE_MS) instanceof BytesMessage message) {
                     byte[] body = new byte[(int) message.getBodyLength()];
-                    message.readBytes(body);
+                    reader.read(message, body, body.length);
                     BytesMessage back = session.createBytesMessage();
                     back.writeBytes(body);
                     out.send(back);

@@ -8,6 +8,7 @@ import java.util.Map;
  *
  * @param name begins the names of all destinations and subscriptions of this load
  * @param bodies what messages carry
+ * @param bodyStream the property by which the client writes a large body into a stream; null: it has none
  * @param produce false: what is consumed was sent by an earlier load with these destinations
  * @param keep what nobody consumes stays in its queue, for a later load
  * @param spread each producer sends to all queues in turn, and each consumer reads all of them
@@ -30,6 +31,7 @@ record Spec(
         String queueName,
         Bodies bodies,
         Factory factory,
+        String bodyStream,
         String user,
         String password,
         boolean pingpong,
