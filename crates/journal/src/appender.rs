@@ -158,12 +158,13 @@ impl<'a> Appender<'a> {
 
     fn append_runs(&mut self, group: Option<Group>, owner: Owner, reason: u8, runs: &[(u64, u64)]) {
         let kept = match (&mut self.state.target, group) {
+            // What an open group settles is not settled yet, whatever its owner says; and what is said again is settled,
+            // whatever becomes of the group that it is said in.
+            (Target::Log(buffer), _) if self.housekeeping => buffer.groups.without_settled(owner, runs),
             (Target::Log(buffer), Some(group)) => {
                 buffer.groups.note_settled(group, owner, runs);
                 None
             }
-            // What an open group settles is not settled yet, whatever its owner says.
-            (Target::Log(buffer), None) if self.housekeeping => buffer.groups.without_settled(owner, runs),
             _ => None,
         };
         for runs in kept.as_deref().unwrap_or(runs).chunks(LIST) {

@@ -178,12 +178,12 @@ pub(crate) fn log_dying(appender: &mut Appender<'_>, queue: Owner, seq: u64, rea
     log_pair(appender, queue, DYING, seq, reason_code(reason).into());
 }
 
-fn log_accounted(appender: &mut Appender<'_>, queue: Owner, next_seq: u64, pages: &[(u64, u64)]) {
+fn log_accounted(appender: &mut Appender<'_>, group: Option<Group>, queue: Owner, next_seq: u64, pages: &[(u64, u64)]) {
     let mut bytes = Vec::with_capacity(10 + 8 * pages.len());
     write_varint(&mut bytes, next_seq);
     write_varint(&mut bytes, pages.len() as u64);
     pages.iter().flat_map(|(first, count)| [first, count]).for_each(|number| write_varint(&mut bytes, *number));
-    appender.fact(None, queue, ACCOUNTED, &[&bytes]);
+    appender.fact(group, queue, ACCOUNTED, &[&bytes]);
 }
 
 /// Logs that there is a bucket `owner` of a queue.
@@ -335,12 +335,18 @@ pub(crate) struct LaneFacts {
 impl LaneFacts {
     fn log(&self, appender: &mut Appender<'_>, queue: Owner) {
         log_position(appender, queue, self.position.0, self.position.1);
+        let both = !self.accounted.is_empty() && !self.settled.is_empty();
+        // One without the other would lie: what the log no longer says to be settled would be missed.
+        let group = both.then(|| appender.begin_group());
         if !self.accounted.is_empty() {
             // Before what is settled: of pages of which nothing is known that is not kept.
-            log_accounted(appender, queue, self.position.0, &self.accounted);
+            log_accounted(appender, group, queue, self.position.0, &self.accounted);
         }
         if !self.settled.is_empty() {
-            appender.settle_counted(None, queue, SETTLED_BEFORE, &self.settled, &mut std::iter::empty());
+            appender.settle_counted(group, queue, SETTLED_BEFORE, &self.settled, &mut std::iter::empty());
+        }
+        if let Some(group) = group {
+            appender.end_group(group);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use testkit::broker::{Setup, TestBroker};
 use testkit::script::Script;
-use testkit::sim_disk::SimDisk;
+use testkit::sim_disk::{Fault, SimDisk};
 
 /// The same conversation with each way to end it: a good stop, the end of the process, a power cut.
 pub(crate) fn check_each(ends: &[&str], steps: &[(&str, &str)]) {
@@ -434,4 +434,42 @@ fn a_real_directory_with_threads_keeps_what_was_confirmed() {
             assert_eq!(said, format!(":{number}={round}-{number} left {left}"));
         }
     }
+}
+
+/// What a restatement says is settled need not fit into one batch with the pages that it accounts for. Cut off between the two,
+/// it made messages that had been accepted long before pass for lost, and their queue stopped at its head.
+#[test]
+fn a_restatement_that_is_cut_off_tells_of_no_loss() {
+    let each = |numbers: &[u64], what: &str| {
+        let statements: Vec<_> = numbers.iter().map(|number| what.replace('N', &number.to_string())).collect();
+        format!("a {}", statements.join("; "))
+    };
+    let (first, later) = ((1..=100).collect::<Vec<_>>(), (101..=700).collect::<Vec<_>>());
+    let odd: Vec<_> = later.iter().copied().filter(|number| number % 2 == 1).collect();
+    for cut in 1..1000 {
+        let disk = SimDisk::new(1, 64 << 20);
+        let mut setup = Setup::stepped(&disk, 1 << 20);
+        // The runs that the odd numbers make take more than a batch.
+        setup.journal.max_batch_bytes = 4096;
+        let mut script = Script::open(setup, Some(disk.clone()));
+        script.say("a queue q durable; queue other durable; consume q c");
+        // A start forgets the page when all of it so far is accepted, and goes on with what came later.
+        script.say(&each(&first, "publish - q N persistent"));
+        script.say(&each(&first, "ack N"));
+        script.say(&each(&later, "publish - q N persistent"));
+        script.say(&each(&odd, "ack N"));
+        (0..20).for_each(|_| drop(script.say("a publish - other x persistent size=20000")));
+        script.check(&[("* counts q", "0 300"), ("* counts other", "20 0")]);
+        disk.fault(cut, Fault::Crash);
+        script.broker().background(1000);
+        let left = script.broker().broker.overview().journal.oldest_file > 1;
+        script.check(&[("* crash", "")]);
+        assert_eq!(script.broker().broker.take_damages(), Vec::<String>::new(), "cut off at operation {cut}");
+        script.check(&[("* counts q", "300 0"), ("* counts other", "20 0")]);
+        if left {
+            assert!(cut > 5, "it was cut off before");
+            return;
+        }
+    }
+    panic!("the first file does not leave");
 }
