@@ -85,7 +85,8 @@ impl<'a> Appender<'a> {
     }
 
     /// `owner` settles the references in `runs`, each (first sequence number, count); `freed` are their bodies, one
-    /// per reference. In a group they are freed when it ends.
+    /// per reference. In a group they are freed when it ends. Runs outside of one may span what an open group settles: that is
+    /// left out of them, and stands or falls with its group.
     pub fn settle(&mut self, group: Option<Group>, owner: Owner, reason: u8, runs: &[(u64, u64)], freed: &[Address]) {
         self.append_runs(group, owner, reason, runs);
         for run in freed.chunk_by(|a, b| a.file == b.file) {
@@ -158,14 +159,14 @@ impl<'a> Appender<'a> {
 
     fn append_runs(&mut self, group: Option<Group>, owner: Owner, reason: u8, runs: &[(u64, u64)]) {
         let kept = match (&mut self.state.target, group) {
-            // What an open group settles is not settled yet, whatever its owner says; and what is said again is settled,
-            // whatever becomes of the group that it is said in.
-            (Target::Log(buffer), _) if self.housekeeping => buffer.groups.without_settled(owner, runs),
-            (Target::Log(buffer), Some(group)) => {
+            // What is said again is settled, whatever becomes of the group that it is said in.
+            (Target::Log(buffer), Some(group)) if !self.housekeeping => {
                 buffer.groups.note_settled(group, owner, runs);
                 None
             }
-            _ => None,
+            // What an open group settles is not settled yet, though its owner is done with it.
+            (Target::Log(buffer), _) => buffer.groups.without_settled(owner, runs),
+            (Target::Memory(_), _) => None,
         };
         for runs in kept.as_deref().unwrap_or(runs).chunks(LIST) {
             self.append(group, Some(owner), &Draft::Settled { owner, reason, runs });

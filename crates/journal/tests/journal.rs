@@ -294,6 +294,31 @@ fn a_group_counts_only_when_its_end_is_durable() {
     assert_eq!(found.facts, [(2, 1, b"fact".to_vec())]);
 }
 
+/// A purge says runs that span what was settled before. That took along what an open group had settled, which must be there
+/// again when the group does not end.
+#[test]
+fn a_run_takes_nothing_along_that_an_open_group_settles() {
+    for ends in [false, true] {
+        let disk = SimDisk::new(4, 4 << 20);
+        let (journal, stepper, _) = step(&disk, &small());
+        let bodies: Vec<Address> = (1..=10).map(|seq| publish(&journal, 1, seq, b"body").0).collect();
+        let mut appender = journal.appender();
+        let group = appender.begin_group();
+        appender.settle(Some(group), 1, 0, &[(5, 1)], &bodies[4..5]);
+        appender.settle_counted(None, 1, 5, &[(1, 10)], &mut std::iter::once((bodies[0].file, 9)));
+        if ends {
+            appender.end_group(group);
+        }
+        drop(appender);
+        stepper.flush().unwrap();
+        disk.power_cut();
+        let (_, _, found) = step(&disk, &small());
+        let left: Vec<_> = found.references.keys().copied().collect();
+        let expected: &[(Owner, u64)] = if ends { &[] } else { &[(1, 5)] };
+        assert_eq!(left, expected, "ends: {ends}");
+    }
+}
+
 #[test]
 fn a_file_with_an_open_group_or_a_live_body_stays() {
     let disk = SimDisk::new(4, 4 << 20);
