@@ -1,7 +1,8 @@
 //! Merging: which segments are worth writing anew as one, and what is still referenced in them.
 //!
 //! Invariant: a merge takes at most about one log file's worth of live bytes from a bounded number of segments, so what it
-//! needs in memory and on disk is bounded too.
+//! needs in memory and on disk is bounded too; and never more bodies than the offsets of a segment reach, however many of them
+//! turn out to be alive.
 
 use super::Cold;
 use super::count::Counts;
@@ -16,6 +17,8 @@ use crate::replay::Owners;
 const BORNE: usize = 8;
 /// How many segments are merged into one.
 pub(crate) const MERGED_AT_ONCE: usize = 16;
+/// How many bytes of bodies these have, alive or not: half of what an offset can say. How many are alive is only guessed.
+const BYTES_AT_ONCE: u64 = 1 << 31;
 /// How many listed references are looked through in one step, about.
 const SIFTED_AT_ONCE: u64 = 64 << 10;
 
@@ -36,10 +39,11 @@ pub(crate) fn choose(counts: &Counts, sizes: Sizes, room: u64) -> Option<Vec<u32
         return None;
     }
     worth.sort_unstable();
-    let mut total = 0;
-    let fits = worth.iter().take(MERGED_AT_ONCE).take_while(|(live, _)| {
+    let (mut total, mut bytes) = (0, 0);
+    let fits = worth.iter().take(MERGED_AT_ONCE).take_while(|(live, number)| {
         total += live;
-        total <= u64::from(sizes.file).min(room)
+        bytes += counts.segments.get(number).map_or(0, |count| count.bytes);
+        total <= u64::from(sizes.file).min(room) && bytes <= BYTES_AT_ONCE
     });
     let count = fits.count().max(1);
     let chosen: Vec<u32> = worth.iter().take(count).map(|(_, number)| *number).collect();
@@ -118,6 +122,7 @@ fn sift(
 mod tests {
     use super::*;
     use crate::cold::count::Count;
+    use crate::options::BLOCK;
 
     const FILE: u32 = 1 << 20;
 
@@ -148,5 +153,21 @@ mod tests {
         for (what, segments, expected) in table {
             assert_eq!(chosen(&segments), expected, "{what}");
         }
+    }
+
+    /// Sixteen of these, in each of which a few large bodies are left of many small ones, were taken for 38 MiB, and had up to
+    /// 9 GiB: offsets began anew from zero, over the bodies that were written first.
+    #[test]
+    fn bodies_of_a_merge_fit_into_one_segment_whatever_the_guess() {
+        let (file, bytes) = (1 << 30, 600 << 20);
+        let sizes = Sizes { file, first_file: file, ring: 8 << 30, batch: 4096, short_of_disk: false };
+        let mut counts = Counts::default();
+        for number in 0..16 {
+            let count = Count { live: 40, references: 10_000, bytes, length: file, unreadable: false };
+            counts.insert(number, count);
+        }
+        let chosen = choose(&counts, sizes, 1 << 40).map(|chosen| chosen.len() as u64);
+        assert_eq!(chosen, Some(3));
+        assert!(chosen.is_some_and(|count| count * bytes + u64::from(BLOCK) <= u64::from(u32::MAX)));
     }
 }

@@ -24,7 +24,7 @@ const COPIED_AT_ONCE: u64 = 1 << 20;
 pub(crate) enum CopyError {
     /// A body could not be read; its file.
     Read(u32),
-    /// The segment could not be written.
+    /// The segment could not be written, or takes no more.
     Write,
 }
 
@@ -70,7 +70,7 @@ impl Copier {
         let start = self.at;
         for (((page, at), item), body) in chosen.iter().zip(&items).zip(&bodies) {
             let shared = plan.is_shared(item);
-            plan.pages[*page].items[*at].offset = self.place(item, shared, body, &mut out);
+            plan.pages[*page].items[*at].offset = self.place(item, shared, body, &mut out)?;
         }
         self.file.write_all_at(&out, u64::from(start)).map_err(|_| CopyError::Write)?;
         self.next = chosen.last().map_or(self.next, |(page, at)| (*page, at + 1));
@@ -96,19 +96,20 @@ impl Copier {
     }
 
     /// The offset of the body of `item` in the segment; a new one goes to `out`.
-    fn place(&mut self, item: &Item, shared: bool, body: &[u8], out: &mut Vec<u8>) -> u32 {
+    fn place(&mut self, item: &Item, shared: bool, body: &[u8], out: &mut Vec<u8>) -> Result<u32, CopyError> {
         if let Some(offset) = self.shared.get(&key(item)) {
-            return *offset;
+            return Ok(*offset);
         }
         let offset = self.at;
+        // What is chosen fits. If it ever did not, nothing that was written may be written over.
+        self.at = offset.checked_add(BODY_HEAD as u32 + item.length).ok_or(CopyError::Write)?;
         let sum = Checksums::new(self.incarnation, self.number).body(offset, body);
         out.extend_from_slice(&body_head(item.length, sum));
         out.extend_from_slice(body);
-        self.at += BODY_HEAD as u32 + item.length;
         if shared {
             self.shared.insert(key(item), offset);
         }
-        offset
+        Ok(offset)
     }
 
     /// Writes the header block and flushes the file. Gives its length.
