@@ -1,8 +1,8 @@
 //! Transactions: publishes and settlements that happen together or not at all, across queues and crashes.
 //!
 //! A commit writes one group: bodies, hidden references, settlements, end. When the group is durable the messages become
-//! visible and the client is told; until then its connection is not read. What the group settles is gone from its
-//! end record on, whatever happens to the session.
+//! visible, and when what takes effect behind it is durable too the client is told; until then its connection is not read. What
+//! the group settles is gone from its end record on, whatever happens to the session.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,7 +36,8 @@ pub(super) struct Open {
     pub(super) waiting_since: Option<Instant>,
 }
 
-/// A group that has ended, on its way to the disk: of a committed transaction, or of dead letters.
+/// A group that has ended, on its way to the disk: of a committed transaction, or of dead letters. Also what is behind the group of
+/// a transaction.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) ticket: Ticket,
@@ -178,16 +179,24 @@ impl Client {
         self.settled_ticket = self.settled_ticket.max(ticket);
         self.settle_rest(open.session, &open.liens);
         let replies = self.return_unroutable(open.session, &mut open.arrivals);
-        let mailbox = Arc::clone(&self.shared.mailbox);
-        let sealed = Sealed { ticket, hidden, replies, committed: Some((transaction, mailbox)) };
+        let sealed = Sealed { ticket, hidden, replies, committed: None };
         self.committing += 1;
         // Only behind nothing else of this client's: commits become visible in their order.
-        if self.committing == 1 && core.journal.durable() >= ticket {
+        let at_once = self.committing == 1 && core.journal.durable() >= ticket;
+        if at_once {
             sealed.reveal(&mut Visit { core: &core, now, work: &mut self.work });
         } else {
             core.wait_for_sealed(sealed);
         }
         self.run_work();
+        // What it rejected is logged behind the group, and must not come back either once the client is told.
+        let committed = Some((transaction, Arc::clone(&self.shared.mailbox)));
+        let behind = Sealed { ticket: self.settled_ticket, hidden: Vec::new(), replies: Vec::new(), committed };
+        if at_once && core.journal.durable() >= behind.ticket {
+            behind.reveal(&mut Visit { core: &core, now, work: &mut self.work });
+        } else {
+            core.wait_for_sealed(behind);
+        }
         Ok(())
     }
 
@@ -258,7 +267,8 @@ impl Client {
         let core = Arc::clone(&self.core);
         let rest = self.by_queue(liens, |outcome| outcome != Outcome::Accepted);
         for (queue, settlements) in rest {
-            queue.settle(&settlements, client, &mut Visit { core: &core, now, work: &mut self.work });
+            let ticket = queue.settle(&settlements, client, &mut Visit { core: &core, now, work: &mut self.work });
+            self.settled_ticket = self.settled_ticket.max(ticket);
         }
         for (queue, _) in self.by_queue(liens, |outcome| outcome == Outcome::Accepted) {
             // Credit came back inside the group; whoever has it now may be served.

@@ -129,3 +129,29 @@ fn a_commit_is_answered_and_visible_when_it_is_durable() {
         ("b", "c:2=2"),
     ]);
 }
+
+/// The last block of a log file takes the group and no more, and the disk has no room for the next file. The commit was answered all
+/// the same, and what it had rejected would have come back after a crash.
+#[test]
+fn a_commit_is_answered_when_what_it_rejects_is_durable() {
+    const BLOCK: u64 = 4096;
+    const FILE: u64 = 128 << 10;
+    for arguments in ["", "x-dead-letter-exchange= x-dead-letter-routing-key=dead"] {
+        let disk = SimDisk::new(1, 64 << 20);
+        let mut script = Script::stepped(&disk, 8 * FILE);
+        script.say(&format!("a queue q durable {arguments}; queue dead durable; queue other durable; consume q c"));
+        script.say(&format!("a {}", ["publish - q x persistent"; 600].join("; ")));
+        script.check(&[("* counts q", "0 600")]);
+        // The header of the file is a block as well.
+        let left = |script: &Script| FILE - BLOCK - script.broker().broker.overview().journal.written_bytes;
+        while left(&script) > BLOCK {
+            script.say("a publish - other x persistent");
+        }
+        assert_eq!(left(&script), BLOCK);
+        disk.set_capacity(0);
+        let rejects: Vec<_> = (1..=600).step_by(2).map(|number| format!("tx-reject {number}")).collect();
+        script.check(&[(&format!("a begin; {}; commit", rejects.join("; ")), ""), ("a flow", "Pause")]);
+        disk.set_capacity(64 << 20);
+        script.check(&[("a", "committed"), ("* cut", ""), ("* counts q", "300 0")]);
+    }
+}
