@@ -32,7 +32,7 @@ enum BodyEnd {
 /// What is known of the frame at the front of the input. Offsets count from its first byte.
 #[derive(Debug, Clone, Copy)]
 enum Progress {
-    /// Nothing but end-of-lines so far.
+    /// Nothing but end-of-lines and NULs so far.
     Between,
     /// The command is known; header lines before `line` are in the spans.
     Head { command: Command, line: usize, lines: usize },
@@ -101,7 +101,7 @@ impl Decoder {
     pub fn decode<'a>(&'a mut self, input: &'a [u8]) -> Result<Decoded<'a>, FrameError> {
         let mut skipped = 0;
         if matches!(self.progress, Progress::Between) {
-            skipped = input.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+            skipped = input.iter().take_while(|byte| matches!(byte, b'\n' | b'\r' | 0)).count();
         }
         let input = &input[skipped..];
         if matches!(self.progress, Progress::Between) && !self.read_command(input)? {

@@ -64,6 +64,12 @@ fn streams_of_valid_frames() {
         (V1_2, b"\n\r\n\n", vec![], 0),
         (V1_2, b"SEND\n\n\0", vec![frame(Send, &[], b"")], 0),
         (V1_2, b"\n\nSEND\na:b\n\nhi\0\n\n", vec![frame(Send, &[("a", "b")], b"hi")], 0),
+        (
+            V1_2,
+            b"\0\nSEND\n\nx\0\0\nACK\nid:1\n\n\0\0",
+            vec![frame(Send, &[], b"x"), frame(Ack, &[("id", "1")], b"")],
+            0,
+        ),
         (V1_2, b"SEND\r\na:b\r\n\r\nhi\0\r\n", vec![frame(Send, &[("a", "b")], b"hi")], 0),
         (V1_0, b"SEND\r\na: b\r\n\r\nhi\0", vec![frame(Send, &[("a", "b")], b"hi")], 0),
         (
