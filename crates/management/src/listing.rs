@@ -218,6 +218,28 @@ pub(crate) fn properties_key(routing_key: &str, arguments: &Map<String, Json>) -
     format!("{}~{}", percent_encoded(routing_key), URL_SAFE_NO_PAD.encode(&digest[..KEY_BYTES]))
 }
 
+/// The `properties_key` that a segment of a path stands for. Clients encode a routing key once, for the path, or twice, as part of
+/// `properties_key`; either way this is the same.
+pub(crate) fn canonical_key(segment: &str) -> String {
+    match segment.rsplit_once('~') {
+        Some((routing_key, digest)) => format!("{}~{digest}", percent_encoded(&percent_decoded(routing_key))),
+        None => percent_encoded(&percent_decoded(segment)),
+    }
+}
+
+/// Undoes [`percent_encoded`]. A percent sign without two digits behind it stands for itself.
+fn percent_decoded(text: &str) -> String {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        let digits = behind.first_chunk::<2>().filter(|two| byte == b'%' && two.iter().all(u8::is_ascii_hexdigit));
+        let escaped = digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
+        decoded.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &behind[2..] } else { behind };
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
 /// Percent-encodes everything but letters, digits, and `-._`.
 pub(crate) fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());

@@ -18,7 +18,7 @@ use super::page::{self, Wanted};
 use super::read::{exchange_name, select};
 use crate::change::Change;
 use crate::json;
-use crate::listing::{Listed, percent_encoded, properties_key};
+use crate::listing::{Listed, canonical_key, percent_encoded, properties_key};
 use crate::objects::{BindingChange, DestinationType, ObjectChange};
 use crate::source::Source;
 
@@ -173,8 +173,8 @@ impl Between {
 
     /// The one that the path names.
     fn row(&self, asker: &Asker, source: &Source) -> Result<Json, Failure> {
-        let rows = self.rows(asker, source)?;
-        rows.into_iter().find(|row| row["properties_key"] == self.key).ok_or_else(Failure::not_found)
+        let (rows, key) = (self.rows(asker, source)?, canonical_key(&self.key));
+        rows.into_iter().find(|row| row["properties_key"] == key).ok_or_else(Failure::not_found)
     }
 
     fn change(&self, routing_key: String, arguments: Map<String, Json>) -> Result<BindingChange, Failure> {

@@ -188,6 +188,32 @@ fn a_binding_is_told_and_deleted_by_what_it_is_known_by() {
     }
 }
 
+/// Some clients put the `properties_key` into the path, others the routing key.
+#[test]
+fn a_binding_is_found_by_its_key_whether_that_is_encoded_once_or_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    check(&server, GUEST, &[("PUT", "queues/%2F/q", r#"{"durable":true}"#, 201, "")]);
+    let (headers, path) = (format!("{GUEST}{JSON}"), "/api/bindings/%2F/e/amq.topic/q/q");
+    for (document, keys) in [
+        (r#"{"routing_key":"a.#"}"#, ["a.%23", "a.%2523"]),
+        (r#"{"routing_key":"a/*:+%4"}"#, ["a%2F%2A%3A%2B%254", "a%252F%252A%253A%252B%25254"]),
+        (r##"{"routing_key":"#"}"##, ["%23", "%2523"]),
+        (
+            r##"{"routing_key":"#","arguments":{"b":"2","a":1}}"##,
+            ["%23~9ZBtOQX8aKAR3mSpaeXcEw", "%2523%7E9ZBtOQX8aKAR3mSpaeXcEw"],
+        ),
+    ] {
+        for key in keys {
+            assert_eq!(server.send("POST", path, &headers, document).status, 201, "{document}");
+            let one = format!("{path}/{key}");
+            assert_eq!(shown(&server, &one, GUEST), shown(&server, path, GUEST)[0], "{one}");
+            assert_eq!(server.ask("DELETE", &one, GUEST).0, 204, "{one}");
+            assert_eq!(shown(&server, path, GUEST), json!([]));
+        }
+    }
+}
+
 #[test]
 fn documents_methods_and_paths_that_are_wrong() {
     let dir = tempfile::tempdir().unwrap();
