@@ -8,7 +8,7 @@ use auth::{Resource, Right};
 use journal::Ticket;
 use selector::Selector;
 
-use crate::catalog::arguments::QueueArguments;
+use crate::catalog::arguments::{QueueArguments, QueueType};
 use crate::error::{Error, ErrorKind};
 use crate::message::value::{Table, Value};
 use crate::queue::{Consumer, ConsumerKey, Fetched, Filter, Queue, Unattached, Visit};
@@ -274,14 +274,8 @@ impl Client {
     ) -> Result<Fetch, Error> {
         self.flush(now);
         let queue = self.queue_to(queue, Right::Read)?;
-        let (exclusive, single) = {
-            let inner = queue.lock(&self.core);
-            (inner.has_exclusive_consumer(), inner.arguments.single_active_consumer)
-        };
-        if exclusive {
-            return Err(in_use(&queue));
-        }
-        if single {
+        // As in RabbitMQ: from any other queue everybody fetches, past whoever consumes alone.
+        if queue.queue_type == QueueType::Quorum && queue.arguments(&self.core).single_active_consumer {
             return Err(one_at_a_time(&queue));
         }
         let (held, most) = (self.session_mut(session)?.unsettled.len(), self.core.settings.limits.unsettled as usize);
