@@ -61,7 +61,7 @@ pub use report::{BindingReport, ClientReport, ConsumerReport, ExchangeReport, Ov
 pub use selector::Value as Selected;
 pub use session::{
     BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Login, Outcome,
-    Prefetch, Publish, QueueSpec, REPLY_PREFIX, STORED_BESIDES, SessionId, TransactionId,
+    Prefetch, Publish, QueueSpec, REPLY_PREFIX, Refusal, STORED_BESIDES, SessionId, TransactionId,
 };
 pub use settings::{Limits, Settings};
 pub use store::verify::{Verified, VerifiedQueue};

@@ -219,7 +219,7 @@ pub fn seen_of(event: Event<'_>) -> Seen {
     match event {
         Event::Deliver(delivery) => Seen::Delivery(Received::of(&delivery)),
         Event::Confirmed { session, up_to } => Seen::Confirmed(session, up_to),
-        Event::Refused { session, number } => Seen::Refused(session, number),
+        Event::Refused { session, number, .. } => Seen::Refused(session, number),
         Event::Returned { session, message } => Seen::Returned(session, body_of(message)),
         Event::Cancelled { session, consumer_tag } => Seen::Cancelled(session, consumer_tag.to_owned()),
         Event::Committed { transaction } => Seen::Committed(transaction),

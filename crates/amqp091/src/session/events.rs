@@ -23,7 +23,7 @@ pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, 
             let channel = known.channel;
             link.send(channel, BasicAck { delivery_tag: up_to, multiple });
         }
-        Event::Refused { session, number } => {
+        Event::Refused { session, number, .. } => {
             let Some(known) = sessions.get_mut(session) else { return };
             // Anything before it that is still open must be covered by the next confirm.
             if number == known.answered + 1 {

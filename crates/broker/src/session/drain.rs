@@ -28,6 +28,15 @@ pub struct Delivery<'a> {
     pub message: &'a Message,
 }
 
+/// Why a publish was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// A queue is full and refuses publishes.
+    Full,
+    /// It waited behind an alarm for too long, or more did than may.
+    Alarm,
+}
+
 /// What a client has to be told.
 #[derive(Debug)]
 pub enum Event<'a> {
@@ -46,6 +55,8 @@ pub enum Event<'a> {
         session: SessionId,
         /// The number.
         number: u64,
+        /// Why.
+        why: Refusal,
     },
     /// A mandatory message that reached no queue.
     Returned {
@@ -173,9 +184,9 @@ impl Client {
                         entry.answered = number;
                         report(Event::Confirmed { session, up_to: number });
                     }
-                    Answer::Refused { number } => {
+                    Answer::Refused { number, why } => {
                         entry.answered = number;
-                        report(Event::Refused { session, number });
+                        report(Event::Refused { session, number, why });
                     }
                     Answer::Returned { message } => report(Event::Returned { session, message: &message }),
                     Answer::Failed { error } => report(Event::SessionFailed { session, error }),

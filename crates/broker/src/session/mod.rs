@@ -49,7 +49,7 @@ use turn::{Arrival, QueueSlot, Work};
 
 pub use consume::{Consume, Fetch, Prefetch};
 pub use declare::{BindingSpec, Declared, DestinationName, ExchangeSpec, QueueSpec};
-pub use drain::{Delivery, Event};
+pub use drain::{Delivery, Event, Refusal};
 pub use publish::{Publish, STORED_BESIDES};
 pub use replies::REPLY_PREFIX;
 pub use settle::Outcome;
@@ -134,6 +134,7 @@ enum Answer {
     },
     Refused {
         number: u64,
+        why: Refusal,
     },
     Returned {
         message: Message,

@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::flow::Allowance;
 use crate::session::turn::Arrival;
-use crate::session::{Answer, Client, RUNNING, Session, SessionId};
+use crate::session::{Answer, Client, RUNNING, Refusal, Session, SessionId};
 
 /// What one session has waiting.
 #[derive(Debug, Default)]
@@ -129,7 +129,7 @@ impl Client {
         for arrival in parked {
             if arrival.number > 0 {
                 self.core.totals.refused.add(1);
-                self.answer(session, Answer::Refused { number: arrival.number });
+                self.answer(session, Answer::Refused { number: arrival.number, why: Refusal::Alarm });
             } else {
                 self.core.totals.parked_dropped.add(1);
                 self.fail(session, Error::precondition(format!("publish refused: broker is {alarm}: {why}")));

@@ -20,7 +20,7 @@ use crate::message::{Head, Message, NAME_MAX};
 use crate::queue::{Identity, Queue, Visit};
 use crate::routing::Envelope;
 use crate::session::turn::{Arrival, QueueSlot};
-use crate::session::{Answer, BLOCKED, Client, SessionId};
+use crate::session::{Answer, BLOCKED, Client, Refusal, SessionId};
 
 /// A message as a protocol hands it over. What is borrowed the broker copies once.
 #[derive(Debug)]
@@ -403,7 +403,7 @@ impl Client {
             if arrival.refused {
                 refused += 1;
                 if number > 0 {
-                    self.answer(session, Answer::Refused { number });
+                    self.answer(session, Answer::Refused { number, why: Refusal::Full });
                 }
                 continue;
             }

@@ -204,7 +204,7 @@ fn report(
             receipts.confirmed(up_to, output, version);
             Ok(())
         }
-        Event::Refused { number, .. } => receipts.refused(number),
+        Event::Refused { number, why, .. } => receipts.refused(number, why),
         Event::Committed { transaction } => {
             receipts.committed(transaction);
             Ok(())

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use broker::{Client, Ticket, TransactionId};
+use broker::{Client, Refusal, Ticket, TransactionId};
 use wire::Output;
 
 use super::error::Failure;
@@ -86,12 +86,14 @@ impl Receipts {
         }
     }
 
-    /// A publish was refused. Without a receipt nobody asked, and the broker has counted it.
-    pub(super) fn refused(&mut self, number: u64) -> Result<(), Failure> {
-        let Some(at) = self.sends.iter().position(|(waiting, _)| *waiting == number) else {
+    /// A publish was refused. Where a queue is full and nobody asked for a receipt, the broker has counted it; what an alarm
+    /// refuses ends the connection in any case, as it does where no receipt was ever asked for.
+    pub(super) fn refused(&mut self, number: u64, why: Refusal) -> Result<(), Failure> {
+        let at = self.sends.iter().position(|(waiting, _)| *waiting == number);
+        let receipt = at.and_then(|at| self.sends.remove(at)).map(|(_, receipt)| receipt);
+        if receipt.is_none() && why == Refusal::Full {
             return Ok(());
-        };
-        let receipt = self.sends.remove(at).map(|(_, receipt)| receipt);
+        }
         let detail = "the message was not taken: a queue is full, or an alarm kept it waiting for too long";
         Err(Failure::new("Message refused", detail).with_receipt(receipt))
     }

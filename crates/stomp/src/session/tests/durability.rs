@@ -1,5 +1,7 @@
 //! No receipt before the flush, and none for what an alarm holds back.
 
+use std::time::Duration;
+
 use wire::ReadState;
 
 use super::{Peer, Scene};
@@ -166,6 +168,26 @@ fn what_an_alarm_parks_holds_back_no_settlement() {
     assert_eq!(writer.state(), ReadState::Pause);
     assert_eq!(consume_all(&scene, &mut writer), sent);
     assert_eq!(writer.heard(), [format!("RECEIPT\nreceipt-id:{sent}"), "RECEIPT\nreceipt-id:late".to_owned()]);
+}
+
+#[test]
+fn what_an_alarm_refuses_ends_the_connection_with_a_receipt_and_without() {
+    for (receipt, named) in [("receipt:2\n", "receipt-id:2\n"), ("", "content-type:")] {
+        let scene = Scene::new();
+        let mut peer = scene.connect("1.2");
+        // From the first receipt on the broker numbers what is sent.
+        peer.say("SUBSCRIBE\nid:s\ndestination:/queue/b\n\n\0SEND\ndestination:/queue/a\nreceipt:1\n\nx\0");
+        answers(&mut peer, "1");
+        scene.broker.force_alarm("disk", true).unwrap();
+        peer.say(&format!("SEND\ndestination:/queue/a\n{receipt}\ny\0"));
+        peer.pass(Duration::from_secs(29));
+        is_silent(&mut peer);
+        peer.pass(Duration::from_secs(2));
+        let heard = peer.heard();
+        let error = format!("ERROR\nmessage:Message refused\n{named}");
+        assert!(heard.len() == 1 && heard[0].starts_with(&error), "{receipt:?}: {heard:?}");
+        assert_eq!(peer.state(), ReadState::Closed);
+    }
 }
 
 #[test]
