@@ -319,7 +319,9 @@ fn channel(session: &SessionReport, facts: &Facts) -> Json {
     })
 }
 
+/// With what rabbitmqadmin reads no list of consumers without.
 fn consumer(consumer: &ConsumerReport) -> Json {
+    let timeout = consumer.timeout.map_or(0, |timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
     json!({
         "queue": { "name": consumer.queue, "vhost": consumer.vhost },
         "vhost": consumer.vhost,
@@ -330,5 +332,9 @@ fn consumer(consumer: &ConsumerReport) -> Json {
         "exclusive": consumer.exclusive,
         "prefetch_count": consumer.prefetch,
         "messages_unacknowledged": consumer.unsettled,
+        "active": consumer.active,
+        "arguments": object(&consumer.arguments),
+        "consumer_timeout": timeout,
+        "channel_details": {},
     })
 }

@@ -8,7 +8,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use crate::message::value::Table;
 use crate::session::mailbox::{Lent, Mailbox};
 
 /// Lists that a thread keeps for its next visits.
@@ -99,6 +101,10 @@ pub(crate) struct Consumer {
     pub(crate) priority: i32,
     /// Most unsettled deliveries; 0 for no limit.
     pub(crate) prefetch: u32,
+    /// How long it may hold a delivery; none is without end.
+    pub(crate) timeout: Option<Duration>,
+    /// What it asked for, for reports.
+    pub(crate) arguments: Table,
     pub(crate) out: u32,
     pub(crate) shared: Arc<SharedCredit>,
     /// The outbox of its connection.
@@ -152,6 +158,8 @@ impl Consumer {
             exclusive: false,
             priority: 0,
             prefetch: 0,
+            timeout: None,
+            arguments: Table::default(),
             out: 0,
             shared,
             outbox: 0,
@@ -223,6 +231,12 @@ impl Consumers {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Consumer> {
         self.slots.iter().flatten()
+    }
+
+    /// The same, each with whether it is active: where only one is to be, the others wait until it goes.
+    pub(crate) fn with_activity(&self) -> impl Iterator<Item = (&Consumer, bool)> {
+        let is_active = move |slot: u32| !self.single || self.active == Some(slot);
+        (0..).zip(&self.slots).filter_map(move |(slot, consumer)| Some((consumer.as_ref()?, is_active(slot))))
     }
 
     pub(crate) fn add(&mut self, mut consumer: Consumer) {

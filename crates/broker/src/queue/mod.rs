@@ -590,9 +590,9 @@ impl Inner {
         self.views.report()
     }
 
-    /// Those that take what comes, those with selectors, and browsers.
-    pub(crate) fn consumers(&self) -> impl Iterator<Item = &Consumer> {
-        self.consumers.iter().chain(self.views.consumers())
+    /// Those that take what comes, those with selectors, and browsers; each with whether it is active.
+    pub(crate) fn consumers(&self) -> impl Iterator<Item = (&Consumer, bool)> {
+        self.consumers.with_activity().chain(self.views.consumers().map(|consumer| (consumer, true)))
     }
 
     pub(crate) fn consumer_count(&self) -> usize {

@@ -1,5 +1,7 @@
 //! What is declared, for management: exchanges, bindings and consumers, read vhost by vhost under its tables' read lock.
 
+use std::time::Duration;
+
 use crate::broker::Broker;
 use crate::catalog::Tables;
 use crate::message::value::Table;
@@ -60,6 +62,12 @@ pub struct ConsumerReport {
     pub prefetch: u32,
     /// Deliveries that it has not settled.
     pub unsettled: u32,
+    /// It is given messages. Where only one is to be at a time, the others wait until it goes.
+    pub active: bool,
+    /// How long it may hold a delivery; none is without end.
+    pub timeout: Option<Duration>,
+    /// What it asked for, as far as that means something.
+    pub arguments: Table,
 }
 
 impl Broker {
@@ -135,7 +143,7 @@ impl Broker {
             let tables = vhost.tables.read();
             for queue in tables.queues() {
                 let inner = queue.lock(&self.core);
-                reports.extend(inner.consumers().map(|consumer| ConsumerReport {
+                reports.extend(inner.consumers().map(|(consumer, active)| ConsumerReport {
                     vhost: queue.vhost.to_string(),
                     queue: queue.name.to_string(),
                     client: consumer.key.client,
@@ -144,6 +152,9 @@ impl Broker {
                     exclusive: consumer.exclusive,
                     prefetch: consumer.prefetch,
                     unsettled: consumer.out,
+                    active,
+                    timeout: consumer.timeout,
+                    arguments: consumer.arguments.clone(),
                 }));
             }
         }

@@ -119,8 +119,8 @@ impl Client {
         let tag = self.consumer_tag(session, &consume.tag)?;
         let slot = self.slot(&queue);
         let number = self.add_consumer(session, &tag, Some(slot), consume.no_ack)?;
-        let timeout = wishes.timeout(&arguments, self.core.settings.consumer_timeout);
-        if let Some(record) = self.consumers.get_mut(&number).filter(|record| !record.no_ack) {
+        let timeout = wishes.timeout(&arguments, self.core.settings.consumer_timeout).filter(|_| !consume.no_ack);
+        if let Some(record) = self.consumers.get_mut(&number) {
             record.timeout = timeout;
         }
         let entry = self.session_mut(session)?;
@@ -132,6 +132,8 @@ impl Client {
         consumer.exclusive = consume.exclusive;
         consumer.priority = wishes.priority;
         consumer.prefetch = prefetch;
+        consumer.timeout = timeout;
+        consumer.arguments = wishes.arguments;
         self.consumes = true;
         if let Err(why) = self.visit(|visit| queue.attach(consumer, wishes.filter, visit)) {
             self.forget_consumer(number);
@@ -383,6 +385,8 @@ struct Wishes {
     timeout: Option<u64>,
     /// Which messages it asks for.
     filter: Filter,
+    /// All of these as they were said. What means nothing here is not kept: it could be of any size.
+    arguments: Table,
 }
 
 impl Wishes {
@@ -441,8 +445,9 @@ impl Wishes {
                     _ => return Err(invalid("expected a bool")),
                 },
                 _ if name.starts_with("x-") => return Err(invalid("not implemented yet")),
-                _ => {}
+                _ => continue,
             }
+            wishes.arguments.set(name, value.clone());
         }
         Ok(wishes)
     }

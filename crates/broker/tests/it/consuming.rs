@@ -253,6 +253,18 @@ fn a_queue_with_a_single_active_consumer_goes_to_the_next_one_when_it_leaves() {
 }
 
 #[test]
+fn who_waits_to_be_the_active_consumer_is_reported_so() {
+    let mut script = Script::memory();
+    let reported = |script: &Script| -> Vec<(String, bool)> {
+        script.broker().broker.consumers().into_iter().map(|consumer| (consumer.tag, consumer.active)).collect()
+    };
+    script.check(&[("a queue q x-single-active-consumer=true; consume q first; consume q second x-priority=1", "0 0")]);
+    assert_eq!(reported(&script), [("first".to_owned(), true), ("second".to_owned(), false)]);
+    script.check(&[("a cancel first; queue r; consume r any", "cancelled, 0 0")]);
+    assert_eq!(reported(&script), [("second".to_owned(), true), ("any".to_owned(), true)]);
+}
+
+#[test]
 fn nobody_fetches_from_a_quorum_queue_with_a_single_active_consumer() {
     check(&[
         ("a queue q durable x-queue-type=quorum x-single-active-consumer=true", "0 0"),

@@ -170,7 +170,7 @@ pub(super) const LISTS: [List; 13] = [
         banner: "Listing consumers in vhost",
         in_vhost: true,
         default: &["queue_name", "consumer_tag", "ack_required", "prefetch_count"],
-        unknown: &["channel_pid", "active", "activity_status", "arguments"],
+        unknown: &["channel_pid", "activity_status"],
         renamed: &[],
     },
     List {
@@ -248,7 +248,7 @@ impl List {
 }
 
 /// Columns of rows that may not be there to look at.
-const KNOWN: [&str; 40] = [
+const KNOWN: [&str; 41] = [
     "name",
     "vhost",
     "durable",
@@ -284,6 +284,7 @@ const KNOWN: [&str; 40] = [
     "consumer_tag",
     "ack_required",
     "prefetch_count",
+    "active",
     "exchange",
     "limits",
     "message_stats",

@@ -68,8 +68,16 @@ async fn refuse_cluster_name(
 }
 
 async fn feature_flags(_: Asker) -> Answer {
-    let flag = |(name, about): (&str, &str)| json!({ "name": name, "desc": about, "state": "enabled", "stability": "stable", "provided_by": "hermod" });
-    shown(FEATURES.map(flag))
+    shown(FEATURES.map(|(name, about)| {
+        json!({
+            "name": name,
+            "desc": about,
+            "doc_url": "",
+            "state": "enabled",
+            "stability": "stable",
+            "provided_by": "hermod",
+        })
+    }))
 }
 
 async fn enable(asker: Asker, Path(name): Path<String>) -> Answer {
@@ -117,6 +125,10 @@ fn node(asker: Asker, State(source): State<Arc<Source>>) -> Result<Json, Failure
         "disk_free": overview.journal.free_bytes,
         "disk_free_alarm": overview.disk_alarm,
         "sockets_used": sockets,
+        // rabbitmqadmin reads no node without these. Nothing is Erlang's, and no figure of free bytes raises an alarm.
+        "run_queue": 0,
+        "proc_total": 0,
+        "disk_free_limit": 0,
     });
     let known =
         [("mem_used", process.resident_bytes), ("fd_used", process.open_files), ("fd_total", process.max_files)];

@@ -206,7 +206,7 @@ fn sessions_and_consumers_are_shown() {
     let server = Server::start(dir.path(), &[]);
     let mut client = Stomp::connect(&server);
     client.publish("orders", "one");
-    client.send("SUBSCRIBE\nid:s\ndestination:/queue/orders\nack:client\nprefetch-count:7\n\n");
+    client.send("SUBSCRIBE\nid:s\ndestination:/queue/orders\nack:client\nprefetch-count:7\nx-priority:3\n\n");
     client.frame();
     let channel = &shown(&server, "/api/channels", GUEST)[0];
     let name = channel["name"].as_str().unwrap();
@@ -227,6 +227,21 @@ fn sessions_and_consumers_are_shown() {
     assert_eq!(shown(&server, "/api/vhosts/%2F/channels", GUEST), json!([channel]));
     let consumer = &shown(&server, "/api/consumers/%2F", GUEST)[0];
     assert_eq!((&consumer["ack_required"], &consumer["queue"]["name"]), (&json!(true), &json!("orders")));
+    // rabbitmqadmin reads none of these lists without one of these fields.
+    for (field, value) in [
+        ("active", json!(true)),
+        ("arguments", json!({ "x-priority": 3 })),
+        ("consumer_timeout", json!(1_800_000)),
+        ("channel_details", json!({})),
+    ] {
+        assert_eq!(consumer[field], value, "{field} of {consumer}");
+    }
+    let node = &shown(&server, "/api/nodes", GUEST)[0];
+    for field in ["run_queue", "proc_total", "disk_free_limit"] {
+        assert_eq!(node[field], json!(0), "{field} of {node}");
+    }
+    let flags = shown(&server, "/api/feature-flags", GUEST);
+    assert!(flags.as_array().unwrap().iter().all(|flag| flag["doc_url"] == ""), "{flags}");
 }
 
 #[test]
