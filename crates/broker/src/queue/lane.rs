@@ -51,7 +51,7 @@ pub(crate) struct Lane {
     chunked: bool,
     /// The sweep goes on below this page.
     swept: u64,
-    /// Hot pages stay hot.
+    /// Hot pages stay hot, and lean ones know where each body lies.
     keep_hot: bool,
     /// How far deliveries may have gone.
     pub(super) mark: Mark,
@@ -536,7 +536,9 @@ impl Lane {
         } else {
             self.index_bytes -= page.cost();
         }
-        page.forget_places();
+        if !self.keep_hot {
+            page.forget_places();
+        }
         self.index_bytes += page.cost();
     }
 

@@ -236,6 +236,34 @@ fn keys_are_known_when_the_log_has_come_round() {
     }
 }
 
+/// A page that a start had found in the log forgot where its values lay when their file left, and they stayed beside newer ones.
+#[test]
+fn a_value_that_a_start_found_in_the_log_gives_way_when_its_file_has_left() {
+    for (seed, end) in ALL.iter().enumerate() {
+        let disk = SimDisk::new(seed as u64, 64 << 20);
+        let mut script = Script::stepped(&disk, 1 << 20);
+        script.check(&[
+            ("a queue q durable x-last-value-key=k; queue f durable; publish - q 1 persistent k=a", "0 0, 0 0"),
+            (&format!("* {end}"), ""),
+        ]);
+        for _ in 0..200 {
+            script.check(&[
+                ("a publish - f x persistent size=8000", ""),
+                ("* background", ""),
+                ("* flush", ""),
+                ("a purge f", "1"),
+            ]);
+        }
+        script.check(&[
+            ("a publish - q 2 persistent k=a", ""),
+            ("* browse q", "2"),
+            ("* counts q superseded", "1"),
+            (&format!("* {end}"), ""),
+            ("* browse q", "2"),
+        ]);
+    }
+}
+
 /// Publishes values of a few keys over a disk that loses power, at rest or in the middle of a flush.
 struct Crashing {
     random: Random,
