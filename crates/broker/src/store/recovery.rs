@@ -377,20 +377,23 @@ fn bind(tables: &mut Tables, core: &Core, owner: Owner, mut list: Vec<Bound>) ->
 }
 
 impl Left {
-    fn fill(self, core: &Core, tables: &Tables, queue: &Arc<Queue>) -> Decided {
+    fn fill(mut self, core: &Core, tables: &Tables, queue: &Arc<Queue>) -> Decided {
         queue.lock(core).recover(self.lanes);
         if !self.seen.is_empty() {
             queue.recover_seen(self.seen, &|exchange| tables.exchange_by_id(exchange).is_some(), core);
         }
-        let keyed = queue.recover_latest(self.latest, core);
         let reasons = [Reason::Rejected, Reason::Expired, Reason::MaxLength, Reason::DeliveryLimit];
         let dying = self
             .dying
             .iter()
             .filter_map(|(seq, code)| Some((*seq, *reasons.iter().find(|reason| reason_code(**reason) == *code)?)));
+        let dying: Vec<_> = dying.collect();
+        // What is to die is the last value of nothing, as it was not before the stop.
+        dying.iter().for_each(|(seq, _)| self.latest.left(*seq));
+        let keyed = queue.recover_latest(self.latest, core);
         let now = core.clock.unix_ms();
         let waiting = self.waiting.into_iter().filter(|(_, due)| *due > now).collect();
-        Decided { queue: Arc::clone(queue), dying: dying.collect(), waiting, keyed }
+        Decided { queue: Arc::clone(queue), dying, waiting, keyed }
     }
 }
 

@@ -264,6 +264,40 @@ fn a_value_that_a_start_found_in_the_log_gives_way_when_its_file_has_left() {
     }
 }
 
+/// The newer value was to die and had not moved yet when the broker ended: the start took it for the last one, and so settled the older
+/// one, which had come back; then it moved on, and there was none.
+#[test]
+fn a_value_that_came_back_outlives_a_newer_one_that_is_to_die() {
+    for end in ["crash", "cut"] {
+        let disk = SimDisk::new(1, 64 << 20);
+        let mut script = Script::stepped(&disk, 1 << 20);
+        script.check(&[
+            ("a queue q durable x-last-value-key=k x-dead-letter-exchange= x-dead-letter-routing-key=dead", "0 0"),
+            ("a queue dead durable; queue f durable; queue n", "0 0, 0 0, 0 0"),
+            ("a publish - q 1 persistent k=a; get q", ":1=1 left 0"),
+            ("a publish - q 2 persistent k=a; get q", ":2=2 left 0"),
+            ("b consume n c", ""),
+        ]);
+        // In a full log a death is decided, and the move waits.
+        let parked = (0..500).any(|_| {
+            script.say("b publish - f x persistent size=4000");
+            script.say("b parked").starts_with("true")
+        });
+        assert!(parked, "{:?}", script.broker().broker.overview().journal);
+        script.check(&[
+            ("* hold", ""),
+            ("a reject 2", ""),
+            ("a nack 1", ""),
+            ("* browse q", "1"),
+            ("* browse dead", ""),
+        ]);
+        assert!(script.broker().try_flush());
+        script.say(&format!("* {end}"));
+        script.say("a purge f");
+        script.check(&[("* background", ""), ("* tick 50", ""), ("* browse dead", "2"), ("* browse q", "1")]);
+    }
+}
+
 /// Publishes values of a few keys over a disk that loses power, at rest or in the middle of a flush.
 struct Crashing {
     random: Random,
