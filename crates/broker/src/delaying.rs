@@ -141,13 +141,14 @@ impl Core {
             };
             // Whatever comes from here on is noted as it comes.
             bucket.sorted_to(Some(page), &[], self);
-            if let Err(damage) = self.place(bucket, page) {
-                self.pager.tell(damage);
-            }
-            let mut whole = true;
+            let damage = self.place(bucket, page).err();
             let mut found: Vec<_> =
                 bucket.in_memory(page, self).iter().map(|(seq, message)| (self.due_of(message), *seq)).collect();
-            for piece in bucket.on_disk(page, self).chunks(READ_AT_ONCE) {
+            let on_disk = bucket.on_disk(page, self);
+            // A page that could be placed may have become absent again since, and is looked at anew.
+            let mut whole = damage.is_some() || on_disk.is_some();
+            damage.into_iter().for_each(|damage| self.pager.tell(damage));
+            for piece in on_disk.unwrap_or_default().chunks(READ_AT_ONCE) {
                 whole &= self.read_what_can_be(bucket, piece, &mut |seq, message| {
                     found.push((self.due_of(&message), seq));
                 });
@@ -206,13 +207,25 @@ impl Core {
             if of_this.is_empty() {
                 continue;
             }
-            for page in bucket.pages_to_place(&of_this, self) {
+            let dying = self.read_dying(bucket, self.take_placed(bucket, of_this));
+            taken.extend(dying.into_iter().map(|dead| (index, dead)));
+        }
+        taken
+    }
+
+    /// Takes these entries out of a bucket. While other pages are placed the sweep may make one absent again of which nothing
+    /// has been taken; then it is placed once more, for what is due must not be overtaken by what is due later.
+    fn take_placed(&self, bucket: &Arc<Queue>, mut due: Vec<(u64, u64)>) -> Vec<Dying> {
+        let mut taken = Vec::with_capacity(due.len());
+        let mut damaged = Vec::new();
+        while !due.is_empty() {
+            for page in bucket.pages_to_place(&due, self) {
                 if let Err(damage) = self.place(bucket, page) {
                     self.pager.tell(damage);
+                    damaged.push(page);
                 }
             }
-            let dying = self.read_dying(bucket, bucket.take_due(&of_this, self));
-            taken.extend(dying.into_iter().map(|dead| (index, dead)));
+            taken.extend(bucket.take_due(&mut due, &damaged, self));
         }
         taken
     }

@@ -96,7 +96,7 @@ impl Core {
             }
         }
         let (mut read, mut unreadable) = (0, Vec::new());
-        for piece in queue.on_disk(page, self).chunks(READ_AT_ONCE) {
+        for piece in queue.on_disk(page, self).unwrap_or_default().chunks(READ_AT_ONCE) {
             let all = self.journal.read_all(piece);
             let whole = |block| Message::from_stored(block).is_ok();
             if all.is_ok_and(|blocks| blocks.into_iter().all(whole)) {

@@ -260,19 +260,26 @@ impl Queue {
         pages
     }
 
-    /// Takes entries that are due out of a bucket; they are on their way from here on. What is not there any more was purged.
-    pub(crate) fn take_due(&self, due: &[(u64, u64)], core: &Core) -> Vec<Dying> {
+    /// Takes entries that are due out of a bucket; they are on their way from here on. What is not there any more was purged, and
+    /// what can't be found in one of the pages `damaged` stays. Those whose page has become absent again are left in `due`.
+    pub(crate) fn take_due(&self, due: &mut Vec<(u64, u64)>, damaged: &[u64], core: &Core) -> Vec<Dying> {
         let mut inner = self.lock(core);
         let mut taken = Vec::with_capacity(due.len());
-        for (at, seq) in due {
+        due.retain(|(at, seq)| {
+            let page = seq / journal::PAGE;
+            if !damaged.contains(&page) && inner.lanes.absent_chunks_of(page).is_some() {
+                return true;
+            }
             if let Some(dues) = &mut inner.dues {
                 dues.order.remove(&(*at, *seq));
             }
-            let Some(entry) = inner.lanes.get_mut(*seq).filter(|entry| entry.state == State::Ready) else { continue };
-            let (message, durable) = (entry.message.clone(), entry.is_durable());
-            taken.push(Dying { seq: *seq, message, durable, reason: Reason::Expired });
-            inner.leave_ready(*seq, State::Dying);
-        }
+            if let Some(entry) = inner.lanes.get_mut(*seq).filter(|entry| entry.state == State::Ready) {
+                let (message, durable) = (entry.message.clone(), entry.is_durable());
+                taken.push(Dying { seq: *seq, message, durable, reason: Reason::Expired });
+                inner.leave_ready(*seq, State::Dying);
+            }
+            false
+        });
         taken
     }
 

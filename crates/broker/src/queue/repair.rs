@@ -43,9 +43,13 @@ impl Queue {
         self.place(page, chunks, all, core) != Placed::Moved
     }
 
-    /// The ready entries of a page that only the disk has.
-    pub(crate) fn on_disk(&self, page: u64, core: &Core) -> Vec<Reference> {
+    /// The ready entries of a page that only the disk has; `None` while the page is absent, since it is not known where they
+    /// lie.
+    pub(crate) fn on_disk(&self, page: u64, core: &Core) -> Option<Vec<Reference>> {
         let mut inner = self.lock(core);
+        if inner.lanes.absent_chunks_of(page).is_some() {
+            return None;
+        }
         let mut bits: Bits = [0; (PAGE / 64) as usize];
         inner.lanes.stored(page, &mut bits);
         let mut found = Vec::new();
@@ -54,7 +58,7 @@ impl Queue {
             let place = entry.and_then(|entry| Some(Reference { seq, address: entry.address?, length: entry.length }));
             found.extend(place);
         }
-        found
+        Some(found)
     }
 
     /// Makes a page small again that was looked through.

@@ -1,13 +1,14 @@
-//! Others that overtake the pager. Merges: each time it opens an index the journal's background goes on first, on a disk of
-//! the test's own. Clients: between what it read and its saying so they go on first.
+//! Others that overtake the pager. Merges and the sweep: each time it opens an index they go on first, on a disk of the test's own.
+//! Clients: between what it read and its saying so they go on first.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use broker::{Consume, Fetch, Outcome, Publish, Table, Value};
+use broker::{Consume, Dialect, DialectId, Dialects, Error, Fetch, Outcome, Properties, Publish, Table, Value};
 use journal::{Disk, DiskFile, Lock};
-use testkit::broker::{Setup, TestBroker};
+use testkit::broker::{Setup, TestBroker, TextDialect};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
 
@@ -17,13 +18,33 @@ use crate::{durable, message};
 const BUDGET: u64 = 2 << 20;
 /// Steps of the background for each index that the pager opens: about a merge.
 const STEPS: usize = 10;
+/// As little memory for queues that one page of entries is too much.
+const TIGHT: u64 = 64 << 10;
+/// How far ahead delayed messages are due at the test's begin, in milliseconds.
+const AHEAD: u64 = 595_968;
+/// When that is, in milliseconds since 1970: the begin of a bucket's span.
+const DUE: u64 = 1_700_000_000_000 + AHEAD;
 
 /// A disk on which others are faster than the pager.
 struct Busy {
     disk: SimDisk,
     broker: OnceLock<Weak<TestBroker>>,
-    /// Held while the background works: what it opens itself does not make it work more.
+    others: fn(&TestBroker),
+    /// Held while the others work: what is opened then does not make them work more.
     working: Mutex<()>,
+}
+
+impl Busy {
+    /// Stops a broker and opens it again with little memory, on a disk on which `others` go first from then on.
+    fn open_again(disk: SimDisk, broker: TestBroker, others: fn(&TestBroker)) -> (Arc<Self>, Arc<TestBroker>) {
+        let busy = Arc::new(Self { disk, broker: OnceLock::new(), others, working: Mutex::new(()) });
+        let mut setup = broker.stop();
+        setup.disk = Arc::clone(&busy) as Arc<dyn Disk>;
+        setup.settings.memory_budget = TIGHT;
+        let broker = Arc::new(TestBroker::open(setup));
+        assert!(busy.broker.set(Arc::downgrade(&broker)).is_ok());
+        (busy, broker)
+    }
 }
 
 impl Disk for Busy {
@@ -38,7 +59,7 @@ impl Disk for Busy {
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let broker = self.broker.get().and_then(Weak::upgrade);
         if let (Some(broker), Ok(_working)) = (broker.filter(|_| name.ends_with(".idx")), self.working.try_lock()) {
-            broker.background(STEPS);
+            (self.others)(&broker);
         }
         self.disk.open(name)
     }
@@ -119,7 +140,7 @@ fn a_queue_goes_on_while_merges_overtake_its_reading() {
     const COUNT: u64 = 10_000;
     let disk = SimDisk::new(1, 256 << 20);
     let mut setup = Setup::stepped(&disk, 1 << 20);
-    setup.settings.memory_budget = 64 << 10;
+    setup.settings.memory_budget = TIGHT;
     let broker = TestBroker::open(setup);
     let mut peer = Peer::attach(&broker, "guest").unwrap();
     for queue in ["drained", "kept"] {
@@ -129,12 +150,9 @@ fn a_queue_goes_on_while_merges_overtake_its_reading() {
     assert_eq!(drain(&mut peer, &broker, "drained"), (0..COUNT).collect::<Vec<_>>());
     peer.client.close(broker.now());
     drop(peer);
-    let busy = Arc::new(Busy { disk, broker: OnceLock::new(), working: Mutex::new(()) });
-    let mut setup = broker.stop();
-    setup.disk = Arc::clone(&busy) as Arc<dyn Disk>;
-    let broker = Arc::new(TestBroker::open(setup));
+    let merge = |broker: &TestBroker| assert!(broker.background(STEPS));
+    let (_busy, broker) = Busy::open_again(disk, broker, merge);
     let before = broker.broker.overview().journal;
-    assert!(busy.broker.set(Arc::downgrade(&broker)).is_ok());
     let mut peer = Peer::attach(&broker, "guest").unwrap();
     assert_eq!(drain(&mut peer, &broker, "kept"), (0..COUNT).collect::<Vec<_>>());
     assert_eq!(broker.broker.take_damages(), Vec::<String>::new());
@@ -285,4 +303,123 @@ fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() 
         assert!(other.bell.take() && other.client.durable(ticket), "deleted: {deleted}");
         assert_eq!(peer.drain(&broker).len(), 1, "deleted: {deleted}");
     }
+}
+
+/// Has the log come round, so that what was in it lies in segments. The pager does nothing meanwhile.
+fn turn_over(peer: &mut Peer, broker: &TestBroker) {
+    peer.client.declare_queue(&durable("other"), broker.now()).unwrap();
+    let session = peer.session(1);
+    for _ in 0..250 {
+        peer.client.publish(session, message("", "other", &[b'x'; 8000])).unwrap();
+        peer.client.flush(broker.now());
+        assert!(broker.background(100));
+        assert_eq!(peer.client.purge_queue("other", broker.now()).unwrap().0, 1);
+    }
+    assert!(broker.background(1000));
+}
+
+/// Publishes these to `q`, each due at `due` of its number. The pager does nothing meanwhile.
+fn delay(peer: &mut Peer, broker: &TestBroker, numbers: Range<u64>, due: fn(u64) -> u64) {
+    let session = peer.session(1);
+    for number in numbers {
+        let (properties, body) = (format!("x-opt-delivery-time={}\n", due(number)), number.to_string());
+        let delayed = message("", "q", body.as_bytes());
+        let delayed = Publish { properties: properties.as_bytes(), instructed: true, ..delayed };
+        peer.client.publish(session, delayed).unwrap();
+        if number % 50 == 49 {
+            peer.client.flush(broker.now());
+            assert!(broker.background(100));
+        }
+    }
+}
+
+/// Takes and accepts what comes in ten seconds, while the log is given room by `background`.
+fn take_due(peer: &mut Peer, broker: &TestBroker, background: &dyn Fn()) -> Vec<u64> {
+    peer.consume(broker, 0, Consume { queue: "q".into(), tag: "q".into(), ..Consume::default() });
+    let mut all = Vec::new();
+    for _ in 0..200 {
+        broker.setup.clock.advance(50);
+        peer.client.flush(broker.now());
+        broker.flush();
+        background();
+        let came = peer.drain(broker);
+        accept(peer, came, &mut all);
+    }
+    all
+}
+
+/// What was due in a page that the sweep had made absent again, while the pager placed others, was taken for purged: it came after
+/// the next start.
+#[test]
+fn what_is_due_comes_while_the_sweep_overtakes_its_placing() {
+    const COUNT: u64 = 10_000;
+    let disk = SimDisk::new(1, 256 << 20);
+    let broker = TestBroker::open(Setup::stepped(&disk, 1 << 20));
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    peer.client.declare_queue(&durable("q"), broker.now()).unwrap();
+    // What is due together lies in all pages.
+    delay(&mut peer, &broker, 0..COUNT, |number| DUE + number % 100);
+    turn_over(&mut peer, &broker);
+    peer.client.close(broker.now());
+    drop(peer);
+    let (busy, broker) = Busy::open_again(disk, broker, TestBroker::housekeep_only);
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    broker.setup.clock.advance(AHEAD);
+    let came = take_due(&mut peer, &broker, &|| {
+        let _idle = busy.working.lock().unwrap();
+        assert!(broker.background(100));
+    });
+    let mut wanted: Vec<u64> = (0..COUNT).collect();
+    wanted.sort_by_key(|number| number % 100);
+    assert_eq!(came.len(), wanted.len());
+    assert_eq!(came, wanted);
+}
+
+/// The encoding of tests, while somebody else goes first once.
+#[derive(Default)]
+struct Interrupted(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Dialect for Interrupted {
+    fn id(&self) -> DialectId {
+        TextDialect::ID
+    }
+
+    fn read(&self, raw: &[u8]) -> Result<Properties, Error> {
+        let first = self.0.lock().unwrap().take();
+        first.into_iter().for_each(|first| first());
+        TextDialect.read(raw)
+    }
+}
+
+/// A page that the sweep had made absent again while the pager looked through it was taken for one in which nothing waits.
+#[test]
+fn due_times_are_found_while_the_sweep_overtakes_the_look_at_them() {
+    const BEFORE: u64 = 5000;
+    const COUNT: u64 = 9500;
+    let dialect = Arc::new(Interrupted::default());
+    let mut setup = Setup::stepped(&SimDisk::new(1, 256 << 20), 1 << 20);
+    setup.dialects = Dialects::new(vec![Arc::clone(&dialect) as Arc<dyn Dialect>]);
+    let broker = Arc::new(TestBroker::open(setup));
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    peer.client.declare_queue(&durable("q"), broker.now()).unwrap();
+    delay(&mut peer, &broker, 0..BEFORE, |_| DUE);
+    broker.flush();
+    // The first page is looked through.
+    broker.setup.clock.advance(AHEAD - 4000);
+    broker.housekeep_only();
+    assert!(broker.page_once());
+    // What comes now is noted as it comes. The rest of the second page is in memory, with its first entries only on disk.
+    delay(&mut peer, &broker, BEFORE..COUNT, |_| DUE);
+    turn_over(&mut peer, &broker);
+    let faster = Arc::clone(&broker);
+    *dialect.0.lock().unwrap() = Some(Box::new(move || {
+        faster.broker.set_memory_limit(100);
+        faster.housekeep_only();
+        faster.broker.set_memory_limit(1 << 30);
+    }));
+    assert!(broker.page_once());
+    assert!(dialect.0.lock().unwrap().is_none(), "the sweep was faster");
+    let came = take_due(&mut peer, &broker, &|| assert!(broker.background(100)));
+    assert_eq!(came.len() as u64, COUNT);
+    assert_eq!(came, (0..COUNT).collect::<Vec<_>>());
 }
