@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::message::copies::Copies;
 use crate::message::marks::{Death, Marks};
 use crate::message::{Arena, Head, Message};
-use crate::queue::{Coming, Queue, Visit};
+use crate::queue::{Coming, Queue, Seized, Visit};
 use crate::routing::Envelope;
 use crate::session::turn::Arrival;
 
@@ -171,7 +171,7 @@ impl Core {
             self.place(queue, page[0].seq / PAGE).map_err(Error::internal)?;
         }
         for one in returns {
-            if queue.seize(one.seq, self) {
+            if self.seize(queue, one.seq) {
                 durable |= one.durable;
                 seized.push(one.seq);
                 arrivals.push(Arrival::new(one.message, false, 0, 0));
@@ -186,6 +186,23 @@ impl Core {
         self.move_together(arrivals, &targets, durable, &leave, &mut visit);
         self.run_work(&mut work);
         Ok(())
+    }
+
+    /// Takes an entry out, whose page the sweep may have made absent again since it was placed. False if it is not there any
+    /// more, or nobody can say where it lies, which is told of.
+    fn seize(&self, queue: &Arc<Queue>, seq: u64) -> bool {
+        loop {
+            match queue.seize(seq, self) {
+                Seized::Taken => return true,
+                Seized::Gone => return false,
+                Seized::Absent => {
+                    if let Err(damage) = self.place(queue, seq / PAGE) {
+                        self.pager.tell(damage);
+                        return false;
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) use settle::{SETTLED_BEFORE, Settlement, Verdict};
 pub(crate) use spill::Picked;
 pub(crate) use views::Filter;
 pub use views::SelectorReport;
-pub(crate) use walk::{Glimpse, Step};
+pub(crate) use walk::{Glimpse, Seized, Step};
 
 use crate::catalog::arguments::{Overflow, QueueArguments, QueueType, Remember};
 use crate::core::Core;

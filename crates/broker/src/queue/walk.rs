@@ -50,6 +50,16 @@ pub(crate) enum Step {
     End,
 }
 
+/// What came of taking an entry out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seized {
+    Taken,
+    /// It is not ready any more.
+    Gone,
+    /// First the chunks of its page, to know where it lies.
+    Absent,
+}
+
 impl Queue {
     /// Begins at the front.
     pub(crate) fn walk(&self, core: &Core) -> Walk {
@@ -89,15 +99,18 @@ impl Queue {
         if found.is_empty() { Step::End } else { Step::Entries(found) }
     }
 
-    /// Takes an entry out that is going to be moved: nobody gets it any more. False if it is not ready.
-    pub(crate) fn seize(&self, seq: u64, core: &Core) -> bool {
+    /// Takes an entry out that is going to be moved: nobody gets it any more.
+    pub(crate) fn seize(&self, seq: u64, core: &Core) -> Seized {
         let mut inner = self.lock(core);
-        if inner.deleted || !inner.lanes.is_ready(seq) || inner.lanes.get_mut(seq).is_none() {
-            return false;
+        if inner.deleted || !inner.lanes.is_ready(seq) {
+            return Seized::Gone;
+        }
+        if inner.lanes.get_mut(seq).is_none() {
+            return Seized::Absent;
         }
         inner.leave_ready(seq, State::Dying);
         inner.forget_key(seq);
-        true
+        Seized::Taken
     }
 
     /// Logs that these entries, which were seized, have moved, as part of `group`, and forgets them.

@@ -1,18 +1,20 @@
 //! Others that overtake the pager. Merges and the sweep: each time it opens an index they go on first, on a disk of the test's own.
-//! Clients: between what it read and its saying so they go on first.
+//! Clients: between what it read and its saying so they go on first. The sweep overtakes a redrive as well.
 
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use broker::{Consume, Dialect, DialectId, Dialects, Error, Fetch, Outcome, Properties, Publish, Table, Value};
+use broker::{
+    Browse, Consume, Dialect, DialectId, Dialects, Error, Fetch, Outcome, Properties, Publish, Redriven, Table, Value,
+};
 use journal::{Disk, DiskFile, Lock};
 use testkit::broker::{Setup, TestBroker, TextDialect};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
 
-use crate::{durable, message};
+use crate::{dead_letters_to, durable, durable_with, message};
 
 /// Bytes that queues may hold in memory; what the pager reads at once is a sixteenth.
 const BUDGET: u64 = 2 << 20;
@@ -422,4 +424,39 @@ fn due_times_are_found_while_the_sweep_overtakes_the_look_at_them() {
     let came = take_due(&mut peer, &broker, &|| assert!(broker.background(100)));
     assert_eq!(came.len() as u64, COUNT);
     assert_eq!(came, (0..COUNT).collect::<Vec<_>>());
+}
+
+/// What lay in a page that the sweep had made absent again, while the redrive placed others, stayed a dead letter.
+#[test]
+fn a_redrive_moves_all_while_the_sweep_overtakes_its_placing() {
+    const COUNT: u64 = 10_000;
+    let disk = SimDisk::new(1, 256 << 20);
+    let broker = TestBroker::open(Setup::stepped(&disk, 1 << 20));
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    for spec in [durable("dead"), durable_with("q", &dead_letters_to("dead"))] {
+        peer.client.declare_queue(&spec, broker.now()).unwrap();
+    }
+    let session = peer.session(1);
+    for number in 0..COUNT {
+        let (properties, body) = (format!("n={}\n", number % 100), number.to_string());
+        let old = message("", "q", body.as_bytes());
+        let old = Publish { properties: properties.as_bytes(), expiration: Some(1), ..old };
+        peer.client.publish(session, old).unwrap();
+        if number % 50 == 49 {
+            peer.turn(&broker);
+            broker.setup.clock.advance(2);
+            peer.turn(&broker);
+        }
+    }
+    turn_over(&mut peer, &broker);
+    peer.client.close(broker.now());
+    drop(peer);
+    let (_busy, broker) = Busy::open_again(disk, broker, TestBroker::housekeep_only);
+    let ready = || broker.broker.queues().iter().map(|queue| (queue.name.clone(), queue.ready)).collect::<Vec<_>>();
+    assert_eq!(ready()[0], ("dead".to_owned(), COUNT));
+    // Those that go back together lie in two pages.
+    let some = Browse { vhost: "/", queue: "dead", selector: "n = 0", limit: u64::MAX };
+    let redriven = broker.broker.redrive(&some, false, &|| true);
+    assert_eq!(redriven.unwrap(), Redriven { moved: COUNT / 100, ..Redriven::default() });
+    assert_eq!(ready()[0].1, COUNT - COUNT / 100);
 }
