@@ -92,13 +92,27 @@ impl Client {
         }
     }
 
-    /// Lets every consumer try again: the mailbox has room.
+    /// Lets consumers try again, as far as the mailbox has room, that one first which comes after the last one that found some.
+    /// Where some is left, messages may still be on their way from the disk: then another one is first the next time.
     pub(super) fn resume_all(&mut self) {
-        let all: Vec<_> =
-            self.consumers.iter().filter_map(|(consumer, record)| Some((*consumer, record.slot?))).collect();
-        for (consumer, slot) in all {
-            self.resume_consumer(consumer, slot, None);
+        let mut all = std::mem::take(&mut self.resuming);
+        all.extend(self.consumers.iter().filter_map(|(consumer, record)| Some((*consumer, record.slot?))));
+        all.sort_unstable();
+        let first = all.partition_point(|(consumer, _)| *consumer < self.first_resumed);
+        all.rotate_left(first);
+        let mut last = all.first().map_or(0, |(consumer, _)| *consumer);
+        for (consumer, slot) in &all {
+            self.resume_consumer(*consumer, *slot, None);
+            if self.shared.mailbox.room() == 0 {
+                // The queues of those behind it are not asked, so they can't say so.
+                self.shared.mailbox.pass_by();
+                last = *consumer;
+                break;
+            }
         }
+        self.first_resumed = last + 1;
+        all.clear();
+        self.resuming = all;
     }
 
     pub(super) fn resume_consumer(&mut self, consumer: u32, slot: u32, prefetch: Option<u32>) {

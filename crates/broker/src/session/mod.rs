@@ -191,6 +191,10 @@ pub struct Client {
     next_session: u32,
     consumers: HashMap<u32, ConsumerRecord>,
     next_consumer: u32,
+    /// The number of the consumer that tries again first when the mailbox has room.
+    first_resumed: u32,
+    /// Memory for consumers and their slots, empty between uses.
+    resuming: Vec<(u32, u32)>,
     /// Sessions with answers waiting.
     answering: Vec<u32>,
     arena: Arena,
@@ -270,6 +274,8 @@ impl Client {
             next_session: 1,
             consumers: HashMap::new(),
             next_consumer: 1,
+            first_resumed: 1,
+            resuming: Vec::new(),
             answering: Vec::new(),
             arena: Arena::default(),
             arriving: Vec::new(),

@@ -219,6 +219,33 @@ fn what_a_peer_does_not_take_stays_in_the_queue() {
     assert_eq!(bodies, (0..100).map(|number| number.to_string()).collect::<Vec<_>>());
 }
 
+/// Whoever was asked first when the mailbox had room again took all of it, each time.
+#[test]
+fn consumers_of_one_connection_take_turns_when_it_has_room_again() {
+    // Eight of each fill the mailbox, then nine at a time: with 98 the first queue is empty just when it has filled the mailbox for
+    // the last time, and does not leave word.
+    let data = [
+        ("a queue q; queue r; consume q c no-ack; consume r d no-ack; mute", ["q", "r"], 98),
+        ("a queue q; queue r; prefetch 100; consume q c; consume r d; mute", ["q", "r"], 100),
+        ("a queue q; consume q c no-ack x-selector=k='x'; consume q d no-ack x-selector=k='y'; mute", ["q", "q"], 100),
+    ];
+    for (consumers, [first, second], count) in data {
+        let mut script = Script::memory();
+        script.say(consumers);
+        for number in 0..count {
+            let (one, other) = (format!("- {first} {number} k=x"), format!("- {second} {number} k=y"));
+            script.say(&format!("b publish {one} size=65536; publish {other} size=65536"));
+        }
+        let heard = script.say("a listen");
+        let tags: Vec<_> = heard.split(", ").map(|one| one.split(':').next().unwrap()).collect();
+        for tag in ["c", "d"] {
+            assert_eq!(tags.iter().filter(|other| **other == tag).count(), count, "{consumers}: {tag}");
+        }
+        let longest = tags.chunk_by(|one, other| one == other).map(<[_]>::len).max().unwrap();
+        assert!(longest <= 20, "{consumers}: {longest} messages of one queue in a row");
+    }
+}
+
 #[test]
 fn a_message_larger_than_the_mailbox_is_delivered_too() {
     let mut script = Script::memory();
