@@ -46,12 +46,16 @@ pub(super) struct Lien {
     pub(super) seq: u64,
 }
 
+/// What is settled out of order keeps its place in the list until there are so many more such places than others.
+const SETTLED_MAX: usize = 64;
+
 /// Unsettled deliveries by tag. Tags rise from 1.
 #[derive(Debug)]
 pub(super) struct Unsettled {
-    /// Tag of the first of `liens`.
-    base: u64,
-    liens: VecDeque<Option<Lien>>,
+    /// The tag to be given out next.
+    next: u64,
+    /// In the order of their tags: the first one is not settled, of the others some are and keep their places.
+    liens: VecDeque<(u64, Option<Lien>)>,
     count: usize,
     /// Tags that an open transaction is going to settle.
     aside: BTreeSet<u64>,
@@ -61,18 +65,18 @@ pub(super) struct Unsettled {
 
 impl Default for Unsettled {
     fn default() -> Self {
-        Self { base: 1, liens: VecDeque::new(), count: 0, aside: BTreeSet::new(), aside_to: 0 }
+        Self { next: 1, liens: VecDeque::new(), count: 0, aside: BTreeSet::new(), aside_to: 0 }
     }
 }
 
 impl Unsettled {
+    /// The tag of a delivery; without a lien there is nothing to settle.
     pub(super) fn add(&mut self, lien: Option<Lien>) -> u64 {
-        let tag = self.base + self.liens.len() as u64;
-        if lien.is_none() && self.liens.is_empty() {
-            self.base += 1;
-        } else {
-            self.count += usize::from(lien.is_some());
-            self.liens.push_back(lien);
+        let tag = self.next;
+        self.next += 1;
+        if lien.is_some() {
+            self.count += 1;
+            self.liens.push_back((tag, lien));
         }
         tag
     }
@@ -88,48 +92,61 @@ impl Unsettled {
 
     /// The tag of the first that is not settled, or the next one; and the next one to be given out.
     pub(super) fn tags(&self) -> (u64, u64) {
-        (self.base, self.base + self.liens.len() as u64)
+        (self.liens.front().map_or(self.next, |(tag, _)| *tag), self.next)
     }
 
     /// All of them with their tags, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Lien)> {
-        (self.base..).zip(&self.liens).filter_map(|(tag, lien)| Some((tag, lien.as_ref()?)))
+        self.liens.iter().filter_map(|(tag, lien)| Some((*tag, lien.as_ref()?)))
+    }
+
+    /// How many places in the list have lower tags than this one. While no tag is missing before it that takes no search.
+    fn place(&self, tag: u64) -> usize {
+        let Some(most) = tag.checked_sub(self.tags().0) else { return 0 };
+        let most = usize::try_from(most).map_or(self.liens.len(), |most| most.min(self.liens.len()));
+        match most.checked_sub(1).and_then(|before| self.liens.get(before)) {
+            Some((before, _)) if *before >= tag => self.liens.partition_point(|(other, _)| *other < tag),
+            _ => most,
+        }
     }
 
     fn index(&self, tag: u64) -> Option<usize> {
-        let index = usize::try_from(tag.checked_sub(self.base)?).ok()?;
-        self.liens.get(index)?.is_some().then_some(index)
+        let index = self.place(tag);
+        self.liens.get(index).is_some_and(|(other, lien)| *other == tag && lien.is_some()).then_some(index)
     }
 
+    /// Lets go of places whose deliveries are settled.
     fn trim(&mut self) {
-        while let Some(None) = self.liens.front() {
+        while let Some((_, None)) = self.liens.front() {
             self.liens.pop_front();
-            self.base += 1;
+        }
+        // More were settled since the last time than are moved now.
+        if self.liens.len() > 2 * self.count + SETTLED_MAX {
+            self.liens.retain(|(_, lien)| lien.is_some());
         }
     }
 
     fn take_one(&mut self, index: usize) -> Option<Lien> {
-        let lien = self.liens.get_mut(index)?.take()?;
-        self.aside.remove(&(self.base + index as u64));
+        let (tag, lien) = self.liens.get_mut(index)?;
+        let (tag, lien) = (*tag, lien.take()?);
+        self.aside.remove(&tag);
         self.count -= 1;
         self.trim();
         Some(lien)
     }
 
-    /// Takes the first if it is among the first `count` tags.
+    /// Takes the first place, and the delivery if it is not settled.
     fn take_front(&mut self) -> Option<Lien> {
-        let lien = self.liens.pop_front().flatten();
-        self.aside.remove(&self.base);
-        self.base += 1;
+        let (tag, lien) = self.liens.pop_front()?;
+        self.aside.remove(&tag);
         self.count -= usize::from(lien.is_some());
         lien
     }
 
     pub(super) fn take_all(&mut self) -> Vec<Lien> {
-        self.base += self.liens.len() as u64;
         self.count = 0;
         self.aside.clear();
-        std::mem::take(&mut self.liens).into_iter().flatten().collect()
+        std::mem::take(&mut self.liens).into_iter().filter_map(|(_, lien)| lien).collect()
     }
 
     /// Takes all that no open transaction is going to settle.
@@ -137,9 +154,8 @@ impl Unsettled {
         if self.aside.is_empty() {
             return self.take_all();
         }
-        let tags = self.base..;
-        let free = self.liens.iter_mut().zip(tags).filter(|(_, tag)| !self.aside.contains(tag));
-        let taken: Vec<_> = free.filter_map(|(lien, _)| lien.take()).collect();
+        let free = self.liens.iter_mut().filter(|(tag, _)| !self.aside.contains(tag));
+        let taken: Vec<_> = free.filter_map(|(_, lien)| lien.take()).collect();
         self.count -= taken.len();
         self.trim();
         taken
@@ -151,11 +167,12 @@ impl Unsettled {
         if !all && (self.index(tag).is_none() || self.aside.contains(&tag)) {
             return None;
         }
-        let last = if all { self.base + self.liens.len() as u64 - 1 } else { tag };
-        let first = if multiple { self.base.max(self.aside_to + 1) } else { tag };
-        for tag in first..=last {
-            if self.index(tag).is_some() && self.aside.insert(tag) {
-                each(tag);
+        let last = if all { self.next - 1 } else { tag };
+        let first = if multiple { self.aside_to + 1 } else { tag };
+        let named = self.liens.range(self.place(first)..).take_while(|(tag, _)| *tag <= last);
+        for (tag, lien) in named {
+            if lien.is_some() && self.aside.insert(*tag) {
+                each(*tag);
             }
         }
         if multiple {
@@ -363,6 +380,10 @@ fn unknown_tag(tag: u64) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn lien(seq: u64) -> Lien {
@@ -384,6 +405,60 @@ mod tests {
         assert_eq!(unsettled.take_all().len(), 1);
         assert_eq!(unsettled.add(Some(lien(12))), 5);
     }
+
+    /// Each left a place behind that nothing took away before the first one was settled.
+    #[test]
+    fn what_is_settled_or_needs_no_settling_takes_no_room_behind_what_is_held() {
+        let mut unsettled = Unsettled::default();
+        unsettled.add(Some(lien(1)));
+        for seq in 2..100_000 {
+            let tag = unsettled.add(Some(lien(seq)));
+            unsettled.add(None);
+            assert_eq!(
+                unsettled.index(tag).and_then(|index| unsettled.take_one(index)).map(|lien| lien.seq),
+                Some(seq)
+            );
+            assert!(unsettled.liens.len() <= 2 + SETTLED_MAX, "{} places for one delivery", unsettled.liens.len());
+        }
+        assert_eq!(unsettled.iter().map(|(tag, lien)| (tag, lien.seq)).collect::<Vec<_>>(), [(1, 1)]);
+    }
+
+    proptest! {
+        /// Steps are a kind and a number: deliveries come, and are settled one by one or up to a tag, in any order.
+        #[test]
+        fn each_tag_is_that_of_its_delivery(steps in proptest::collection::vec((0..16_u8, 0..4000_u64), 0..1500)) {
+            let (mut unsettled, mut expected, mut next) = (Unsettled::default(), BTreeMap::new(), 1_u64);
+            for (kind, number) in steps {
+                let tag = 1 + number % next;
+                match kind {
+                    0..5 => {
+                        let added = (kind < 4).then_some(lien(number));
+                        prop_assert_eq!(unsettled.add(added), next);
+                        expected.extend(added.map(|lien| (next, lien.seq)));
+                        next += 1;
+                    }
+                    5..15 => {
+                        let taken = unsettled.index(tag).and_then(|index| unsettled.take_one(index));
+                        prop_assert_eq!(taken.map(|lien| lien.seq), expected.remove(&tag));
+                    }
+                    _ => {
+                        let Some(index) = unsettled.index(tag / 8) else { continue };
+                        let taken = (0..=index).filter_map(|_| unsettled.take_front()).map(|lien| lien.seq);
+                        let taken: Vec<_> = taken.collect();
+                        unsettled.trim();
+                        let later = expected.split_off(&(tag / 8 + 1));
+                        let earlier = std::mem::replace(&mut expected, later);
+                        prop_assert_eq!(taken, earlier.into_values().collect::<Vec<_>>());
+                    }
+                }
+                prop_assert_eq!(unsettled.len(), expected.len());
+                prop_assert_eq!(unsettled.tags(), (expected.keys().next().copied().unwrap_or(next), next));
+            }
+            let left: Vec<_> = unsettled.iter().map(|(tag, lien)| (tag, lien.seq)).collect();
+            prop_assert_eq!(left, expected.into_iter().collect::<Vec<_>>());
+        }
+    }
+
     #[test]
     fn what_is_put_aside_is_named_once_and_passed_over() {
         let mut unsettled = Unsettled::default();
