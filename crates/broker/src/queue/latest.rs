@@ -172,7 +172,7 @@ impl Latest {
 impl Queue {
     /// True for a queue that keeps the last value of each key.
     #[inline]
-    pub(super) fn keeps_latest(&self) -> bool {
+    pub(crate) fn keeps_latest(&self) -> bool {
         self.last_value_key.is_some()
     }
 

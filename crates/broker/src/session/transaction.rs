@@ -7,7 +7,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use journal::{Group, Ticket};
+use hashbrown::HashMap;
+use journal::{Group, Owner, Ticket};
 
 use crate::core::Core;
 use crate::error::Error;
@@ -226,6 +227,8 @@ impl Client {
     /// The queues of each arrival, or why the transaction can't be committed.
     fn targets(&mut self, arrivals: &mut [Arrival]) -> Result<Vec<Vec<Arc<Queue>>>, Error> {
         let mut targets = Vec::with_capacity(arrivals.len());
+        // What each queue will have of those before.
+        let mut coming: HashMap<Owner, Coming> = HashMap::new();
         for arrival in arrivals {
             let routed = self.route_again(arrival.message())?;
             arrival.identity = routed.identity;
@@ -234,11 +237,17 @@ impl Client {
                 .iter()
                 .filter_map(|slot| self.slots[*slot as usize].as_ref().map(|slot| Arc::clone(&slot.queue)))
                 .collect();
-            if let Some(full) = queues.iter().find(|queue| queue.would_refuse(Coming::default(), &self.core)) {
+            let before = |queue: &Queue| coming.get(&queue.id).copied().unwrap_or_default();
+            if let Some(full) = queues.iter().find(|queue| queue.would_refuse(before(queue), &self.core)) {
                 let (name, vhost) = (&full.name, &full.vhost);
                 return Err(Error::precondition(format!(
                     "queue '{name}' in vhost '{vhost}' is full and refuses publishes"
                 )));
+            }
+            // What came before is not taken, and a newer value may take the place of one that waits: these are not counted.
+            let may_stay_out = |queue: &Queue| queue.keeps_latest() || (arrival.identity.is_some() && queue.sifts());
+            for queue in queues.iter().filter(|queue| !may_stay_out(queue)) {
+                coming.entry(queue.id).or_default().add(arrival.message());
             }
             targets.push(queues);
         }

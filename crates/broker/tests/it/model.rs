@@ -351,13 +351,16 @@ impl Model {
     /// Commits. False when a full queue refuses: then everything is undone.
     pub(crate) fn commit(&mut self, publishes: &[(String, String, String)], settled: &[(Place, Verdict)]) -> bool {
         let targets: Vec<_> = publishes.iter().map(|(exchange, key, _)| self.route(exchange, key)).collect();
-        let full = |queue: &usize| {
-            let ready = self.queues.get(queue).map_or(0, Queue::ready);
-            self.rules[*queue].reject.is_some_and(|limit| ready >= limit)
-        };
-        if targets.iter().flatten().any(full) {
-            self.rollback(settled);
-            return false;
+        let mut coming: BTreeMap<usize, usize> = BTreeMap::new();
+        for number in targets.iter().flatten() {
+            let before = coming.entry(*number).or_default();
+            let held = self.queues.get(number).map_or(0, Queue::ready) + *before;
+            if self.rules[*number].reject.is_some_and(|limit| held >= limit) {
+                self.rollback(settled);
+                return false;
+            }
+            // A newer value may take the place of one that waits.
+            *before += usize::from(!self.rules[*number].last_values);
         }
         let mut places = Vec::new();
         for (targets, (_, _, id)) in targets.iter().zip(publishes) {

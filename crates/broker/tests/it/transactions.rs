@@ -58,6 +58,38 @@ fn a_transaction_that_a_full_queue_refuses_is_undone() {
     ]);
 }
 
+/// As many as the transaction had were taken where the queue was not full before.
+#[test]
+fn a_transaction_does_not_overfill_a_queue_that_refuses() {
+    const FULL: &str = "406 queue 'q' in vhost '/' is full and refuses publishes";
+    for limit in ["x-max-length=2", "x-max-length-bytes=2"] {
+        check(&[
+            (&format!("a queue q {limit} x-overflow=reject-publish; queue r"), "0 0, 0 0"),
+            ("a begin; tx-publish - q 1; tx-publish - r 2; tx-publish - q 3; tx-publish - q 4", ""),
+            ("a commit", FULL),
+            ("* counts q", "0 0"),
+            ("* counts r", "0 0"),
+            ("a begin; tx-publish - q 1; tx-publish - r 2; tx-publish - q 3; commit", "committed"),
+            ("* counts q", "2 0"),
+            ("a get q no-ack; begin; tx-publish - q 5; tx-publish - q 6", ":1=1 left 1"),
+            ("a commit", FULL),
+            ("* counts q", "1 0"),
+        ]);
+    }
+}
+
+#[test]
+fn what_takes_no_place_in_a_full_queue_fails_no_transaction() {
+    let message = |name: &str| format!("tx-publish - q 1 persistent {name}=a");
+    for (argument, name) in [("x-message-deduplication=true", "x-deduplication-header"), ("x-last-value-key=k", "k")] {
+        check(&[
+            (&format!("a queue q durable {argument} x-max-length=2 x-overflow=reject-publish"), "0 0"),
+            (&format!("a begin; {}; commit", [message(name), message(name), message(name)].join("; ")), "committed"),
+            ("* counts q", "1 0"),
+        ]);
+    }
+}
+
 #[test]
 fn the_end_of_a_session_rolls_back() {
     check(&[
