@@ -267,6 +267,7 @@ impl Client {
         let core = Arc::clone(&self.core);
         for (queue, settlements) in self.by_queue(liens, |outcome| outcome == Outcome::Accepted) {
             queue.settle_in(&settlements, client, group, &Visit { core: &core, now, work: &mut self.work });
+            core.totals.acknowledged.add(settlements.len() as u64);
         }
     }
 

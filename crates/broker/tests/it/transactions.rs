@@ -132,6 +132,21 @@ fn what_the_end_of_a_session_or_client_gives_back_is_not_lost() {
     ]);
 }
 
+/// Its queue counted it, the broker did not.
+#[test]
+fn what_a_commit_accepts_counts_as_acknowledged() {
+    let mut script = Script::memory();
+    script.check(&[
+        ("a queue q; publish - q 1; publish - q 2; publish - q 3; publish - q 4", "0 0"),
+        ("a consume q c", "c:1=1, c:2=2, c:3=3, c:4=4"),
+        ("a begin; tx-ack 1; rollback", "c:5=1!"),
+        ("a begin; tx-ack 3 multiple; tx-reject 4; commit", "committed"),
+        ("a ack 5", ""),
+    ]);
+    let broker = &script.broker().broker;
+    assert_eq!((broker.overview().acknowledged, broker.queues()[0].acknowledged), (3, 3));
+}
+
 #[test]
 fn what_a_transaction_sends_nowhere_comes_back_with_the_commit() {
     check(&[
