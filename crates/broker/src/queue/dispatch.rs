@@ -74,13 +74,15 @@ impl Queue {
         self.expire(inner, visit.now);
     }
 
-    /// Lets the heads of the lanes die while they are too old.
+    /// Lets the heads of the lanes die while they are too old. One that the pager must find first keeps no other lane from it.
     fn expire(&self, inner: &mut Inner, now: u64) {
         #[cfg(feature = "sabotage")]
         let now = now + if super::sabotage::armed("early") { super::sabotage::EARLY } else { 0 };
-        while let Some(seq) = inner.lanes.first_expired(now) {
-            if !self.die(inner, seq, Reason::Expired) {
-                break;
+        for at in 0..inner.lanes.count() {
+            while let Some(seq) = inner.lanes.first_expired(at, now) {
+                if !self.die(inner, seq, Reason::Expired) {
+                    break;
+                }
             }
         }
     }

@@ -478,6 +478,12 @@ impl Lane {
         head.is_some_and(|index| self.pages[index].is_hot())
     }
 
+    /// True when only indexes say where the first ready entry lies.
+    pub(super) fn head_is_absent(&mut self) -> bool {
+        let head = self.first_ready().and_then(|head| self.last_starting_by(head));
+        head.is_some_and(|index| self.pages[index].is_absent())
+    }
+
     /// When the first ready entry dies of age, as far as anybody has looked, in milliseconds since 1970.
     #[inline]
     pub(crate) fn head_expires_at(&mut self) -> u64 {

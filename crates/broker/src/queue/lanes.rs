@@ -246,10 +246,12 @@ impl Lanes {
         self.of_mut(seq).map_or(Away::Nothing, |lane| lane.away_behind(seq, Want::Messages(limit)))
     }
 
-    /// The first entry of a lane that has died of age by `now`, in milliseconds since 1970, as far as anybody has looked.
+    /// The first entry of the lane of which `at` are delivered before it, if it has died of age by `now`, in milliseconds since
+    /// 1970, as far as anybody has looked.
     #[inline]
-    pub(crate) fn first_expired(&mut self, now: u64) -> Option<u64> {
-        self.all_mut().find_map(|lane| if lane.head_expires_at() <= now { lane.first_ready() } else { None })
+    pub(super) fn first_expired(&mut self, at: usize, now: u64) -> Option<u64> {
+        let lane = self.others.get_mut(at).unwrap_or(&mut self.lowest);
+        if lane.head_expires_at() <= now { lane.first_ready() } else { None }
     }
 
     /// An entry was delivered.

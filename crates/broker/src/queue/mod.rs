@@ -429,12 +429,18 @@ impl Queue {
         ticket
     }
 
-    /// When an entry at the head of a lane dies of age, or the queue itself goes for want of use.
+    /// When an entry at the head of a lane dies of age, or the queue itself goes for want of use. What can't die before the
+    /// pager has found out where it lies is left out until then: it would be tried again at once, for ever if no index says it.
     fn next_timer(&self, inner: &mut Inner) -> Option<u64> {
         if let Some(bucket) = &self.bucket {
             return self.next_look(bucket, inner);
         }
-        let head = inner.lanes.all_mut().map(Lane::head_expires_at).min().filter(|at| *at != u64::MAX);
+        let sought = inner.head_wanted;
+        let heads = inner
+            .lanes
+            .all_mut()
+            .map(|lane| if sought && lane.head_is_absent() { u64::MAX } else { lane.head_expires_at() });
+        let head = heads.min().filter(|at| *at != u64::MAX);
         [head, self.idle_until(inner), inner.next_waking()].into_iter().flatten().min()
     }
 

@@ -1,7 +1,7 @@
 //! Damaged segments: the queues that they concern deliver what comes before and stop there, all others go on, and an
 //! operator can let a damaged queue go on without what is lost.
 
-use broker::{ApplyTo, Consume, Outcome, PolicyKind, PolicySpec, QueueSpec, Repair, Table, Value};
+use broker::{ApplyTo, Consume, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair, Table, Value};
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
@@ -27,7 +27,8 @@ impl Scene {
         let session = self.peer.session(1);
         for number in numbers {
             let body = format!("{number:0200}");
-            self.peer.client.publish(session, message("", queue, body.as_bytes())).unwrap();
+            let publish = Publish { priority: 1, ..message("", queue, body.as_bytes()) };
+            self.peer.client.publish(session, publish).unwrap();
             if number % 200 == 199 {
                 self.turn();
             }
@@ -64,6 +65,11 @@ impl Scene {
             all.extend(came.iter().map(|received| received.body.parse::<u64>().unwrap()));
             self.peer.client.settle(session, last, true, Outcome::Accepted).unwrap();
         }
+    }
+
+    fn ready(&self, queue: &str) -> u64 {
+        let queues = self.broker.broker.queues();
+        queues.iter().find(|report| report.name == queue).map(|report| report.ready).unwrap()
     }
 
     fn damaged(&self, queue: &str) -> bool {
@@ -228,8 +234,7 @@ fn a_dead_letter_that_cant_be_read_stays_alone() {
     for _ in 0..100 {
         scene.turn();
     }
-    let ready = |name| scene.broker.broker.queues().iter().find(|queue| queue.name == name).map(|queue| queue.ready);
-    assert_eq!((ready("hurt"), ready("dead")), (Some(1), Some(MANY - 2)));
+    assert_eq!((scene.ready("hurt"), scene.ready("dead")), (1, MANY - 2));
     let told = scene.broker.broker.take_damages();
     assert_eq!(told.iter().filter(|line| line.contains("'hurt'")).count(), 1, "{told:?}");
 }
@@ -260,4 +265,28 @@ fn a_damaged_list_of_what_waits_for_its_retry_stops_no_start() {
     scene.broker.setup.clock.advance(2000);
     rest.extend(scene.drain_on());
     assert_eq!(rest.len() as u64, MANY - lost);
+}
+
+/// The timer was set to a time in the past, again and again: the housekeeping never came to rest. Nor did anything of a lower
+/// priority die of age meanwhile.
+#[test]
+fn what_should_die_of_age_and_cant_be_found_is_not_tried_without_end() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut spec = durable("hurt");
+    spec.arguments = table_of("x-message-ttl=60000 x-max-priority=1");
+    let setup = filled(&disk, &spec).stop();
+    disk.flip_bit(&victim(&disk).0, 8 * 600);
+
+    let mut scene = Scene::open(setup);
+    let session = scene.peer.session(1);
+    scene.peer.client.publish(session, message("", "hurt", b"low")).unwrap();
+    scene.turn();
+    assert!(!scene.damaged("hurt"), "the list that tells of the first message is whole");
+    scene.broker.setup.clock.advance(60_000);
+    scene.broker.flush();
+    assert!(scene.damaged("hurt"));
+    assert_eq!(scene.ready("hurt"), MANY, "what can be found has died");
+    assert!(scene.repair(true).given_up > 100);
+    scene.turn();
+    assert_eq!((scene.ready("hurt"), scene.damaged("hurt")), (0, false), "the rest dies then");
 }
