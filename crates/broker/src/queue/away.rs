@@ -72,7 +72,9 @@ impl Queue {
         if let Some(damage) =
             inner.damage.as_ref().filter(|damage| head.is_some_and(|head| damage.numbers.contains(&head)))
         {
-            return Fetched::Damaged(damage.text.clone());
+            let text = damage.text.clone();
+            self.finish(inner, visit);
+            return Fetched::Damaged(text);
         }
         if !inner.fetchers.iter().any(|other| other.will_wake(waker)) {
             inner.fetchers.push(waker.clone());

@@ -1,12 +1,12 @@
 //! Damaged segments: the queues that they concern deliver what comes before and stop there, all others go on, and an
 //! operator can let a damaged queue go on without what is lost.
 
-use broker::{ApplyTo, Consume, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair, Table, Value};
+use broker::{ApplyTo, Consume, Fetch, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair, Table, Value};
 use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::peer::{Peer, Received, Seen};
 use testkit::sim_disk::SimDisk;
 
-use crate::{durable, message};
+use crate::{dead_letters_to, durable, durable_with, message};
 
 const RING: u64 = 2 << 20;
 const MANY: u64 = 12_000;
@@ -289,4 +289,28 @@ fn what_should_die_of_age_and_cant_be_found_is_not_tried_without_end() {
     assert!(scene.repair(true).given_up > 100);
     scene.turn();
     assert_eq!((scene.ready("hurt"), scene.damaged("hurt")), (0, false), "the rest dies then");
+}
+
+/// They waited, and their deaths were not in the log, until the next visit of the queue, its timer's at the latest.
+#[test]
+fn a_get_that_meets_damage_moves_the_dead_letters_before_it() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut spec = durable_with("hurt", &dead_letters_to("dead"));
+    spec.arguments.set("x-max-priority", Value::I64(2));
+    let setup = filled(&disk, &spec).stop();
+    disk.flip_bit(&victim(&disk).0, 8 * 600);
+
+    let mut scene = Scene::open(setup);
+    scene.peer.client.declare_queue(&durable("dead"), scene.broker.now()).unwrap();
+    let session = scene.peer.session(1);
+    let get = |scene: &mut Scene| scene.peer.client.get(session, "hurt", true, scene.broker.now(), &mut |_, _| ());
+    assert!(matches!(get(&mut scene), Ok(Fetch::Wait(_))));
+    scene.turn();
+    assert!(scene.damaged("hurt"));
+    let short = Publish { priority: 2, persistent: false, expiration: Some(1000), ..message("", "hurt", b"short") };
+    scene.peer.client.publish(session, short).unwrap();
+    scene.turn();
+    scene.broker.setup.clock.advance(1001);
+    assert!(get(&mut scene).is_err());
+    assert_eq!(scene.ready("dead"), 1, "nothing else has come to the queue");
 }
