@@ -305,6 +305,10 @@ impl Matched<'_> {
             // A key alone sends nothing anywhere.
             table.0.retain(|(name, _)| name != "x-dead-letter-routing-key");
         }
+        if table.get("x-message-groups") == Some(&Value::Bool(true)) {
+            // The two exclude each other, and groups are always declared. Everything else that the policies say counts.
+            table.0.retain(|(name, _)| name != "x-single-active-consumer");
+        }
         table
     }
 }

@@ -141,3 +141,25 @@ fn policies_bind_queues_to_come_and_survive_any_stop() {
         script.check(&[(end, ""), ("a publish - q 4; publish - q 5; publish - q 6", ""), ("* counts q", "2 0")]);
     }
 }
+
+/// The declaration alone counted then, and no limit of the operator's.
+#[test]
+fn a_single_active_consumer_by_policy_leaves_groups_and_limits_alone() {
+    let mut script = script();
+    set(&mut script, PolicyKind::User, "p", "q", "single-active-consumer=true max-length=2");
+    set(&mut script, PolicyKind::Operator, "p", "q", "max-length=1");
+    script.check(&[
+        ("a queue q durable x-message-groups=true; publish - q 1; publish - q 2; publish - q 3", "0 0"),
+        ("* counts q", "1 0"),
+        ("a consume q c", "c:1=3"),
+        ("b consume q d", ""),
+        ("w publish - q 4 JMSXGroupID=x", ""),
+        ("w publish - q 5 JMSXGroupID=y", ""),
+        ("a", "c:2=4"),
+        ("b", "d:1=5"),
+        ("a cancel c", "cancelled"),
+        ("b cancel d", "cancelled"),
+    ]);
+    clear(&mut script, PolicyKind::Operator, "p");
+    script.check(&[("w publish - q 6; publish - q 7; publish - q 8", ""), ("* counts q", "2 3")]);
+}
