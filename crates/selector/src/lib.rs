@@ -45,7 +45,7 @@ pub const MAX_LENGTH: usize = 8192;
 pub const MAX_TOKENS: usize = 1024;
 /// How deep parentheses, signs and NOTs may nest.
 pub const MAX_DEPTH: usize = 64;
-/// The longest pattern of LIKE, in characters. Matching takes at most this many steps for each character of the text.
+/// The longest pattern of LIKE, in characters. A character of the text takes a step for each 64 of them, and one more at most.
 pub const MAX_PATTERN: usize = 512;
 
 /// In front of a selector: a property that is text counts as a number or a truth value where it is compared with one, as in

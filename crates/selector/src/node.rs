@@ -35,7 +35,7 @@ pub(crate) enum Node {
     },
     Like {
         property: Box<str>,
-        pattern: Pattern,
+        pattern: Box<Pattern>,
     },
     IsNull {
         property: Box<str>,

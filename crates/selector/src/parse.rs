@@ -262,7 +262,7 @@ impl Parser<'_> {
                 return self.error(at, "ESCAPE takes exactly one character in single quotes");
             }
         }
-        Ok(Node::Like { property, pattern: Pattern::new(&pattern, escape) })
+        Ok(Node::Like { property, pattern: Box::new(Pattern::new(&pattern, escape)) })
     }
 
     fn literal_text(&mut self, expected: &str) -> Result<Box<str>, ParseError> {

@@ -3,8 +3,8 @@
 //!
 //! A view goes through the queue once, in the order of delivery. Its cursors say how far it has looked; what comes back
 //! before them is remembered by itself, so that an entry is looked at once for each selector and each return, whatever
-//! lies around it. A visit looks at a bounded number of entries; the pager goes on, and reads what is away piece by
-//! piece without keeping what nobody asked for.
+//! lies around it. A visit looks at a bounded number of entries, of which those with long properties count more; the pager
+//! goes on, and reads what is away piece by piece without keeping what nobody asked for.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use selector::Selector;
 
 use crate::core::Core;
+use crate::message::Message;
 use crate::message::selected::Selected;
 use crate::queue::away::Purpose;
 use crate::queue::consumers::{Consumer, ConsumerKey, Consumers};
@@ -25,6 +26,8 @@ use crate::session::mailbox::{Lent, Notice};
 
 /// Entries that one visit looks at for each view.
 const LOOKED_AT_ONCE: usize = 1024;
+/// Bytes of properties, times those of the selector that may read all of them again and again, that count as one entry more.
+const READ_AS_ONE: usize = 64 << 10;
 /// Entries that came back and are remembered one by one; with more of them the view looks again from the first on.
 const RETURNED_MAX: usize = 4096;
 
@@ -157,6 +160,12 @@ impl View {
         if !self.returned.remove(&place(seq)) {
             self.cursor.pass(seq);
         }
+    }
+
+    /// How many of the entries that a visit may look at this message counts for.
+    fn looks_for(&self, message: &Message) -> usize {
+        let length = self.selector.as_ref().map_or(0, |selector| selector.text().len());
+        1 + length.saturating_mul(message.properties().len()) / READ_AS_ONE
     }
 
     /// An entry is ready again. A browser sees nothing twice.
@@ -384,7 +393,7 @@ impl Queue {
             if view.left == 0 {
                 return Look::Stop(Waits::Turn);
             }
-            view.left -= 1;
+            view.left = view.left.saturating_sub(view.looks_for(message));
             view.looked += 1;
             let selected = Selected { message, dialects: &visit.core.dialects, redelivered: entry.redelivered };
             if let (Some(member), Some(groups)) = (view.member, &mut inner.groups) {

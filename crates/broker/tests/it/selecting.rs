@@ -392,3 +392,19 @@ fn a_deep_backlog_is_browsed_whole_and_stays() {
         assert!(matches!(&first[..], [Seen::Delivery(received)] if !received.redelivered), "{first:?}");
     });
 }
+
+/// A visit looked at as many entries whatever each look took.
+#[test]
+fn a_visit_looks_at_few_messages_where_properties_and_selector_are_long() {
+    let mut script = Script::memory();
+    script.say("a queue q");
+    for _ in 0..50 {
+        script.say(&format!("a publish - q x h={}", "a".repeat(100_000)));
+    }
+    let looked = |script: &Script| script.broker().broker.queues()[0].selectors[0].looked_at;
+    script.say("* hold");
+    script.say(&format!("b mute; consume q c x-selector=h='{}'", "b".repeat(4000)));
+    assert!(looked(&script) < 5, "{}", looked(&script));
+    script.say("* release");
+    assert_eq!(looked(&script), 50, "the pager goes on");
+}
