@@ -15,7 +15,7 @@ use crate::message::Message;
 use crate::queue::arrive::expires_at;
 use crate::queue::dispatch::Fetched;
 use crate::queue::lane::{Away, Dropped, Placed, Want};
-use crate::queue::{Dying, Guard, Inner, Queue, State, Visit};
+use crate::queue::{Dying, Guard, Inner, Page, Queue, State, Visit};
 use crate::session::turn::Work;
 
 /// Bytes of messages that are looked at together for the time of their death.
@@ -326,8 +326,8 @@ impl Inner {
         if self.unweighed > 0 {
             return Some(Need::Weights);
         }
-        let is_hot = self.lanes.all_mut().find_map(|lane| lane.ageless_head().map(|_| lane.head_is_hot()))?;
-        Some(if is_hot { Need::Ages } else { Need::Peek })
+        let lane = self.lanes.all_mut().find_map(|lane| lane.ageless_head().map(|_| lane))?;
+        Some(if lane.head_page().is_some_and(Page::is_hot) { Need::Ages } else { Need::Peek })
     }
 
     fn head_is_away(&mut self) -> bool {

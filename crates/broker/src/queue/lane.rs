@@ -472,16 +472,10 @@ impl Lane {
         (unaged && self.peeked.is_none_or(|(seq, _)| seq != head)).then_some(head)
     }
 
-    /// True when the first ready entry lies in a hot page.
-    pub(crate) fn head_is_hot(&mut self) -> bool {
-        let head = self.first_ready().and_then(|head| self.last_starting_by(head));
-        head.is_some_and(|index| self.pages[index].is_hot())
-    }
-
-    /// True when only indexes say where the first ready entry lies.
-    pub(super) fn head_is_absent(&mut self) -> bool {
-        let head = self.first_ready().and_then(|head| self.last_starting_by(head));
-        head.is_some_and(|index| self.pages[index].is_absent())
+    /// The page of the first ready entry.
+    pub(super) fn head_page(&mut self) -> Option<&Page> {
+        let head = self.first_ready()?;
+        self.pages.get(self.last_starting_by(head)?).map(Box::as_ref)
     }
 
     /// When the first ready entry dies of age, as far as anybody has looked, in milliseconds since 1970.

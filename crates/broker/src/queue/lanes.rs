@@ -271,7 +271,8 @@ impl Lanes {
     /// How to look when a first entry dies of age of which that is not known, while its page stays as it is.
     pub(crate) fn peek(&mut self) -> Task {
         let mut unread = self.all_mut().filter_map(|lane| lane.ageless_head().map(|_| lane));
-        unread.find_map(|lane| if lane.head_is_hot() { None } else { Some(lane.peek()) }).unwrap_or(Task::Nothing)
+        let cold = |lane: &mut Lane| if lane.head_page().is_some_and(Page::is_hot) { None } else { Some(lane.peek()) };
+        unread.find_map(cold).unwrap_or(Task::Nothing)
     }
 
     /// Bytes of the bodies of ready entries, and how many there are of which nobody knows.

@@ -436,10 +436,10 @@ impl Queue {
             return self.next_look(bucket, inner);
         }
         let sought = inner.head_wanted;
-        let heads = inner
-            .lanes
-            .all_mut()
-            .map(|lane| if sought && lane.head_is_absent() { u64::MAX } else { lane.head_expires_at() });
+        let heads = inner.lanes.all_mut().map(|lane| {
+            let unknown = sought && lane.head_page().is_some_and(Page::is_absent);
+            if unknown { u64::MAX } else { lane.head_expires_at() }
+        });
         let head = heads.min().filter(|at| *at != u64::MAX);
         [head, self.idle_until(inner), inner.next_waking()].into_iter().flatten().min()
     }
