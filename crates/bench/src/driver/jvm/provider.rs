@@ -203,7 +203,7 @@ fn openmq(target: &Target, scenario: &Scenario) -> Provider {
     let mut properties = BTreeMap::from([
         ("imqAddressList".to_owned(), format!("mq://{}/jms", target.address)),
         ("imqAckOnProduce".to_owned(), (Send::of(scenario) != Send::Unconfirmed).to_string()),
-        // No other client here waits for an answer to each acknowledgement of a persistent message.
+        // Nor do the clients of ActiveMQ and Artemis wait for an answer to each acknowledgement.
         ("imqAckOnAcknowledge".to_owned(), "false".to_owned()),
     ]);
     if scenario.prefetch > 0 {

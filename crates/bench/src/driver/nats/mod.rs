@@ -119,8 +119,8 @@ impl NatsDriver {
 
     /// In memory every message is removed when its one consumer has acknowledged it. Only where there is none, or where several
     /// are to have it, or where one acknowledgement is for many, that takes another kind of stream. A stream on disk would force
-    /// a record of each removal, which is more than acknowledgements promise with other brokers: it keeps what it has, as is
-    /// JetStream's default, until it is deleted.
+    /// a record of each removal where the server syncs always, which no scenario asks of an acknowledgement: it keeps what it has,
+    /// as is JetStream's default, until it is deleted.
     fn retention(&self) -> &'static str {
         if self.scenario.is_kept() {
             return "limits";
