@@ -18,8 +18,10 @@ struct Broker {
 
 impl Broker {
     fn start(promise: &str) -> Self {
-        // A port that was free a moment ago: the restarted broker needs the same one.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // The restarted broker needs the same port: one below those that systems give to outgoing connections, so that no
+        // client gets it in between.
+        let mut candidates = (19_000..20_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let address = candidates.find(|candidate| TcpListener::bind(candidate).is_ok()).unwrap();
         let line = format!("{BENCH} simulate --listen {address} {promise}");
         let mut words = line.split_whitespace();
         let mut child = Command::new(words.next().unwrap()).args(words).stdout(Stdio::piped()).spawn().unwrap();

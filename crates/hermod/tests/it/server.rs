@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -32,12 +33,23 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Ports that were free a moment ago.
+    /// Six that nobody listens on. They lie below those that systems give to outgoing connections, of which the tests
+    /// beside this one open many: a port of that range, free a moment ago, was taken by the time the server asked for it.
     pub(crate) fn free() -> Self {
-        let listeners = [(); 6].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [amqp, stomp, http, amqps, stomps, https] =
-            listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
+        let [amqp, stomp, http, amqps, stomps, https] = [(); 6].map(|()| free_port());
         Self { amqp, stomp, http, amqps, stomps, https }
+    }
+}
+
+/// One that nobody listens on, and that no other test of this process gets.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(20_000);
+    loop {
+        let port = NEXT.fetch_add(1, Ordering::Relaxed);
+        assert!(port < 32_000, "no free port is left for tests");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }
 
