@@ -274,6 +274,11 @@ impl Broker {
         self.core.memory.take_swept()
     }
 
+    /// Bytes of memory that messages, and what it takes to know where they are, have now.
+    pub fn memory_used(&self) -> usize {
+        self.core.memory.used()
+    }
+
     /// Reads one thing that a queue waits for from the disk. True when more waits; else `waker` is woken when there is
     /// something. One thread runs it, since it waits for the disk.
     pub fn page(&self, waker: &Waker) -> bool {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use broker::Broker;
 
 use crate::allocator;
+use crate::spare::Spare;
 use crate::worker::{Rest, Worker};
 
 /// Comes by this often even if nothing was announced.
@@ -17,11 +18,13 @@ const BETWEEN: Duration = Duration::from_secs(5);
 /// Starts the thread.
 pub(crate) fn start(broker: Broker) -> io::Result<Worker> {
     let (mut left, mut given) = (false, Instant::now());
+    let mut spare = Spare::new(given);
     Worker::start("hermod-housekeeping", move |waker| {
         let now = Instant::now();
-        left |= broker.take_swept();
+        left |= broker.take_swept() | spare.look(now, || spare_bytes(&broker));
         if left && now >= given + BETWEEN {
             allocator::give_holes_back();
+            spare.gave_back(spare_bytes(&broker));
             (left, given) = (false, now);
         }
         for damage in broker.take_scrubbed() {
@@ -30,4 +33,10 @@ pub(crate) fn start(broker: Broker) -> io::Result<Worker> {
         let due = broker.housekeep(now, waker).unwrap_or(now + ROUND);
         Rest::For(due.saturating_duration_since(Instant::now()).min(ROUND))
     })
+}
+
+/// Bytes that are resident for something other than messages; 0 where the system does not tell.
+fn spare_bytes(broker: &Broker) -> usize {
+    let resident = management::resident_bytes().unwrap_or(0);
+    usize::try_from(resident).unwrap_or(usize::MAX).saturating_sub(broker.memory_used())
 }

@@ -15,6 +15,7 @@ mod rabbitmqctl;
 mod secrets;
 mod serve;
 mod signals;
+mod spare;
 mod tls;
 mod worker;
 

@@ -32,6 +32,7 @@ pub use door::Limits;
 pub use listing::Listed;
 pub use objects::{BindingChange, DestinationType, ObjectChange};
 pub use policies::PolicyChange;
+pub use process::resident_bytes;
 pub use report::{
     BackupRow, ConnectionRow, ListenerRow, MessageRow, QueueRow, RedriveRow, RepairRow, SelectorRow, Status,
 };

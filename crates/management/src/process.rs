@@ -13,11 +13,17 @@ impl Process {
     pub(crate) fn look() -> Self {
         let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
         Self {
-            resident_bytes: resident(&read("status")),
+            resident_bytes: resident_bytes(),
             open_files: std::fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64),
             max_files: max_files(&read("limits")),
         }
     }
+}
+
+/// Bytes of memory that this process has resident, where the system tells.
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
+    resident(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
 fn resident(status: &str) -> Option<u64> {

@@ -14,6 +14,7 @@ mod durability;
 mod http;
 mod manual;
 mod matrix;
+mod memory;
 mod rabbitmqctl;
 mod refusals;
 mod reload;

@@ -51,7 +51,7 @@ impl Canary {
 }
 
 /// Kibibytes of memory that the server has resident.
-fn resident(server: &Server) -> u64 {
+pub(crate) fn resident(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()

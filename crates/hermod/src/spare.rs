@@ -1,0 +1,98 @@
+//! When memory that no message has is worth giving back to the system.
+//!
+//! What went back has to be asked for again, page by page, when the next burst comes. So only what was spare at every look of half
+//! a minute counts, and looks are counted rather than time: a process that was stopped meanwhile has not been idle.
+
+use std::time::{Duration, Instant};
+
+/// From one look to the next.
+const BETWEEN: Duration = Duration::from_secs(10);
+/// So many looks decide.
+const LOOKS: u32 = 3;
+/// Bytes that are worth the walk through the allocator's lists.
+const WORTH: usize = 16 << 20;
+
+/// What the last looks saw.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    looked: Instant,
+    looks: u32,
+    /// The least that was spare at these looks, in bytes.
+    least: usize,
+    /// What can't be given back: connections, queues, code.
+    fixed: usize,
+}
+
+impl Spare {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { looked: now, looks: 0, least: usize::MAX, fixed: 0 }
+    }
+
+    /// Looks, if it is time to, at how many bytes are resident and not for messages. True when memory should go back.
+    pub(crate) fn look(&mut self, now: Instant, bytes: impl FnOnce() -> usize) -> bool {
+        if now < self.looked + BETWEEN {
+            return false;
+        }
+        self.looked = now;
+        self.least = self.least.min(bytes());
+        self.looks += 1;
+        if self.looks < LOOKS {
+            return false;
+        }
+        let idle = std::mem::replace(&mut self.least, usize::MAX);
+        self.looks = 0;
+        self.fixed = self.fixed.min(idle);
+        idle - self.fixed >= WORTH
+    }
+
+    /// Memory went back, and so many bytes are still resident and not for messages: those are in use.
+    pub(crate) fn gave_back(&mut self, bytes: usize) {
+        self.fixed = bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    /// What becomes of looks that see so many MiB; those that give memory back find 20 in use.
+    fn given(seen: &[usize]) -> Vec<usize> {
+        let mut now = Instant::now();
+        let mut spare = Spare::new(now);
+        let mut given = Vec::new();
+        for (at, mib) in seen.iter().enumerate() {
+            now += BETWEEN;
+            if spare.look(now, || mib * MIB) {
+                spare.gave_back(20 * MIB);
+                given.push(at);
+            }
+        }
+        given
+    }
+
+    #[test]
+    fn memory_goes_back_once_it_was_spare_at_three_looks_and_what_is_in_use_does_not_count() {
+        for (seen, expected) in [
+            (vec![10; 9], vec![]),
+            (vec![90, 90, 90, 20, 20, 20], vec![2]),
+            (vec![90, 90, 10, 90, 90, 90], vec![5]),
+            (vec![90, 90, 90, 35, 35, 35, 36, 36, 36], vec![2, 8]),
+            // What was in use has gone, and its memory with it: it is no measure any more.
+            (vec![90, 90, 90, 8, 8, 8, 24, 24, 24], vec![2, 8]),
+        ] {
+            assert_eq!(given(&seen), expected, "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn looks_are_ten_seconds_apart_and_a_long_sleep_is_one_look() {
+        let start = Instant::now();
+        let mut spare = Spare::new(start);
+        assert!(!spare.look(start + BETWEEN / 2, || panic!("too early to look")));
+        assert!(!spare.look(start + 60 * BETWEEN, || 90 * MIB));
+        assert!(!spare.look(start + 61 * BETWEEN, || 90 * MIB));
+        assert!(spare.look(start + 62 * BETWEEN, || 90 * MIB));
+    }
+}
