@@ -82,6 +82,7 @@ fn to_neutral(basic: &BasicProperties<'_>) -> Properties {
         kind: text(basic.kind),
         user_id: text(basic.user_id),
         app_id: text(basic.app_id),
+        cluster_id: text(basic.cluster_id),
     }
 }
 
@@ -207,7 +208,7 @@ fn without_headers<'a>(neutral: &'a Properties, expiration: Option<&'a str>) -> 
         kind: bytes(&neutral.kind),
         user_id: bytes(&neutral.user_id),
         app_id: bytes(&neutral.app_id),
-        cluster_id: None,
+        cluster_id: bytes(&neutral.cluster_id),
     }
 }
 
@@ -347,6 +348,7 @@ mod tests {
             kind: some("t"),
             user_id: some("u"),
             app_id: some("a"),
+            cluster_id: some("x"),
         };
         let raw = basic.to_bytes();
         assert_eq!(Amqp091Dialect.read(&raw), Ok(expected));

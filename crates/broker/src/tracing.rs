@@ -136,6 +136,7 @@ fn as_table(properties: Properties) -> Table {
         ("type", text(properties.kind)),
         ("user_id", text(properties.user_id)),
         ("app_id", text(properties.app_id)),
+        ("cluster_id", text(properties.cluster_id)),
     ];
     Table(all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
 }

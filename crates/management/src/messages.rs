@@ -121,6 +121,7 @@ pub(crate) fn properties(fields: &Map<String, Value>) -> Result<Properties, Stri
             "type" => properties.kind = Some(text()?),
             "user_id" => properties.user_id = Some(text()?),
             "app_id" => properties.app_id = Some(text()?),
+            "cluster_id" => properties.cluster_id = Some(text()?),
             "delivery_mode" => match value.as_u64() {
                 Some(mode @ (1 | 2)) => properties.persistent = mode == 2,
                 _ => return Err(wrong("1 or 2")),
@@ -164,6 +165,7 @@ fn named(properties: Properties) -> Map<String, Value> {
     set("type", properties.kind.map(Value::from));
     set("user_id", properties.user_id.map(Value::from));
     set("app_id", properties.app_id.map(Value::from));
+    set("cluster_id", properties.cluster_id.map(Value::from));
     map
 }
 

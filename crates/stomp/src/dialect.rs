@@ -205,6 +205,8 @@ mod tests {
             kind: Some("t".into()),
             user_id: Some("guest".into()),
             app_id: Some("a".into()),
+            // It has no name in this protocol.
+            cluster_id: None,
         }
     }
 

@@ -32,4 +32,6 @@ pub struct Properties {
     pub user_id: Option<String>,
     /// The application that published it.
     pub app_id: Option<String>,
+    /// A name of clusters that old clients set.
+    pub cluster_id: Option<String>,
 }

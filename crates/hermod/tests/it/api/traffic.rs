@@ -32,7 +32,7 @@ fn messages_go_in_and_come_out() {
     let properties = json!({
         "content_type": "text/plain", "content_encoding": "x", "delivery_mode": 2, "priority": 3, "correlation_id": "c",
         "reply_to": "r", "expiration": "60000", "message_id": "m", "timestamp": 7, "type": "t", "user_id": "guest",
-        "app_id": "a", "headers": { "h": 1, "list": ["x", true] },
+        "app_id": "a", "cluster_id": "k", "headers": { "h": 1, "list": ["x", true] },
     });
     let text = json!({
         "routing_key": "q", "properties": properties, "payload": "h\u{e9}", "payload_encoding": "string",
