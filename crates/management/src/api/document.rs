@@ -50,26 +50,38 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Source>> for Parameters<T> {
     }
 }
 
-/// The document of a request as it was sent.
+/// The document of a request as it was sent, without a byte order mark. As with RabbitMQ, what it is called does not matter:
+/// many a script sends JSON as curl does, which calls everything a form.
 pub(super) async fn read(request: Request, longest: usize) -> Result<Bytes, Failure> {
-    let is_json = is_json(request.headers());
+    may_write(request.headers())?;
     let body = tokio::time::timeout(PATIENCE, to_bytes(request.into_body(), longest)).await;
     let late = || Failure::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the document did not arrive within 30 s");
     let bytes = body.map_err(|_| late())?.map_err(|_| {
         let reason = format!("the document is cut off, or longer than {longest} bytes");
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", reason)
     })?;
-    if !bytes.is_empty() && !is_json {
-        let reason = "the document must be JSON: send it with `Content-Type: application/json`";
-        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", reason));
-    }
-    Ok(bytes)
+    Ok(bytes.slice_ref(json::unmarked(&bytes)))
 }
 
-/// A page of somebody else's, open in an operator's browser, can send forms and text in its name, but no JSON.
-fn is_json(headers: &HeaderMap) -> bool {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+/// Refuses a request that a page of somebody else's, open in an operator's browser, has sent in its name. Browsers say where
+/// a request is from; programs that are none say nothing.
+fn may_write(headers: &HeaderMap) -> Result<(), Failure> {
+    let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_own = |origin: &str| {
+        let host = origin.split_once("://").map(|(_, host)| host);
+        host.is_some() && host == value(header::HOST.as_str())
+    };
+    let from_elsewhere = match (value("sec-fetch-site"), value(header::ORIGIN.as_str())) {
+        (Some(site), _) => !["same-origin", "none"].contains(&site),
+        (None, Some(origin)) => !is_own(origin),
+        (None, None) => false,
+    };
+    match from_elsewhere {
+        true => {
+            Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", "a page of another origin may change nothing here"))
+        }
+        false => Ok(()),
+    }
 }
 
 /// True or false, also as a text: tools that take arguments of a command line send them as they come.

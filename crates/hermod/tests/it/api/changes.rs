@@ -243,10 +243,20 @@ fn documents_methods_and_paths_that_are_wrong() {
         ],
     );
     let form = "Content-Type: application/x-www-form-urlencoded\r\n";
-    for (headers, status) in [(format!("{GUEST}{form}"), 415), (GUEST.to_owned(), 415), (format!("{GUEST}{JSON}"), 201)]
-    {
+    for (headers, status) in [
+        (format!("{GUEST}{form}Sec-Fetch-Site: cross-site\r\n"), 403),
+        (format!("{GUEST}{form}Origin: http://elsewhere.example\r\n"), 403),
+        (format!("{GUEST}{form}Origin: null\r\n"), 403),
+        (format!("{GUEST}{form}"), 201),
+        (GUEST.to_owned(), 204),
+        (format!("{GUEST}{form}Sec-Fetch-Site: same-origin\r\n"), 204),
+        (format!("{GUEST}{JSON}"), 204),
+    ] {
         assert_eq!(server.send("PUT", "/api/vhosts/v", &headers, "{}").status, status, "{headers}");
     }
+    let marked = format!("{GUEST}{form}");
+    assert_eq!(server.send("PUT", "/api/vhosts/v", &marked, "\u{feff}{}").status, 204);
+    assert_eq!(server.send("PUT", "/api/vhosts/v", &marked, "description=x").status, 400);
     let long = format!(r#"{{"description":"{}"}}"#, "x".repeat((4 << 20) - 17));
     assert_eq!(long.len(), (4 << 20) + 1);
     let reply = server.send("PUT", "/api/vhosts/v", &format!("{GUEST}{JSON}"), &long);
@@ -261,11 +271,12 @@ fn definitions_go_in_and_out_whole_and_by_vhost() {
     let headers = format!("{GUEST}{JSON}");
     let document = include_str!("../../data/definitions.json");
     assert_eq!(server.send("POST", "/api/definitions", &headers, document).status, 204);
-    let exported = shown(&server, "/api/definitions/shop", GUEST);
+    let mut exported = shown(&server, "/api/definitions/shop", GUEST);
     assert_eq!((&exported["users"], &exported["vhosts"]), (&Value::Null, &Value::Null));
     assert_eq!(exported["queues"][0]["vhost"], Value::Null);
     check(&server, GUEST, &[("PUT", "vhosts/other", "", 201, "")]);
     assert_eq!(server.send("POST", "/api/definitions/other", &headers, &exported.to_string()).status, 204);
+    exported["original_vhost_name"] = "other".into();
     assert_eq!(shown(&server, "/api/definitions/other", GUEST), exported);
     let reply = server.send("POST", "/api/definitions/other", &headers, document);
     assert!(reply.status == 400 && reply.body.contains("users are not in one vhost"), "{}", reply.body);
