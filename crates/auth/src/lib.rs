@@ -10,6 +10,7 @@ mod login;
 mod password;
 mod permission;
 pub mod sasl;
+pub mod shown;
 mod throttle;
 mod topic;
 mod user;

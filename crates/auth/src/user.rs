@@ -153,7 +153,7 @@ impl User {
             check_name("virtual host", vhost)?;
         }
         for (_, exchange) in self.topic_permissions.keys() {
-            check_name("exchange", exchange)?;
+            check_exchange(exchange)?;
         }
         if self.tags.0.len().max(self.permissions.len()) > usize::from(u16::MAX) {
             return Err(UserError::Invalid("there are more than 65535 tags or permissions".to_owned()));
@@ -238,7 +238,8 @@ impl User {
         let mut section = Input(input.take(length as usize)?);
         match kind {
             TOPIC_PERMISSION => {
-                let (vhost, exchange) = (section.name("virtual host")?, section.name("exchange")?);
+                let (vhost, exchange) = (section.name("virtual host")?, section.text("exchange")?);
+                check_exchange(exchange)?;
                 let (write, read) = (section.text("pattern")?, section.text("pattern")?);
                 let permission = TopicPermission::new(&self.name, vhost, write, read).map_err(invalid)?;
                 self.topic_permissions.insert((vhost.into(), exchange.into()), permission);
@@ -310,6 +311,11 @@ impl<'a> Input<'a> {
     }
 }
 
+/// The default exchange has the empty name.
+fn check_exchange(name: &str) -> Result<(), UserError> {
+    if name.is_empty() { Ok(()) } else { check_name("exchange", name) }
+}
+
 fn check_name(what: &str, name: &str) -> Result<(), UserError> {
     match name.len() {
         0 => Err(UserError::Invalid(format!("the {what} is empty"))),
@@ -330,7 +336,7 @@ mod tests {
         user.tags = Tags::new(["monitoring", "", "administrator"]);
         user.permissions.insert("/".into(), Permission::full());
         user.permissions.insert("orders".into(), Permission::new("", "^in\\.", "^(in|out)\\.").unwrap());
-        for exchange in ["amq.topic", "news"] {
+        for exchange in ["", "amq.topic", "news"] {
             let permission = TopicPermission::new("alice", "/", "^{username}\\.", ".*").unwrap();
             user.topic_permissions.insert(("/".into(), exchange.into()), permission);
         }
@@ -351,7 +357,7 @@ mod tests {
                 Ok(_) => whole += 1,
             }
         }
-        assert_eq!(whole, 3);
+        assert_eq!(whole, 4);
         let mut longer = bytes;
         longer.push(0);
         assert_eq!(User::decode(&longer), Err(UserError::Length));

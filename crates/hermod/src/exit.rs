@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use auth::shown::escaped;
+
 /// Why the program ends without having done what it was asked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -53,7 +55,7 @@ impl Exit {
 
     /// This end with an explanation of one line.
     pub(crate) fn because(self, text: impl fmt::Display) -> Failure {
-        Failure { exit: self, text: text.to_string() }
+        Failure { exit: self, text: text.to_string(), items: Vec::new() }
     }
 }
 
@@ -62,6 +64,20 @@ impl Exit {
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) text: String,
+    /// What it is about, where that is several things.
+    pub(crate) items: Vec<String>,
+}
+
+impl Failure {
+    /// The explanation, and a line for each thing that it is about. Names in it, which peers gave, end no line.
+    pub(crate) fn lines(&self) -> String {
+        let mut lines = escaped(&self.text).into_owned();
+        for item in &self.items {
+            lines += "\n  ";
+            lines += &escaped(item);
+        }
+        lines
+    }
 }
 
 impl From<crate::config::ConfigError> for Failure {

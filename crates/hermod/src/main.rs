@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     match cli::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("hermod: {}", failure.text);
+            eprintln!("hermod: {}", failure.lines());
             ExitCode::from(failure.exit.code())
         }
     }

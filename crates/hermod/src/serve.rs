@@ -109,7 +109,10 @@ fn define(settings: &Settings, source: &Source) -> Result<(), Failure> {
     let Some(file) = &settings.definitions else { return Ok(()) };
     let wrong = |what: &dyn std::fmt::Display| Exit::Config.because(format!("definitions: {}: {what}", file.display()));
     let document = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
-    let imported = source.define(&document, "the setting definitions").map_err(|refused| wrong(&refused.text))?;
+    let imported = source
+        .define(&document, "the setting definitions")
+        .map_err(|refused| Failure { items: refused.items, ..wrong(&refused.text) })?;
+    imported.notes.iter().for_each(|note| tracing::info!("definitions: {note}"));
     tracing::info!(definitions = imported.taken, file = %file.display(), "definitions taken over");
     Ok(())
 }

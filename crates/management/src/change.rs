@@ -251,11 +251,26 @@ pub struct Refused {
     pub why: Why,
     /// One line about it.
     pub text: String,
+    /// What of a document stands against it, a line for each.
+    #[serde(default)]
+    pub items: Vec<String>,
 }
 
 impl Refused {
     pub(crate) fn new(why: Why, text: impl Into<String>) -> Self {
-        Self { why, text: text.into() }
+        Self { why, text: text.into(), items: Vec::new() }
+    }
+
+    pub(crate) fn for_items(why: Why, text: impl Into<String>, items: Vec<String>) -> Self {
+        Self { why, text: text.into(), items }
+    }
+
+    /// All of it as one line.
+    pub fn whole(&self) -> String {
+        match self.items.is_empty() {
+            true => self.text.clone(),
+            false => format!("{}: {}", self.text, self.items.join("; ")),
+        }
     }
 }
 
@@ -478,11 +493,14 @@ fn hash(broker: &Broker, secret: Secret) -> Result<Option<PasswordHash>, Error> 
     match secret {
         Secret::None => Ok(None),
         Secret::Hash(text) => PasswordHash::parse(&text).map(Some).map_err(invalid),
-        Secret::Password(password) => {
-            let mut salt = [0; 16];
-            getrandom::fill(&mut salt)
-                .map_err(|error| Error::internal(format!("the operating system gives no random bytes: {error}")))?;
-            broker.authority().hash_password(password.as_bytes(), salt).map(Some).map_err(invalid)
-        }
+        Secret::Password(password) => hash_password(broker, &password).map(Some),
     }
+}
+
+/// Hashes a password as those of log-ins are hashed.
+pub(crate) fn hash_password(broker: &Broker, password: &str) -> Result<PasswordHash, Error> {
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt)
+        .map_err(|error| Error::internal(format!("the operating system gives no random bytes: {error}")))?;
+    broker.authority().hash_password(password.as_bytes(), salt).map_err(invalid)
 }

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::change::{Change, Refused, Secret};
-use crate::definitions::Imported;
+use crate::definitions::{Extent, Imported};
 use crate::listing::Listed;
 use crate::report::{BackupRow, ConnectionRow, MessageRow, QueueRow, RedriveRow, RepairRow, Status};
 
@@ -44,6 +44,12 @@ pub enum Request {
         document: String,
         /// Leave out what is not supported.
         skip_unsupported: bool,
+        /// The vhost that all of it goes into; `None` for what the document says.
+        #[serde(default)]
+        vhost: Option<String>,
+        /// Whether anything is to change.
+        #[serde(default)]
+        extent: Extent,
     },
     /// Tries a user's password.
     Authenticate {

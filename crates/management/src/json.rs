@@ -5,7 +5,7 @@
 
 use broker::{Table, Value};
 use serde::Deserializer;
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json, json};
 
 /// How deep what is read may be nested; the broker takes no more either.
@@ -43,33 +43,95 @@ pub(crate) fn is_object(text: &[u8]) -> bool {
     text.trim_ascii_start().first() == Some(&b'{')
 }
 
-/// An object in which each name is there once.
+/// An object in which each name is there once, also in the objects within it.
 ///
 /// # Errors
 /// When it is no object, or says one thing twice: of such a document nobody knows what is meant.
 pub(crate) fn unique<'de, D: Deserializer<'de>>(document: D) -> Result<Map<String, Json>, D::Error> {
-    struct Fields;
+    let mut left = usize::MAX;
+    match (Once { left: &mut left }).deserialize(document)? {
+        Json::Object(fields) => Ok(fields),
+        _ => Err(D::Error::custom("expected an object")),
+    }
+}
 
-    impl<'de> Visitor<'de> for Fields {
-        type Value = Map<String, Json>;
+/// Reads a value in whose objects each name is there once.
+pub(crate) struct Once<'a> {
+    /// How many values may still come, this one included.
+    pub(crate) left: &'a mut usize,
+}
 
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("an object")
-        }
+impl<'de> DeserializeSeed<'de> for Once<'_> {
+    type Value = Json;
 
-        fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Map<String, Json>, A::Error> {
-            let mut fields = Map::new();
-            while let Some((name, value)) = entries.next_entry::<String, Json>()? {
-                if fields.contains_key(&name) {
-                    return Err(A::Error::custom(format!("'{name}' is there twice")));
-                }
-                fields.insert(name, value);
-            }
-            Ok(fields)
-        }
+    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<Json, D::Error> {
+        let too_many = || D::Error::custom("it has more values than one entry may");
+        *self.left = self.left.checked_sub(1).ok_or_else(too_many)?;
+        value.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Once<'_> {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a value")
     }
 
-    document.deserialize_map(Fields)
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, truth: bool) -> Result<Json, E> {
+        Ok(truth.into())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Json, E> {
+        Ok(number.into())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Json, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Json, E> {
+        Ok(number.into())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Json, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Json, E> {
+        Ok(text.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Json, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = entries.next_element_seed(Once { left: &mut *self.left })? {
+            values.push(value);
+        }
+        Ok(Json::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Json, A::Error> {
+        let mut fields = Map::new();
+        while let Some(name) = entries.next_key::<String>()? {
+            if fields.contains_key(&name) {
+                return Err(A::Error::custom(format!("'{}' is there twice", auth::shown::escaped(&name))));
+            }
+            fields.insert(name, entries.next_value_seed(Once { left: &mut *self.left })?);
+        }
+        Ok(Json::Object(fields))
+    }
+}
+
+/// The mark that some editors put in front of a text.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// A document without the byte order mark that may stand in front of it.
+pub(crate) fn unmarked(document: &[u8]) -> &[u8] {
+    document.strip_prefix(BYTE_ORDER_MARK).unwrap_or(document)
 }
 
 /// An object as a table.
@@ -130,6 +192,27 @@ mod tests {
             serde_json::to_string(&object(&table)).unwrap(),
             "{\"b\":\"x\u{fffd}\",\"d\":1.5,\"t\":7,\"u\":255}"
         );
+    }
+
+    #[test]
+    fn what_is_said_twice_is_refused_however_deep() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Body {
+            #[serde(deserialize_with = "unique")]
+            fields: Map<String, Json>,
+        }
+        for (text, expected) in [
+            (r#"{"fields":{"a":1,"b":[{"c":null}]}}"#, None),
+            (r#"{"fields":{"a":1,"a":2}}"#, Some("'a' is there twice")),
+            (r#"{"fields":{"b":[{"c":1,"c":1}]}}"#, Some("'c' is there twice")),
+            (r#"{"fields":[]}"#, Some("expected an object")),
+        ] {
+            match (serde_json::from_str::<Body>(text), expected) {
+                (Ok(body), None) => assert_eq!(body.fields["b"], json!([{ "c": null }])),
+                (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+                (read, _) => panic!("{text}: {read:?}"),
+            }
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod source;
 pub use change::{AUDIT, Change, Refused, Secret, Why};
 pub use control::LONGEST_DEFINITIONS;
 pub use courier::Encoding;
-pub use definitions::Imported;
+pub use definitions::{Extent, Imported};
 pub use door::Limits;
 pub use listing::Listed;
 pub use objects::{BindingChange, DestinationType, ObjectChange};

@@ -26,6 +26,11 @@ pub struct PolicyChange {
     pub definition: Map<String, Json>,
 }
 
+/// What a policy that does not say it is for.
+pub(crate) fn to_all() -> String {
+    ApplyTo::All.name().to_owned()
+}
+
 /// The kind that a flag stands for.
 pub(crate) fn kind(operator: bool) -> PolicyKind {
     if operator { PolicyKind::Operator } else { PolicyKind::User }

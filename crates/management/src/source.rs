@@ -12,7 +12,7 @@ use broker::{Broker, Browse, Overview};
 use crate::change::{self, Caller, Refused, Secret};
 use crate::control::{Answer, Request};
 use crate::courier::Encoding;
-use crate::definitions::{self, Import, Imported};
+use crate::definitions::{self, Extent, Import, Imported};
 use crate::door::Full;
 use crate::listing::{self, Listed};
 use crate::report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, SelectorRow, Status};
@@ -154,8 +154,9 @@ impl Source {
                 change::make(&self.broker, change.clone(), caller).map_or_else(Answer::NotChanged, Answer::Changed)
             }
             Request::Export => Answer::Exported(self.export()),
-            Request::Import { document, skip_unsupported } => {
-                let import = Import { vhost: None, skip_unsupported: *skip_unsupported, caller: operator(asker) };
+            Request::Import { document, skip_unsupported, vhost, extent } => {
+                let (vhost, caller) = (vhost.as_deref(), operator(asker));
+                let import = Import { vhost, skip_unsupported: *skip_unsupported, extent: *extent, caller };
                 self.import(document, &import).map_or_else(Answer::NotChanged, Answer::Imported)
             }
             Request::Authenticate { user, password } => Answer::Authenticated(match password {
@@ -189,7 +190,8 @@ impl Source {
     /// # Errors
     /// Why it was refused.
     pub fn define(&self, document: &str, from: &str) -> Result<Imported, Refused> {
-        self.import(document, &Import { vhost: None, skip_unsupported: false, caller: operator(from) })
+        let (extent, caller) = (Extent::Whole, operator(from));
+        self.import(document, &Import { vhost: None, skip_unsupported: false, extent, caller })
     }
 
     /// Takes over such a document. Blocks until it is durable.

@@ -47,11 +47,7 @@ impl Broker {
     /// # Errors
     /// `NotFound` without the vhost, `Precondition` for what a policy can't say.
     pub fn set_policy(&self, vhost: &str, kind: PolicyKind, name: &str, spec: PolicySpec) -> Result<Ticket, Error> {
-        if name.is_empty() || name.len() > NAME_MAX {
-            let length = name.len();
-            return Err(Error::precondition(format!("the name of a policy has 1 to {NAME_MAX} bytes, not {length}")));
-        }
-        let policy = Policy::new(kind, name, spec)?;
+        let policy = self.core.checked_policy(kind, name, spec)?;
         let _alone = self.core.administration.lock();
         let vhost = self.core.existing_vhost(vhost)?;
         let ticket = self.core.define(Key::new(Sort::of_policy(kind), vhost.id, name), fields_of(&policy.spec))?;
@@ -59,12 +55,20 @@ impl Broker {
         Ok(ticket)
     }
 
-    /// Fails where [`Broker::set_policy`] would.
+    /// Fails where [`Broker::set_policy`] would, but for the vhost.
     ///
     /// # Errors
     /// `Precondition`.
     pub fn check_policy(&self, kind: PolicyKind, name: &str, spec: PolicySpec) -> Result<(), Error> {
-        Policy::new(kind, name, spec).map(drop)
+        self.core.checked_policy(kind, name, spec).map(drop)
+    }
+
+    /// Fails where a policy of this kind could not have these settings.
+    ///
+    /// # Errors
+    /// `Precondition`.
+    pub fn check_policy_settings(&self, kind: PolicyKind, name: &str, settings: &Table) -> Result<(), Error> {
+        Policy::check_settings(kind, name, settings)
     }
 
     /// Clears a policy. Returns what the answer waits for.
@@ -102,6 +106,17 @@ impl Broker {
 }
 
 impl Core {
+    /// A policy that can be kept.
+    fn checked_policy(&self, kind: PolicyKind, name: &str, spec: PolicySpec) -> Result<Policy, Error> {
+        if name.is_empty() || name.len() > NAME_MAX {
+            let length = name.len();
+            return Err(Error::precondition(format!("the name of a policy has 1 to {NAME_MAX} bytes, not {length}")));
+        }
+        let policy = Policy::new(kind, name, spec)?;
+        self.check_definition(&Key::new(Sort::of_policy(kind), 0, name), &fields_of(&policy.spec))?;
+        Ok(policy)
+    }
+
     fn change_policies(&self, vhost: Owner, change: impl FnOnce(&mut Policies)) {
         let mut work = Vec::new();
         if let Some(vhost) = self.catalog.vhosts().into_iter().find(|other| other.id == vhost) {

@@ -32,6 +32,14 @@ impl Broker {
         self.core.put_user(user)
     }
 
+    /// Fails where [`Broker::put_user`] would.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_user(&self, user: &User) -> Result<(), Error> {
+        self.core.user_record(user).map(drop)
+    }
+
     /// Changes a user; `change` says how, and nothing is changed when it fails. Returns what the answer waits for.
     ///
     /// # Errors
@@ -89,11 +97,16 @@ impl Core {
 
     /// Logs a user under the lock that restatements of users take.
     pub(crate) fn log_user(&self, user: &User, users: &mut HashMap<String, Owner>) -> Result<Ticket, Error> {
-        let bytes = user.encode().map_err(|error| Error::precondition(error.to_string()))?;
-        self.check_storable(bytes.len())?;
+        let bytes = self.user_record(user)?;
         let owner = *users.entry(user.name.to_string()).or_insert_with(|| self.owner());
         let mut appender = self.journal.appender();
         appender.fact(None, owner, facts::USER, &[&bytes]);
         Ok(appender.ticket())
+    }
+
+    fn user_record(&self, user: &User) -> Result<Vec<u8>, Error> {
+        let bytes = user.encode().map_err(|error| Error::precondition(error.to_string()))?;
+        self.check_storable(bytes.len())?;
+        Ok(bytes)
     }
 }

@@ -93,7 +93,7 @@ impl Broker {
         if let Some(kind) = &spec.default_queue_type {
             check_queue_type(kind).map_err(|what| Error::precondition(format!("vhost '{name}': {what}")))?;
         }
-        Ok(())
+        self.core.check_definition(&Key::new(Sort::Vhost, 0, ""), &spec.to_table()).map(drop)
     }
 
     /// Deletes a vhost with all that is in it, and closes its connections. Returns what the answer waits for.

@@ -112,8 +112,7 @@ impl Core {
     /// # Errors
     /// `Precondition` for a value that is nested too deeply or too large to be stored.
     pub(crate) fn define(&self, key: Key, value: Table) -> Result<Ticket, Error> {
-        let bytes = facts::definition_bytes(&key, &value)?;
-        self.check_storable(bytes.len())?;
+        let bytes = self.check_definition(&key, &value)?;
         let mut kept = self.definitions.0.lock();
         let owner = kept.get(&key).map_or_else(|| self.owner(), |kept| kept.owner);
         let mut appender = self.journal.appender();
@@ -122,6 +121,16 @@ impl Core {
         drop(appender);
         kept.insert(key, Kept { owner, value: Arc::new(value) });
         Ok(ticket)
+    }
+
+    /// The bytes of a definition.
+    ///
+    /// # Errors
+    /// `Precondition` for one that can't be kept.
+    pub(crate) fn check_definition(&self, key: &Key, value: &Table) -> Result<Vec<u8>, Error> {
+        let bytes = facts::definition_bytes(key, value)?;
+        self.check_storable(bytes.len())?;
+        Ok(bytes)
     }
 
     /// Ends a definition. Returns what the answer waits for; nothing if there is none.

@@ -192,7 +192,14 @@ impl Policy {
         if spec.definition.is_empty() {
             return Err(refuse("it sets nothing; give at least one setting".to_owned()));
         }
-        for (setting, value) in &spec.definition.0 {
+        Self::check_settings(kind, name, &spec.definition)?;
+        Ok(Self { name: name.to_owned(), spec, pattern })
+    }
+
+    /// Checks what a policy sets.
+    pub(crate) fn check_settings(kind: PolicyKind, name: &str, settings: &Table) -> Result<(), Error> {
+        let refuse = |what: String| Error::precondition(format!("{} '{name}': {what}", kind.name()));
+        for (setting, value) in &settings.0 {
             let Some(key) = key_of(setting) else {
                 return Err(refuse(format!("'{setting}' is not a recognised policy setting")));
             };
@@ -201,7 +208,7 @@ impl Policy {
             }
             key.check(value).map_err(|what| refuse(format!("invalid value of '{setting}': {what}")))?;
         }
-        Ok(Self { name: name.to_owned(), spec, pattern })
+        Ok(())
     }
 
     /// As in RabbitMQ, a policy with a setting that the type does not know is not for the queue at all.

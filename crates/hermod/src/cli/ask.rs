@@ -51,7 +51,7 @@ pub(crate) fn refusal(refused: Refused) -> Failure {
         Why::Invalid => Exit::CannotCreate,
         Why::Failed => Exit::Unavailable,
     };
-    exit.because(refused.text)
+    Failure { items: refused.items, ..exit.because(refused.text) }
 }
 
 /// Everything of one kind, or what of it is in a vhost, in the shape of RabbitMQ's HTTP API.

@@ -3,11 +3,12 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
+use auth::shown::escaped;
 use clap::{Arg, ArgMatches, Command};
 use management::control::{Answer, Request};
-use management::{Imported, LONGEST_DEFINITIONS};
+use management::{Extent, Imported, LONGEST_DEFINITIONS};
 
-use crate::cli::arguments::ask_for;
+use crate::cli::arguments::{ask_for, option};
 use crate::cli::ask::{ask, refusal, strange};
 use crate::cli::output::{show, show_json};
 use crate::config::Settings;
@@ -25,6 +26,8 @@ pub(crate) fn import_command(command: Command) -> Command {
     command
         .arg(Arg::new("file").value_name("FILE").required(true).help("The document; - for standard input"))
         .arg(ask_for("skip-unsupported", "Leave out what Hermod has no meaning for, and say what that is"))
+        .arg(ask_for("dry-run", "Change nothing, and say what would be done"))
+        .arg(option("vhost", "VHOST", "The vhost that all of it goes into, for a document of one vhost"))
 }
 
 /// Does what `hermod export` says.
@@ -47,30 +50,67 @@ pub(crate) fn write(settings: &Settings, file: Option<&str>) -> Result<(), Failu
     }
 }
 
-/// There are password hashes in it.
+/// There are password hashes in it, so nobody else can read it from the beginning on, whatever was there under its name. It is
+/// whole or not there, and a link in its place leads nowhere else.
 fn private(file: &Path, text: &str) -> std::io::Result<()> {
+    let other = |what: &str| std::io::Error::other(format!("{what}; name a file, or none for standard output"));
+    match file.symlink_metadata() {
+        Ok(there) if there.file_type().is_symlink() => return Err(other("it is a link")),
+        Ok(there) if !there.is_file() => return Err(other("it is no file")),
+        _ => {}
+    }
+    let name = file.file_name().ok_or_else(|| other("it is no name of a file"))?.to_string_lossy();
+    let new = file.with_file_name(format!(".{name}.{}.new", std::process::id()));
+    let written = write_new(&new, text).and_then(|()| std::fs::rename(&new, file));
+    if written.is_err() {
+        // What is not there need not be taken away.
+        let _ = std::fs::remove_file(&new);
+    }
+    written
+}
+
+fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(file)?.write_all(text.as_bytes())
+    let mut new = options.open(file)?;
+    new.write_all(text.as_bytes())?;
+    new.sync_all()
 }
 
 /// Does what `hermod import` says.
 pub(crate) fn import(settings: &Settings, given: &ArgMatches, json: bool) -> Result<(), Failure> {
     let file = given.get_one::<String>("file").map_or("-", String::as_str);
-    let imported = read(settings, file, given.get_flag("skip-unsupported"))?;
+    let extent = if given.get_flag("dry-run") { Extent::DryRun } else { Extent::Whole };
+    let how = How {
+        skip_unsupported: given.get_flag("skip-unsupported"),
+        vhost: given.get_one::<String>("vhost").cloned(),
+        extent,
+    };
+    let imported = read(settings, file, how)?;
     if json {
         return show_json(&imported);
     }
-    for line in &imported.skipped {
-        show(&format!("skipped: {line}\n"))?;
-    }
-    show(&format!("{} definitions taken over\n", imported.taken))
+    let skipped = imported.skipped.iter().map(|line| format!("skipped: {}\n", escaped(line)));
+    let notes = imported.notes.iter().map(|line| format!("note: {}\n", escaped(line)));
+    let end = match extent {
+        Extent::Whole => "taken over",
+        Extent::DryRun => "would be taken over; nothing has changed",
+    };
+    show(&format!("{}{} definitions {end}\n", skipped.chain(notes).collect::<String>(), imported.taken))
+}
+
+/// How a document is to be taken over.
+#[derive(Default)]
+pub(crate) struct How {
+    skip_unsupported: bool,
+    vhost: Option<String>,
+    extent: Extent,
 }
 
 /// Has the server take over the document in `file`.
-pub(crate) fn read(settings: &Settings, file: &str, skip_unsupported: bool) -> Result<Imported, Failure> {
+pub(crate) fn read(settings: &Settings, file: &str, how: How) -> Result<Imported, Failure> {
     let failed = |error: std::io::Error| Exit::NotFound.because(format!("{file}: {error}"));
     let mut document = String::new();
     let input: &mut dyn Read =
@@ -79,9 +119,40 @@ pub(crate) fn read(settings: &Settings, file: &str, skip_unsupported: bool) -> R
     if document.len() as u64 > LONGEST_DEFINITIONS {
         return Err(Exit::BadData.because(format!("{file} has more than {LONGEST_DEFINITIONS} bytes")));
     }
-    match ask(settings, &Request::Import { document, skip_unsupported })? {
+    let How { skip_unsupported, vhost, extent } = how;
+    match ask(settings, &Request::Import { document, skip_unsupported, vhost, extent })? {
         Answer::Imported(imported) => Ok(imported),
         Answer::NotChanged(refused) => Err(refusal(refused)),
         other => Err(strange(&other)),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn an_export_is_a_new_file_that_its_owner_alone_can_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let [open, victim, link] = ["open.json", "victim", "link.json"].map(|name| dir.path().join(name));
+        std::fs::write(&open, "old").unwrap();
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let held = std::fs::File::open(&open).unwrap();
+        private(&open, "new").unwrap();
+        assert_eq!(std::fs::read_to_string(&open).unwrap(), "new");
+        assert_eq!(open.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::io::read_to_string(held).unwrap(), "old", "who had opened the old one reads that");
+        std::fs::write(&victim, "mine").unwrap();
+        symlink(&victim, &link).unwrap();
+        for (place, expected) in
+            [(link.as_path(), "it is a link"), (dir.path(), "it is no file"), (Path::new("/dev/null"), "it is no file")]
+        {
+            let error = private(place, "new").unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{}: {error}", place.display());
+        }
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "mine");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing is left over");
     }
 }

@@ -56,7 +56,7 @@ impl From<Failure> for Refusal {
             Exit::NoPermission => DATA,
             other => other.code(),
         };
-        Self::new(code, failure.text)
+        Self::new(code, failure.lines())
     }
 }
 

@@ -376,7 +376,7 @@ fn export_definitions(call: &Call, settings: &Settings) -> Result<(String, Outpu
 
 fn import_definitions(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let file = call.words.first().map_or("-", String::as_str);
-    let imported = crate::cli::definitions::read(settings, file, false)?;
+    let imported = crate::cli::definitions::read(settings, file, Default::default())?;
     let banner = format!("Importing definitions in JSON from a file at \"{file}\" ...");
     Ok((banner, Output::Text(format!("Successfully started definition import: {} taken over\n", imported.taken))))
 }

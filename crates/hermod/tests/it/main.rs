@@ -15,6 +15,7 @@ mod http;
 mod manual;
 mod matrix;
 mod memory;
+mod migration;
 mod rabbitmqctl;
 mod refusals;
 mod reload;

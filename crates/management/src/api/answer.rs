@@ -52,8 +52,8 @@ impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
         match refused.why {
             Why::NotFound => Self::not_found(),
-            Why::Denied => Self::not_authorized(refused.text),
-            Why::Invalid => Self::bad_request(refused.text),
+            Why::Denied => Self::not_authorized(refused.whole()),
+            Why::Invalid => Self::bad_request(refused.whole()),
             Why::Failed => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", refused.text),
         }
     }

@@ -16,7 +16,7 @@ use super::document::{self, Document, Parameters};
 use super::{blocking, make};
 use crate::change::{Change, Secret};
 use crate::control::LONGEST_DEFINITIONS;
-use crate::definitions::{Import, Words};
+use crate::definitions::{Extent, Import, Words};
 use crate::json;
 use crate::listing::Listed;
 use crate::policies::{self, PolicyChange};
@@ -69,6 +69,8 @@ async fn export_vhost(asker: Asker, State(source): Shared, Path(vhost): Path<Str
 struct Importing {
     #[serde(default, rename = "skip-unsupported")]
     skip_unsupported: bool,
+    #[serde(default, rename = "dry-run")]
+    dry_run: bool,
 }
 
 async fn import(
@@ -106,12 +108,16 @@ async fn take_over(
     let bytes = document::read(request, longest).await?;
     let text = String::from_utf8(bytes.into()).map_err(|_| Failure::bad_request("the document is not UTF-8"))?;
     let caller = asker.caller();
+    let extent = if how.dry_run { Extent::DryRun } else { Extent::Whole };
     let work = move |source: &Source| {
-        let import = Import { vhost: vhost.as_deref(), skip_unsupported: how.skip_unsupported, caller };
+        let import = Import { vhost: vhost.as_deref(), skip_unsupported: how.skip_unsupported, extent, caller };
         source.import(&text, &import)
     };
-    blocking(&source, work).await?;
-    done()
+    let imported = blocking(&source, work).await?;
+    match extent {
+        Extent::Whole => done(),
+        Extent::DryRun => shown(imported),
+    }
 }
 
 /// What RabbitMQ knows of a user; what it is given besides is not known here.
@@ -383,12 +389,8 @@ struct PolicyBody {
     definition: Map<String, Json>,
     #[serde(default)]
     priority: i64,
-    #[serde(default = "to_all", rename = "apply-to")]
+    #[serde(default = "policies::to_all", rename = "apply-to")]
     apply_to: String,
-}
-
-fn to_all() -> String {
-    "all".to_owned()
 }
 
 /// The operator's are an administrator's; the others are a policymaker's in its vhosts.

@@ -81,9 +81,9 @@ fn definitions_that_make_no_sense_change_nothing() {
         (queue(r#"{"x-max-length":18446744073709551615}"#), "beyond 64 bits"),
         (queue(r#"{"x-max-length":"many"}"#), "x-max-length"),
         (queue(r#"{"x-max-length":1,"x-max-length":2}"#), "'x-max-length' is there twice"),
-        (queue("7"), "no document of definitions"),
-        (r#"{"users":[],"users":[]}"#.to_owned(), "duplicate field `users`"),
-        (r#"{"vhosts":[{"name":"v","name":"w"}]}"#.to_owned(), "duplicate field `name`"),
+        (queue("7"), "queues[1].arguments: expected an object, not 7"),
+        (r#"{"users":[],"users":[]}"#.to_owned(), "'users' is there twice"),
+        (r#"{"vhosts":[{"name":"v","name":"w"}]}"#.to_owned(), "'name' is there twice"),
         (r#"{"vhosts":{"name":"v"}}"#.to_owned(), "no document of definitions"),
         (r#"{"vhosts":[{"name":""}]}"#.to_owned(), "1 to 255 bytes"),
         (json!({ "vhosts": [{ "name": "x".repeat(256) }] }).to_string(), "1 to 255 bytes"),
@@ -92,7 +92,7 @@ fn definitions_that_make_no_sense_change_nothing() {
         (user(json!({ "password_hash": "short" })), "rabbit_password_hashing_sha256"),
         (user(json!({ "password_hash": "AAAA", "hashing_algorithm": "rot13" })), "rot13"),
         (user(json!({ "password_hash": "$argon2id$v=19$m=4294967295,t=9,p=1$AAAA$AAAA", "hashing_algorithm": "argon2id" })), "eve"),
-        (user(json!({ "limits": { "max-connections": "none" } })), "no document of definitions"),
+        (user(json!({ "limits": { "max-connections": "none" } })), "users[0].limits.max-connections: expected a whole number"),
         (
             json!({ "permissions": [{ "user": "guest", "vhost": "/", "configure": "(".repeat(5000), "write": "", "read": "" }] })
                 .to_string(),

@@ -1,0 +1,66 @@
+//! How texts that peers give are shown to people: on one line, with nothing in them that a terminal would act on.
+//!
+//! Whoever reads a log or a table must be able to trust its lines: a name with a line end forges one, a name with an escape
+//! sequence rewrites the screen. So each control character is shown as its escape, everywhere by this function.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Characters besides the control characters that end a line or turn its direction.
+const ALSO: [char; 13] = [
+    '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}',
+    '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+];
+
+/// Whether a terminal or a reader of lines would act on a character instead of showing it.
+pub fn is_control(letter: char) -> bool {
+    letter.is_control() || ALSO.contains(&letter)
+}
+
+/// A text with its control characters as escapes such as `\n` and `\u{1b}`.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        match is_control(letter) {
+            // Writing into a String cannot fail.
+            true => drop(write!(shown, "{}", letter.escape_default())),
+            false => shown.push(letter),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// The beginning of a text, of so many bytes at most, and whether it goes on.
+pub fn extract(text: &str, longest: usize) -> Cow<'_, str> {
+    match text.len() > longest {
+        true => Cow::Owned(format!("{}…", &text[..text.floor_char_boundary(longest)])),
+        false => Cow::Borrowed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_and_nothing_else_is() {
+        for (text, expected) in [
+            ("größe \\ \"x\" ’ 🐇", "größe \\ \"x\" ’ 🐇"),
+            ("a\r\nb\tc", "a\\r\\nb\\tc"),
+            ("\u{1b}[31m\0\u{7f}\u{9b}2J", "\\u{1b}[31m\\u{0}\\u{7f}\\u{9b}2J"),
+            ("a\u{2028}b\u{202e}c", "a\\u{2028}b\\u{202e}c"),
+        ] {
+            assert_eq!(escaped(text), expected);
+        }
+    }
+
+    #[test]
+    fn of_a_long_text_the_beginning_is_shown() {
+        for (text, expected) in [("abc", "abc"), ("abcd", "abc…"), ("aöö", "aö…")] {
+            assert_eq!(extract(text, 3), expected);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Everything that is kept, written as RabbitMQ's document of definitions, so that RabbitMQ and Hermod both read it.
+
+use std::collections::BTreeSet;
+
+use broker::Broker;
+use serde_json::{Map, Value as Json, json};
+
+use super::{HERMOD_HASH, OPERATOR_POLICY, VHOST_LIMITS};
+use crate::listing::{self, Listed};
+use crate::source::Facts;
+
+/// How RabbitMQ's own hashes are called; it reads no others.
+const OF_RABBITMQ: &str = "rabbit_password_hashing_";
+/// What it takes an empty hash for, as it writes it itself.
+const USUAL: &str = "rabbit_password_hashing_sha256";
+
+/// All of it. Exclusive and transient queues are no definitions, nor is what every vhost has.
+pub(crate) fn export(broker: &Broker, facts: &Facts) -> Json {
+    let list = |what| listing::list(broker, facts, &[], what, None);
+    let is_durable = |row: &Json| row["durable"] == true && row["exclusive"] != true;
+    let declared = |name: &Json| name.as_str().is_some_and(|name| !name.is_empty() && !name.starts_with("amq."));
+    let queues: Vec<Json> = list(Listed::Queues).into_iter().filter(is_durable).collect();
+    let mut exchanges = list(Listed::Exchanges);
+    exchanges.retain(|row| is_durable(row) && declared(&row["name"]));
+    let (of_queues, of_exchanges) = (names(&queues), names(&exchanges));
+    let has = |names: &BTreeSet<Place>, binding: &Json, field: &str| names.contains(&place(binding, field));
+    let mut bindings = list(Listed::Bindings);
+    bindings.retain(|binding| {
+        let source = binding["source"].as_str().unwrap_or_default();
+        let from = source.starts_with("amq.") || has(&of_exchanges, binding, "source");
+        let to = match binding["destination_type"] == "queue" {
+            true => has(&of_queues, binding, "destination"),
+            false => !declared(&binding["destination"]) || has(&of_exchanges, binding, "destination"),
+        };
+        !source.is_empty() && from && to
+    });
+    let limits = list(Listed::VhostLimits).into_iter().map(
+        |row| json!({ "component": VHOST_LIMITS, "vhost": row["vhost"], "name": "limits", "value": row["value"] }),
+    );
+    let bounds = list(Listed::OperatorPolicies).into_iter().map(|row| {
+        let value = narrow(&row, &["pattern", "apply-to", "definition", "priority"]);
+        json!({ "component": OPERATOR_POLICY, "vhost": row["vhost"], "name": row["name"], "value": value })
+    });
+    json!({
+        "product_name": "Hermod",
+        "product_version": facts.version,
+        "rabbit_version": facts.compat_version,
+        "rabbitmq_version": facts.compat_version,
+        "users": list(Listed::Users).into_iter().map(user).collect::<Vec<_>>(),
+        "vhosts": narrowed(&list(Listed::Vhosts), &["name", "description", "tags", "default_queue_type", "metadata"]),
+        "permissions": list(Listed::Permissions),
+        "topic_permissions": list(Listed::TopicPermissions),
+        "parameters": limits.chain(bounds).collect::<Vec<_>>(),
+        "global_parameters": [],
+        "policies": narrowed(
+            &list(Listed::Policies), &["vhost", "name", "pattern", "apply-to", "definition", "priority"],
+        ),
+        "queues": narrowed(&queues, &["name", "vhost", "type", "durable", "auto_delete", "arguments"]),
+        "exchanges": narrowed(
+            &exchanges, &["name", "vhost", "type", "durable", "auto_delete", "internal", "arguments"],
+        ),
+        "bindings": narrowed(&bindings, &["source", "vhost", "destination", "destination_type", "routing_key", "arguments"]),
+    })
+}
+
+/// Vhost and name.
+type Place = (String, String);
+
+fn place(row: &Json, name: &str) -> Place {
+    let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
+    (text("vhost"), text(name))
+}
+
+fn names(rows: &[Json]) -> BTreeSet<Place> {
+    rows.iter().map(|row| place(row, "name")).collect()
+}
+
+/// What of it is in a vhost, without saying which.
+pub(crate) fn export_vhost(broker: &Broker, facts: &Facts, vhost: &str) -> Json {
+    let mut document = export(broker, facts);
+    let Json::Object(lists) = &mut document else { return document };
+    let vhosts = lists.remove("vhosts").unwrap_or_default();
+    for list in ["users", "permissions", "topic_permissions", "global_parameters"] {
+        lists.remove(list);
+    }
+    for rows in lists.values_mut().filter_map(Json::as_array_mut) {
+        rows.retain(|row| row["vhost"] == vhost);
+        for row in rows.iter_mut().filter_map(Json::as_object_mut) {
+            row.remove("vhost");
+        }
+    }
+    if let Some(own) = vhosts.as_array().and_then(|rows| rows.iter().find(|row| row["name"] == vhost)) {
+        for field in ["description", "tags", "default_queue_type", "metadata"] {
+            lists.insert(field.to_owned(), own[field].clone());
+        }
+        lists.insert("original_vhost_name".to_owned(), json!(vhost));
+    }
+    document
+}
+
+/// A user. A hash that RabbitMQ does not read, and would refuse the document for, has a field of its own, which it passes
+/// over: there the user has no password.
+fn user(row: Json) -> Json {
+    let mut row = narrow(&row, &["name", "password_hash", "hashing_algorithm", "tags", "limits"]);
+    if row["hashing_algorithm"].as_str().is_some_and(|name| !name.is_empty() && !name.starts_with(OF_RABBITMQ)) {
+        row[HERMOD_HASH] = std::mem::replace(&mut row["password_hash"], json!(""));
+        row["hashing_algorithm"] = json!(USUAL);
+    } else if row["password_hash"] == "" {
+        row["hashing_algorithm"] = json!(USUAL);
+    }
+    row
+}
+
+/// Some fields of each row.
+fn narrowed(rows: &[Json], fields: &[&str]) -> Vec<Json> {
+    rows.iter().map(|row| narrow(row, fields)).collect()
+}
+
+fn narrow(row: &Json, fields: &[&str]) -> Json {
+    let some: Map<_, _> = fields.iter().map(|field| ((*field).to_owned(), row[*field].clone())).collect();
+    Json::Object(some)
+}

@@ -1,0 +1,625 @@
+//! What an import is to do, in its order, and everything that stands against it.
+//!
+//! Whatever a change could be refused for is asked before the first change: passwords are hashed, patterns compiled and
+//! records encoded, so that a refused document has changed nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use auth::{PasswordError, PasswordHash, Permission, Tags, TopicPermission, User, UserLimits};
+use broker::{Broker, Error, ExchangeSpec, QueueSpec, Ticket, VhostLimits, VhostSpec};
+use serde_json::{Map, Value as Json, json};
+
+use super::document::{
+    BindingEntry, Document, ExchangeEntry, Login, NamedEntry, ParameterEntry, PermissionEntry, QueueEntry, TopicEntry,
+    UserEntry, VhostEntry,
+};
+use super::fields::Faults;
+use super::{NOTHING, VHOST_LIMITS};
+use crate::change::{Caller, Change, MAX_QUEUES, Refused, Why, apply, hash_password, wait};
+use crate::json;
+use crate::objects::{self, DestinationType, ObjectChange};
+use crate::policies::{self, PolicyChange};
+
+/// Parameters that say what a cluster of RabbitMQ is called, and mean nothing anywhere else.
+const OF_A_CLUSTER: [&str; 4] =
+    ["cluster_name", "internal_cluster_id", "cluster_tags", "imported_definition_hash_value"];
+const QUEUE_TYPE: &str = "x-queue-type";
+/// How queues of RabbitMQ are called that have several copies.
+const QUORUM: &str = "quorum";
+/// Exchanges that every vhost has, and their types.
+const PREDECLARED: [(&str, &str); 5] = [
+    ("amq.direct", "direct"),
+    ("amq.fanout", "fanout"),
+    ("amq.topic", "topic"),
+    ("amq.headers", "headers"),
+    ("amq.match", "headers"),
+];
+/// Exchanges that RabbitMQ makes for itself begin so.
+const OF_RABBITMQ: &str = "amq.rabbitmq.";
+/// The one that is made as soon as something is bound to it.
+const TRACE: &str = "amq.rabbitmq.trace";
+
+/// What is to be done, in its order.
+pub(super) struct Plan<'a> {
+    broker: &'a Broker,
+    /// Those that there are.
+    known: BTreeMap<String, VhostSpec>,
+    vhosts: BTreeMap<String, VhostSpec>,
+    /// The default types of queues that vhosts will have, those of the document and others.
+    default_types: BTreeMap<String, String>,
+    users: BTreeMap<String, User>,
+    limits: BTreeMap<String, VhostLimits>,
+    changes: Vec<Change>,
+    /// Queues and exchanges that will be there.
+    there: BTreeSet<Place>,
+    /// Those that the document declares, and how.
+    declared: BTreeMap<Place, Declaration>,
+    /// Those that are skipped.
+    skipped: BTreeSet<Place>,
+    /// What the document binds and is not bound yet: vhost, and the rest as text.
+    bound: BTreeSet<(String, String)>,
+    counts: Counts,
+    /// Passwords that are yet to be hashed.
+    passwords: BTreeMap<String, String>,
+    pub(super) faults: Faults,
+}
+
+/// Vhost, whether it is a queue, name.
+type Place = (String, bool, String);
+
+/// A queue or an exchange as a document declares it.
+#[derive(PartialEq)]
+enum Declaration {
+    Queue(QueueSpec),
+    Exchange(ExchangeSpec),
+}
+
+/// How many of something there are, and how many the document adds.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    are: u64,
+    come: u64,
+}
+
+/// What is limited.
+#[derive(Default)]
+struct Counts {
+    vhosts: Count,
+    /// By vhost.
+    queues: BTreeMap<String, Count>,
+    exchanges: Count,
+    bindings: Count,
+}
+
+impl Count {
+    fn sum(self) -> u64 {
+        self.are + self.come
+    }
+
+    /// A document that adds nothing is not to blame for what is there.
+    fn is_over(self, limit: u64) -> bool {
+        self.come > 0 && self.sum() > limit
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// Looks at a document, whose every entry goes into `vhost` if there is one.
+    pub(super) fn of(broker: &'a Broker, mut document: Document, vhost: Option<&str>, mut faults: Faults) -> Self {
+        match vhost {
+            Some(vhost) if !broker.has_vhost(vhost) => faults.wrong.push(format!("vhost '{vhost}' does not exist")),
+            Some(vhost) => document.confine(vhost, &mut faults),
+            None => document.tell_its_vhost(&mut faults),
+        }
+        let mut plan = Self::new(broker, faults);
+        if plan.faults.wrong.is_empty() {
+            plan.read(document);
+        }
+        plan
+    }
+
+    fn new(broker: &'a Broker, faults: Faults) -> Self {
+        let mut counts = Counts::default();
+        let mut there = BTreeSet::new();
+        for queue in broker.queues() {
+            counts.queues.entry(queue.vhost.clone()).or_default().are += 1;
+            there.insert((queue.vhost, true, queue.name));
+        }
+        for exchange in broker.exchanges() {
+            let is_counted = !exchange.name.is_empty() && !is_predeclared(&exchange.name);
+            counts.exchanges.are += u64::from(is_counted);
+            there.insert((exchange.vhost, false, exchange.name));
+        }
+        let known: BTreeMap<String, VhostSpec> =
+            broker.vhosts().into_iter().map(|vhost| (vhost.name, vhost.spec)).collect();
+        counts.vhosts.are = known.len() as u64;
+        let kind = |(name, spec): (&String, &VhostSpec)| Some((name.clone(), spec.default_queue_type.clone()?));
+        let default_types = known.iter().filter_map(kind).collect();
+        counts.bindings.are = broker.bindings().iter().filter(|binding| !binding.source.is_empty()).count() as u64;
+        Self {
+            broker,
+            known,
+            vhosts: BTreeMap::new(),
+            default_types,
+            users: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            changes: Vec::new(),
+            there,
+            declared: BTreeMap::new(),
+            skipped: BTreeSet::new(),
+            bound: BTreeSet::new(),
+            counts,
+            passwords: BTreeMap::new(),
+            faults,
+        }
+    }
+
+    fn read(&mut self, document: Document) {
+        document.vhosts.into_iter().for_each(|entry| self.vhost(entry));
+        document.users.into_iter().for_each(|entry| self.user(entry));
+        document.permissions.into_iter().for_each(|entry| self.permission(&entry));
+        document.topic_permissions.into_iter().for_each(|entry| self.topic(&entry));
+        document.parameters.into_iter().for_each(|entry| self.parameter(entry));
+        document.policies.into_iter().for_each(|entry| self.policy(entry, false));
+        document.operator_policies.into_iter().for_each(|entry| self.policy(entry, true));
+        document.global_parameters.into_iter().for_each(|entry| self.global_parameter(&entry));
+        document.exchanges.into_iter().for_each(|entry| self.exchange(entry));
+        document.queues.into_iter().for_each(|entry| self.queue(entry));
+        document.bindings.into_iter().for_each(|entry| self.binding(entry));
+        self.check_users();
+        self.keep_limits();
+        self.tell_of_copies();
+    }
+
+    fn wrong(&mut self, text: impl AsRef<str>) {
+        self.faults.wrong.push(text);
+    }
+
+    fn unsupported(&mut self, text: impl AsRef<str>) {
+        self.faults.unsupported.push(text);
+    }
+
+    fn note(&mut self, text: impl AsRef<str>) {
+        self.faults.notes.push(text);
+    }
+
+    /// What a record of a user must not be refused for is known once it has all its rights.
+    fn check_users(&mut self) {
+        let check = |user: &User| {
+            self.broker.check_user(user).err().map(|error| format!("user '{}': {}", user.name, error.text))
+        };
+        let lines: Vec<String> = self.users.values().filter_map(check).collect();
+        lines.iter().for_each(|line| self.wrong(line));
+    }
+
+    fn tell_of_copies(&mut self) {
+        let is_quorum = |declaration: &&Declaration| match declaration {
+            Declaration::Queue(queue) => {
+                queue.arguments.get(QUEUE_TYPE).and_then(broker::Value::as_text) == Some(QUORUM)
+            }
+            Declaration::Exchange(_) => false,
+        };
+        match self.declared.values().filter(is_quorum).count() {
+            0 => {}
+            1 => self.note("1 quorum queue: Hermod keeps one copy of it, on this machine"),
+            count => self.note(format!("{count} quorum queues: Hermod keeps one copy of each, on this machine")),
+        }
+    }
+
+    /// What names a cluster is told, and no hindrance.
+    fn global_parameter(&mut self, entry: &NamedEntry) {
+        let name = &entry.name;
+        match OF_A_CLUSTER.contains(&name.as_str()) {
+            true if entry.value == json!([]) => {}
+            true => self.note(format!("global parameter '{name}' is about the cluster of the document: left there")),
+            false => self.unsupported(format!("global parameter '{name}': nothing here reads it")),
+        }
+    }
+
+    /// What there would be must not be more than there may be.
+    fn keep_limits(&mut self) {
+        let (limits, counts) = (self.broker.limits(), &self.counts);
+        let queues = counts
+            .queues
+            .values()
+            .fold(Count::default(), |sum, count| Count { are: sum.are + count.are, come: sum.come + count.come });
+        let all = [
+            ("vhosts", counts.vhosts, limits.vhosts),
+            ("queues", queues, limits.queues),
+            ("exchanges", counts.exchanges, limits.exchanges),
+            ("bindings", counts.bindings, limits.bindings),
+        ];
+        let over = all.into_iter().filter(|(_, count, limit)| count.is_over(*limit));
+        let mut lines: Vec<String> = over
+            .map(|(what, count, limit)| format!("there would be {} {what}, and limits.{what} is {limit}", count.sum()))
+            .collect();
+        for vhost in self.broker.vhosts() {
+            let count = counts.queues.get(&vhost.name).copied().unwrap_or_default();
+            // Limits of the document itself are set behind its queues.
+            if let Some(limit) = vhost.limits.queues.filter(|limit| count.is_over(*limit))
+                && !self.limits.contains_key(&vhost.name)
+            {
+                let (name, sum) = (vhost.name, count.sum());
+                lines.push(format!("there would be {sum} queues in vhost '{name}', and its {MAX_QUEUES} is {limit}"));
+            }
+        }
+        lines.iter().for_each(|line| self.wrong(line));
+    }
+
+    /// What a document does not say of a vhost stays as it is.
+    fn vhost(&mut self, entry: VhostEntry) {
+        let known = self.known.get(&entry.name).cloned();
+        let comes = known.is_none();
+        let mut spec = known.unwrap_or_default();
+        spec.description = entry.description.unwrap_or(spec.description);
+        spec.tags = entry.tags.unwrap_or(spec.tags);
+        if let Some(kind) = entry.default_queue_type {
+            // RabbitMQ writes this where nothing was chosen.
+            spec.default_queue_type = Some(kind).filter(|kind| !["classic", "undefined", ""].contains(&kind.as_str()));
+        }
+        if let Err(error) = self.broker.check_vhost(&entry.name, &spec) {
+            match spec.default_queue_type.take().map(|_| self.broker.check_vhost(&entry.name, &spec)) {
+                Some(Ok(())) => self.unsupported(format!("default queue type of {}", error.text)),
+                _ => self.wrong(error.text),
+            }
+        }
+        for (name, _) in PREDECLARED {
+            self.there.insert((entry.name.clone(), false, name.to_owned()));
+        }
+        self.default_types.remove(&entry.name);
+        self.default_types.extend(spec.default_queue_type.clone().map(|kind| (entry.name.clone(), kind)));
+        // RabbitMQ goes by the parameters alone; that there are none here takes none away.
+        if let Some([connections, queues]) = entry.limits.filter(|limits| limits.iter().any(Option::is_some)) {
+            self.limits.insert(entry.name.clone(), VhostLimits { connections, queues });
+        }
+        if self.vhosts.insert(entry.name, spec).is_none() {
+            self.counts.vhosts.come += u64::from(comes);
+        }
+    }
+
+    fn user(&mut self, entry: UserEntry) {
+        let known = self.broker.authority().user(&entry.name);
+        let mut user = known.unwrap_or_else(|| User::new(&entry.name, None));
+        if let Some(tags) = &entry.tags {
+            user.tags = Tags::new(tags.iter().map(String::as_str));
+        }
+        if let Some(limits) = entry.limits {
+            // Those beyond have been refused.
+            let [connections, sessions] = limits.map(|limit| limit.and_then(|limit| u32::try_from(limit).ok()));
+            user.limits = UserLimits { connections, sessions };
+        }
+        self.passwords.remove(&entry.name);
+        match entry.login {
+            Login::Nothing => {
+                if user.password.take().is_some() {
+                    self.note(format!("user '{}' has no password any more: the document gives none", entry.name));
+                }
+            }
+            Login::Password(password) => drop(self.passwords.insert(entry.name.clone(), password)),
+            Login::Hash { algorithm, hash } => self.hash(&mut user, PasswordHash::import(&algorithm, &hash)),
+            Login::Own(hash) => self.hash(&mut user, PasswordHash::parse(&hash)),
+        }
+        if let Err(error) = user.check() {
+            self.wrong(format!("user '{}': {error}", entry.name));
+        }
+        self.users.insert(entry.name, user);
+    }
+
+    /// A hash that can't be taken over takes none away.
+    fn hash(&mut self, user: &mut User, hash: Result<PasswordHash, PasswordError>) {
+        match hash {
+            Ok(hash) => user.password = Some(hash),
+            Err(error) => self.unsupported(format!("password of user '{}': {error}", user.name)),
+        }
+    }
+
+    /// The user and the vhost that a right is about, if both will be there.
+    fn of_right(&mut self, name: &str, vhost: &str) -> Option<&mut User> {
+        if !self.has_vhost(vhost) {
+            self.wrong(format!("rights of user '{name}' in vhost '{vhost}': there is no such vhost"));
+            return None;
+        }
+        if !self.users.contains_key(name)
+            && let Some(user) = self.broker.authority().user(name)
+        {
+            self.users.insert(name.to_owned(), user);
+        }
+        if !self.users.contains_key(name) {
+            self.wrong(format!("rights of user '{name}' in vhost '{vhost}': there is no such user"));
+        }
+        self.users.get_mut(name)
+    }
+
+    fn has_vhost(&self, name: &str) -> bool {
+        self.vhosts.contains_key(name) || self.broker.has_vhost(name)
+    }
+
+    fn permission(&mut self, entry: &PermissionEntry) {
+        let Some(user) = self.of_right(&entry.user, &entry.vhost) else { return };
+        match Permission::new(&entry.configure, &entry.write, &entry.read) {
+            Ok(permission) => drop(user.permissions.insert(entry.vhost.as_str().into(), permission)),
+            Err(error) => self.unsupported(format!("rights of user '{}' in '{}': {error}", entry.user, entry.vhost)),
+        }
+    }
+
+    fn topic(&mut self, entry: &TopicEntry) {
+        let Some(user) = self.of_right(&entry.user, &entry.vhost) else { return };
+        match TopicPermission::new(&entry.user, &entry.vhost, &entry.write, &entry.read) {
+            Ok(permission) => {
+                user.topic_permissions
+                    .insert((entry.vhost.as_str().into(), entry.exchange.as_str().into()), permission);
+            }
+            Err(error) => self.unsupported(format!(
+                "rights of user '{}' on topics of exchange '{}' in '{}': {error}",
+                entry.user, entry.exchange, entry.vhost
+            )),
+        }
+    }
+
+    fn parameter(&mut self, entry: ParameterEntry) {
+        let ParameterEntry { component, vhost, name, limits } = entry;
+        if component != VHOST_LIMITS {
+            return self.unsupported(format!("parameter '{name}' of {component} in vhost '{vhost}'"));
+        }
+        if !self.has_vhost(&vhost) {
+            self.wrong(format!("limits of vhost '{vhost}': there is no such vhost"));
+        }
+        if name != "limits" {
+            self.wrong(format!("limits of vhost '{vhost}': the parameter is called 'limits', not '{name}'"));
+        }
+        let [connections, queues] = limits.unwrap_or_default();
+        self.limits.insert(vhost, VhostLimits { connections, queues });
+    }
+
+    /// Of a policy with settings that there are not, the others are kept.
+    fn policy(&mut self, mut policy: PolicyChange, operator: bool) {
+        let (name, vhost, kind) = (policy.name.clone(), policy.vhost.clone(), policies::kind(operator));
+        if !self.has_vhost(&vhost) {
+            return self.wrong(format!("policy '{name}': there is no vhost '{vhost}'"));
+        }
+        let said = policy.definition.len();
+        let mut known = Map::new();
+        for (setting, value) in std::mem::take(&mut policy.definition) {
+            let one = json::table(&Map::from_iter([(setting.clone(), value.clone())])).map_err(Error::precondition);
+            match one.and_then(|one| self.broker.check_policy_settings(kind, &name, &one)) {
+                Ok(()) => drop(known.insert(setting, value)),
+                Err(error) => self.unsupported(format!("{} in vhost '{vhost}'", error.text)),
+            }
+        }
+        if said > 0 && known.is_empty() {
+            return self.unsupported(format!("{} '{name}' in vhost '{vhost}': it has no other setting", kind.name()));
+        }
+        policy.definition = known;
+        match policies::check(self.broker, operator, policy.clone()) {
+            Ok(()) => self.changes.push(Change::SetPolicy { operator, policy }),
+            Err(error) => self.unsupported(format!("{} in vhost '{vhost}'", error.text)),
+        }
+    }
+
+    fn exchange(&mut self, entry: ExchangeEntry) {
+        let ExchangeEntry { name, vhost, kind, durable, auto_delete, internal, arguments } = entry;
+        if !self.has_vhost(&vhost) {
+            return self.wrong(format!("exchange '{name}': there is no vhost '{vhost}'"));
+        }
+        if name.starts_with(OF_RABBITMQ) {
+            self.skipped.insert((vhost.clone(), false, name.clone()));
+            return self.note(format!("exchange '{name}' in vhost '{vhost}' is RabbitMQ's own: left there"));
+        }
+        // Every vhost has them, also one that comes with the document.
+        if PREDECLARED.contains(&(&*name, &*kind)) && !self.broker.has_vhost(&vhost) {
+            return;
+        }
+        let checked = json::table(&arguments).map_err(Error::precondition).and_then(|arguments| {
+            let spec =
+                ExchangeSpec { name: name.clone(), kind: kind.clone(), durable, auto_delete, internal, arguments };
+            self.broker.check_exchange_spec(&vhost, &spec).map(|()| Declaration::Exchange(spec))
+        });
+        self.object(
+            checked,
+            (vhost, false, name.clone()),
+            ObjectChange::DeclareExchange { name, kind, durable, auto_delete, internal, arguments },
+        );
+    }
+
+    fn queue(&mut self, entry: QueueEntry) {
+        let QueueEntry { name, vhost, durable, auto_delete, mut arguments, kind } = entry;
+        if !self.has_vhost(&vhost) {
+            return self.wrong(format!("queue '{name}': there is no vhost '{vhost}'"));
+        }
+        if name.is_empty() {
+            return self.wrong(format!("a queue in vhost '{vhost}' has no name"));
+        }
+        if !arguments.contains_key(QUEUE_TYPE)
+            && let Some(kind) = self.queue_type(&vhost, kind, durable && !auto_delete)
+        {
+            arguments.insert(QUEUE_TYPE.to_owned(), Json::String(kind));
+        }
+        let checked = json::table(&arguments).map_err(Error::precondition).and_then(|arguments| {
+            let spec = QueueSpec { name: name.clone(), durable, exclusive: false, auto_delete, arguments };
+            self.broker.check_queue_spec(&vhost, &spec).map(|()| Declaration::Queue(spec))
+        });
+        self.object(
+            checked,
+            (vhost, true, name.clone()),
+            ObjectChange::DeclareQueue { name, durable, auto_delete, arguments },
+        );
+    }
+
+    /// The type of a queue whose arguments name none, if that is not what it will be anyway. What the document says beside the
+    /// arguments comes before the default type of its vhost, which is for queues that stay.
+    fn queue_type(&self, vhost: &str, kind: Option<String>, stays: bool) -> Option<String> {
+        let default = self.default_types.get(vhost).filter(|_| stays).cloned();
+        match kind {
+            Some(kind) if kind == "classic" && default.is_none() => None,
+            Some(kind) => Some(kind),
+            None => default,
+        }
+    }
+
+    fn object(&mut self, checked: Result<Declaration, Error>, place: Place, change: ObjectChange) {
+        match checked {
+            Ok(declaration) => {
+                let (vhost, is_queue, name) = &place;
+                match self.declared.get(&place) {
+                    Some(earlier) if *earlier == declaration => return,
+                    Some(_) => {
+                        let what = if *is_queue { "queue" } else { "exchange" };
+                        self.wrong(format!("{what} '{name}' in vhost '{vhost}' is there twice, and not the same"));
+                        return;
+                    }
+                    None => {}
+                }
+                let comes = u64::from(self.there.insert(place.clone()));
+                match is_queue {
+                    true => self.counts.queues.entry(vhost.clone()).or_default().come += comes,
+                    false => self.counts.exchanges.come += comes,
+                }
+                self.changes.push(Change::Objects { vhost: vhost.clone(), change });
+                self.declared.insert(place, declaration);
+            }
+            // What contradicts what exists is no matter of support.
+            Err(error) if self.there.contains(&place) => self.wrong(error.text),
+            Err(error) => {
+                self.unsupported(error.text);
+                self.skipped.insert(place);
+            }
+        }
+    }
+
+    fn binding(&mut self, entry: BindingEntry) {
+        let BindingEntry { vhost, binding } = entry;
+        let (source, destination) = (binding.source.clone(), binding.destination.clone());
+        // Every queue is bound to the default exchange, and nothing else is.
+        if source.is_empty() {
+            return;
+        }
+        if !self.has_vhost(&vhost) {
+            return self.wrong(format!("binding from '{source}' to '{destination}': there is no vhost '{vhost}'"));
+        }
+        let from = (vhost.clone(), false, source.clone());
+        let to = (vhost.clone(), binding.destination_type == DestinationType::Queue, destination.clone());
+        let what = format!("binding from '{source}' to '{destination}' in vhost '{vhost}'");
+        let ends = if source == TRACE { vec![&to] } else { vec![&from, &to] };
+        if ends.iter().any(|end| self.skipped.contains(*end)) {
+            return self.unsupported(format!("{what}: see there"));
+        }
+        // RabbitMQ's exports lack exchanges that are internal, and have what is bound to them.
+        if let Some((_, is_queue, name)) = ends.into_iter().find(|end| !self.there.contains(*end)) {
+            let end = if *is_queue { "queue" } else { "exchange" };
+            return self.unsupported(format!("{what}: there is no {end} '{name}'"));
+        }
+        let source = match self.declared.get(&from) {
+            Some(Declaration::Exchange(source)) => Some(source),
+            _ => None,
+        };
+        let checked =
+            objects::binding_spec(binding.clone()).and_then(|spec| self.broker.check_binding(&vhost, &spec, source));
+        match checked {
+            Ok(comes) => {
+                if comes && self.bound.insert((vhost.clone(), json!(binding).to_string())) {
+                    self.counts.bindings.come += 1;
+                }
+                self.changes.push(Change::Objects { vhost, change: ObjectChange::Bind(binding) });
+            }
+            Err(error) => self.unsupported(format!("{what}: {}", error.text)),
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        (self.vhosts.len() + self.users.len() + self.limits.len() + self.changes.len()) as u64
+    }
+
+    /// Does all of it, and waits once for the whole.
+    pub(super) fn make(mut self, from: &str) -> Result<(), Refused> {
+        self.hash_passwords()?;
+        let broker = self.broker;
+        let ticket = self.change_all(from).map_err(|error| {
+            let Refused { why, text, .. } = error.into();
+            Refused::new(
+                why,
+                format!("only a part was imported; look at what stands against the rest, and import it again: {text}"),
+            )
+        })?;
+        wait(broker, ticket);
+        Ok(())
+    }
+
+    /// Hashing may fail, so it comes before the first change. A password that is a user's already stays as it is kept.
+    fn hash_passwords(&mut self) -> Result<(), Refused> {
+        for (name, password) in std::mem::take(&mut self.passwords) {
+            let Some(user) = self.users.get_mut(&name) else { continue };
+            if user.password.as_ref().is_some_and(|hash| hash.matches(password.as_bytes())) {
+                continue;
+            }
+            let hash = hash_password(self.broker, &password).map_err(|error| {
+                let line = format!("password of user '{name}': {}", error.text);
+                Refused::for_items(Why::Invalid, NOTHING, vec![auth::shown::escaped(&line).into_owned()])
+            })?;
+            user.password = Some(hash);
+        }
+        Ok(())
+    }
+
+    fn change_all(self, from: &str) -> Result<Ticket, Error> {
+        let mut last = Ticket::NONE;
+        for (name, spec) in &self.vhosts {
+            last = last.max(self.broker.put_vhost(name, spec)?);
+        }
+        for (_, user) in self.users {
+            last = last.max(self.broker.put_user(user)?);
+        }
+        let queues_of = |vhost: &String| self.counts.queues.get(vhost).map_or(0, |count| count.sum());
+        for (name, limits) in &self.limits {
+            // A vhost may have more queues than its limit, which then came later: so it does here.
+            let queues = limits.queues.map(|limit| limit.max(queues_of(name)));
+            last = last.max(self.broker.limit_vhost(name, VhostLimits { queues, ..*limits })?);
+        }
+        for change in self.changes {
+            let caller = Caller { identity: auth::Identity::operator("operator"), from: from.to_owned() };
+            last = last.max(apply(self.broker, change, caller)?.1);
+        }
+        let late =
+            |(name, limits): &(&String, &VhostLimits)| limits.queues.is_some_and(|limit| limit < queues_of(name));
+        for (name, limits) in self.limits.iter().filter(late) {
+            last = last.max(self.broker.limit_vhost(name, *limits)?);
+        }
+        Ok(last)
+    }
+}
+
+fn is_predeclared(name: &str) -> bool {
+    PREDECLARED.iter().any(|(known, _)| *known == name)
+}
+
+impl Document {
+    /// Everything in it is about this vhost, whatever it says itself.
+    fn confine(&mut self, vhost: &str, faults: &mut Faults) {
+        let lists = [
+            ("users", self.users.len()),
+            ("vhosts", self.vhosts.len()),
+            ("permissions", self.permissions.len()),
+            ("topic_permissions", self.topic_permissions.len()),
+            ("global_parameters", self.global_parameters.len()),
+        ];
+        for (list, _) in lists.iter().filter(|(_, length)| *length > 0) {
+            faults.wrong.push(format!("{list} are not in one vhost; import the document as a whole"));
+        }
+        let operators = self.operator_policies.iter_mut();
+        let policies = self.policies.iter_mut().chain(operators).map(|entry| &mut entry.vhost);
+        let queues = self.queues.iter_mut().map(|entry| &mut entry.vhost);
+        let exchanges = self.exchanges.iter_mut().map(|entry| &mut entry.vhost);
+        let bindings = self.bindings.iter_mut().map(|entry| &mut entry.vhost);
+        let parameters = self.parameters.iter_mut().map(|entry| &mut entry.vhost);
+        for place in policies.chain(queues).chain(exchanges).chain(bindings).chain(parameters) {
+            vhost.clone_into(place);
+        }
+        let own = std::mem::take(&mut self.vhost);
+        self.vhosts.push(VhostEntry::of_document(vhost, own, faults));
+    }
+
+    /// A document of one vhost does not say which.
+    fn tell_its_vhost(&self, faults: &mut Faults) {
+        if !self.vhost.is_empty() {
+            faults.wrong.push("it is the document of one vhost: say into which vhost it is to be imported");
+        }
+    }
+}
