@@ -16,9 +16,10 @@ use parking_lot::RwLock;
 
 use crate::identity::Question;
 use crate::login::{Job, LoginCounts, Logins};
-use crate::password::Work;
+use crate::password::{MAX_PASSWORD, Work};
 use crate::sasl::MalformedResponse;
 use crate::sasl::scram::{self, Exchange, First, Verifier};
+use crate::throttle::{Attempt, Verdict};
 use crate::{
     Cost, Denied, FailureLimits, Identity, Login, PasswordError, PasswordHash, Refusal, Resource, Right, Tags, User,
     UserError, UserLimits,
@@ -139,14 +140,19 @@ impl Authority {
     /// computing; otherwise `waker` is called when it is. Never blocks, so it may be called from a connection. `from` is the
     /// peer's own address.
     pub fn login(&self, user: &str, password: &[u8], from: IpAddr, now: Instant, waker: Waker) -> Login {
+        let attempt = Attempt { from, user };
         if password.is_empty() {
-            return self.logins.refused(Refusal::EmptyPassword, from, user, now);
+            return self.logins.refused(Refusal::EmptyPassword, attempt, now);
+        }
+        if password.len() > MAX_PASSWORD {
+            return self.logins.refused(Refusal::WrongCredentials, attempt, now);
         }
         if !self.may_come_from(user, from) {
-            return self.logins.refused(Refusal::NotLoopback, from, user, now);
+            return self.logins.refused(Refusal::NotLoopback, attempt, now);
         }
-        if !self.logins.allows(from, user, now) {
-            return self.logins.decided(Err(Refusal::TooManyFailures));
+        let verdict = self.logins.judge(attempt, now);
+        if verdict == Verdict::Refuse {
+            return self.logins.failed(attempt, verdict, now);
         }
         let known = {
             let users = self.users.read();
@@ -155,12 +161,15 @@ impl Authority {
             })
         };
         // For an unknown user the decoy is checked: the refusal takes as long as that of a wrong password.
-        let (user, tags, hash) = known.unwrap_or_else(|| (Arc::from(user), Tags::default(), self.decoy.clone()));
-        if self.logins.remembers(&user, &hash, password, now) {
-            return self.logins.decided(Ok(Identity::new(user, tags)));
+        let (name, tags, hash) = known.unwrap_or_else(|| (Arc::from(user), Tags::default(), self.decoy.clone()));
+        if self.logins.remembers(&name, &hash, password, now) {
+            return self.logins.succeeded(Identity::by_password(name, tags, hash), attempt, now);
+        }
+        if verdict == Verdict::Compare {
+            return self.logins.failed(attempt, verdict, now);
         }
         let kept = self.kept();
-        self.logins.start(Job { user, tags, from, hash, kept, password: password.to_vec(), now, waker })
+        self.logins.start(Job { user: name, tags, from, hash, kept, password: password.to_vec(), now, waker })
     }
 
     /// How passwords are kept: what every check has to compute.
@@ -171,14 +180,15 @@ impl Authority {
     /// Lets somebody in as `user` without a password, for mechanisms without one: a certificate names the user, or the operator
     /// lets everybody in as that user. Where the user may connect from, and what it may do, is as ever.
     pub fn admit(&self, user: &str, from: IpAddr, now: Instant) -> Login {
+        let attempt = Attempt { from, user };
         if !self.may_come_from(user, from) {
-            return self.logins.refused(Refusal::NotLoopback, from, user, now);
+            return self.logins.refused(Refusal::NotLoopback, attempt, now);
         }
         let users = self.users.read();
         let known = users.get_key_value(user).map(|(name, user)| Identity::new(name.clone(), user.tags.clone()));
         match known {
             Some(identity) => self.logins.decided(Ok(identity)),
-            None => self.logins.refused(Refusal::WrongCredentials, from, user, now),
+            None => self.logins.refused(Refusal::WrongCredentials, attempt, now),
         }
     }
 
@@ -190,6 +200,20 @@ impl Authority {
         match self.scram {
             true => PasswordHash::create_scram(password, salt),
             false => PasswordHash::create(password, salt, Cost::default()),
+        }
+    }
+
+    /// The same for a user that may be there: the hash that it has, if that is of this password and of the kind of new ones. So
+    /// who sets a password again that is in force changes nothing. Takes as long as a log-in besides.
+    ///
+    /// # Errors
+    /// When the password is empty or too long.
+    pub fn set_password(&self, user: &str, password: &[u8], salt: [u8; 16]) -> Result<PasswordHash, PasswordError> {
+        let known = self.users.read().get(user).and_then(|user| user.password.clone());
+        let is_as_new = |hash: &PasswordHash| hash.is_as_new(self.scram) && hash.matches(password);
+        match known.filter(is_as_new) {
+            Some(hash) => Ok(hash),
+            None => self.hash_password(password, salt),
         }
     }
 
@@ -221,18 +245,23 @@ impl Authority {
         now: Instant,
     ) -> Result<(Login, Option<String>), MalformedResponse> {
         let user = exchange.user();
+        let attempt = Attempt { from, user };
         let proof = exchange.finish(message)?;
         if !self.may_come_from(user, from) {
-            return Ok((self.logins.refused(Refusal::NotLoopback, from, user, now), None));
+            return Ok((self.logins.refused(Refusal::NotLoopback, attempt, now), None));
         }
-        if !self.logins.allows(from, user, now) {
-            return Ok((self.logins.decided(Err(Refusal::TooManyFailures)), None));
+        let verdict = self.logins.judge(attempt, now);
+        if verdict == Verdict::Refuse {
+            return Ok((self.logins.failed(attempt, verdict, now), None));
         }
         let users = self.users.read();
-        let known = users.get_key_value(user).map(|(name, user)| Identity::new(name.clone(), user.tags.clone()));
+        let known = users.get_key_value(user).and_then(|(name, user)| {
+            let hash = user.password.clone().filter(|hash| hash.scram().is_some_and(|now| exchange.is_with(&now)))?;
+            Some(Identity::by_password(name.clone(), user.tags.clone(), hash))
+        });
         match known.zip(proof) {
-            Some((identity, proof)) => Ok((self.logins.decided(Ok(identity)), Some(proof))),
-            None => Ok((self.logins.refused(Refusal::WrongCredentials, from, user, now), None)),
+            Some((identity, proof)) => Ok((self.logins.succeeded(identity, attempt, now), Some(proof))),
+            None => Ok((self.logins.failed(attempt, verdict, now), None)),
         }
     }
 
@@ -263,6 +292,16 @@ impl Authority {
                 None => std::thread::park(),
             }
         }
+    }
+
+    /// Whether an identity is still that of its user: the user is there, and the password is the one that it has shown.
+    pub fn is_current(&self, identity: &Identity) -> bool {
+        if identity.is_operator() {
+            return true;
+        }
+        let users = self.users.read();
+        let user = users.get(identity.user());
+        user.is_some_and(|user| identity.password().is_none_or(|shown| user.password.as_ref() == Some(shown)))
     }
 
     /// Whether `identity` may enter `vhost`: it has a permission there, be it an empty one.
@@ -344,6 +383,11 @@ impl Authority {
             vhost: vhost.into(),
             user: identity.user().into(),
         })
+    }
+
+    /// Whether a user has this tag now.
+    pub fn has_tag(&self, user: &str, tag: &str) -> bool {
+        self.users.read().get(user).is_some_and(|user| user.tags.has(tag))
     }
 
     /// How much a user may have at a time; nobody who is not known may have anything that counts.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{ResourceKind, Right, Tags};
+use crate::{PasswordHash, ResourceKind, Right, Tags};
 
 /// Decisions kept per identity. A connection seldom uses more names in turn (RabbitMQ keeps 12 per channel).
 const KEPT: usize = 16;
@@ -17,6 +17,8 @@ const KEPT: usize = 16;
 pub struct Identity {
     user: Arc<str>,
     tags: Tags,
+    /// What its password was checked against, if it brought one.
+    password: Option<PasswordHash>,
     /// It acts for whoever runs the server, who may do everything.
     operator: bool,
     granted: Mutex<Granted>,
@@ -51,13 +53,24 @@ pub(crate) struct Question<'a> {
 /// The same user, who has been asked nothing yet.
 impl Clone for Identity {
     fn clone(&self) -> Self {
-        Self { operator: self.operator, ..Self::new(Arc::clone(&self.user), self.tags.clone()) }
+        let (operator, password) = (self.operator, self.password.clone());
+        Self { operator, password, ..Self::new(Arc::clone(&self.user), self.tags.clone()) }
     }
 }
 
 impl Identity {
     pub(crate) fn new(user: Arc<str>, tags: Tags) -> Self {
-        Self { user, tags, operator: false, granted: Mutex::default() }
+        Self { user, tags, password: None, operator: false, granted: Mutex::default() }
+    }
+
+    /// A user that has shown the password of this hash.
+    pub(crate) fn by_password(user: Arc<str>, tags: Tags, hash: PasswordHash) -> Self {
+        Self { password: Some(hash), ..Self::new(user, tags) }
+    }
+
+    /// The hash of the password that it has shown.
+    pub(crate) fn password(&self) -> Option<&PasswordHash> {
+        self.password.as_ref()
     }
 
     /// Whoever runs the server, under a name for logs. Every right is its own, everywhere: give it to nobody who has not been

@@ -6,6 +6,7 @@
 //! taken over as they are: one round of SHA-2 over four bytes of salt and the password.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use argon2::password_hash::phc;
 use argon2::password_hash::{CustomizedPasswordHasher, PasswordVerifier};
@@ -20,9 +21,12 @@ use crate::sasl::scram::{self, Verifier};
 pub(crate) const MAX_PASSWORD: usize = 1024;
 /// Longest PHC string that is accepted.
 const MAX_PHC: usize = 512;
+/// The largest parameters of hashes that are stored already.
 const MAX_MEMORY_KIB: u32 = 256 * 1024;
 const MAX_PASSES: u32 = 16;
 const MAX_LANES: u32 = 16;
+/// How many times as much as a hash of the default cost one that comes in may take to check.
+const DEARER: u64 = 2;
 /// What RabbitMQ calls its algorithms, and what their hashes begin with here.
 const IMPORTED: [(&str, &str); 2] =
     [("rabbit_password_hashing_sha256", "$rabbitmq-sha256$"), ("rabbit_password_hashing_sha512", "$rabbitmq-sha512$")];
@@ -47,6 +51,19 @@ impl Default for Cost {
     }
 }
 
+impl Cost {
+    /// What it takes to compute: KiB gone over.
+    fn work(self) -> u64 {
+        u64::from(self.memory_kib) * u64::from(self.passes)
+    }
+
+    /// Whether it takes more than [`DEARER`] times the default.
+    fn is_high(self) -> bool {
+        let default = Self::default();
+        self.work() > DEARER * default.work() || u64::from(self.memory_kib) > DEARER * u64::from(default.memory_kib)
+    }
+}
+
 /// Why a password or a stored hash was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PasswordError {
@@ -60,6 +77,13 @@ pub enum PasswordError {
     NotImportable(String),
     /// The parameters are outside what this server computes; the text names them.
     Parameters(String),
+    /// A verifier for SCRAM of so many rounds that log-ins would take too long.
+    Rounds {
+        /// Those.
+        rounds: u32,
+        /// The most that are taken over.
+        most: u32,
+    },
 }
 
 impl std::fmt::Display for PasswordError {
@@ -75,6 +99,9 @@ impl std::fmt::Display for PasswordError {
                     "the password hash is none of {algorithm}; taken over are base 64 hashes of {first} and {second}"
                 )
             }
+            Self::Rounds { rounds, most } => {
+                write!(f, "the SCRAM verifier has {rounds} rounds, at most {most} are taken over: make it with fewer")
+            }
             Self::Parameters(text) => write!(f, "the password hash has unusable Argon2 parameters: {text}"),
         }
     }
@@ -85,7 +112,7 @@ impl std::error::Error for PasswordError {}
 /// A checked PHC string. Its `Debug` output hides salt and hash.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordHash {
-    text: Box<str>,
+    text: Arc<str>,
 }
 
 impl std::fmt::Debug for PasswordHash {
@@ -107,7 +134,7 @@ impl PasswordHash {
         let hash: phc::PasswordHash = Argon2::default()
             .hash_password_customized(password, &salt, Some("argon2id"), Some(Version::V0x13.into()), params)
             .map_err(|error| PasswordError::Parameters(error.to_string()))?;
-        Ok(Self { text: hash.to_string().into_boxed_str() })
+        Ok(Self { text: hash.to_string().into() })
     }
 
     /// Derives a verifier for SCRAM-SHA-256 of `password`, which serves other log-ins by password as well. The salt must be fresh
@@ -117,7 +144,7 @@ impl PasswordHash {
     /// When the password is empty or too long.
     pub fn create_scram(password: &[u8], salt: [u8; 16]) -> Result<Self, PasswordError> {
         check_length(password)?;
-        Ok(Self { text: Verifier::create(password, &salt, scram::ITERATIONS).to_text().into_boxed_str() })
+        Ok(Self { text: Verifier::create(password, &salt, scram::ITERATIONS).to_text().into() })
     }
 
     /// The verifier for SCRAM-SHA-256, if this is one.
@@ -125,11 +152,41 @@ impl PasswordHash {
         Verifier::parse(&self.text)
     }
 
-    /// Takes over a stored PHC string.
+    /// Takes over a hash that comes in: a PHC string of Argon2id, or what [`PasswordHash::as_str`] shows.
     ///
     /// # Errors
-    /// When it is not a complete Argon2id hash, or its parameters are above the caps.
+    /// When it is none, or checking it would take more than twice as long as checking one that is made here.
     pub fn parse(text: &str) -> Result<Self, PasswordError> {
+        let hash = Self::parse_stored(text)?;
+        if let Some(verifier) = hash.scram()
+            && hash.is_costly()
+        {
+            let (rounds, most) = (verifier.iterations(), scram::ITERATIONS.get().saturating_mul(DEARER as u32));
+            return Err(PasswordError::Rounds { rounds, most });
+        }
+        if hash.is_costly() {
+            let default = Cost::default();
+            return Err(PasswordError::Parameters(format!(
+                "checking it takes more than {DEARER} times as much as m={},t={}: hash the password with those",
+                default.memory_kib, default.passes
+            )));
+        }
+        Ok(hash)
+    }
+
+    /// Whether checking it takes more than twice as long as checking one that is made here.
+    pub(crate) fn is_costly(&self) -> bool {
+        if let Some(verifier) = self.scram() {
+            return u64::from(verifier.iterations()) > DEARER * u64::from(scram::ITERATIONS.get());
+        }
+        self.cost().is_some_and(Cost::is_high)
+    }
+
+    /// Takes over what is stored; what came in before its cost was bounded is there still.
+    ///
+    /// # Errors
+    /// When it is not a complete hash, or its parameters are above the caps.
+    pub(crate) fn parse_stored(text: &str) -> Result<Self, PasswordError> {
         if text.len() > MAX_PHC {
             return Err(PasswordError::NotArgon2id);
         }
@@ -161,7 +218,7 @@ impl PasswordHash {
         }
         let form = IMPORTED.iter().find(|(name, _)| *name == algorithm);
         let (_, prefix) = form.ok_or_else(|| PasswordError::NotImportable(algorithm.to_owned()))?;
-        let imported = Self { text: format!("{prefix}{hash}").into_boxed_str() };
+        let imported = Self { text: format!("{prefix}{hash}").into() };
         match imported.imported() {
             Some(_) => Ok(imported),
             None => Err(PasswordError::NotImportable(algorithm.to_owned())),
@@ -203,6 +260,20 @@ impl PasswordHash {
     /// The PHC string.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Whether it is of the kind that is made here, with SCRAM or without.
+    pub(crate) fn is_as_new(&self, scram: bool) -> bool {
+        match self.scram() {
+            Some(verifier) => scram && verifier.iterations() == scram::ITERATIONS.get(),
+            None => !scram && self.cost() == Some(Cost::default()),
+        }
+    }
+
+    /// What it takes, if it is one of Argon2id.
+    fn cost(&self) -> Option<Cost> {
+        let params = Params::try_from(&phc::PasswordHash::new(&self.text).ok()?).ok()?;
+        Some(Cost { memory_kib: params.m_cost(), passes: params.t_cost(), lanes: params.p_cost() })
     }
 
     /// What [`PasswordHash::matches`] computes.
@@ -379,5 +450,35 @@ mod tests {
         ] {
             assert!(PasswordHash::parse(&bad).is_err(), "{bad}");
         }
+    }
+
+    /// What comes in must be about as quick to check as what is made here; what is stored already is read, and is slow.
+    #[test]
+    fn hashes_that_take_long_to_check_are_not_taken_over() {
+        let good = PasswordHash::create(b"x", [1; 16], QUICK).unwrap();
+        let scram = PasswordHash::create_scram(b"x", [1; 16]).unwrap();
+        for (hash, cost, costly) in [
+            (&good, "m=19456,t=2", false),
+            (&good, "m=38912,t=2", false),
+            (&good, "m=19456,t=4", false),
+            (&good, "m=9728,t=8", false),
+            (&good, "m=65536,t=1", true),
+            (&good, "m=38912,t=3", true),
+            (&good, "m=8,t=16", false),
+            (&good, "m=262144,t=16", true),
+            (&scram, "$1200000$", false),
+            (&scram, "$1200001$", true),
+        ] {
+            let text = hash.as_str().replace("m=8,t=1", cost).replace("$600000$", cost);
+            assert!(text.contains(cost));
+            let stored = PasswordHash::parse_stored(&text).unwrap();
+            assert_eq!(stored.is_costly(), costly, "{text}");
+            let taken = PasswordHash::parse(&text);
+            assert_eq!(taken.is_err(), costly, "{text}");
+            assert_eq!(PasswordHash::import(stored.parts().0, &text).is_err(), costly, "{text}");
+        }
+        let dear = good.as_str().replace("m=8,t=1", "m=65536,t=1");
+        let error = PasswordHash::parse(&dear).unwrap_err().to_string();
+        assert!(error.ends_with("more than 2 times as much as m=19456,t=2: hash the password with those"), "{error}");
     }
 }

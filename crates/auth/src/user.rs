@@ -209,7 +209,7 @@ impl User {
         let name = input.name("user name")?;
         let password = match input.text("password hash")? {
             "" => None,
-            phc => Some(PasswordHash::parse(phc).map_err(invalid)?),
+            phc => Some(PasswordHash::parse_stored(phc).map_err(invalid)?),
         };
         let mut tags = BTreeSet::new();
         for _ in 0..input.u16()? {

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
-use wire::{CloseReason, Peer};
+use wire::{CloseReason, Peer, network};
 
 use crate::bell::Bell;
 
@@ -47,13 +47,14 @@ pub(crate) struct Limits {
 struct Table {
     next_id: u64,
     listed: HashMap<u64, Arc<Listed>>,
+    /// By network.
     callers: HashMap<IpAddr, Caller>,
     /// Connections that have not authenticated yet, of all callers.
     pending: usize,
     closing: bool,
 }
 
-/// What comes from one address. Listed while something is pending, or was accepted a moment ago.
+/// What comes from one network. Listed while something is pending, or was accepted a moment ago.
 #[derive(Debug)]
 struct Caller {
     pending: usize,
@@ -254,7 +255,7 @@ impl Registry {
             return;
         }
         table.pending -= 1;
-        if let Some(caller) = table.callers.get_mut(&listed.peer.remote.ip()) {
+        if let Some(caller) = table.callers.get_mut(&network(listed.peer.remote.ip())) {
             caller.pending -= 1;
         }
     }
@@ -262,7 +263,7 @@ impl Registry {
 
 impl Table {
     fn check(&self, address: IpAddr, limits: &Limits, now: Instant) -> Result<(), Refusal> {
-        let caller = self.callers.get(&address);
+        let caller = self.callers.get(&network(address));
         let pending = caller.map_or(0, |caller| caller.pending);
         let accepted = caller.filter(|caller| caller.is_recent(now)).map_or(0, |caller| caller.accepted);
         let rate = limits.rate_per_address;
@@ -288,7 +289,7 @@ impl Table {
             self.callers.retain(|_, caller| caller.pending > 0 || caller.is_recent(now));
         }
         self.pending += 1;
-        let caller = self.callers.entry(address).or_insert(Caller { pending: 0, since: now, accepted: 0 });
+        let caller = self.callers.entry(network(address)).or_insert(Caller { pending: 0, since: now, accepted: 0 });
         if !caller.is_recent(now) {
             (caller.since, caller.accepted) = (now, 0);
         }
@@ -429,6 +430,22 @@ mod tests {
         for _ in 0..10 {
             assert!(registry.admit(local.clone(), start).is_ok(), "this machine is not counted");
         }
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one_caller() {
+        let limits = Limits { connections: 100, pending: 100, pending_per_address: 2, rate_per_address: 3 };
+        let registry = Arc::new(Registry::new(limits));
+        let now = Instant::now();
+        let at = |address: &str| registry.admit(Peer { remote: address.parse().unwrap(), ..peer(1) }, now);
+        let first = at("[2001:db8:0:1::1]:1").unwrap();
+        let second = at("[2001:db8:0:1:ffff::2]:1").unwrap();
+        assert_eq!(at("[2001:db8:0:1::3]:1").unwrap_err(), Refusal::Pending { most: 2 });
+        assert!(at("[2001:db8:0:2::1]:1").is_ok(), "another network");
+        first.established();
+        let third = at("[2001:db8:0:1::4]:1").unwrap();
+        drop((second, third));
+        assert_eq!(at("[2001:db8:0:1::5]:1").unwrap_err(), Refusal::Rapid { most: 3 });
     }
 
     #[test]

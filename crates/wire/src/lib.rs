@@ -4,9 +4,11 @@
 //! frame. Everything here is synchronous and deterministic, so a whole conversation is a unit test.
 
 mod connection;
+mod network;
 mod output;
 mod reader;
 
 pub use connection::{CloseReason, Connection, Peer, Protocol, ReadState, Recognition};
+pub use network::{InTurn, network};
 pub use output::{Output, SHARE_FROM};
 pub use reader::{DecodeError, Reader};

@@ -33,16 +33,17 @@ const ALL: &[&str] =
 
 /// The walls, lowest level first.
 const WALLS: [Wall; 14] = [
-    wall("auth", &[]),
+    wall("wire", &[]),
+    // Counts log-ins by the network that they come from, as sockets are counted.
+    wall("auth", &["wire"]),
     wall("journal", &[]),
     wall("selector", &[]),
-    wall("wire", &[]),
     wall("broker", &["auth", "journal", "selector"]),
     protocol("amqp091"),
     protocol("stomp"),
     // Moves bytes and wakes connections: it must not know the broker.
     wall("net", &["wire"]),
-    wall("management", &["auth", "broker"]),
+    wall("management", &["auth", "broker", "wire"]),
     // Takes any protocol as a boxed connection, so it names none.
     wall("testkit", &["auth", "broker", "journal", "wire"]),
     wall("hermod", ALL),

@@ -128,31 +128,86 @@ fn what_every_check_computes_follows_from_how_passwords_are_kept() {
 }
 
 #[test]
-fn refusals_without_a_password_to_check_count_as_failures() {
+fn refusals_without_a_look_at_a_password_are_counted_apart() {
     let settings = AuthoritySettings {
-        failures: FailureLimits { per_address: 0, per_user: 2 },
+        failures: FailureLimits { per_address: 4, per_user: 2 },
         ..AuthoritySettings::new([5; 32])
     };
     let authority = Authority::new(settings).unwrap();
     authority.put(User::new("guest", None)).unwrap();
+    authority.put(User::new("alice", Some(PasswordHash::create(b"wonder", [1; 16], QUICK).unwrap()))).unwrap();
     let now = Instant::now();
     let refusal = |login: Login| outcome(&login).unwrap_err();
     let waker = || Waker::from(Arc::new(Count(AtomicUsize::new(0))));
-    let ways: [(Refusal, &dyn Fn() -> Login); 3] = [
+    let long = [b'x'; MAX_PASSWORD + 1];
+    let later = now + Duration::from_secs(600);
+    let ways: [(Refusal, &dyn Fn() -> Login); 4] = [
         (Refusal::EmptyPassword, &|| authority.login("alice", b"", ELSEWHERE, now, waker())),
         (Refusal::NotLoopback, &|| authority.login("guest", b"guest", ELSEWHERE, now, waker())),
-        (Refusal::WrongCredentials, &|| authority.admit("nobody", ELSEWHERE, now)),
+        (Refusal::WrongCredentials, &|| authority.admit("nobody", ELSEWHERE, later)),
+        (Refusal::WrongCredentials, &|| authority.login("carol", &long, ELSEWHERE, later, waker())),
     ];
     for (expected, attempt) in ways {
         let seen: Vec<_> = (0..4).map(|_| refusal(attempt())).collect();
         assert_eq!(seen, [expected.clone(), expected, Refusal::TooManyFailures, Refusal::TooManyFailures]);
     }
-    // Without a password to guess, whoever may come in is let in after failures too.
-    for _ in 0..3 {
-        refusal(authority.admit("robot", LOOPBACK, now));
+    for _ in 0..200 {
+        refusal(authority.login("alice", b"", ELSEWHERE, later, waker()));
+        refusal(authority.admit("alice2", ELSEWHERE, later));
     }
+    assert!(authority.verify("alice", b"wonder", ELSEWHERE, later).is_ok(), "they take nothing from a password");
+    // Without a password to guess, who may come in is let in after failures too.
     authority.put(User::new("robot", None)).unwrap();
-    assert!(outcome(&authority.admit("robot", LOOPBACK, now)).is_ok());
+    assert!(outcome(&authority.admit("robot", ELSEWHERE, later)).is_ok());
+}
+
+#[test]
+fn who_has_just_logged_in_is_let_in_whatever_others_of_its_network_do() {
+    let settings = AuthoritySettings {
+        failures: FailureLimits { per_address: 5, per_user: 3 },
+        ..AuthoritySettings::new([5; 32])
+    };
+    let authority = Authority::new(settings).unwrap();
+    for (name, password) in [("alice", "wonder"), ("bob", "builder")] {
+        let hash = PasswordHash::create(password.as_bytes(), [1; 16], QUICK).unwrap();
+        authority.put(User::new(name, Some(hash))).unwrap();
+    }
+    let now = Instant::now();
+    assert!(authority.verify("alice", b"wonder", ELSEWHERE, now).is_ok());
+    for number in 0..50 {
+        let _ = authority.verify(&format!("user{number}"), b"guess", ELSEWHERE, now);
+    }
+    assert_eq!(authority.verify("bob", b"builder", ELSEWHERE, now).unwrap_err(), Refusal::TooManyFailures);
+    assert!(authority.verify("alice", b"wonder", ELSEWHERE, now).is_ok(), "it is remembered");
+    let later = now + Duration::from_secs(300);
+    (0..50).for_each(|number| drop(authority.verify(&format!("user{number}"), b"guess", ELSEWHERE, later)));
+    assert!(authority.verify("alice", b"wonder", ELSEWHERE, later).is_ok(), "it is computed again");
+    // Guesses at its own password.
+    (0..10).for_each(|_| drop(authority.verify("alice", b"guess", ELSEWHERE, later)));
+    assert!(authority.verify("alice", b"wonder", ELSEWHERE, later).is_ok());
+    let guesses: Vec<_> = (0..50).map(|_| authority.verify("alice", b"guess", ELSEWHERE, later).unwrap_err()).collect();
+    assert_eq!(guesses, vec![Refusal::TooManyFailures; 50], "a guess is told nothing");
+}
+
+#[test]
+fn an_identity_is_current_while_its_user_has_the_password_that_it_has_shown() {
+    let authority = authority();
+    let now = Instant::now();
+    let alice = authority.verify("alice", b"wonder", LOOPBACK, now).unwrap();
+    let robot = outcome(&authority.admit("robot", LOOPBACK, now)).unwrap();
+    assert!(authority.is_current(&alice) && authority.is_current(&alice.clone()) && authority.is_current(&robot));
+    let change = |name: &str, hash| {
+        let user = authority.user(name).unwrap();
+        authority.put(User { password: hash, ..user }).unwrap();
+    };
+    change("alice", Some(PasswordHash::create(b"land", [2; 16], QUICK).unwrap()));
+    change("robot", Some(PasswordHash::create(b"land", [2; 16], QUICK).unwrap()));
+    assert!(!authority.is_current(&alice));
+    assert!(authority.is_current(&robot), "it has shown no password");
+    assert!(authority.is_current(&authority.verify("alice", b"land", LOOPBACK, now).unwrap()));
+    authority.remove("robot");
+    assert!(!authority.is_current(&robot));
+    assert!(authority.is_current(&Identity::operator("robot")));
 }
 
 #[test]

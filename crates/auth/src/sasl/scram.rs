@@ -83,6 +83,11 @@ impl Verifier {
         format!("{PREFIX}{}${salt}${stored}${server}", self.iterations)
     }
 
+    /// Rounds of PBKDF2.
+    pub(crate) fn iterations(&self) -> u32 {
+        self.iterations.get()
+    }
+
     /// Whether `password` is its password. Takes as long as making it.
     pub(crate) fn matches(&self, password: &[u8]) -> bool {
         let found = Self::create(password, &self.salt, self.iterations);
@@ -159,6 +164,11 @@ impl Exchange {
     /// The user that the client wants to be.
     pub fn user(&self) -> &str {
         &self.user
+    }
+
+    /// Whether it was begun with this verifier: the password may have changed since.
+    pub(crate) fn is_with(&self, verifier: &Verifier) -> bool {
+        self.verifier == *verifier
     }
 
     /// Answers the first message: the exchange, and the challenge. `nonce` must never have been used before.
