@@ -17,6 +17,7 @@ use crate::core::{Core, CoreParts};
 use crate::error::Error;
 use crate::message::dialect::Dialects;
 use crate::message::value::Table;
+use crate::names::Names;
 use crate::queue::Visit;
 use crate::session::mailbox::Notice;
 use crate::session::{Client, Login};
@@ -41,8 +42,8 @@ pub struct Parts {
     pub dialects: Dialects,
     /// Calendar time.
     pub clock: Arc<dyn Clock>,
-    /// Seed of the names that the broker gives.
-    pub seed: u64,
+    /// Random bytes from which the broker's names follow: a secret.
+    pub name_key: [u8; 32],
     /// Name and password of the user that an empty data directory gets, with vhost `/` and every right there.
     pub default_user: Option<(String, String)>,
     /// Random bytes for the hash of that password.
@@ -142,7 +143,7 @@ impl Broker {
             users,
             definitions,
             next_owner: rebuilt.next_owner(),
-            seed: parts.seed,
+            names: Names::new(parts.name_key),
         }));
         let broker = Self { core };
         for user in curtailed {
@@ -181,6 +182,11 @@ impl Broker {
             queues.iter().for_each(|queue| self.core.watch(queue));
         }
         Ok(())
+    }
+
+    /// A name that no other thing has and that can't be guessed: `prefix` and 22 characters of URL-safe base 64.
+    pub fn name(&self, prefix: &str) -> String {
+        self.core.names.name(prefix)
     }
 
     fn create_defaults(&self, user: Option<(String, String)>, salt: [u8; 16]) -> Result<(), OpenError> {

@@ -21,6 +21,7 @@ use crate::flow::Alarms;
 use crate::intake::Intake;
 use crate::losses::Losses;
 use crate::message::dialect::Dialects;
+use crate::names::Names;
 use crate::paging::{Pager, Sweep};
 use crate::queue::Queue;
 use crate::session::ClientShared;
@@ -257,8 +258,7 @@ pub(crate) struct Core {
     pub(crate) id_bundles: Mutex<HashMap<Owner, Owner>>,
     next_client: AtomicU64,
     next_owner: AtomicU64,
-    /// State of the generator of names.
-    names: AtomicU64,
+    pub(crate) names: Names,
 }
 
 /// The right to write a group, beside others or alone; see [`Core::groups`].
@@ -280,7 +280,7 @@ pub(crate) struct CoreParts {
     pub(crate) users: HashMap<String, u64>,
     pub(crate) definitions: Definitions,
     pub(crate) next_owner: u64,
-    pub(crate) seed: u64,
+    pub(crate) names: Names,
 }
 
 impl Core {
@@ -317,7 +317,7 @@ impl Core {
             id_bundles: Mutex::default(),
             next_client: AtomicU64::new(1),
             next_owner: AtomicU64::new(parts.next_owner),
-            names: AtomicU64::new(parts.seed),
+            names: parts.names,
         }
     }
 
@@ -356,30 +356,5 @@ impl Core {
         } else {
             Writing::Beside(self.groups.read())
         }
-    }
-
-    /// A name that nobody guesses by accident: `prefix` and 22 characters of URL-safe base 64.
-    pub(crate) fn name(&self, prefix: &str) -> String {
-        const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        let mut name = String::with_capacity(prefix.len() + 22);
-        name.push_str(prefix);
-        for word in 0..2 {
-            let mut bits = self.random();
-            for _ in 0..if word == 0 { 10 } else { 12 } {
-                name.push(ALPHABET[(bits % 64) as usize] as char);
-                bits /= 64;
-            }
-            // The last characters of the second word have few bits left; they only pad to the usual length.
-        }
-        name
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood 2014): every seed gives a full-period sequence, so simulations replay.
-    fn random(&self) -> u64 {
-        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        let mut z = self.names.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
     }
 }

@@ -21,6 +21,7 @@ mod housekeeping;
 mod intake;
 mod losses;
 mod message;
+mod names;
 mod paging;
 mod queue;
 mod redrive;

@@ -283,7 +283,7 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
         },
         dialects: protocols::dialects(),
         clock: Arc::new(SystemClock),
-        seed: u64::from_ne_bytes(secrets::random()?),
+        name_key: secrets::random()?,
         // With definitions, who may log in is what they say.
         default_user: match settings.definitions {
             Some(_) => None,

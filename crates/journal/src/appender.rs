@@ -2,7 +2,10 @@
 //! copy and a few additions per record.
 //!
 //! Invariant: nothing here allocates per record or calls the system; a sleeping writer is woken once, when the appender
-//! is dropped, unless its caller says that more follows.
+//! is dropped. A caller with more to append puts that off with an [`Unwoken`], which makes up for it: no record lies in
+//! the buffer with neither a writer awake nor an appender or an `Unwoken` that will wake it.
+
+use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
 
@@ -29,9 +32,11 @@ impl<'a> Appender<'a> {
     }
 
     /// Ends the appender without waking the writer: the caller goes on appending at once, and what belongs together shares
-    /// a flush. What is appended so is written with the next records at the latest.
-    pub fn and_more(mut self) {
+    /// a flush. If nothing has woken the writer when what this returns is dropped, that does.
+    #[must_use = "dropped at once it wakes the writer, before more is appended"]
+    pub fn and_more(mut self) -> Unwoken<'a> {
         self.more_follows = true;
+        Unwoken(self.core)
     }
 
     /// Appends a body, the parts one after the other, and takes a hold on it: it stays readable until the hold is
@@ -221,11 +226,28 @@ impl Drop for Appender<'_> {
             self.core.progress.appended(self.bytes);
             if !self.more_follows {
                 self.core.wake_writer(&mut self.state);
+            } else if self.state.writer_sleeps {
+                self.core.unwoken.store(true, Ordering::Relaxed);
             }
         }
         let woken = self.core.look_at_room(&mut self.state);
         if !woken.is_empty() {
             MutexGuard::unlocked(&mut self.state, || woken.into_iter().for_each(std::task::Waker::wake));
+        }
+    }
+}
+
+/// Records were appended that a sleeping writer was not woken for, because more was to follow. Dropping it wakes the writer
+/// if nothing else has done so: what was to follow may have stayed out, and an answer may wait for these records.
+pub struct Unwoken<'a>(&'a Core);
+
+impl Drop for Unwoken<'_> {
+    fn drop(&mut self) {
+        // Set by this thread, under the lock; taken back under it by what has woken the writer since. So this sees either
+        // its own store or one that makes it needless.
+        if self.0.unwoken.load(Ordering::Relaxed) {
+            let mut state = self.0.state.lock();
+            self.0.wake_writer(&mut state);
         }
     }
 }

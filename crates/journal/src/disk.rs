@@ -71,6 +71,11 @@ pub trait DiskFile: Send + Sync {
     fn sync_data(&self) -> io::Result<()>;
     /// The length in bytes.
     fn length(&self) -> io::Result<u64>;
+    /// False when the file has no name any more: it goes when it is closed, with all that is in it. Systems that delete no
+    /// open file, or tell nothing of it, say true.
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(true)
+    }
 }
 
 impl dyn DiskFile + '_ {

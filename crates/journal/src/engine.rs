@@ -104,6 +104,8 @@ pub(crate) struct Core {
     pub(crate) progress: Progress,
     pub(crate) gate: Gate,
     pub(crate) writer_wakes: Condvar,
+    /// The writer sleeps over records whose appender has put off waking it. Changed under the state's lock.
+    pub(crate) unwoken: AtomicBool,
     pub(crate) background_wakes: Condvar,
     pub(crate) log: Option<Log>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
@@ -115,6 +117,7 @@ pub(crate) struct Core {
 impl Core {
     /// Wakes the writer if it sleeps.
     pub(crate) fn wake_writer(&self, state: &mut State) {
+        self.unwoken.store(false, Ordering::Relaxed);
         if std::mem::take(&mut state.writer_sleeps) {
             self.writer_wakes.notify_one();
         }

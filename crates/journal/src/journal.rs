@@ -365,6 +365,7 @@ impl Opened {
             progress,
             gate: Gate::new(),
             writer_wakes: Condvar::new(),
+            unwoken: AtomicBool::new(false),
             background_wakes: Condvar::new(),
             log,
             threads: Mutex::new(Vec::new()),
@@ -447,6 +448,20 @@ impl Stepper {
     /// What the disk said. The journal has failed then.
     pub fn flush(&self) -> io::Result<Flushed> {
         self.0.0.log.as_ref().map_or(Ok(Flushed::Idle), |log| self.0.0.flush(log))
+    }
+
+    /// What the writer's thread would do by itself: writes and flushes until nothing is left, then sleeps; once it
+    /// sleeps, nothing before it is woken.
+    ///
+    /// # Errors
+    /// What the disk said. The journal has failed then.
+    pub fn run_writer(&self) -> io::Result<Flushed> {
+        if self.0.0.state.lock().writer_sleeps {
+            return Ok(Flushed::Idle);
+        }
+        let flushed = self.flush()?;
+        self.0.0.let_writer_sleep();
+        Ok(flushed)
     }
 
     /// Seals the log with an empty batch, as the writer does when it has been idle for a moment.

@@ -30,7 +30,7 @@ mod verify;
 mod wal;
 
 pub use admission::Admission;
-pub use appender::Appender;
+pub use appender::{Appender, Unwoken};
 pub use backup::{Backup, BackupError, Copied};
 pub use cold::{Bits, Chunk, LOST, PAGE, Reference};
 pub use disk::{Disk, DiskFile, Lock, RealDisk};

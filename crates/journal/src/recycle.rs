@@ -138,6 +138,10 @@ impl Core {
         if let Ok(free) = log.ring.free_on_disk() {
             log.free.store(free, Ordering::Relaxed);
         }
+        if let Err(error) = log.ring.look() {
+            self.fail(log, &error);
+            return false;
+        }
         let to_copy = self.with_buffer(|buffer| buffer.table.to_copy()).unwrap_or(0);
         log.to_copy.store(to_copy, Ordering::Relaxed);
         let pinned = log.pinned.load(Ordering::Relaxed);

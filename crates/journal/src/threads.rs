@@ -69,6 +69,12 @@ impl Core {
         }
     }
 
+    /// A writer without a thread sleeps if there is nothing to write.
+    pub(crate) fn let_writer_sleep(&self) {
+        let mut state = self.state.lock();
+        state.writer_sleeps = nothing_to_write(&state);
+    }
+
     /// Waits until the writer has flushed everything up to `wanted`.
     pub(crate) fn wait_for_flush(&self, log: &Log, wanted: Ticket) -> io::Result<()> {
         let until = Instant::now() + FLUSH_WITHIN;

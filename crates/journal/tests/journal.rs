@@ -167,6 +167,54 @@ fn what_was_durable_is_there_after_a_restart_on_a_real_disk() {
     }
 }
 
+/// A body that no reference follows: its ticket must become durable all the same.
+#[test]
+fn who_puts_off_waking_the_writer_wakes_it_in_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder.path()).unwrap());
+    let (journal, _) = open(&disk, &small()).unwrap();
+    for _ in 0..3 {
+        let before = journal.stats().flushes;
+        let mut appender = journal.appender();
+        let (address, ticket) = (appender.body(&[b"twice"]), appender.ticket());
+        let unwoken = appender.and_more();
+        journal.appender().release_hold(address);
+        drop(unwoken);
+        wait(&journal, ticket);
+        // The log is sealed, and the writer sleeps until it is woken.
+        let sealed = || journal.stats().flushes >= before + 2;
+        assert!((0..6000).any(|_| sealed() || {
+            std::thread::sleep(Duration::from_millis(10));
+            false
+        }));
+    }
+    journal.close().unwrap();
+}
+
+#[test]
+fn a_writer_sleeps_until_the_last_of_what_belongs_together() {
+    let disk = SimDisk::new(4, 4 << 20);
+    let (journal, stepper, _) = step(&disk, &small());
+    type Follow = fn(&Journal, Address);
+    let follows: [(&str, Follow); 3] = [
+        ("nothing", |_, _| {}),
+        ("a hold let go", |journal, body| journal.appender().release_hold(body)),
+        ("a reference", |journal, body| journal.appender().reference(None, 1, u64::from(body.offset), 0, &[body])),
+    ];
+    for (what, follow) in follows {
+        while stepper.run_writer().unwrap() == Flushed::Done {}
+        let mut appender = journal.appender();
+        let (body, ticket) = (appender.body(&[b"body"]), appender.ticket());
+        let unwoken = appender.and_more();
+        assert_eq!(stepper.run_writer().unwrap(), Flushed::Idle, "{what}");
+        follow(&journal, body);
+        drop(unwoken);
+        assert_eq!(stepper.run_writer().unwrap(), Flushed::Done, "{what}");
+        assert!(journal.durable() >= ticket, "{what}");
+        assert_eq!(stepper.run_writer().unwrap(), Flushed::Idle, "{what}");
+    }
+}
+
 #[test]
 fn publishers_on_many_threads_keep_the_ring_turning() {
     let folder = tempfile::tempdir().unwrap();
@@ -503,6 +551,32 @@ fn a_full_disk_closes_the_gate_and_is_no_failure() {
     assert!(journal.durable() >= ticket && journal.lag() == 0);
     stepper.background(false);
     assert_eq!(journal.admission(), Admission::Open);
+}
+
+/// Whatever was written to a file that has no name goes with the process: nothing may be confirmed any more.
+#[test]
+fn a_log_file_that_is_deleted_or_cut_short_ends_the_log() {
+    type Harm = fn(&SimDisk, &str);
+    let harms: [(&str, Harm); 2] = [("deleted", |disk, name| disk.unlink(name)), ("cut short", SimDisk::cut)];
+    for (what, harm) in harms {
+        let disk = SimDisk::new(4, 4 << 20);
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let opened = Journal::open(Arc::new(disk.clone()), small(), &mut Found::default()).unwrap();
+        let tell = Arc::clone(&told);
+        let on_failure = Box::new(move |error: &io::Error| tell.lock().unwrap().push(error.to_string()));
+        let (journal, stepper) = opened.start_stepped(&mut std::iter::empty(), Arc::<Counted>::default(), on_failure);
+        publish(&journal, 1, 0, b"before");
+        stepper.flush().unwrap();
+        while stepper.background(false) {}
+        assert!(told.lock().unwrap().is_empty());
+        let log: Vec<_> = disk.names().into_iter().filter(|name| name.starts_with("wal/")).collect();
+        harm(&disk, &log[0]);
+        stepper.background(true);
+        let told = told.lock().unwrap();
+        assert!(told.len() == 1 && told[0].starts_with(&format!("{} was {what}", log[0])), "{told:?}");
+        let (_, ticket) = publish(&journal, 1, 1, b"after");
+        assert!(stepper.flush().is_err() && journal.durable() < ticket, "{what}");
+    }
 }
 
 #[test]

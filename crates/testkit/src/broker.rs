@@ -215,7 +215,7 @@ impl TestBroker {
             authority: AuthoritySettings::new([7; 32]),
             dialects: setup.dialects.clone(),
             clock: Arc::clone(&setup.clock) as Arc<dyn Clock>,
-            seed: 1,
+            name_key: [1; 32],
             default_user: setup.default_user.clone(),
             salt: [1; 16],
         };
@@ -288,17 +288,17 @@ impl TestBroker {
         self.setup.clock.now()
     }
 
-    /// Flushes the journal, if the test drives it, and runs the housekeeping until it is not woken any more.
+    /// Lets the journal's writer flush, if the test drives it, and runs the housekeeping until it is not woken any more. A
+    /// writer that something was appended for and that was not woken sleeps on, as its thread would.
     ///
     /// # Panics
     /// If the journal has failed.
     pub fn flush(&self) {
-        if let Some(stepper) = &self.stepper {
-            stepper.flush().expect("the journal takes its records");
-        }
+        let write = |stepper: &Stepper| stepper.run_writer().expect("the journal takes its records");
+        self.stepper.as_ref().map(write);
         self.housekeep();
         for _ in 0..10_000 {
-            let flushed = self.stepper.as_ref().map(|stepper| stepper.flush().expect("the journal takes its records"));
+            let flushed = self.stepper.as_ref().map(write);
             if !self.housekeeper.take() && flushed != Some(journal::Flushed::Done) {
                 return;
             }

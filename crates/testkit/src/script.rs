@@ -312,7 +312,7 @@ impl Script {
                 };
                 peer.client.declare_exchange(&spec, now)?;
             }
-            "passive-exchange" => peer.client.check_exchange(exchange, now)?,
+            "passive-exchange" => drop(peer.client.check_exchange(exchange, now)?),
             "delete-exchange" => drop(peer.client.delete_exchange(exchange, statement.has("if-unused"), now)?),
             verb => {
                 let to = statement.word(2);

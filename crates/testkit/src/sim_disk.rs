@@ -217,6 +217,23 @@ impl SimDisk {
         state.kept.insert(name.to_owned(), id);
     }
 
+    /// Deletes a file behind the program's back, and durably so. Who has it open keeps it until the end of the process.
+    pub fn unlink(&self, name: &str) {
+        let mut state = self.0.lock();
+        state.seen.remove(name);
+        state.kept.remove(name);
+    }
+
+    /// Cuts a file to half its length behind the program's back, and durably so.
+    pub fn cut(&self, name: &str) {
+        let mut state = self.0.lock();
+        let Some(id) = state.seen.get(name).copied() else { return };
+        let content = &mut state.contents[id];
+        for picture in [&mut content.seen, &mut content.kept] {
+            picture.truncate(picture.len() / 2);
+        }
+    }
+
     /// Flips one bit of a file, durably.
     pub fn flip_bit(&self, name: &str, bit: u64) {
         let mut state = self.0.lock();
@@ -406,6 +423,12 @@ impl DiskFile for SimFile {
         let state = self.disk.0.lock();
         state.look(self.life)?;
         Ok(state.contents[self.id].seen.len() as u64)
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        let state = self.disk.0.lock();
+        state.look(self.life)?;
+        Ok(state.seen.values().any(|id| *id == self.id))
     }
 }
 

@@ -64,6 +64,9 @@ pub enum ReadState {
     Pause,
     /// Write what is left in the output, then close the socket. Nothing more is read.
     Closed,
+    /// Write what is left in the output, the last word of this connection, and leave the socket for the peer to close; what
+    /// still comes is discarded. A peer that does not close it in time is closed.
+    Answered,
     /// The peer is taken for dead: drop what is left and reset the socket, so that a peer that lives after all notices.
     GivenUp,
 }

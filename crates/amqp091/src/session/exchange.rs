@@ -19,9 +19,9 @@ impl Channel {
     ) -> Result<(), Failure> {
         let name = without_line_ends(declare.exchange);
         if declare.passive {
-            cx.client.check_exchange(&name, cx.now)?;
+            let ticket = cx.client.check_exchange(&name, cx.now)?;
             if !declare.nowait {
-                cx.link.send(cx.number, ExchangeDeclareOk {});
+                cx.link.send_when_durable(cx.client, ticket, cx.number, ExchangeDeclareOk {});
             }
             return Ok(());
         }

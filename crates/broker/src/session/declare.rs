@@ -183,21 +183,24 @@ impl Client {
         self.authorize(Resource::exchange(alternate), Right::Write)
     }
 
-    /// Checks that an exchange exists.
+    /// Checks that an exchange exists. Returns what the reply waits for.
     ///
     /// # Errors
     /// `NotFound`; `AccessRefused` without any right on it, and for the default exchange, which is not declared even so.
-    pub fn check_exchange(&mut self, name: &str, now: Instant) -> Result<(), Error> {
+    pub fn check_exchange(&mut self, name: &str, now: Instant) -> Result<Ticket, Error> {
         self.flush(now);
         refuse_default_exchange(name)?;
         self.authorize_look(Resource::exchange(name))?;
-        if name == tracing::EXCHANGE {
-            self.core.make_trace_exchange(&self.vhost);
-        }
+        let made = self.make_if_traced(name);
         if self.vhost.tables.read().exchange(name).is_some() {
-            return Ok(());
+            return Ok(made.max(self.settled_ticket));
         }
         Err(self.no_exchange(name))
+    }
+
+    /// The exchange of the firehose is there from its first use on. Returns what its first user waits for.
+    fn make_if_traced(&self, name: &str) -> Ticket {
+        if name == tracing::EXCHANGE { self.core.make_trace_exchange(&self.vhost) } else { Ticket::NONE }
     }
 
     /// Deletes an exchange with its bindings. One that does not exist is no error.
@@ -233,21 +236,19 @@ impl Client {
         self.flush(now);
         let vhost = Arc::clone(&self.vhost);
         self.authorize_binding(spec)?;
-        if spec.source == tracing::EXCHANGE {
-            self.core.make_trace_exchange(&vhost);
-        }
+        let made = self.make_if_traced(&spec.source);
         let mut tables = vhost.tables.write();
         let (destination, queue) = self.resolve(&tables, spec)?;
         let Some(source) = tables.exchange_mut(&spec.source) else { return Err(self.no_exchange(&spec.source)) };
         let binding = binding_of(destination, &spec.key, &spec.arguments);
         if !source.bindings.insert(binding, self.core.settings.limits.bindings)? {
-            return Ok(self.settled_ticket);
+            return Ok(made.max(self.settled_ticket));
         }
         let bound = Bound::new(source.id, &spec.key, &spec.arguments);
         let source_durable = source.durable;
         let ticket = self.log_binding(&mut tables, destination, queue.as_ref(), source_durable, facts::BIND, bound);
         self.core.catalog.changed();
-        Ok(ticket)
+        Ok(ticket.max(made))
     }
 
     /// Undoes a binding. One that does not exist, or ends that do not, are no error.
@@ -346,7 +347,7 @@ impl Client {
         let vhost = Arc::clone(&self.vhost);
         let spec = &self.with_default_type(spec);
         let named = !spec.name.is_empty();
-        let name = if named { spec.name.clone() } else { self.core.name(GENERATED) };
+        let name = if named { spec.name.clone() } else { self.core.names.name(GENERATED) };
         check_name(&name)?;
         self.authorize(Resource::queue(&name), Right::Configure)?;
         let mut tables = vhost.tables.write();
@@ -447,13 +448,14 @@ impl Client {
         self.authorize(Resource::exchange(exchange), Right::Write)
     }
 
-    /// Checks that a queue exists, or that somebody waits for replies at this address. Who asks uses it: a queue that goes when it is unused for long stays as much longer.
+    /// Checks that a queue exists, or that a session waits for replies at this address. Who asks uses it: a queue that goes
+    /// when it is unused for long stays as much longer.
     ///
     /// # Errors
     /// `NotFound`, `Locked`; `AccessRefused` without any right on it.
     pub fn check_queue(&mut self, name: &str, now: Instant) -> Result<Declared, Error> {
         self.flush(now);
-        if self.is_reply_address(name) {
+        if self.finds_reply_address(name) {
             return Ok(Declared { name: name.to_owned(), ready: 0, consumers: 1, ticket: self.settled_ticket });
         }
         self.authorize_look(Resource::queue(name))?;
@@ -461,6 +463,20 @@ impl Client {
         self.check_owner(&queue)?;
         queue.lock(&self.core).used_at = self.core.clock.unix_ms();
         Ok(self.declared(&queue, self.settled_ticket))
+    }
+
+    /// Checks that a publish reaches a queue by its name, an exclusive one of another client, too: only its owner may
+    /// consume from it, bind or delete it, but all may publish to it. A client without a right on it is told nothing.
+    /// Returns what a reply waits for.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn check_recipient(&mut self, name: &str, now: Instant) -> Result<Ticket, Error> {
+        self.flush(now);
+        if self.authorize_look(Resource::queue(name)).is_ok() && self.vhost.queue(name).is_none() {
+            return Err(no_queue(name, &self.shared.vhost));
+        }
+        Ok(self.settled_ticket)
     }
 
     /// Deletes a queue. Returns how many entries were ready; one that does not exist had none.

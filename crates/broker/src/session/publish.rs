@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use auth::{Resource, Right};
 use hashbrown::HashMap;
-use journal::Ticket;
+use journal::{Ticket, Unwoken};
 
 use crate::core::Core;
 use crate::error::Error;
@@ -334,6 +334,7 @@ impl Client {
     fn enqueue(&mut self, arrivals: &mut [Arrival]) -> Ticket {
         let now = self.turn_time();
         let core = &*self.core;
+        // Held until the end: whatever stays out of its queues, what is logged gets its flush.
         let logged = self.log_bodies(arrivals, core);
         let mut ticket = Ticket::NONE;
         for slot in &self.touched {
@@ -347,14 +348,14 @@ impl Client {
                 Err(_) => picks.iter().for_each(|pick| arrivals[*pick as usize].miss()),
             }
         }
-        if logged {
+        if logged.is_some() {
             release_holds(arrivals, core);
         }
         ticket
     }
 
-    /// Logs the body of each message that a durable queue will refer to. True when there was one.
-    pub(super) fn log_bodies(&self, arrivals: &mut [Arrival], core: &Core) -> bool {
+    /// Logs the body of each message that a durable queue will refer to, if there is one.
+    fn log_bodies<'c>(&self, arrivals: &mut [Arrival], core: &'c Core) -> Option<Unwoken<'c>> {
         let mut durable = vec![];
         for slot in &self.touched {
             let Some(entry) = self.slots.get(*slot as usize).and_then(Option::as_ref) else { continue };
@@ -363,7 +364,7 @@ impl Client {
             }
         }
         if durable.is_empty() || !arrivals.iter().any(|arrival| arrival.message().persistent()) {
-            return false;
+            return None;
         }
         let mut appender = core.journal.appender();
         for picks in durable {
@@ -374,9 +375,8 @@ impl Client {
                 }
             }
         }
-        // The references follow: one flush for both, even for a lone message.
-        appender.and_more();
-        true
+        // The references follow, unless all are duplicates or their queues are gone: one flush for both, even for a lone message.
+        Some(appender.and_more())
     }
 
     pub(super) fn count_received(&self, arrivals: &[Arrival]) {

@@ -1,12 +1,14 @@
 //! Replies without a queue: addresses by which publishes to the default exchange reach a session.
 //!
-//! An address is a routing key of its own that lives exactly as long as its consumer. A reply goes straight into the
+//! An address is a routing key of its own that lives exactly as long as its consumer, and that only those know who were
+//! told. A reply goes straight into the
 //! requester's mailbox, at most once and never to the disk; for whoever is not there, or leaves its replies unread, it
 //! is unroutable.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use auth::{Resource, Right};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
@@ -88,7 +90,7 @@ impl Client {
             return Err(Error::precondition("reply consumer already set"));
         }
         let consumer = self.add_consumer(session, &tag, None, true)?;
-        let address = self.core.name(REPLY_PREFIX);
+        let address = self.core.names.address(REPLY_PREFIX);
         let requester =
             Requester { vhost: Arc::clone(&self.vhost.name), mailbox: Arc::clone(&self.shared.mailbox), consumer };
         self.core.replies.0.lock().insert(address.clone(), requester);
@@ -101,9 +103,12 @@ impl Client {
         self.sessions.get(&session.0)?.replies.as_ref().map(|replies| replies.address.as_str())
     }
 
-    /// Whether somebody of this vhost waits for replies at this address.
-    pub(super) fn is_reply_address(&self, name: &str) -> bool {
-        self.core.replies.at(&self.vhost.name, name).is_some()
+    /// Whether a session of this vhost waits for replies at this address, as far as this client may know: it is its own, or it
+    /// could send the reply. A replier asks so whether the requester is still there.
+    pub(super) fn finds_reply_address(&self, name: &str) -> bool {
+        let Some(requester) = self.core.replies.at(&self.vhost.name, name) else { return false };
+        let own = Arc::ptr_eq(&requester.mailbox, &self.shared.mailbox);
+        own || self.authorize(Resource::exchange(""), Right::Write).is_ok()
     }
 
     /// From here on a session's replies are unroutable, if this is its reply consumer.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hashbrown::HashMap;
-use journal::{Group, Owner, Ticket};
+use journal::{Group, Owner, Ticket, Unwoken};
 
 use crate::core::Core;
 use crate::error::Error;
@@ -375,7 +375,7 @@ pub(crate) fn hide_arrivals(
     group: Option<Group>,
     visit: &mut Visit<'_>,
 ) -> Vec<HiddenRun> {
-    log_bodies(arrivals, targets, visit.core);
+    let _unwoken = log_bodies(arrivals, targets, visit.core);
     let mut hidden = Vec::new();
     for (queue, picks) in picks_of(arrivals, targets) {
         if queue.taker(visit.core).publish_hidden(arrivals, &picks, group, &mut hidden, visit).is_err() {
@@ -385,12 +385,12 @@ pub(crate) fn hide_arrivals(
     hidden
 }
 
-fn log_bodies(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], core: &Core) {
+fn log_bodies<'c>(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>], core: &'c Core) -> Unwoken<'c> {
     let mut appender = core.journal.appender();
     for (arrival, targets) in arrivals.iter_mut().zip(targets) {
         if arrival.message().persistent() && targets.iter().any(|queue| queue.logged()) {
             arrival.address = Some(appender.body(&[arrival.message().block()]));
         }
     }
-    appender.and_more();
+    appender.and_more()
 }

@@ -31,6 +31,27 @@ fn an_id_is_known_while_its_message_is_in_the_queue() {
     ]);
 }
 
+/// Whatever keeps a message out of all its queues, what was logged for it is flushed, and its publisher is told. Before each
+/// the log is idle and its writer asleep.
+#[test]
+fn a_publish_is_answered_though_nothing_of_it_stays() {
+    check(&[
+        ("a queue q durable x-message-deduplication=true; queue r durable x-message-deduplication=true", "0 0, 0 0"),
+        ("a exchange f fanout; bind f - q; bind f - r; queue last durable x-max-length=1", "0 0"),
+        ("a queue full durable x-max-length=1 x-overflow=reject-publish; publish - full 0 persistent; confirm", "0 0"),
+        ("a publish - q 1 persistent x-deduplication-header=a", "+1"),
+        ("a publish - q 2 persistent x-deduplication-header=a", "+2"),
+        ("a publish f - 3 persistent x-deduplication-header=a", "+3"),
+        ("a publish f - 4 persistent x-deduplication-header=a", "+4"),
+        ("a publish - full 5 persistent", "-5"),
+        ("a publish - full 6 persistent; publish - q 7 persistent x-deduplication-header=a", "-6, +7"),
+        ("b begin; tx-publish - q 8 persistent x-deduplication-header=a; commit", "committed"),
+        ("b begin; commit", "committed"),
+        ("* counts q", "1 0"),
+        ("* counts r", "1 0"),
+    ]);
+}
+
 #[test]
 fn the_last_ids_are_known_for_their_time_whatever_became_of_the_messages() {
     check(&[

@@ -28,6 +28,20 @@ fn a_stored_message_survives_a_kill_and_an_acknowledged_one_stays_gone() {
     }
 }
 
+/// What the log goes on writing would be gone with the process, so it ends while what was confirmed can still be told.
+#[cfg(unix)]
+#[test]
+fn a_server_whose_log_is_deleted_ends_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    Stomp::connect(&server).publish("kept", "m");
+    let log = dir.path().join("wal/0000.wal");
+    std::fs::remove_file(log).unwrap();
+    let (code, said) = server.wait();
+    assert_eq!(code, Some(74), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("wal/0000.wal was deleted")), "{said:?}");
+}
+
 #[test]
 fn memory_durability_keeps_nothing_and_says_so() {
     let dir = tempfile::tempdir().unwrap();

@@ -141,6 +141,11 @@ impl DiskFile for RealFile {
     fn length(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
+
+    #[cfg(unix)]
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(std::os::unix::fs::MetadataExt::nlink(&self.file.metadata()?) > 0)
+    }
 }
 
 #[cfg(all(test, unix))]

@@ -142,6 +142,28 @@ impl Ring {
         self.disk.free()
     }
 
+    /// Looks whether every file of the log is still there, whole: what is confirmed from now on would be lost in one that
+    /// is not.
+    pub(crate) fn look(&self) -> io::Result<()> {
+        let slots = {
+            let shelf = self.shelf.lock();
+            let slot = |slot: &Slot| (slot.number, slot.length, Arc::clone(&slot.handle));
+            shelf.used.values().chain(&shelf.free).map(slot).collect::<Vec<_>>()
+        };
+        for (number, length, handle) in slots {
+            let what = match () {
+                () if handle.is_linked().is_ok_and(|linked| !linked) => "was deleted",
+                () if handle.length().is_ok_and(|there| there < u64::from(length)) => "was cut short",
+                () => continue,
+            };
+            let name = slot_name(number);
+            return Err(io::Error::other(format!(
+                "{name} {what} by another program while the log was using it; restore the directory from a backup"
+            )));
+        }
+        Ok(())
+    }
+
     pub(crate) fn handle(&self, generation: u32) -> Option<Arc<dyn DiskFile>> {
         self.shelf.lock().used.get(&generation).map(|slot| Arc::clone(&slot.handle))
     }

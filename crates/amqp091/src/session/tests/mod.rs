@@ -7,6 +7,7 @@ mod closing;
 mod content;
 mod errors;
 mod exchanges;
+mod fences;
 mod handshake;
 mod objects;
 mod replies;
@@ -253,7 +254,7 @@ impl Peer {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.connection.read_state(), ReadState::Closed | ReadState::GivenUp)
+        matches!(self.connection.read_state(), ReadState::Answered | ReadState::Closed | ReadState::GivenUp)
     }
 
     pub(super) fn reads(&self) -> bool {

@@ -23,10 +23,10 @@ fn take_request(peer: &mut Peer) -> String {
     peer.wait_for(3);
     let lines = std::mem::take(&mut peer.lines);
     let (_, rest) = lines[1].split_once("amq.rabbitmq.reply-to.").expect("a rewritten reply-to");
-    let address = format!("amq.rabbitmq.reply-to.{}", &rest[..22]);
-    // What follows the address in the properties is still there.
-    assert_eq!(&rest[22..], "\\x01a");
-    address
+    // Clients match the form: two parts, the second of them padded. What follows in the properties is still there.
+    let parts = rest.strip_suffix("==\\x01a").and_then(|rest| rest.split_once('.'));
+    assert!(parts.is_some_and(|(one, other)| (one.len(), other.len()) == (22, 22)), "{rest}");
+    format!("amq.rabbitmq.reply-to.{}", &rest[..22 + 1 + 24])
 }
 
 fn replied(channel: u16, tag: u64, address: &str) -> String {
@@ -114,6 +114,29 @@ fn a_reply_address_can_be_looked_up_as_if_it_were_a_queue() {
     replier.expect(&[&channel_closed(1, 404, &text, (50, 10))]);
     // The channel may wait again, at another address.
     wait_for_replies(&mut requester, 1);
+}
+
+/// The address is known to those who were told, and only they, and who could reply, hear that it is one. For all others it is
+/// as a queue that is not there.
+#[test]
+fn a_reply_address_shows_itself_to_its_owner_and_to_repliers_alone() {
+    let server = server();
+    let (mut requester, _replier, address) = requested(&server);
+    requester.send(1, QueueDeclare { queue: &address, passive: true, ..Default::default() });
+    requester.expect(&[&declared(1, &address, 0, 1)]);
+    server.test.user("reader", ".*", "^$", ".*");
+    for queue in [&*address, "amq.rabbitmq.reply-to.none"] {
+        let mut reader = server.connect_as("reader", &capabilities());
+        reader.open(1);
+        reader.send(1, QueueDeclare { queue, passive: true, ..Default::default() });
+        let text = format!("NOT_FOUND - no queue '{queue}' in vhost '/'");
+        reader.expect(&[&channel_closed(1, 404, &text, (50, 10))]);
+        let mut weak = server.connect_as("weak", &capabilities());
+        weak.open(1);
+        weak.send(1, QueueDeclare { queue, passive: true, ..Default::default() });
+        weak.wait_for(1);
+        assert!(weak.lines[0].contains("reply_code: 403"), "{:?}", weak.lines);
+    }
 }
 
 #[test]

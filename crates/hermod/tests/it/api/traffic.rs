@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ALICE, GUEST, json as shown};
-use crate::server::{Server, hermod, run};
+use crate::server::{Server, hermod, run, until};
 use crate::stomp::Stomp;
 
 fn post(server: &Server, path: &str, document: &Value) -> (u16, Value) {
@@ -70,6 +70,31 @@ fn messages_go_in_and_come_out() {
         server.until_logged("published")
     };
     assert!(told.contains("guest") && !told.contains("h\u{e9}"), "{told}");
+}
+
+/// The deduplication page's own example: the second time nothing is stored, and the request is answered all the same, though
+/// the log is idle and nothing else has it flushed.
+#[test]
+fn a_duplicate_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let declare = format!("{GUEST}Content-Type: application/json\r\n");
+    let queue = r#"{"durable":true,"arguments":{"x-message-deduplication":true}}"#;
+    assert_eq!(server.send("PUT", "/api/queues/%2F/q", &declare, queue).status, 201);
+    let flushes = || {
+        let metrics = server.get("/metrics").1;
+        let line = metrics.lines().find_map(|line| line.strip_prefix("hermod_journal_flushes_total "));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    let properties = json!({ "delivery_mode": 2, "headers": { "x-deduplication-header": "a" } });
+    let message = json!({ "routing_key": "q", "properties": properties, "payload": "x", "payload_encoding": "string" });
+    for _ in 0..3 {
+        let before = flushes();
+        assert_eq!(publish(&server, "amq.default", &message), (200, json!({ "routed": true })));
+        // The log has been sealed behind the message, and the writer sleeps.
+        until("a sealed log", || flushes() >= before + 2);
+    }
+    assert_eq!(get(&server, 5, "ack_requeue_false").as_array().map(Vec::len), Some(1));
 }
 
 #[test]
