@@ -5,6 +5,7 @@ use std::sync::Arc;
 use amqp091::{Amqp091, Amqp091Dialect};
 use auth::sasl::Mechanism;
 use broker::{Broker, Dialects};
+use stomp::codec::Trailer;
 use stomp::{Stomp, StompDialect};
 use wire::Protocol;
 
@@ -85,6 +86,7 @@ fn stomp(broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
         certificate_login: settings.users.mechanisms.contains(&Mechanism::External),
         default_login: settings.stomp.default_login.clone(),
         server: format!("{}/{}", settings.compat.product, settings.compat.version),
+        trailer: if settings.stomp.trailing_lf { Trailer::LineFeed } else { Trailer::None },
         ..stomp::Settings::default()
     };
     Arc::new(Stomp::new(broker.clone(), settings))

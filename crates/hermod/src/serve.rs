@@ -359,6 +359,7 @@ fn net_settings(settings: &Settings) -> net::Settings {
         // A frame is the largest unit that a protocol insists on seeing whole; bodies it gathers itself.
         input_limit: size(limits.frame_max) + INPUT_SLACK,
         spin: settings.io_spin,
+        ..net::Settings::default()
     }
 }
 

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use wire::{CloseReason, Connection, Peer, Protocol, ReadState};
 
@@ -19,6 +18,7 @@ use crate::detect::detect;
 use crate::door::Door;
 use crate::flush::{Flushed, poll_flush};
 use crate::input::{Input, TURN_BYTES};
+use crate::parting;
 use crate::registry::{Listed, Registration};
 use crate::settings::Settings;
 use crate::stream::Stream;
@@ -33,10 +33,6 @@ const BUDGET: usize = 2 * TURN_BYTES;
 const IDLE: Duration = Duration::from_secs(5);
 /// Output of this size is written before more input is taken.
 const ENOUGH_OUTPUT: usize = 256 * 1024;
-/// How long, and for how many bytes, a socket is read after the last output: closing it with bytes unread would make the
-/// kernel reset it, and the peer might never see why it was closed.
-const LINGER: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 4 * 1024 * 1024;
 
 /// What a connection may still move before others get their turn.
 ///
@@ -69,8 +65,10 @@ impl Budget {
 /// How a connection ended.
 #[derive(Debug)]
 enum End {
-    /// As the protocol has it.
+    /// As the protocol has it: we end it.
     Finished,
+    /// As the protocol has it: the peer ends it.
+    Answered,
     /// The peer closed its side.
     PeerClosed,
     /// The protocol takes the peer for dead.
@@ -124,7 +122,8 @@ pub(crate) async fn drive(
     };
     log(&listed, &end);
     match end {
-        End::Finished => drop(tokio::time::timeout(LINGER, linger(&mut socket)).await),
+        End::Finished => parting::end(&mut socket).await,
+        End::Answered => parting::leave_to_peer(&mut socket, &listed, settings.parting).await,
         End::PeerClosed => {}
         _ => socket.end_by_reset(),
     }
@@ -203,10 +202,10 @@ impl<'a> Drive<'a> {
         let acted = self.heed_orders(now)? | self.heed_time(now)?;
         let took = self.take_input(budget, now, cx)?;
         let wrote = self.write_output(budget, now, cx)?;
+        let written = self.connection.output().is_empty() && self.stalled.is_none();
         match self.connection.read_state() {
-            ReadState::Closed if self.connection.output().is_empty() && self.stalled.is_none() => {
-                return Err(End::Finished);
-            }
+            ReadState::Closed if written => return Err(End::Finished),
+            ReadState::Answered if written => return Err(End::Answered),
             ReadState::GivenUp => return Err(End::GivenUp),
             ReadState::Read if !self.established => {
                 self.established = true;
@@ -339,25 +338,10 @@ impl Drop for Drive<'_> {
     }
 }
 
-/// Ends the sending side and reads until the peer ends its own.
-async fn linger(socket: &mut Stream) -> io::Result<()> {
-    socket.shutdown().await?;
-    // Not in the future itself: every connection would carry it from its first day.
-    let mut discarded = vec![0; 4096];
-    let mut total = 0;
-    while total < LINGER_BYTES {
-        match socket.read(&mut discarded).await? {
-            0 => break,
-            count => total += count,
-        }
-    }
-    Ok(())
-}
-
 fn log(listed: &Listed, end: &End) {
     let (connection, peer, protocol) = (listed.id(), listed.peer().remote, listed.protocol());
     match end {
-        End::Finished | End::PeerClosed | End::GivenUp | End::Cut => {
+        End::Finished | End::Answered | End::PeerClosed | End::GivenUp | End::Cut => {
             tracing::debug!(connection, %peer, protocol, ?end, "connection closed");
         }
         End::Failed(error) => tracing::debug!(connection, %peer, protocol, %error, "connection lost"),
@@ -406,7 +390,7 @@ mod tests {
         assert_eq!(moved(4 << 20, Budget::wrote), 4 << 20);
     }
 
-    /// Ten thousand idle connections hold ten thousand of it. A buffer of [`linger`] once lay in it, which few need and only at
+    /// Ten thousand idle connections hold ten thousand of it. A buffer to discard into once lay in it, which few need and only at
     /// their end.
     #[test]
     fn a_connection_carries_no_buffer_in_its_task() {

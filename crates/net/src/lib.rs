@@ -13,6 +13,7 @@ mod flush;
 mod gate;
 mod input;
 mod listener;
+mod parting;
 mod registry;
 mod server;
 mod settings;

@@ -321,6 +321,16 @@ impl Listed {
         self.protocol.get().copied().unwrap_or_default()
     }
 
+    /// True before the peer has authenticated.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// True when it was ordered to close because the server goes down.
+    pub(crate) fn is_going_down(&self) -> bool {
+        matches!(self.reason.get(), Some(CloseReason::Shutdown))
+    }
+
     /// Why the connection was ordered to close. The first reason stays.
     pub(crate) fn reason(&self) -> CloseReason {
         self.reason.get().cloned().unwrap_or(CloseReason::Shutdown)

@@ -39,6 +39,15 @@ impl Stream {
         let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
     }
 
+    /// Tells the peer that nothing more comes, where that can be told without ending what lies beneath: WebSockets have a
+    /// message for it, which the peer answers.
+    pub(crate) fn poll_end_of_messages(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plain(_) | Self::Tls(_) => Poll::Ready(Ok(())),
+            Self::Web(socket) => socket.poll_end_of_messages(cx),
+        }
+    }
+
     /// Ready when a read may bring something. Plain sockets are asked, so that nothing needs to be allocated for a peer
     /// that sends nothing; within the others bytes may wait that the kernel knows nothing of, and only a read tells.
     pub(crate) fn poll_arrival(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

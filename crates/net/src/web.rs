@@ -183,9 +183,14 @@ impl WebStream {
         Pin::new(&mut self.messages).poll_flush(cx).map_err(broken)
     }
 
-    /// Says goodbye, and ends what lies beneath.
+    /// Sends a close frame. The peer answers with its own (RFC 6455, 5.5.1), and reads as at its end from then on.
+    pub(crate) fn poll_end_of_messages(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.messages).poll_close(cx).map_err(broken)
+    }
+
+    /// Sends a close frame, and ends what lies beneath.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.messages).poll_close(cx)).map_err(broken)?;
+        ready!(self.poll_end_of_messages(cx))?;
         Pin::new(self.messages.get_mut()).poll_shutdown(cx)
     }
 }

@@ -10,7 +10,9 @@ mod headers;
 mod heart_beat;
 
 pub use decoder::{Decoded, Decoder};
-pub use encoder::FrameWriter;
+#[cfg(feature = "session")]
+pub(crate) use encoder::Spoken;
+pub use encoder::{FrameWriter, Trailer};
 pub use error::FrameError;
 pub use frame::{Body, Command, Frame, Version};
 pub use headers::Headers;

@@ -23,7 +23,7 @@ impl AmqpConnection {
             }
             return;
         }
-        if matches!(self.phase, Phase::Closing | Phase::Ignoring | Phase::Closed) {
+        if matches!(self.phase, Phase::Closing | Phase::Ignoring | Phase::Answered | Phase::Closed) {
             return;
         }
         self.log_failure(channel, &failure);
@@ -48,7 +48,7 @@ impl AmqpConnection {
         let done = self.running.as_mut().is_none_or(|running| running.client.durable(ticket));
         if done {
             self.link.send(0, ConnectionCloseOk {});
-            self.finish();
+            self.leave_to_peer();
             return;
         }
         let mut frame = Vec::new();

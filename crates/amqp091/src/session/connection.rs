@@ -59,6 +59,8 @@ pub(super) enum Phase {
     Closing,
     /// Passes over everything until a time has passed.
     Ignoring,
+    /// The last word is said, and the peer ends the connection.
+    Answered,
     /// Nothing more is read.
     Closed,
     /// The same, and nothing more is written: the peer has shown no sign of life.
@@ -88,7 +90,7 @@ impl Phase {
             Self::Opening(_) => "opening",
             Self::Running => "running",
             Self::Closing | Self::Ignoring => "closing",
-            Self::Closed | Self::GivenUp => "closed",
+            Self::Answered | Self::Closed | Self::GivenUp => "closed",
         }
     }
 }
@@ -129,7 +131,7 @@ impl AmqpConnection {
 
     /// True while the next frame may be looked at.
     fn takes_input(&self) -> bool {
-        !matches!(self.phase, Phase::Authenticating { .. } | Phase::Closed | Phase::GivenUp)
+        !matches!(self.phase, Phase::Authenticating { .. } | Phase::Answered | Phase::Closed | Phase::GivenUp)
             && self.link.waiting.is_none()
             && !self.link.is_stuffed()
     }
@@ -143,7 +145,7 @@ impl AmqpConnection {
     fn take(&mut self, input: &[u8], now: Instant) -> usize {
         match self.phase {
             Phase::Header => return self.take_header(input),
-            Phase::Ignoring | Phase::Closed | Phase::GivenUp => return input.len(),
+            Phase::Ignoring | Phase::Answered | Phase::Closed | Phase::GivenUp => return input.len(),
             _ => {}
         }
         let frame = match decode_frame(input, self.link.frame_max) {
@@ -245,9 +247,15 @@ impl AmqpConnection {
         if let Some(Waiting::Reply { frame, closes, .. }) = self.link.waiting.take() {
             self.link.out.put(&frame);
             if closes {
-                self.finish();
+                self.leave_to_peer();
             }
         }
+    }
+
+    /// The close of either side is answered: writes what is left, and the peer ends the connection.
+    pub(super) fn leave_to_peer(&mut self) {
+        self.finish();
+        self.phase = Phase::Answered;
     }
 
     /// Writes what is left and ends.
@@ -260,7 +268,7 @@ impl AmqpConnection {
     /// Frames of channel 0 while our close waits for its answer.
     pub(super) fn take_while_closing(&mut self, method: &Method<'_>) {
         match method {
-            Method::ConnectionCloseOk(_) => self.finish(),
+            Method::ConnectionCloseOk(_) => self.leave_to_peer(),
             // Both sides closed at once: each answers the other.
             Method::ConnectionClose(_) => self.link.send(0, ConnectionCloseOk {}),
             _ => {}
@@ -340,6 +348,7 @@ impl Connection for AmqpConnection {
 
     fn read_state(&self) -> ReadState {
         match self.phase {
+            Phase::Answered => ReadState::Answered,
             Phase::Closed => ReadState::Closed,
             Phase::GivenUp => ReadState::GivenUp,
             _ if !self.may_read() => ReadState::Pause,
@@ -359,7 +368,7 @@ impl Connection for AmqpConnection {
             // The peer has closed already, and its answer is on the way.
             Phase::Running if matches!(self.link.waiting, Some(Waiting::Reply { closes: true, .. })) => {}
             Phase::Running => self.fail(0, Failure::new(ReplyCode::ConnectionForced, text), now),
-            Phase::Closing | Phase::Ignoring | Phase::Closed | Phase::GivenUp => {}
+            Phase::Closing | Phase::Ignoring | Phase::Answered | Phase::Closed | Phase::GivenUp => {}
             _ => self.finish(),
         }
     }

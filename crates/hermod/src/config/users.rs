@@ -37,13 +37,15 @@ pub(crate) struct Strangers {
     pub(crate) failed_logins_per_user: u64,
 }
 
-/// Who STOMP clients are that do not say, and from where pages may connect.
+/// Who STOMP clients are that do not say, from where pages may connect, and how frames end.
 #[derive(Clone)]
 pub(crate) struct Stomp {
     /// User and password of a CONNECT that names nobody.
     pub(crate) default_login: Option<(String, String)>,
     /// Origins of pages besides those of the broker's own host.
     pub(crate) web_origins: Vec<String>,
+    /// A line feed comes behind each frame that is sent.
+    pub(crate) trailing_lf: bool,
 }
 
 impl std::fmt::Debug for Stomp {
@@ -168,7 +170,17 @@ impl Stomp {
             ),
             value::names,
         )?;
-        Ok(Self { default_login: (!user.is_empty()).then_some((user, password)), web_origins })
+        let trailing_lf = reader.get(
+            declare(
+                "stomp.trailing_lf",
+                "true, false",
+                "true",
+                "Send a line feed behind each STOMP frame, as RabbitMQ does: some clients read one byte more than a frame has.",
+            ),
+            value::flag,
+        )?;
+        let default_login = (!user.is_empty()).then_some((user, password));
+        Ok(Self { default_login, web_origins, trailing_lf })
     }
 }
 

@@ -192,3 +192,26 @@ fn shutdown_ends_handshakes_too() {
     until("a connection", || net.registry().open() == 1);
     assert_eq!(net.shutdown(HANG), 0);
 }
+
+/// The end of TLS is an end, too: it comes after the peer's own.
+#[test]
+fn the_peer_ends_what_is_answered_within_tls() {
+    let pki = pki();
+    let settings = Settings { parting: HANG, ..Settings::default() };
+    let (net, address) = pki.serve(settings, &Toy::default());
+    let mut socket = pki.connect(address, None);
+    socket.write_all(b"echo in\n").unwrap();
+    expect(&mut socket, b"in\n");
+    socket.write_all(b"answer\n").unwrap();
+    expect(&mut socket, b"bye\n");
+    socket.sock.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let error = socket.read(&mut [0]).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+    socket.sock.set_read_timeout(Some(HANG)).unwrap();
+    socket.write_all(&vec![b'x'; 1 << 20]).unwrap();
+    socket.conn.send_close_notify();
+    socket.flush().unwrap();
+    assert_eq!(socket.read(&mut [0]).unwrap(), 0, "an end that is said");
+    drop(socket);
+    until("an empty registry", || net.registry().open() == 0);
+}

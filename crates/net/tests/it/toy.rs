@@ -103,6 +103,10 @@ impl ToyConnection {
                 self.output.put(b"bye\n");
                 self.state = ReadState::Closed;
             }
+            "answer" => {
+                self.output.put(b"bye\n");
+                self.state = ReadState::Answered;
+            }
             other => panic!("no such order: {other}"),
         }
         Some(0)
@@ -153,7 +157,7 @@ impl Connection for ToyConnection {
 
     fn close(&mut self, reason: CloseReason, _: Instant) {
         self.note(&format!("{reason:?}"));
-        if self.state == ReadState::Closed || self.toy.stubborn {
+        if matches!(self.state, ReadState::Closed | ReadState::Answered) || self.toy.stubborn {
             return;
         }
         if reason != CloseReason::Gone {

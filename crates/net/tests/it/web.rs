@@ -80,6 +80,26 @@ fn the_server_says_goodbye() {
     assert!(socket.read().unwrap().is_close());
 }
 
+/// Both sides send a close frame before what lies beneath ends; what crosses it is discarded.
+#[test]
+fn a_last_answer_is_followed_by_a_close_frame_that_the_peer_returns() {
+    let toy = Toy::default();
+    let (net, address) = start(Settings { parting: HANG, ..Settings::default() }, &toy);
+    let (mut socket, _) = open(address, &[]).unwrap();
+    socket.send(Message::text("echo in\n")).unwrap();
+    expect(&mut socket, b"in\n");
+    socket.send(Message::text("answer\n")).unwrap();
+    socket.send(Message::text("crossing\n")).unwrap();
+    expect(&mut socket, b"bye\n");
+    until("the end of the protocol", || toy.saw("Gone") == 1);
+    socket.send(Message::binary(vec![b'x'; 100_000])).unwrap();
+    assert_eq!(net.registry().open(), 1);
+    assert!(socket.read().unwrap().is_close());
+    let end = socket.read().unwrap_err();
+    assert!(matches!(end, Error::ConnectionClosed), "{end:?}");
+    until("an empty registry", || net.registry().open() == 0);
+}
+
 #[test]
 fn strangers_are_told_why_and_cost_nothing() {
     let (net, address) = start(Settings::default(), &Toy::default());

@@ -5,6 +5,34 @@
 
 use super::{Command, Version};
 
+/// What comes behind a frame's last byte, its NUL. A line feed is allowed between frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Trailer {
+    /// Nothing.
+    #[default]
+    None,
+    /// A line feed. There are clients that take one byte more than a frame has for its end.
+    LineFeed,
+}
+
+impl Trailer {
+    /// The end of a frame, and what comes behind it.
+    pub(crate) fn end(self) -> &'static [u8] {
+        match self {
+            Self::None => b"\0",
+            Self::LineFeed => b"\0\n",
+        }
+    }
+}
+
+/// How frames are written for a peer.
+#[cfg(feature = "session")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spoken {
+    pub(crate) version: Version,
+    pub(crate) trailer: Trailer,
+}
+
 /// Writes one frame at the end of a buffer: headers first, then one of the `finish` methods.
 #[derive(Debug)]
 #[must_use = "a frame is complete only after one of the finish methods"]
@@ -12,6 +40,7 @@ pub struct FrameWriter<'a> {
     out: &'a mut Vec<u8>,
     /// The version whose escapes apply; `V1_0` has none.
     escapes: Version,
+    trailer: Trailer,
 }
 
 impl<'a> FrameWriter<'a> {
@@ -20,14 +49,20 @@ impl<'a> FrameWriter<'a> {
         out.extend_from_slice(command.as_str().as_bytes());
         out.push(b'\n');
         let escapes = if command.is_unescaped() { Version::V1_0 } else { version };
-        Self { out, escapes }
+        Self { out, escapes, trailer: Trailer::None }
+    }
+
+    /// As [`FrameWriter::new`], for a peer to which frames are written so.
+    #[cfg(feature = "session")]
+    pub(crate) fn for_peer(out: &'a mut Vec<u8>, command: Command, spoken: Spoken) -> Self {
+        Self { trailer: spoken.trailer, ..Self::new(out, command, spoken.version) }
     }
 
     /// Goes on with a frame whose first lines are copied from `lines`, written for the same version before.
     #[cfg(feature = "session")]
-    pub(crate) fn resume(out: &'a mut Vec<u8>, lines: &[u8], version: Version) -> Self {
+    pub(crate) fn resume(out: &'a mut Vec<u8>, lines: &[u8], spoken: Spoken) -> Self {
         out.extend_from_slice(lines);
-        Self { out, escapes: version }
+        Self { out, escapes: spoken.version, trailer: spoken.trailer }
     }
 
     /// Adds whole header lines that are written for this version already.
@@ -72,7 +107,8 @@ impl<'a> FrameWriter<'a> {
 
     /// Ends a frame that has no body.
     pub fn finish(self) {
-        self.out.extend_from_slice(b"\n\0");
+        self.out.push(b'\n');
+        self.end();
     }
 
     /// Ends the frame with a body and its `content-length`.
@@ -87,9 +123,7 @@ impl<'a> FrameWriter<'a> {
         if memchr::memchr(0, body).is_some() {
             return self.finish_with(body);
         }
-        self.out.push(b'\n');
-        self.out.extend_from_slice(body);
-        self.out.push(0);
+        self.finish_announced(body);
     }
 
     /// Adds the length of the body. It belongs before headers whose names somebody else has chosen, since of repeated ones
@@ -102,10 +136,14 @@ impl<'a> FrameWriter<'a> {
     pub fn finish_announced(self, body: &[u8]) {
         self.out.push(b'\n');
         self.out.extend_from_slice(body);
-        self.out.push(0);
+        self.end();
     }
 
-    /// Ends the headers. The caller appends the body whose length was announced, and then one NUL.
+    fn end(self) {
+        self.out.extend_from_slice(self.trailer.end());
+    }
+
+    /// Ends the headers. The caller appends the body whose length was announced, and then what ends the frame.
     pub fn finish_head(self) {
         self.out.push(b'\n');
     }
@@ -192,6 +230,20 @@ mod tests {
         assert_eq!(frame(|w| w.finish_announced(b"a\0b")), "SEND\n\na\0b\0");
         assert_eq!(frame(|w| w.finish_head()), "SEND\n\n");
         assert_eq!(frame(|w| w.finish()), "SEND\n\n\0");
+    }
+
+    #[test]
+    fn each_way_to_finish_ends_with_the_trailer() {
+        let finishes: [fn(FrameWriter<'_>); 4] =
+            [|w| w.finish(), |w| w.finish_with(b"ab"), |w| w.finish_text(b"ab"), |w| w.finish_announced(b"ab")];
+        for finish in finishes {
+            for (trailer, end) in [(Trailer::None, "\0"), (Trailer::LineFeed, "\0\n")] {
+                let mut out = Vec::new();
+                finish(FrameWriter { trailer, ..FrameWriter::new(&mut out, Command::Send, Version::V1_2) });
+                let text = String::from_utf8(out).unwrap();
+                assert!(text.strip_suffix(end).is_some_and(|rest| !rest.contains('\0')), "{text:?}");
+            }
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::error::{Failure, VERSIONS};
 use super::open::Session;
 use super::protocol::Shared;
 use super::pulse;
-use crate::codec::{Command, Frame, FrameWriter, HeartBeat, Version};
+use crate::codec::{Command, Frame, FrameWriter, HeartBeat, Spoken, Version};
 
 /// A CONNECT whose password is being checked.
 pub(super) struct Connecting {
@@ -140,8 +140,9 @@ impl Connecting {
             tracing::warn!(target: "audit", peer = %peer.remote, user, vhost, reason = %error, "STOMP session refused");
             Failure::new("Bad CONNECT", error.text)
         })?;
-        let name = shared.name_session();
-        let mut frame = FrameWriter::new(output.tail(), Command::Connected, self.version);
+        let name = shared.broker.name("");
+        let spoken = Spoken { version: self.version, trailer: shared.settings.trailer };
+        let mut frame = FrameWriter::for_peer(output.tail(), Command::Connected, spoken);
         frame
             .header("version", self.version.as_str())
             .header("session", &name)
@@ -150,7 +151,7 @@ impl Connecting {
         frame.finish();
         let (user, vhost, encrypted) = (&*self.user, &*self.vhost, peer.encrypted);
         tracing::info!(target: "audit", peer = %peer.remote, user, vhost, encrypted, session = %name, "STOMP session opened");
-        let mut session = Session::new(client, shared.broker.dialects().clone(), self.version, &name);
+        let mut session = Session::new(client, shared.broker.dialects().clone(), spoken, &name);
         session.client_id.clone_from(&self.name);
         Ok(session)
     }

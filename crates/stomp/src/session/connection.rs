@@ -14,7 +14,7 @@ use super::error::Failure;
 use super::open::Session;
 use super::protocol::Shared;
 use super::pulse::Pulse;
-use crate::codec::{Decoder, Frame, FrameError, Version};
+use crate::codec::{Decoder, Frame, FrameError, Spoken, Version};
 use crate::limits;
 
 enum Phase {
@@ -23,7 +23,8 @@ enum Phase {
     /// The password is being checked.
     Connecting(Box<Connecting>),
     Open(Box<Session>),
-    Closed,
+    /// The last frame is in the output, and the peer ends the connection.
+    Answered,
 }
 
 /// The server side of one connection.
@@ -59,7 +60,7 @@ impl StompConnection {
     fn version(&self) -> Version {
         match &self.phase {
             Phase::Open(session) => session.version,
-            Phase::Greeting | Phase::Connecting(_) | Phase::Closed => Version::V1_0,
+            Phase::Greeting | Phase::Connecting(_) | Phase::Answered => Version::V1_0,
         }
     }
 
@@ -71,9 +72,9 @@ impl StompConnection {
         } else {
             tracing::warn!(%peer, %error, "STOMP connection closed with an error");
         }
-        let version = self.version();
-        failure.write(self.output.tail(), version);
-        self.phase = Phase::Closed;
+        let spoken = Spoken { version: self.version(), trailer: self.shared.settings.trailer };
+        failure.write(self.output.tail(), spoken);
+        self.phase = Phase::Answered;
     }
 
     /// Decodes and handles frames until the input, the turn or the willingness to read ends.
@@ -151,7 +152,7 @@ impl StompConnection {
             let is_over = session.is_over();
             match ended {
                 Err(failure) => self.fail(&failure),
-                Ok(()) if is_over => self.phase = Phase::Closed,
+                Ok(()) if is_over => self.phase = Phase::Answered,
                 Ok(()) => {}
             }
         }
@@ -205,7 +206,7 @@ impl Connection for StompConnection {
                 }
                 self.end_turn(now);
             }
-            Phase::Greeting | Phase::Connecting(_) | Phase::Closed => {}
+            Phase::Greeting | Phase::Connecting(_) | Phase::Answered => {}
         }
     }
 
@@ -213,7 +214,7 @@ impl Connection for StompConnection {
         match &self.phase {
             Phase::Greeting | Phase::Connecting(_) => Some(self.handshake),
             Phase::Open(session) => session.client.next_deadline().into_iter().chain(self.pulse.deadline()).min(),
-            Phase::Closed => None,
+            Phase::Answered => None,
         }
     }
 
@@ -227,16 +228,16 @@ impl Connection for StompConnection {
             Phase::Connecting(_) => ReadState::Pause,
             Phase::Open(session) if session.reads() => ReadState::Read,
             Phase::Open(_) => ReadState::Pause,
-            Phase::Closed => ReadState::Closed,
+            Phase::Answered => ReadState::Answered,
         }
     }
 
     fn close(&mut self, reason: CloseReason, now: Instant) {
-        if matches!(self.phase, Phase::Closed) {
+        if matches!(self.phase, Phase::Answered) {
             return;
         }
         match reason {
-            CloseReason::Gone => self.phase = Phase::Closed,
+            CloseReason::Gone => self.phase = Phase::Answered,
             CloseReason::Shutdown => {
                 self.end_turn(now);
                 let detail = "the server is shutting down; connect again later";

@@ -101,9 +101,38 @@ pub(super) fn own(headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
 }
 
 impl Session {
+    /// Makes sure that what a SEND to `destination` needs is there. An exclusive queue of another connection will do: who is
+    /// asked for something sends the answer to one.
+    pub(super) fn ensure_recipient(
+        &mut self,
+        destination: &Destination<'_>,
+        headers: &Headers<'_>,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        if let Destination::ExistingQueue(name) = destination {
+            if !self.known.contains(&**name) {
+                self.client.check_recipient(name, now)?;
+                self.note_known(name.clone().into_owned());
+            }
+            return Ok(());
+        }
+        match self.ensure(destination, headers, now) {
+            // It is there, and the frame does not say how it should be.
+            Err(failure) if failure.is_locked() && !asks(headers) => Ok(()),
+            ensured => ensured.map(drop),
+        }
+    }
+
+    fn note_known(&mut self, key: String) {
+        if self.known.len() >= limits::KNOWN_QUEUES {
+            self.known.clear();
+        }
+        self.known.insert(key);
+    }
+
     /// Makes sure that what a SEND or SUBSCRIBE to `destination` needs is there. Remembers what it has found, since it
     /// is asked for each SEND. Returns what a receipt has to wait for.
-    pub(super) fn ensure(
+    fn ensure(
         &mut self,
         destination: &Destination<'_>,
         headers: &Headers<'_>,
@@ -131,10 +160,7 @@ impl Session {
         } else {
             self.client.check_queue(name, now)?
         };
-        if self.known.len() >= limits::KNOWN_QUEUES {
-            self.known.clear();
-        }
-        self.known.insert(key.into_owned());
+        self.note_known(key.into_owned());
         Ok(declared.ticket)
     }
 

@@ -13,7 +13,7 @@ use wire::Output;
 use super::destination;
 use super::error::Failure;
 use crate::client::AckMode;
-use crate::codec::{Command, FrameWriter, Version};
+use crate::codec::{Command, FrameWriter, Spoken, Version};
 use crate::{dialect, limits};
 
 /// What a subscription is called.
@@ -73,7 +73,7 @@ struct Cumulative {
 #[derive(Debug)]
 pub(super) struct Deliveries {
     session: String,
-    version: Version,
+    spoken: Spoken,
     by_consumer: HashMap<String, Subscription>,
     /// By number of the subscription: those of mode `client`.
     cumulative: HashMap<u32, Cumulative>,
@@ -83,10 +83,10 @@ pub(super) struct Deliveries {
 }
 
 impl Deliveries {
-    pub(super) fn new(session: &str, version: Version) -> Self {
+    pub(super) fn new(session: &str, spoken: Spoken) -> Self {
         Self {
             session: session.to_owned(),
-            version,
+            spoken,
             by_consumer: HashMap::new(),
             cumulative: HashMap::new(),
             next: 0,
@@ -103,7 +103,7 @@ impl Deliveries {
         let number = self.next;
         self.next += 1;
         let mut lines = Vec::new();
-        let mut frame = FrameWriter::new(&mut lines, Command::Message, self.version);
+        let mut frame = FrameWriter::new(&mut lines, Command::Message, self.spoken.version);
         if let Tag::Id(id) = tag {
             frame.header("subscription", id);
         }
@@ -150,7 +150,7 @@ impl Deliveries {
     pub(super) fn cancelled(&mut self, consumer: &str, output: &mut Output) -> Result<(), Failure> {
         let subscription = self.by_consumer.get(consumer);
         if let Some((subscription, browsed)) = subscription.and_then(|one| Some((one, one.browsed.as_deref()?))) {
-            let mut frame = FrameWriter::resume(output.tail(), &subscription.lines, self.version);
+            let mut frame = FrameWriter::resume(output.tail(), &subscription.lines, self.spoken);
             frame.header("message-id", "0").header("destination", browsed).header("browser", "end");
             frame.finish_with(b"");
             return Ok(());
@@ -195,14 +195,14 @@ impl Deliveries {
             return Ok(());
         };
         let message = delivery.message;
-        let mut frame = FrameWriter::resume(output.tail(), &subscription.lines, self.version);
+        let mut frame = FrameWriter::resume(output.tail(), &subscription.lines, self.spoken);
         let id = |frame: &mut FrameWriter<'_>, name: &[u8]| {
             frame.lines(name).lines(self.session.as_bytes());
             frame.lines(b"-").decimal(subscription.number.into());
             frame.lines(b"-").decimal(delivery.tag).lines(b"\n");
         };
         id(&mut frame, b"message-id:");
-        if subscription.mode != AckMode::Auto && self.version == Version::V1_2 {
+        if subscription.mode != AckMode::Auto && self.spoken.version == Version::V1_2 {
             id(&mut frame, b"ack:");
         }
         self.destination.clear();
@@ -215,13 +215,13 @@ impl Deliveries {
         let body = message.body();
         // Before what the publisher chose: a length of its own must not end the frame elsewhere.
         frame.announce(body.len());
-        write_properties(&mut frame, message, dialects, self.version)?;
+        write_properties(&mut frame, message, dialects, self.spoken.version)?;
         if body.len() < limits::SHARED_BODY {
             frame.finish_announced(body);
         } else {
             frame.finish_head();
             output.put_shared(&message.body_shared());
-            output.put(b"\0");
+            output.put(self.spoken.trailer.end());
         }
         if subscription.mode == AckMode::Client
             && let Some(cumulative) = self.cumulative.get_mut(&subscription.number)
@@ -285,9 +285,10 @@ fn write_properties(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::Trailer;
 
     fn deliveries(mode: AckMode) -> (Deliveries, Tag<'static>) {
-        let mut deliveries = Deliveries::new("s", Version::V1_2);
+        let mut deliveries = Deliveries::new("s", Spoken { version: Version::V1_2, trailer: Trailer::None });
         let tag = Tag::Id("a".into());
         assert_eq!(deliveries.add(&tag, mode, None), "T_a");
         (deliveries, tag)

@@ -4,10 +4,12 @@
 
 use broker::{Error, ErrorKind};
 
-use crate::codec::{Command, Frame, FrameError, FrameWriter, Version};
+use crate::codec::{Command, Frame, FrameError, FrameWriter, Spoken};
 
 /// The versions that this server speaks, as ERROR and version mismatches list them.
 pub(super) const VERSIONS: &str = "1.0,1.1,1.2";
+
+const LOCKED: &str = "resource_locked";
 
 /// Why the connection ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +52,11 @@ impl Failure {
         )
     }
 
+    /// True when a queue is exclusive, and not to be declared so.
+    pub(super) fn is_locked(&self) -> bool {
+        self.message == LOCKED
+    }
+
     pub(super) fn with_receipt(mut self, receipt: Option<String>) -> Self {
         self.receipt = self.receipt.or(receipt);
         self
@@ -71,8 +78,8 @@ impl Failure {
     }
 
     /// Appends the ERROR frame.
-    pub(super) fn write(&self, out: &mut Vec<u8>, version: Version) {
-        let mut frame = FrameWriter::new(out, Command::Error, version);
+    pub(super) fn write(&self, out: &mut Vec<u8>, spoken: Spoken) {
+        let mut frame = FrameWriter::for_peer(out, Command::Error, spoken);
         frame
             .header("message", &self.message)
             .optional("receipt-id", self.receipt.as_deref())
@@ -89,7 +96,7 @@ impl From<Error> for Failure {
             ErrorKind::NotFound => "not_found",
             ErrorKind::AccessRefused => "access_refused",
             ErrorKind::Precondition => "precondition_failed",
-            ErrorKind::Locked => "resource_locked",
+            ErrorKind::Locked => LOCKED,
             ErrorKind::NotAllowed => "not_allowed",
             ErrorKind::NotImplemented => "not_implemented",
             ErrorKind::ResourceLimit => "resource_error",
@@ -112,6 +119,7 @@ impl From<FrameError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::{Trailer, Version};
 
     #[test]
     fn an_error_says_what_and_for_which_receipt() {
@@ -119,7 +127,7 @@ mod tests {
             .with_receipt(Some("r:1".into()))
             .with_subscription(Some("s"));
         let mut out = Vec::new();
-        failure.write(&mut out, Version::V1_2);
+        failure.write(&mut out, Spoken { version: Version::V1_2, trailer: Trailer::None });
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "ERROR\nmessage:not_found\nreceipt-id:r\\c1\nsubscription:s\ncontent-type:text/plain\n\

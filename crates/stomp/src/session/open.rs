@@ -13,7 +13,7 @@ use super::deliver::Deliveries;
 use super::error::Failure;
 use super::receipt::Receipts;
 use super::transaction::Transactions;
-use crate::codec::{Command, Frame, Version};
+use crate::codec::{Command, Frame, Spoken, Version};
 use crate::limits;
 
 /// A DISCONNECT under way.
@@ -50,16 +50,16 @@ pub(super) struct Session {
 
 impl Session {
     /// A session called `name`, in which nothing has happened yet.
-    pub(super) fn new(mut client: Client, dialects: Dialects, version: Version, name: &str) -> Self {
+    pub(super) fn new(mut client: Client, dialects: Dialects, spoken: Spoken, name: &str) -> Self {
         let id = client.open_session(1);
         Self {
             client,
             id,
             published: None,
-            version,
+            version: spoken.version,
             dialects,
-            deliveries: Deliveries::new(name, version),
-            receipts: Receipts::default(),
+            deliveries: Deliveries::new(name, spoken),
+            receipts: Receipts::new(spoken),
             transactions: Transactions::default(),
             known: HashSet::new(),
             temporaries: HashMap::new(),
@@ -125,9 +125,9 @@ impl Session {
         self.client.flush(now);
         self.receipts.end_turn(self.client.settled_ticket(self.id));
         self.drain(output, now)?;
-        self.receipts.release(&mut self.client, output, self.version);
+        self.receipts.release(&mut self.client, output);
         if self.leave(now) {
-            self.receipts.release(&mut self.client, output, self.version);
+            self.receipts.release(&mut self.client, output);
         }
         self.waits = self.waits && self.client.parked(self.id);
         Ok(())
@@ -136,12 +136,12 @@ impl Session {
     fn drain(&mut self, output: &mut Output, now: Instant) -> Result<(), Failure> {
         // Once at least: what is due by time is done there, or the deadline would stay in the past while nobody reads.
         loop {
-            let Self { client, deliveries, receipts, dialects, version, .. } = self;
+            let Self { client, deliveries, receipts, dialects, .. } = self;
             let mut result = Ok(());
             let budget = limits::OUTPUT.saturating_sub(output.len());
             let more = client.drain(now, budget, &mut |event| {
                 if result.is_ok() {
-                    result = report(event, deliveries, receipts, dialects, *version, output);
+                    result = report(event, deliveries, receipts, dialects, output);
                 }
             });
             result?;
@@ -153,11 +153,11 @@ impl Session {
 
     /// Stops a consumer and writes what is on its way already. Returns what a receipt has to wait for.
     pub(super) fn cancel(&mut self, consumer: &str, output: &mut Output, now: Instant) -> Result<Ticket, Failure> {
-        let Self { client, id, deliveries, receipts, dialects, version, .. } = self;
+        let Self { client, id, deliveries, receipts, dialects, .. } = self;
         let mut result = Ok(());
         let ticket = client.cancel(*id, consumer, now, &mut |event| {
             if result.is_ok() {
-                result = report(event, deliveries, receipts, dialects, *version, output);
+                result = report(event, deliveries, receipts, dialects, output);
             }
         });
         result.map(|()| ticket)
@@ -195,13 +195,12 @@ fn report(
     deliveries: &mut Deliveries,
     receipts: &mut Receipts,
     dialects: &Dialects,
-    version: Version,
     output: &mut Output,
 ) -> Result<(), Failure> {
     match event {
         Event::Deliver(delivery) => deliveries.write(&delivery, dialects, output),
         Event::Confirmed { up_to, .. } => {
-            receipts.confirmed(up_to, output, version);
+            receipts.confirmed(up_to);
             Ok(())
         }
         Event::Refused { number, why, .. } => receipts.refused(number, why),

@@ -1,9 +1,6 @@
 //! STOMP as a protocol that a listener serves: its settings, and how its first bytes look.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -11,6 +8,7 @@ use broker::Broker;
 use wire::{Peer, Protocol, Recognition};
 
 use super::connection::StompConnection;
+use crate::codec::Trailer;
 use crate::limits::{self, Limits};
 
 /// What an operator can set.
@@ -32,6 +30,8 @@ pub struct Settings {
     pub strict_host: bool,
     /// What the `server` header of CONNECTED says, such as `Hermod/0.1.0`.
     pub server: String,
+    /// What comes behind each frame that the server sends.
+    pub trailer: Trailer,
 }
 
 impl Default for Settings {
@@ -45,6 +45,7 @@ impl Default for Settings {
             default_vhost: "/".to_owned(),
             strict_host: false,
             server: concat!("Hermod/", env!("CARGO_PKG_VERSION")).to_owned(),
+            trailer: Trailer::LineFeed,
         }
     }
 }
@@ -53,18 +54,9 @@ impl Default for Settings {
 pub(super) struct Shared {
     pub(super) broker: Broker,
     pub(super) settings: Settings,
-    /// Where the names of sessions start, so that the message ids of two runs differ.
-    seed: u64,
-    sessions: AtomicU64,
 }
 
 impl Shared {
-    /// A name for a session that no other session of any run is likely to have.
-    pub(super) fn name_session(&self) -> String {
-        let number = self.sessions.fetch_add(1, Ordering::Relaxed);
-        format!("{:012x}{number:x}", self.seed & 0xffff_ffff_ffff)
-    }
-
     /// What a peer may send; nothing but heads before it has logged in.
     pub(super) fn limits(&self, logged_in: bool) -> Limits {
         let body = if logged_in { self.broker.limits().max_message_bytes } else { 0 };
@@ -85,8 +77,7 @@ pub struct Stomp {
 impl Stomp {
     /// Serves `broker`.
     pub fn new(broker: Broker, settings: Settings) -> Self {
-        let seed = RandomState::new().build_hasher().finish();
-        Self { shared: Arc::new(Shared { broker, settings, seed, sessions: AtomicU64::new(0) }) }
+        Self { shared: Arc::new(Shared { broker, settings }) }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Receipts that wait: none is written before what it stands for is durable.
 //!
-//! A SEND's receipt waits for the confirm of its message. Any other receipt is a fence: it waits for its own change and
-//! for everything that the session has settled before. Fences leave in order; a SEND that is held back by an alarm
-//! does not hold back the fences of the consumers that would end the alarm.
+//! Every receipt is a fence: it waits for its own change and for everything that the session has settled before. A SEND's
+//! waits for the confirm of its message, too. Fences leave in order; a SEND that is held back by an alarm does not hold
+//! back the fences of the consumers that would end the alarm.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use broker::{Client, Refusal, Ticket, TransactionId};
 use wire::Output;
 
 use super::error::Failure;
-use crate::codec::{Command, FrameWriter, Version};
+use crate::codec::{Command, FrameWriter, Spoken};
 use crate::limits;
 
 /// A COMMIT under way.
@@ -20,11 +20,25 @@ struct Commit {
     receipt: Option<String>,
 }
 
+/// A SEND whose confirm has not come.
+#[derive(Debug)]
+struct Send {
+    number: u64,
+    receipt: String,
+    /// What was settled up to the end of its turn.
+    settled: Ticket,
+}
+
 /// The receipts of one session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Receipts {
+    spoken: Spoken,
     /// By publish number, ascending.
-    sends: VecDeque<(u64, String)>,
+    sends: VecDeque<Send>,
+    /// How many of them, the last ones, are of the turn that is being gathered.
+    new_sends: usize,
+    /// Of SENDs that are confirmed: they wait only for what was settled before.
+    confirmed: VecDeque<(Ticket, String)>,
     /// In the order in which they were asked for.
     fences: VecDeque<(Ticket, String)>,
     /// Fences of the turn that is being gathered.
@@ -35,16 +49,30 @@ pub(super) struct Receipts {
 }
 
 impl Receipts {
+    pub(super) fn new(spoken: Spoken) -> Self {
+        Self {
+            spoken,
+            sends: VecDeque::new(),
+            new_sends: 0,
+            confirmed: VecDeque::new(),
+            fences: VecDeque::new(),
+            gathered: Vec::new(),
+            commit: None,
+            unread: 0,
+        }
+    }
+
     /// True while the connection must not be read: a commit is under way, or the peer takes its receipts too slowly.
     pub(super) fn must_pause(&self) -> bool {
         self.commit.is_some()
-            || self.sends.len() + self.fences.len() + self.gathered.len() >= limits::RECEIPTS
+            || self.sends.len() + self.confirmed.len() + self.fences.len() + self.gathered.len() >= limits::RECEIPTS
             || self.unread >= limits::UNREAD_RECEIPTS
     }
 
     /// True when nothing waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.sends.is_empty() && self.fences.is_empty() && self.gathered.is_empty() && self.commit.is_none()
+        let sends = self.sends.is_empty() && self.confirmed.is_empty();
+        sends && self.fences.is_empty() && self.gathered.is_empty() && self.commit.is_none()
     }
 
     /// The peer has taken all output.
@@ -54,7 +82,8 @@ impl Receipts {
 
     /// The SEND with this publish number asks for a receipt.
     pub(super) fn after_send(&mut self, number: u64, receipt: String) {
-        self.sends.push_back((number, receipt));
+        self.sends.push_back(Send { number, receipt, settled: Ticket::NONE });
+        self.new_sends += 1;
     }
 
     /// The receipt may go when `ticket` is durable and so are all settlements up to the end of this turn.
@@ -64,6 +93,8 @@ impl Receipts {
 
     /// The turn has been run; `settled` is what its settlements wait for.
     pub(super) fn end_turn(&mut self, settled: Ticket) {
+        let new_sends = std::mem::take(&mut self.new_sends);
+        self.sends.iter_mut().rev().take(new_sends).for_each(|send| send.settled = settled);
         self.fences.extend(self.gathered.drain(..).map(|(ticket, receipt)| (ticket.max(settled), receipt)));
     }
 
@@ -78,19 +109,17 @@ impl Receipts {
     }
 
     /// Publishes up to this number are durable.
-    pub(super) fn confirmed(&mut self, up_to: u64, output: &mut Output, version: Version) {
-        while self.sends.front().is_some_and(|(number, _)| *number <= up_to) {
-            if let Some((_, receipt)) = self.sends.pop_front() {
-                self.write(&receipt, output, version);
-            }
+    pub(super) fn confirmed(&mut self, up_to: u64) {
+        while let Some(send) = self.sends.pop_front_if(|send| send.number <= up_to) {
+            self.confirmed.push_back((send.settled, send.receipt));
         }
     }
 
     /// A publish was refused. Where a queue is full and nobody asked for a receipt, the broker has counted it; what an alarm
     /// refuses ends the connection in any case, as it does where no receipt was ever asked for.
     pub(super) fn refused(&mut self, number: u64, why: Refusal) -> Result<(), Failure> {
-        let at = self.sends.iter().position(|(waiting, _)| *waiting == number);
-        let receipt = at.and_then(|at| self.sends.remove(at)).map(|(_, receipt)| receipt);
+        let at = self.sends.iter().position(|send| send.number == number);
+        let receipt = at.and_then(|at| self.sends.remove(at)).map(|send| send.receipt);
         if receipt.is_none() && why == Refusal::Full {
             return Ok(());
         }
@@ -113,18 +142,19 @@ impl Receipts {
         failure.with_receipt(commit.and_then(|commit| commit.receipt))
     }
 
-    /// Writes the fences that have become durable.
-    pub(super) fn release(&mut self, client: &mut Client, output: &mut Output, version: Version) {
-        while self.fences.front().is_some_and(|(ticket, _)| client.durable(*ticket)) {
-            if let Some((_, receipt)) = self.fences.pop_front() {
-                self.write(&receipt, output, version);
-            }
+    /// Writes the receipts for which all is durable that they wait for.
+    pub(super) fn release(&mut self, client: &mut Client, output: &mut Output) {
+        while let Some((_, receipt)) = self.confirmed.pop_front_if(|(ticket, _)| client.durable(*ticket)) {
+            self.write(&receipt, output);
+        }
+        while let Some((_, receipt)) = self.fences.pop_front_if(|(ticket, _)| client.durable(*ticket)) {
+            self.write(&receipt, output);
         }
     }
 
-    fn write(&mut self, receipt: &str, output: &mut Output, version: Version) {
+    fn write(&mut self, receipt: &str, output: &mut Output) {
         let before = output.len();
-        let mut frame = FrameWriter::new(output.tail(), Command::Receipt, version);
+        let mut frame = FrameWriter::for_peer(output.tail(), Command::Receipt, self.spoken);
         frame.header("receipt-id", receipt);
         frame.finish();
         self.unread += output.len() - before;

@@ -44,7 +44,7 @@ impl Session {
             None => None,
         };
         let marked = self.read_headers(frame, reply_to.as_deref(), lines)?;
-        self.ensure(&destination, headers, now)?;
+        self.ensure_recipient(&destination, headers, now)?;
         let (exchange, routing_key) = destination.address();
         let publish = Publish {
             exchange,

@@ -114,7 +114,7 @@ fn a_deleted_queue_ends_its_subscribers() {
     reader.run();
     let heard = reader.heard();
     assert!(heard[0].starts_with("ERROR\nmessage:Server cancelled subscription\nsubscription:s\n"), "{heard:?}");
-    assert_eq!(reader.state(), wire::ReadState::Closed);
+    assert_eq!(reader.state(), wire::ReadState::Answered);
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn a_refused_connect_says_no_more_than_it_must() {
         let heard = peer.wait_for_frames().remove(0);
         let expected = format!("ERROR\nmessage:{message}\ncontent-type:text/plain\nversion:1.0,1.1,1.2\n\n{detail}");
         assert!(heard.starts_with(&expected), "{frame:?}: {heard}");
-        assert_eq!(peer.state(), ReadState::Closed);
+        assert_eq!(peer.state(), ReadState::Answered);
     }
     assert!(scene.broker.clients().is_empty());
 }
@@ -82,7 +82,7 @@ fn a_peer_that_does_not_connect_is_let_go() {
     assert_eq!(peer.state(), ReadState::Handshake);
     peer.pass(Duration::from_secs(1));
     assert!(peer.heard()[0].contains("not open within 10 seconds"));
-    assert_eq!(peer.state(), ReadState::Closed);
+    assert_eq!(peer.state(), ReadState::Answered);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn heart_beats_go_out_and_silence_ends_the_connection() {
     assert_eq!(peer.state(), ReadState::Read);
     peer.pass(Duration::from_secs(1));
     assert!(peer.raw().starts_with("ERROR\nmessage:Heart-beat missed\n"));
-    assert_eq!(peer.state(), ReadState::Closed);
+    assert_eq!(peer.state(), ReadState::Answered);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_frame_that_stops_in_the_middle_is_no_sign_of_life() {
         assert_eq!(peer.state(), ReadState::Read);
     }
     peer.pass(Duration::from_secs(1));
-    assert_eq!(peer.state(), ReadState::Closed);
+    assert_eq!(peer.state(), ReadState::Answered);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn disconnect_answers_last_and_closes() {
             ("DISCONNECT\nreceipt:3\n\n\0SEND\ndestination:/queue/a\n\nlate\0", &["RECEIPT\nreceipt-id:3"]),
         ],
     );
-    assert_eq!(peer.state(), ReadState::Closed);
+    assert_eq!(peer.state(), ReadState::Answered);
     drop(peer);
     let mut other = scene.connect("1.2");
     talk(
@@ -147,7 +147,7 @@ fn disconnect_answers_last_and_closes() {
     );
     let mut silent = scene.connect("1.2");
     talk(&mut silent, &[("DISCONNECT\n\n\0", &[])]);
-    assert_eq!(silent.state(), ReadState::Closed);
+    assert_eq!(silent.state(), ReadState::Answered);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn the_server_says_why_it_closes() {
         peer.run();
         let heard = peer.heard();
         assert!(heard[0].starts_with("ERROR\nmessage:Connection forced\n") && heard[0].ends_with(detail), "{heard:?}");
-        assert_eq!(peer.state(), ReadState::Closed);
+        assert_eq!(peer.state(), ReadState::Answered);
     }
     let scene = Scene::new();
     let mut peer = scene.connect("1.2");
@@ -171,6 +171,6 @@ fn the_server_says_why_it_closes() {
     let mut peer = scene.connect("1.2");
     peer.connection.close(CloseReason::Gone, peer.now);
     peer.connection.close(CloseReason::Gone, peer.now);
-    assert_eq!(peer.state(), ReadState::Closed);
+    assert_eq!(peer.state(), ReadState::Answered);
     assert!(scene.broker.clients().is_empty());
 }

@@ -79,7 +79,7 @@ fn disconnect_is_answered_after_everything_before_it() {
     scene.test.flush();
     peer.run();
     assert_eq!(peer.heard(), ["RECEIPT\nreceipt-id:1", "RECEIPT\nreceipt-id:2"]);
-    assert_eq!(peer.state(), ReadState::Closed);
+    assert_eq!(peer.state(), ReadState::Answered);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn what_an_alarm_refuses_ends_the_connection_with_a_receipt_and_without() {
         let heard = peer.heard();
         let error = format!("ERROR\nmessage:Message refused\n{named}");
         assert!(heard.len() == 1 && heard[0].starts_with(&error), "{receipt:?}: {heard:?}");
-        assert_eq!(peer.state(), ReadState::Closed);
+        assert_eq!(peer.state(), ReadState::Answered);
     }
 }
 

@@ -3,6 +3,7 @@
 mod acks;
 mod connecting;
 mod durability;
+mod fences;
 mod refusals;
 mod rights;
 mod routing;

@@ -58,7 +58,7 @@ fn every_refusal_names_what_it_refuses() {
         let heard = peer.heard();
         assert!(heard.len() == 1 && heard[0].starts_with("ERROR\n"), "{frame:?}: {heard:?}");
         assert!(heard[0].contains(words), "{frame:?}: {heard:?}");
-        assert_eq!(peer.state(), ReadState::Closed);
+        assert_eq!(peer.state(), ReadState::Answered);
     }
 }
 
@@ -75,7 +75,7 @@ fn what_came_before_a_refused_frame_has_happened() {
     let scene = Scene::new();
     let mut peer = scene.connect("1.2");
     peer.say("SEND\ndestination:/queue/a\n\nx\0SEND\n\ny\0SEND\ndestination:/queue/a\n\nz\0");
-    assert_eq!(peer.state(), ReadState::Closed);
+    assert_eq!(peer.state(), ReadState::Answered);
     assert_eq!(scene.broker.queues()[0].ready, 1);
 }
 

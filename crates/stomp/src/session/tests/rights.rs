@@ -16,7 +16,7 @@ const ANY_ON_TOPIC: &str = "read exchange amq.topic|write exchange amq.topic|con
 const TABLE: [(&str, &[&str]); 10] = [
     ("SEND\ndestination:/queue/n#\nreceipt:r\n\nm\0", &["configure queue n", "write exchange amq.default"]),
     ("SEND\ndestination:/queue/q#\nreceipt:r\n\nm\0", &["configure queue q", "write exchange amq.default"]),
-    ("SEND\ndestination:/amq/queue/q#\nreceipt:r\n\nm\0", &[ANY_ON_Q, "write exchange amq.default"]),
+    ("SEND\ndestination:/amq/queue/q#\nreceipt:r\n\nm\0", &["write exchange amq.default"]),
     ("SEND\ndestination:/exchange/e#/k\nreceipt:r\n\nm\0", &["write exchange e"]),
     ("SEND\ndestination:/topic/k\nreceipt:r\n\nm\0", &["write exchange amq.topic"]),
     ("SUBSCRIBE\nid:s\ndestination:/queue/q#\nreceipt:r\n\n\0", &["configure queue q", "read queue q"]),

@@ -1,9 +1,11 @@
 //! SEND and SUBSCRIBE: which message reaches whom, and what it looks like there.
 
-use broker::Publish;
+use broker::{Publish, QueueSpec};
 use testkit::broker::TextDialect;
 
 use super::{Scene, check, talk};
+use crate::Settings;
+use crate::codec::Trailer;
 
 #[test]
 fn a_queue_is_declared_by_whoever_comes_first() {
@@ -184,4 +186,72 @@ fn a_slow_reader_leaves_its_messages_in_the_queue() {
     reader.reads_output = true;
     reader.run();
     assert_eq!(reader.heard().len(), 100);
+}
+
+/// An exclusive queue takes what any client sends, as an answer does. Only its owner may do anything else with it.
+#[test]
+fn an_exclusive_queue_of_another_connection_is_sent_to_and_nothing_else() {
+    let scene = Scene::new();
+    let mut owner = scene.client();
+    let now = std::time::Instant::now();
+    let spec = QueueSpec { name: "own".to_owned(), exclusive: true, ..QueueSpec::default() };
+    owner.declare_queue(&spec, now).unwrap();
+    let messages = || scene.broker.queues().iter().find(|queue| queue.name == "own").unwrap().ready;
+    let mut peer = scene.connect("1.2");
+    let destinations = ["/amq/queue/own", "/reply-queue/own", "/queue/own", "own", "queue://own"];
+    for (at, destination) in (1..).zip(destinations) {
+        for transaction in ["", "transaction:t\n"] {
+            let (begin, commit) = match transaction {
+                "" => ("", ""),
+                _ => ("BEGIN\ntransaction:t\n\n\0", "COMMIT\ntransaction:t\n\n\0"),
+            };
+            peer.say(&format!("{begin}SEND\ndestination:{destination}\n{transaction}receipt:r\n\nx\0{commit}"));
+            assert_eq!(peer.heard(), ["RECEIPT\nreceipt-id:r"], "{destination}");
+        }
+        assert_eq!(messages(), 2 * at, "{destination}");
+    }
+    for refused in [
+        "SUBSCRIBE\nid:s\ndestination:/amq/queue/own\n\n\0",
+        "SUBSCRIBE\nid:s\ndestination:/queue/own\n\n\0",
+        "SUBSCRIBE\nid:s\ndestination:/topic/k\nx-queue-name:own\n\n\0",
+        "SEND\ndestination:/queue/own\ndurable:false\n\nx\0",
+    ] {
+        let mut peer = scene.connect("1.2");
+        peer.say(refused);
+        assert!(peer.heard()[0].starts_with("ERROR\nmessage:resource_locked\n"), "{refused:?}");
+    }
+    assert_eq!(messages(), 10);
+}
+
+/// A client that reads one byte more than a frame has must not take it from the next one.
+#[test]
+fn a_line_feed_comes_behind_every_frame_unless_it_is_not_wanted() {
+    for trailer in [Trailer::LineFeed, Trailer::None] {
+        let scene = Scene::new().with_settings(Settings { trailer, ..Settings::default() });
+        let mut peer = scene.accept();
+        peer.say("CONNECT\naccept-version:1.2\nlogin:guest\npasscode:guest\n\n\0");
+        let mut frames = vec![loop {
+            peer.run();
+            match peer.raw() {
+                nothing if nothing.is_empty() => std::thread::yield_now(),
+                connected => break connected,
+            }
+        }];
+        let large = "x".repeat(100_000);
+        for (said, starts) in [
+            ("SUBSCRIBE\nid:s\ndestination:/queue/a\nreceipt:1\n\n\0".to_owned(), "RECEIPT\n"),
+            ("SEND\ndestination:/queue/a\n\nsmall\0".to_owned(), "MESSAGE\n"),
+            (format!("SEND\ndestination:/queue/a\n\n{large}\0"), "MESSAGE\n"),
+            ("NONSENSE\n\n\0".to_owned(), "ERROR\n"),
+        ] {
+            peer.say(&said);
+            let heard = peer.raw();
+            assert!(heard.starts_with(starts), "{heard:?}");
+            frames.push(heard);
+        }
+        for frame in frames {
+            let end = if trailer == Trailer::LineFeed { "\0\n" } else { "\0" };
+            assert!(frame.strip_suffix(end).is_some_and(|frame| !frame.contains('\0')), "{trailer:?}: {frame:?}");
+        }
+    }
 }

@@ -60,6 +60,17 @@ impl Scene {
         Self::open(Setup::stepped(&SimDisk::new(1, 64 << 20), 16 << 20))
     }
 
+    /// The same over a disk that a test can cut off.
+    pub(super) fn stepped_on(disk: &SimDisk) -> Self {
+        Self::open(Setup::stepped(disk, 16 << 20))
+    }
+
+    /// What there is after a power cut.
+    pub(super) fn after_cut(self, disk: &SimDisk) -> Self {
+        disk.power_cut();
+        Self::open(self.test.abandon())
+    }
+
     /// The same with so much memory.
     pub(super) fn stepped_with_memory(memory_limit: u64) -> Self {
         let mut setup = Setup::stepped(&SimDisk::new(1, 1 << 30), 64 << 20);
