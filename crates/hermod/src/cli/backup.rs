@@ -5,6 +5,7 @@ use std::path::Path;
 use management::control::{Answer, Request};
 
 use crate::cli::ask::{ask, strange};
+use crate::cli::counted;
 use crate::cli::output::{show, show_json};
 use crate::cli::status::size;
 use crate::config::Settings;
@@ -25,9 +26,9 @@ pub(crate) fn run(settings: &Settings, directory: &Path, json: bool) -> Result<(
         return show_json(&row);
     }
     show(&format!(
-        "{}: {} files, {} in {}.{:03} s, up to batch {} of the log\n",
+        "{}: {}, {} in {}.{:03} s, up to batch {} of the log\n",
         row.directory,
-        row.files,
+        counted(row.files, ["file", "files"]),
         size(row.bytes),
         row.milliseconds / 1000,
         row.milliseconds % 1000,

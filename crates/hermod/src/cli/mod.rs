@@ -7,6 +7,7 @@ mod backup;
 mod browse;
 mod config;
 mod connections;
+mod counted;
 pub(crate) mod definitions;
 mod objects;
 mod output;
@@ -19,12 +20,14 @@ mod rows;
 mod status;
 mod table;
 mod trace;
+mod usage;
 mod users;
 mod verify;
 mod vhosts;
 
 pub(crate) use arguments::split as split_commas;
 pub(crate) use ask::{ask, change, list};
+pub(crate) use counted::counted;
 pub(crate) use password::read as read_password;
 pub(crate) use status::size;
 
@@ -111,11 +114,9 @@ fn administer(verb: &str, settings: &Settings, arguments: &ArgMatches) -> Option
 fn explain(message: &clap::Error) -> Result<(), Failure> {
     use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as NoCommand;
     if message.use_stderr() && message.kind() != NoCommand {
-        let text = message.to_string();
-        let line = text.lines().next().unwrap_or_default();
-        return Err(Exit::Usage.because(line.trim_start_matches("error: ")));
+        return Err(Exit::Usage.because(usage::one_line(&message.to_string())));
     }
-    // Nobody is left to be told when the terminal is gone.
+    // The terminal may be gone; then no one reads this anyway.
     let _ = message.print();
     match message.kind() {
         NoCommand => Err(Exit::Usage.because("no command")),

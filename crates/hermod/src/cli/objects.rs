@@ -6,6 +6,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::cli::arguments::{ask_for, option, position, text, vhost};
 use crate::cli::ask::{change, list};
+use crate::cli::counted;
 use crate::cli::output::show;
 use crate::cli::rows;
 use crate::config::Settings;
@@ -51,7 +52,7 @@ pub(crate) fn queues(settings: &Settings, verb: &str, given: &ArgMatches) -> Res
         _ => object(settings, given, ObjectChange::PurgeQueue { name }),
     };
     let count = made?;
-    if verb == "declare" { Ok(()) } else { show(&format!("{count} messages dropped\n")) }
+    if verb == "declare" { Ok(()) } else { show(&format!("{} dropped\n", counted(count, ["message", "messages"]))) }
 }
 
 /// The verbs of `hermod exchanges`.

@@ -4,6 +4,7 @@ use management::QueueRow;
 use management::control::{Answer, Request};
 
 use crate::cli::ask::{ask, strange};
+use crate::cli::counted;
 use crate::cli::output::{show, show_json};
 use crate::cli::status::size;
 use crate::cli::table;
@@ -36,8 +37,9 @@ pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
     ];
     let mut text = table::text(&head, &rows);
     for queue in queues.iter().filter(|queue| queue.duplicates + queue.remembered > 0) {
-        let (name, vhost, dropped, known) = (&queue.name, &queue.vhost, queue.duplicates, queue.remembered);
-        text += &format!("duplicates: {name} in {vhost}: {dropped} dropped, {known} ids known\n");
+        let (name, vhost, dropped) = (&queue.name, &queue.vhost, queue.duplicates);
+        let known = counted(queue.remembered, ["id", "ids"]);
+        text += &format!("duplicates: {name} in {vhost}: {dropped} dropped, {known} known\n");
     }
     for queue in queues.iter().filter(|queue| queue.superseded > 0) {
         text += &format!("superseded: {} in {}: {}\n", queue.name, queue.vhost, queue.superseded);
@@ -46,8 +48,10 @@ pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
         for one in &queue.selectors {
             let (name, vhost, of) = (&queue.name, &queue.vhost, one.looked_at);
             text += &format!(
-                "selector: {name} in {vhost}: {} ({} consumers, {} of {of} selected)\n",
-                one.selector, one.consumers, one.selected
+                "selector: {name} in {vhost}: {} ({}, {} of {of} selected)\n",
+                one.selector,
+                counted(one.consumers, ["consumer", "consumers"]),
+                one.selected
             );
         }
         if let Some(damage) = &queue.damaged {

@@ -2,9 +2,9 @@
 
 use management::control::{Answer, Request};
 
-use crate::cli::Which;
 use crate::cli::ask::{ask, strange};
 use crate::cli::output::{show, show_json};
+use crate::cli::{Which, counted};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
@@ -21,7 +21,7 @@ pub(crate) fn run(settings: &Settings, which: &Which, dry_run: bool, json: bool)
         return show_json(&row);
     }
     let went = if dry_run { "would go back" } else { "went back to where they came from" };
-    let mut text = format!("{queue}: {} messages {went}\n", row.moved);
+    let mut text = format!("{queue}: {} {went}\n", counted(row.moved, ["message", "messages"]));
     for (count, why) in [
         (row.alive, "never died"),
         (row.homeless, "have nowhere to go back to: neither their queue is there nor a binding"),

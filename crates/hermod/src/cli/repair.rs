@@ -3,6 +3,7 @@
 use management::control::{Answer, Request};
 
 use crate::cli::ask::{ask, strange};
+use crate::cli::counted;
 use crate::cli::output::{show, show_json};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
@@ -22,14 +23,16 @@ pub(crate) fn run(settings: &Settings, vhost: &str, queue: &str, accept_loss: bo
     }
     let (first, last) = row.numbers;
     let text = if row.unreadable == 0 {
-        format!("{queue}: {} messages read back, none is lost\n", row.read)
+        format!("{queue}: {} read back, none is lost\n", counted(row.read, ["message", "messages"]))
     } else if accept_loss {
-        format!("{queue}: {} messages given up, numbers {first} to {last}; {} are there\n", row.given_up, row.read)
+        let given_up = counted(row.given_up, ["message", "messages"]);
+        format!("{queue}: {given_up} given up, numbers {first} to {last}; {} readable\n", row.read)
     } else {
         format!(
-            "{queue}: {} messages can't be read, numbers {first} to {last}; {} can; nothing was changed; with --accept-loss \
+            "{queue}: {} can't be read, numbers {first} to {last}; {} can; nothing was changed; with --accept-loss \
              they are given up for good and the queue goes on\n",
-            row.unreadable, row.read
+            counted(row.unreadable, ["message", "messages"]),
+            row.read
         )
     };
     show(&text)

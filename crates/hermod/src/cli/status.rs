@@ -4,6 +4,7 @@ use management::Status;
 use management::control::{Answer, Request};
 
 use crate::cli::ask::{ask, strange};
+use crate::cli::counted;
 use crate::cli::output::{show, show_json};
 use crate::cli::table;
 use crate::config::Settings;
@@ -40,19 +41,22 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
         (
             "connections",
             format!(
-                "{} of {} sockets, {} sessions; {} refused since the start",
-                status.connections, status.sockets, status.sessions, status.refused_connections
+                "{} of {}, {}; {} refused since the start",
+                status.connections,
+                counted(status.sockets, ["socket", "sockets"]),
+                counted(status.sessions, ["session", "sessions"]),
+                status.refused_connections
             ),
         ),
         (
             "objects",
             format!(
-                "{} queues{}, {} exchanges, {} bindings, {} consumers",
-                status.queues,
+                "{}{}, {}, {}, {}",
+                counted(status.queues, ["queue", "queues"]),
                 if status.damaged_queues > 0 { format!(" ({} damaged)", status.damaged_queues) } else { String::new() },
-                status.exchanges,
-                status.bindings,
-                status.consumers
+                counted(status.exchanges, ["exchange", "exchanges"]),
+                counted(status.bindings, ["binding", "bindings"]),
+                counted(status.consumers, ["consumer", "consumers"])
             ),
         ),
         ("messages", format!("{} ready, {} with consumers", status.messages_ready, status.messages_unacked)),
@@ -82,7 +86,7 @@ fn segments(status: &Status) -> String {
         0 => String::new(),
         count => format!(", {count} of them damaged: the log names them"),
     };
-    format!("{} in {} files{damaged}", size(status.segment_bytes), status.segments)
+    format!("{} in {}{damaged}", size(status.segment_bytes), counted(status.segments, ["file", "files"]))
 }
 
 fn uptime(seconds: u64) -> String {

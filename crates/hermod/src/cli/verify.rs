@@ -8,6 +8,7 @@ use broker::{OpenError, Verified, VerifiedQueue};
 use journal::{Damage, RealDisk};
 use serde::Serialize;
 
+use crate::cli::counted;
 use crate::cli::output::{show, show_json};
 use crate::cli::status::size;
 use crate::cli::table;
@@ -168,8 +169,9 @@ fn text(report: &Report) -> String {
     let batches: u64 = report.log.iter().map(|file| file.batches).sum();
     let bytes = sum(&mut report.log.iter().map(|file| file.bytes));
     lines.push(format!(
-        "log: {} files, {batches} batches, {bytes}, last sequence {}",
-        report.log.len(),
+        "log: {}, {}, {bytes}, last sequence {}",
+        counted(report.log.len() as u64, ["file", "files"]),
+        counted(batches, ["batch", "batches"]),
         report.last_sequence
     ));
     if let Some((file, offset)) = &report.torn_tail {
@@ -180,8 +182,9 @@ fn text(report: &Report) -> String {
         report.segments.iter().fold((0, 0), |(listed, live), one| (listed + one.listed, live + one.live));
     let bytes = sum(&mut report.segments.iter().map(|segment| segment.bytes));
     lines.push(format!(
-        "segments: {}, {bytes}, {listed} messages listed, {live} of them waiting",
-        report.segments.len()
+        "segments: {}, {bytes}, {} listed, {live} of them waiting",
+        report.segments.len(),
+        counted(listed, ["message", "messages"])
     ));
     let rows: Vec<_> = report
         .queues
@@ -193,13 +196,14 @@ fn text(report: &Report) -> String {
         lines.push(format!("damaged: {}", sentence(damage)));
     }
     if report.more_damages > 0 {
-        lines.push(format!("damaged: {} more places", report.more_damages));
+        lines.push(format!("damaged: {}", counted(report.more_damages, ["more place", "more places"])));
     }
     for queue in report.queues.iter().filter(|queue| queue.lost > 0) {
         let (first, last) = queue.lost_numbers.unwrap_or_default();
         let QueueRow { vhost, name, lost, .. } = queue;
         lines.push(format!(
-            "lost: {lost} messages of queue '{name}' in vhost '{vhost}', numbers {first} to {last}: nothing lists them"
+            "lost: {} of queue '{name}' in vhost '{vhost}', numbers {first} to {last}: nothing lists them",
+            counted(*lost, ["message", "messages"])
         ));
     }
     if let Some(facts) = &report.facts {

@@ -160,7 +160,11 @@ fn check_together(settings: &Settings) -> Result<(), ConfigError> {
             continue;
         }
         let Some(shifted) = port.checked_add(*port_offset) else {
-            return Err(ConfigError::new(format!("port_offset: {name} {port} + {port_offset} is above 65535")));
+            let most = u16::MAX - port;
+            return Err(ConfigError::new(format!(
+                "port_offset: {name} {port} + {port_offset} is above 65535; use an offset of at most {most}, set {name} \
+                 to a lower port, or to 0 to turn its listener off"
+            )));
         };
         if let Some(other) = taken.insert(shifted, name) {
             return Err(ConfigError::new(format!("{name}: port {port} is that of {other} already")));
@@ -270,7 +274,11 @@ mod tests {
             ("durability = 'ssd'\n", "hermod.toml:1: durability: 'ssd' is none of fsync, os, memory"),
             ("io_threads = 0\n", "hermod.toml:1: io_threads: 0 is too little; the least is 1, or auto"),
             ("limits.frame_max = 100\n", "hermod.toml:1: limits.frame_max: 100 is too little; the least is 4096"),
-            ("port_offset = 60000\n", "port_offset: ports.amqp 5672 + 60000 is above 65535"),
+            (
+                "port_offset = 60000\n",
+                "port_offset: ports.amqp 5672 + 60000 is above 65535; use an offset of at most 59863, set ports.amqp to a \
+                 lower port, or to 0 to turn its listener off",
+            ),
             ("ports.stomp = 5672\n", "ports.stomp: port 5672 is that of ports.amqp already"),
             (
                 "ports.amqps = 5671\n",

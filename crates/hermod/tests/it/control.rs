@@ -84,9 +84,9 @@ fn messages_are_shown_and_dead_letters_go_back() {
     assert!(table.contains("\u{e9}\\nline") && table.contains("color=\"red\""), "{table}");
 
     for (arguments, expected) in [
-        (&["dead", "--dry-run"][..], "dead: 1 messages would go back\ndead: 1 never died\n"),
+        (&["dead", "--dry-run"][..], "dead: 1 message would go back\ndead: 1 never died\n"),
         (&["dead", "--selector", "color = 'blue'"], "dead: 0 messages went back to where they came from\n"),
-        (&["dead"], "dead: 1 messages went back to where they came from\ndead: 1 never died\n"),
+        (&["dead"], "dead: 1 message went back to where they came from\ndead: 1 never died\n"),
     ] {
         let (code, stdout, stderr) = run(hermod("redrive", dir.path()).args(arguments));
         assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, expected, ""), "{arguments:?}");

@@ -83,7 +83,7 @@ fn wrong_configuration() {
 fn a_senseless_command_line_and_a_server_that_is_not_there() {
     let dir = tempfile::tempdir().unwrap();
     let (code, _, stderr) = run(serve(dir.path(), Ports::free()).arg("--bogus"));
-    assert_eq!((code, stderr.as_str()), (64, "hermod: unexpected argument '--bogus' found\n"));
+    assert_eq!((code, stderr.as_str()), (64, "hermod: unexpected argument '--bogus' found; see hermod serve --help\n"));
     let (code, _, stderr) = run(&mut hermod("status", dir.path()));
     assert_eq!(code, 69);
     assert!(stderr.starts_with("hermod: no server answers at "), "{stderr}");

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::super::super::standing::{Comparison, Standing};
 use super::super::book::Look;
-use super::super::quantity::amount;
+use super::super::quantity::printed;
 use super::scale::Scale;
 use super::{Caption, MARKER, WIDTH, at, drawing, marker};
 
@@ -39,7 +39,7 @@ pub(in super::super) fn draw(caption: &Caption, first: &str, lanes: &[Lane]) -> 
         rect class="better" x=(at(middle)) y=(at(TOP - 8.0)) width=(at(RIGHT - middle)) height=(at(bottom - TOP + 8.0)) {}
         @for tick in across.ticks() {
             path class="grid" d=(format!("M{} {}V{}", at(across.at(tick)), at(TOP - 8.0), at(bottom + 4.0))) {}
-            text class="tick mid" x=(at(across.at(tick))) y=(at(bottom + 18.0)) { (amount(tick).trim_end_matches('0').trim_end_matches('.')) "×" }
+            text class="tick mid" x=(at(across.at(tick))) y=(at(bottom + 18.0)) { (printed(tick)) "×" }
         }
         path class="one" d=(format!("M{} {}V{}", at(middle), at(TOP - 12.0), at(bottom + 4.0))) {}
         @if middle > 140.0 { text class="axis end" x=(at(middle - 8.0)) y="14" { "← the other is better" } }
@@ -74,4 +74,41 @@ fn piled(lane: &Lane, across: &Scale, line: f64) -> Vec<(f64, f64)> {
         placed.push((x, y));
     }
     placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::book::Shape;
+    use super::*;
+
+    fn lane(advantages: &[f64]) -> Lane {
+        let look = Look { class: "t1".to_owned(), shape: Shape::Circle, dashed: false };
+        let dot = |advantage: &f64| {
+            (Comparison { advantage: *advantage, interval: None, standing: Standing::Ahead }, String::new())
+        };
+        Lane { name: "other".to_owned(), look, count: String::new(), dots: advantages.iter().map(dot).collect() }
+    }
+
+    /// What the axis says at each of its marks. Published charts once said `1×` at 100: zeros were cut off a whole number.
+    #[test]
+    fn the_axis_says_what_it_marks() {
+        for (advantages, expected) in [
+            (&[322.0, 1.5][..], &["1×", "10×", "100×"][..]),
+            (&[0.004, 2.0], &["0.01×", "0.1×", "1×"]),
+            (&[4.0], &["1×", "2×"]),
+            (&[24.0], &["1×", "2×", "5×", "10×", "20×"]),
+        ] {
+            let caption = Caption { id: "x".to_owned(), title: String::new(), about: String::new() };
+            let drawn = draw(&caption, "first", &[lane(advantages)]).into_string();
+            let marks: Vec<&str> = drawn
+                .split("class=\"tick mid\"")
+                .skip(1)
+                .map(|rest| {
+                    let text = &rest[rest.find('>').expect("an open tag ends") + 1..];
+                    &text[..text.find('<').expect("the text ends")]
+                })
+                .collect();
+            assert_eq!(marks, expected, "{advantages:?}");
+        }
+    }
 }
