@@ -1,13 +1,8 @@
 //! Permissions as RabbitMQ has them: three patterns per user and virtual host, searched for anywhere in the name.
 //!
-//! The patterns run on a linear-time engine with a size limit, so that neither a pattern nor a name can stall the broker.
+//! What the patterns are, and what a match may cost, is in `pattern.rs`.
 
-use regex::{Regex, RegexBuilder};
-
-/// Longest pattern that is accepted, in bytes.
-pub(crate) const MAX_PATTERN: usize = 4096;
-/// Memory that one compiled pattern, and one cache of its automaton, may take.
-const PATTERN_MEMORY: usize = 1024 * 1024;
+use crate::{Pattern, PatternError};
 
 /// What an operation does to a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -132,91 +127,6 @@ impl std::fmt::Display for Denied {
 
 impl std::error::Error for Denied {}
 
-/// A pattern that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PatternError {
-    /// The beginning of the pattern as it was given.
-    pub pattern: String,
-    /// What is wrong with it.
-    pub reason: String,
-}
-
-impl std::fmt::Display for PatternError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the permission pattern '{}' cannot be used: {}", self.pattern, self.reason)
-    }
-}
-
-impl std::error::Error for PatternError {}
-
-/// One pattern of a permission. The empty pattern matches nothing but the empty name, as `^$` does.
-#[derive(Clone)]
-pub struct Pattern {
-    source: Box<str>,
-    matcher: Matcher,
-}
-
-#[derive(Clone)]
-enum Matcher {
-    All,
-    EmptyName,
-    Search(Regex),
-}
-
-impl Pattern {
-    /// Compiles `source`.
-    ///
-    /// # Errors
-    /// When it is no regular expression, uses look-around or back-references (which have no linear-time engine), or is
-    /// too large.
-    pub fn new(source: &str) -> Result<Self, PatternError> {
-        let error = |reason: String| PatternError { pattern: source.chars().take(80).collect(), reason };
-        if source.len() > MAX_PATTERN {
-            return Err(error(format!("it is {} bytes long, at most {MAX_PATTERN} are allowed", source.len())));
-        }
-        let matcher = match source {
-            "" | "^$" => Matcher::EmptyName,
-            ".*" | "^.*$" | "^.*" | ".*$" => Matcher::All,
-            _ => Matcher::Search(
-                RegexBuilder::new(source)
-                    .size_limit(PATTERN_MEMORY)
-                    .dfa_size_limit(PATTERN_MEMORY)
-                    .build()
-                    .map_err(|failure| error(failure.to_string()))?,
-            ),
-        };
-        Ok(Self { source: source.into(), matcher })
-    }
-
-    /// The pattern as it was given.
-    pub fn as_str(&self) -> &str {
-        &self.source
-    }
-
-    /// Whether the pattern is found anywhere in `name`.
-    pub fn matches(&self, name: &str) -> bool {
-        match &self.matcher {
-            Matcher::All => true,
-            Matcher::EmptyName => name.is_empty(),
-            Matcher::Search(regex) => regex.is_match(name),
-        }
-    }
-}
-
-impl PartialEq for Pattern {
-    fn eq(&self, other: &Self) -> bool {
-        self.source == other.source
-    }
-}
-
-impl Eq for Pattern {}
-
-impl std::fmt::Debug for Pattern {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pattern({:?})", self.source)
-    }
-}
-
 /// What a user may do in one virtual host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permission {
@@ -239,7 +149,7 @@ impl Permission {
 
     /// The permission to do everything.
     pub fn full() -> Self {
-        let all = Pattern { source: ".*".into(), matcher: Matcher::All };
+        let all = Pattern::all();
         Self { configure: all.clone(), write: all.clone(), read: all }
     }
 
@@ -257,37 +167,6 @@ impl Permission {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_are_searched_for_anywhere() {
-        for (pattern, name, expected) in [
-            (".*", "orders", true),
-            (".*", "", true),
-            ("", "orders", false),
-            ("", "", true),
-            ("^$", "orders", false),
-            ("^$", "", true),
-            ("ord", "my-orders", true),
-            ("^ord", "my-orders", false),
-            ("^(amq\\.gen.*|amq\\.default)$", "amq.gen-1234", true),
-            ("^(amq\\.gen.*|amq\\.default)$", "amq.default", true),
-            ("^(amq\\.gen.*|amq\\.default)$", "amq.direct", false),
-            ("^größe$", "größe", true),
-            ("a.c", "abc", true),
-            ("a.c", "ac", false),
-        ] {
-            assert_eq!(Pattern::new(pattern).unwrap().matches(name), expected, "{pattern:?} in {name:?}");
-        }
-    }
-
-    #[test]
-    fn patterns_that_cannot_be_run_safely_are_refused() {
-        let long = "a".repeat(MAX_PATTERN + 1);
-        for pattern in ["(", "(?=x)", "(a)\\1", "(\\w{100}){100}", &long] {
-            let error = Pattern::new(pattern).unwrap_err();
-            assert!(error.to_string().starts_with("the permission pattern '"), "{error}");
-        }
-    }
 
     #[test]
     fn the_default_exchange_has_a_name_here() {

@@ -9,14 +9,14 @@ use crate::{Pattern, PatternError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPattern {
     source: Box<str>,
-    /// With the variables replaced: a name is matched as it is, whatever letters it is made of.
+    /// Its variables stand for names as they are, whatever letters these are made of.
     expanded: Pattern,
 }
 
 impl TopicPattern {
     fn new(source: &str, user: &str, vhost: &str) -> Result<Self, PatternError> {
-        let expanded = source.replace("{username}", &regex::escape(user)).replace("{vhost}", &regex::escape(vhost));
-        Ok(Self { source: source.into(), expanded: Pattern::new(&expanded)? })
+        let expanded = Pattern::with_names(source, &[("{username}", user), ("{vhost}", vhost)])?;
+        Ok(Self { source: source.into(), expanded })
     }
 
     /// The pattern as it was given.
@@ -59,15 +59,13 @@ mod tests {
             ("^{username}\\.", "a.b.c", true),
             ("^{username}\\.", "axb.c", false),
             ("^{vhost}-{username}$", "/-a.b", true),
+            // It is for protocols whose clients have one: here it is letters.
             ("^{client_id}$", "a.b", false),
             ("", "", true),
             ("", "k", false),
             (".*", "k", true),
         ] {
-            let Ok(permission) = TopicPermission::new("a.b", "/", pattern, "") else {
-                assert_eq!((pattern, expected), ("^{client_id}$", false));
-                continue;
-            };
+            let permission = TopicPermission::new("a.b", "/", pattern, "").unwrap();
             assert_eq!(permission.write.matches(key), expected, "{pattern} on {key}");
             assert_eq!(permission.write.as_str(), pattern);
         }

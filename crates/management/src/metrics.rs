@@ -26,6 +26,12 @@ pub(crate) fn aggregated(
     for (outcome, count) in logins {
         out.sample("hermod_logins_total", &[("outcome", outcome)], count);
     }
+    out.family(
+        "hermod_pattern_matches_given_up_total",
+        "counter",
+        "Matches of patterns that took too much work, and so were none",
+    );
+    out.sample("hermod_pattern_matches_given_up_total", &[], auth::pattern::given_up());
     out.family("hermod_connections_refused_total", "counter", "Connections that a limit refused, by the limit");
     for (reason, count) in refused {
         out.sample("hermod_connections_refused_total", &[("reason", reason)], *count);

@@ -4,8 +4,8 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use auth::pattern::{Pattern, quoted};
 use axum::extract::Query;
-use regex::RegexBuilder;
 use serde_json::{Map, Value as Json, json};
 
 use super::answer::{Answer, Failure, shown};
@@ -13,8 +13,6 @@ use super::answer::{Answer, Failure, shown};
 /// Entries of a page, if nobody says, and at most.
 const PAGE: usize = 100;
 const LARGEST_PAGE: usize = 500;
-/// Bytes that a compiled expression for names may have.
-const EXPRESSION: usize = 1 << 18;
 
 /// The parameters of a request.
 pub(super) type Wanted = Query<HashMap<String, String>>;
@@ -58,11 +56,11 @@ pub(super) fn rows(mut rows: Vec<Json>, wanted: &HashMap<String, String>) -> Ans
 
 /// Leaves those whose name contains the text, or a match of the expression.
 fn filter(rows: &mut Vec<Json>, name: &str, is_expression: bool) -> Result<(), Failure> {
-    let pattern = if is_expression { name.to_owned() } else { regex::escape(name) };
-    let expression = RegexBuilder::new(&pattern).case_insensitive(true).size_limit(EXPRESSION).build();
+    let pattern = if is_expression { name.to_owned() } else { quoted(name) };
+    let expression = Pattern::filter(&pattern);
     let expression =
-        expression.map_err(|error| Failure::bad_request(format!("name is no regular expression: {error}")))?;
-    rows.retain(|row| row["name"].as_str().is_some_and(|name| expression.is_match(name)));
+        expression.map_err(|error| Failure::bad_request(format!("name is no regular expression: {}", error.reason)))?;
+    rows.retain(|row| row["name"].as_str().is_some_and(|name| expression.matches(name)));
     Ok(())
 }
 
