@@ -33,6 +33,23 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// A document of JSON with the control characters that its texts still have as JSON's escapes: all are within 16 bits.
+pub fn escaped_in_json(document: &str) -> Cow<'_, str> {
+    let is_shown = |letter: char| !is_control(letter) || letter == '\n';
+    if document.chars().all(is_shown) {
+        return Cow::Borrowed(document);
+    }
+    let mut shown = String::with_capacity(document.len() + 16);
+    for letter in document.chars() {
+        match is_shown(letter) {
+            true => shown.push(letter),
+            // Writing into a String cannot fail.
+            false => drop(write!(shown, "\\u{:04x}", u32::from(letter))),
+        }
+    }
+    Cow::Owned(shown)
+}
+
 /// The beginning of a text, of so many bytes at most, and whether it goes on.
 pub fn extract(text: &str, longest: usize) -> Cow<'_, str> {
     match text.len() > longest {
@@ -55,6 +72,12 @@ mod tests {
         ] {
             assert_eq!(escaped(text), expected);
         }
+    }
+
+    #[test]
+    fn a_document_of_json_stays_one() {
+        let shown = escaped_in_json("{\n\"a\": \"\u{9b}2J\u{202e}\"\n}");
+        assert_eq!(shown, "{\n\"a\": \"\\u009b2J\\u202e\"\n}");
     }
 
     #[test]

@@ -1,12 +1,20 @@
-//! Log lines on stderr: one event, one line, as text or JSON.
+//! Log lines on stderr: one event, one line, as text or JSON, with nothing in it that a terminal would act on.
 //!
-//! What announces the start is always logged, whatever the level: scripts wait for it.
+//! What announces the start is always logged, whatever the level: scripts wait for it. What a peer can make the log say
+//! again and again passes a gate, for each user and each kind of line.
+
+mod gate;
+mod line;
 
 use std::panic::PanicHookInfo;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::Directive;
+use tracing_subscriber::filter::{Directive, EnvFilter};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt, reload};
 
+use self::gate::Gate;
+use self::line::Lines;
 use crate::config::{LogFormat, Settings};
 use crate::exit::{Exit, Failure};
 
@@ -18,27 +26,18 @@ pub(crate) type Level = Box<dyn Fn(&Settings) -> Result<(), Failure>>;
 
 /// Starts logging for the rest of the process.
 pub(crate) fn start(settings: &Settings) -> Result<Level, Failure> {
-    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false);
-    let filter = filter(settings)?;
-    let (started, level) = match settings.log.format {
-        LogFormat::Text => {
-            let builder = builder.with_target(false).with_env_filter(filter).with_filter_reloading();
-            let handle = builder.reload_handle();
-            let level: Level = Box::new(move |settings| handle.reload(self::filter(settings)?).map_err(not_started));
-            (builder.try_init(), level)
-        }
-        LogFormat::Json => {
-            let builder = builder.json().flatten_event(true).with_env_filter(filter).with_filter_reloading();
-            let handle = builder.reload_handle();
-            let level: Level = Box::new(move |settings| handle.reload(self::filter(settings)?).map_err(not_started));
-            (builder.try_init(), level)
-        }
+    let (filter, handle) = reload::Layer::<EnvFilter, Registry>::new(filter(settings)?);
+    let format = settings.log.format;
+    let layer = fmt::layer().with_writer(move || Lines::on_stderr(format)).with_ansi(false);
+    let layer = match format {
+        LogFormat::Text => layer.with_target(false).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    started.map_err(not_started)?;
+    let subscriber = tracing_subscriber::registry().with(filter).with(layer.with_filter(Gate::default()));
+    subscriber.try_init().map_err(not_started)?;
     std::panic::set_hook(Box::new(log_panic));
-    Ok(level)
+    Ok(Box::new(move |settings| handle.reload(self::filter(settings)?).map_err(not_started)))
 }
-
 fn filter(settings: &Settings) -> Result<EnvFilter, Failure> {
     let wrong = |error: &dyn std::fmt::Display| Exit::Config.because(format!("log.level: {error}"));
     let always: Directive = format!("{START}=info").parse().map_err(|error| wrong(&error))?;

@@ -5,15 +5,20 @@
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
+use auth::shown::extract;
 use auth::{Identity, PasswordHash, Permission, Tags, TopicPermission, User, UserLimits};
 use broker::{Broker, ClientReport, Error, ErrorKind, Ticket, VhostLimits, VhostSpec};
 use serde::{Deserialize, Serialize};
 
+use crate::audit::Told;
 use crate::objects::{self, ObjectChange};
 use crate::policies::{self, PolicyChange};
 
 /// Target of the audit log's events.
 pub const AUDIT: &str = "audit";
+
+/// Bytes of a refusal that the audit log has.
+pub(crate) const WHY: usize = 512;
 
 /// Limits by their names in RabbitMQ.
 pub(crate) const MAX_CONNECTIONS: &str = "max-connections";
@@ -299,15 +304,18 @@ pub(crate) struct Caller {
 /// or connections that it cost.
 pub(crate) fn make(broker: &Broker, change: Change, caller: Caller) -> Result<u64, Refused> {
     let (who, from) = (caller.identity.user().to_owned(), caller.from.clone());
-    let what = format!("{change:?}");
+    let Told { action, vhost, name, about } = Told::of(&change);
     let made = apply(broker, change, caller).map_err(Refused::from).map(|(count, ticket)| {
         wait(broker, ticket);
         count
     });
     match &made {
-        Ok(count) => tracing::info!(target: AUDIT, %who, %from, %what, count, "administrative change"),
+        Ok(count) => {
+            tracing::info!(target: AUDIT, %who, %from, action, vhost, name, %about, count, "administrative change");
+        }
         Err(refused) => {
-            tracing::warn!(target: AUDIT, %who, %from, %what, why = %refused.text, "administrative change refused")
+            let why = extract(&refused.text, WHY);
+            tracing::warn!(target: AUDIT, %who, %from, action, vhost, name, %why, "administrative change refused");
         }
     }
     made

@@ -4,16 +4,19 @@
 use std::thread::park;
 use std::time::Instant;
 
+use auth::shown::extract;
 use broker::{Client, Error, Event, Fetch, Outcome, Properties, Publish, QueueSpec, SessionId, Table, Ticket, Value};
 use serde::Deserialize;
 
-use crate::change::{AUDIT, Caller, Refused, Why, unpark};
+use crate::change::{AUDIT, Caller, Refused, WHY, Why, unpark};
 use crate::source::Source;
 
 /// Bytes of messages that one request takes out at most, but for a single larger message.
 const MOST_BYTES: usize = 16 << 20;
 /// What each message counts for besides its body, its properties and its address: the names of all that in an answer.
 const EACH: usize = 512;
+/// Bytes of names that the audit log has.
+const NAME: usize = 255;
 /// Bytes of deliveries that one look reports; there are none here, only answers.
 const BUDGET: usize = 1 << 16;
 
@@ -81,7 +84,8 @@ impl Source {
     /// nothing in it is refused at once.
     pub(crate) fn publish(&self, vhost: &str, message: &Outgoing, caller: Caller) -> Result<bool, Refused> {
         let (who, from) = (caller.identity.user().to_owned(), caller.from.clone());
-        let (exchange, routing_key) = (&message.exchange, &message.routing_key);
+        let (exchange, routing_key) = (extract(&message.exchange, NAME), extract(&message.routing_key, NAME));
+        let (exchange, routing_key) = (&*exchange, &*routing_key);
         let user = message.properties.user_id.as_ref().filter(|claimed| **claimed != who);
         let published = match user {
             Some(claimed) => {
@@ -93,7 +97,7 @@ impl Source {
         match &published {
             Ok(routed) => tracing::info!(target: AUDIT, %who, %from, vhost, exchange, routing_key, routed, "published"),
             Err(refused) => {
-                tracing::warn!(target: AUDIT, %who, %from, vhost, exchange, why = %refused.text, "publish refused");
+                tracing::warn!(target: AUDIT, %who, %from, vhost, exchange, why = %extract(&refused.text, WHY), "publish refused");
             }
         }
         published
@@ -110,7 +114,7 @@ impl Source {
                 tracing::info!(target: AUDIT, %who, %from, vhost, queue, ?ackmode, count, "messages fetched");
             }
             Err(refused) => {
-                tracing::warn!(target: AUDIT, %who, %from, vhost, queue, why = %refused.text, "fetch refused");
+                tracing::warn!(target: AUDIT, %who, %from, vhost, queue, why = %extract(&refused.text, WHY), "fetch refused");
             }
         }
         fetched

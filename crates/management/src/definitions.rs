@@ -8,12 +8,13 @@ mod export;
 mod fields;
 mod plan;
 
+use auth::shown::extract;
 use broker::Broker;
 use serde::{Deserialize, Serialize};
 
 use self::fields::{Faults, Lines};
 use self::plan::Plan;
-use crate::change::{AUDIT, Caller, Refused, Why};
+use crate::change::{AUDIT, Caller, Refused, WHY, Why};
 
 pub(crate) use self::document::Words;
 pub(crate) use self::export::{export, export_vhost};
@@ -82,7 +83,7 @@ pub(crate) fn import(broker: &Broker, text: &str, import: &Import<'_>) -> Result
         }
         (Ok(_), Extent::DryRun) => {}
         (Err(refused), _) => {
-            tracing::warn!(target: AUDIT, %who, %from, faults = refused.items.len(), why = %refused.text, "import refused");
+            tracing::warn!(target: AUDIT, %who, %from, faults = refused.items.len(), why = %extract(&refused.text, WHY), "import refused");
         }
     }
     imported

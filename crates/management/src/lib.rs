@@ -5,6 +5,7 @@
 //! busy and never slows it by more than a short lock.
 
 mod api;
+mod audit;
 mod change;
 pub mod control;
 mod courier;

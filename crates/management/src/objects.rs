@@ -103,7 +103,7 @@ pub(crate) fn apply(
 ) -> Result<(u64, Ticket), Error> {
     let mut client = broker.attach_unlisted(caller.identity, vhost, &caller.from, Waker::noop().clone())?;
     let now = Instant::now();
-    match change {
+    match without_line_ends(change) {
         ObjectChange::DeclareQueue { name, durable, auto_delete, arguments } => {
             let arguments = json::table(&arguments).map_err(Error::precondition)?;
             let spec = QueueSpec { name, durable, exclusive: false, auto_delete, arguments };
@@ -126,6 +126,24 @@ pub(crate) fn apply(
         ObjectChange::Bind(binding) => with_binding(&mut client, binding, |client, spec| client.bind(spec, now)),
         ObjectChange::Unbind(binding) => with_binding(&mut client, binding, |client, spec| client.unbind(spec, now)),
     }
+}
+
+/// Names as RabbitMQ keeps them, and as they are kept of clients of AMQP: line feeds and carriage returns are dropped.
+fn without_line_ends(mut change: ObjectChange) -> ObjectChange {
+    let names = match &mut change {
+        ObjectChange::DeclareQueue { name, .. }
+        | ObjectChange::DeleteQueue { name, .. }
+        | ObjectChange::PurgeQueue { name }
+        | ObjectChange::DeclareExchange { name, .. }
+        | ObjectChange::DeleteExchange { name, .. } => vec![name],
+        ObjectChange::Bind(binding) | ObjectChange::Unbind(binding) => {
+            vec![&mut binding.source, &mut binding.destination]
+        }
+    };
+    for name in names {
+        name.retain(|letter| !['\r', '\n'].contains(&letter));
+    }
+    change
 }
 
 fn with_binding(

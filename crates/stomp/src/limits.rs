@@ -26,6 +26,8 @@ pub const OUTPUT: usize = 256 * 1024;
 pub const SHARED_BODY: usize = 4096;
 /// How many bytes of input one turn takes at most.
 pub const TURN: usize = 256 * 1024;
+/// Bytes of an error that the log has; what a client wrote may be all of a header.
+pub const TOLD: usize = 512;
 /// How many destinations a connection remembers as declared. Past it the memory starts anew.
 pub const KNOWN_QUEUES: usize = 1024;
 

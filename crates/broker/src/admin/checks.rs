@@ -76,6 +76,16 @@ impl Broker {
     }
 }
 
+/// Names that operators give are shown wherever they look: one with a line end or an escape sequence is a mistake or a trap.
+pub(crate) fn refuse_control(what: &str, name: &str) -> Result<(), Error> {
+    match name.chars().any(char::is_control) {
+        true => {
+            Err(Error::precondition(format!("the name of a {what} has no control characters: {}", name.escape_debug())))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Where a binding would lead, if that is there; fails for what belongs to a connection.
 fn existing_destination(tables: &Tables, vhost: &str, name: &DestinationName) -> Result<Option<Destination>, Error> {
     match name {

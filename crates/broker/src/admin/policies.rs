@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use journal::{Owner, Ticket};
 
+use crate::admin::checks::refuse_control;
 use crate::broker::Broker;
 use crate::catalog::Tables;
 use crate::catalog::arguments::{ExchangeArguments, QueueArguments};
@@ -112,6 +113,7 @@ impl Core {
             let length = name.len();
             return Err(Error::precondition(format!("the name of a policy has 1 to {NAME_MAX} bytes, not {length}")));
         }
+        refuse_control("policy", name)?;
         let policy = Policy::new(kind, name, spec)?;
         self.check_definition(&Key::new(Sort::of_policy(kind), 0, name), &fields_of(&policy.spec))?;
         Ok(policy)

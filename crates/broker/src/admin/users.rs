@@ -5,6 +5,7 @@ use auth::User;
 use hashbrown::HashMap;
 use journal::{Owner, Ticket};
 
+use crate::admin::checks::refuse_control;
 use crate::broker::Broker;
 use crate::core::Core;
 use crate::error::Error;
@@ -105,6 +106,9 @@ impl Core {
     }
 
     fn user_record(&self, user: &User) -> Result<Vec<u8>, Error> {
+        if self.authority.user(&user.name).is_none() {
+            refuse_control("user", &user.name)?;
+        }
         let bytes = user.encode().map_err(|error| Error::precondition(error.to_string()))?;
         self.check_storable(bytes.len())?;
         Ok(bytes)

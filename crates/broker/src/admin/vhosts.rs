@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use journal::{Owner, Ticket};
 
+use crate::admin::checks::refuse_control;
 use crate::broker::Broker;
 use crate::catalog::arguments::check_queue_type;
 use crate::catalog::definitions::{Key, Sort};
@@ -89,6 +90,9 @@ impl Broker {
                 "the name of a vhost has 1 to {NAME_MAX} bytes, not {}",
                 name.len()
             )));
+        }
+        if self.core.catalog.vhost(name).is_none() {
+            refuse_control("vhost", name)?;
         }
         if let Some(kind) = &spec.default_queue_type {
             check_queue_type(kind).map_err(|what| Error::precondition(format!("vhost '{name}': {what}")))?;

@@ -10,7 +10,7 @@ use management::{Extent, Imported, LONGEST_DEFINITIONS};
 
 use crate::cli::arguments::{ask_for, option};
 use crate::cli::ask::{ask, refusal, strange};
-use crate::cli::output::{show, show_json};
+use crate::cli::output::{show, show_document, show_json};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
@@ -43,7 +43,7 @@ pub(crate) fn write(settings: &Settings, file: Option<&str>) -> Result<(), Failu
     };
     let text = serde_json::to_string_pretty(&document).map_err(|error| Exit::Bug.because(error))? + "\n";
     match file {
-        None | Some("-") => show(&text),
+        None | Some("-") => show_document(&text),
         Some(file) => {
             private(Path::new(file), &text).map_err(|error| Exit::CannotCreate.because(format!("{file}: {error}")))
         }

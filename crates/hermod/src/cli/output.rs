@@ -3,17 +3,32 @@
 
 use std::io::{ErrorKind, Write, stdout};
 
+use auth::shown::{escaped, escaped_in_json};
+
 use crate::exit::{Exit, Failure};
 
-/// Writes `text`, which ends with a line break, at once.
+/// Writes `text`, which ends with a line break, at once. No character of it moves a cursor but line breaks and tabs.
 pub(crate) fn show(text: &str) -> Result<(), Failure> {
-    write(&mut stdout().lock(), text)
+    let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
+        Some(line) => plain(line) + "\n",
+        None => plain(line),
+    });
+    write(&mut stdout().lock(), &lines.collect::<String>())
+}
+
+fn plain(line: &str) -> String {
+    line.split('\t').map(escaped).collect::<Vec<_>>().join("\t")
+}
+
+/// Writes a document of JSON at once.
+pub(crate) fn show_document(text: &str) -> Result<(), Failure> {
+    write(&mut stdout().lock(), &escaped_in_json(text))
 }
 
 /// Writes `value` as JSON, on one line.
 pub(crate) fn show_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value).map_err(|error| Exit::Bug.because(error))?;
-    show(&(text + "\n"))
+    show_document(&(text + "\n"))
 }
 
 fn write(out: &mut impl Write, text: &str) -> Result<(), Failure> {

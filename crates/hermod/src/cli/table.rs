@@ -1,7 +1,10 @@
-//! Tables for people: aligned columns on a terminal, tab-separated lines elsewhere.
+//! Tables for people: aligned columns on a terminal, tab-separated lines elsewhere. Control characters in names, which peers
+//! give, are shown as escapes.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
+
+use auth::shown::escaped;
 
 /// `rows` under `head`, for what standard output is; a head of empty titles is left out.
 pub(crate) fn text(head: &[&str], rows: &[Vec<String>]) -> String {
@@ -9,8 +12,10 @@ pub(crate) fn text(head: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 fn layout(head: &[&str], rows: &[Vec<String>], aligned: bool) -> String {
+    let shown = |row: &Vec<String>| row.iter().map(|cell| escaped(cell).into_owned()).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = rows.iter().map(shown).collect();
     let mut widths: Vec<usize> = head.iter().map(|title| title.chars().count()).collect();
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
@@ -21,7 +26,7 @@ fn layout(head: &[&str], rows: &[Vec<String>], aligned: bool) -> String {
         for (cell, width) in cells.zip(&widths) {
             // Writing into a String cannot fail.
             let _ = match (aligned, is_number(cell)) {
-                (false, _) => write!(line, "{}\t", cell.replace(['\t', '\n'], " ")),
+                (false, _) => write!(line, "{cell}\t"),
                 (true, true) => write!(line, "{cell:>width$}  "),
                 (true, false) => write!(line, "{cell:<width$}  "),
             };
@@ -32,7 +37,7 @@ fn layout(head: &[&str], rows: &[Vec<String>], aligned: bool) -> String {
     if head.iter().any(|title| !title.is_empty()) {
         line(&mut head.iter().copied());
     }
-    for row in rows {
+    for row in &rows {
         line(&mut row.iter().map(String::as_str));
     }
     text
@@ -49,7 +54,7 @@ mod tests {
     #[test]
     fn columns_are_aligned_for_people_and_tabbed_for_programs() {
         let rows = [vec!["orders".to_owned(), "12".to_owned()], vec!["a\tb".to_owned(), "1234".to_owned()]];
-        assert_eq!(layout(&["name", "ready"], &rows, true), "name    ready\norders     12\na\tb      1234\n");
-        assert_eq!(layout(&["name", "ready"], &rows, false), "name\tready\norders\t12\na b\t1234\n");
+        assert_eq!(layout(&["name", "ready"], &rows, true), "name    ready\norders     12\na\\tb     1234\n");
+        assert_eq!(layout(&["name", "ready"], &rows, false), "name\tready\norders\t12\na\\tb\t1234\n");
     }
 }

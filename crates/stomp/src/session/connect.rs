@@ -136,7 +136,7 @@ impl Connecting {
             properties: broker::Table::default(),
         };
         let client = shared.broker.attach(login, waker.clone()).map_err(|error| {
-            let (user, vhost) = (&*self.user, &*self.vhost);
+            let (user, vhost) = (auth::shown_name(&self.user), auth::shown_name(&self.vhost));
             tracing::warn!(target: "audit", peer = %peer.remote, user, vhost, reason = %error, "STOMP session refused");
             Failure::new("Bad CONNECT", error.text)
         })?;

@@ -70,7 +70,12 @@ impl StompConnection {
             // Anybody who can reach the port could fill the log; log-ins that are refused have lines of their own.
             tracing::debug!(%peer, %error, "STOMP connection closed before it logged in");
         } else {
-            tracing::warn!(%peer, %error, "STOMP connection closed with an error");
+            let (user, vhost) = match &self.phase {
+                Phase::Open(session) => (session.client.user(), session.client.vhost()),
+                _ => ("", ""),
+            };
+            let error = auth::shown::extract(&error, limits::TOLD);
+            tracing::warn!(%peer, user, vhost, %error, "STOMP connection closed with an error");
         }
         let spoken = Spoken { version: self.version(), trailer: self.shared.settings.trailer };
         failure.write(self.output.tail(), spoken);

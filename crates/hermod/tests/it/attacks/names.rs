@@ -66,6 +66,89 @@ fn names_are_names_wherever_they_are_shown() {
     }
 }
 
+/// What a peer writes into each way to an error that the log has a line of.
+#[test]
+fn what_peers_write_ends_no_line_of_the_log_and_moves_no_cursor() {
+    const FORGED: &str = "x\r\n2026-01-01T00:00:00Z  INFO forged user=\"admin\"\u{1b}[2J\u{9b}1m\u{7f}";
+    for format in ["text", "json"] {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start(folder.path(), &["--log-format", format]);
+        let mut stranger = Amqp::started(server.ports.amqp);
+        stranger.start_ok("PLAIN", format!("\0{FORGED}\0x").as_bytes());
+        stranger.expect("ConnectionClose");
+        let mut client = Amqp::started(server.ports.amqp);
+        client.start_ok("PLAIN", b"\0guest\0guest");
+        client.expect("ConnectionTune");
+        client.send(0, ConnectionTuneOk { channel_max: 10, frame_max: 131_072, heartbeat: 0 });
+        client.send(0, ConnectionOpen { virtual_host: FORGED, ..Default::default() });
+        client.expect_close(530);
+        let mut client = Amqp::open(server.ports.amqp);
+        client.send(1, QueueDeclare { queue: FORGED, passive: true, ..Default::default() });
+        client.expect("ChannelClose");
+        let escaped = FORGED.replace('\r', "\\r").replace('\n', "\\n");
+        for head in [
+            format!("CONNECT\naccept-version:1.2\nlogin:{escaped}\npasscode:x\n\n\0"),
+            format!(
+                "CONNECT\naccept-version:1.2\nlogin:guest\npasscode:guest\n\n\0SEND\ndestination:/nowhere/{escaped}\n\nx\0"
+            ),
+        ] {
+            let mut stomp = socket(server.ports.stomp);
+            shove(&mut stomp, head.as_bytes());
+            last_words(&mut stomp);
+        }
+        let headers = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\nContent-Type: application/json\r\n";
+        let encoded: String = FORGED.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        for (method, path, body) in [
+            ("PUT", format!("/api/vhosts/{encoded}"), "{}"),
+            ("PUT", format!("/api/users/{encoded}"), r#"{"password":"x","tags":""}"#),
+            ("PUT", format!("/api/policies/%2F/{encoded}"), r#"{"pattern":"","definition":{"max-length":1}}"#),
+            ("DELETE", format!("/api/vhosts/{encoded}"), ""),
+            ("PUT", format!("/api/exchanges/%2F/{encoded}"), r#"{"type":"nope"}"#),
+            (
+                "POST",
+                format!("/api/exchanges/%2F/{encoded}/publish"),
+                r#"{"routing_key":"","payload":"","payload_encoding":"string"}"#,
+            ),
+        ] {
+            let reply = server.send(method, &path, headers, body);
+            assert!((400..500).contains(&reply.status), "{method} {path}: {}", reply.status);
+        }
+        assert_eq!(
+            server.send("PUT", &format!("/api/queues/%2F/{encoded}"), headers, r#"{"durable":true}"#).status,
+            201
+        );
+        let (code, listed, _) = crate::server::run(&mut crate::server::hermod("queues", folder.path()));
+        assert!(code == 0 && !listed.contains('\u{1b}') && listed.contains("\\u{1b}"), "{listed:?}");
+        server.signal("TERM");
+        let (_, lines) = server.wait();
+        assert!(lines.iter().any(|line| line.contains("forged")), "{lines:?}");
+        for line in &lines {
+            assert!(!line.chars().any(char::is_control), "{line:?}");
+            assert!(!line.contains(" INFO forged") || !line.starts_with("2026-01-01"), "{line:?}");
+            assert!(format == "text" || serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
+        }
+    }
+}
+
+/// One user's refusals cost some lines, then one in a second, each with the count of the others.
+#[test]
+fn a_user_cannot_fill_the_log_with_refusals() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let mut client = Amqp::open(server.ports.amqp);
+    for _ in 0..2000 {
+        client.send(1, QueueDeclare { queue: "gone", passive: true, ..Default::default() });
+        client.expect("ChannelClose");
+        client.send(1, ChannelCloseOk {});
+        client.send(1, ChannelOpen::default());
+        client.expect("ChannelOpenOk");
+    }
+    server.signal("TERM");
+    let (_, lines) = server.wait();
+    let told = lines.iter().filter(|line| line.contains("closing after an error")).count();
+    assert!((1..200).contains(&told), "{told} lines");
+}
+
 #[test]
 fn secrets_are_neither_logged_nor_stored_nor_shown() {
     const SECRETS: [&str; 4] = ["right-S3cret-one", "wrong-S3cret-two", "token-S3cret-three", "amqplain-S3cret-four"];

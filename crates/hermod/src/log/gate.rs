@@ -1,0 +1,156 @@
+//! Keeps users from filling the log with warnings that they cause: for each user, or address, and each kind of line some
+//! come at once, then one in a second. The next that passes says how many were left out.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, callsite};
+use tracing_subscriber::layer::{Context, Filter};
+
+use super::line;
+
+/// Lines of a user and kind that come at once.
+const BURST: u32 = 20;
+/// After that one comes in each of these.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Users and kinds that are told apart; all others are one.
+const MOST: usize = 1024;
+/// Bytes of a name that tell users apart.
+const NAME: usize = 64;
+/// Fields that say who has caused an event, the better ones first.
+const WHO: [&str; 3] = ["user", "who", "peer"];
+
+/// A kind of line and who has caused it.
+type Key = (callsite::Identifier, String);
+
+/// What is known of the lines of one kind that somebody has caused.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    /// Lines that may still come at `at`.
+    left: u32,
+    at: Instant,
+    left_out: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Gate(Mutex<HashMap<Key, Bucket>>);
+
+impl Gate {
+    /// Whether a line may pass, and then how many did not since the last one.
+    fn pass(&self, key: Key, now: Instant) -> Option<u64> {
+        let mut buckets = self.0.lock();
+        let key = match buckets.contains_key(&key) || buckets.len() < MOST {
+            true => key,
+            false => {
+                // Who has caused none for that long begins anew.
+                buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at) < INTERVAL * BURST);
+                if buckets.len() < MOST { key } else { (key.0, String::new()) }
+            }
+        };
+        let bucket = buckets.entry(key).or_insert(Bucket { left: BURST, at: now, left_out: 0 });
+        let passed = now.saturating_duration_since(bucket.at).as_secs() / INTERVAL.as_secs();
+        if passed > 0 {
+            let more = u32::try_from(passed).unwrap_or(BURST);
+            bucket.left = bucket.left.saturating_add(more).min(BURST);
+            bucket.at = now;
+        }
+        match bucket.left.checked_sub(1) {
+            Some(left) => {
+                bucket.left = left;
+                Some(std::mem::take(&mut bucket.left_out))
+            }
+            None => {
+                bucket.left_out += 1;
+                None
+            }
+        }
+    }
+}
+
+impl<S> Filter<S> for Gate {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        line::left_out(0);
+        let fields = event.metadata().fields();
+        if *event.metadata().level() != Level::WARN || WHO.iter().all(|name| fields.field(name).is_none()) {
+            return true;
+        }
+        let mut who = Who::default();
+        event.record(&mut who);
+        let name = who.0.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+        match self.pass((event.metadata().callsite(), name), Instant::now()) {
+            Some(count) => {
+                line::left_out(count);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// Who has caused an event, by each of the fields.
+#[derive(Default)]
+struct Who([String; WHO.len()]);
+
+impl Visit for Who {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let Some(place) = WHO.iter().position(|name| *name == field.name()) else { return };
+        // Ports are as many as connections.
+        let name = if field.name() == "peer" { value.rsplit_once(':').map_or(value, |(host, _)| host) } else { value };
+        name[..name.floor_char_boundary(NAME)].clone_into(&mut self.0[place]);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if WHO.contains(&field.name()) {
+            self.record_str(field, &format!("{value:?}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Callsite;
+
+    use super::*;
+
+    struct Kind;
+
+    impl Callsite for Kind {
+        fn set_interest(&self, _: tracing::subscriber::Interest) {}
+
+        fn metadata(&self) -> &Metadata<'_> {
+            unreachable!("nobody asks")
+        }
+    }
+
+    static KIND: Kind = Kind;
+
+    #[test]
+    fn some_lines_come_at_once_then_one_in_a_second_with_the_count_of_the_others() {
+        let gate = Gate::default();
+        let start = Instant::now();
+        let at = |user: &str, seconds| {
+            gate.pass((callsite::Identifier(&KIND), user.to_owned()), start + Duration::from_secs(seconds))
+        };
+        for _ in 0..BURST {
+            assert_eq!(at("low", 0), Some(0));
+        }
+        assert_eq!([at("low", 0), at("low", 0), at("other", 0)], [None, None, Some(0)]);
+        assert_eq!([at("low", 1), at("low", 1), at("low", 3)], [Some(2), None, Some(1)]);
+    }
+
+    #[test]
+    fn what_is_known_of_users_does_not_grow_with_their_number() {
+        let gate = Gate::default();
+        let now = Instant::now();
+        for user in 0..2 * MOST {
+            gate.pass((callsite::Identifier(&KIND), user.to_string()), now);
+        }
+        assert!(gate.0.lock().len() <= MOST + 1);
+    }
+}
