@@ -336,6 +336,7 @@ impl Broker {
     /// # Errors
     /// When the journal could not take its last records.
     pub fn close(self) -> io::Result<()> {
+        while self.core.go_on_ending() {}
         for vhost in self.core.catalog.vhosts() {
             let tables = vhost.tables.read();
             for queue in tables.queues().filter(|queue| queue.logged()) {

@@ -25,6 +25,7 @@ use crate::names::Names;
 use crate::paging::{Pager, Sweep};
 use crate::queue::Queue;
 use crate::session::ClientShared;
+use crate::session::ending::Ending;
 use crate::session::replies::Replies;
 use crate::session::transaction::Sealed;
 use crate::session::turn::Work;
@@ -194,6 +195,8 @@ pub(crate) struct Waiting {
     pub(crate) sealed: Vec<Sealed>,
     /// Dead letters that wait for room in the journal.
     pub(crate) postponed: Vec<Work>,
+    /// Large ends of sessions.
+    pub(crate) ending: Vec<Ending>,
 }
 
 /// A queue in the timer heap; only the times are compared.

@@ -78,6 +78,9 @@ impl Core {
         self.run_timers(ms, &mut work);
         let postponed = self.retry_postponed(&mut work);
         self.run_work(&mut work);
+        if self.go_on_ending() {
+            waker.wake_by_ref();
+        }
         let sweep = self.sweep(now);
         let alarmed = self.announce_alarms();
         let next = self.waiting.lock().timers.peek().map(|Reverse((at, _))| *at);

@@ -11,6 +11,10 @@ pub struct Limits {
     pub sessions_per_connection: u32,
     /// Consumers of one session.
     pub consumers_per_session: u32,
+    /// Consumers of one connection.
+    pub consumers_per_connection: u32,
+    /// Consumers of one queue, browsers included.
+    pub consumers_per_queue: u32,
     /// Deliveries that one consumer, or one session by fetching, may hold unsettled: consumers get no more until they settle some, as
     /// if that were their prefetch, and a fetch is refused.
     pub unsettled: u32,
@@ -34,6 +38,8 @@ impl Default for Limits {
             max_message_bytes: 16 << 20,
             sessions_per_connection: 2047,
             consumers_per_session: 10_000,
+            consumers_per_connection: 50_000,
+            consumers_per_queue: 20_000,
             unsettled: 1_000_000,
             queues: 100_000,
             exchanges: 10_000,

@@ -322,6 +322,8 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             max_message_bytes: limits.max_message_size,
             sessions_per_connection: narrow(limits.channel_max),
             consumers_per_session: narrow(limits.consumers_per_channel),
+            consumers_per_connection: narrow(limits.consumers_per_connection),
+            consumers_per_queue: narrow(limits.consumers_per_queue),
             unsettled: narrow(limits.unacked),
             queues: limits.queues,
             exchanges: limits.exchanges,

@@ -1,18 +1,26 @@
 //! Who gets the next message of a queue: consumers with credit and room, highest priority first, in turn. Where only one is
 //! to be active at a time, that is the first that came, until it goes; then of those with the highest priority the one that came first.
 //!
-//! A consumer that lacks credit or room leaves the ring and comes back when [`Consumers::resume`] is called for it. What
-//! one visit lends to the consumers of one connection goes to its mailbox together, in the order of the queue.
+//! A consumer that lacks credit or room leaves the ring and comes back when [`Consumers::resume`] is called for it: it has
+//! told its mailbox, or its session, that it waits. What one visit lends to the consumers of one connection goes to its
+//! mailbox together, in the order of the queue. Nothing here looks through all consumers but reports.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::message::value::Table;
-use crate::session::mailbox::{Lent, Mailbox};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
 
+use crate::message::value::Table;
+use crate::queue::rings::Rings;
+use crate::session::mailbox::{FORGOTTEN_MAX, Lent, Mailbox};
+
+/// So many consumers, and no more, are looked through for one of them.
+const LOOKED_THROUGH: usize = 16;
 /// Lists that a thread keeps for its next visits.
 const SPARE_MAX: usize = 16;
 
@@ -37,11 +45,26 @@ pub(crate) struct SharedCredit {
     out: AtomicU32,
     /// Fetched messages that are not settled; no limit is on them.
     fetched: AtomicU32,
+    /// Consumers that the limit holds back, in the order in which their turns come.
+    starved: Mutex<VecDeque<u32>>,
 }
 
 impl SharedCredit {
     pub(crate) fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Ordering::SeqCst);
+    }
+
+    /// The consumer that comes first when there is credit.
+    pub(crate) fn next_starved(&self) -> Option<u32> {
+        self.starved.lock().pop_front()
+    }
+
+    /// A consumer is no more: where most that are noted are none of those that are `there`, they are forgotten.
+    pub(crate) fn forget_starved(&self, there: &BTreeSet<u32>) {
+        let mut starved = self.starved.lock();
+        if starved.len() > 2 * there.len() + FORGOTTEN_MAX {
+            starved.retain(|consumer| there.contains(consumer));
+        }
     }
 
     pub(crate) fn limit(&self) -> u32 {
@@ -109,9 +132,15 @@ pub(crate) struct Consumer {
     pub(crate) shared: Arc<SharedCredit>,
     /// The outbox of its connection.
     outbox: u32,
+    /// Its priority's place among the rings.
+    level: u32,
     /// Its number among all that the queue ever had.
     came: u64,
     in_ring: bool,
+    /// Its mailbox has been told that it waits for room.
+    passed_by: bool,
+    /// Its session has been told that it waits for credit.
+    starved: bool,
 }
 
 /// What this visit to the queue hands to one connection at its end.
@@ -129,12 +158,8 @@ struct Outbox {
 
 impl Outbox {
     /// An empty mailbox takes one delivery of any size, so a full one is one without a byte of room.
+    #[inline]
     fn has_room(&self) -> bool {
-        if self.mailbox.room() > self.bytes {
-            return true;
-        }
-        // Told first and asked again, so that a mailbox which empties in between is not missed.
-        self.mailbox.pass_by();
         self.mailbox.room() > self.bytes
     }
 }
@@ -163,40 +188,110 @@ impl Consumer {
             out: 0,
             shared,
             outbox: 0,
+            level: 0,
             came: 0,
             in_ring: false,
+            passed_by: false,
+            starved: false,
         }
     }
 
+    /// Takes what shared credit a delivery needs, if it can be made now. Whoever can make it possible has been told if not.
+    ///
     /// Deliveries that are settled as they are sent use no credit, but like all others of the session they wait while the
     /// shared limit is reached, as in RabbitMQ.
-    fn has_credit(&self) -> bool {
-        (self.no_ack || self.prefetch == 0 || self.out < self.prefetch) && self.shared.has_room()
+    #[inline]
+    fn takes(&mut self, outbox: &Outbox) -> bool {
+        let has_credit = self.no_ack || self.prefetch == 0 || self.out < self.prefetch;
+        if !has_credit || !(self.shared.has_room() || self.finds_credit()) {
+            return false;
+        }
+        if !(outbox.has_room() || self.finds_room(outbox)) {
+            return false;
+        }
+        self.no_ack || self.shared.try_take() || (self.finds_credit() && self.shared.try_take())
+    }
+
+    /// Told first and asked again, so that a mailbox which empties in between is not missed.
+    #[cold]
+    fn finds_room(&mut self, outbox: &Outbox) -> bool {
+        if !std::mem::replace(&mut self.passed_by, true) {
+            outbox.mailbox.pass_by(self.key.consumer);
+        }
+        outbox.has_room()
+    }
+
+    /// The same for credit that it shares.
+    #[cold]
+    fn finds_credit(&mut self) -> bool {
+        self.wait_for_credit();
+        self.shared.has_room()
+    }
+
+    fn wait_for_credit(&mut self) {
+        if !std::mem::replace(&mut self.starved, true) {
+            self.shared.starved.lock().push_back(self.key.consumer);
+        }
     }
 }
 
-#[derive(Debug)]
-struct Level {
-    priority: i32,
-    ring: VecDeque<u32>,
+/// Why a consumer may be ready again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resume {
+    /// Its mailbox has room.
+    Room,
+    /// The limit that it shares has room, or was changed.
+    Credit,
+    /// It has another prefetch.
+    Prefetch(u32),
+}
+
+/// Where only one is to be active at a time.
+#[derive(Debug, Default)]
+struct Single {
+    active: Option<u32>,
+    /// The active one has left, and nobody follows it before what it held has come back.
+    vacated: Option<ConsumerKey>,
+    /// All of them as they follow each other: by priority, then as they came.
+    order: BTreeSet<(Reverse<i32>, u64, u32)>,
+}
+
+impl Single {
+    /// Who is active after the one that was has gone.
+    fn successor(&self) -> Option<u32> {
+        self.order.first().map(|(_, _, slot)| *slot)
+    }
+}
+
+/// Finds consumers and outboxes where there are too many of them to look through.
+#[derive(Debug, Default)]
+struct Index {
+    slots: HashMap<ConsumerKey, u32>,
+    outboxes: HashMap<u64, u32>,
 }
 
 /// The consumers of one queue.
 #[derive(Debug, Default)]
 pub(crate) struct Consumers {
     slots: Vec<Option<Consumer>>,
+    /// Slots that nobody has and no ring names.
+    free: Vec<u32>,
+    /// Slots that nobody has and a ring still names.
+    stale: usize,
     count: usize,
-    /// Highest priority first; each holds consumers that may be ready.
-    levels: Vec<Level>,
+    exclusive: usize,
+    /// Those that may be ready.
+    rings: Rings,
+    /// How many are in a ring.
+    in_rings: usize,
     /// One for each connection that consumes here.
     outboxes: Vec<Option<Outbox>>,
+    free_outboxes: Vec<u32>,
     /// Outboxes with something pending in this visit.
     touched: Vec<u32>,
+    index: Option<Box<Index>>,
     /// Only the active one is ever in a ring.
-    single: bool,
-    active: Option<u32>,
-    /// The active one has left, and nobody follows it before what it held has come back.
-    vacated: Option<ConsumerKey>,
+    single: Option<Box<Single>>,
     /// How many there have been.
     came: u64,
 }
@@ -204,20 +299,25 @@ pub(crate) struct Consumers {
 impl Consumers {
     /// No consumers yet; if `single`, one of them is active at a time.
     pub(crate) fn new(single: bool) -> Self {
-        Self { single, ..Self::default() }
+        Self { single: single.then(Box::default), ..Self::default() }
     }
 
     /// From now on one of them is active at a time, or not any more.
     pub(crate) fn set_single(&mut self, single: bool) {
-        if std::mem::replace(&mut self.single, single) == single {
+        if self.single.is_some() == single {
             return;
         }
-        for level in &mut self.levels {
-            level.ring.clear();
-        }
+        self.sweep();
+        self.rings.empty();
+        self.in_rings = 0;
         self.slots.iter_mut().flatten().for_each(|consumer| consumer.in_ring = false);
-        self.active = if single { self.successor() } else { None };
-        self.vacated = None;
+        self.single = single.then(|| {
+            let mut fresh = Box::<Single>::default();
+            let all = (0..).zip(&self.slots).filter_map(|(slot, one)| Some((slot, one.as_ref()?)));
+            fresh.order = all.map(|(slot, one)| (Reverse(one.priority), one.came, slot)).collect();
+            fresh.active = fresh.successor();
+            fresh
+        });
         (0..self.slots.len() as u32).for_each(|slot| self.enter_ring(slot));
     }
 
@@ -229,13 +329,18 @@ impl Consumers {
         self.count == 0
     }
 
+    /// How many of them want to be alone.
+    pub(crate) fn exclusive(&self) -> usize {
+        self.exclusive
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Consumer> {
         self.slots.iter().flatten()
     }
 
     /// The same, each with whether it is active: where only one is to be, the others wait until it goes.
     pub(crate) fn with_activity(&self) -> impl Iterator<Item = (&Consumer, bool)> {
-        let is_active = move |slot: u32| !self.single || self.active == Some(slot);
+        let is_active = move |slot: u32| self.single.as_ref().is_none_or(|single| single.active == Some(slot));
         (0..).zip(&self.slots).filter_map(move |(slot, consumer)| Some((consumer.as_ref()?, is_active(slot))))
     }
 
@@ -243,55 +348,63 @@ impl Consumers {
         consumer.outbox = self.join_outbox(&consumer);
         consumer.came = self.came;
         self.came += 1;
-        let priority = consumer.priority;
-        let slot = match self.slots.iter().position(Option::is_none) {
-            Some(free) => free as u32,
-            None => {
-                self.slots.push(None);
-                (self.slots.len() - 1) as u32
-            }
-        };
-        self.slots[slot as usize] = Some(consumer);
+        consumer.level = self.rings.join(consumer.priority);
+        let (key, place) = (consumer.key, (Reverse(consumer.priority), consumer.came));
         self.count += 1;
-        if !self.levels.iter().any(|level| level.priority == priority) {
-            let at = self.levels.partition_point(|level| level.priority > priority);
-            self.levels.insert(at, Level { priority, ring: VecDeque::new() });
+        self.exclusive += usize::from(consumer.exclusive);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
+        });
+        self.slots[slot as usize] = Some(consumer);
+        match &mut self.index {
+            Some(index) => {
+                index.slots.insert(key, slot);
+            }
+            None if self.slots.len() > LOOKED_THROUGH => self.begin_index(),
+            None => {}
         }
-        if self.single && self.vacated.is_none() {
-            self.active = self.active.or(Some(slot));
+        if let Some(single) = &mut self.single {
+            single.order.insert((place.0, place.1, slot));
+            if single.vacated.is_none() {
+                single.active = single.active.or(Some(slot));
+            }
         }
         self.enter_ring(slot);
     }
 
-    /// Who is active after the one that was has gone.
-    fn successor(&self) -> Option<u32> {
-        let all = self.slots.iter().enumerate().filter_map(|(slot, consumer)| Some((slot, consumer.as_ref()?)));
-        let first = all.max_by_key(|(_, consumer)| (consumer.priority, std::cmp::Reverse(consumer.came)));
-        first.map(|(slot, _)| slot as u32)
+    fn begin_index(&mut self) {
+        let all = (0..).zip(&self.slots).filter_map(|(slot, one)| Some((one.as_ref()?.key, slot)));
+        let outboxes = (0..).zip(&self.outboxes).filter_map(|(number, one)| Some((one.as_ref()?.client, number)));
+        self.index = Some(Box::new(Index { slots: all.collect(), outboxes: outboxes.collect() }));
+    }
+
+    fn outbox_of(&self, client: u64) -> Option<u32> {
+        if let Some(index) = &self.index {
+            return index.outboxes.get(&client).copied();
+        }
+        let of = |outbox: &Option<Outbox>| outbox.as_ref().is_some_and(|outbox| outbox.client == client);
+        self.outboxes.iter().position(of).map(|number| number as u32)
     }
 
     fn join_outbox(&mut self, consumer: &Consumer) -> u32 {
         let client = consumer.key.client;
-        let known = self.outboxes.iter_mut().enumerate().find_map(|(number, outbox)| {
-            let outbox = outbox.as_mut().filter(|outbox| outbox.client == client)?;
-            outbox.users += 1;
-            Some(number as u32)
-        });
-        if let Some(known) = known {
+        if let Some(known) = self.outbox_of(client) {
+            if let Some(outbox) = &mut self.outboxes[known as usize] {
+                outbox.users += 1;
+            }
             return known;
         }
         let mailbox = Arc::clone(&consumer.mailbox);
-        let outbox = Some(Outbox { client, mailbox, users: 1, pending: Vec::new(), bytes: 0 });
-        match self.outboxes.iter().position(Option::is_none) {
-            Some(free) => {
-                self.outboxes[free] = outbox;
-                free as u32
-            }
-            None => {
-                self.outboxes.push(outbox);
-                (self.outboxes.len() - 1) as u32
-            }
+        let number = self.free_outboxes.pop().unwrap_or_else(|| {
+            self.outboxes.push(None);
+            (self.outboxes.len() - 1) as u32
+        });
+        self.outboxes[number as usize] = Some(Outbox { client, mailbox, users: 1, pending: Vec::new(), bytes: 0 });
+        if let Some(index) = &mut self.index {
+            index.outboxes.insert(client, number);
         }
+        number
     }
 
     fn leave_outbox(&mut self, consumer: &Consumer) {
@@ -299,27 +412,31 @@ impl Consumers {
         outbox.users -= 1;
         if outbox.users == 0 {
             self.outboxes[consumer.outbox as usize] = None;
+            self.free_outboxes.push(consumer.outbox);
+            if let Some(index) = &mut self.index {
+                index.outboxes.remove(&consumer.key.client);
+            }
         }
     }
 
     fn enter_ring(&mut self, slot: u32) {
-        if self.single && self.active != Some(slot) {
+        if self.single.as_ref().is_some_and(|single| single.active != Some(slot)) {
             return;
         }
         let Some(consumer) = self.slots[slot as usize].as_mut() else { return };
         if !consumer.in_ring {
             consumer.in_ring = true;
-            if let Some(level) = self.levels.iter_mut().find(|level| level.priority == consumer.priority) {
-                level.ring.push_back(slot);
-            }
+            self.in_rings += 1;
+            self.rings.enter(consumer.level, slot);
         }
     }
 
     fn slot_of(&self, key: ConsumerKey) -> Option<u32> {
-        self.slots
-            .iter()
-            .position(|slot| slot.as_ref().is_some_and(|consumer| consumer.key == key))
-            .map(|slot| slot as u32)
+        if let Some(index) = &self.index {
+            return index.slots.get(&key).copied();
+        }
+        let of = |slot: &Option<Consumer>| slot.as_ref().is_some_and(|consumer| consumer.key == key);
+        self.slots.iter().position(of).map(|slot| slot as u32)
     }
 
     /// Takes a consumer out. If it was the active one, nobody is before [`Consumers::succeed`].
@@ -327,39 +444,60 @@ impl Consumers {
         let slot = self.slot_of(key)?;
         let consumer = self.slots[slot as usize].take()?;
         self.leave_outbox(&consumer);
-        for level in &mut self.levels {
-            level.ring.retain(|other| *other != slot);
+        if let Some(index) = &mut self.index {
+            index.slots.remove(&key);
         }
-        self.levels.retain(|level| {
-            level.priority != consumer.priority
-                || self.slots.iter().flatten().any(|other| other.priority == level.priority)
-        });
         self.count -= 1;
-        if self.active.take_if(|active| *active == slot).is_some() {
-            self.vacated = Some(key);
+        self.exclusive -= usize::from(consumer.exclusive);
+        if consumer.in_ring {
+            self.in_rings -= 1;
+            self.stale += 1;
+        } else {
+            self.free.push(slot);
+        }
+        let freed = self.free.len();
+        self.rings.leave(consumer.level, &mut self.free);
+        self.stale -= self.free.len() - freed;
+        if self.stale > self.count + LOOKED_THROUGH {
+            self.sweep();
+        }
+        if let Some(single) = &mut self.single {
+            single.order.remove(&(Reverse(consumer.priority), consumer.came, slot));
+            if single.active.take_if(|active| *active == slot).is_some() {
+                single.vacated = Some(key);
+            }
+        }
+        if self.count == 0 {
+            self.index = None;
         }
         Some(consumer)
     }
 
+    /// No ring names a slot that nobody has any more.
+    fn sweep(&mut self) {
+        let slots = &self.slots;
+        self.rings.sweep(&mut self.free, &|slot| slots[slot as usize].is_some());
+        self.stale = 0;
+    }
+
     /// What this consumer held has come back: if it was the active one, the next one is now.
     pub(crate) fn succeed(&mut self, key: ConsumerKey) {
-        if self.vacated.take_if(|gone| *gone == key).is_some() {
-            self.active = self.successor();
-            self.active.into_iter().for_each(|next| self.enter_ring(next));
+        let Some(single) = &mut self.single else { return };
+        if single.vacated.take_if(|gone| *gone == key).is_some() {
+            single.active = single.successor();
+            single.active.into_iter().for_each(|next| self.enter_ring(next));
         }
     }
 
     pub(crate) fn clear(&mut self) -> Vec<Consumer> {
-        self.levels.clear();
-        self.outboxes.clear();
-        (self.active, self.vacated) = (None, None);
-        self.count = 0;
-        std::mem::take(&mut self.slots).into_iter().flatten().collect()
+        let (single, came) = (self.single.is_some(), self.came);
+        let slots = std::mem::replace(self, Self { came, ..Self::new(single) }).slots;
+        slots.into_iter().flatten().collect()
     }
 
     /// True when one of them may be ready for a message.
     pub(crate) fn may_take(&self) -> bool {
-        self.levels.iter().any(|level| !level.ring.is_empty())
+        self.in_rings > 0
     }
 
     /// `count` deliveries of this consumer were settled. One that shares a limit waits for its turn in the session, which
@@ -370,14 +508,19 @@ impl Consumers {
         consumer.out = consumer.out.saturating_sub(count);
         if !consumer.shared.is_limited() {
             self.enter_ring(slot);
+        } else if !consumer.in_ring {
+            consumer.wait_for_credit();
         }
     }
 
-    /// This consumer may be ready again, and gets this prefetch if one is given.
-    pub(crate) fn resume(&mut self, key: ConsumerKey, prefetch: Option<u32>) {
+    /// This consumer may be ready again.
+    pub(crate) fn resume(&mut self, key: ConsumerKey, why: Resume) {
         let Some(slot) = self.slot_of(key) else { return };
-        if let (Some(consumer), Some(prefetch)) = (self.slots[slot as usize].as_mut(), prefetch) {
-            consumer.prefetch = prefetch;
+        let Some(consumer) = self.slots[slot as usize].as_mut() else { return };
+        match why {
+            Resume::Room => consumer.passed_by = false,
+            Resume::Credit => consumer.starved = false,
+            Resume::Prefetch(prefetch) => consumer.prefetch = prefetch,
         }
         self.enter_ring(slot);
     }
@@ -405,23 +548,21 @@ impl Consumers {
     }
 
     fn next_slot(&mut self) -> Option<u32> {
-        for level in &mut self.levels {
-            while let Some(slot) = level.ring.front().copied() {
-                let Some(consumer) = self.slots[slot as usize].as_mut() else {
-                    level.ring.pop_front();
-                    continue;
-                };
-                let room = || self.outboxes[consumer.outbox as usize].as_ref().is_some_and(Outbox::has_room);
-                let ready = consumer.has_credit() && room() && (consumer.no_ack || consumer.shared.try_take());
-                if ready {
-                    if level.ring.len() > 1 {
-                        level.ring.rotate_left(1);
-                    }
-                    return Some(slot);
-                }
-                consumer.in_ring = false;
-                level.ring.pop_front();
+        while let Some(slot) = self.rings.front() {
+            let Some(consumer) = self.slots[slot as usize].as_mut() else {
+                self.rings.pop();
+                self.free.push(slot);
+                self.stale -= 1;
+                continue;
+            };
+            let outbox = self.outboxes[consumer.outbox as usize].as_ref();
+            if outbox.is_some_and(|outbox| consumer.takes(outbox)) {
+                self.rings.rotate();
+                return Some(slot);
             }
+            consumer.in_ring = false;
+            self.in_rings -= 1;
+            self.rings.pop();
         }
         None
     }
@@ -492,7 +633,7 @@ mod tests {
         }
         let key = |consumer| ConsumerKey { client: 1, consumer };
         assert_eq!(turns(&mut consumers, 4), [1, 1]);
-        consumers.resume(key(2), None);
+        consumers.resume(key(2), Resume::Credit);
         assert_eq!(turns(&mut consumers, 4), [] as [u32; 0], "nobody else gets what the active one has no credit for");
         consumers.settled(key(1), 1);
         assert_eq!(turns(&mut consumers, 4), [1]);
@@ -518,9 +659,60 @@ mod tests {
         }
         assert_eq!(turns(&mut consumers, 10), [1, 2, 1]);
         shared.give_back(1);
-        consumers.resume(ConsumerKey { client: 1, consumer: 2 }, None);
+        consumers.resume(ConsumerKey { client: 1, consumer: 2 }, Resume::Credit);
         assert_eq!(turns(&mut consumers, 10), [2]);
     }
+
+    /// Priorities, connections and departures out of order, with more consumers than are looked through: an index finds them, and
+    /// no slot that a ring still names is given to somebody else.
+    #[test]
+    fn many_come_and_go_and_each_keeps_its_own_turn() {
+        const MANY: u32 = 300;
+        let mut consumers = Consumers::default();
+        let key = |number| ConsumerKey { client: u64::from(number % 7), consumer: number };
+        let add = |consumers: &mut Consumers, number: u32| {
+            let mut one = consumer(number, (number % 5).cast_signed(), 1);
+            one.key = key(number);
+            one.exclusive = number == 1;
+            consumers.add(one);
+        };
+        (0..MANY).for_each(|number| add(&mut consumers, number));
+        assert!(consumers.index.is_some() && consumers.exclusive() == 1);
+        for number in (0..MANY).filter(|number| number % 3 == 1) {
+            assert_eq!(consumers.remove(key(number)).map(|gone| gone.key), Some(key(number)));
+        }
+        (MANY..MANY + 50).for_each(|number| add(&mut consumers, number));
+        let mut expected: Vec<u32> = (0..MANY).filter(|number| number % 3 != 1).chain(MANY..MANY + 50).collect();
+        expected.sort_by_key(|number| (Reverse(number % 5), *number));
+        assert_eq!(turns(&mut consumers, 1000), expected, "each once, the highest priority first, then as they came");
+        assert!(!consumers.may_take() && consumers.exclusive() == 0);
+        consumers.settled(key(2), 1);
+        assert_eq!((turns(&mut consumers, 2), consumers.slots.len()), (vec![2], MANY as usize + 50));
+        let left: Vec<ConsumerKey> = consumers.iter().map(|one| one.key).collect();
+        left.into_iter().for_each(|key| drop(consumers.remove(key)));
+        assert!(consumers.is_empty() && consumers.index.is_none() && consumers.outboxes.iter().all(Option::is_none));
+        assert_eq!(consumers.free.len() + consumers.stale, consumers.slots.len());
+    }
+
+    #[test]
+    fn who_finds_no_room_is_noted_once_and_in_turn() {
+        let mailbox = Arc::new(Mailbox::new(0, Waker::noop().clone()));
+        let mut consumers = Consumers::default();
+        for number in 1..=3 {
+            let mut one = consumer(number, 0, 0);
+            one.mailbox = Arc::clone(&mailbox);
+            consumers.add(one);
+        }
+        assert_eq!(turns(&mut consumers, 5), [] as [u32; 0]);
+        let again = ConsumerKey { client: 1, consumer: 1 };
+        consumers.resume(again, Resume::Credit);
+        assert_eq!(turns(&mut consumers, 5), [] as [u32; 0]);
+        assert_eq!(std::iter::from_fn(|| mailbox.next_passed()).collect::<Vec<_>>(), [1, 2, 3]);
+        consumers.resume(again, Resume::Room);
+        turns(&mut consumers, 1);
+        assert_eq!((mailbox.next_passed(), mailbox.next_passed()), (Some(1), None));
+    }
+
     #[test]
     fn with_a_shared_limit_the_session_says_whose_turn_it_is() {
         let shared = Arc::new(SharedCredit::default());
@@ -535,7 +727,7 @@ mod tests {
         consumers.settled(ConsumerKey { client: 1, consumer: 1 }, 1);
         shared.give_back(1);
         for number in [2, 1] {
-            consumers.resume(ConsumerKey { client: 1, consumer: number }, None);
+            consumers.resume(ConsumerKey { client: 1, consumer: number }, Resume::Credit);
         }
         assert_eq!(turns(&mut consumers, 10), [2]);
     }

@@ -10,7 +10,7 @@ use journal::Ticket;
 
 use crate::message::Message;
 use crate::queue::consumers::Turn;
-use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Queue, Reason, State, Visit, settle};
+use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Queue, Reason, Resume, State, Visit, settle};
 use crate::session::mailbox::Lent;
 use crate::session::turn::Work;
 use crate::store::facts;
@@ -25,6 +25,8 @@ pub(crate) enum Unattached {
     Gone,
     /// It, or the one that is there, wants to be alone.
     InUse,
+    /// The queue has as many as it may have.
+    TooMany,
 }
 
 /// What `get` found.
@@ -53,6 +55,20 @@ impl Queue {
         if !inner.views.is_empty() {
             self.dispatch_views(inner, visit);
         }
+        self.dispatch_plain(inner, visit);
+    }
+
+    /// The same where nothing has changed but for one consumer, which has this view, or takes what comes.
+    fn dispatch_to(self: &Arc<Self>, inner: &mut Inner, view: Option<u64>, visit: &mut Visit<'_>) {
+        if let Some(view) = view {
+            self.serve_views(inner, vec![view], visit);
+        }
+        self.dispatch_plain(inner, visit);
+    }
+
+    /// Delivers to those who take what comes.
+    #[inline]
+    fn dispatch_plain(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
         while let Some(seq) = inner.lanes.first_ready() {
             if inner.consumers.is_empty() {
                 break;
@@ -141,19 +157,28 @@ impl Queue {
         if alone && !filter.browses {
             return Err(Unattached::InUse);
         }
+        let (there, most) = (inner.consumers.len() + inner.views.len(), visit.core.settings.limits.consumers_per_queue);
+        if there as u64 >= u64::from(most) {
+            return Err(Unattached::TooMany);
+        }
         inner.had_consumer |= !filter.browses;
         let attached = &mut *inner;
         let groups = attached.groups.as_mut().filter(|_| !filter.browses);
         let member = groups.map(|groups| groups.join(consumer.key, consumer.priority));
-        if filter.is_none() && member.is_none() {
+        let view = if filter.is_none() && member.is_none() {
             attached.consumers.add(consumer);
+            None
         } else {
-            attached.views.add(consumer, filter, member, &attached.lanes);
-        }
+            Some(attached.views.add(consumer, filter, member, &attached.lanes))
+        };
         // What could not be read is tried once more.
         inner.damage = None;
         inner.used_at = visit.now;
-        self.dispatch(&mut inner, visit);
+        if member.is_some() {
+            self.dispatch(&mut inner, visit);
+        } else {
+            self.dispatch_to(&mut inner, view, visit);
+        }
         self.finish(inner, visit);
         Ok(())
     }
@@ -175,13 +200,13 @@ impl Queue {
         self.take_away(&mut inner, key, visit)
     }
 
-    /// What a consumer held that has left is here again.
-    pub(crate) fn left(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) {
+    /// What consumers held that have left is here again.
+    pub(crate) fn left(self: &Arc<Self>, keys: &[ConsumerKey], visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
         if inner.deleted {
             return;
         }
-        inner.consumers.succeed(key);
+        keys.iter().for_each(|key| inner.consumers.succeed(*key));
         self.dispatch(&mut inner, visit);
         self.finish(inner, visit);
     }
@@ -200,12 +225,12 @@ impl Queue {
         true
     }
 
-    /// A consumer has room or credit again, or another prefetch.
-    pub(crate) fn resume(self: &Arc<Self>, key: ConsumerKey, prefetch: Option<u32>, visit: &mut Visit<'_>) {
+    /// A consumer may be ready again.
+    pub(crate) fn resume(self: &Arc<Self>, key: ConsumerKey, why: Resume, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
-        inner.consumers.resume(key, prefetch);
-        inner.views.resume(key, prefetch);
-        self.dispatch(&mut inner, visit);
+        inner.consumers.resume(key, why);
+        let view = inner.views.resume(key, why);
+        self.dispatch_to(&mut inner, view, visit);
         self.finish(inner, visit);
     }
 

@@ -20,6 +20,7 @@ mod mark;
 mod page;
 mod repair;
 mod retry;
+mod rings;
 #[cfg(feature = "sabotage")]
 mod sabotage;
 mod seen;
@@ -40,7 +41,7 @@ use parking_lot::{Mutex, MutexGuard};
 pub(crate) use away::{Damage, Purpose, Task};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use bound::{Bound, keep_binding};
-pub(crate) use consumers::{Consumer, ConsumerKey, SharedCredit};
+pub(crate) use consumers::{Consumer, ConsumerKey, Resume, SharedCredit};
 pub(crate) use delay::{Bucket, Delays, Dues, Span, ToSort};
 pub(crate) use dispatch::{Fetched, Unattached};
 pub(crate) use dying::{Dying, Reason, reason_code};
@@ -588,7 +589,7 @@ impl Inner {
     /// True when somebody takes messages.
     #[inline]
     fn is_attended(&self) -> bool {
-        !self.consumers.is_empty() || self.views.takers().next().is_some()
+        !self.consumers.is_empty() || self.views.takers() > 0
     }
 
     /// The selectors of consumers.
@@ -602,11 +603,11 @@ impl Inner {
     }
 
     pub(crate) fn consumer_count(&self) -> usize {
-        self.consumers.len() + self.views.takers().count()
+        self.consumers.len() + self.views.takers()
     }
 
     pub(crate) fn has_exclusive_consumer(&self) -> bool {
-        self.consumers.iter().chain(self.views.takers()).any(|consumer| consumer.exclusive)
+        self.consumers.exclusive() + self.views.exclusive() > 0
     }
 
     pub(crate) fn is_deleted(&self) -> bool {

@@ -11,13 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use hashbrown::{HashMap, HashSet};
 use selector::Selector;
 
 use crate::core::Core;
 use crate::message::Message;
 use crate::message::selected::Selected;
 use crate::queue::away::Purpose;
-use crate::queue::consumers::{Consumer, ConsumerKey, Consumers};
+use crate::queue::consumers::{Consumer, ConsumerKey, Consumers, Resume};
 use crate::queue::groups::Grouped;
 use crate::queue::lane::Away;
 use crate::queue::lanes::{LaneNumber, Lanes, lane_of};
@@ -219,7 +220,23 @@ pub struct SelectorReport {
 /// The views of a queue; most have none.
 #[derive(Debug, Default)]
 pub(super) struct Views {
-    all: Vec<View>,
+    /// By their numbers, which rise: who came first looks first.
+    all: BTreeMap<u64, View>,
+    /// The view of each consumer.
+    of: HashMap<ConsumerKey, u64>,
+    /// The views that consumers with the same selector share: by its text, and whether it drops what it is not true of.
+    shared: HashMap<(Box<str>, bool), u64>,
+    /// Where messages have groups: the view of each member.
+    of_member: HashMap<u32, u64>,
+    /// Views that wait for the pager.
+    waiting: BTreeSet<u64>,
+    /// Consumers that take messages, and those of them that want to be alone.
+    takers: usize,
+    exclusive: usize,
+    /// The number of the view that comes next.
+    next: u64,
+    /// The view that the pager looks after first.
+    in_turn: u64,
     /// Entries whose messages were read for a look.
     borrowed: Vec<u64>,
     /// The pager reads for them next, and not for other consumers.
@@ -233,67 +250,116 @@ impl Views {
 
     /// Every consumer.
     pub(super) fn consumers(&self) -> impl Iterator<Item = &Consumer> {
-        self.all.iter().flat_map(|view| view.consumers.iter())
+        self.all.values().flat_map(|view| view.consumers.iter())
     }
 
-    /// Consumers that take messages.
-    pub(super) fn takers(&self) -> impl Iterator<Item = &Consumer> {
-        self.all.iter().filter(|view| !view.browses()).flat_map(|view| view.consumers.iter())
+    /// How many consumers take messages.
+    pub(super) fn takers(&self) -> usize {
+        self.takers
     }
 
-    /// Adds a consumer. Those with the same selector share a view, but for the members of groups.
-    pub(super) fn add(&mut self, consumer: Consumer, filter: Filter, member: Option<u32>, lanes: &Lanes) {
-        // Its groups may have been those of others.
-        self.all.iter_mut().filter(|_| member.is_some()).for_each(|view| view.found = None);
-        let shared = |view: &&mut View| {
-            let same = view.selector == filter.selector && view.drops_others == filter.drops_others;
-            same && member.is_none() && !view.browses() && !filter.browses
-        };
-        match self.all.iter_mut().find(shared) {
-            Some(view) => view.consumers.add(consumer),
-            None => {
-                let mut view = View::new(filter, member, lanes);
-                view.consumers.add(consumer);
-                self.all.push(view);
-            }
+    /// How many of those want to be alone.
+    pub(super) fn exclusive(&self) -> usize {
+        self.exclusive
+    }
+
+    /// How many consumers there are, browsers included.
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    /// Adds a consumer; the number of its view. Those with the same selector share one, but for the members of groups.
+    pub(super) fn add(&mut self, consumer: Consumer, filter: Filter, member: Option<u32>, lanes: &Lanes) -> u64 {
+        if member.is_some() {
+            // Its groups may have been those of others.
+            self.all.values_mut().for_each(|view| view.found = None);
         }
+        let text = filter.selector.as_ref().map_or("", Selector::text);
+        let shared = (member.is_none() && !filter.browses).then(|| (Box::from(text), filter.drops_others));
+        let known = shared.as_ref().and_then(|shared| self.shared.get(shared)).copied();
+        let number = known.unwrap_or(self.next);
+        if known.is_none() {
+            self.next += 1;
+            self.shared.extend(shared.map(|shared| (shared, number)));
+            self.of_member.extend(member.map(|member| (member, number)));
+        }
+        self.of.insert(consumer.key, number);
+        let takes = !filter.browses;
+        self.takers += usize::from(takes);
+        self.exclusive += usize::from(takes && consumer.exclusive);
+        self.all.entry(number).or_insert_with(|| View::new(filter, member, lanes)).consumers.add(consumer);
+        number
     }
 
     pub(super) fn remove(&mut self, key: ConsumerKey) -> Option<Consumer> {
-        let removed = self.all.iter_mut().find_map(|view| view.consumers.remove(key));
-        self.all.retain(|view| !view.consumers.is_empty());
-        removed
+        let number = self.of.remove(&key)?;
+        let view = self.all.get_mut(&number)?;
+        let removed = view.consumers.remove(key)?;
+        if !view.browses() {
+            self.takers -= 1;
+            self.exclusive -= usize::from(removed.exclusive);
+        }
+        if view.consumers.is_empty() {
+            self.forget(number);
+        }
+        Some(removed)
+    }
+
+    /// A view has no consumers any more, or has seen everything.
+    fn forget(&mut self, number: u64) {
+        let Some(view) = self.all.remove(&number) else { return };
+        for consumer in view.consumers.iter() {
+            self.of.remove(&consumer.key);
+        }
+        self.waiting.remove(&number);
+        view.member.map(|member| self.of_member.remove(&member));
+        if view.member.is_none() && !view.browses() {
+            let text = view.selector.as_ref().map_or("", Selector::text);
+            self.shared.remove(&(Box::from(text), view.drops_others));
+        }
     }
 
     pub(super) fn clear(&mut self) -> Vec<Consumer> {
-        std::mem::take(&mut self.all).into_iter().flat_map(|mut view| view.consumers.clear()).collect()
+        std::mem::take(self).all.into_values().flat_map(|mut view| view.consumers.clear()).collect()
+    }
+
+    fn of(&mut self, key: ConsumerKey) -> Option<&mut View> {
+        self.all.get_mut(self.of.get(&key)?)
     }
 
     /// See [`Consumers::settled`].
     pub(super) fn settled(&mut self, key: ConsumerKey, count: u32) {
-        self.all.iter_mut().for_each(|view| view.consumers.settled(key, count));
+        self.of(key).into_iter().for_each(|view| view.consumers.settled(key, count));
     }
 
-    /// See [`Consumers::resume`].
-    pub(super) fn resume(&mut self, key: ConsumerKey, prefetch: Option<u32>) {
-        self.all.iter_mut().for_each(|view| view.consumers.resume(key, prefetch));
+    /// See [`Consumers::resume`]. The view of the consumer, if it has one.
+    pub(super) fn resume(&mut self, key: ConsumerKey, why: Resume) -> Option<u64> {
+        self.of(key)?.consumers.resume(key, why);
+        self.of.get(&key).copied()
     }
 
     /// An entry is ready again.
     #[cold]
     pub(super) fn came_back(&mut self, seq: u64) {
-        self.all.iter_mut().for_each(|view| view.came_back(seq));
+        self.all.values_mut().for_each(|view| view.came_back(seq));
     }
 
     /// What consumers have passed over may be for them now.
     #[cold]
     pub(super) fn look_again(&mut self) {
-        self.all.iter_mut().for_each(View::look_again);
+        self.all.values_mut().for_each(View::look_again);
     }
 
     /// True when the pager has to do something for a view, and is to do it now.
     pub(super) fn need_pager(&self) -> bool {
-        self.all.iter().any(|view| view.waits != Waits::No && view.consumers.may_take())
+        self.next_waiting().is_some()
+    }
+
+    /// The view that the pager looks after next.
+    fn next_waiting(&self) -> Option<u64> {
+        let takes = |number: &&u64| self.all.get(*number).is_some_and(|view| view.consumers.may_take());
+        let behind = self.waiting.range(self.in_turn..).find(takes);
+        behind.or_else(|| self.waiting.range(..self.in_turn).find(takes)).copied()
     }
 
     /// True when it is their turn with the pager.
@@ -308,7 +374,7 @@ impl Views {
 
     /// The selectors of consumers.
     pub(super) fn report(&self) -> Vec<SelectorReport> {
-        let takers = self.all.iter().filter(|view| !view.browses());
+        let takers = self.all.values().filter(|view| !view.browses());
         let report = |view: &View| {
             let selector = view.selector.as_ref()?.text().to_owned();
             let consumers = view.consumers.len() as u64;
@@ -322,42 +388,75 @@ impl Queue {
     /// Delivers what can be delivered to views.
     #[cold]
     pub(super) fn dispatch_views(self: &Arc<Self>, inner: &mut Inner, visit: &mut Visit<'_>) {
-        let mut all = std::mem::take(&mut inner.views.all);
-        all.iter_mut().for_each(|view| view.left = LOOKED_AT_ONCE);
-        if inner.groups.is_none() {
-            for view in &mut all {
-                self.serve(inner, view, usize::MAX, visit);
-            }
-        } else {
-            self.serve_in_turn(inner, &mut all, visit);
-        }
-        all.iter_mut().for_each(|view| view.consumers.hand_over());
-        all.retain(|view| !view.ended);
-        inner.views.all = all;
+        let all: Vec<u64> = inner.views.all.keys().copied().collect();
+        self.serve_views(inner, all, visit);
     }
 
-    /// Delivers one message to each view after the other, so that what has no group is shared out, until nobody takes any more.
-    fn serve_in_turn(self: &Arc<Self>, inner: &mut Inner, all: &mut [View], visit: &mut Visit<'_>) {
-        loop {
-            let mut goes_on = false;
-            for view in &mut *all {
-                goes_on |= self.serve(inner, view, 1, visit) > 0;
+    /// Delivers to these views: of the others nothing has changed.
+    pub(super) fn serve_views(self: &Arc<Self>, inner: &mut Inner, mut due: Vec<u64>, visit: &mut Visit<'_>) {
+        let mut all = std::mem::take(&mut inner.views.all);
+        for number in &due {
+            all.get_mut(number).into_iter().for_each(|view| view.left = LOOKED_AT_ONCE);
+        }
+        if inner.groups.is_none() {
+            for number in &due {
+                all.get_mut(number).into_iter().for_each(|view| _ = self.serve(inner, view, usize::MAX, visit));
             }
-            for (member, seq) in inner.groups.iter_mut().flat_map(|groups| groups.take_to_look()) {
-                for view in all.iter_mut().filter(|view| view.member == Some(member)) {
-                    // Of other lanes it is not known.
-                    if inner.lanes.count() > 1 {
-                        view.look_again();
-                    }
-                    view.found = None;
-                    view.cursor.go_back_to(seq);
-                    goes_on = true;
-                }
-            }
-            if !goes_on {
-                return;
+        } else {
+            self.serve_in_turn(inner, &mut all, &mut due, visit);
+        }
+        inner.views.all = all;
+        for number in due {
+            let Some(view) = inner.views.all.get_mut(&number) else { continue };
+            view.consumers.hand_over();
+            let (waits, ended) = (view.waits != Waits::No, view.ended);
+            if waits {
+                inner.views.waiting.insert(number)
+            } else {
+                inner.views.waiting.remove(&number)
+            };
+            if ended {
+                inner.views.forget(number);
             }
         }
+    }
+
+    /// Delivers one message to each view after the other, so that what has no group is shared out, until nobody takes any
+    /// more. Who has taken none is asked again only if groups became its own. `due` comes to be all that were asked.
+    fn serve_in_turn(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        all: &mut BTreeMap<u64, View>,
+        due: &mut Vec<u64>,
+        visit: &mut Visit<'_>,
+    ) {
+        let mut asked: BTreeSet<u64> = due.iter().copied().collect();
+        let mut round = asked.clone();
+        while !round.is_empty() {
+            let mut next = BTreeSet::new();
+            for number in &round {
+                let Some(view) = all.get_mut(number) else { continue };
+                if self.serve(inner, view, 1, visit) > 0 {
+                    next.insert(*number);
+                }
+            }
+            for (member, seq) in inner.groups.iter_mut().flat_map(|groups| groups.take_to_look()) {
+                let Some(number) = inner.views.of_member.get(&member) else { continue };
+                let Some(view) = all.get_mut(number) else { continue };
+                // Of other lanes it is not known.
+                if inner.lanes.count() > 1 {
+                    view.look_again();
+                }
+                view.found = None;
+                view.cursor.go_back_to(seq);
+                next.insert(*number);
+                if asked.insert(*number) {
+                    view.left = LOOKED_AT_ONCE;
+                }
+            }
+            round = next;
+        }
+        *due = asked.into_iter().collect();
     }
 
     /// Delivers to a view, at most so many; how many it got.
@@ -438,7 +537,7 @@ impl Queue {
     pub(crate) fn pass_over(&self, numbers: &Range<u64>, core: &Core) {
         let mut inner = self.lock(core);
         let inner = &mut *inner;
-        for view in &mut inner.views.all {
+        for view in inner.views.all.values_mut() {
             while let Some(seq) = view.next(&inner.lanes).filter(|seq| numbers.contains(seq)) {
                 view.pass(seq);
             }
@@ -472,10 +571,9 @@ impl Inner {
     /// What the pager is to do for the views, in turn; it reads up to `piece` bytes.
     pub(super) fn look_further(&mut self, piece: usize) -> Task {
         self.views.take_turns(true);
-        let waiting = |view: &View| view.waits != Waits::No && view.consumers.may_take();
-        let Some(at) = self.views.all.iter().position(waiting) else { return Task::Nothing };
-        self.views.all.rotate_left(at);
-        let view = &mut self.views.all[0];
+        let Some(at) = self.views.next_waiting() else { return Task::Nothing };
+        self.views.in_turn = at;
+        let Some(view) = self.views.all.get_mut(&at) else { return Task::Nothing };
         let next = view.next(&self.lanes).filter(|_| view.waits == Waits::Read);
         let Some(next) = next else { return Task::GoOn };
         let task = match self.lanes.away_from(next, piece) {
@@ -488,7 +586,7 @@ impl Inner {
                 Task::Messages { wanted, purpose: Purpose::Select }
             }
         };
-        self.views.all.rotate_left(1);
+        self.views.in_turn = at + 1;
         task
     }
 
@@ -496,8 +594,9 @@ impl Inner {
     pub(super) fn give_back_borrowed(&mut self) {
         let mut borrowed = std::mem::take(&mut self.views.borrowed);
         // These are given back the next time.
-        self.views.borrowed.extend(self.views.all.iter().filter_map(|view| view.found));
-        borrowed.retain(|seq| !self.views.borrowed.contains(seq));
+        self.views.borrowed.extend(self.views.all.values().filter_map(|view| view.found));
+        let kept: HashSet<u64> = self.views.borrowed.iter().copied().collect();
+        borrowed.retain(|seq| !kept.contains(seq));
         borrowed.iter().for_each(|seq| self.let_go_of(*seq));
         let pages: BTreeSet<u64> = borrowed.iter().map(|seq| seq / journal::PAGE).collect();
         pages.into_iter().for_each(|page| self.lanes.lean_down(page * journal::PAGE));

@@ -11,7 +11,7 @@ use selector::Selector;
 use crate::catalog::arguments::{QueueArguments, QueueType};
 use crate::error::{Error, ErrorKind};
 use crate::message::value::{Table, Value};
-use crate::queue::{Consumer, ConsumerKey, Fetched, Filter, Queue, Unattached, Visit};
+use crate::queue::{Consumer, Fetched, Filter, Queue, Resume, Unattached, Visit};
 use crate::session::drain::{Delivery, Event};
 use crate::session::settle::{FETCHED, Lien};
 use crate::session::{Client, ConsumerRecord, SessionId};
@@ -45,6 +45,9 @@ pub enum Prefetch {
     Shared,
 }
 
+/// So many consumers, which were passed by, try again before others get their turn.
+const RESUMED_AT_ONCE: usize = 1024;
+
 /// Stands for the arrival of a message that is read from the disk; the journal never gives it.
 pub(super) const ARRIVAL: Ticket = Ticket(u64::MAX - 1);
 
@@ -67,13 +70,15 @@ impl Client {
         if scope == Prefetch::Shared {
             entry.shared.set_limit(count);
             self.shares_limits |= count != 0;
-            self.resume_session(session, None);
+            self.resume_starved(session.0);
             return;
         }
         entry.prefetch = count;
         entry.shown.set_prefetch(count);
         if scope == Prefetch::ExistingToo {
-            self.resume_session(session, Some(self.bounded(count)));
+            let prefetch = Resume::Prefetch(self.bounded(count));
+            let consumers: Vec<u32> = self.consumers_of(session).collect();
+            consumers.into_iter().for_each(|consumer| self.resume_consumer(consumer, prefetch));
         }
     }
 
@@ -83,42 +88,29 @@ impl Client {
         if prefetch == 0 { most } else { prefetch.min(most) }
     }
 
-    fn resume_session(&mut self, session: SessionId, prefetch: Option<u32>) {
-        let consumers = self.sessions.get(&session.0).map(|session| session.consumers.clone()).unwrap_or_default();
-        for consumer in consumers {
-            if let Some(slot) = self.consumers.get(&consumer).and_then(|record| record.slot) {
-                self.resume_consumer(consumer, slot, prefetch);
-            }
-        }
+    fn consumers_of(&self, session: SessionId) -> impl Iterator<Item = u32> {
+        self.sessions.get(&session.0).into_iter().flat_map(|session| session.consumers.iter().copied())
     }
 
-    /// Lets consumers try again, as far as the mailbox has room, that one first which comes after the last one that found some.
-    /// Where some is left, messages may still be on their way from the disk: then another one is first the next time.
-    pub(super) fn resume_all(&mut self) {
-        let mut all = std::mem::take(&mut self.resuming);
-        all.extend(self.consumers.iter().filter_map(|(consumer, record)| Some((*consumer, record.slot?))));
-        all.sort_unstable();
-        let first = all.partition_point(|(consumer, _)| *consumer < self.first_resumed);
-        all.rotate_left(first);
-        let mut last = all.first().map_or(0, |(consumer, _)| *consumer);
-        for (consumer, slot) in &all {
-            self.resume_consumer(*consumer, *slot, None);
+    /// Lets consumers try again that queues passed by, as far as the mailbox has room and for a bounded time: those that it
+    /// has none for are first the next time.
+    pub(super) fn resume_passed(&mut self) {
+        for _ in 0..RESUMED_AT_ONCE {
             if self.shared.mailbox.room() == 0 {
-                // The queues of those behind it are not asked, so they can't say so.
-                self.shared.mailbox.pass_by();
-                last = *consumer;
-                break;
+                self.shared.mailbox.leave_passed();
+                return;
             }
+            let Some(consumer) = self.shared.mailbox.next_passed() else { return };
+            self.resume_consumer(consumer, Resume::Room);
         }
-        self.first_resumed = last + 1;
-        all.clear();
-        self.resuming = all;
+        self.shared.mailbox.leave_passed();
+        self.shared.mailbox.waker().wake_by_ref();
     }
 
-    pub(super) fn resume_consumer(&mut self, consumer: u32, slot: u32, prefetch: Option<u32>) {
-        let Some(queue) = self.slot_mut(slot).map(|slot| Arc::clone(&slot.queue)) else { return };
+    pub(super) fn resume_consumer(&mut self, consumer: u32, why: Resume) {
+        let Some(queue) = self.consumed_by(consumer) else { return };
         let key = self.key(consumer);
-        self.visit(|visit| queue.resume(key, prefetch, visit));
+        self.visit(|visit| queue.resume(key, why, visit));
     }
 
     /// Starts a consumer and returns its tag. Its deliveries are reported by `drain`.
@@ -137,6 +129,7 @@ impl Client {
         if let Some(record) = self.consumers.get_mut(&number) {
             record.timeout = timeout;
         }
+        timeout.into_iter().for_each(|timeout| self.watch_consumer(timeout, now));
         let entry = self.session_mut(session)?;
         let (prefetch, shared) = (entry.prefetch, Arc::clone(&entry.shared));
         let prefetch = self.bounded(prefetch);
@@ -154,6 +147,7 @@ impl Client {
             return Err(match why {
                 Unattached::Gone => no_queue(&consume.queue, &self.shared.vhost),
                 Unattached::InUse => in_use(&queue),
+                Unattached::TooMany => too_many(&queue, self.core.settings.limits.consumers_per_queue),
             });
         }
         Ok(tag)
@@ -167,16 +161,22 @@ impl Client {
         slot: Option<u32>,
         no_ack: bool,
     ) -> Result<u32, Error> {
-        let limit = self.core.settings.limits.consumers_per_session;
-        let number = self.next_consumer;
+        let limits = &self.core.settings.limits;
+        let (of_session, of_client) = (limits.consumers_per_session, limits.consumers_per_connection);
+        let (number, there) = (self.next_consumer, self.consumers.len());
         let entry = self.session_mut(session)?;
-        if entry.consumers.len() as u64 >= u64::from(limit) {
-            return Err(Error::not_allowed(format!("reached maximum ({limit}) of consumers per channel")));
+        if entry.consumers.len() as u64 >= u64::from(of_session) {
+            return Err(Error::not_allowed(format!("reached maximum ({of_session}) of consumers per channel")));
         }
-        entry.consumers.push(number);
+        if there as u64 >= u64::from(of_client) {
+            return Err(Error::not_allowed(format!("reached maximum ({of_client}) of consumers per connection")));
+        }
+        let tag: Arc<str> = tag.into();
+        entry.consumers.insert(number);
+        entry.tags.insert(Arc::clone(&tag), number);
         entry.shown.set_consumers(entry.consumers.len());
         self.next_consumer += 1;
-        self.consumers.insert(number, ConsumerRecord { session, tag: tag.into(), slot, no_ack, timeout: None });
+        self.consumers.insert(number, ConsumerRecord { session, tag, slot, no_ack, timeout: None });
         if let Some(slot) = slot.and_then(|slot| self.slot_mut(slot)) {
             slot.uses += 1;
         }
@@ -195,8 +195,7 @@ impl Client {
     }
 
     fn find_consumer(&self, session: SessionId, tag: &str) -> Option<u32> {
-        let consumers = &self.sessions.get(&session.0)?.consumers;
-        consumers.iter().copied().find(|number| self.consumers.get(number).is_some_and(|record| *record.tag == *tag))
+        self.sessions.get(&session.0)?.tags.get(tag).copied()
     }
 
     /// Stops a consumer. What was already on its way is reported first; nothing of it comes after. Its unsettled
@@ -219,61 +218,25 @@ impl Client {
         }
     }
 
-    /// Takes a consumer of a session that ends away from its queue, which goes on without it when [`Queue::left`] says that all
-    /// that the session held is there again.
-    pub(super) fn leave_queue(&mut self, number: u32) -> Option<(Arc<Queue>, ConsumerKey)> {
-        let (queue, key) = (self.consumed_by(number)?, self.key(number));
-        self.visit(|visit| queue.leave(key, visit)).then_some((queue, key))
-    }
-
-    fn consumed_by(&self, number: u32) -> Option<Arc<Queue>> {
+    pub(super) fn consumed_by(&self, number: u32) -> Option<Arc<Queue>> {
         self.queue_in(self.consumers.get(&number)?.slot?)
     }
 
     pub(super) fn forget_consumer(&mut self, number: u32) -> Option<ConsumerRecord> {
         let record = self.consumers.remove(&number)?;
         if let Some(session) = self.sessions.get_mut(&record.session.0) {
-            session.consumers.retain(|other| *other != number);
+            session.consumers.remove(&number);
+            session.tags.remove(&record.tag);
+            session.shared.forget_starved(&session.consumers);
             session.shown.set_consumers(session.consumers.len());
         }
         if let Some(slot) = record.slot.and_then(|slot| self.slot_mut(slot)) {
             slot.uses -= 1;
         }
         self.shared.consumers.fetch_sub(1, Ordering::Relaxed);
+        let there = |consumer: u32| self.consumers.contains_key(&consumer);
+        self.shared.mailbox.forget_passed(self.consumers.len(), &there);
         Some(record)
-    }
-
-    /// Takes what lies in the mailbox for consumers whose session has ended back to its queues, and forgets them.
-    pub(super) fn give_back_inbox(&mut self) {
-        let mut fresh = Vec::new();
-        self.shared.mailbox.take(&mut fresh, &mut self.notices);
-        let mut kept = Vec::new();
-        for lent in std::mem::take(&mut self.inbox).into_iter().chain(fresh) {
-            let record = self.consumers.get(&lent.consumer);
-            let Some((slot, session, no_ack)) = record.map(|record| (record.slot, record.session, record.no_ack))
-            else {
-                self.shared.mailbox.handed_on(lent.message.cost());
-                continue;
-            };
-            if self.sessions.contains_key(&session.0) {
-                kept.push(lent);
-                continue;
-            }
-            self.shared.mailbox.handed_on(lent.message.cost());
-            if let Some(slot) = slot.filter(|_| !no_ack) {
-                self.unsend(slot, lent.consumer, lent.seq);
-            }
-        }
-        self.inbox = kept;
-        let ended: Vec<u32> = self
-            .consumers
-            .iter()
-            .filter(|(_, record)| !self.sessions.contains_key(&record.session.0))
-            .map(|(number, _)| *number)
-            .collect();
-        for number in ended {
-            self.forget_consumer(number);
-        }
     }
 
     /// Fetches one message and reports it with how many stay ready.
@@ -379,6 +342,11 @@ pub(crate) fn locked(name: &str, vhost: &str) -> Error {
              on another connection or the exclusive property value does not match that of the original declaration."
         ),
     )
+}
+
+fn too_many(queue: &Queue, limit: u32) -> Error {
+    let (name, vhost) = (&queue.name, &queue.vhost);
+    Error::not_allowed(format!("reached maximum ({limit}) of consumers of queue '{name}' in vhost '{vhost}'"))
 }
 
 /// RabbitMQ's words; who fetched would go past the consumer whose turn it is.

@@ -518,19 +518,6 @@ impl Client {
         Ok((purged, ticket.max(self.settled_ticket)))
     }
 
-    /// The connection ends, and its exclusive queues with it.
-    pub(super) fn delete_exclusive_queues(&mut self) {
-        let vhost = Arc::clone(&self.vhost);
-        if self.exclusive.is_empty() {
-            return;
-        }
-        let mut tables = vhost.tables.write();
-        for queue in std::mem::take(&mut self.exclusive) {
-            // Nothing is asked, so nothing can refuse.
-            let _ = self.core.end_queue(&mut tables, &queue, &|_| Ok(()));
-        }
-    }
-
     /// Remembers an exclusive queue, and forgets those that are gone whenever their number has doubled.
     fn keep_exclusive(&mut self, queue: &Arc<Queue>) {
         if self.exclusive.len() >= 16 && self.exclusive.len().is_power_of_two() {

@@ -137,7 +137,7 @@ impl Client {
             self.watch_deliveries(now);
         }
         if self.shared.mailbox.take_passed_by() {
-            self.resume_all();
+            self.resume_passed();
         }
         more
     }

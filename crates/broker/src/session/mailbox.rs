@@ -1,8 +1,9 @@
 //! The mailbox of a connection: what queues and the broker hand to it, bounded in bytes.
 //!
-//! A full mailbox makes its consumers not ready; entries then stay in their queues, and the mailbox remembers that some
-//! queue passed it by. Locked last: under a queue's lock, never the other way round.
+//! A full mailbox makes its consumers not ready; entries then stay in their queues, and the mailbox remembers which
+//! consumers were passed by. Locked last: under a queue's lock, never the other way round.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 
@@ -11,6 +12,9 @@ use parking_lot::Mutex;
 use crate::error::Error;
 use crate::message::Message;
 use crate::session::TransactionId;
+
+/// Consumers that are no more and stay noted.
+pub(crate) const FORGOTTEN_MAX: usize = 64;
 
 /// A message lent to a consumer.
 #[derive(Debug)]
@@ -35,9 +39,11 @@ pub(crate) enum Notice {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Inbox {
-    pub(crate) lent: Vec<Lent>,
-    pub(crate) notices: Vec<Notice>,
+struct Inbox {
+    lent: Vec<Lent>,
+    notices: Vec<Notice>,
+    /// Consumers that queues passed by, each once, in the order in which they try again.
+    passed: VecDeque<u32>,
 }
 
 /// See the module.
@@ -68,9 +74,30 @@ impl Mailbox {
         self.bytes.fetch_add(self.limit, Ordering::SeqCst);
     }
 
-    /// A queue had something and found no room.
-    pub(crate) fn pass_by(&self) {
+    /// A queue had something for this consumer and found no room.
+    pub(crate) fn pass_by(&self, consumer: u32) {
+        self.inbox.lock().passed.push_back(consumer);
         self.passed_by.store(true, Ordering::SeqCst);
+    }
+
+    /// The consumer that tries again first.
+    pub(crate) fn next_passed(&self) -> Option<u32> {
+        self.inbox.lock().passed.pop_front()
+    }
+
+    /// A consumer is no more: where most that are noted are none of those that are `there`, they are forgotten.
+    pub(crate) fn forget_passed(&self, count: usize, there: &dyn Fn(u32) -> bool) {
+        let mut inbox = self.inbox.lock();
+        if inbox.passed.len() > 2 * count + FORGOTTEN_MAX {
+            inbox.passed.retain(|consumer| there(*consumer));
+        }
+    }
+
+    /// Some that were passed by have not tried again: [`Mailbox::take_passed_by`] says so once more.
+    pub(crate) fn leave_passed(&self) {
+        if !self.inbox.lock().passed.is_empty() {
+            self.passed_by.store(true, Ordering::SeqCst);
+        }
     }
 
     /// True once after a queue passed by, when there is room again.
@@ -104,6 +131,13 @@ impl Mailbox {
         let mut inbox = self.inbox.lock();
         std::mem::swap(&mut inbox.lent, lent);
         std::mem::swap(&mut inbox.notices, notices);
+    }
+
+    /// Takes everything and puts it behind what was taken before.
+    pub(crate) fn take_more(&self, lent: &mut Vec<Lent>, notices: &mut Vec<Notice>) {
+        let mut inbox = self.inbox.lock();
+        lent.append(&mut inbox.lent);
+        notices.append(&mut inbox.notices);
     }
 
     /// `bytes` of what was taken has been handed on.

@@ -7,6 +7,7 @@ mod arriving;
 pub(crate) mod consume;
 pub(crate) mod declare;
 mod drain;
+pub(crate) mod ending;
 pub(crate) mod mailbox;
 mod overdue;
 mod park;
@@ -18,7 +19,7 @@ mod trace;
 pub(crate) mod transaction;
 pub(crate) mod turn;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::task::Waker;
@@ -37,12 +38,13 @@ use crate::message::value::Table;
 use crate::message::{Arena, Message};
 use crate::queue::{ConsumerKey, Queue, SharedCredit, Visit};
 use arriving::Arriving;
+use ending::Ended;
 use mailbox::{Lent, Mailbox, Notice};
 use overdue::Notes;
 use park::Parking;
 use publish::Routes;
 use replies::ReplyConsumer;
-use settle::Unsettled;
+use settle::{Lien, Unsettled};
 use shown::Shown;
 use transaction::Open;
 use turn::{Arrival, QueueSlot, Work};
@@ -172,12 +174,14 @@ struct Session {
     shown: Arc<Shown>,
     /// For consumers to come.
     prefetch: u32,
-    consumers: Vec<u32>,
-    /// Index of the consumer that gets shared credit first when some comes back.
-    first_in_turn: usize,
+    consumers: BTreeSet<u32>,
+    /// The same by their tags.
+    tags: HashMap<Arc<str>, u32>,
     replies: Option<ReplyConsumer>,
     parking: Parking,
     published_ticket: Ticket,
+    /// Of one that ends: what its open transactions would have settled.
+    abandoned: Vec<Lien>,
     failed: bool,
 }
 
@@ -191,10 +195,8 @@ pub struct Client {
     next_session: u32,
     consumers: HashMap<u32, ConsumerRecord>,
     next_consumer: u32,
-    /// The number of the consumer that tries again first when the mailbox has room.
-    first_resumed: u32,
-    /// Memory for consumers and their slots, empty between uses.
-    resuming: Vec<(u32, u32)>,
+    /// Ends of its sessions that the housekeeping is at.
+    endings: Vec<Arc<Ended>>,
     /// Sessions with answers waiting.
     answering: Vec<u32>,
     arena: Arena,
@@ -274,8 +276,7 @@ impl Client {
             next_session: 1,
             consumers: HashMap::new(),
             next_consumer: 1,
-            first_resumed: 1,
-            resuming: Vec::new(),
+            endings: Vec::new(),
             answering: Vec::new(),
             arena: Arena::default(),
             arriving: Vec::new(),
@@ -351,32 +352,26 @@ impl Client {
     }
 
     /// Ends a session: its consumers go, its unsettled deliveries return to their places, its parked publishes are
-    /// refused. Returns what the reply must wait for.
+    /// refused. Returns what the reply must wait for. A large end is still under way then; the ticket says so, too.
     pub fn close_session(&mut self, session: SessionId, now: Instant) -> Ticket {
         self.flush(now);
         self.forget_body(session);
-        let Some(mut ended) = self.sessions.remove(&session.0) else { return Ticket::NONE };
+        let Some(ended) = self.take_session(session) else { return Ticket::NONE };
+        self.end_session(ended)
+    }
+
+    /// Takes a session out: nothing reaches it any more.
+    fn take_session(&mut self, session: SessionId) -> Option<Session> {
+        let mut ended = self.sessions.remove(&session.0)?;
         self.refuse_parked_of_closed(&mut ended);
+        ended.abandoned = self.abandon_transactions(session);
         if let Some(replies) = ended.replies.take() {
             self.end_replies(&replies);
         }
-        let consumers = std::mem::take(&mut ended.consumers);
-        let left: Vec<_> = consumers.into_iter().filter_map(|consumer| self.leave_queue(consumer)).collect();
-        self.give_back_inbox();
-        // Behind its consumers: what comes back must not go to one that needs no acknowledgement, and with it.
-        self.rollback_all(Some(session));
-        for lien in ended.unsettled.take_all() {
-            self.release_lien(lien, &ended.shared);
-        }
-        self.settle_touched();
-        for (queue, key) in left {
-            self.visit(|visit| queue.left(key, visit));
-        }
-        self.run_work();
         self.shared.shown.lock().retain(|shown| !Arc::ptr_eq(shown, &ended.shown));
         self.shared.sessions.fetch_sub(1, Ordering::Relaxed);
         self.core.totals.sessions_closed.add(1);
-        self.settled_ticket
+        Some(ended)
     }
 
     /// Ends everything: sessions, exclusive queues, the connection's place in the reports.
@@ -385,17 +380,18 @@ impl Client {
             return self.settled_ticket;
         }
         self.closed = true;
-        // The sessions end one after the other, and what the first gives back must not go to a consumer of the next.
+        self.flush(now);
+        self.arriving.clear();
+        // What some of the sessions give back must not go to a consumer of another.
         self.shared.mailbox.shut();
-        let sessions: Vec<_> = self.sessions.keys().copied().collect();
-        for session in sessions {
-            self.close_session(SessionId(session), now);
-        }
-        self.delete_exclusive_queues();
+        let mut sessions: Vec<_> = self.sessions.keys().map(|session| SessionId(*session)).collect();
+        sessions.sort_unstable_by_key(|session| session.0);
+        let ended = sessions.into_iter().filter_map(|session| self.take_session(session)).collect();
+        let ticket = self.end_all(ended);
         if self.core.clients.lock().remove(&self.shared.number).is_some() {
             self.core.totals.connections_closed.add(1);
         }
-        self.settled_ticket
+        ticket
     }
 
     /// True when `ticket` is durable; if it is not, the waker is woken when it is.
@@ -405,6 +401,13 @@ impl Client {
             self.fetching.take_if(|queue| !queue.will_wake(self.shared.mailbox.waker(), &self.core));
             return self.fetching.is_none();
         }
+        let ticket = match ticket {
+            ending::ENDING => match self.ended_ticket() {
+                Some(ticket) => ticket,
+                None => return false,
+            },
+            ticket => ticket,
+        };
         if self.core.journal.durable() >= ticket {
             return true;
         }

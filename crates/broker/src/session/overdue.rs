@@ -47,8 +47,13 @@ impl Client {
     #[inline]
     pub(super) fn watch_deliveries(&mut self, now: Instant) {
         if self.look_at.is_none() {
-            self.look_at = self.shortest_timeout().map(|timeout| now + period_of(timeout));
+            self.look_at = Some(now + self.shortest_timeout().map_or(LONGEST_PERIOD, period_of));
         }
+    }
+
+    /// A consumer has come that may hold its deliveries for so long.
+    pub(super) fn watch_consumer(&mut self, timeout: Duration, now: Instant) {
+        self.look_at = self.look_at.map(|at| at.min(now + period_of(timeout)));
     }
 
     fn shortest_timeout(&self) -> Option<Duration> {

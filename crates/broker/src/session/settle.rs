@@ -6,7 +6,7 @@ use std::sync::Arc;
 use journal::Ticket;
 
 use crate::error::Error;
-use crate::queue::{Settlement, SharedCredit, Verdict, Visit};
+use crate::queue::{Resume, Settlement, SharedCredit, Verdict, Visit};
 use crate::session::turn::QueueSlot;
 use crate::session::{Client, SessionId};
 
@@ -267,18 +267,6 @@ impl Client {
         }
     }
 
-    /// Puts a delivery of an ended session back to its place.
-    pub(super) fn release_lien(&mut self, lien: Lien, shared: &Arc<SharedCredit>) {
-        self.gather_settlement(lien, shared, Verdict::Released);
-    }
-
-    /// Puts back what was never sent.
-    pub(super) fn unsend(&mut self, slot: u32, consumer: u32, seq: u64) {
-        if let Some(slot) = self.touch(slot) {
-            slot.settlements.push(Settlement { seq, consumer, verdict: Verdict::Unsent });
-        }
-    }
-
     /// Visits each queue that has settlements gathered.
     pub(super) fn settle_touched(&mut self) {
         let now = self.core.clock.unix_ms();
@@ -333,30 +321,17 @@ impl Client {
         let limited = self.sessions.iter().filter(|(_, session)| session.shared.is_limited());
         let limited: Vec<u32> = limited.map(|(number, _)| *number).collect();
         for session in limited {
-            self.resume_in_turn(session);
+            self.resume_starved(session);
         }
     }
 
-    /// Lets the consumers of a session try again, that one first which comes after the last one that found credit. Where
-    /// some is left, messages may still be on their way from the disk: then another one is first the next time.
-    fn resume_in_turn(&mut self, session: u32) {
-        let Some(entry) = self.sessions.get(&session).filter(|entry| !entry.consumers.is_empty()) else { return };
-        let (shared, mut consumers) = (Arc::clone(&entry.shared), entry.consumers.clone());
-        let (first, count) = (entry.first_in_turn % consumers.len(), consumers.len());
-        consumers.rotate_left(first);
-        let mut served = 0;
-        for consumer in consumers {
-            if !shared.has_room() {
-                break;
-            }
-            if let Some(slot) = self.consumers.get(&consumer).and_then(|record| record.slot) {
-                self.resume_consumer(consumer, slot, None);
-            }
-            served += 1;
-        }
-        let passed = if shared.has_room() { 1 } else { served };
-        if let Some(entry) = self.sessions.get_mut(&session) {
-            entry.first_in_turn = (first + passed) % count;
+    /// Lets those consumers of a session try again that its limit held back, in turn, as long as there is credit.
+    pub(super) fn resume_starved(&mut self, session: u32) {
+        let Some(shared) = self.sessions.get(&session).map(|entry| Arc::clone(&entry.shared)) else { return };
+        while shared.has_room()
+            && let Some(consumer) = shared.next_starved()
+        {
+            self.resume_consumer(consumer, Resume::Credit);
         }
     }
 
@@ -367,7 +342,7 @@ impl Client {
         let Some(entry) = self.sessions.get_mut(&session.0) else { return Ticket::NONE };
         let shared = Arc::clone(&entry.shared);
         for lien in entry.unsettled.take_free() {
-            self.release_lien(lien, &shared);
+            self.gather_settlement(lien, &shared, Verdict::Released);
         }
         self.flush(now);
         self.settled_ticket

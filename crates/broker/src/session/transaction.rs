@@ -326,17 +326,11 @@ impl Client {
         self.run_work();
     }
 
-    /// Drops every transaction of a session.
-    pub(super) fn rollback_all(&mut self, session: Option<SessionId>) {
-        let open: Vec<_> = self
-            .open
-            .iter()
-            .filter(|(_, open)| session.is_none_or(|session| open.session == session))
-            .map(|(number, _)| TransactionId(*number))
-            .collect();
-        for transaction in open {
-            self.rollback(transaction);
-        }
+    /// Drops every transaction of a session that ends: its publishes are forgotten, the deliveries that it would have settled
+    /// are returned.
+    pub(super) fn abandon_transactions(&mut self, session: SessionId) -> Vec<Lien> {
+        let abandoned = self.open.extract_if(|_, open| open.session == session);
+        abandoned.flat_map(|(_, open)| open.liens).map(|(lien, _)| lien).collect()
     }
 
     /// Commits what waited for an alarm, or rolls back what waited too long.

@@ -11,6 +11,7 @@ mod damage;
 mod declaring;
 mod deduplication;
 mod delaying;
+mod ending;
 mod grouping;
 mod history;
 mod intake;

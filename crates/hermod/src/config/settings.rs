@@ -91,6 +91,8 @@ pub(crate) struct Limits {
     pub(crate) frame_max: u64,
     pub(crate) channel_max: u64,
     pub(crate) consumers_per_channel: u64,
+    pub(crate) consumers_per_connection: u64,
+    pub(crate) consumers_per_queue: u64,
     pub(crate) unacked: u64,
     pub(crate) max_message_size: u64,
     pub(crate) transaction_bytes: u64,
@@ -277,6 +279,9 @@ impl Limits {
                 .get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
         };
         let consumers_per_channel = count("limits.consumers_per_channel", "10000", "Consumers of one channel.")?;
+        let consumers_per_connection = count("limits.consumers_per_connection", "50000", "Consumers of one connection.")?;
+        let consumers_per_queue =
+            count("limits.consumers_per_queue", "20000", "Consumers of one queue, browsers included.")?;
         let unacked = count(
             "limits.unacked",
             "1000000",
@@ -319,6 +324,8 @@ impl Limits {
             frame_max,
             channel_max,
             consumers_per_channel,
+            consumers_per_connection,
+            consumers_per_queue,
             unacked,
             max_message_size,
             transaction_bytes,

@@ -1,0 +1,287 @@
+//! The end of sessions: their consumers leave, what they held returns to its places, exclusive queues go.
+//!
+//! It is done in bounded pieces, and no lock is held from one to the next. A small end is done at once; a large one is the
+//! housekeeping's, so that the connection's thread serves others meanwhile, and whoever waits for the end is woken by it.
+//! The order is the same: all consumers leave, then everything comes back, then others may take the place of who has left.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use hashbrown::HashMap;
+use journal::{Owner, Ticket};
+use parking_lot::Mutex;
+
+use crate::catalog::Vhost;
+use crate::core::Core;
+use crate::queue::{ConsumerKey, Queue, Settlement, Verdict, Visit};
+use crate::session::mailbox::{Lent, Mailbox};
+use crate::session::turn::Work;
+use crate::session::{Client, Session};
+
+/// Stands for the end of sessions that the housekeeping is at; the journal never gives it.
+pub(super) const ENDING: Ticket = Ticket(u64::MAX - 2);
+
+/// An end that weighs no more than this is done at once.
+const AT_ONCE: usize = 4096;
+/// A piece of an end weighs about so much.
+const PIECE: usize = 2048;
+/// What the end of a queue weighs, in settlements; each exchange of its vhost is asked for bindings to it besides.
+const QUEUE_WEIGHT: usize = 16;
+/// So many exchanges are asked at the cost of one settlement.
+const ASKED_AS_ONE: usize = 8;
+
+/// Where whoever waits for an end learns of it.
+#[derive(Debug, Default)]
+pub(super) struct Ended(Mutex<Option<Ticket>>);
+
+impl Ended {
+    /// What it left to wait for, once it is over.
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        *self.0.lock()
+    }
+}
+
+/// What is left of one or more sessions of a client.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    client: u64,
+    vhost: Arc<Vhost>,
+    /// Consumers that have not left their queues.
+    leaving: Vec<Leaving>,
+    /// Consumers that have left, by queue: others take their places in the end.
+    left: HashMap<Owner, (Arc<Queue>, Vec<ConsumerKey>)>,
+    /// The queues of those consumers whose deliveries come back, and deliveries that were never sent.
+    lenders: HashMap<u32, Arc<Queue>>,
+    lent: Vec<Lent>,
+    /// The mailbox of a client that ends: what lies in it was never sent either.
+    mailbox: Option<Arc<Mailbox>>,
+    /// What comes back to each queue.
+    back: HashMap<Owner, (Arc<Queue>, VecDeque<Settlement>)>,
+    exclusive: Vec<Arc<Queue>>,
+    ticket: Ticket,
+    ended: Arc<Ended>,
+    waker: Waker,
+}
+
+/// A consumer whose session has ended.
+#[derive(Debug)]
+struct Leaving {
+    queue: Arc<Queue>,
+    consumer: u32,
+    no_ack: bool,
+}
+
+impl Ending {
+    /// About how many settlements it is worth.
+    fn weight(&self) -> usize {
+        let back: usize = self.back.values().map(|(_, settlements)| settlements.len()).sum();
+        self.leaving.len() + self.lent.len() + back + self.exclusive.len() * QUEUE_WEIGHT
+    }
+
+    fn comes_back(&mut self, queue: &Arc<Queue>, settlement: Settlement) {
+        let fresh = || (Arc::clone(queue), VecDeque::new());
+        self.back.entry(queue.id).or_insert_with(fresh).1.push_back(settlement);
+    }
+
+    /// Takes some consumers away from their queues.
+    fn leave(&mut self, visit: &mut Visit<'_>) {
+        let from = self.leaving.len().saturating_sub(PIECE);
+        for Leaving { queue, consumer, no_ack } in self.leaving.split_off(from) {
+            let key = ConsumerKey { client: self.client, consumer };
+            if queue.leave(key, visit) {
+                self.left.entry(queue.id).or_insert_with(|| (Arc::clone(&queue), Vec::new())).1.push(key);
+            }
+            if !no_ack {
+                self.lenders.insert(consumer, queue);
+            }
+        }
+    }
+
+    /// What was never sent comes back. True if there was any.
+    fn take_unsent(&mut self) -> bool {
+        if let Some(mailbox) = self.mailbox.take() {
+            mailbox.take_more(&mut self.lent, &mut Vec::new());
+        }
+        let lent = std::mem::take(&mut self.lent);
+        for lent in &lent {
+            let Some(queue) = self.lenders.get(&lent.consumer).cloned() else { continue };
+            let verdict = Verdict::Unsent;
+            self.comes_back(&queue, Settlement { seq: lent.seq, consumer: lent.consumer, verdict });
+        }
+        !lent.is_empty()
+    }
+
+    /// Does one piece. False when nothing is left.
+    fn step(&mut self, core: &Core, work: &mut Vec<Work>) -> bool {
+        let now = core.clock.unix_ms();
+        let mut visit = Visit { core, now, work };
+        if !self.leaving.is_empty() {
+            self.leave(&mut visit);
+            return true;
+        }
+        if self.take_unsent() {
+            return true;
+        }
+        if let Some(id) = self.back.keys().next().copied()
+            && let Some((queue, settlements)) = self.back.get_mut(&id)
+        {
+            let piece: Vec<Settlement> = settlements.drain(..settlements.len().min(PIECE)).collect();
+            self.ticket = self.ticket.max(queue.settle(&piece, self.client, &mut visit));
+            if settlements.is_empty() {
+                self.back.remove(&id);
+            }
+            return true;
+        }
+        if !self.left.is_empty() {
+            let some: Vec<Owner> = self.left.keys().take(PIECE / QUEUE_WEIGHT).copied().collect();
+            for (queue, keys) in some.iter().filter_map(|id| self.left.remove(id)) {
+                queue.left(&keys, &mut visit);
+            }
+            return true;
+        }
+        self.end_queues(core);
+        !self.exclusive.is_empty()
+    }
+
+    fn end_queues(&mut self, core: &Core) {
+        if self.exclusive.is_empty() {
+            return;
+        }
+        let mut tables = self.vhost.tables.write();
+        let each = QUEUE_WEIGHT + tables.exchanges().count() / ASKED_AS_ONE;
+        let from = self.exclusive.len().saturating_sub((PIECE / each).max(1));
+        for queue in self.exclusive.drain(from..) {
+            // Nothing is asked, so nothing can refuse.
+            let _ = core.end_queue(&mut tables, &queue, &|_| Ok(()));
+        }
+    }
+
+    /// Does one piece and what that leaves behind. True when more is left.
+    fn advance(&mut self, core: &Core) -> bool {
+        let mut work = Vec::new();
+        let more = self.step(core, &mut work);
+        let rejected = work.iter().any(|item| matches!(item, Work::DeadLetter { .. }));
+        self.ticket = self.ticket.max(core.run_work(&mut work));
+        if rejected {
+            // It is settled only where its dead letters are logged.
+            self.ticket = core.journal.appender().ticket();
+        }
+        more
+    }
+
+    fn finish(self) {
+        *self.ended.0.lock() = Some(self.ticket);
+        self.waker.wake();
+    }
+}
+
+impl Core {
+    /// Goes on with large ends, a piece of each. True when more is left of any.
+    pub(crate) fn go_on_ending(&self) -> bool {
+        let ends = std::mem::take(&mut self.waiting.lock().ending);
+        let mut more = Vec::new();
+        for mut ending in ends {
+            if ending.advance(self) { more.push(ending) } else { ending.finish() }
+        }
+        let mut waiting = self.waiting.lock();
+        // What came meanwhile takes its turn behind these.
+        more.append(&mut waiting.ending);
+        waiting.ending = more;
+        !waiting.ending.is_empty()
+    }
+}
+
+impl Client {
+    /// Ends a session that nobody can use any more. Returns what a reply waits for.
+    pub(super) fn end_session(&mut self, session: Session) -> Ticket {
+        let consumers = session.consumers.clone();
+        let mut ending = self.ending([session], Vec::new());
+        // Before anything else is taken from the mailbox: what lies there for them would have nobody to return it. There are
+        // no more than one session may have.
+        let mut work = Vec::new();
+        let core = Arc::clone(&self.core);
+        while !ending.leaving.is_empty() {
+            ending.leave(&mut Visit { core: &core, now: core.clock.unix_ms(), work: &mut work });
+        }
+        ending.ticket = ending.ticket.max(core.run_work(&mut work));
+        if !consumers.is_empty() {
+            self.shared.mailbox.take_more(&mut self.inbox, &mut self.notices);
+            ending.lent = self.inbox.extract_if(.., |lent| consumers.contains(&lent.consumer)).collect();
+            self.shared.mailbox.handed_on(ending.lent.iter().map(|lent| lent.message.cost()).sum());
+        }
+        for consumer in consumers {
+            self.forget_consumer(consumer);
+        }
+        self.run_end(ending)
+    }
+
+    /// Ends all of them, with the client's exclusive queues.
+    pub(super) fn end_all(&mut self, sessions: Vec<Session>) -> Ticket {
+        let exclusive = std::mem::take(&mut self.exclusive);
+        let mut ending = self.ending(sessions, exclusive);
+        ending.lent = std::mem::take(&mut self.inbox);
+        ending.mailbox = Some(Arc::clone(&self.shared.mailbox));
+        self.consumers.clear();
+        self.shared.consumers.store(0, Ordering::Relaxed);
+        self.run_end(ending)
+    }
+
+    fn ending(&mut self, sessions: impl IntoIterator<Item = Session>, exclusive: Vec<Arc<Queue>>) -> Ending {
+        let mut ending = Ending {
+            client: self.shared.number,
+            vhost: Arc::clone(&self.vhost),
+            leaving: Vec::new(),
+            left: HashMap::new(),
+            lenders: HashMap::new(),
+            lent: Vec::new(),
+            mailbox: None,
+            back: HashMap::new(),
+            exclusive,
+            ticket: self.settled_ticket,
+            ended: Arc::default(),
+            waker: self.shared.mailbox.waker().clone(),
+        };
+        for mut session in sessions {
+            let leaving = session.consumers.iter().filter_map(|consumer| {
+                let no_ack = self.consumers.get(consumer)?.no_ack;
+                Some(Leaving { queue: self.consumed_by(*consumer)?, consumer: *consumer, no_ack })
+            });
+            ending.leaving.extend(leaving);
+            let mut liens = session.unsettled.take_all();
+            liens.extend(std::mem::take(&mut session.abandoned));
+            for lien in liens {
+                let Some(slot) = self.slot_mut(lien.slot) else { continue };
+                slot.uses -= 1;
+                let settlement = Settlement { seq: lien.seq, consumer: lien.consumer, verdict: Verdict::Released };
+                ending.comes_back(&slot.queue, settlement);
+            }
+        }
+        ending
+    }
+
+    fn run_end(&mut self, mut ending: Ending) -> Ticket {
+        if ending.weight() <= AT_ONCE {
+            while ending.advance(&self.core) {}
+            self.settled_ticket = self.settled_ticket.max(ending.ticket);
+            return self.settled_ticket;
+        }
+        // Whoever waits for this may wait for anything else that it asked for before, and names no other ticket.
+        ending.ticket = ending.ticket.max(self.core.journal.appender().ticket());
+        // Of ends that nobody waits for nothing more is kept once they are over.
+        let _ = self.ended_ticket();
+        self.endings.push(Arc::clone(&ending.ended));
+        self.core.waiting.lock().ending.push(ending);
+        self.core.housekeeper.wake();
+        ENDING
+    }
+
+    /// What the ends of sessions left to wait for, once all of them are over.
+    pub(super) fn ended_ticket(&mut self) -> Option<Ticket> {
+        let all: Option<Vec<Ticket>> = self.endings.iter().map(|ended| ended.ticket()).collect();
+        self.settled_ticket = all?.into_iter().fold(self.settled_ticket, Ticket::max);
+        self.endings.clear();
+        Some(self.settled_ticket)
+    }
+}
