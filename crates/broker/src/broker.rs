@@ -153,6 +153,7 @@ impl Broker {
             broker.create_defaults(parts.default_user, parts.salt)?;
         }
         broker.resume(&mut rebuilt)?;
+        broker.core.journal.note_lasting(broker.core.catalog.bindings.load().logged);
         // Before, it could have told the journal nothing.
         restater.answer_for(&broker.core);
         Ok(broker)

@@ -96,6 +96,7 @@ impl Core {
             auto_delete: false,
             arguments: QueueArguments::default(),
             declared: Table::default(),
+            tally: self.catalog.bindings.clone(),
             bucket: Some(Bucket { of: Arc::downgrade(queue), owner: queue.id, span }),
             now,
         })

@@ -78,6 +78,14 @@ pub(crate) fn write_table(into: &mut Vec<u8>, table: &Table) -> Result<(), Error
     written
 }
 
+/// Bytes that a table takes when it is stored.
+pub(crate) fn table_bytes(table: &Table) -> usize {
+    let mut bytes = Vec::new();
+    // One that can't be stored is refused before it is kept.
+    let _ = write_table(&mut bytes, table);
+    bytes.len()
+}
+
 /// Refuses what [`write_table`] would refuse, so that nothing is accepted that can't be kept.
 pub(crate) fn check_depth(table: &Table) -> Result<(), Error> {
     write_table(&mut Vec::new(), table)

@@ -207,11 +207,11 @@ impl Core {
                 if let Destination::Queue(id) = binding.destination
                     && let Some(queue) = tables.queue_by_id(id)
                 {
-                    queue.lock(self).bindings.retain(|bound| bound.exchange != exchange.id);
+                    queue.lock(self).bindings.retain(&|bound| bound.exchange != exchange.id);
                 } else if let Destination::Exchange(id) = binding.destination
                     && let Some(other) = tables.exchange_by_id_mut(id)
                 {
-                    other.bound.retain(|bound| bound.exchange != exchange.id);
+                    other.bound.retain(&|bound| bound.exchange != exchange.id);
                 }
             }
             if exchange.durable {

@@ -7,6 +7,7 @@
 //! `docs/flows` follows each path file by file.
 
 mod admin;
+mod admission;
 mod broker;
 mod browse;
 mod catalog;

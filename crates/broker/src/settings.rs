@@ -28,6 +28,10 @@ pub struct Limits {
     pub vhosts: u64,
     /// Authenticated connections in all.
     pub connections: u64,
+    /// Bytes that the arguments of one declaration may take.
+    pub declaration_bytes: u64,
+    /// Bytes of memory that the names, keys and arguments of all declarations may take.
+    pub declarations_bytes: u64,
     /// Bytes that one open transaction may hold.
     pub transaction_bytes: u64,
 }
@@ -46,6 +50,8 @@ impl Default for Limits {
             bindings: 1_000_000,
             vhosts: 1000,
             connections: 10_000,
+            declaration_bytes: 16 << 10,
+            declarations_bytes: 256 << 20,
             transaction_bytes: 64 << 20,
         }
     }

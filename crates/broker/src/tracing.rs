@@ -17,7 +17,8 @@ use crate::message::dialect::DialectId;
 use crate::message::properties::Properties;
 use crate::message::value::{Table, Value};
 use crate::message::{Arena, Head, Message, NAME_MAX};
-use crate::routing::{Bindings, ExchangeKind, HashOn};
+use crate::queue::Bounds;
+use crate::routing::{Bindings, ExchangeKind, HashOn, Weight};
 use crate::store::facts;
 
 /// Where copies go.
@@ -57,7 +58,8 @@ impl Core {
             alternate: None,
             remember: None,
             bindings: Bindings::new(ExchangeKind::Topic, HashOn::default(), &self.catalog.bindings),
-            bound: Vec::new(),
+            bound: Bounds::new(&self.catalog.bindings),
+            weight: Weight::default(),
             predeclared: false,
         };
         let mut appender = self.journal.appender();

@@ -324,6 +324,8 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             consumers_per_session: narrow(limits.consumers_per_channel),
             consumers_per_connection: narrow(limits.consumers_per_connection),
             consumers_per_queue: narrow(limits.consumers_per_queue),
+            declaration_bytes: limits.declaration_bytes,
+            declarations_bytes: limits.declarations_bytes,
             unsettled: narrow(limits.unacked),
             queues: limits.queues,
             exchanges: limits.exchanges,

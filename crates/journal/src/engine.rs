@@ -89,6 +89,8 @@ pub(crate) struct Log {
     pub(crate) to_copy: AtomicU64,
     /// The largest restatement so far, in bytes.
     pub(crate) restatement: AtomicU64,
+    /// Bytes of facts that are always alive, as the user of the log says.
+    pub(crate) declared: AtomicU64,
     /// A backup runs: no file that the log or a segment has may leave or change. Set under the recycler's lock.
     pub(crate) pinned: AtomicBool,
     pub(crate) scrub: Scrub,
@@ -233,7 +235,8 @@ impl Log {
 
     pub(crate) fn thresholds(&self, sizes: Sizes) -> Thresholds {
         let file = u64::from(sizes.file);
-        let restatement = self.restatement.load(Ordering::Relaxed).clamp(file / 4, sizes.ring / 4);
+        let largest = self.restatement.load(Ordering::Relaxed).max(self.declared.load(Ordering::Relaxed));
+        let restatement = largest.clamp(file / 4, sizes.ring / 4);
         Thresholds { reserve: file + restatement, headroom: (4 * file).min(sizes.ring / 8), hysteresis: file / 2 }
     }
 }

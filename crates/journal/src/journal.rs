@@ -194,6 +194,19 @@ impl Journal {
         admission
     }
 
+    /// Bytes that facts which are always alive may take: half a file. Whatever a file is about when it leaves, all of them may
+    /// have to be said again for it; with more the log could grow by what should make room. Without an end in memory.
+    pub fn lasting_max(&self) -> u64 {
+        if self.0.log.is_some() { u64::from(self.0.sizes.file) / 2 } else { u64::MAX }
+    }
+
+    /// Bytes that such facts take now: room for them is kept as for a restatement.
+    pub fn note_lasting(&self, bytes: u64) {
+        if let Some(log) = &self.0.log {
+            log.declared.store(bytes, Ordering::Relaxed);
+        }
+    }
+
     /// Wakes `waker` once, at the next change of [`Journal::admission`].
     pub fn on_admission_change(&self, waker: Waker) {
         self.0.gate.on_change(waker);
@@ -428,6 +441,7 @@ fn running(
         free: AtomicU64::new(free),
         to_copy: AtomicU64::new(0),
         restatement: AtomicU64::new(0),
+        declared: AtomicU64::new(0),
         pinned: AtomicBool::new(false),
         scrub: Scrub::default(),
         spill,

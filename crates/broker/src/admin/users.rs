@@ -6,9 +6,11 @@ use hashbrown::HashMap;
 use journal::{Owner, Ticket};
 
 use crate::admin::checks::refuse_control;
+use crate::admission::Asker;
 use crate::broker::Broker;
 use crate::core::Core;
 use crate::error::Error;
+use crate::routing::Load;
 use crate::store::facts;
 
 impl Broker {
@@ -99,6 +101,10 @@ impl Core {
     /// Logs a user under the lock that restatements of users take.
     pub(crate) fn log_user(&self, user: &User, users: &mut HashMap<String, Owner>) -> Result<Ticket, Error> {
         let bytes = self.user_record(user)?;
+        if !users.contains_key(&*user.name) {
+            let load = Load { logged: bytes.len() as u64, memory: 0 };
+            self.admit_load(&format!("user '{}'", user.name), load, Asker::Operator)?;
+        }
         let owner = *users.entry(user.name.to_string()).or_insert_with(|| self.owner());
         let mut appender = self.journal.appender();
         appender.fact(None, owner, facts::USER, &[&bytes]);

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use journal::{Journal, Owner, Ticket};
 use parking_lot::Mutex;
 
+use crate::admission::Asker;
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::value::Table;
+use crate::routing::Load;
 use crate::store::facts;
 
 /// The vhost of definitions that belong to none: no owner has this number.
@@ -59,6 +61,12 @@ pub(crate) struct Key {
 impl Key {
     pub(crate) fn new(sort: Sort, vhost: Owner, name: &str) -> Self {
         Self { sort, vhost, name: name.to_owned() }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} '{}'", self.sort.name(), self.name)
     }
 }
 
@@ -114,6 +122,9 @@ impl Core {
     pub(crate) fn define(&self, key: Key, value: Table) -> Result<Ticket, Error> {
         let bytes = self.check_definition(&key, &value)?;
         let mut kept = self.definitions.0.lock();
+        if !kept.contains_key(&key) {
+            self.admit_load(&key.to_string(), Load { logged: bytes.len() as u64, memory: 0 }, Asker::Operator)?;
+        }
         let owner = kept.get(&key).map_or_else(|| self.owner(), |kept| kept.owner);
         let mut appender = self.journal.appender();
         appender.fact(None, owner, facts::DEFINITION, &[&bytes]);

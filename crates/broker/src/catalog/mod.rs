@@ -18,8 +18,8 @@ use parking_lot::RwLock;
 
 use crate::error::Error;
 use crate::message::value::Table;
-use crate::queue::{Bound, Gate, Queue};
-use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn, Tally};
+use crate::queue::{Bounds, Gate, Queue};
+use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn, Tally, Weight};
 use arguments::{QueueArguments, QueueType, Remember};
 use policies::Policies;
 use search::Search;
@@ -40,7 +40,10 @@ pub(crate) struct Exchange {
     pub(crate) remember: Option<Remember>,
     pub(crate) bindings: Bindings,
     /// Durable bindings of which it is the destination.
-    pub(crate) bound: Vec<Bound>,
+    pub(crate) bound: Bounds,
+    /// What its declaration weighs.
+    #[expect(dead_code, reason = "counted as long as it is there, not read")]
+    pub(crate) weight: Weight,
     /// Every vhost has it; it can't be deleted and is not journaled.
     pub(crate) predeclared: bool,
 }
@@ -231,7 +234,8 @@ impl Vhost {
                 alternate: None,
                 remember: None,
                 bindings: Bindings::new(kind, HashOn::default(), tally),
-                bound: Vec::new(),
+                bound: Bounds::new(tally),
+                weight: Weight::default(),
                 predeclared: true,
             });
         }

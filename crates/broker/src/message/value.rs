@@ -93,6 +93,19 @@ impl Value {
     }
 }
 
+impl Value {
+    /// Bytes of memory that it takes besides itself.
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Array(values) => values.iter().map(|value| size_of::<Self>() + value.heap_bytes()).sum(),
+            Self::Table(table) => table.heap_bytes(),
+            _ => 0,
+        }
+    }
+}
+
 /// Named fields, in the order in which they came. Names may repeat; the first one counts.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table(pub Vec<(String, Value)>);
@@ -107,6 +120,12 @@ impl Table {
     pub fn set(&mut self, name: &str, value: Value) {
         self.0.retain(|(key, _)| key != name);
         self.0.push((name.to_owned(), value));
+    }
+
+    /// Bytes of memory that its fields take.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let one = |(name, value): &(String, Value)| size_of::<(String, Value)>() + name.len() + value.heap_bytes();
+        self.0.iter().map(one).sum()
     }
 
     /// Number of fields.

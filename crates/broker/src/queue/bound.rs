@@ -3,6 +3,7 @@
 use journal::Owner;
 
 use crate::message::value::Table;
+use crate::routing::{Load, Tally, Weight};
 
 /// A durable binding to this queue, kept here so that the queue can be restated and deleted without a search.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,10 +20,60 @@ impl Bound {
         arguments.0.sort_by(|(one, _), (other, _)| one.cmp(other));
         Self { exchange, key: key.to_owned(), arguments }
     }
+
+    /// What the log says of it, in bytes.
+    fn logged_bytes(&self) -> u64 {
+        Load::of(&self.key, &self.arguments).logged
+    }
 }
 
-/// Adds a binding to those of a queue or an exchange, most of which have one.
-pub(crate) fn keep_binding(list: &mut Vec<Bound>, bound: Bound) {
-    list.reserve_exact(usize::from(list.is_empty()));
-    list.push(bound);
+/// The durable bindings to a queue or an exchange, and what the log says of them.
+#[derive(Debug, Default)]
+pub(crate) struct Bounds {
+    all: Vec<Bound>,
+    weight: Weight,
+}
+
+impl Bounds {
+    /// None yet, to be weighed by `tally`.
+    pub(crate) fn new(tally: &Tally) -> Self {
+        Self { all: Vec::new(), weight: Weight::new(tally, Load::default()) }
+    }
+
+    /// Adds a binding; most have one.
+    pub(crate) fn keep(&mut self, bound: Bound) {
+        self.all.reserve_exact(usize::from(self.all.is_empty()));
+        self.all.push(bound);
+        self.weigh(self.all.last().map_or(0, Bound::logged_bytes));
+    }
+
+    pub(crate) fn forget(&mut self, bound: &Bound) {
+        self.retain(&|other| other != bound);
+    }
+
+    /// Keeps only those.
+    pub(crate) fn retain(&mut self, stays: &dyn Fn(&Bound) -> bool) {
+        let mut gone = 0;
+        self.all.retain(|bound| {
+            let stays = stays(bound);
+            gone += if stays { 0 } else { bound.logged_bytes() };
+            stays
+        });
+        let Load { logged, memory } = self.weight.load();
+        self.weight.set(Load { logged: logged.saturating_sub(gone), memory });
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.all = Vec::new();
+        self.weight.set(Load::default());
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Bound] {
+        &self.all
+    }
+
+    fn weigh(&mut self, more: u64) {
+        let Load { logged, memory } = self.weight.load();
+        self.weight.set(Load { logged: logged + more, memory });
+    }
 }

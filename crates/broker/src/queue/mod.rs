@@ -40,7 +40,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use away::{Damage, Purpose, Task};
 pub(crate) use bitmap::Bitmap;
-pub(crate) use bound::{Bound, keep_binding};
+pub(crate) use bound::{Bound, Bounds};
 pub(crate) use consumers::{Consumer, ConsumerKey, Resume, SharedCredit};
 pub(crate) use delay::{Bucket, Delays, Dues, Span, ToSort};
 pub(crate) use dispatch::{Fetched, Unattached};
@@ -62,6 +62,7 @@ use crate::core::Core;
 use crate::losses::Lost;
 use crate::message::Message;
 use crate::message::value::Table;
+use crate::routing::{Load, Tally, Weight};
 use crate::session::turn::{Arrival, Work};
 
 use arrive::expires_at;
@@ -126,7 +127,9 @@ pub(crate) struct Inner {
     views: Views,
     /// Whose each group is.
     groups: Option<Box<Groups>>,
-    pub(crate) bindings: Vec<Bound>,
+    pub(crate) bindings: Bounds,
+    /// What its declaration weighs.
+    weight: Weight,
     deleted: bool,
     had_consumer: bool,
     /// What the messages cost that are in memory.
@@ -252,13 +255,23 @@ pub(crate) struct QueueParts {
     pub(crate) auto_delete: bool,
     pub(crate) arguments: QueueArguments,
     pub(crate) declared: Table,
+    pub(crate) tally: Tally,
     pub(crate) bucket: Option<Bucket>,
     /// Milliseconds since 1970.
     pub(crate) now: u64,
 }
 
+impl QueueParts {
+    /// What the declaration weighs.
+    fn load(&self) -> Load {
+        let load = Load::of(&self.name, &self.declared);
+        if self.durable && self.exclusive_to.is_none() { load } else { load.unlogged() }
+    }
+}
+
 impl Queue {
     pub(crate) fn new(parts: QueueParts) -> Arc<Self> {
+        let weight = Weight::new(&parts.tally, parts.load());
         let weighs = parts.arguments.max_length_bytes.is_some();
         let mut lanes = Lanes::new();
         let last_value_key = parts.arguments.last_value_key.as_deref().map(Box::from);
@@ -270,7 +283,8 @@ impl Queue {
             lanes,
             views: Views::default(),
             groups: grouping.map(|grouping| Box::new(Groups::new(grouping))),
-            bindings: Vec::new(),
+            bindings: Bounds::new(&parts.tally),
+            weight,
             deleted: false,
             had_consumer: false,
             bytes: 0,

@@ -7,6 +7,7 @@ use journal::{Address, Group, Ticket};
 use crate::catalog::arguments::Return;
 use crate::core::Core;
 use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Queue, Reason, State, Visit};
+use crate::routing::Load;
 
 /// Reasons of settlements as the journal stores them; never renumbered.
 pub(crate) const ACKNOWLEDGED: u8 = 0;
@@ -246,7 +247,8 @@ impl Queue {
         inner.latest = None;
         inner.forget_dues();
         inner.waiting = None;
-        inner.bindings = Vec::new();
+        inner.bindings.clear();
+        inner.weight.set(Load::default());
         let mut consumers = inner.consumers.clear();
         consumers.extend(inner.views.clear());
         (consumers, ready, ticket)

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::encoding::{write_table, write_text};
+use crate::encoding::{table_bytes, write_table, write_text};
 use crate::error::Error;
 use crate::message::value::Table;
 
@@ -28,24 +28,94 @@ pub(crate) struct Binding {
     pub(crate) arguments: Table,
 }
 
-/// How many bindings there are, of all exchanges that were given the same one. Each exchange's [`super::Bindings`] keep it true
-/// for as long as they are.
+/// How many bindings there are, of all exchanges that were given the same one, and what declarations weigh. Each exchange's
+/// [`super::Bindings`], and each [`Weight`], keep it true for as long as they are.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Tally(Arc<AtomicU64>);
+pub(crate) struct Tally(Arc<Counts>);
+
+#[derive(Default, Debug)]
+struct Counts {
+    bindings: AtomicU64,
+    logged: AtomicU64,
+    memory: AtomicU64,
+}
+
+/// What one or more declarations weigh, counted as long as it is.
+#[derive(Debug, Default)]
+pub(crate) struct Weight {
+    tally: Tally,
+    load: Load,
+}
+
+/// Bytes of declarations.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Load {
+    /// That the log says of them.
+    pub(crate) logged: u64,
+    /// In memory, for names, keys and arguments.
+    pub(crate) memory: u64,
+}
+
+/// What a record of the log takes besides its text, in bytes.
+const RECORD_BYTES: usize = 48;
+
+impl Load {
+    /// Of a declaration that is logged.
+    pub(crate) fn of(name: &str, arguments: &Table) -> Self {
+        let logged = (RECORD_BYTES + name.len() + table_bytes(arguments)) as u64;
+        Self { logged, memory: (name.len() + arguments.heap_bytes()) as u64 }
+    }
+
+    /// The same of one that is not.
+    pub(crate) fn unlogged(self) -> Self {
+        Self { logged: 0, ..self }
+    }
+}
+
+impl Weight {
+    pub(crate) fn new(tally: &Tally, load: Load) -> Self {
+        let mut weight = Self { tally: tally.clone(), load: Load::default() };
+        weight.set(load);
+        weight
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        self.load
+    }
+
+    /// It weighs something else from now on.
+    pub(crate) fn set(&mut self, load: Load) {
+        let counts = &self.tally.0;
+        counts.logged.fetch_add(load.logged.wrapping_sub(self.load.logged), Ordering::Relaxed);
+        counts.memory.fetch_add(load.memory.wrapping_sub(self.load.memory), Ordering::Relaxed);
+        self.load = load;
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.set(Load::default());
+    }
+}
 
 impl Tally {
     pub(crate) fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.bindings.load(Ordering::Relaxed)
+    }
+
+    /// What all declarations weigh together.
+    pub(crate) fn load(&self) -> Load {
+        Load { logged: self.0.logged.load(Ordering::Relaxed), memory: self.0.memory.load(Ordering::Relaxed) }
     }
 
     /// Counts one more, unless that is one too many.
     pub(super) fn admit(&self, limit: u64) -> bool {
         let more = |count| (count < limit).then_some(count + 1);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        self.0.bindings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     pub(super) fn left(&self, count: usize) {
-        self.0.fetch_sub(count as u64, Ordering::Relaxed);
+        self.0.bindings.fetch_sub(count as u64, Ordering::Relaxed);
     }
 }
 
@@ -53,6 +123,13 @@ impl Tally {
 /// floating point, an equality to rely on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Identity(Box<[u8]>);
+
+impl Binding {
+    /// Bytes of memory for its key and arguments, which are kept three times.
+    pub(super) fn heap_bytes(&self) -> u64 {
+        (3 * self.key.len() + 2 * self.arguments.heap_bytes()) as u64
+    }
+}
 
 impl Identity {
     /// Not behind any other.

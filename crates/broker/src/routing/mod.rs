@@ -17,7 +17,7 @@ mod topic;
 use std::collections::BTreeMap;
 
 use self::binding::Identity;
-pub(crate) use self::binding::{Binding, Destination, Tally};
+pub(crate) use self::binding::{Binding, Destination, Load, Tally, Weight};
 use self::direct::Direct;
 pub(crate) use self::envelope::Envelope;
 use self::fanout::Fanout;
@@ -90,6 +90,8 @@ pub(crate) struct Bindings {
     matcher: Matcher,
     /// Has counted what the index holds.
     tally: Tally,
+    /// Its memory.
+    weight: Weight,
 }
 
 /// What the exchange's kind routes by.
@@ -146,7 +148,7 @@ impl Bindings {
             ExchangeKind::ConsistentHash => Matcher::Consistent(Consistent::new(hash_on)),
             ExchangeKind::ModulusHash => Matcher::Modulus(Modulus::default()),
         };
-        Self { index: BTreeMap::new(), matcher, tally: tally.clone() }
+        Self { index: BTreeMap::new(), matcher, tally: tally.clone(), weight: Weight::new(tally, Load::default()) }
     }
 
     /// An error of kind `Precondition` when the arguments can't be matched by or are nested too deep to be kept, or the key
@@ -172,6 +174,8 @@ impl Bindings {
             return Err(Error::precondition(format!("limit of {limit} bindings is reached")));
         }
         self.matcher.add(&binding);
+        let memory = self.weight.load().memory + binding.heap_bytes();
+        self.weight.set(Load { logged: 0, memory });
         self.index.insert(place, binding);
         Ok(true)
     }
@@ -182,6 +186,7 @@ impl Bindings {
         let removed = self.index.remove(&(binding.destination, identity)).is_some();
         if removed {
             self.tally.left(1);
+            self.weighs_less(binding.heap_bytes());
             self.matcher.remove(binding);
         }
         removed
@@ -193,10 +198,16 @@ impl Bindings {
         let removed: Vec<Binding> =
             identities.into_iter().filter_map(|identity| self.index.remove(&(destination, identity))).collect();
         self.tally.left(removed.len());
+        self.weighs_less(removed.iter().map(Binding::heap_bytes).sum());
         for binding in &removed {
             self.matcher.remove(binding);
         }
         removed
+    }
+
+    fn weighs_less(&mut self, bytes: u64) {
+        let memory = self.weight.load().memory.saturating_sub(bytes);
+        self.weight.set(Load { logged: 0, memory });
     }
 
     /// The bindings that lead to `destination`.

@@ -9,13 +9,15 @@ use std::time::Instant;
 use auth::{Resource, Right};
 use journal::Ticket;
 
+use crate::admission::Asker;
 use crate::catalog::arguments::{self, ExchangeArguments, QUEUE_TYPE, QueueArguments};
 use crate::catalog::{Exchange, Tables, binding_of};
+use crate::encoding::table_bytes;
 use crate::error::{Error, ErrorKind};
 use crate::message::NAME_MAX;
 use crate::message::value::{Table, Value};
-use crate::queue::{Bound, Queue, QueueParts, keep_binding};
-use crate::routing::{Bindings, Destination, ExchangeKind};
+use crate::queue::{Bound, Bounds, Queue, QueueParts};
+use crate::routing::{Bindings, Destination, ExchangeKind, Load, Weight};
 use crate::session::Client;
 use crate::session::consume::{locked, no_queue};
 use crate::store::facts;
@@ -121,6 +123,19 @@ impl Client {
         may(Right::Read).or_else(|_| may(Right::Write)).or_else(|_| may(Right::Configure))
     }
 
+    /// Fails for a declaration that is too large, or for which there is no room. `what` names it in words.
+    fn admit_declaration(&self, what: &str, arguments: &Table, load: Load) -> Result<(), Error> {
+        let (bytes, most) = (table_bytes(arguments) as u64, self.core.settings.limits.declaration_bytes);
+        if bytes > most {
+            return Err(Error::precondition(format!(
+                "arguments of {what} in vhost '{}' take {bytes} bytes, of {most} that they may (limits.declaration_bytes)",
+                self.vhost.name
+            )));
+        }
+        let asker = if self.consumes { Asker::Consumer } else { Asker::Publisher };
+        self.core.admit_load(what, load, asker)
+    }
+
     fn no_exchange(&self, name: &str) -> Error {
         Error::not_found(format!("no exchange '{name}' in vhost '{}'", self.shared.vhost))
     }
@@ -147,6 +162,9 @@ impl Client {
         refuse_reserved("exchange", name)?;
         let parsed = ExchangeArguments::parse(kind, name, &vhost.name, &spec.arguments)?;
         self.authorize_alternate(name, &parsed)?;
+        let load = Load::of(name, &spec.arguments);
+        let load = if spec.durable { load } else { load.unlogged() };
+        self.admit_declaration(&format!("exchange '{name}'"), &spec.arguments, load)?;
         let limit = self.core.settings.limits.exchanges;
         if !self.core.catalog.admit_exchange(limit) {
             return Err(Self::over_limit("exchanges", limit));
@@ -162,7 +180,8 @@ impl Client {
             alternate: parsed.alternate.or_else(|| tables.policies.alternate_of(name)),
             remember: parsed.remember,
             bindings: Bindings::new(parsed.routes_as, parsed.hash_on, &self.core.catalog.bindings),
-            bound: Vec::new(),
+            bound: Bounds::new(&self.core.catalog.bindings),
+            weight: Weight::new(&self.core.catalog.bindings, load),
             predeclared: false,
         };
         let mut ticket = self.settled_ticket;
@@ -241,6 +260,12 @@ impl Client {
         let (destination, queue) = self.resolve(&tables, spec)?;
         let Some(source) = tables.exchange_mut(&spec.source) else { return Err(self.no_exchange(&spec.source)) };
         let binding = binding_of(destination, &spec.key, &spec.arguments);
+        if !source.bindings.contains(&binding) {
+            let logged = source.durable && queue.as_ref().is_none_or(|queue| queue.logged());
+            let load = Load::of(&spec.key, &spec.arguments);
+            let load = if logged { load } else { load.unlogged() };
+            self.admit_declaration(&format!("binding from exchange '{}'", spec.source), &spec.arguments, load)?;
+        }
         if !source.bindings.insert(binding, self.core.settings.limits.bindings)? {
             return Ok(made.max(self.settled_ticket));
         }
@@ -315,8 +340,8 @@ impl Client {
         kind: u8,
         bound: Bound,
     ) -> Ticket {
-        let keep = |list: &mut Vec<Bound>| {
-            if kind == facts::BIND { keep_binding(list, bound.clone()) } else { list.retain(|other| *other != bound) }
+        let keep = |list: &mut Bounds| {
+            if kind == facts::BIND { list.keep(bound.clone()) } else { list.forget(&bound) }
         };
         let owner = match (queue, destination) {
             (Some(queue), _) if source_durable && queue.logged() => {
@@ -369,6 +394,9 @@ impl Client {
             parsed.check_server_named()?;
         }
         self.authorize_dead_letters(&name, &parsed)?;
+        let load = Load::of(&name, &spec.arguments);
+        let load = if spec.durable && !spec.exclusive { load } else { load.unlogged() };
+        self.admit_declaration(&format!("queue '{name}'"), &spec.arguments, load)?;
         self.check_room_for_queue(&tables, &name)?;
         let limit = self.core.settings.limits.queues;
         if !self.core.catalog.admit_queue(limit) {
@@ -383,6 +411,7 @@ impl Client {
             auto_delete: spec.auto_delete,
             arguments: tables.arguments_of(&name, &vhost.name, parsed.queue_type, &spec.arguments)?,
             declared: spec.arguments.clone(),
+            tally: self.core.catalog.bindings.clone(),
             bucket: None,
             now: self.core.clock.unix_ms(),
         });

@@ -18,10 +18,9 @@ use crate::encoding::Malformed;
 use crate::error::Error;
 use crate::message::value::Table;
 use crate::queue::{
-    Bound, Lanes, Latest, Position, Positions, Queue, QueueParts, Reason, Recovered, Seen, Span, keep_binding,
-    reason_code,
+    Bound, Bounds, Lanes, Latest, Position, Positions, Queue, QueueParts, Reason, Recovered, Seen, Span, reason_code,
 };
-use crate::routing::{Bindings, Destination};
+use crate::routing::{Bindings, Destination, Load, Weight};
 use crate::store::facts::{self, ExchangeFact, QueueFact};
 use crate::store::pages::{Lost, Pages, ReadChunk};
 use crate::store::runs::read_valued;
@@ -101,7 +100,7 @@ impl Rebuilt {
                 let list = self.bound.entry(owner).or_default();
                 list.retain(|other| *other != bound);
                 if kind == facts::BIND {
-                    keep_binding(list, bound);
+                    list.push(bound);
                 }
             }
             facts::USER if bytes.is_empty() => {
@@ -291,7 +290,8 @@ impl Rebuilt {
                 alternate: parsed.alternate,
                 remember: parsed.remember,
                 bindings: Bindings::new(parsed.routes_as, parsed.hash_on, &catalog.bindings),
-                bound: Vec::new(),
+                bound: Bounds::new(&catalog.bindings),
+                weight: Weight::new(&catalog.bindings, Load::of(&fact.name, &fact.arguments)),
                 predeclared: false,
             });
         }
@@ -308,6 +308,7 @@ impl Rebuilt {
                 auto_delete: fact.auto_delete,
                 arguments,
                 declared: fact.arguments.clone(),
+                tally: catalog.bindings.clone(),
                 bucket: None,
                 now,
             }));
@@ -369,9 +370,10 @@ fn bind(tables: &mut Tables, core: &Core, owner: Owner, mut list: Vec<Bound>) ->
         }
     }
     if let Some(queue) = queue {
-        queue.lock(core).bindings = list;
+        let mut inner = queue.lock(core);
+        list.into_iter().for_each(|bound| inner.bindings.keep(bound));
     } else if let Some(exchange) = tables.exchange_by_id_mut(owner) {
-        exchange.bound = list;
+        list.into_iter().for_each(|bound| exchange.bound.keep(bound));
     }
     Ok(())
 }

@@ -93,7 +93,14 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
             if !inner.is_deleted() {
                 let lanes: Vec<_> = inner.lanes_mut().map(facts_of).collect();
                 let mut appender = journal.housekeeping_appender();
-                facts::log_whole_queue(&mut appender, vhost.id, queue, &inner.bindings, &lanes, &inner.remains());
+                facts::log_whole_queue(
+                    &mut appender,
+                    vhost.id,
+                    queue,
+                    inner.bindings.as_slice(),
+                    &lanes,
+                    &inner.remains(),
+                );
             }
             return;
         }
@@ -102,7 +109,7 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
             if !exchange.predeclared {
                 facts::log_exchange(&mut appender, vhost.id, exchange);
             }
-            for bound in &exchange.bound {
+            for bound in exchange.bound.as_slice() {
                 facts::log_binding(&mut appender, owner, facts::BIND, bound);
             }
             return;

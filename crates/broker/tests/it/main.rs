@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 
 mod administration;
+mod admitting;
 mod arguments;
 mod consuming;
 mod crashes;

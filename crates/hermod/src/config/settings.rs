@@ -95,6 +95,8 @@ pub(crate) struct Limits {
     pub(crate) consumers_per_queue: u64,
     pub(crate) unacked: u64,
     pub(crate) max_message_size: u64,
+    pub(crate) declaration_bytes: u64,
+    pub(crate) declarations_bytes: u64,
     pub(crate) transaction_bytes: u64,
     pub(crate) handshake_timeout: Duration,
     pub(crate) heartbeat: Duration,
@@ -273,13 +275,24 @@ impl Limits {
             size("limits.max_message_size", "16 MiB", "Largest body of a message; a larger one is refused.")?;
         let transaction_bytes =
             size("limits.transaction_bytes", "64 MiB", "Bytes that one open transaction may hold.")?;
+        let declaration_bytes = size(
+            "limits.declaration_bytes",
+            "16 KiB",
+            "Bytes that the arguments of one queue, exchange or binding may take.",
+        )?;
+        let declarations_bytes = size(
+            "limits.declarations_bytes",
+            "256 MiB",
+            "Bytes of memory that names, keys and arguments of all queues, exchanges and bindings may take.",
+        )?;
         let channel_max = channel_max(reader)?;
         let mut count = |name, default, doc| {
             reader
                 .get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
         };
         let consumers_per_channel = count("limits.consumers_per_channel", "10000", "Consumers of one channel.")?;
-        let consumers_per_connection = count("limits.consumers_per_connection", "50000", "Consumers of one connection.")?;
+        let consumers_per_connection =
+            count("limits.consumers_per_connection", "50000", "Consumers of one connection.")?;
         let consumers_per_queue =
             count("limits.consumers_per_queue", "20000", "Consumers of one queue, browsers included.")?;
         let unacked = count(
@@ -328,6 +341,8 @@ impl Limits {
             consumers_per_queue,
             unacked,
             max_message_size,
+            declaration_bytes,
+            declarations_bytes,
             transaction_bytes,
             handshake_timeout,
             heartbeat,

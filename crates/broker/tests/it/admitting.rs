@@ -1,0 +1,130 @@
+//! Declarations that the log, or memory, has no room for: refused with their reason, while everything that makes room goes on.
+
+use broker::{BindingSpec, Consume, DestinationName, ExchangeSpec, QueueSpec, Value};
+use testkit::broker::{Setup, TestBroker};
+use testkit::peer::Peer;
+use testkit::script::Script;
+use testkit::sim_disk::SimDisk;
+
+use crate::message;
+
+/// A durable queue with a text of so many bytes among its arguments.
+fn spec(name: &str, bytes: usize) -> QueueSpec {
+    let mut spec = QueueSpec { name: name.to_owned(), durable: true, ..QueueSpec::default() };
+    spec.arguments.set("note", Value::Text("x".repeat(bytes)));
+    spec
+}
+
+/// Declares queues until one is refused: how many there are, and why there is not one more.
+fn declare_all(peer: &mut Peer, broker: &TestBroker, bytes: usize) -> (usize, String) {
+    for number in 0..10_000 {
+        if let Err(error) = peer.client.declare_queue(&spec(&format!("q{number}"), bytes), broker.now()) {
+            return (number, error.text);
+        }
+        peer.turn(broker);
+    }
+    panic!("nothing is ever refused");
+}
+
+#[test]
+fn arguments_of_one_declaration_are_bounded() {
+    let broker = TestBroker::open(Setup::memory());
+    let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+    let told = |text: String| {
+        assert!(text.contains("bytes, of 16384 that they may (limits.declaration_bytes)"), "{text}");
+        text.split(" in vhost").next().unwrap_or_default().to_owned()
+    };
+    let large = spec("q", 120_000).arguments;
+    let queue = QueueSpec { arguments: large.clone(), ..spec("q", 1) };
+    let refused = peer.client.declare_queue(&queue, broker.now()).expect_err("too large").text;
+    assert_eq!(told(refused), "arguments of queue 'q'");
+    peer.client.declare_queue(&spec("q", 16_000), broker.now()).expect("it fits");
+    let exchange =
+        ExchangeSpec { name: "e".into(), kind: "direct".into(), arguments: large.clone(), ..ExchangeSpec::default() };
+    let refused = peer.client.declare_exchange(&exchange, broker.now()).expect_err("too large").text;
+    assert_eq!(told(refused), "arguments of exchange 'e'");
+    let destination = DestinationName::Queue("q".into());
+    let binding = BindingSpec { source: "amq.direct".into(), destination, key: "k".into(), arguments: large };
+    let refused = peer.client.bind(&binding, broker.now()).expect_err("too large").text;
+    assert_eq!(told(refused), "arguments of binding from exchange 'amq.direct'");
+}
+
+/// What all of them may take is counted from what is there: what goes makes room.
+#[test]
+fn arguments_of_all_declarations_are_bounded_together() {
+    let mut setup = Setup::memory();
+    setup.settings.limits.declarations_bytes = 100_000;
+    let broker = TestBroker::open(setup);
+    let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+    let (count, why) = declare_all(&mut peer, &broker, 10_000);
+    assert_eq!(count, 9);
+    assert!(why.contains("of 100000 that they may: delete some, or raise limits.declarations_bytes"), "{why}");
+    peer.client.delete_queue("q0", false, false, broker.now()).expect("it goes");
+    peer.client.declare_queue(&spec("r", 10_000), broker.now()).expect("there is room again");
+    let mut binding = BindingSpec {
+        source: "amq.direct".into(),
+        destination: DestinationName::Queue("r".into()),
+        key: "k".into(),
+        arguments: spec("", 4_000).arguments,
+    };
+    peer.client.bind(&binding, broker.now()).expect("there is room");
+    peer.client.bind(&binding, broker.now()).expect("it is there already");
+    binding.key = "l".into();
+    assert!(peer.client.bind(&binding, broker.now()).is_err(), "there is no room for another one");
+    peer.client.unbind(&BindingSpec { key: "k".into(), ..binding.clone() }, broker.now()).expect("it goes");
+    peer.client.bind(&binding, broker.now()).expect("there is room again");
+}
+
+/// The log takes no more of them than it could say again for one file; deletes, fetches and settlements go on, also behind a
+/// stop, and a directory that holds all it may opens.
+#[test]
+fn durable_declarations_take_no_more_of_the_log_than_it_can_say_again() {
+    let disk = SimDisk::new(1, 256 << 20);
+    let mut broker = TestBroker::open(Setup::stepped(&disk, 8 << 20));
+    let mut refused_at = None;
+    for _ in 0..2 {
+        let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+        let session = peer.session(1);
+        if refused_at.is_none() {
+            peer.client.declare_queue(&spec("first", 0), broker.now()).expect("it fits");
+            peer.client.publish(session, message("", "first", b"1")).expect("it is taken");
+            peer.turn(&broker);
+            let (count, why) = declare_all(&mut peer, &broker, 15_000);
+            assert!(why.contains("of the log") && why.contains("raise journal.max_bytes"), "{why}");
+            assert!((10..100).contains(&count), "{count}");
+            refused_at = Some(count);
+        }
+        assert!(peer.client.declare_queue(&spec("more", 15_000), broker.now()).is_err());
+        assert!(peer.client.declare_queue(&spec("q0", 15_000), broker.now()).is_ok(), "what is there is found");
+        let transient = QueueSpec { durable: false, ..spec("transient", 15_000) };
+        peer.client.declare_queue(&transient, broker.now()).expect("it is not logged");
+        peer.client.delete_queue("transient", false, false, broker.now()).expect("it goes");
+        peer.client.publish(session, message("", "first", b"2")).expect("it is taken");
+        peer.consume(&broker, 1, Consume { queue: "first".to_owned(), ..Consume::default() });
+        assert_eq!(peer.turn(&broker).len(), 1, "publishers and consumers go on");
+        peer.client.settle(session, 1, false, broker::Outcome::Accepted).expect("it is held");
+        peer.turn(&broker);
+        drop(peer);
+        broker.flush();
+        let setup = broker.stop();
+        broker = TestBroker::open(setup);
+    }
+    let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+    peer.client.delete_queue("q0", false, false, broker.now()).expect("it goes");
+    peer.client.declare_queue(&spec("more", 14_000), broker.now()).expect("there is room again");
+}
+
+/// Who only publishes is refused before who consumes; what is transient, and what goes, needs no room.
+#[test]
+fn where_the_log_is_short_nothing_durable_is_declared_and_everything_can_go() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let mut script = Script::stepped(&disk, 2 << 20);
+    script.check(&[("a queue q durable; queue r durable", "0 0, 0 0")]);
+    for number in 0..40 {
+        script.say(&format!("a publish - q {number} persistent size=50000"));
+    }
+    script.check(&[("a flow", "Pause")]);
+    let told = script.say("b queue s durable");
+    assert!(told.starts_with("406 cannot declare queue 's': broker is low on disk"), "{told}");
+    script.check(&[("b queue s", "0 0"), ("b queue r durable", "0 0"), ("b delete r", "0")]);
+}
