@@ -19,6 +19,7 @@ use crate::catalog::definitions::Definitions;
 use crate::clock::Clock;
 use crate::flow::Alarms;
 use crate::intake::Intake;
+use crate::ledger::{Held, Ledger};
 use crate::losses::Losses;
 use crate::message::dialect::Dialects;
 use crate::names::Names;
@@ -48,6 +49,8 @@ pub(crate) struct Memory {
     used: AtomicUsize,
     /// Bytes of it that only say where messages lie.
     index: AtomicUsize,
+    /// Bytes of what peers make the broker hold besides.
+    held: Ledger,
     limit: AtomicUsize,
     /// What queues should keep to as far as the disk has what they hold; see [`budget_in_force`].
     budget: AtomicUsize,
@@ -72,7 +75,8 @@ impl Memory {
         let (used, index) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let budget = AtomicUsize::new(budget_in_force(limit, set_budget));
         let limit = AtomicUsize::new(limit);
-        Self { used, index, limit, budget, set_budget, swept: AtomicBool::new(false), housekeeper }
+        let (held, swept) = (Ledger::default(), AtomicBool::new(false));
+        Self { used, index, held, limit, budget, set_budget, swept, housekeeper }
     }
 
     pub(crate) fn changed(&self, before: usize, after: usize) {
@@ -85,7 +89,8 @@ impl Memory {
         } else if after < before {
             let used = self.used.fetch_sub(before - after, Ordering::Relaxed);
             let limit = self.limit();
-            if used > limit && used - (before - after) <= limit {
+            let held = self.held.all();
+            if used + held > limit && used - (before - after) + held <= limit {
                 self.housekeeper.wake();
             }
         }
@@ -148,6 +153,29 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn held(&self) -> &Ledger {
+        &self.held
+    }
+
+    /// Queued messages and everything that peers make the broker hold besides.
+    pub(crate) fn total(&self) -> usize {
+        self.used() + self.held.all()
+    }
+
+    /// A peer makes the broker hold so much more.
+    pub(crate) fn hold(&self, kind: Held, bytes: usize) {
+        self.held.add(kind, bytes);
+    }
+
+    /// It does not any more.
+    pub(crate) fn let_go(&self, kind: Held, bytes: usize) {
+        let full = self.is_full();
+        self.held.remove(kind, bytes);
+        if full && !self.is_full() {
+            self.housekeeper.wake();
+        }
+    }
+
     pub(crate) fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
     }
@@ -162,7 +190,7 @@ impl Memory {
     /// More is queued than may be; where nothing may be, that is so from the start.
     pub(crate) fn is_full(&self) -> bool {
         let limit = self.limit();
-        limit == 0 || self.used() > limit
+        limit == 0 || self.total() > limit
     }
 }
 

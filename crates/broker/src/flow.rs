@@ -67,9 +67,14 @@ impl Core {
 
     /// What publishers may do now.
     pub(crate) fn allowance(&self) -> Allowance {
+        self.allowance_beside(0)
+    }
+
+    /// The same for who holds so many bytes itself: they are there already.
+    pub(crate) fn allowance_beside(&self, own: usize) -> Allowance {
         let limit = self.memory.limit();
-        let used = self.memory.used();
-        let memory = if !self.memory.is_full() {
+        let used = self.memory.total().saturating_sub(own);
+        let memory = if limit > 0 && used <= limit {
             Allowance::All
         } else if limit > 0 && used <= limit + limit / 8 {
             Allowance::Consuming

@@ -94,7 +94,7 @@ impl Intake {
     }
 
     fn fits(&self, used: usize, bytes: usize) -> bool {
-        let free = self.memory.limit().saturating_sub(self.memory.used());
+        let free = self.memory.limit().saturating_sub(self.memory.total());
         used == 0 || used.saturating_add(bytes) <= self.room.min(free)
     }
 

@@ -7,7 +7,6 @@
 //! `docs/flows` follows each path file by file.
 
 mod admin;
-mod admission;
 mod broker;
 mod browse;
 mod catalog;
@@ -20,6 +19,7 @@ mod error;
 mod flow;
 mod housekeeping;
 mod intake;
+mod ledger;
 mod losses;
 mod message;
 mod names;
@@ -46,6 +46,7 @@ pub use error::{Error, ErrorKind};
 pub use flow::Flow;
 pub use intake::LARGE_BODY;
 pub use journal::Ticket;
+pub use ledger::{Charge, Held};
 pub use losses::Loss;
 pub use message::Message;
 pub use message::body::{Body, Gathered};

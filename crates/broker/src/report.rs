@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::broker::Broker;
 use crate::catalog::policies::Policy;
+use crate::ledger::Held;
 use crate::losses::Loss;
 use crate::message::value::Table;
 use crate::queue::SelectorReport;
@@ -34,9 +35,15 @@ pub struct Overview {
     pub unacked: u64,
     /// Messages that are not due yet.
     pub delayed: u64,
-    /// Bytes of messages in memory: queued ones, and large ones that are under way.
+    /// Bytes of messages in memory: queued ones, those that peers make the broker hold, and large ones that are under way.
     pub memory_used: u64,
-    /// The latter: bytes of large messages that are arriving or have not been flushed.
+    /// Of that, what peers make the broker hold besides, by kind: see [`Held::ALL`].
+    pub held: [u64; Held::ALL.len()],
+    /// Bytes of memory that names, keys and arguments of declarations take. They are not among those that raise the alarm.
+    pub declarations_bytes: u64,
+    /// Bytes of the log that durable declarations take.
+    pub logged_declarations_bytes: u64,
+    /// Bytes of large messages that are arriving or have not been flushed.
     pub arriving_bytes: u64,
     /// Bytes at which the memory alarm rises.
     pub memory_limit: u64,
@@ -230,7 +237,10 @@ impl Broker {
             queues: census.queues,
             exchanges: census.exchanges,
             bindings: census.bindings,
-            memory_used: (core.memory.used() + core.intake.used()) as u64,
+            memory_used: (core.memory.total() + core.intake.used()) as u64,
+            held: Held::ALL.map(|(kind, _, _)| core.memory.held().of(kind) as u64),
+            declarations_bytes: core.catalog.bindings.load().memory,
+            logged_declarations_bytes: core.catalog.bindings.load().logged,
             arriving_bytes: core.intake.used() as u64,
             memory_limit: core.memory.limit() as u64,
             memory_alarm,
@@ -358,7 +368,7 @@ impl Broker {
                 protocol: client.protocol,
                 peer: client.peer.clone(),
                 name: client.name.clone(),
-                properties: client.properties.clone(),
+                properties: client.properties(),
                 sessions: client.sessions.load(Ordering::Relaxed).into(),
                 consumers: client.consumers.load(Ordering::Relaxed).into(),
                 waiting_bytes: client.mailbox.bytes() as u64,

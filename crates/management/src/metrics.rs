@@ -1,7 +1,7 @@
 //! The metrics of a scrape. Where RabbitMQ has the figure, it has RabbitMQ's name, so that dashboards made for it work;
 //! what only Hermod has starts with `hermod_`. No name is printed whose figure is not known.
 
-use broker::{Overview, QueueReport};
+use broker::{Held, Overview, QueueReport};
 
 use crate::exposition::Exposition;
 use crate::process::Process;
@@ -172,10 +172,18 @@ fn resources(out: &mut Exposition, overview: &Overview, process: Process) {
             out.gauge(name, help, value);
         }
     }
-    let queued = overview.memory_used - overview.arriving_bytes.min(overview.memory_used);
+    let held: u64 = overview.held.iter().sum();
+    let queued = overview.memory_used.saturating_sub(overview.arriving_bytes + held);
     out.gauge("hermod_queued_memory_bytes", "Bytes of queued messages in memory", queued);
     let arriving = "Bytes of large messages that are arriving or wait for a flush";
     out.gauge("hermod_arriving_memory_bytes", arriving, overview.arriving_bytes);
+    for ((_, kind, what), bytes) in Held::ALL.iter().zip(overview.held) {
+        out.gauge(&format!("hermod_{kind}_memory_bytes"), &format!("Bytes of {what}"), bytes);
+    }
+    let declared = "Bytes of memory for names, keys and arguments of declarations";
+    out.gauge("hermod_declarations_memory_bytes", declared, overview.declarations_bytes);
+    let logged = "Bytes of the log that durable declarations take";
+    out.gauge("hermod_declarations_journal_bytes", logged, overview.logged_declarations_bytes);
     out.gauge("rabbitmq_resident_memory_limit_bytes", "Where the memory alarm rises", overview.memory_limit);
     out.gauge("rabbitmq_disk_space_available_bytes", "Bytes free on the journal's disk", overview.journal.free_bytes);
     let alarm = "1 while the alarm stops publishers";

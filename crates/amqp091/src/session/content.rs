@@ -2,7 +2,7 @@
 //!
 //! A body is kept only as far as it has arrived; what it announced is checked against the limits first.
 
-use broker::{Body, Gathered, SessionId};
+use broker::{Body, Charge, Gathered, LARGE_BODY, SessionId};
 
 use crate::codec::methods::BasicPublish;
 use crate::codec::{ContentHeader, Frame, FrameKind, Method, decode_frame, decode_method};
@@ -15,6 +15,9 @@ use crate::session::running::Context;
 const BODY_MAX: u64 = 512 * 1024 * 1024;
 /// How many bodies of the largest size may be unfinished on all channels of a connection together.
 const UNFINISHED_BODIES: u64 = 4;
+
+/// Properties of a body that is still to come are counted if they have more bytes than this.
+const LARGE_PROPERTIES: usize = 1024;
 
 const PUBLISH: (u16, u16) = (BASIC_CLASS, 40);
 
@@ -31,14 +34,21 @@ pub(super) struct Address {
 pub(super) enum Incoming {
     Method,
     Header(Address),
-    Body { address: Address, properties: Vec<u8>, size: u64, body: Gathered },
+    /// A body of which the broker counts what has come, if it is small and more comes.
+    Body {
+        address: Address,
+        properties: Vec<u8>,
+        size: u64,
+        body: Gathered,
+        charge: Option<Charge>,
+    },
 }
 
 impl Incoming {
     /// Drops what has arrived and returns how many bytes of body that was.
     pub(super) fn abandon(&mut self) -> u64 {
         match std::mem::replace(self, Self::Method) {
-            Self::Body { body, .. } => body.len() as u64,
+            Self::Body { body, properties, .. } => (body.len() + properties.len()) as u64,
             _ => 0,
         }
     }
@@ -107,7 +117,7 @@ impl Channel {
         let whole = match &mut self.incoming {
             Incoming::Method => return Ok(Step::Done),
             Incoming::Header(_) => self.take_header(cx, frame),
-            Incoming::Body { size, body, .. } => take_body(cx, session, frame, *size, body),
+            Incoming::Body { size, body, charge, .. } => take_body(cx, session, frame, *size, (body, charge)),
         };
         if whole.map_err(|failure| failure.of(PUBLISH))? {
             self.finish_content(cx).map_err(|failure| failure.of(PUBLISH))?;
@@ -141,9 +151,15 @@ impl Channel {
         }
         if let Incoming::Header(address) = std::mem::replace(&mut self.incoming, Incoming::Method) {
             let properties = header.properties.to_vec();
+            *cx.unfinished += properties.len() as u64;
+            let charge = (size > 0 && properties.len() > LARGE_PROPERTIES).then(|| {
+                let mut charge = cx.client.body_charge();
+                charge.add(properties.len());
+                charge
+            });
             cx.client.body_arrives(self.session, size, cx.now);
             let body = Gathered::new(&address.exchange, &address.routing_key, properties.len());
-            self.incoming = Incoming::Body { address, properties, size, body };
+            self.incoming = Incoming::Body { address, properties, size, body, charge };
         }
         Ok(size == 0)
     }
@@ -153,7 +169,7 @@ impl Channel {
         else {
             return Ok(());
         };
-        *cx.unfinished -= body.len() as u64;
+        *cx.unfinished -= (body.len() + properties.len()) as u64;
         let Address { exchange, routing_key, mandatory } = &address;
         let publish = BasicPublish { exchange, routing_key, mandatory: *mandatory, ..Default::default() };
         self.publish(cx, &publish, &properties, Body::Gathered(body))
@@ -173,7 +189,7 @@ fn take_body(
     session: SessionId,
     frame: Frame<'_>,
     size: u64,
-    body: &mut Gathered,
+    (body, charge): (&mut Gathered, &mut Option<Charge>),
 ) -> Result<bool, Failure> {
     if frame.kind != FrameKind::Body {
         let text = "expected content body, got non content body frame instead";
@@ -191,5 +207,11 @@ fn take_body(
     *cx.unfinished += part.len() as u64;
     let sure = cx.client.body_arrives(session, size, cx.now);
     body.push(part, size, sure);
-    Ok(body.len() as u64 == size)
+    let whole = body.len() as u64 == size;
+    if !whole && size <= LARGE_BODY {
+        let unfinished = usize::try_from(*cx.unfinished).unwrap_or(usize::MAX);
+        charge.get_or_insert_with(|| cx.client.body_charge()).add(part.len());
+        cx.client.check_hold(unfinished, "message")?;
+    }
+    Ok(whole)
 }

@@ -16,6 +16,7 @@ use crate::codec::methods::{
 };
 use crate::codec::table::{Value, encode_fields};
 use crate::codec::{Frame, Method, Table, decode_method};
+use crate::dialect::table_to_neutral;
 use crate::limits::{FRAME_MIN_SIZE, PROTOCOL_HEADER};
 use crate::session::connection::{AmqpConnection, Phase, SILENCE};
 use crate::session::error::{Failure, ReplyCode};
@@ -254,7 +255,7 @@ impl AmqpConnection {
             protocol: "amqp",
             peer: format!("{} -> {}", self.peer.remote, self.peer.local),
             name: self.link.traits.connection_name.clone(),
-            properties: std::mem::take(&mut self.link.traits.properties),
+            properties: properties_of(&std::mem::take(&mut self.link.traits.properties)),
         };
         let user = login.identity.user().to_owned();
         let client = self.server.broker.attach(login, self.waker.clone()).inspect_err(|error| {
@@ -268,6 +269,12 @@ impl AmqpConnection {
         self.phase_ends = None;
         Ok(())
     }
+}
+
+/// What a client said of itself, for people.
+fn properties_of(bytes: &[u8]) -> broker::Table {
+    // They were a table when they came.
+    table_to_neutral(Table::new(bytes).unwrap_or_default())
 }
 
 /// What is agreed on: a client may lower what was offered, but not below `min`. 0 stands for no limit, on both sides.

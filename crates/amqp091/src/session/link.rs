@@ -6,7 +6,6 @@ use broker::{Client, SessionId, Ticket};
 use wire::Output;
 
 use crate::codec::{Method, Table};
-use crate::dialect::table_to_neutral;
 use crate::session::error::Failure;
 
 /// Deliveries are taken from the broker only while fewer bytes than this wait in the output.
@@ -26,8 +25,8 @@ pub(super) struct Traits {
     /// It reads `basic.qos` as the specification does: present consumers are meant too.
     pub(super) strict_qos: bool,
     pub(super) connection_name: Option<String>,
-    /// All of it, until the broker has it.
-    pub(super) properties: broker::Table,
+    /// All of it as it came, until the broker has it: before the log-in nothing else of it is decoded.
+    pub(super) properties: Vec<u8>,
 }
 
 impl Traits {
@@ -45,7 +44,7 @@ impl Traits {
             // From any server but RabbitMQ, py-amqp and Celery above it expect the specification's meaning.
             strict_qos: text("product") == Some("py-amqp"),
             connection_name: text("connection_name").map(str::to_owned),
-            properties: table_to_neutral(properties),
+            properties: properties.as_bytes().to_vec(),
         }
     }
 }

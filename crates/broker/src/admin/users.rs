@@ -6,8 +6,8 @@ use hashbrown::HashMap;
 use journal::{Owner, Ticket};
 
 use crate::admin::checks::refuse_control;
-use crate::admission::Asker;
 use crate::broker::Broker;
+use crate::catalog::admission::Asker;
 use crate::core::Core;
 use crate::error::Error;
 use crate::routing::Load;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use journal::{Journal, Owner, Ticket};
 use parking_lot::Mutex;
 
-use crate::admission::Asker;
+use crate::catalog::admission::Asker;
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::value::Table;

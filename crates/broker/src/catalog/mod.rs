@@ -4,6 +4,7 @@
 //! client remembers yet. Every change raises the generation, which makes clients forget their routes. A change is logged
 //! before it is visible.
 
+pub(crate) mod admission;
 pub(crate) mod arguments;
 pub(crate) mod definitions;
 pub(crate) mod policies;

@@ -10,6 +10,7 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::flow::{Allowance, Flow};
 use crate::intake::{Claim, LARGE_BODY, Order};
+use crate::ledger::{Charge, Held};
 use crate::session::{Client, SessionId};
 
 /// A body of which the end has not come.
@@ -45,6 +46,24 @@ impl Client {
         self.arriving.push(Arriving { session: session.0, bytes, claim: None, heard: None });
         self.find_places(now);
         self.arriving.last().is_some_and(Arriving::is_let_in)
+    }
+
+    /// What counts a small body that is not whole, until it is dropped.
+    pub fn body_charge(&self) -> Charge {
+        Charge::new(&self.core.memory, Held::Bodies)
+    }
+
+    /// Fails where memory is short and the client already holds as much as may wait behind an alarm: `holding` bytes, by `what` it
+    /// does.
+    ///
+    /// # Errors
+    /// `Precondition`.
+    pub fn check_hold(&self, holding: usize, what: &str) -> Result<(), Error> {
+        if holding <= self.core.settings.park_bytes || self.core.allowance() != Allowance::None {
+            return Ok(());
+        }
+        let alarm = self.core.alarm_text().unwrap_or("in alarm");
+        Err(Error::precondition(format!("{what} refused: broker is {alarm}, and the connection holds {holding} bytes")))
     }
 
     /// The session's body is whole: its place, if it was let in.

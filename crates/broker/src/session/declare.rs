@@ -9,7 +9,7 @@ use std::time::Instant;
 use auth::{Resource, Right};
 use journal::Ticket;
 
-use crate::admission::Asker;
+use crate::catalog::admission::Asker;
 use crate::catalog::arguments::{self, ExchangeArguments, QUEUE_TYPE, QueueArguments};
 use crate::catalog::{Exchange, Tables, binding_of};
 use crate::encoding::table_bytes;

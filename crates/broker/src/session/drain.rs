@@ -263,6 +263,9 @@ impl Client {
 
     /// True for a delivery that needs no settling.
     fn report_one(&mut self, lent: Lent, report: &mut dyn FnMut(Event<'_>)) -> bool {
+        if lent.is_reply() {
+            self.shared.mailbox.replies_taken(lent.message.cost());
+        }
         let Some(consumer) = self.consumers.get(&lent.consumer) else { return false };
         let Some(session) = self.sessions.get_mut(&consumer.session.0) else { return false };
         let settles = consumer.slot.filter(|_| !consumer.no_ack);

@@ -210,6 +210,8 @@ impl Client {
             self.shared.mailbox.take_more(&mut self.inbox, &mut self.notices);
             ending.lent = self.inbox.extract_if(.., |lent| consumers.contains(&lent.consumer)).collect();
             self.shared.mailbox.handed_on(ending.lent.iter().map(|lent| lent.message.cost()).sum());
+            let replies = ending.lent.iter().filter(|lent| lent.is_reply());
+            self.shared.mailbox.replies_taken(replies.map(|lent| lent.message.cost()).sum());
         }
         for consumer in consumers {
             self.forget_consumer(consumer);

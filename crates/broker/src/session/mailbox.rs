@@ -4,12 +4,15 @@
 //! consumers were passed by. Locked last: under a queue's lock, never the other way round.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 
 use parking_lot::Mutex;
 
+use crate::core::Memory;
 use crate::error::Error;
+use crate::ledger::Held;
 use crate::message::Message;
 use crate::session::TransactionId;
 
@@ -25,6 +28,14 @@ pub(crate) struct Lent {
     pub(crate) returns: u32,
     pub(crate) seq: u64,
     pub(crate) message: Message,
+}
+
+impl Lent {
+    /// True for a reply, which has no queue: no entry of a queue has this number.
+    #[inline]
+    pub(crate) fn is_reply(&self) -> bool {
+        self.seq == 0
+    }
 }
 
 /// Everything else that reaches a client unasked.
@@ -53,12 +64,48 @@ pub(crate) struct Mailbox {
     bytes: AtomicUsize,
     limit: usize,
     passed_by: AtomicBool,
+    /// Bytes of replies that are not read, as the ledger counts them.
+    replies: AtomicUsize,
+    memory: Option<Arc<Memory>>,
     waker: Waker,
 }
 
 impl Mailbox {
     pub(crate) fn new(limit: usize, waker: Waker) -> Self {
-        Self { inbox: Mutex::default(), bytes: AtomicUsize::new(0), limit, passed_by: AtomicBool::new(false), waker }
+        Self {
+            inbox: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+            limit,
+            passed_by: AtomicBool::new(false),
+            replies: AtomicUsize::new(0),
+            memory: None,
+            waker,
+        }
+    }
+
+    /// The same, which counts replies that are not read.
+    pub(crate) fn counted(limit: usize, memory: &Arc<Memory>, waker: Waker) -> Self {
+        let mut mailbox = Self::new(limit, waker);
+        mailbox.memory = Some(Arc::clone(memory));
+        mailbox
+    }
+
+    /// Moves a reply in, unless `most` bytes lie here already or memory is short.
+    pub(crate) fn deliver_reply(&self, lent: Lent, most: usize) -> bool {
+        if self.bytes() >= most || self.memory.as_ref().is_some_and(|memory| memory.is_full()) {
+            return false;
+        }
+        let cost = lent.message.cost();
+        self.replies.fetch_add(cost, Ordering::Relaxed);
+        self.memory.iter().for_each(|memory| memory.hold(Held::Replies, cost));
+        self.deliver(&mut vec![lent], cost);
+        true
+    }
+
+    /// Replies of so many bytes were taken out.
+    pub(crate) fn replies_taken(&self, bytes: usize) {
+        self.replies.fetch_sub(bytes, Ordering::Relaxed);
+        self.memory.iter().for_each(|memory| memory.let_go(Held::Replies, bytes));
     }
 
     /// How many bytes may still be put in; at least one delivery always fits into an empty one.
@@ -151,5 +198,13 @@ impl Mailbox {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Mailbox {
+    /// What is left in it goes with it.
+    fn drop(&mut self) {
+        let left = *self.replies.get_mut();
+        self.memory.iter().for_each(|memory| memory.let_go(Held::Replies, left));
     }
 }

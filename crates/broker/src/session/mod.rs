@@ -32,6 +32,7 @@ use parking_lot::Mutex;
 
 use crate::catalog::Vhost;
 use crate::core::Core;
+use crate::encoding::{Reader, write_table};
 use crate::error::{Error, ErrorKind};
 use crate::flow::Flow;
 use crate::message::value::Table;
@@ -90,7 +91,8 @@ pub(crate) struct ClientShared {
     pub(crate) protocol: &'static str,
     pub(crate) peer: String,
     pub(crate) name: Option<String>,
-    pub(crate) properties: Table,
+    /// As they are stored: decoded they take thirty times as much.
+    properties: Box<[u8]>,
     /// Milliseconds since 1970.
     pub(crate) since: u64,
     pub(crate) mailbox: Arc<Mailbox>,
@@ -109,9 +111,9 @@ impl ClientShared {
             protocol: login.protocol,
             peer: login.peer,
             name: login.name,
-            properties: login.properties,
+            properties: encoded(&login.properties),
             since: core.clock.unix_ms(),
-            mailbox: Arc::new(Mailbox::new(core.settings.mailbox_bytes, waker)),
+            mailbox: Arc::new(Mailbox::counted(core.settings.mailbox_bytes, &core.memory, waker)),
             sessions: AtomicU32::new(0),
             consumers: AtomicU32::new(0),
             shown: Mutex::default(),
@@ -120,9 +122,22 @@ impl ClientShared {
         (shared, login.identity)
     }
 
+    /// What else the client says of itself.
+    pub(crate) fn properties(&self) -> Table {
+        Reader::new(&self.properties).table().unwrap_or_default()
+    }
+
     pub(crate) fn is_blocked(&self) -> bool {
         self.state.load(Ordering::Relaxed) == BLOCKED
     }
+}
+
+/// A table as it is stored; nothing of one that is nested too deeply.
+fn encoded(table: &Table) -> Box<[u8]> {
+    let mut bytes = Vec::new();
+    // It is for people, and tells them nothing then.
+    let _ = write_table(&mut bytes, table);
+    bytes.into_boxed_slice()
 }
 
 /// What a publisher is still to be told, in order.

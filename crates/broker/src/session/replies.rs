@@ -43,13 +43,8 @@ pub(crate) struct Requester {
 impl Requester {
     /// False when it leaves too much unread.
     pub(crate) fn deliver(&self, message: Message) -> bool {
-        if self.mailbox.bytes() >= REPLIES_MAX {
-            return false;
-        }
-        let cost = message.cost();
         let lent = Lent { consumer: self.consumer, redelivered: false, returns: 0, seq: 0, message };
-        self.mailbox.deliver(&mut vec![lent], cost);
-        true
+        self.mailbox.deliver_reply(lent, REPLIES_MAX)
     }
 }
 

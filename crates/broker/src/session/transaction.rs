@@ -13,6 +13,7 @@ use journal::{Group, Owner, Ticket, Unwoken};
 use crate::core::Core;
 use crate::error::Error;
 use crate::flow::Allowance;
+use crate::ledger::{Charge, Held};
 use crate::message::Message;
 use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
 use crate::session::mailbox::{Mailbox, Notice};
@@ -32,7 +33,8 @@ pub(super) struct Open {
     pub(super) session: SessionId,
     arrivals: Vec<Arrival>,
     liens: Vec<(Lien, Outcome)>,
-    bytes: u64,
+    /// What its messages take.
+    charge: Charge,
     /// It was committed and waits for an alarm to pass, since then.
     pub(super) waiting_since: Option<Instant>,
 }
@@ -72,7 +74,8 @@ impl Client {
     pub fn begin(&mut self, session: SessionId) -> TransactionId {
         let number = self.next_transaction;
         self.next_transaction += 1;
-        let open = Open { session, arrivals: Vec::new(), liens: Vec::new(), bytes: 0, waiting_since: None };
+        let charge = Charge::new(&self.core.memory, Held::Transactions);
+        let open = Open { session, arrivals: Vec::new(), liens: Vec::new(), charge, waiting_since: None };
         self.open.insert(number, open);
         self.show_transactional(session);
         TransactionId(number)
@@ -99,14 +102,18 @@ impl Client {
         let mandatory = publish.mandatory;
         let message = self.write_message(publish);
         self.route_again(&message)?;
-        let cost = message.cost() as u64;
+        let cost = message.cost();
+        self.check_hold(
+            self.open.values().map(|open| open.charge.bytes()).sum::<usize>() + cost,
+            "publish in a transaction",
+        )?;
         let open = self.open_mut(transaction)?;
-        if open.bytes + cost > limit {
+        if (open.charge.bytes() + cost) as u64 > limit {
             return Err(Error::precondition(format!(
                 "transaction holds more than {limit} bytes; commit in smaller pieces"
             )));
         }
-        open.bytes += cost;
+        open.charge.add(cost);
         open.arrivals.push(Arrival::new(message, mandatory, session.0, 0));
         // From here on the transaction's own limit counts it.
         self.forget_body(session);
@@ -139,8 +146,9 @@ impl Client {
     pub fn commit(&mut self, transaction: TransactionId, now: Instant) -> Result<(), Error> {
         self.flush(now);
         let core = Arc::clone(&self.core);
-        let publishes = !self.open_mut(transaction)?.arrivals.is_empty();
-        if publishes && core.allowance() == Allowance::None {
+        let open = self.open_mut(transaction)?;
+        let (publishes, own) = (!open.arrivals.is_empty(), open.charge.bytes());
+        if publishes && core.allowance_beside(own) == Allowance::None {
             self.meet_alarm();
             self.open_mut(transaction)?.waiting_since = Some(now);
             return Ok(());
@@ -339,11 +347,12 @@ impl Client {
             return;
         }
         let timeout = self.core.settings.park_timeout;
-        let allowed = self.core.allowance() != Allowance::None;
-        let waiting: Vec<_> =
-            self.open.iter().filter_map(|(number, open)| open.waiting_since.map(|since| (*number, since))).collect();
-        for (number, since) in waiting {
+        let waiting =
+            self.open.iter().filter_map(|(number, open)| Some((*number, open.waiting_since?, open.charge.bytes())));
+        let waiting: Vec<_> = waiting.collect();
+        for (number, since, own) in waiting {
             let transaction = TransactionId(number);
+            let allowed = self.core.allowance_beside(own) != Allowance::None;
             let result = if allowed {
                 self.commit_now(transaction)
             } else if now >= since + timeout {

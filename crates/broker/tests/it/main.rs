@@ -19,6 +19,7 @@ mod intake;
 mod kept;
 mod kept_features;
 mod last_values;
+mod ledger;
 mod limits;
 mod model;
 mod overtaken;

@@ -275,26 +275,13 @@ impl Limits {
             size("limits.max_message_size", "16 MiB", "Largest body of a message; a larger one is refused.")?;
         let transaction_bytes =
             size("limits.transaction_bytes", "64 MiB", "Bytes that one open transaction may hold.")?;
-        let declaration_bytes = size(
-            "limits.declaration_bytes",
-            "16 KiB",
-            "Bytes that the arguments of one queue, exchange or binding may take.",
-        )?;
-        let declarations_bytes = size(
-            "limits.declarations_bytes",
-            "256 MiB",
-            "Bytes of memory that names, keys and arguments of all queues, exchanges and bindings may take.",
-        )?;
+        let [declaration_bytes, declarations_bytes] = declarations(reader)?;
         let channel_max = channel_max(reader)?;
+        let [consumers_per_channel, consumers_per_connection, consumers_per_queue] = consumers(reader)?;
         let mut count = |name, default, doc| {
             reader
                 .get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
         };
-        let consumers_per_channel = count("limits.consumers_per_channel", "10000", "Consumers of one channel.")?;
-        let consumers_per_connection =
-            count("limits.consumers_per_connection", "50000", "Consumers of one connection.")?;
-        let consumers_per_queue =
-            count("limits.consumers_per_queue", "20000", "Consumers of one queue, browsers included.")?;
         let unacked = count(
             "limits.unacked",
             "1000000",
@@ -313,16 +300,7 @@ impl Limits {
         let exchanges = count("limits.exchanges", "10000", "Exchanges in all.")?;
         let bindings = count("limits.bindings", "1000000", "Bindings in all.")?;
         let vhosts = count("limits.vhosts", "1000", "Virtual hosts.")?;
-        let handshake_timeout = reader.get(
-            declare(
-                "limits.handshake_timeout",
-                "time",
-                "10 s",
-                "How long a peer may take until it has authenticated; then its connection is closed. By HTTP: until the head of \
-                 a request is there, also of the next one.",
-            ),
-            value::duration,
-        )?;
+        let handshake_timeout = handshake_timeout(reader)?;
         let heartbeat = reader.get(
             declare(
                 "limits.heartbeat",
@@ -354,6 +332,38 @@ impl Limits {
             vhosts,
         })
     }
+}
+
+fn declarations(reader: &mut Reader) -> Result<[u64; 2], ConfigError> {
+    let mut size =
+        |name, default, doc| reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, 1));
+    let one = "Bytes that the arguments of one queue, exchange or binding may take.";
+    let all = "Bytes of memory that names, keys and arguments of all queues, exchanges and bindings may take.";
+    Ok([size("limits.declaration_bytes", "16 KiB", one)?, size("limits.declarations_bytes", "256 MiB", all)?])
+}
+
+fn consumers(reader: &mut Reader) -> Result<[u64; 3], ConfigError> {
+    let mut count = |name, default, doc| {
+        reader.get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
+    };
+    Ok([
+        count("limits.consumers_per_channel", "10000", "Consumers of one channel.")?,
+        count("limits.consumers_per_connection", "50000", "Consumers of one connection.")?,
+        count("limits.consumers_per_queue", "20000", "Consumers of one queue, browsers included.")?,
+    ])
+}
+
+fn handshake_timeout(reader: &mut Reader) -> Result<Duration, ConfigError> {
+    reader.get(
+        declare(
+            "limits.handshake_timeout",
+            "time",
+            "10 s",
+            "How long a peer may take until it has authenticated; then its connection is closed. By HTTP: until the head of \
+             a request is there, also of the next one.",
+        ),
+        value::duration,
+    )
 }
 
 fn frame_max(reader: &mut Reader) -> Result<u64, ConfigError> {

@@ -235,3 +235,38 @@ fn unfinished_bodies_are_bounded_over_all_channels() {
     let text = "RESOURCE_ERROR - unfinished messages on all channels together exceed 4000 bytes";
     peer.expect(&[&connection_closed(506, text, (60, 40))]);
 }
+
+/// A body in one frame is never counted, one in several is until it is whole, abandoned or gone with its connection.
+#[test]
+fn small_bodies_that_are_not_whole_are_counted() {
+    let server = server();
+    let held = || server.test.broker.overview().held[broker::Held::Bodies as usize];
+    let mut peer = server.channel();
+    peer.declare(1, "q");
+    let begin = |peer: &mut Peer, channel: u16, part: usize| {
+        let mut bytes = Vec::new();
+        Method::from(BasicPublish { routing_key: "q", ..Default::default() }).encode(channel, &mut bytes);
+        frame::encode_header(&mut bytes, channel, 60_000, &[0, 0]);
+        peer.raw(&bytes);
+        let mut bytes = Vec::new();
+        frame::encode_body(&mut bytes, channel, 131_072, &vec![0; part]);
+        peer.raw(&bytes);
+    };
+    begin(&mut peer, 1, 59_000);
+    assert_eq!(held(), 59_000);
+    let mut rest = Vec::new();
+    frame::encode_body(&mut rest, 1, 131_072, &[0; 1000]);
+    peer.raw(&rest);
+    assert_eq!(held(), 0, "it is whole");
+    begin(&mut peer, 1, 60_000);
+    assert_eq!(held(), 0, "it was whole at once");
+    begin(&mut peer, 1, 100);
+    assert_eq!(held(), 100);
+    peer.send(1, BasicAck::default());
+    assert_eq!(held(), 0, "it is abandoned");
+    let mut other = server.channel();
+    begin(&mut other, 1, 500);
+    assert_eq!(held(), 500);
+    drop(other);
+    assert_eq!(held(), 0, "it is gone with its connection");
+}
