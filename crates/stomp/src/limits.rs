@@ -10,6 +10,9 @@ pub const HEADERS: usize = 128;
 pub const HEADER_LINE: usize = 8 * 1024;
 /// Command line and header lines together, in bytes.
 pub const HEAD: usize = 64 * 1024;
+/// The same before the log-in: a CONNECT with a token for a password fits, and a stranger holds no
+/// more.
+pub const STRANGERS_HEAD: usize = 12 * 1024;
 /// Longest body in bytes.
 pub const BODY: usize = 16 * 1024 * 1024;
 /// An incomplete frame at least this long moves into a buffer of its own, so that the buffer of the socket stays small.
@@ -41,12 +44,14 @@ pub struct Limits {
     pub headers: usize,
     /// Bytes in one header line.
     pub header_line: usize,
+    /// Bytes of command line and header lines together.
+    pub head: usize,
     /// Bytes in one body.
     pub body: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { headers: HEADERS, header_line: HEADER_LINE, body: BODY }
+        Self { headers: HEADERS, header_line: HEADER_LINE, head: HEAD, body: BODY }
     }
 }

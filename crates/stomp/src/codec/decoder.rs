@@ -159,8 +159,8 @@ impl Decoder {
             if length > self.limits.header_line {
                 return Err(FrameError::HeaderLineTooLong(self.limits.header_line));
             }
-            if line + length > limits::HEAD {
-                return Err(FrameError::HeadTooLong);
+            if line + length > self.limits.head {
+                return Err(FrameError::HeadTooLong(self.limits.head));
             }
             let Some(length) = found.end else {
                 self.progress = Progress::Head { command, line, lines };

@@ -16,8 +16,8 @@ pub enum FrameError {
     TooManyHeaders(usize),
     /// A header line longer than this limit in bytes.
     HeaderLineTooLong(usize),
-    /// Command line and headers together longer than [`limits::HEAD`].
-    HeadTooLong,
+    /// Command line and headers together longer than this limit in bytes.
+    HeadTooLong(usize),
     /// A header line without a colon; the text is its beginning.
     HeaderWithoutColon(String),
     /// A header line that starts with the colon.
@@ -50,8 +50,8 @@ impl fmt::Display for FrameError {
             Self::HeaderLineTooLong(limit) => {
                 write!(f, "a header line is longer than {limit} bytes")
             }
-            Self::HeadTooLong => {
-                write!(f, "the headers of the frame are longer than {} bytes", limits::HEAD)
+            Self::HeadTooLong(limit) => {
+                write!(f, "the headers of the frame are longer than {limit} bytes")
             }
             Self::HeaderWithoutColon(line) => {
                 write!(f, "the header line \"{line}\" has no colon")

@@ -57,12 +57,13 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// What a peer may send; nothing but heads before it has logged in.
+    /// What a peer may send; nothing but short heads before it has logged in.
     pub(super) fn limits(&self, logged_in: bool) -> Limits {
         let body = if logged_in { self.broker.limits().max_message_bytes } else { 0 };
         Limits {
             headers: self.settings.headers,
             header_line: self.settings.header_line,
+            head: if logged_in { limits::HEAD } else { limits::STRANGERS_HEAD },
             body: usize::try_from(body).unwrap_or(usize::MAX / 2),
         }
     }

@@ -96,7 +96,7 @@ fn streams_of_valid_frames() {
 fn streams_that_break_a_rule() {
     use FrameError::*;
     use Version::*;
-    let limits = Limits { headers: 2, header_line: 40, body: 4 };
+    let limits = Limits { headers: 2, header_line: 40, head: 120, body: 4 };
     let long_header = format!("SEND\na:{}\n\n\0", "x".repeat(39));
     let table: &[(Version, &[u8], FrameError)] = &[
         (V1_2, b"send\n\n\0", UnknownCommand("send".into())),
@@ -152,7 +152,7 @@ fn a_head_has_a_limit_of_its_own() {
     let pieces: Vec<&[u8]> = bytes.chunks(1000).collect();
     for pieces in [&pieces[..], &[&bytes[..]]] {
         let (_, result) = feed(Version::V1_2, Limits::default(), pieces);
-        assert_eq!(result, Err(FrameError::HeadTooLong));
+        assert_eq!(result, Err(FrameError::HeadTooLong(limits::HEAD)));
     }
 }
 

@@ -75,6 +75,24 @@ fn frames_right_behind_connect_are_understood_in_its_version() {
 }
 
 #[test]
+fn a_stranger_may_send_no_long_head_and_a_known_peer_may() {
+    let scene = Scene::new();
+    let headers =
+        |count: usize| (0..count).map(|number| format!("h{number}:{}\n", "x".repeat(4000))).collect::<String>();
+    let mut peer = scene.accept();
+    peer.say(&format!("CONNECT\nlogin:guest\npasscode:guest\n{}", headers(3)));
+    let heard = peer.heard().concat();
+    assert!(heard.contains("longer than 12288 bytes"), "{heard}");
+    assert_eq!(peer.state(), ReadState::Closed);
+    // A token for a password fits.
+    let mut peer = scene.accept();
+    peer.say(&format!("CONNECT\naccept-version:1.2\nlogin:guest\npasscode:guest\n{}\n\0", headers(2)));
+    assert!(peer.wait_for_frames()[0].starts_with("CONNECTED"));
+    peer.say(&format!("SEND\ndestination:/queue/a\nreceipt:r\n{}\nx\0", headers(10)));
+    assert_eq!(peer.wait_for_frames(), ["RECEIPT\nreceipt-id:r"]);
+}
+
+#[test]
 fn a_peer_that_does_not_connect_is_let_go() {
     let mut peer = Scene::new().accept();
     peer.say("\n\n");
