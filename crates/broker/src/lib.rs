@@ -59,7 +59,10 @@ pub use message::value::{Table, Value};
 pub use queue::SelectorReport;
 pub use redrive::Redriven;
 pub use repair::Repair;
-pub use report::{BindingReport, ClientReport, ConsumerReport, ExchangeReport, Overview, QueueReport, SessionReport};
+pub use report::{
+    BindingPlace, BindingReport, ClientReport, ConsumerReport, ExchangeReport, Names, Overview, QueueReport,
+    SessionReport,
+};
 /// What a selector sees of one property.
 pub use selector::Value as Selected;
 pub use session::{

@@ -1,18 +1,25 @@
 //! What management shows: counts, queues, clients. Read from the same state that serves clients, with short locks.
 
 mod objects;
+mod parts;
 
 use std::sync::atomic::Ordering;
 
+use hashbrown::HashMap;
+use journal::Owner;
+
 use crate::broker::Broker;
+use crate::catalog::Tables;
 use crate::catalog::policies::Policy;
 use crate::ledger::Held;
 use crate::losses::Loss;
 use crate::message::value::Table;
-use crate::queue::SelectorReport;
+use crate::queue::{Queue, SelectorReport};
+use crate::session::ClientShared;
 use crate::stats::Counter;
 
 pub use objects::{BindingReport, ConsumerReport, ExchangeReport};
+pub use parts::{BindingPlace, Names};
 
 /// Numbers about the whole broker; totals count since start.
 #[derive(Debug, Clone)]
@@ -289,13 +296,26 @@ impl Broker {
             overview.sessions += u64::from(client.sessions.load(Ordering::Relaxed));
             overview.consumers += u64::from(client.consumers.load(Ordering::Relaxed));
         }
-        for queue in self.queues() {
-            overview.ready += queue.ready;
-            overview.unacked += queue.unacked;
-            overview.delayed += queue.delayed;
-            overview.damaged_queues += u64::from(queue.damaged.is_some());
-        }
+        self.add_queues(&mut overview);
         overview
+    }
+
+    /// Adds what is in queues, one after the other and without a report of any.
+    fn add_queues(&self, overview: &mut Overview) {
+        let core = &self.core;
+        let lost = core.lost.lock().clone();
+        for vhost in core.catalog.vhosts() {
+            let tables = vhost.tables.read();
+            for queue in tables.queues() {
+                let delayed = queue.delayed(core);
+                let inner = queue.lock(core);
+                overview.ready += inner.ready() as u64;
+                overview.unacked += inner.unsettled() as u64;
+                overview.delayed += delayed + inner.waiting() as u64;
+                let damaged = inner.damage().is_some() || (inner.live() > 0 && lost.contains_key(&queue.id));
+                overview.damaged_queues += u64::from(damaged);
+            }
+        }
     }
 
     /// The last messages that nobody gets any more, oldest first: a sample, see [`Loss`].
@@ -309,43 +329,46 @@ impl Broker {
         let lost = self.core.lost.lock().clone();
         for vhost in self.core.catalog.vhosts() {
             let tables = vhost.tables.read();
-            for queue in tables.queues() {
-                let delayed = queue.delayed(&self.core);
-                let inner = queue.lock(&self.core);
-                let policies = tables.policies.of_queue(&queue.name, queue.queue_type);
-                let name_of = |policy: Option<&Policy>| policy.map(|policy| policy.name.clone());
-                reports.push(QueueReport {
-                    vhost: queue.vhost.to_string(),
-                    name: queue.name.to_string(),
-                    durable: queue.durable,
-                    exclusive: queue.exclusive_to.is_some(),
-                    auto_delete: queue.auto_delete,
-                    kind: queue.queue_type.name(),
-                    arguments: queue.declared.clone(),
-                    policy: name_of(policies.user),
-                    operator_policy: name_of(policies.operator),
-                    ready: inner.ready() as u64,
-                    unacked: inner.unsettled() as u64,
-                    bytes: inner.bytes() as u64,
-                    consumers: inner.consumer_count() as u64,
-                    selectors: inner.selectors(),
-                    published: inner.totals.published,
-                    delivered: inner.totals.delivered,
-                    acknowledged: inner.totals.acknowledged,
-                    died: inner.died,
-                    duplicates: inner.duplicates,
-                    superseded: inner.superseded,
-                    delayed: delayed + inner.waiting() as u64,
-                    remembered: inner.remembered() as u64,
-                    damaged: inner
-                        .damage()
-                        .map(str::to_owned)
-                        .or_else(|| lost.get(&queue.id).filter(|_| inner.live() > 0).cloned()),
-                });
-            }
+            reports.extend(tables.queues().map(|queue| self.queue_report(queue, &tables, &lost)));
         }
         reports.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
         reports
+    }
+
+    /// One of them; `lost` says why what the last run left of some can't be read.
+    fn queue_report(&self, queue: &Queue, tables: &Tables, lost: &HashMap<Owner, String>) -> QueueReport {
+        let delayed = queue.delayed(&self.core);
+        let inner = queue.lock(&self.core);
+        let policies = tables.policies.of_queue(&queue.name, queue.queue_type);
+        let name_of = |policy: Option<&Policy>| policy.map(|policy| policy.name.clone());
+        QueueReport {
+            vhost: queue.vhost.to_string(),
+            name: queue.name.to_string(),
+            durable: queue.durable,
+            exclusive: queue.exclusive_to.is_some(),
+            auto_delete: queue.auto_delete,
+            kind: queue.queue_type.name(),
+            arguments: queue.declared.clone(),
+            policy: name_of(policies.user),
+            operator_policy: name_of(policies.operator),
+            ready: inner.ready() as u64,
+            unacked: inner.unsettled() as u64,
+            bytes: inner.bytes() as u64,
+            consumers: inner.consumer_count() as u64,
+            selectors: inner.selectors(),
+            published: inner.totals.published,
+            delivered: inner.totals.delivered,
+            acknowledged: inner.totals.acknowledged,
+            died: inner.died,
+            duplicates: inner.duplicates,
+            superseded: inner.superseded,
+            delayed: delayed + inner.waiting() as u64,
+            remembered: inner.remembered() as u64,
+            damaged: inner
+                .damage()
+                .map(str::to_owned)
+                .or_else(|| lost.get(&queue.id).filter(|_| inner.live() > 0).cloned()),
+        }
     }
 
     /// Every session, by client and number.
@@ -359,24 +382,25 @@ impl Broker {
     /// Every attached client, by number.
     pub fn clients(&self) -> Vec<ClientReport> {
         let clients = self.core.clients.lock();
-        let mut reports: Vec<_> = clients
-            .values()
-            .map(|client| ClientReport {
-                number: client.number,
-                user: client.user.clone(),
-                vhost: client.vhost.clone(),
-                protocol: client.protocol,
-                peer: client.peer.clone(),
-                name: client.name.clone(),
-                properties: client.properties(),
-                sessions: client.sessions.load(Ordering::Relaxed).into(),
-                consumers: client.consumers.load(Ordering::Relaxed).into(),
-                waiting_bytes: client.mailbox.bytes() as u64,
-                state: if client.is_blocked() { "blocked" } else { "running" },
-                connected_at: client.since,
-            })
-            .collect();
+        let mut reports: Vec<_> = clients.values().map(|client| client_report(client)).collect();
         reports.sort_by_key(|report| report.number);
         reports
+    }
+}
+
+fn client_report(client: &ClientShared) -> ClientReport {
+    ClientReport {
+        number: client.number,
+        user: client.user.clone(),
+        vhost: client.vhost.clone(),
+        protocol: client.protocol,
+        peer: client.peer.clone(),
+        name: client.name.clone(),
+        properties: client.properties(),
+        sessions: client.sessions.load(Ordering::Relaxed).into(),
+        consumers: client.consumers.load(Ordering::Relaxed).into(),
+        waiting_bytes: client.mailbox.bytes() as u64,
+        state: if client.is_blocked() { "blocked" } else { "running" },
+        connected_at: client.since,
     }
 }

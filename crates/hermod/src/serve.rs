@@ -10,7 +10,7 @@ use auth::sasl::Mechanism;
 use auth::{AuthoritySettings, FailureLimits};
 use broker::{Broker, OpenError, Parts, SystemClock};
 use journal::{Disk, Lock, RealDisk};
-use management::{BackupRow, Endpoints, Facts, ListenerRow, Management, Network, Secure, Socket, Source};
+use management::{BackupRow, Endpoints, Facts, Hosts, ListenerRow, Management, Network, Secure, Socket, Source};
 use net::{Listener, Net};
 use wire::Protocol;
 
@@ -447,11 +447,12 @@ fn furnish(
     certificates: Option<&Arc<Certificates>>,
 ) -> (Vec<Entrance>, Vec<ListenerRow>, Endpoints) {
     let made: Vec<_> = SERVED.iter().map(|served| (served.make)(broker, settings)).collect();
-    let origins: Arc<[String]> = settings.stomp.web_origins.clone().into();
+    let hosts = Arc::new(Hosts::new(&machine::name(), settings.http.hosts.clone()));
+    let pages = Pages { origins: settings.stomp.web_origins.clone().into(), hosts: hosts.clone() };
     let mut entrances = for_protocols(&made, bound.protocols, None);
     entrances.extend(for_protocols(&made, bound.secure, certificates));
-    entrances.extend(for_web(&made, bound.web, None, &origins));
-    entrances.extend(for_web(&made, bound.secure_web, certificates, &origins));
+    entrances.extend(for_web(&made, bound.web, None, &pages));
+    entrances.extend(for_web(&made, bound.secure_web, certificates, &pages));
     let mut rows: Vec<_> = entrances.iter().map(|entrance| row(&entrance.name, &entrance.listener)).collect();
     rows.extend(bound.http.iter().map(|listener| row("http", listener)));
     rows.extend(bound.https.iter().map(|listener| row("https", listener)));
@@ -462,11 +463,12 @@ fn furnish(
     });
     let limits = management::Limits {
         connections: room_for_http(machine::descriptors()),
-        per_address: usize::try_from(settings.limits.pending_per_address).unwrap_or(usize::MAX),
+        per_network: usize::try_from(settings.limits.pending_per_address).unwrap_or(usize::MAX),
         head_timeout: settings.limits.handshake_timeout,
         write_timeout: settings.tcp.write_timeout,
     };
-    (entrances, rows, Endpoints { http: sockets(bound.http), https, limits, control: None })
+    let per_object = settings.http.per_object;
+    (entrances, rows, Endpoints { http: sockets(bound.http), https, limits, hosts, per_object, control: None })
 }
 
 /// All plain sockets of protocols, or all within TLS. Each speaks every protocol that has one; its own comes first.
@@ -495,12 +497,26 @@ fn for_protocols(
     entrances
 }
 
+/// Pages that may open WebSockets.
+struct Pages {
+    origins: Arc<[String]>,
+    hosts: Arc<Hosts>,
+}
+
+impl Pages {
+    fn web(&self, subprotocols: &'static [&'static str]) -> net::Web {
+        let hosts = self.hosts.clone();
+        let admits = move |host: &str, peer| hosts.admits(host, peer);
+        net::Web { subprotocols, origins: self.origins.clone(), hosts: Arc::new(admits) }
+    }
+}
+
 /// All plain sockets for WebSockets, or all within TLS. Each speaks one protocol.
 fn for_web(
     made: &[Arc<dyn Protocol>],
     bound: Vec<Vec<Listener>>,
     certificates: Option<&Arc<Certificates>>,
-    origins: &Arc<[String]>,
+    pages: &Pages,
 ) -> Vec<Entrance> {
     let suffix = if certificates.is_some() { "s" } else { "" };
     let mut entrances = Vec::new();
@@ -512,7 +528,7 @@ fn for_web(
                 listener,
                 protocols: vec![protocol.clone()],
                 tls: tls(certificates),
-                web: Some(net::Web { subprotocols: web.subprotocols, origins: origins.clone() }),
+                web: Some(pages.web(web.subprotocols)),
             });
         }
     }
@@ -532,17 +548,19 @@ fn row(protocol: &str, listener: &Listener) -> ListenerRow {
     ListenerRow { protocol: protocol.to_owned(), address }
 }
 
-fn network_of(net: &Net) -> impl Fn() -> Network + Send + Sync + 'static {
-    let registry = net.registry().clone();
-    move || {
-        let socket = |connection: net::ConnectionInfo| Socket {
-            peer: format!("{} -> {}", connection.remote, connection.local),
-            protocol: connection.protocol,
-            since: connection.since,
-            bytes_in: connection.bytes_in,
-            bytes_out: connection.bytes_out,
-        };
-        Network { open: registry.list().into_iter().map(socket).collect(), refused: registry.refused().collect() }
+fn network_of(net: &Net) -> Network {
+    let socket = |connection: net::ConnectionInfo| Socket {
+        peer: format!("{} -> {}", connection.remote, connection.local),
+        protocol: connection.protocol,
+        since: connection.since,
+        bytes_in: connection.bytes_in,
+        bytes_out: connection.bytes_out,
+    };
+    let [open, count, refused] = [(); 3].map(|()| net.registry().clone());
+    Network {
+        open: Box::new(move || open.list().into_iter().map(socket).collect()),
+        count: Box::new(move || count.open()),
+        refused: Box::new(move || refused.refused().collect()),
     }
 }
 

@@ -13,6 +13,9 @@ use crate::report::{BackupRow, ConnectionRow, MessageRow, QueueRow, RedriveRow, 
 
 /// Most bytes of a document of definitions.
 pub const LONGEST_DEFINITIONS: u64 = 32 << 20;
+/// Connections that the control socket serves at a time, each with a thread: most answers wait for
+/// the disk or grow with what there is.
+pub(crate) const AT_A_TIME: usize = 8;
 /// Longest request line in bytes: such a document, with what JSON needs to quote it.
 #[cfg(unix)]
 const LONGEST_REQUEST: u64 = 2 * LONGEST_DEFINITIONS + 1024;
@@ -99,12 +102,6 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether the answer waits for the disk, or for a hash: nobody else is to wait for that.
-    #[cfg(unix)]
-    fn blocks(&self) -> bool {
-        self.takes_long() || matches!(self, Self::Change(_) | Self::Authenticate { .. })
-    }
-
     /// Whether the answer takes as long as reading much of the disk does.
     #[cfg(unix)]
     fn takes_long(&self) -> bool {
@@ -178,11 +175,9 @@ mod unix {
     use tokio::net::{UnixListener, UnixStream};
     use tokio::sync::Semaphore;
 
-    use super::{Answer, LONGEST_REQUEST, Request};
+    use super::{AT_A_TIME, Answer, LONGEST_REQUEST, Request};
     use crate::source::Source;
 
-    /// Connections served at a time.
-    const AT_A_TIME: usize = 8;
     /// How long a peer may take to ask or to read its answer.
     const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -224,7 +219,7 @@ mod unix {
         tokio::time::timeout(PATIENCE, reading.read_until(b'\n', &mut line)).await??;
         let asker = asker(&credentials);
         let answer = match serde_json::from_slice::<Request>(&line) {
-            Ok(request) if request.blocks() => {
+            Ok(request) => {
                 let gone = Arc::new(AtomicBool::new(false));
                 let told = Arc::clone(&gone);
                 let mut work = tokio::task::spawn_blocking(move || source.answer(&request, &asker, &told));
@@ -237,7 +232,6 @@ mod unix {
                     }
                 }
             }
-            Ok(request) => source.answer(&request, &asker, &AtomicBool::new(false)),
             Err(error) => Answer::Error(format!("the request is not understood: {error}")),
         };
         let mut text = serde_json::to_vec(&answer)?;

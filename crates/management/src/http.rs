@@ -1,45 +1,182 @@
-//! Every HTTP path outside `/api`, in one table. All of them only read, and tell no names of users, so they ask for no password.
+//! What every request passes, and the paths outside `/api`, in one table. These only read, and tell
+//! no names of users' things unless their user asks.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::header::{self, HeaderName};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
+use axum::response::{IntoResponse, Response as Answer};
 use axum::routing::get;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 
-use crate::api;
+use crate::api::{self, Asker, Failure};
+use crate::foreign::acts_for_another_site;
+use crate::front;
+use crate::hosts::Hosts;
 use crate::metrics;
+use crate::pool::Work;
 use crate::process::Process;
 use crate::source::{Source, alarms};
+use crate::visit::{Carried, Visit};
 
 /// Content type of Prometheus' text format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// What answers say to browsers unless they say it otherwise: nothing is kept, guessed at, run or
+/// shown within a page.
+const SAID: [(HeaderName, HeaderValue); 3] = [
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    ),
+];
+/// What may be asked for in a place that is kept for it.
+const HEALTH: [&str; 2] = ["/health/", "/api/health/checks/"];
 
-/// What is served.
-pub(crate) fn router(source: Arc<Source>) -> Router {
+/// Who may read the figures of each queue, which have its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PerObject {
+    /// Users that see the queue.
+    Users,
+    /// Everybody who reaches the port.
+    Everybody,
+}
+
+/// All paths, and what requests pass on their way there.
+#[derive(Clone)]
+pub(crate) struct Paths {
+    hosts: Arc<Hosts>,
+    service: TowerToHyperService<Router>,
+}
+
+impl Paths {
+    pub(crate) fn new(source: &Arc<Source>, hosts: Arc<Hosts>, per_object: PerObject) -> Self {
+        Self { hosts, service: TowerToHyperService::new(router(Arc::clone(source), per_object)) }
+    }
+
+    /// Answers a request. What the answer takes is charged; it is refused when that is too much.
+    pub(crate) async fn answer(&self, visit: Visit, mut request: Request<Incoming>) -> Response<Carried> {
+        let answer = match self.refusal(&visit, &request) {
+            Some(refusal) => refusal.into_response(),
+            None => {
+                request.extensions_mut().insert(visit.clone());
+                self.service.call(request).await.unwrap_or_else(|never| match never {})
+            }
+        };
+        let is_charged = visit.charge_body(answer.body()).is_ok();
+        let mut answer = if is_charged { answer } else { Failure::busy().into_response() };
+        for (name, value) in SAID {
+            answer.headers_mut().entry(name).or_insert(value);
+        }
+        if visit.is_kept() {
+            answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        answer.map(|body| visit.carry(body))
+    }
+
+    /// Why a request is answered by none of the paths.
+    fn refusal<B>(&self, visit: &Visit, request: &Request<B>) -> Option<Failure> {
+        let (headers, path) = (request.headers(), request.uri().path());
+        if headers.get_all(header::HOST).iter().count() > 1 {
+            return Some(Failure::bad_request("there is more than one header Host"));
+        }
+        let header = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default());
+        let line = request.uri().authority().map(|authority| authority.as_str());
+        if let Some(host) = header.into_iter().chain(line).find(|host| !self.hosts.admits(host, visit.peer().ip())) {
+            let host: String = host.chars().take(100).collect();
+            let reason = format!(
+                "'{host}' is no name of this server: call it by its address, as localhost or by the machine's name, or add the name \
+                 to http.hosts"
+            );
+            return Some(Failure::new(StatusCode::MISDIRECTED_REQUEST, "misdirected_request", reason));
+        }
+        if acts_for_another_site(request.method(), path, headers) {
+            let reason =
+                "a page of another site may not act here: headers Origin and Sec-Fetch-Site say that it is one";
+            return Some(Failure::new(StatusCode::FORBIDDEN, "cross_site_request", reason));
+        }
+        (visit.is_kept() && !HEALTH.iter().any(|prefix| path.starts_with(prefix))).then(|| {
+            let reason = "connections are as many as there may be: the last places are for health checks";
+            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
+        })
+    }
+}
+
+fn router(source: Arc<Source>, per_object: PerObject) -> Router {
+    let per_object = match per_object {
+        PerObject::Users => get(per_object_of),
+        PerObject::Everybody => get(per_object_open),
+    };
     Router::new()
+        .route("/", get(front))
+        .route("/favicon.ico", get(icon))
+        .route("/favicon.svg", get(icon))
         .route("/metrics", get(aggregated))
-        .route("/metrics/per-object", get(per_queue))
+        .route("/metrics/per-object", per_object)
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
         .route("/health/writable", get(writable))
         .merge(api::router())
+        .fallback(nothing)
         .with_state(source)
 }
 
-async fn aggregated(State(source): State<Arc<Source>>) -> Response {
-    let counts = source.broker.authority().login_counts();
-    let logins = [("succeeded", counts.succeeded), ("refused", counts.refused), ("throttled", counts.throttled)];
-    let overview = source.broker.overview();
-    let refused = source.refused_connections(&overview);
-    let text = metrics::aggregated(&source.facts, &overview, logins, &refused, &source.sockets(), Process::look());
-    ([(header::CONTENT_TYPE, EXPOSITION)], text).into_response()
+async fn front(State(source): State<Arc<Source>>) -> Answer {
+    let alarms = alarms(source.broker.alarms());
+    front::page(&source.facts, front::Condition::of(source.is_ready(), &alarms)).into_response()
 }
 
-async fn per_queue(State(source): State<Arc<Source>>) -> Response {
-    let text = metrics::per_queue(&source.broker.queues());
-    ([(header::CONTENT_TYPE, EXPOSITION)], text).into_response()
+async fn icon() -> Answer {
+    front::icon().into_response()
+}
+
+/// Says what there is instead.
+async fn nothing(uri: Uri, headers: HeaderMap) -> Answer {
+    front::nothing(uri.path(), &headers).into_response()
+}
+
+async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
+    let reader = Arc::clone(&source);
+    let figures = source.figures.read(move || {
+        let source = reader;
+        let counts = source.broker.authority().login_counts();
+        let logins = [("succeeded", counts.succeeded), ("refused", counts.refused), ("throttled", counts.throttled)];
+        let overview = source.broker.overview();
+        let refused = source.refused_connections(&overview);
+        metrics::aggregated(&source.facts, &overview, logins, &refused, &source.sockets(), Process::look())
+    });
+    exposed(figures.await)
+}
+
+/// Of the queues that this user sees.
+async fn per_object_of(asker: Asker, State(source): State<Arc<Source>>) -> Answer {
+    let (reader, user) = (Arc::clone(&source), asker.user().to_owned());
+    let figures = source.pool.run(Work::List, &user, move || {
+        let mut queues = reader.broker.queues();
+        if !asker.monitors() {
+            let authority = reader.broker.authority();
+            queues.retain(|queue| authority.enter(asker.identity(), &queue.vhost).is_ok());
+        }
+        metrics::per_queue(&queues)
+    });
+    exposed(figures.await)
+}
+
+async fn per_object_open(State(source): State<Arc<Source>>) -> Answer {
+    let reader = Arc::clone(&source);
+    exposed(source.pool.run(Work::List, "", move || metrics::per_queue(&reader.broker.queues())).await)
+}
+
+fn exposed(figures: Result<impl IntoResponse, String>) -> Answer {
+    match figures {
+        Ok(text) => ([(header::CONTENT_TYPE, EXPOSITION)], text).into_response(),
+        Err(error) => Failure::failed(error).into_response(),
+    }
 }
 
 /// The process runs and its management thread turns.
@@ -48,7 +185,7 @@ async fn live() -> &'static str {
 }
 
 /// Clients can connect. An alarm does not unset this: consumers must reach a broker that stops publishers.
-async fn ready(State(source): State<Arc<Source>>) -> Response {
+async fn ready(State(source): State<Arc<Source>>) -> Answer {
     if source.is_ready() {
         "ready\n".into_response()
     } else {
@@ -57,8 +194,8 @@ async fn ready(State(source): State<Arc<Source>>) -> Response {
 }
 
 /// Publishers are not stopped by an alarm.
-async fn writable(State(source): State<Arc<Source>>) -> Response {
-    let alarms = alarms(&source.broker.overview());
+async fn writable(State(source): State<Arc<Source>>) -> Answer {
+    let alarms = alarms(source.broker.alarms());
     if !source.is_ready() {
         (StatusCode::SERVICE_UNAVAILABLE, "starting or stopping\n").into_response()
     } else if alarms.is_empty() {

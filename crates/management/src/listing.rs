@@ -2,6 +2,8 @@
 //!
 //! A field whose figure is not known is left out, never made up.
 
+mod parts;
+
 use auth::{PasswordHash, User};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,6 +18,8 @@ use crate::change::{MAX_CHANNELS, MAX_CONNECTIONS, MAX_QUEUES};
 use crate::json::object;
 use crate::policies;
 use crate::source::{Facts, Socket};
+
+pub(crate) use parts::{Parts, bindings_to_exchange, bindings_to_queue, channels_of, one};
 
 /// Bytes of the digest that stands for a binding's arguments.
 const KEY_BYTES: usize = 16;

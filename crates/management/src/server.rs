@@ -1,4 +1,4 @@
-//! The thread of management and what it listens on.
+//! The threads of management and what they listen on.
 
 use std::io;
 use std::net::TcpListener;
@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 use crate::door::{Door, Limits};
-use crate::serving::{Secure, Serving};
+use crate::hosts::Hosts;
+use crate::http::{Paths, PerObject};
+use crate::pool;
+use crate::serving::{Handshake, Secure, Serving};
 use crate::source::Source;
-
-/// Changes that are made at a time, and what else waits for the disk or for a hash; more of them wait for these.
-const AT_ONCE: usize = 64;
 
 /// What management is reached by.
 #[derive(Debug)]
@@ -25,6 +25,10 @@ pub struct Endpoints {
     pub https: Option<Secure>,
     /// What connections to both are held to.
     pub limits: Limits,
+    /// What the server may be called.
+    pub hosts: Arc<Hosts>,
+    /// Who may read the figures of each queue.
+    pub per_object: PerObject,
     /// Where the control socket is to be, if anywhere. Ignored where there are no UNIX sockets.
     pub control: Option<PathBuf>,
 }
@@ -33,35 +37,34 @@ pub struct Endpoints {
 #[derive(Debug)]
 pub struct Management {
     stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     control: Option<PathBuf>,
 }
 
 impl Management {
-    /// Starts to serve `source` on a thread of its own. The second result says why there is no control socket, if so:
-    /// everything else works without.
+    /// Starts to serve `source` on threads of its own: handshakes of TLS are work, and plain
+    /// connections do not wait for them. The second result says why there is no control socket, if
+    /// so: everything else works without.
     ///
     /// # Errors
     /// When the thread can't be started.
     pub fn start(source: &Arc<Source>, endpoints: Endpoints) -> io::Result<(Self, Option<io::Error>)> {
-        let runtime = Builder::new_current_thread().enable_io().enable_time().max_blocking_threads(AT_ONCE).build()?;
         let (stop, stopped) = watch::channel(false);
+        let paths = Paths::new(source, Arc::clone(&endpoints.hosts), endpoints.per_object);
+        let serving = Serving::new(source, Door::new(endpoints.limits), paths);
+        let plain = serve(&serving, endpoints.http, None)?;
+        let secure = endpoints.https.map(|secure| {
+            let (sockets, handshake) = secure.split();
+            serve(&serving, sockets, Some(&handshake))
+        });
         let mut control = endpoints.control;
         let mut no_control = None;
+        #[cfg(unix)]
         {
-            let _inside = runtime.enter();
-            let serving = Serving::new(source, Door::new(endpoints.limits));
-            let (secure, handshake) = endpoints.https.map(Secure::split).unzip();
-            let plain = endpoints.http.into_iter().map(|socket| (socket, None));
-            let secure = secure.into_iter().flatten().map(|socket| (socket, handshake.clone()));
-            for (socket, handshake) in plain.chain(secure) {
-                let listener = tokio::net::TcpListener::from_std(socket)?;
-                drop(runtime.spawn(serving.clone().accept(listener, handshake)));
-            }
-            #[cfg(unix)]
+            let _inside = plain.enter();
             if let Some(path) = &control {
                 match crate::control::bind(path) {
-                    Ok(listener) => drop(runtime.spawn(crate::control::serve(listener, source.clone()))),
+                    Ok(listener) => drop(plain.spawn(crate::control::serve(listener, source.clone()))),
                     Err(error) => no_control = Some(error),
                 }
             }
@@ -69,13 +72,12 @@ impl Management {
         if no_control.is_some() || cfg!(not(unix)) {
             control = None;
         }
-        let mut waiting = stopped;
-        let thread = std::thread::Builder::new().name("hermod-management".to_owned()).spawn(move || {
-            // An error means that `Management` is gone, which ends it just the same.
-            let _ = runtime.block_on(waiting.wait_for(|stop| *stop));
-            runtime.shutdown_background();
-        })?;
-        Ok((Self { stop, thread: Some(thread), control }, no_control))
+        let mut started = Self { stop, threads: Vec::new(), control };
+        started.threads.push(run("hermod-management", plain, stopped.clone())?);
+        if let Some(secure) = secure.transpose()? {
+            started.threads.push(run("hermod-https", secure, stopped)?);
+        }
+        Ok((started, no_control))
     }
 
     /// Stops serving and removes the control socket.
@@ -85,16 +87,38 @@ impl Management {
 
     fn finish(&mut self) {
         self.stop.send_replace(true);
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread of management had panicked");
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of management had panicked");
+            }
         }
         if let Some(path) = self.control.take() {
             // It is replaced at the next start if it stays.
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// A loop that accepts on these sockets.
+fn serve(serving: &Serving, sockets: Vec<TcpListener>, handshake: Option<&Handshake>) -> io::Result<Runtime> {
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_io().enable_time().max_blocking_threads(pool::THREADS).build()?;
+    for socket in sockets {
+        let inside = runtime.enter();
+        let listener = tokio::net::TcpListener::from_std(socket)?;
+        drop(inside);
+        drop(runtime.spawn(serving.clone().accept(listener, handshake.cloned())));
+    }
+    Ok(runtime)
+}
+
+/// Runs it until it is stopped.
+fn run(name: &str, runtime: Runtime, mut stopped: watch::Receiver<bool>) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // An error means that `Management` is gone, which ends it just the same.
+        let _ = runtime.block_on(stopped.wait_for(|stop| *stop));
+        runtime.shutdown_background();
+    })
 }
 
 impl Drop for Management {

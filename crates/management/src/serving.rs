@@ -6,29 +6,29 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::extract::ConnectInfo;
-use axum::http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-use crate::api::From;
 use crate::door::{Door, Place};
-use crate::http;
+use crate::http::Paths;
 use crate::source::Source;
+use crate::visit::Visit;
 
 /// How long the server waits when the system gives it no more sockets.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Most bytes of the head of a request.
+const LONGEST_HEAD: usize = 16 * 1024;
+/// Bytes that a peer must take each second, once it has been waited for.
+const SLOWEST: usize = 16 * 1024;
 
 /// Certificates and versions as they are now; asked at each handshake.
 type Configuring = dyn Fn() -> Arc<ServerConfig> + Send + Sync;
@@ -68,12 +68,12 @@ impl Secure {
 pub(crate) struct Serving {
     source: Arc<Source>,
     door: Arc<Door>,
-    router: Router,
+    paths: Paths,
 }
 
 impl Serving {
-    pub(crate) fn new(source: &Arc<Source>, door: Arc<Door>) -> Self {
-        Self { source: source.clone(), door, router: http::router(source.clone()) }
+    pub(crate) fn new(source: &Arc<Source>, door: Arc<Door>, paths: Paths) -> Self {
+        Self { source: source.clone(), door, paths }
     }
 
     /// Serves whoever comes, for as long as the runtime lives.
@@ -88,9 +88,10 @@ impl Serving {
                 }
             };
             match self.door.admit(peer.ip()) {
-                Ok(place) => {
-                    let socket = Patient::new(socket, self.door.limits.write_timeout, place);
-                    drop(tokio::spawn(self.clone().serve(socket, peer, handshake.clone())));
+                Ok((place, gone)) => {
+                    gone.into_iter().for_each(|full| self.source.count_refused(full));
+                    let socket = Patient::new(socket, self.door.limits.write_timeout);
+                    drop(tokio::spawn(self.clone().serve(socket, peer, Arc::new(place), handshake.clone())));
                 }
                 Err(full) => {
                     self.source.count_refused(full);
@@ -100,25 +101,40 @@ impl Serving {
         }
     }
 
-    async fn serve(self, socket: Patient, peer: SocketAddr, handshake: Option<Handshake>) {
-        let Some(Handshake { config, patience }) = handshake else { return self.answer(socket, peer).await };
+    /// Serves a connection for as long as it has its place.
+    async fn serve(self, socket: Patient, peer: SocketAddr, place: Arc<Place>, handshake: Option<Handshake>) {
+        let keeper = Arc::clone(&place);
+        tokio::select! {
+            biased;
+            () = keeper.lost() => tracing::debug!(%peer, "an HTTP connection that waited made room for another"),
+            () = self.converse(socket, peer, place, handshake) => {}
+        }
+    }
+
+    async fn converse(self, socket: Patient, peer: SocketAddr, place: Arc<Place>, handshake: Option<Handshake>) {
+        let Some(Handshake { config, patience }) = handshake else { return self.answer(socket, peer, place).await };
         match tokio::time::timeout(patience, TlsAcceptor::from(config()).accept(socket)).await {
-            Ok(Ok(stream)) => self.answer(stream, peer).await,
+            Ok(Ok(stream)) => self.answer(stream, peer, place).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(%peer, "TLS handshake took too long"),
         }
     }
 
     /// Answers one request after the other.
-    async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: SocketAddr) {
-        let router = TowerToHyperService::new(self.router);
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(ConnectInfo(From(peer)));
-            router.call(request)
+    async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: SocketAddr, place: Arc<Place>) {
+        let Self { source, door, paths } = self;
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let visit = Visit::begin(peer, &place, &source.budget);
+            let paths = paths.clone();
+            async move {
+                let visit = visit.ok_or_else(|| io::Error::other("its place is another's"))?;
+                Ok::<_, io::Error>(paths.answer(visit, request).await)
+            }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(self.door.limits.head_timeout)
+            .header_read_timeout(door.limits.head_timeout)
+            .max_buf_size(LONGEST_HEAD)
             .serve_connection(TokioIo::new(stream), service);
         if let Err(error) = connection.await {
             tracing::debug!(%peer, %error, "an HTTP connection has ended early");
@@ -126,33 +142,42 @@ impl Serving {
     }
 }
 
-/// A socket whose peer is given up when it reads nothing of what waits for it. It has its place for as long as it is open.
+/// A socket whose peer is given up when it reads nothing of what waits for it, or next to nothing.
 struct Patient {
     socket: TcpStream,
     patience: Duration,
     /// Runs while something waits that the socket does not take.
-    stalled: Option<Pin<Box<Sleep>>>,
-    _place: Place,
+    stalled: Option<(Instant, Pin<Box<Sleep>>)>,
+    /// For how long it has been waited for the peer, less what it has read meanwhile.
+    waited: Duration,
 }
 
 impl Patient {
-    fn new(socket: TcpStream, patience: Duration, place: Place) -> Self {
-        Self { socket, patience, stalled: None, _place: place }
+    fn new(socket: TcpStream, patience: Duration) -> Self {
+        Self { socket, patience, stalled: None, waited: Duration::ZERO }
     }
 
     /// What comes of a write, or the end of patience.
     fn watch(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            self.stalled = None;
-            return written;
+        if let Poll::Ready(outcome) = written {
+            if let Some((since, _)) = self.stalled.take() {
+                self.waited += since.elapsed();
+            }
+            self.waited = after(self.waited, outcome.as_ref().copied().unwrap_or_default());
+            return Poll::Ready(outcome);
         }
-        let patience = self.patience;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        ready!(stalled.as_mut().poll(context));
+        let patience = self.patience.saturating_sub(self.waited);
+        let (_, sleep) = self.stalled.get_or_insert_with(|| (Instant::now(), Box::pin(tokio::time::sleep(patience))));
+        ready!(sleep.as_mut().poll(context));
         // The kernel is not to keep for a while what nobody reads; if it does, that is no more than it takes for anybody.
         let _ = self.socket.set_zero_linger();
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer reads nothing")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer reads nothing, or too slowly")))
     }
+}
+
+/// What is left of a wait once so many bytes have been taken.
+fn after(waited: Duration, bytes: usize) -> Duration {
+    waited.saturating_sub(Duration::from_secs_f64(bytes as f64 / SLOWEST as f64))
 }
 
 impl AsyncRead for Patient {
@@ -191,5 +216,20 @@ impl AsyncWrite for Patient {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A peer that takes a byte now and then does not hold an answer for as long as it likes; one
+    /// that is slow but goes on may.
+    #[test]
+    fn a_wait_is_made_good_by_what_is_read() {
+        let second = Duration::from_secs(1);
+        assert_eq!(after(10 * second, 1).as_secs(), 9);
+        assert_eq!(after(10 * second, SLOWEST), 9 * second);
+        assert_eq!(after(second, 10 * SLOWEST), Duration::ZERO);
     }
 }

@@ -3,18 +3,22 @@
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use auth::Identity;
 use broker::{Broker, Browse, Overview};
 
+use crate::budget::Budget;
 use crate::change::{self, Caller, Refused, Secret};
 use crate::control::{Answer, Request};
 use crate::courier::Encoding;
 use crate::definitions::{self, Extent, Import, Imported};
 use crate::door::Full;
+use crate::figures::Figures;
 use crate::listing::{self, Listed};
+use crate::pool::Pool;
 use crate::report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, SelectorRow, Status};
 
 /// One open socket, as the part of the program that owns it sees it.
@@ -33,12 +37,13 @@ pub struct Socket {
 }
 
 /// What the part of the program that owns the sockets tells of them.
-#[derive(Debug, Clone, Default)]
 pub struct Network {
     /// Those that are open.
-    pub open: Vec<Socket>,
+    pub open: Box<dyn Fn() -> Vec<Socket> + Send + Sync>,
+    /// Their number.
+    pub count: Box<dyn Fn() -> usize + Send + Sync>,
     /// How many were refused as they came, by reason.
-    pub refused: Vec<(&'static str, u64)>,
+    pub refused: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
 }
 
 /// What does not change while the server runs.
@@ -69,7 +74,10 @@ type Copying = dyn Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + S
 pub struct Source {
     pub(crate) broker: Broker,
     pub(crate) facts: Facts,
-    network: Box<dyn Fn() -> Network + Send + Sync>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) figures: Figures,
+    network: Network,
     backup: Box<Copying>,
     pub(crate) encoding: Encoding,
     ready: AtomicBool,
@@ -83,12 +91,13 @@ impl Source {
     pub fn new(
         broker: Broker,
         facts: Facts,
-        network: impl Fn() -> Network + Send + Sync + 'static,
+        network: Network,
         backup: impl Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync + 'static,
         encoding: Encoding,
     ) -> Self {
-        let (network, backup, ready) = (Box::new(network), Box::new(backup), AtomicBool::new(false));
-        Self { broker, facts, network, backup, encoding, ready, refused: Default::default() }
+        let (pool, budget, figures) = Default::default();
+        let (backup, ready, refused) = (Box::new(backup), AtomicBool::new(false), Default::default());
+        Self { broker, facts, pool, budget, figures, network, backup, encoding, ready, refused }
     }
 
     /// Says whether clients are served: true once the server has started, false when it begins to stop.
@@ -106,7 +115,11 @@ impl Source {
     }
 
     pub(crate) fn sockets(&self) -> Vec<Socket> {
-        (self.network)().open
+        (self.network.open)()
+    }
+
+    pub(crate) fn count_sockets(&self) -> usize {
+        (self.network.count)()
     }
 
     /// An HTTP connection was refused.
@@ -116,9 +129,9 @@ impl Source {
 
     /// Connections that a limit refused, by reason: as they came, and once they had authenticated.
     pub(crate) fn refused_connections(&self, overview: &Overview) -> Vec<(&'static str, u64)> {
-        let mut refused = (self.network)().refused;
+        let mut refused = (self.network.refused)();
         let [of_all, of_vhost, of_user] = overview.connections_refused;
-        let by_http = [Full::House, Full::Address]
+        let by_http = [Full::House, Full::Network]
             .map(|full| (full.reason(), self.refused[full as usize].load(Ordering::Relaxed)));
         let others = [("connections", of_all), ("vhost_limit", of_vhost), ("user_limit", of_user)];
         for (reason, count) in others.into_iter().chain(by_http) {
@@ -224,8 +237,8 @@ impl Source {
             data_dir: facts.data_dir.clone(),
             durability: facts.durability.clone(),
             listeners: facts.listeners.clone(),
-            alarms: alarms(&overview),
-            sockets: self.sockets().len() as u64,
+            alarms: alarms((overview.memory_alarm, overview.disk_alarm)),
+            sockets: self.count_sockets() as u64,
             connections: overview.connections,
             refused_connections: self.refused_connections(&overview).iter().map(|(_, count)| count).sum(),
             sessions: overview.sessions,
@@ -341,11 +354,7 @@ pub(crate) fn delivered(overview: &Overview) -> u64 {
     overview.delivered_manual + overview.delivered_auto + overview.fetched_manual + overview.fetched_auto
 }
 
-/// The alarms that stop publishers.
-pub(crate) fn alarms(overview: &Overview) -> Vec<String> {
-    [(overview.memory_alarm, "memory"), (overview.disk_alarm, "disk")]
-        .iter()
-        .filter(|(up, _)| *up)
-        .map(|(_, name)| (*name).to_owned())
-        .collect()
+/// The alarms that stop publishers, of memory and of the disk, by name.
+pub(crate) fn alarms((memory, disk): (bool, bool)) -> Vec<String> {
+    [(memory, "memory"), (disk, "disk")].iter().filter(|(up, _)| *up).map(|(_, name)| (*name).to_owned()).collect()
 }

@@ -100,7 +100,7 @@ pub(crate) async fn drive(
     })
     .await;
     let Some((mut socket, certified_user)) = door.pass(socket, &listed).await else { return };
-    let mut input = Input::new(settings.input_limit);
+    let mut input = Input::new();
     let detected = detect(&mut socket, &mut input, &listed, &protocols);
     let Ok(Some(protocol)) = tokio::time::timeout(settings.detect_timeout, detected).await else { return };
     registration.speaks(protocol.name());
@@ -210,6 +210,8 @@ impl<'a> Drive<'a> {
             ReadState::Read if !self.established => {
                 self.established = true;
                 self.registration.established();
+                self.input.trust(self.settings.input_limit);
+                self.socket.trust();
             }
             _ => {}
         }

@@ -14,6 +14,8 @@ use crate::stream::Stream;
 
 /// What a connection starts with: enough for each step of a usual handshake, and ten thousand of it are no burden.
 const SMALLEST: usize = 1024;
+/// What may wait of a peer that has not authenticated: twice the largest unit of any handshake.
+const STRANGERS: usize = 16 * 1024;
 /// One turn reads at most this much, unless a single unit of the protocol is larger.
 pub(crate) const TURN_BYTES: usize = 256 * 1024;
 
@@ -28,9 +30,14 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// An empty buffer that never holds more than `limit` bytes.
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { bytes: Vec::new(), filled: 0..0, hungry: false, limit: limit.max(TURN_BYTES) }
+    /// An empty buffer that never holds more than a stranger may send.
+    pub(crate) fn new() -> Self {
+        Self { bytes: Vec::new(), filled: 0..0, hungry: false, limit: STRANGERS }
+    }
+
+    /// The peer has authenticated: from now on the buffer holds up to `limit` bytes.
+    pub(crate) fn trust(&mut self, limit: usize) {
+        self.limit = limit.max(TURN_BYTES);
     }
 
     /// What waits.
@@ -104,6 +111,23 @@ impl Input {
 mod tests {
     use super::*;
 
+    fn trusted(limit: usize) -> Input {
+        let mut input = Input::new();
+        input.trust(limit);
+        input
+    }
+
+    #[test]
+    fn a_stranger_is_held_to_a_small_buffer() {
+        let (mut input, mut next) = (Input::new(), 0);
+        while !input.is_full() {
+            assert!(arrive(&mut input, usize::MAX, &mut next) > 0);
+        }
+        assert_eq!(input.bytes().len(), STRANGERS);
+        input.trust(1 << 20);
+        assert!(!input.is_full() && arrive(&mut input, usize::MAX, &mut next) > 0);
+    }
+
     /// Does what a read of `count` bytes does, without a socket; returns how many bytes there was space for.
     fn arrive(input: &mut Input, count: usize, next: &mut u8) -> usize {
         input.make_room();
@@ -121,7 +145,7 @@ mod tests {
     #[test]
     fn bytes_come_out_as_they_went_in_whatever_is_taken_between() {
         for take in [1, 100, 4096, 5000] {
-            let mut input = Input::new(1 << 20);
+            let mut input = trusted(1 << 20);
             let (mut next, mut expected) = (0u8, 0u8);
             for round in 0..200 {
                 arrive(&mut input, 1 + round * 37 % 6000, &mut next);
@@ -137,7 +161,7 @@ mod tests {
 
     #[test]
     fn full_reads_grow_the_buffer_to_one_turn_and_a_unit_not_taken_to_the_limit() {
-        let mut input = Input::new(1 << 20);
+        let mut input = trusted(1 << 20);
         let mut next = 0;
         let mut sizes = Vec::new();
         for _ in 0..6 {
@@ -153,7 +177,7 @@ mod tests {
 
     #[test]
     fn an_idle_buffer_gives_its_memory_back_and_one_in_use_keeps_it() {
-        let mut input = Input::new(1 << 20);
+        let mut input = trusted(1 << 20);
         let mut next = 0;
         arrive(&mut input, 10, &mut next);
         input.shrink();

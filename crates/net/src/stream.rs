@@ -48,6 +48,13 @@ impl Stream {
         }
     }
 
+    /// The peer has authenticated: what strangers are held to ends.
+    pub(crate) fn trust(&mut self) {
+        if let Self::Web(socket) = self {
+            socket.trust();
+        }
+    }
+
     /// Ready when a read may bring something. Plain sockets are asked, so that nothing needs to be allocated for a peer
     /// that sends nothing; within the others bytes may wait that the kernel knows nothing of, and only a read tells.
     pub(crate) fn poll_arrival(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -4,6 +4,7 @@
 //! text, since that is what pages expect, and as binary messages where it is not.
 
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::str;
 use std::sync::Arc;
@@ -23,11 +24,13 @@ use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
 use crate::door::heeding;
 use crate::gate::LogGate;
 use crate::registry::Listed;
+use crate::screen::Screened;
 use crate::stream::Stream;
 
 /// Anybody who reaches the port can make handshakes fail; the log hears of it this often.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// Most bytes of a message from a peer: it is held until its end has come, also from peers that nobody knows yet.
+/// Most bytes of a message from a peer: it is held until its end has come. Strangers may send less:
+/// see [`Screened`].
 const LARGEST: usize = 1024 * 1024;
 /// Most bytes of a message to a peer.
 const LARGEST_SENT: usize = 256 * 1024;
@@ -35,7 +38,7 @@ const LARGEST_SENT: usize = 256 * 1024;
 const READ_BUFFER: usize = 4096;
 
 /// Who may open WebSockets on a listener, and what is spoken in them.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Web {
     /// Names of what is spoken, the best first (RFC 6455, 1.9). Of a peer that offers names the best of these is chosen, and one
     /// that offers others alone is refused.
@@ -43,6 +46,19 @@ pub struct Web {
     /// Pages of these origins may connect, such as `https://example.org`, and of all with `*`. Pages from the host that the
     /// connection is for may always, and so may programs, which name no origin.
     pub origins: Arc<[String]>,
+    /// Whether a peer may call the server so. A page can have its own name lead here, and is then
+    /// no page of the server's host.
+    pub hosts: Arc<Naming>,
+}
+
+/// Asked with a host, perhaps with a port, and the peer.
+pub type Naming = dyn Fn(&str, IpAddr) -> bool + Send + Sync;
+
+impl std::fmt::Debug for Web {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { subprotocols, origins, .. } = self;
+        f.debug_struct("Web").field("subprotocols", subprotocols).field("origins", origins).finish_non_exhaustive()
+    }
 }
 
 /// The WebSockets of one listener.
@@ -66,9 +82,14 @@ impl Hall {
             .write_buffer_size(0)
             .max_message_size(Some(LARGEST))
             .max_frame_size(Some(LARGEST));
-        let handshake = async { accept_hdr_async_with_config(stream, &self.web, Some(config)).await.map_err(broken) };
+        let asked = Asked { web: &self.web, peer: listed.peer().remote.ip() };
+        let handshake =
+            async { accept_hdr_async_with_config(Screened::new(stream), asked, Some(config)).await.map_err(broken) };
         match heeding(listed, self.patience, "limits.handshake_timeout", handshake).await? {
-            Ok(messages) => Some(Stream::Web(Box::new(WebStream { messages, unread: Bytes::new() }))),
+            Ok(mut messages) => {
+                messages.get_mut().shook_hands();
+                Some(Stream::Web(Box::new(WebStream { messages, unread: Bytes::new() })))
+            }
             Err(error) => {
                 if let Some(held) = self.failed.pass(Instant::now()) {
                     tracing::warn!(peer = %listed.peer().remote, held, "WebSocket handshake failed: {error}");
@@ -79,15 +100,21 @@ impl Hall {
     }
 }
 
-impl Callback for &Web {
+/// A handshake of a peer.
+struct Asked<'a> {
+    web: &'a Web,
+    peer: IpAddr,
+}
+
+impl Callback for Asked<'_> {
     fn on_request(self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
         let header = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
-        if !self.admits(header(ORIGIN), header(HOST)) {
+        if !self.web.admits(header(ORIGIN), header(HOST), self.peer) {
             return Err(refusal(StatusCode::FORBIDDEN, "pages of this origin may not connect here".to_owned()));
         }
         let offers = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL);
         let offers = offers.iter().filter_map(|value| value.to_str().ok());
-        match self.chosen(&offers.flat_map(|value| value.split(',')).map(str::trim).collect::<Vec<_>>()) {
+        match self.web.chosen(&offers.flat_map(|value| value.split(',')).map(str::trim).collect::<Vec<_>>()) {
             Ok(Some(name)) => {
                 response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name));
                 Ok(response)
@@ -99,8 +126,9 @@ impl Callback for &Web {
 }
 
 impl Web {
-    fn admits(&self, origin: Option<&str>, host: Option<&str>) -> bool {
+    fn admits(&self, origin: Option<&str>, host: Option<&str>, peer: IpAddr) -> bool {
         let Some(origin) = origin else { return true };
+        let host = host.filter(|host| (self.hosts)(host, peer));
         let page = origin.split_once("://").map(|(_, place)| without_port(place));
         self.origins.iter().any(|known| known == "*" || known.eq_ignore_ascii_case(origin))
             || page.zip(host.map(without_port)).is_some_and(|(page, host)| page.eq_ignore_ascii_case(host))
@@ -132,7 +160,7 @@ fn without_port(place: &str) -> &str {
 /// A WebSocket after its handshake.
 #[derive(Debug)]
 pub(crate) struct WebStream {
-    messages: WebSocketStream<Stream>,
+    messages: WebSocketStream<Screened>,
     /// What came in the last message and was not read yet.
     unread: Bytes,
 }
@@ -140,7 +168,12 @@ pub(crate) struct WebStream {
 impl WebStream {
     /// What it lies upon.
     pub(crate) fn beneath(&self) -> &Stream {
-        self.messages.get_ref()
+        self.messages.get_ref().beneath()
+    }
+
+    /// The peer has authenticated.
+    pub(crate) fn trust(&mut self) {
+        self.messages.get_mut().trust();
     }
 
     pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -223,7 +256,9 @@ mod tests {
         let web = |origins: &[&str]| Web {
             subprotocols: &[],
             origins: origins.iter().map(|origin| (*origin).to_owned()).collect(),
+            hosts: Arc::new(|host, peer| !host.starts_with("evil") || !peer.is_loopback()),
         };
+        let here = "127.0.0.1".parse().unwrap();
         for (origins, origin, host, admitted) in [
             (&[][..], None, Some("h:1"), true),
             (&[], Some("http://localhost"), Some("localhost:15674"), true),
@@ -236,14 +271,17 @@ mod tests {
             (&["https://shop.example"], Some("https://SHOP.example"), Some("mq.example"), true),
             (&["https://shop.example"], Some("http://shop.example"), Some("mq.example"), false),
             (&["*"], Some("null"), Some("mq.example"), true),
+            // Its own name leads here.
+            (&[], Some("http://evil.example:15674"), Some("evil.example:15674"), false),
         ] {
-            assert_eq!(web(origins).admits(origin, host), admitted, "{origins:?} {origin:?} {host:?}");
+            assert_eq!(web(origins).admits(origin, host, here), admitted, "{origins:?} {origin:?} {host:?}");
         }
     }
 
     #[test]
     fn the_best_that_is_offered_is_spoken() {
-        let web = Web { subprotocols: &["v12", "v11"], origins: Arc::new([]) };
+        let hosts = Arc::new(|_: &str, _| true);
+        let web = Web { subprotocols: &["v12", "v11"], origins: Arc::new([]), hosts };
         assert_eq!(web.chosen(&[]), Ok(None));
         assert_eq!(web.chosen(&["v11", "v12"]), Ok(Some("v12")));
         assert_eq!(web.chosen(&["mqtt", "v11"]), Ok(Some("v11")));

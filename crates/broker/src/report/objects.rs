@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::broker::Broker;
-use crate::catalog::Tables;
+use crate::catalog::{Exchange, Tables};
 use crate::message::value::Table;
-use crate::routing::{Destination, ExchangeKind};
+use crate::queue::Queue;
+use crate::routing::{Binding, Destination, ExchangeKind};
 
 /// One exchange.
 #[derive(Debug, Clone)]
@@ -81,25 +82,8 @@ impl Broker {
         let mut reports = Vec::new();
         for vhost in self.core.catalog.vhosts() {
             let tables = vhost.tables.read();
-            let default = ExchangeReport {
-                vhost: vhost.name.to_string(),
-                name: String::new(),
-                kind: "direct",
-                durable: true,
-                auto_delete: false,
-                internal: false,
-                arguments: Table::default(),
-            };
-            reports.push(default);
-            reports.extend(tables.exchanges().map(|exchange| ExchangeReport {
-                vhost: vhost.name.to_string(),
-                name: exchange.name.to_string(),
-                kind: exchange.kind.name(),
-                durable: exchange.durable,
-                auto_delete: exchange.auto_delete,
-                internal: exchange.internal,
-                arguments: exchange.arguments.clone(),
-            }));
+            reports.push(default_exchange(&vhost.name));
+            reports.extend(tables.exchanges().map(|exchange| exchange_report(&vhost.name, exchange)));
         }
         reports.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
         reports
@@ -110,29 +94,13 @@ impl Broker {
         let mut reports = Vec::new();
         for vhost in self.core.catalog.vhosts() {
             let tables = vhost.tables.read();
-            for queue in tables.queues() {
-                let (destination, key) = (queue.name.to_string(), queue.name.to_string());
-                let (source, arguments) = (String::new(), Table::default());
-                let vhost = vhost.name.to_string();
-                reports.push(BindingReport { vhost, source, destination, to_queue: true, key, arguments });
-            }
+            reports.extend(tables.queues().map(|queue| default_binding(&vhost.name, &queue.name)));
             for exchange in tables.exchanges() {
-                reports.extend(exchange.bindings.iter().filter_map(|binding| {
-                    let (destination, to_queue) = destination_name(&tables, binding.destination)?;
-                    Some(BindingReport {
-                        vhost: vhost.name.to_string(),
-                        source: exchange.name.to_string(),
-                        destination,
-                        to_queue,
-                        key: binding.key.clone(),
-                        arguments: binding.arguments.clone(),
-                    })
-                }));
+                let bindings = exchange.bindings.iter();
+                reports.extend(bindings.filter_map(|binding| binding_report(&vhost.name, &tables, exchange, binding)));
             }
         }
-        reports.sort_by(|a, b| {
-            (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
-        });
+        in_order(&mut reports);
         reports
     }
 
@@ -141,26 +109,88 @@ impl Broker {
         let mut reports = Vec::new();
         for vhost in self.core.catalog.vhosts() {
             let tables = vhost.tables.read();
-            for queue in tables.queues() {
-                let inner = queue.lock(&self.core);
-                reports.extend(inner.consumers().map(|(consumer, active)| ConsumerReport {
-                    vhost: queue.vhost.to_string(),
-                    queue: queue.name.to_string(),
-                    client: consumer.key.client,
-                    tag: consumer.tag.to_string(),
-                    no_ack: consumer.no_ack,
-                    exclusive: consumer.exclusive,
-                    prefetch: consumer.prefetch,
-                    unsettled: consumer.out,
-                    active,
-                    timeout: consumer.timeout,
-                    arguments: consumer.arguments.clone(),
-                }));
-            }
+            tables.queues().for_each(|queue| self.consumers_of(queue, &mut reports));
         }
         reports.sort_by(|a, b| (&a.vhost, &a.queue, a.client, &a.tag).cmp(&(&b.vhost, &b.queue, b.client, &b.tag)));
         reports
     }
+
+    pub(super) fn consumers_of(&self, queue: &Queue, reports: &mut Vec<ConsumerReport>) {
+        let inner = queue.lock(&self.core);
+        reports.extend(inner.consumers().map(|(consumer, active)| ConsumerReport {
+            vhost: queue.vhost.to_string(),
+            queue: queue.name.to_string(),
+            client: consumer.key.client,
+            tag: consumer.tag.to_string(),
+            no_ack: consumer.no_ack,
+            exclusive: consumer.exclusive,
+            prefetch: consumer.prefetch,
+            unsettled: consumer.out,
+            active,
+            timeout: consumer.timeout,
+            arguments: consumer.arguments.clone(),
+        }));
+    }
+}
+
+/// It is in no table: it leads to the queue that the routing key names.
+pub(super) fn default_exchange(vhost: &str) -> ExchangeReport {
+    ExchangeReport {
+        vhost: vhost.to_owned(),
+        name: String::new(),
+        kind: "direct",
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments: Table::default(),
+    }
+}
+
+pub(super) fn exchange_report(vhost: &str, exchange: &Exchange) -> ExchangeReport {
+    ExchangeReport {
+        vhost: vhost.to_owned(),
+        name: exchange.name.to_string(),
+        kind: exchange.kind.name(),
+        durable: exchange.durable,
+        auto_delete: exchange.auto_delete,
+        internal: exchange.internal,
+        arguments: exchange.arguments.clone(),
+    }
+}
+
+/// What leads from the default exchange to a queue.
+pub(super) fn default_binding(vhost: &str, queue: &str) -> BindingReport {
+    BindingReport {
+        vhost: vhost.to_owned(),
+        source: String::new(),
+        destination: queue.to_owned(),
+        to_queue: true,
+        key: queue.to_owned(),
+        arguments: Table::default(),
+    }
+}
+
+pub(super) fn binding_report(
+    vhost: &str,
+    tables: &Tables,
+    source: &Exchange,
+    binding: &Binding,
+) -> Option<BindingReport> {
+    let (destination, to_queue) = destination_name(tables, binding.destination)?;
+    Some(BindingReport {
+        vhost: vhost.to_owned(),
+        source: source.name.to_string(),
+        destination,
+        to_queue,
+        key: binding.key.clone(),
+        arguments: binding.arguments.clone(),
+    })
+}
+
+pub(super) fn in_order(reports: &mut [BindingReport]) {
+    reports.sort_by(|a, b| {
+        (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
+    });
 }
 
 /// The name, and whether it is a queue's.

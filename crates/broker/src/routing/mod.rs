@@ -15,6 +15,7 @@ mod targets;
 mod topic;
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use self::binding::Identity;
 pub(crate) use self::binding::{Binding, Destination, Load, Tally, Weight};
@@ -135,6 +136,10 @@ fn kept_weight(binding: &Binding) -> u64 {
     hash::weight(&binding.key).unwrap_or_default()
 }
 
+/// Where among the bindings of an exchange one is.
+#[derive(Clone, Debug)]
+pub(crate) struct Place((Destination, Identity));
+
 impl Bindings {
     /// No bindings yet, of an exchange that routes as `kind`: never as one that delays. Only a consistent-hash exchange looks
     /// at `hash_on`. What comes and goes is counted by `tally`.
@@ -210,7 +215,24 @@ impl Bindings {
         self.weight.set(Load { logged: 0, memory });
     }
 
+    /// The next bindings behind a place, no more than `most`, and the place of the last.
+    pub(crate) fn page(&self, after: Option<&Place>, most: usize) -> (Vec<&Binding>, Option<Place>) {
+        let from = after.map_or(Bound::Unbounded, |Place(place)| Bound::Excluded(place));
+        let mut last = None;
+        let page = self.index.range((from, Bound::Unbounded)).take(most).map(|(place, binding)| {
+            last = Some(place);
+            binding
+        });
+        let page = page.collect();
+        (page, last.cloned().map(Place))
+    }
+
     /// The bindings that lead to `destination`.
+    pub(crate) fn to(&self, destination: Destination) -> impl Iterator<Item = &Binding> {
+        self.leading_to(destination).map(|(_, binding)| binding)
+    }
+
+    /// The same, with what tells them apart.
     fn leading_to(&self, destination: Destination) -> impl Iterator<Item = (&Identity, &Binding)> {
         let all = self.index.range((destination, Identity::least())..);
         all.take_while(move |((other, _), _)| *other == destination).map(|((_, identity), binding)| (identity, binding))

@@ -4,6 +4,7 @@
 //! are only warned about, since others may write into the environment (Kubernetes does, for a service named `hermod`).
 
 mod file;
+mod http;
 mod manual;
 mod nearest;
 mod reader;

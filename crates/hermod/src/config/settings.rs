@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::ConfigError;
+use super::http::Http;
 use super::reader::{Declaration, Reader};
 use super::tls::Tls;
 use super::users::{Stomp, Strangers, Users};
@@ -29,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) definitions: Option<PathBuf>,
     pub(crate) users: Users,
     pub(crate) stomp: Stomp,
+    pub(crate) http: Http,
     pub(crate) compat: Compat,
     pub(crate) limits: Limits,
     pub(crate) strangers: Strangers,
@@ -178,6 +180,7 @@ impl Settings {
             definitions: reader.get(declare("definitions", "path", "", DEFINITIONS), optional_path)?,
             users: Users::read(reader)?,
             stomp: Stomp::read(reader)?,
+            http: Http::read(reader)?,
             compat: Compat::read(reader)?,
             limits: Limits::read(reader)?,
             strangers: Strangers::read(reader)?,

@@ -1,8 +1,11 @@
 //! Metrics and health.
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
-use crate::server::Server;
+use crate::api::GUEST;
+use crate::server::{HANG, Server, hermod, run};
 use crate::stomp::Stomp;
 
 #[test]
@@ -36,7 +39,7 @@ fn every_family_is_declared_once_and_figures_move() {
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line} is missing in:\n{text}");
     }
-    let (status, text) = server.get("/metrics/per-object");
+    let (status, text) = server.ask("GET", "/metrics/per-object", GUEST);
     assert_eq!(status, 200);
     assert!(text.contains("rabbitmq_queue_messages_ready{vhost=\"/\",queue=\"orders\"} 1\n"), "{text}");
     // What is on disk is in no figure of bytes, so there is none that says so.
@@ -54,9 +57,138 @@ fn health_is_told_and_other_paths_are_not_there() {
         ("/health/live", (200, "live\n")),
         ("/health/ready", (200, "ready\n")),
         ("/health/writable", (200, "writable\n")),
-        ("/api", (404, "")),
     ] {
         let (status, body) = server.get(path);
         assert_eq!((status, body.as_str()), expected, "{path}");
+    }
+}
+
+/// The answer to a request of which only these lines are said.
+fn raw(server: &Server, lines: &[&str]) -> String {
+    let mut socket = TcpStream::connect(("127.0.0.1", server.ports.http)).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    socket.write_all(format!("{}\r\nConnection: close\r\n\r\n", lines.join("\r\n")).as_bytes()).unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_browser_finds_a_page_and_is_told_where_nothing_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let page = server.send("GET", "/", "", "");
+    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
+    assert!(page.header("content-security-policy").starts_with("default-src 'none'; style-src 'sha256-"));
+    for said in [
+        env!("CARGO_PKG_VERSION"),
+        "hermod@",
+        "Ready: clients are served.",
+        "/api/overview",
+        "/metrics",
+        "no web console",
+    ] {
+        assert!(page.body.contains(said), "{said} is missing in {}", page.body);
+    }
+    assert!(!page.body.contains("{") || page.body.contains("<style>"), "{}", page.body);
+    assert_eq!(server.send("GET", "/favicon.ico", "", "").header("content-type"), "image/svg+xml");
+    for (path, status, said) in [
+        ("/ui", 404, "/api/overview"),
+        ("/cli/rabbitmqadmin", 404, "https://github.com/rabbitmq/rabbitmqadmin-ng"),
+        ("/api", 200, "RabbitMQ's HTTP API"),
+        ("/api/", 200, "RabbitMQ's HTTP API"),
+        ("/api/nothing", 404, "Object Not Found"),
+    ] {
+        let (found, text) = server.get(path);
+        assert!(found == status && text.contains(said), "{path}: {found} {text}");
+    }
+    let (_, text) = server.ask("GET", "/ui", "Accept: application/json\r\n");
+    assert!(text.starts_with("{\"error\":\"Object Not Found\""), "{text}");
+    assert_eq!(run(hermod("alarms", dir.path()).args(["set", "memory"])).0, 0);
+    assert!(server.get("/").1.contains("Low on memory: publishers wait"));
+}
+
+#[test]
+fn answers_are_not_kept_guessed_at_or_shown_within_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    for path in ["/", "/metrics", "/health/ready", "/api/whoami", "/api/users", "/api/none", "/none"] {
+        let reply = server.send("GET", path, GUEST, "");
+        assert_eq!(
+            (reply.header("cache-control"), reply.header("x-content-type-options")),
+            ("no-store", "nosniff"),
+            "{path}"
+        );
+        let policy = reply.header("content-security-policy");
+        assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{path}: {policy}");
+        assert_eq!(reply.header("access-control-allow-origin"), "", "{path}");
+    }
+}
+
+#[test]
+fn names_of_queues_are_told_to_users_that_see_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let mut client = Stomp::connect(&server);
+    client.publish("secret", "hello");
+    let refused = server.send("GET", "/metrics/per-object", "", "");
+    assert_eq!((refused.status, refused.header("www-authenticate").is_empty()), (401, false));
+    assert!(!refused.body.contains("secret"));
+    let add = |words: &[&str]| assert_eq!(run(hermod("users", dir.path()).args(words)).0, 0);
+    add(&["add", "alice", "--password", "one"]);
+    let alice = "Authorization: Basic YWxpY2U6b25l\r\n";
+    assert_eq!(server.ask("GET", "/metrics/per-object", alice).0, 401);
+    for (tag, sees) in [("management", false), ("monitoring", true)] {
+        add(&["set-tags", "alice", tag]);
+        let (status, text) = server.ask("GET", "/metrics/per-object", alice);
+        assert_eq!((status, text.contains("secret")), (200, sees), "{tag}");
+    }
+    drop(server);
+    let server = Server::start(dir.path(), &["--http-open-metrics=true"]);
+    assert_eq!(server.get("/metrics/per-object").0, 200);
+}
+
+#[test]
+fn a_page_whose_own_name_leads_here_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--http-hosts=mq.example"]);
+    for (line, header, status) in [
+        ("GET /api/version HTTP/1.1", "Host: localhost:15672", "200"),
+        ("GET /api/version HTTP/1.1", "Host: 127.0.0.1", "200"),
+        ("GET /api/version HTTP/1.1", "Host: MQ.example:443", "200"),
+        ("GET /api/version HTTP/1.1", "Host: evil.example", "421"),
+        ("GET / HTTP/1.1", "Host: evil.example:15672", "421"),
+        ("GET /metrics HTTP/1.1", "Host: localhost.evil.example", "421"),
+        ("GET http://evil.example/api/version HTTP/1.1", "Host: localhost", "421"),
+        ("GET /api/version HTTP/1.1", "Host: localhost\r\nHost: evil.example", "400"),
+        // A probe of a balancer that names no host.
+        ("GET /health/live HTTP/1.0", "X: y", "200"),
+    ] {
+        let answer = raw(&server, &[line, header]);
+        assert_eq!(answer.split(' ').nth(1), Some(status), "{line} {header}: {answer}");
+    }
+    drop(server);
+    let server = Server::start(dir.path(), &[]);
+    assert!(raw(&server, &["GET / HTTP/1.1", "Host: evil.example"]).starts_with("HTTP/1.1 421"));
+}
+
+#[test]
+fn a_page_of_another_site_can_not_act_in_an_operators_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let bind = "/api/bindings/%2F/e/amq.topic/e/amq.direct";
+    let foreign = ["Origin: https://evil.example\r\n", "Origin: null\r\n", "Sec-Fetch-Site: cross-site\r\n"];
+    for header in foreign {
+        assert_eq!(server.ask("POST", bind, &format!("{GUEST}{header}")).0, 403, "{header}");
+        assert_eq!(server.ask("PUT", "/api/queues/%2F/q", &format!("{GUEST}{header}")).0, 403, "{header}");
+        assert_eq!(server.ask("GET", bind, GUEST), (200, "[]".to_owned()), "{header}");
+    }
+    let alive = "/api/aliveness-test/%2F";
+    assert_eq!(server.ask("GET", alive, &format!("{GUEST}{}", foreign[2])).0, 403);
+    assert_eq!(server.ask("GET", alive, GUEST).0, 200);
+    // Programs say nothing of where they come from, and a console's own pages that they are its
+    // own.
+    for header in ["", "Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n"] {
+        assert_eq!(server.ask("POST", bind, &format!("{GUEST}{header}")).0, 201, "{header}");
     }
 }

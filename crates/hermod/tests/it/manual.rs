@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::api::GUEST;
 use crate::server::{Server, hermod, run};
 
 /// Pages without an example that could be run here, and why.
@@ -132,7 +133,7 @@ fn names_of_metrics(text: &str) -> BTreeSet<&str> {
 fn the_metrics_that_the_manual_names_are_there() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
-    let text = server.get("/metrics").1 + &server.get("/metrics/per-object").1;
+    let text = server.get("/metrics").1 + &server.ask("GET", "/metrics/per-object", GUEST).1;
     let there = names_of_metrics(&text);
     assert!(NO_METRICS.iter().all(|name| !there.contains(name)), "{text}");
     for (page, said) in &pages() {

@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 use super::answer::{Answer, Failure, done, shown};
 use super::asker::Asker;
 use super::document::Document;
+use super::sum_up;
 use crate::listing::endpoint;
 use crate::process::Process;
 use crate::source::{Source, delivered};
@@ -29,7 +30,7 @@ pub(super) fn router() -> Router<Arc<Source>> {
         .route("/api/overview", get(overview))
         .route("/api/cluster-name", get(cluster_name).put(refuse_cluster_name))
         .route("/api/cluster-name/", get(cluster_name).put(refuse_cluster_name))
-        .route("/api/nodes", get(async |asker, source| shown([node(asker, source)?])))
+        .route("/api/nodes", get(async |asker, source| shown([node(asker, source).await?])))
         .route("/api/nodes/{name}", get(one_node))
         .route("/api/extensions", get(async |_: Asker| shown(json!([]))))
         .route("/api/feature-flags", get(feature_flags))
@@ -95,16 +96,16 @@ async fn rebalance(asker: Asker) -> Answer {
 
 async fn one_node(asker: Asker, Path(name): Path<String>, source: State<Arc<Source>>) -> Answer {
     let is_known = name == source.facts.node;
-    let node = node(asker, source)?;
+    let node = node(asker, source).await?;
     if is_known { shown(node) } else { Err(Failure::not_found()) }
 }
 
-fn node(asker: Asker, State(source): State<Arc<Source>>) -> Result<Json, Failure> {
+async fn node(asker: Asker, State(source): State<Arc<Source>>) -> Result<Json, Failure> {
     if !asker.monitors() {
         return Err(Failure::forbidden());
     }
-    let (facts, overview, process) = (&source.facts, source.broker.overview(), Process::look());
-    let sockets = source.sockets().len();
+    let (overview, process) = sum_up(&source, &asker, |source| (source.broker.overview(), Process::look())).await?;
+    let (facts, sockets) = (&source.facts, source.count_sockets());
     let mut node = json!({
         "name": facts.node,
         "type": "disc",
@@ -156,8 +157,9 @@ fn exchange_types() -> Vec<Json> {
     Broker::exchange_types().map(|name| json!({ "name": name, "enabled": true })).collect()
 }
 
-async fn overview(_: Asker, State(source): State<Arc<Source>>) -> Answer {
-    let (facts, overview) = (&source.facts, source.broker.overview());
+async fn overview(asker: Asker, State(source): State<Arc<Source>>) -> Answer {
+    let overview = sum_up(&source, &asker, |source| source.broker.overview()).await?;
+    let facts = &source.facts;
     let listeners = facts.listeners.iter().map(|listener| {
         let (address, port) = endpoint(&listener.address);
         json!({ "node": facts.node, "protocol": listener.protocol, "ip_address": address, "port": port })

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::budget::NoRoom;
 use crate::change::{Refused, Why};
 
 /// What a handler comes to.
@@ -12,15 +13,27 @@ pub(super) type Answer = Result<Response, Failure>;
 
 /// Why a request is not answered with what it asked for.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     status: StatusCode,
     error: &'static str,
     reason: String,
 }
 
 impl Failure {
-    pub(super) fn new(status: StatusCode, error: &'static str, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, error: &'static str, reason: impl Into<String>) -> Self {
         Self { status, error, reason: reason.into() }
+    }
+
+    /// It would be done, but not now.
+    pub(crate) fn busy() -> Self {
+        let reason =
+            "as many bytes of answers and documents are under way as may be: read what was asked for, and come again";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
+    }
+
+    /// Something is wrong with the server.
+    pub(crate) fn failed(what: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", what)
     }
 
     /// In the words that clients compare with.
@@ -28,7 +41,7 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, "Object Not Found", "Not Found")
     }
 
-    pub(super) fn bad_request(reason: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(reason: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", reason)
     }
 
@@ -54,20 +67,36 @@ impl From<Refused> for Failure {
             Why::NotFound => Self::not_found(),
             Why::Denied => Self::not_authorized(refused.whole()),
             Why::Invalid => Self::bad_request(refused.whole()),
-            Why::Failed => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", refused.text),
+            Why::Failed => Self::failed(refused.text),
         }
+    }
+}
+
+impl From<NoRoom> for Failure {
+    fn from(_: NoRoom) -> Self {
+        Self::busy()
     }
 }
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        (self.status, axum::Json(json!({ "error": self.error, "reason": self.reason }))).into_response()
+        let mut response =
+            (self.status, axum::Json(json!({ "error": self.error, "reason": self.reason }))).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
     }
 }
 
 /// 200 and a document.
 pub(super) fn shown(document: impl Serialize) -> Answer {
     Ok(axum::Json(document).into_response())
+}
+
+/// 200 and a document that is text already.
+pub(super) fn shown_text(document: String) -> Answer {
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], document).into_response())
 }
 
 /// To a PUT: 201 for what is new, 204 for what was there.

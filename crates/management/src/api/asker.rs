@@ -4,13 +4,12 @@
 //! and `administrator` changes everything. What it does in a vhost it does with its own rights there.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
 use auth::{Identity, shown_name};
-use axum::extract::{ConnectInfo, FromRequestParts};
+use axum::extract::{Extension, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
@@ -19,31 +18,35 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value as Json;
 
 use super::answer::Failure;
+use crate::budget::NoRoom;
 use crate::change::{self, Caller};
 use crate::listing::Listed;
 use crate::source::Source;
-
-/// The address that a request comes from.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct From(pub(crate) SocketAddr);
+use crate::visit::Visit;
 
 /// Who asks, authenticated.
-pub(super) struct Asker {
+#[derive(Clone)]
+pub(crate) struct Asker {
     identity: Identity,
-    peer: SocketAddr,
+    visit: Visit,
 }
 
 impl Asker {
-    pub(super) fn identity(&self) -> &Identity {
+    pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    pub(super) fn user(&self) -> &str {
+    pub(crate) fn user(&self) -> &str {
         self.identity.user()
     }
 
     pub(super) fn caller(&self) -> Caller {
-        Caller { identity: self.identity.clone(), from: self.peer.to_string() }
+        Caller { identity: self.identity.clone(), from: self.visit.peer().to_string() }
+    }
+
+    /// Charges bytes of an answer that is made while it is written, or of a document.
+    pub(super) fn charge(&self, bytes: usize) -> Result<(), NoRoom> {
+        self.visit.charge(bytes)
     }
 
     pub(super) fn is_administrator(&self) -> bool {
@@ -51,7 +54,7 @@ impl Asker {
     }
 
     /// It sees what is not its own.
-    pub(super) fn monitors(&self) -> bool {
+    pub(crate) fn monitors(&self) -> bool {
         self.is_administrator() || self.identity.tags().has("monitoring")
     }
 
@@ -68,9 +71,19 @@ impl Asker {
         self.enters(source, vhost)
     }
 
-    /// Fails but for those who may work in this vhost.
+    /// Fails but for those who see what is in this vhost; that there is none such is told to those
+    /// who see all.
+    pub(super) fn looks_into(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
+        if !self.monitors() {
+            return self.enters(source, vhost);
+        }
+        source.broker.has_vhost(vhost).then_some(()).ok_or_else(Failure::not_found)
+    }
+
+    /// Fails but for those who may work in this vhost; that there is none such is told to those who
+    /// see all.
     pub(super) fn enters(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
-        if !source.broker.has_vhost(vhost) {
+        if self.monitors() && !source.broker.has_vhost(vhost) {
             return Err(Failure::not_found());
         }
         let entered = source.broker.authority().enter(&self.identity, vhost);
@@ -103,8 +116,9 @@ impl FromRequestParts<Arc<Source>> for Asker {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, source: &Arc<Source>) -> Result<Self, Response> {
-        let ConnectInfo(From(peer)) =
-            ConnectInfo::from_request_parts(parts, source).await.map_err(IntoResponse::into_response)?;
+        let Extension(visit) =
+            Extension::<Visit>::from_request_parts(parts, source).await.map_err(IntoResponse::into_response)?;
+        let peer = visit.peer();
         let (user, password) = credentials(&parts.headers).ok_or_else(Failure::challenge)?;
         let mut login = None;
         let outcome = poll_fn(|context| {
@@ -133,7 +147,8 @@ impl FromRequestParts<Arc<Source>> for Asker {
         if !tags.iter().any(|tag| identity.tags().has(tag)) {
             return Err(Failure::not_authorized("Not management user").into_response());
         }
-        Ok(Self { identity, peer })
+        visit.is_of(identity.user());
+        Ok(Self { identity, visit })
     }
 }
 

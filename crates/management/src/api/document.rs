@@ -1,41 +1,58 @@
 //! What a request brings along: parameters, and a JSON document of bounded size, read only once its sender has logged in.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Bytes, to_bytes};
+use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
 
 use super::answer::Failure;
+use crate::budget::NoRoom;
 use crate::json;
 use crate::source::Source;
+use crate::visit::Visit;
 
 /// Most bytes of a document, but for definitions.
 const LONGEST: usize = 4 << 20;
 /// How long its sender may take to send it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What a document may take for each of its bytes, once it is understood.
+const WEIGHT: usize = 4;
+/// One that is longer is read off the loop.
+const LONG: usize = 64 << 10;
+
 /// A document; a request without one stands for the empty object. An [`Asker`](super::asker::Asker) comes before it in a
 /// handler's parameters.
 pub(super) struct Document<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<Arc<Source>> for Document<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<Source>> for Document<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, _: &Arc<Source>) -> Result<Self, Failure> {
-        let bytes = read(request, LONGEST).await?;
-        let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
-        if !json::is_object(text) {
-            return Err(Failure::bad_request("the document is not understood: it must be an object"));
+        let bytes = read_weighing(request, LONGEST, WEIGHT).await?;
+        if bytes.len() < LONG {
+            return understood(&bytes).map(Self);
         }
-        let document = serde_json::from_slice(text);
-        document.map(Self).map_err(|error| Failure::bad_request(format!("the document is not understood: {error}")))
+        let read = tokio::task::spawn_blocking(move || understood(&bytes));
+        read.await.map_err(|error| Failure::failed(error.to_string()))?.map(Self)
     }
+}
+
+fn understood<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    let text = if bytes.is_empty() { b"{}" } else { bytes };
+    if !json::is_object(text) {
+        return Err(Failure::bad_request("the document is not understood: it must be an object"));
+    }
+    serde_json::from_slice(text)
+        .map_err(|error| Failure::bad_request(format!("the document is not understood: {error}")))
 }
 
 /// The parameters behind a path.
@@ -52,36 +69,40 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Source>> for Parameters<T> {
 
 /// The document of a request as it was sent, without a byte order mark. As with RabbitMQ, what it is called does not matter:
 /// many a script sends JSON as curl does, which calls everything a form.
-pub(super) async fn read(request: Request, longest: usize) -> Result<Bytes, Failure> {
-    may_write(request.headers())?;
-    let body = tokio::time::timeout(PATIENCE, to_bytes(request.into_body(), longest)).await;
-    let late = || Failure::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the document did not arrive within 30 s");
-    let bytes = body.map_err(|_| late())?.map_err(|_| {
-        let reason = format!("the document is cut off, or longer than {longest} bytes");
-        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", reason)
-    })?;
-    Ok(bytes.slice_ref(json::unmarked(&bytes)))
+pub(super) async fn read(request: Request, longest: usize) -> Result<Vec<u8>, Failure> {
+    read_weighing(request, longest, 1).await
 }
 
-/// Refuses a request that a page of somebody else's, open in an operator's browser, has sent in its name. Browsers say where
-/// a request is from; programs that are none say nothing.
-fn may_write(headers: &HeaderMap) -> Result<(), Failure> {
-    let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let is_own = |origin: &str| {
-        let host = origin.split_once("://").map(|(_, host)| host);
-        host.is_some() && host == value(header::HOST.as_str())
+/// Each byte is charged before it is kept, as often as `weight` says.
+async fn read_weighing(request: Request, longest: usize, weight: usize) -> Result<Vec<u8>, Failure> {
+    let visit = request.extensions().get::<Visit>().cloned();
+    let charge = |bytes: usize| visit.as_ref().map_or(Ok(()), |visit| visit.charge(bytes * weight));
+    let gathered = tokio::time::timeout(PATIENCE, gather(request.into_body(), longest, &charge)).await;
+    let late = || Failure::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the document did not arrive within 30 s");
+    let mut bytes = gathered.map_err(|_| late())??;
+    let mark = bytes.len() - json::unmarked(&bytes).len();
+    Ok(if mark > 0 { bytes.split_off(mark) } else { bytes })
+}
+
+async fn gather(body: Body, longest: usize, charge: &impl Fn(usize) -> Result<(), NoRoom>) -> Result<Vec<u8>, Failure> {
+    let refused = || {
+        let reason = format!("the document is cut off, or longer than {longest} bytes");
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", reason)
     };
-    let from_elsewhere = match (value("sec-fetch-site"), value(header::ORIGIN.as_str())) {
-        (Some(site), _) => !["same-origin", "none"].contains(&site),
-        (None, Some(origin)) => !is_own(origin),
-        (None, None) => false,
-    };
-    match from_elsewhere {
-        true => {
-            Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", "a page of another origin may change nothing here"))
-        }
-        false => Ok(()),
+    let mut body = pin!(body);
+    if body.size_hint().lower() > longest as u64 {
+        return Err(refused());
     }
+    let mut bytes = Vec::new();
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        let Ok(data) = frame.map_err(|_| refused())?.into_data() else { continue };
+        if bytes.len() + data.len() > longest {
+            return Err(refused());
+        }
+        charge(data.len())?;
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
 }
 
 /// True or false, also as a text: tools that take arguments of a command line send them as they come.

@@ -78,7 +78,7 @@ async fn ready(State(source): Shared) -> Answer {
 }
 
 async fn has_room(State(source): Shared) -> Answer {
-    let (open, limit) = (source.sockets().len() as u64, source.broker.limits().connections);
+    let (open, limit) = (source.count_sockets() as u64, source.broker.limits().connections);
     if open < limit {
         return shown(json!({ "status": "ok", "limit": limit, "connections": open }));
     }
@@ -86,7 +86,7 @@ async fn has_room(State(source): Shared) -> Answer {
 }
 
 async fn no_alarms(_: Asker, State(source): Shared) -> Answer {
-    let up = alarms(&source.broker.overview());
+    let up = alarms(source.broker.alarms());
     if up.is_empty() {
         return well();
     }
@@ -126,6 +126,6 @@ async fn protocol_listener(_: Asker, State(source): Shared, Path(protocols): Pat
 async fn aliveness(asker: Asker, State(source): Shared, Path(vhost): Path<String>) -> Answer {
     asker.enters(&source, &vhost)?;
     let caller = asker.caller();
-    blocking(&source, move |source| source.try_vhost(&vhost, caller)).await?;
+    blocking(&source, &asker, move |source| source.try_vhost(&vhost, caller)).await?;
     well()
 }

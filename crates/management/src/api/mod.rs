@@ -8,6 +8,7 @@ mod answer;
 mod asker;
 mod document;
 mod health;
+mod list;
 mod objects;
 mod page;
 mod read;
@@ -18,18 +19,20 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::StatusCode;
-use axum::routing::any;
+use axum::routing::{any, get};
 
-use crate::change::{self, Change, Refused, Why};
+use crate::change::{self, Change, Refused};
+use crate::front;
+use crate::pool::Work;
 use crate::source::Source;
-use answer::Failure;
-use asker::Asker;
-
-pub(crate) use asker::From;
+pub(crate) use answer::Failure;
+pub(crate) use asker::Asker;
 
 /// Everything under `/api`.
 pub(crate) fn router() -> Router<Arc<Source>> {
     Router::new()
+        .route("/api", get(async || front::about_api()))
+        .route("/api/", get(async || front::about_api()))
         .route("/api/{*rest}", any(async || Failure::not_found()))
         .merge(about::router())
         .merge(health::router())
@@ -46,15 +49,42 @@ pub(crate) fn router() -> Router<Arc<Source>> {
 /// Makes a change where it may block. The number is that of the messages or connections that it cost.
 async fn make(source: &Arc<Source>, asker: &Asker, change: Change) -> Result<u64, Failure> {
     let caller = asker.caller();
-    blocking(source, move |source| change::make(&source.broker, change, caller)).await
+    blocking(source, asker, move |source| change::make(&source.broker, change, caller)).await
 }
 
 /// Does what may wait for the disk, or for a hash, where nobody else waits for it.
 async fn blocking<T: Send + 'static>(
     source: &Arc<Source>,
+    asker: &Asker,
     work: impl FnOnce(&Source) -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, Failure> {
-    let source = Arc::clone(source);
-    let done = tokio::task::spawn_blocking(move || work(&source)).await;
-    Ok(done.unwrap_or_else(|error| Err(Refused::new(Why::Failed, error.to_string())))?)
+    Ok(off_the_loop(source, asker, Work::Change, work).await??)
+}
+
+/// Looks something up by its name, or a few things.
+async fn look<T: Send + 'static>(
+    source: &Arc<Source>,
+    asker: &Asker,
+    work: impl FnOnce(&Source) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    off_the_loop(source, asker, Work::Look, work).await
+}
+
+/// Builds what grows with all there is.
+async fn sum_up<T: Send + 'static>(
+    source: &Arc<Source>,
+    asker: &Asker,
+    work: impl FnOnce(&Source) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    off_the_loop(source, asker, Work::List, work).await
+}
+
+async fn off_the_loop<T: Send + 'static>(
+    source: &Arc<Source>,
+    asker: &Asker,
+    kind: Work,
+    work: impl FnOnce(&Source) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let there = Arc::clone(source);
+    source.pool.run(kind, asker.user(), move || work(&there)).await.map_err(Failure::failed)
 }

@@ -13,12 +13,12 @@ use serde_json::{Map, Value as Json};
 use super::answer::{Answer, Failure, done, put as stored, shown};
 use super::asker::Asker;
 use super::document::{self, Document, Parameters};
-use super::make;
 use super::page::{self, Wanted};
-use super::read::{exchange_name, select};
+use super::read::exchange_name;
+use super::{look, make, sum_up};
 use crate::change::Change;
 use crate::json;
-use crate::listing::{Listed, canonical_key, percent_encoded, properties_key};
+use crate::listing::{self, Listed, canonical_key, percent_encoded, properties_key};
 use crate::objects::{BindingChange, DestinationType, ObjectChange};
 use crate::source::Source;
 
@@ -39,8 +39,14 @@ async fn change(asker: &Asker, source: &Arc<Source>, vhost: String, change: Obje
     make(source, asker, Change::Objects { vhost, change }).await
 }
 
-fn is_there(source: &Source, what: Listed, vhost: &str, name: &str) -> bool {
-    source.list(what, Some(vhost)).iter().any(|row| row["name"] == name)
+async fn has_queue(source: &Arc<Source>, asker: &Asker, vhost: &str, name: &str) -> Result<bool, Failure> {
+    let (vhost, name) = (vhost.to_owned(), name.to_owned());
+    look(source, asker, move |source| source.broker.has_queue(&vhost, &name)).await
+}
+
+async fn has_exchange(source: &Arc<Source>, asker: &Asker, vhost: &str, name: &str) -> Result<bool, Failure> {
+    let (vhost, name) = (vhost.to_owned(), name.to_owned());
+    look(source, asker, move |source| source.broker.has_exchange(&vhost, &name)).await
 }
 
 #[derive(Deserialize)]
@@ -59,7 +65,7 @@ async fn put_queue(
     Path((vhost, name)): Path<(String, String)>,
     Document(body): Document<QueueBody>,
 ) -> Answer {
-    let was_there = is_there(&source, Listed::Queues, &vhost, &name);
+    let was_there = has_queue(&source, &asker, &vhost, &name).await?;
     let QueueBody { durable, auto_delete, arguments } = body;
     change(&asker, &source, vhost, ObjectChange::DeclareQueue { name, durable, auto_delete, arguments }).await?;
     stored(was_there)
@@ -113,7 +119,7 @@ async fn put_exchange(
     Path((vhost, name)): Path<(String, String)>,
     Document(body): Document<ExchangeBody>,
 ) -> Answer {
-    let was_there = is_there(&source, Listed::Exchanges, &vhost, &name);
+    let was_there = has_exchange(&source, &asker, &vhost, &name).await?;
     let ExchangeBody { kind, durable, auto_delete, internal, arguments } = body;
     let declaration = ObjectChange::DeclareExchange { name, kind, durable, auto_delete, internal, arguments };
     change(&asker, &source, vhost, declaration).await?;
@@ -158,17 +164,20 @@ impl Between {
     fn rows(&self, asker: &Asker, source: &Source) -> Result<Vec<Json>, Failure> {
         let kind = self.destination_type()?;
         asker.enters(source, &self.vhost)?;
-        let (ends, name) = match kind {
-            DestinationType::Queue => (Listed::Queues, "queue"),
-            DestinationType::Exchange => (Listed::Exchanges, "exchange"),
+        let (vhost, broker) = (&self.vhost, &source.broker);
+        let is_there = match kind {
+            DestinationType::Queue => broker.has_queue(vhost, &self.destination),
+            DestinationType::Exchange => broker.has_exchange(vhost, &self.destination),
         };
-        if !is_there(source, ends, &self.vhost, &self.destination)
-            || !is_there(source, Listed::Exchanges, &self.vhost, self.source())
-        {
+        if !is_there || !broker.has_exchange(vhost, self.source()) {
             return Err(Failure::not_found());
         }
-        let fields = [("source", self.source()), ("destination_type", name), ("destination", &self.destination)];
-        select(asker, source, Listed::Bindings, Some(&self.vhost), &fields)
+        let mut rows = match kind {
+            DestinationType::Queue => listing::bindings_to_queue(source, vhost, &self.destination),
+            DestinationType::Exchange => listing::bindings_to_exchange(source, vhost, &self.destination),
+        };
+        rows.retain(|row| row["source"] == self.source());
+        Ok(rows)
     }
 
     /// The one that the path names.
@@ -189,11 +198,13 @@ impl Between {
 }
 
 async fn bindings(asker: Asker, State(source): Shared, Path(path): Path<Between>, wanted: Wanted) -> Answer {
-    page::rows(path.rows(&asker, &source)?, &wanted)
+    let rows = sum_up(&source, &asker.clone(), move |source| path.rows(&asker, source)).await?;
+    page::rows(rows?, &wanted)
 }
 
 async fn binding(asker: Asker, State(source): Shared, Path(path): Path<Between>) -> Answer {
-    shown(path.row(&asker, &source)?)
+    let row = sum_up(&source, &asker.clone(), move |source| path.row(&asker, source)).await?;
+    shown(row?)
 }
 
 #[derive(Deserialize)]
@@ -219,7 +230,9 @@ async fn bind(
 }
 
 async fn unbind(asker: Asker, State(source): Shared, Path(path): Path<Between>) -> Answer {
-    let row = path.row(&asker, &source)?;
+    let finder = asker.clone();
+    let (row, path) = sum_up(&source, &asker, move |source| (path.row(&finder, source), path)).await?;
+    let row = row?;
     let routing_key = row["routing_key"].as_str().unwrap_or_default().to_owned();
     let binding = path.change(routing_key, row["arguments"].as_object().cloned().unwrap_or_default())?;
     change(&asker, &source, path.vhost, ObjectChange::Unbind(binding)).await?;

@@ -6,62 +6,150 @@ use std::collections::HashMap;
 
 use auth::pattern::{Pattern, quoted};
 use axum::extract::Query;
-use serde_json::{Map, Value as Json, json};
+use axum::http::header;
+use axum::response::IntoResponse;
+use serde_json::{Map, Value as Json};
 
-use super::answer::{Answer, Failure, shown};
+use super::answer::{Answer, Failure};
 
 /// Entries of a page, if nobody says, and at most.
 const PAGE: usize = 100;
 const LARGEST_PAGE: usize = 500;
+/// What a gathered row takes besides its text, and how much is gathered before it is charged.
+const ROW: usize = size_of::<((Key, usize), String)>();
+const CHARGE: usize = 1 << 16;
 
 /// The parameters of a request.
 pub(super) type Wanted = Query<HashMap<String, String>>;
 
-/// The rows as a request wants them: a list, or with `page` a page of it.
-pub(super) fn rows(mut rows: Vec<Json>, wanted: &HashMap<String, String>) -> Answer {
-    let text = |name: &str| wanted.get(name).map(String::as_str).filter(|text| !text.is_empty());
-    let total = rows.len();
-    if let Some(name) = text("name") {
-        filter(&mut rows, name, text("use_regex") == Some("true"))?;
+/// What of a list is wanted, and how.
+#[derive(Debug, Default)]
+pub(super) struct Shape {
+    name: Option<Pattern>,
+    sort: Option<String>,
+    reversed: bool,
+    /// Number, from 1 on, and size.
+    page: Option<(usize, usize)>,
+    columns: Vec<String>,
+}
+
+/// Rows that a page, or a sorted list, will have.
+#[derive(Default)]
+struct Gathered {
+    /// With what they are sorted by, and their number.
+    rows: Vec<((Key, usize), String)>,
+    total: usize,
+    filtered: usize,
+}
+
+impl Shape {
+    pub(super) fn parse(wanted: &HashMap<String, String>) -> Result<Self, Failure> {
+        let text = |name: &str| wanted.get(name).map(String::as_str).filter(|text| !text.is_empty());
+        let is_expression = text("use_regex") == Some("true");
+        let page = text("page").map(|page| number("page", page, usize::MAX)).transpose()?;
+        let size = text("page_size").map_or(Ok(PAGE), |size| number("page_size", size, LARGEST_PAGE))?;
+        Ok(Self {
+            name: text("name").map(|name| expression(name, is_expression)).transpose()?,
+            sort: text("sort").map(str::to_owned),
+            reversed: text("sort_reverse") == Some("true"),
+            page: page.map(|page| (page, size)),
+            columns: text("columns").map(|names| names.split(',').map(str::to_owned).collect()).unwrap_or_default(),
+        })
     }
-    if let Some(path) = text("sort") {
-        rows.sort_by(|one, other| compare(at(one, path), at(other, path)));
-        if text("sort_reverse") == Some("true") {
+
+    /// Rows may be written as they come.
+    pub(super) fn is_plain(&self) -> bool {
+        self.sort.is_none() && self.page.is_none()
+    }
+
+    pub(super) fn keeps(&self, row: &Json) -> bool {
+        self.name.as_ref().is_none_or(|name| row["name"].as_str().is_some_and(|text| name.matches(text)))
+    }
+
+    /// The columns of a row that are wanted.
+    pub(super) fn narrow(&self, row: Json) -> Json {
+        if self.columns.is_empty() { row } else { only(&row, &self.columns) }
+    }
+
+    /// The text of a list or a page of these rows. What it takes is charged before it is kept.
+    pub(super) fn gather(
+        &self,
+        rows: impl Iterator<Item = Json>,
+        charge: &mut dyn FnMut(usize) -> Result<(), Failure>,
+    ) -> Result<String, Failure> {
+        let mut gathered = Gathered::default();
+        let (from, to) = self.page.map_or((0, usize::MAX), |(page, size)| {
+            let from = (page - 1).saturating_mul(size);
+            (from, from.saturating_add(size))
+        });
+        let mut charged = 0;
+        for row in rows {
+            gathered.total += 1;
+            if !self.keeps(&row) {
+                continue;
+            }
+            let number = gathered.filtered;
+            gathered.filtered += 1;
+            let key = self.sort.as_ref().map(|path| Key::of(at(&row, path))).unwrap_or_default();
+            if self.sort.is_none() && !(from..to).contains(&number) {
+                continue;
+            }
+            let text = self.narrow(row).to_string();
+            let bytes = text.len() + key.text.len() + ROW;
+            gathered.rows.push(((key, number), text));
+            charged += bytes;
+            if charged >= CHARGE {
+                charge(std::mem::take(&mut charged))?;
+            }
+            // Of what is sorted no more is kept than the pages up to this one, and as much again.
+            if self.sort.is_some() && gathered.rows.len() / 2 > to.saturating_add(PAGE) {
+                self.arrange(&mut gathered.rows);
+                gathered.rows.truncate(to);
+            }
+        }
+        charge(charged)?;
+        if self.sort.is_some() {
+            self.arrange(&mut gathered.rows);
+            gathered.rows.drain(..from.min(gathered.rows.len()));
+            gathered.rows.truncate(to - from);
+        }
+        self.write(&gathered)
+    }
+
+    fn arrange(&self, rows: &mut [((Key, usize), String)]) {
+        rows.sort_by(|(one, _), (other, _)| one.cmp(other));
+        if self.reversed {
             rows.reverse();
         }
     }
-    let filtered = rows.len();
-    let page = text("page").map(|page| number("page", page, usize::MAX)).transpose()?;
-    let columns: Vec<&str> = text("columns").map(|names| names.split(',').collect()).unwrap_or_default();
-    let narrow = |rows: Vec<Json>| -> Vec<Json> {
-        if columns.is_empty() { rows } else { rows.iter().map(|row| only(row, &columns)).collect() }
-    };
-    let Some(page) = page else { return shown(narrow(rows)) };
-    let size = text("page_size").map_or(Ok(PAGE), |size| number("page_size", size, LARGEST_PAGE))?;
-    let pages = filtered.div_ceil(size).max(1);
-    if page > pages {
-        return Err(Failure::bad_request(format!("page {page} is beyond the last, which is {pages}")));
+
+    fn write(&self, gathered: &Gathered) -> Result<String, Failure> {
+        let items: Vec<&str> = gathered.rows.iter().map(|(_, text)| text.as_str()).collect();
+        let items = format!("[{}]", items.join(","));
+        let Some((page, size)) = self.page else { return Ok(items) };
+        let pages = gathered.filtered.div_ceil(size).max(1);
+        if page > pages {
+            return Err(Failure::bad_request(format!("page {page} is beyond the last, which is {pages}")));
+        }
+        let (total, filtered, count) = (gathered.total, gathered.filtered, gathered.rows.len());
+        Ok(format!(
+            "{{\"total_count\":{total},\"filtered_count\":{filtered},\"item_count\":{count},\"page\":{page},\
+             \"page_count\":{pages},\"page_size\":{size},\"items\":{items}}}"
+        ))
     }
-    let items = narrow(rows.into_iter().skip((page - 1) * size).take(size).collect());
-    shown(json!({
-        "total_count": total,
-        "filtered_count": filtered,
-        "item_count": items.len(),
-        "page": page,
-        "page_count": pages,
-        "page_size": size,
-        "items": items,
-    }))
 }
 
-/// Leaves those whose name contains the text, or a match of the expression.
-fn filter(rows: &mut Vec<Json>, name: &str, is_expression: bool) -> Result<(), Failure> {
+/// A short list as a request wants it.
+pub(super) fn rows(rows: Vec<Json>, wanted: &HashMap<String, String>) -> Answer {
+    let text = Shape::parse(wanted)?.gather(rows.into_iter(), &mut |_| Ok(()))?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+/// What a name must contain, or match.
+fn expression(name: &str, is_expression: bool) -> Result<Pattern, Failure> {
     let pattern = if is_expression { name.to_owned() } else { quoted(name) };
-    let expression = Pattern::filter(&pattern);
-    let expression =
-        expression.map_err(|error| Failure::bad_request(format!("name is no regular expression: {}", error.reason)))?;
-    rows.retain(|row| row["name"].as_str().is_some_and(|name| expression.matches(name)));
-    Ok(())
+    let refused = |reason| Failure::bad_request(format!("name is no regular expression: {reason}"));
+    Pattern::filter(&pattern).map_err(|error| refused(error.reason))
 }
 
 fn number(name: &str, text: &str, most: usize) -> Result<usize, Failure> {
@@ -74,20 +162,49 @@ fn at<'a>(row: &'a Json, path: &str) -> Option<&'a Json> {
     path.split('.').try_fold(row, |inner, name| inner.get(name))
 }
 
-/// What is not there comes first, then numbers, then text.
-fn compare(one: Option<&Json>, other: Option<&Json>) -> Ordering {
-    let key = |value: Option<&Json>| match value {
-        None | Some(Json::Null) => (0, 0.0, String::new()),
-        Some(Json::Number(number)) => (1, number.as_f64().unwrap_or_default(), String::new()),
-        Some(Json::String(text)) => (2, 0.0, text.clone()),
-        Some(value) => (2, 0.0, value.to_string()),
-    };
-    let ((kind, number, text), (of, than, words)) = (key(one), key(other));
-    kind.cmp(&of).then(number.total_cmp(&than)).then_with(|| text.cmp(&words))
+/// What a row is sorted by: what is not there comes first, then numbers, then text.
+#[derive(Debug, Default)]
+struct Key {
+    kind: u8,
+    number: f64,
+    text: String,
 }
 
+impl Key {
+    fn of(value: Option<&Json>) -> Self {
+        let key = |kind, number, text| Self { kind, number, text };
+        match value {
+            None | Some(Json::Null) => Self::default(),
+            Some(Json::Number(number)) => key(1, number.as_f64().unwrap_or_default(), String::new()),
+            Some(Json::String(text)) => key(2, 0.0, text.clone()),
+            Some(value) => key(2, 0.0, value.to_string()),
+        }
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_kind = self.kind.cmp(&other.kind);
+        by_kind.then(self.number.total_cmp(&other.number)).then_with(|| self.text.cmp(&other.text))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Key {}
+
 /// These fields of a row; those with dots in a nested object.
-fn only(row: &Json, columns: &[&str]) -> Json {
+fn only(row: &Json, columns: &[String]) -> Json {
     let mut narrow = Map::new();
     for path in columns {
         let Some(value) = at(row, path) else { continue };
@@ -108,6 +225,8 @@ fn only(row: &Json, columns: &[&str]) -> Json {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn queues() -> Vec<Json> {

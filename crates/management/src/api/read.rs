@@ -1,16 +1,18 @@
 //! What can be looked at: lists, what of them is in a vhost or of a user, and single objects.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::routing::{MethodRouter, get};
 use serde_json::{Value as Json, json};
 
 use super::answer::{Answer, Failure, shown};
 use super::asker::Asker;
-use super::page::{self, Wanted};
-use crate::listing::Listed;
+use super::page::{self, Shape, Wanted};
+use super::{list, look, sum_up};
+use crate::listing::{self, Listed};
 use crate::source::Source;
 
 /// Lists under their names.
@@ -111,7 +113,7 @@ fn both(router: Router<Arc<Source>>, path: &str, what: MethodRouter<Arc<Source>>
     router.route(&format!("/api/{path}"), what.clone()).route(&format!("/api/{path}/"), what)
 }
 
-/// The rows that this user sees, and that have these fields.
+/// The rows of a short list that this user sees, and that have these fields.
 pub(super) fn select(
     asker: &Asker,
     source: &Source,
@@ -130,42 +132,42 @@ fn only(rows: Vec<Json>) -> Answer {
     rows.into_iter().next().map_or_else(|| Err(Failure::not_found()), shown)
 }
 
-async fn all(asker: Asker, State(source): Shared, wanted: Wanted, what: Listed) -> Answer {
-    page::rows(select(&asker, &source, what, None, &[])?, &wanted)
+async fn all(asker: Asker, State(source): Shared, Query(wanted): Wanted, what: Listed) -> Answer {
+    list::answer(asker, source, what, None, Vec::new(), Shape::parse(&wanted)?).await
 }
 
 async fn in_vhost(
     asker: Asker,
     State(source): Shared,
     Path(vhost): Path<String>,
-    wanted: Wanted,
+    Query(wanted): Wanted,
     what: Listed,
 ) -> Answer {
-    if !source.broker.has_vhost(&vhost) {
-        return Err(Failure::not_found());
-    }
-    page::rows(select(&asker, &source, what, Some(&vhost), &[])?, &wanted)
+    asker.may_list(what)?;
+    asker.looks_into(&source, &vhost)?;
+    list::answer(asker, source, what, Some(vhost), Vec::new(), Shape::parse(&wanted)?).await
 }
 
 async fn of_user(
     asker: Asker,
     State(source): Shared,
     Path(user): Path<String>,
-    wanted: Wanted,
+    Query(wanted): Wanted,
     what: Listed,
 ) -> Answer {
-    let rows = select(&asker, &source, what, None, &[("user", &user)])?;
+    asker.may_list(what)?;
     if !asker.monitors() && asker.user() != user {
         return Err(Failure::forbidden());
     }
     if source.broker.authority().user(&user).is_none() {
         return Err(Failure::not_found());
     }
-    page::rows(rows, &wanted)
+    list::answer(asker, source, what, None, vec![("user", user)], Shape::parse(&wanted)?).await
 }
 
 async fn one(asker: Asker, State(source): Shared, Path(name): Path<String>, what: Listed) -> Answer {
-    named(&asker, &source, what, None, &name)
+    let row = look(&source, &asker.clone(), move |source| named(&asker, source, what, None, &name)).await?;
+    shown(row?)
 }
 
 async fn one_in_vhost(
@@ -174,17 +176,22 @@ async fn one_in_vhost(
     Path((vhost, name)): Path<(String, String)>,
     what: Listed,
 ) -> Answer {
-    named(&asker, &source, what, Some(&vhost), &name)
+    let row = look(&source, &asker.clone(), move |source| named(&asker, source, what, Some(&vhost), &name)).await?;
+    shown(row?)
 }
 
-/// Tells what is not there from what this user does not see.
-fn named(asker: &Asker, source: &Source, what: Listed, vhost: Option<&str>, name: &str) -> Answer {
+/// What has this name, if this user sees it. Who may not enter a vhost is told nothing of what is
+/// in it.
+fn named(asker: &Asker, source: &Source, what: Listed, vhost: Option<&str>, name: &str) -> Result<Json, Failure> {
     asker.may_list(what)?;
-    let name = exchange_name(what, name);
-    match source.list(what, vhost).into_iter().find(|row| row["name"] == name) {
-        None => Err(Failure::not_found()),
-        Some(row) if asker.sees(source, what, &row) => shown(row),
-        Some(_) => Err(Failure::forbidden()),
+    if let Some(vhost) = vhost {
+        asker.looks_into(source, vhost)?;
+    }
+    match listing::one(source, what, vhost, exchange_name(what, name)) {
+        Some(row) if asker.sees(source, what, &row) => Ok(row),
+        None if asker.monitors() || vhost.is_some() => Err(Failure::not_found()),
+        // What is not there and what is another's look alike.
+        Some(_) | None => Err(Failure::forbidden()),
     }
 }
 
@@ -194,25 +201,41 @@ pub(super) fn exchange_name(what: Listed, name: &str) -> &str {
 }
 
 async fn permission(asker: Asker, State(source): Shared, Path((vhost, user)): Path<(String, String)>) -> Answer {
-    only(select(&asker, &source, Listed::Permissions, Some(&vhost), &[("user", &user)])?)
+    let rows = look(&source, &asker.clone(), move |source| {
+        select(&asker, source, Listed::Permissions, Some(&vhost), &[("user", &user)])
+    })
+    .await?;
+    only(rows?)
 }
 
 /// One for each exchange.
 async fn topic_permission(asker: Asker, State(source): Shared, Path((vhost, user)): Path<(String, String)>) -> Answer {
-    let rows = select(&asker, &source, Listed::TopicPermissions, Some(&vhost), &[("user", &user)])?;
+    let rows = look(&source, &asker.clone(), move |source| {
+        select(&asker, source, Listed::TopicPermissions, Some(&vhost), &[("user", &user)])
+    })
+    .await??;
     if rows.is_empty() { Err(Failure::not_found()) } else { shown(rows) }
 }
 
 async fn without_permissions(asker: Asker, State(source): Shared) -> Answer {
-    let mut users = select(&asker, &source, Listed::Users, None, &[])?;
-    let permissions = source.list(Listed::Permissions, None);
-    users.retain(|user| !permissions.iter().any(|row| row["user"] == user["name"]));
-    shown(users)
+    let users = sum_up(&source, &asker.clone(), move |source| {
+        let mut users = select(&asker, source, Listed::Users, None, &[])?;
+        let permissions = source.list(Listed::Permissions, None);
+        let known: HashSet<&str> = permissions.iter().filter_map(|row| row["user"].as_str()).collect();
+        users.retain(|user| user["name"].as_str().is_some_and(|name| !known.contains(name)));
+        Ok::<_, Failure>(users)
+    })
+    .await?;
+    shown(users?)
 }
 
 async fn channels_of_connection(asker: Asker, State(source): Shared, Path(name): Path<String>) -> Answer {
-    let mut rows = select(&asker, &source, Listed::Channels, None, &[])?;
-    rows.retain(|row| row["connection_details"]["name"] == name);
+    let rows = look(&source, &asker.clone(), move |source| {
+        let mut rows = listing::channels_of(source, &name);
+        rows.retain(|row| asker.sees(source, Listed::Channels, row));
+        rows
+    })
+    .await?;
     shown(rows)
 }
 
@@ -220,27 +243,35 @@ async fn bindings_of_queue(
     asker: Asker,
     State(source): Shared,
     Path((vhost, name)): Path<(String, String)>,
-    wanted: Wanted,
+    Query(wanted): Wanted,
 ) -> Answer {
-    named(&asker, &source, Listed::Queues, Some(&vhost), &name)?;
-    let fields = [("destination_type", "queue"), ("destination", name.as_str())];
-    page::rows(select(&asker, &source, Listed::Bindings, Some(&vhost), &fields)?, &wanted)
+    let rows = sum_up(&source, &asker.clone(), move |source| {
+        named(&asker, source, Listed::Queues, Some(&vhost), &name)?;
+        Ok::<_, Failure>(listing::bindings_to_queue(source, &vhost, &name))
+    })
+    .await?;
+    page::rows(rows?, &wanted)
 }
 
 async fn bindings_of_exchange(
     asker: Asker,
     State(source): Shared,
     Path((vhost, name, end)): Path<(String, String, String)>,
-    wanted: Wanted,
+    Query(wanted): Wanted,
 ) -> Answer {
-    named(&asker, &source, Listed::Exchanges, Some(&vhost), &name)?;
-    let name = exchange_name(Listed::Exchanges, &name);
-    let fields = match end.as_str() {
-        "source" => vec![("source", name)],
-        "destination" => vec![("destination_type", "exchange"), ("destination", name)],
-        _ => return Err(Failure::not_found()),
-    };
-    page::rows(select(&asker, &source, Listed::Bindings, Some(&vhost), &fields)?, &wanted)
+    let shape = Shape::parse(&wanted)?;
+    let (seer, at, named_so) = (asker.clone(), vhost.clone(), name.clone());
+    look(&source, &asker, move |source| named(&seer, source, Listed::Exchanges, Some(&at), &named_so)).await??;
+    let name = exchange_name(Listed::Exchanges, &name).to_owned();
+    match end.as_str() {
+        "source" => list::answer(asker, source, Listed::Bindings, Some(vhost), vec![("source", name)], shape).await,
+        "destination" => {
+            let rows =
+                sum_up(&source, &asker, move |source| listing::bindings_to_exchange(source, &vhost, &name)).await?;
+            page::rows(rows, &wanted)
+        }
+        _ => Err(Failure::not_found()),
+    }
 }
 
 /// There are no shovels, no federation, and so no parameters of them.

@@ -59,7 +59,7 @@ async fn publish(
         body: bytes,
     };
     let caller = asker.caller();
-    let routed = blocking(&source, move |source| source.publish(&vhost, &message, caller)).await?;
+    let routed = blocking(&source, &asker, move |source| source.publish(&vhost, &message, caller)).await?;
     shown(json!({ "routed": routed }))
 }
 
@@ -93,7 +93,7 @@ async fn fetch(
 ) -> Answer {
     asker.enters(&source, &vhost)?;
     let (caller, fetching) = (asker.caller(), Fetching { queue, count: body.count, ackmode: body.ackmode });
-    let fetched = blocking(&source, move |source| source.fetch(&vhost, &fetching, caller)).await?;
+    let fetched = blocking(&source, &asker, move |source| source.fetch(&vhost, &fetching, caller)).await?;
     shown(fetched.into_iter().map(|message| row(message, body.encoding, body.truncate)).collect::<Vec<_>>())
 }
 

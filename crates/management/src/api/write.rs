@@ -10,15 +10,15 @@ use axum::routing::{delete, get, post, put};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::answer::{Answer, Failure, done, put as stored, shown};
+use super::answer::{Answer, Failure, done, put as stored, shown, shown_text};
 use super::asker::Asker;
 use super::document::{self, Document, Parameters};
-use super::{blocking, make};
+use super::{blocking, look, make, sum_up};
 use crate::change::{Change, Secret};
 use crate::control::LONGEST_DEFINITIONS;
 use crate::definitions::{Extent, Import, Words};
 use crate::json;
-use crate::listing::Listed;
+use crate::listing::{self, Listed};
 use crate::policies::{self, PolicyChange};
 use crate::source::Source;
 
@@ -53,7 +53,7 @@ pub(super) fn router() -> Router<Arc<Source>> {
 
 async fn export(asker: Asker, State(source): Shared) -> Answer {
     asker.administers()?;
-    shown(source.export())
+    shown_text(sum_up(&source, &asker, |source| source.export().to_string()).await?)
 }
 
 async fn export_vhost(asker: Asker, State(source): Shared, Path(vhost): Path<String>) -> Answer {
@@ -61,7 +61,7 @@ async fn export_vhost(asker: Asker, State(source): Shared, Path(vhost): Path<Str
     if !source.broker.has_vhost(&vhost) {
         return Err(Failure::not_found());
     }
-    shown(source.export_vhost(&vhost))
+    shown_text(sum_up(&source, &asker, move |source| source.export_vhost(&vhost).to_string()).await?)
 }
 
 /// How an import is to be done.
@@ -89,6 +89,7 @@ async fn import_vhost(
     Parameters(how): Parameters<Importing>,
     request: Request,
 ) -> Answer {
+    asker.administers()?;
     if !source.broker.has_vhost(&vhost) {
         return Err(Failure::not_found());
     }
@@ -106,14 +107,14 @@ async fn take_over(
     asker.administers()?;
     let longest = usize::try_from(LONGEST_DEFINITIONS).unwrap_or(usize::MAX);
     let bytes = document::read(request, longest).await?;
-    let text = String::from_utf8(bytes.into()).map_err(|_| Failure::bad_request("the document is not UTF-8"))?;
+    let text = String::from_utf8(bytes).map_err(|_| Failure::bad_request("the document is not UTF-8"))?;
     let caller = asker.caller();
     let extent = if how.dry_run { Extent::DryRun } else { Extent::Whole };
     let work = move |source: &Source| {
         let import = Import { vhost: vhost.as_deref(), skip_unsupported: how.skip_unsupported, extent, caller };
         source.import(&text, &import)
     };
-    let imported = blocking(&source, work).await?;
+    let imported = blocking(&source, &asker, work).await?;
     match extent {
         Extent::Whole => done(),
         Extent::DryRun => shown(imported),
@@ -410,8 +411,12 @@ async fn put_policy(
     operator: bool,
 ) -> Answer {
     sets(&asker, &source, &vhost, operator)?;
-    let listed = source.broker.policies(policies::kind(operator));
-    let was_there = listed.iter().any(|policy| policy.vhost == vhost && policy.name == name);
+    let (of, named) = (vhost.clone(), name.clone());
+    let was_there = look(&source, &asker, move |source| {
+        let listed = source.broker.policies(policies::kind(operator));
+        listed.iter().any(|policy| policy.vhost == of && policy.name == named)
+    })
+    .await?;
     let PolicyBody { pattern, definition, priority, apply_to } = body;
     let policy = PolicyChange { vhost, name, pattern, apply_to, priority, definition };
     make(&source, &asker, Change::SetPolicy { operator, policy }).await?;
@@ -430,8 +435,9 @@ async fn delete_policy(
 }
 
 async fn close_connection(asker: Asker, State(source): Shared, headers: HeaderMap, Path(name): Path<String>) -> Answer {
-    let rows = source.list(Listed::Connections, None);
-    let row = rows.into_iter().find(|row| row["name"] == name).ok_or_else(Failure::not_found)?;
+    let named = name.clone();
+    let row = look(&source, &asker, move |source| listing::one(source, Listed::Connections, None, &named)).await?;
+    let row = row.ok_or_else(Failure::not_found)?;
     if !asker.is_administrator() && row["user"] != asker.user() {
         return Err(Failure::forbidden());
     }

@@ -15,7 +15,8 @@ fn start(settings: Settings, toy: &Toy) -> (Net, SocketAddr) {
     let net = Net::start(1, settings).unwrap();
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), true).unwrap();
     let address = listener.address().unwrap();
-    let web = Web { subprotocols: &["v12.toy", "v11.toy"], origins: Arc::new(["https://shop.example".to_owned()]) };
+    let origins = Arc::new(["https://shop.example".to_owned()]);
+    let web = Web { subprotocols: &["v12.toy", "v11.toy"], origins, hosts: Arc::new(|_, _| true) };
     net.serve(listener, &[Arc::new(toy.clone())], None, Some(web)).unwrap();
     (net, address)
 }
@@ -121,6 +122,27 @@ fn strangers_are_told_why_and_cost_nothing() {
     let (mut socket, _) = open(address, &[]).unwrap();
     let _ = socket.send(Message::binary(vec![b'x'; (1 << 20) + 1]));
     assert!(socket.read().is_err());
+    until("an empty registry", || net.registry().open() == 0);
+}
+
+#[test]
+fn before_the_log_in_messages_are_short_and_after_it_long() {
+    let (net, address) = start(Settings::default(), &Toy { strict: true, ..Toy::default() });
+    let (mut socket, _) = open(address, &[]).unwrap();
+    let _ = socket.send(Message::binary(vec![b'x'; 16 * 1024 + 1]));
+    assert!(socket.read().is_err(), "16 KiB are the most before");
+    let (mut socket, _) = open(address, &[]).unwrap();
+    socket.send(Message::text("login\necho in\n")).unwrap();
+    expect(&mut socket, b"in\n");
+    let long = "y".repeat(500_000);
+    socket.send(Message::text(format!("echo {long}\n"))).unwrap();
+    expect(&mut socket, format!("{long}\n").as_bytes());
+    drop(socket);
+    let mut bare = connect(address);
+    let head = format!("GET /ws HTTP/1.1\r\nx: {}", "y".repeat(20_000));
+    // It may be closed while it is being written to.
+    let _ = std::io::Write::write_all(&mut bare, head.as_bytes());
+    assert_eq!(drain(&mut bare), 0);
     until("an empty registry", || net.registry().open() == 0);
 }
 

@@ -9,7 +9,7 @@ use crate::server::{Server, hermod, run};
 use crate::stomp::Stomp;
 
 /// Header lines of these users and their passwords.
-const GUEST: &str = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n";
+pub(crate) const GUEST: &str = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n";
 const GUEST_WRONG: &str = "Authorization: Basic Z3Vlc3Q6d3Jvbmc=\r\n";
 /// alice:one
 const ALICE: &str = "Authorization: Basic YWxpY2U6b25l\r\n";

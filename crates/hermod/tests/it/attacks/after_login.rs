@@ -1,6 +1,7 @@
 //! What users can do to the others.
 
 use super::*;
+use crate::api::GUEST;
 use crate::server::until;
 
 /// A table as long as a declaration may bring along.
@@ -183,7 +184,7 @@ fn who_reads_nothing_is_closed_and_loses_nothing() {
     let grown = resident(&server).saturating_sub(before);
     assert!(grown < 48 * 1024, "{grown} KiB for two readers of 36 MB");
     until("their messages are back", || metric(&server, "rabbitmq_queue_messages_unacked ") == 0);
-    let (_, queues) = server.get("/metrics/per-object");
+    let (_, queues) = server.ask("GET", "/metrics/per-object", GUEST);
     assert!(queues.contains("rabbitmq_queue_messages_ready{vhost=\"/\",queue=\"deep\"} 601\n"), "{queues}");
 }
 

@@ -7,6 +7,7 @@ mod after_login;
 mod before_login;
 mod documents;
 mod names;
+mod pressure;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

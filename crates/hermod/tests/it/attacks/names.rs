@@ -8,6 +8,7 @@ use stomp::codec::{Command, Version};
 use stomp::limits::Limits;
 
 use super::*;
+use crate::api::GUEST;
 
 const NAMES: [&str; 9] = [
     "../../etc/passwd",
@@ -47,7 +48,7 @@ fn names_are_names_wherever_they_are_shown() {
         stranger.start_ok("PLAIN", format!("\0{name}\0x").as_bytes());
         stranger.expect("ConnectionClose");
     }
-    let (_, metrics) = server.get("/metrics/per-object");
+    let (_, metrics) = server.ask("GET", "/metrics/per-object", GUEST);
     let samples = metrics.lines().filter(|line| line.starts_with("rabbitmq_queue_messages_ready{")).count();
     assert_eq!(samples, declared, "{metrics}");
     assert!(

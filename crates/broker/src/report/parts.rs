@@ -1,0 +1,183 @@
+//! Parts of what management lists: names first, and then what some of them stand for. Nothing here
+//! grows with all there is but the lists of names.
+
+use std::sync::Arc;
+
+use crate::broker::Broker;
+use crate::catalog::{Exchange, Tables};
+use crate::report::objects::{binding_report, default_binding, default_exchange, exchange_report, in_order};
+use crate::report::{
+    BindingReport, ClientReport, ConsumerReport, ExchangeReport, QueueReport, SessionReport, client_report,
+};
+use crate::routing::{Destination, Place};
+
+/// Names in order.
+pub type Names = Vec<Arc<str>>;
+
+/// Where among the bindings of an exchange a list has come to.
+#[derive(Debug, Clone)]
+pub struct BindingPlace(Place);
+
+impl Broker {
+    /// Whether an alarm is up, of memory and of the disk. Takes no lock.
+    pub fn alarms(&self) -> (bool, bool) {
+        self.core.alarms_up()
+    }
+
+    /// The names of all vhosts.
+    pub fn vhost_names(&self) -> Names {
+        in_name_order(self.core.catalog.vhosts().into_iter().map(|vhost| Arc::clone(&vhost.name)))
+    }
+
+    /// The names of all queues of a vhost.
+    pub fn queue_names(&self, vhost: &str) -> Names {
+        self.read(vhost, |tables| in_name_order(tables.queues().map(|queue| Arc::clone(&queue.name))))
+            .unwrap_or_default()
+    }
+
+    /// The names of all exchanges of a vhost; the default exchange is the empty one.
+    pub fn exchange_names(&self, vhost: &str) -> Names {
+        let names = |tables: &Tables| in_name_order(tables.exchange_names().into_iter().chain([Arc::from("")]));
+        self.read(vhost, names).unwrap_or_default()
+    }
+
+    /// True when there is a queue of this name.
+    pub fn has_queue(&self, vhost: &str, name: &str) -> bool {
+        self.read(vhost, |tables| tables.queue(name).is_some()).unwrap_or(false)
+    }
+
+    /// True when there is an exchange of this name; the default exchange has the empty one.
+    pub fn has_exchange(&self, vhost: &str, name: &str) -> bool {
+        self.read(vhost, |tables| name.is_empty() || tables.exchange(name).is_some()).unwrap_or(false)
+    }
+
+    /// Those of these queues that are there.
+    pub fn some_queues(&self, vhost: &str, names: &[Arc<str>]) -> Vec<QueueReport> {
+        let lost = self.core.lost.lock().clone();
+        let reports = |tables: &Tables| {
+            let queues = names.iter().filter_map(|name| tables.queue(name));
+            queues.map(|queue| self.queue_report(queue, tables, &lost)).collect()
+        };
+        self.read(vhost, reports).unwrap_or_default()
+    }
+
+    /// Those of these exchanges that are there.
+    pub fn some_exchanges(&self, vhost: &str, names: &[Arc<str>]) -> Vec<ExchangeReport> {
+        let report = |tables: &Tables, name: &Arc<str>| match &**name {
+            "" => Some(default_exchange(vhost)),
+            name => tables.exchange(name).map(|exchange| exchange_report(vhost, exchange)),
+        };
+        self.read(vhost, |tables| names.iter().filter_map(|name| report(tables, name)).collect()).unwrap_or_default()
+    }
+
+    /// Consumers of these queues.
+    pub fn consumers_of_queues(&self, vhost: &str, names: &[Arc<str>]) -> Vec<ConsumerReport> {
+        let mut reports = Vec::new();
+        self.read(vhost, |tables| {
+            for queue in names.iter().filter_map(|name| tables.queue(name)) {
+                let before = reports.len();
+                self.consumers_of(queue, &mut reports);
+                reports[before..].sort_by(|a: &ConsumerReport, b| (a.client, &a.tag).cmp(&(b.client, &b.tag)));
+            }
+        });
+        reports
+    }
+
+    /// What leads from the default exchange to these queues.
+    pub fn default_bindings(&self, vhost: &str, queues: &[Arc<str>]) -> Vec<BindingReport> {
+        let reports = |tables: &Tables| {
+            let queues = queues.iter().filter(|name| tables.queue(name).is_some());
+            queues.map(|name| default_binding(vhost, name)).collect()
+        };
+        self.read(vhost, reports).unwrap_or_default()
+    }
+
+    /// The next bindings of an exchange behind a place, and the place of the last of them.
+    pub fn bindings_of(
+        &self,
+        vhost: &str,
+        exchange: &str,
+        after: Option<&BindingPlace>,
+        most: usize,
+    ) -> (Vec<BindingReport>, Option<BindingPlace>) {
+        let page = |tables: &Tables| {
+            let Some(exchange) = tables.exchange(exchange) else { return Default::default() };
+            let (page, last) = exchange.bindings.page(after.map(|place| &place.0), most);
+            let reports = page.into_iter().filter_map(|binding| binding_report(vhost, tables, exchange, binding));
+            (reports.collect::<Vec<_>>(), last.map(BindingPlace))
+        };
+        let (mut reports, last) = self.read(vhost, page).unwrap_or_default();
+        in_order(&mut reports);
+        (reports, last)
+    }
+
+    /// What leads to a queue, from the default exchange too.
+    pub fn bindings_to_queue(&self, vhost: &str, queue: &str) -> Vec<BindingReport> {
+        self.bindings_to(vhost, |tables| Some(Destination::Queue(tables.queue(queue)?.id)), Some(queue))
+    }
+
+    /// What leads to an exchange.
+    pub fn bindings_to_exchange(&self, vhost: &str, exchange: &str) -> Vec<BindingReport> {
+        self.bindings_to(vhost, |tables| Some(Destination::Exchange(tables.exchange(exchange)?.id)), None)
+    }
+
+    fn bindings_to(
+        &self,
+        vhost: &str,
+        destination: impl FnOnce(&Tables) -> Option<Destination>,
+        queue: Option<&str>,
+    ) -> Vec<BindingReport> {
+        let reports = |tables: &Tables| {
+            let destination = destination(tables)?;
+            let from = |exchange: &'_ Exchange| -> Vec<_> {
+                let bindings = exchange.bindings.to(destination);
+                bindings.filter_map(|binding| binding_report(vhost, tables, exchange, binding)).collect()
+            };
+            let mut reports: Vec<_> = queue.map(|queue| default_binding(vhost, queue)).into_iter().collect();
+            reports.extend(tables.exchanges().flat_map(from));
+            in_order(&mut reports);
+            Some(reports)
+        };
+        self.read(vhost, reports).flatten().unwrap_or_default()
+    }
+
+    /// The numbers of all attached clients.
+    pub fn client_numbers(&self) -> Vec<u64> {
+        let mut numbers: Vec<_> = self.core.clients.lock().keys().copied().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// The number of the client whose connection has these ends.
+    pub fn client_at(&self, peer: &str) -> Option<u64> {
+        let clients = self.core.clients.lock();
+        clients.values().find(|client| client.peer == peer).map(|client| client.number)
+    }
+
+    /// Those of these clients that are there.
+    pub fn some_clients(&self, numbers: &[u64]) -> Vec<ClientReport> {
+        let clients = self.core.clients.lock();
+        numbers.iter().filter_map(|number| clients.get(number)).map(|client| client_report(client)).collect()
+    }
+
+    /// Sessions of these clients.
+    pub fn some_sessions(&self, numbers: &[u64]) -> Vec<SessionReport> {
+        let clients: Vec<_> = {
+            let clients = self.core.clients.lock();
+            numbers.iter().filter_map(|number| clients.get(number).cloned()).collect()
+        };
+        clients.iter().flat_map(|client| client.session_reports()).collect()
+    }
+
+    fn read<T>(&self, vhost: &str, look: impl FnOnce(&Tables) -> T) -> Option<T> {
+        let vhost = self.core.catalog.vhost(vhost)?;
+        let tables = vhost.tables.read();
+        Some(look(&tables))
+    }
+}
+
+fn in_name_order(names: impl Iterator<Item = Arc<str>>) -> Names {
+    let mut names: Names = names.collect();
+    names.sort_unstable();
+    names
+}

@@ -1,0 +1,176 @@
+//! Lists on their way to who asked: built off the loop, a chunk at a time as the last one is read,
+//! so that a long list takes no more memory than a short one and the names of what it is about.
+//! What must be sorted first is charged whole.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::header;
+use axum::response::IntoResponse;
+use hyper::body::Frame;
+use serde_json::Value as Json;
+
+use super::answer::{Answer, Failure};
+use super::asker::Asker;
+use super::page::Shape;
+use crate::listing::{Listed, Parts};
+use crate::pool::Work;
+use crate::source::Source;
+
+/// Bytes that are made at once, or a few more.
+const CHUNK: usize = 64 * 1024;
+/// Of chunks of one list that are in memory: one is made while one is written.
+const CHUNKS: usize = 2;
+
+/// A field, and the value that rows have there.
+pub(super) type Field = (&'static str, String);
+
+/// A list as one asker sees it.
+pub(super) struct List {
+    source: Arc<Source>,
+    asker: Asker,
+    what: Listed,
+    fields: Vec<Field>,
+    parts: Parts,
+    shape: Shape,
+    /// A row was written.
+    begun: bool,
+}
+
+/// Answers with the rows of a list that this user sees and that have these fields, as the request
+/// wants them.
+pub(super) async fn answer(
+    asker: Asker,
+    source: Arc<Source>,
+    what: Listed,
+    vhost: Option<String>,
+    fields: Vec<Field>,
+    shape: Shape,
+) -> Answer {
+    asker.may_list(what)?;
+    let pool = Arc::clone(&source.pool);
+    let user = asker.user().to_owned();
+    let begin = move || {
+        let parts = Parts::new(&source, what, vhost.as_deref());
+        let list = List { source, asker, what, fields, parts, shape, begun: false };
+        list.asker.charge(list.parts.weight())?;
+        if list.shape.is_plain() {
+            return Ok(list.begin());
+        }
+        list.whole().map(|text| (text, None))
+    };
+    let begun: Result<_, Failure> = pool.run(Work::List, &user, begin).await.map_err(Failure::failed)?;
+    let (text, rest) = begun?;
+    let Some(list) = rest else { return Ok(json(Body::from(text))) };
+    list.asker.charge(CHUNKS * CHUNK)?;
+    Ok(json(Body::new(Streamed { first: Some(text.into()), state: State::Waiting(Box::new(list)) })))
+}
+
+fn json(body: Body) -> axum::response::Response {
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+impl List {
+    /// The next rows that are seen; `None` behind the last.
+    fn rows(&mut self) -> Option<Vec<Json>> {
+        let mut rows = self.parts.next(&self.source)?;
+        let has = |row: &Json| self.fields.iter().all(|(name, value)| row[*name] == **value);
+        rows.retain(|row| has(row) && self.asker.sees(&self.source, self.what, row));
+        Some(rows)
+    }
+
+    /// The beginning of its text, and what is left of it.
+    fn begin(mut self) -> (String, Option<Self>) {
+        let mut text = String::from("[");
+        let more = self.write(&mut text);
+        (text, more.then_some(self))
+    }
+
+    /// The next chunk, and whether there is more.
+    fn next(&mut self) -> (String, bool) {
+        let mut text = String::new();
+        let more = self.write(&mut text);
+        (text, more)
+    }
+
+    fn write(&mut self, text: &mut String) -> bool {
+        while text.len() < CHUNK {
+            let Some(rows) = self.rows() else {
+                text.push(']');
+                return false;
+            };
+            for row in rows.into_iter().filter(|row| self.shape.keeps(row)) {
+                if std::mem::replace(&mut self.begun, true) {
+                    text.push(',');
+                }
+                text.push_str(&self.shape.narrow(row).to_string());
+            }
+        }
+        true
+    }
+
+    /// All of it, sorted or cut into pages.
+    fn whole(mut self) -> Result<String, Failure> {
+        let asker = self.asker.clone();
+        let shape = std::mem::take(&mut self.shape);
+        let rows = std::iter::from_fn(|| self.rows()).flatten();
+        shape.gather(rows, &mut |bytes| Ok(asker.charge(bytes)?))
+    }
+}
+
+/// A list that is made as it is read.
+struct Streamed {
+    first: Option<Bytes>,
+    state: State,
+}
+
+type Made = (String, Option<Box<List>>);
+
+enum State {
+    /// There is more to be made.
+    Waiting(Box<List>),
+    /// A chunk is being made.
+    Making(Pin<Box<dyn Future<Output = Result<Made, String>> + Send>>),
+    Done,
+}
+
+async fn make(mut list: Box<List>) -> Result<Made, String> {
+    let pool = Arc::clone(&list.source.pool);
+    let user = list.asker.user().to_owned();
+    let work = move || {
+        let (text, more) = list.next();
+        (text, more.then_some(list))
+    };
+    pool.run(Work::List, &user, work).await
+}
+
+impl HttpBody for Streamed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        loop {
+            self.state = match std::mem::replace(&mut self.state, State::Done) {
+                State::Done => return Poll::Ready(None),
+                State::Waiting(list) => State::Making(Box::pin(make(list))),
+                State::Making(mut making) => {
+                    let Poll::Ready(made) = making.as_mut().poll(context) else {
+                        self.state = State::Making(making);
+                        return Poll::Pending;
+                    };
+                    let (text, rest) = made.map_err(axum::Error::new)?;
+                    self.state = rest.map_or(State::Done, State::Waiting);
+                    return Poll::Ready(Some(Ok(Frame::data(text.into()))));
+                }
+            };
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The figures that strangers may read: sums over all there is, built for one of them at a time,
+//! off the loop, and never for more than a fifth of the time. Who has waited for a scrape that
+//! began later than it asked is given that.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use tokio::sync::Semaphore;
+
+/// For how many times as long as it took a scrape is followed by none.
+const REST: u32 = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    turn: Arc<Semaphore>,
+    last: Arc<Mutex<Option<Scrape>>>,
+}
+
+#[derive(Debug, Clone)]
+struct Scrape {
+    begun: Instant,
+    ended: Instant,
+    text: Bytes,
+}
+
+impl Scrape {
+    /// From then on there may be another.
+    fn rested(&self) -> Instant {
+        self.ended + (self.ended - self.begun) * REST
+    }
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self { turn: Arc::new(Semaphore::new(1)), last: Arc::default() }
+    }
+}
+
+impl Figures {
+    /// Figures from now on or later, as `build` writes them.
+    ///
+    /// # Errors
+    /// When that panicked, or the server ends.
+    pub(crate) async fn read(&self, build: impl FnOnce() -> String + Send + 'static) -> Result<Bytes, String> {
+        let asked = Instant::now();
+        let turn = Arc::clone(&self.turn).acquire_owned().await.map_err(|error| error.to_string())?;
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(last) = last {
+            if last.begun >= asked {
+                return Ok(last.text);
+            }
+            let wait = last.rested().saturating_duration_since(Instant::now());
+            if wait > Duration::ZERO {
+                tokio::time::sleep(wait).await;
+            }
+        }
+        let last = Arc::clone(&self.last);
+        // It goes to its end, and counts, also when its asker has gone.
+        let built = tokio::task::spawn_blocking(move || {
+            let begun = Instant::now();
+            let text = Bytes::from(build());
+            let scrape = Scrape { begun, ended: Instant::now(), text: text.clone() };
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(scrape);
+            drop(turn);
+            text
+        });
+        built.await.map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_shares_what_is_built_next() {
+        let figures = Arc::<Figures>::default();
+        let built = Arc::<AtomicUsize>::default();
+        let scrape = |figures: &Arc<Figures>| {
+            let (figures, built) = (Arc::clone(figures), Arc::clone(&built));
+            async move { figures.read(move || built.fetch_add(1, Ordering::SeqCst).to_string()).await.unwrap() }
+        };
+        let turn = figures.turn.clone().acquire_owned().await.unwrap();
+        let waiting: Vec<_> = (0..100).map(|_| tokio::spawn(scrape(&figures))).collect();
+        tokio::task::yield_now().await;
+        drop(turn);
+        for task in waiting {
+            task.await.unwrap();
+        }
+        assert!(built.load(Ordering::SeqCst) <= 2, "a hundred scrapes were built {built:?} times");
+        assert_eq!(scrape(&figures).await, scrape_number(&built), "what is asked for later is built later");
+    }
+
+    fn scrape_number(built: &AtomicUsize) -> Bytes {
+        (built.load(Ordering::SeqCst) - 1).to_string().into()
+    }
+
+    #[test]
+    fn a_scrape_is_followed_by_a_rest() {
+        let begun = Instant::now();
+        let scrape = Scrape { begun, ended: begun + Duration::from_millis(20), text: Bytes::new() };
+        assert_eq!(scrape.rested(), begun + Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,153 @@
+//! Work off the loop: what takes a lock that the data path takes, waits for the disk, or grows with
+//! what there is.
+//!
+//! The loop that serves connections only moves bytes, so that a health check is answered at once
+//! whatever else is asked for. Work has places, by kind, and of these each user has a share; who
+//! finds none waits in line, first among the user's own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What kind of work it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Something is looked up by its name.
+    Look,
+    /// A list, or a sum over one, is built.
+    List,
+    /// Something is changed or moved, and waits for the disk.
+    Change,
+}
+
+/// Places of each kind, and how many of them one user may have.
+const PLACES: [(usize, usize); 3] = [(8, 4), (2, 1), (48, 16)];
+/// Threads that all of them need, with one for strangers' figures and those of the control socket.
+pub(crate) const THREADS: usize = 8 + 2 + 48 + 1 + crate::control::AT_A_TIME;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    kinds: [Kind; 3],
+}
+
+#[derive(Debug)]
+struct Kind {
+    places: Arc<Semaphore>,
+    share: usize,
+    /// Of users that work or wait.
+    users: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+/// A place at work.
+#[derive(Debug)]
+struct Entered {
+    _own: OwnedSemaphorePermit,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        let kind = |(places, share)| Kind { places: Arc::new(Semaphore::new(places)), share, users: Mutex::default() };
+        Self { kinds: PLACES.map(kind) }
+    }
+}
+
+impl Pool {
+    /// Does it once there is a place for it. Once its asker has gone it is not begun, or goes to
+    /// its end.
+    ///
+    /// # Errors
+    /// When it panicked, or the server ends.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        kind: Work,
+        user: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let entered = self.kinds[kind as usize].enter(user).await.ok_or("the server ends")?;
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(entered);
+            done
+        });
+        done.await.map_err(|error| error.to_string())
+    }
+}
+
+impl Kind {
+    async fn enter(&self, user: &str) -> Option<Entered> {
+        let own = self.of(user).acquire_owned().await.ok()?;
+        let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
+        Some(Entered { _own: own, _place: place })
+    }
+
+    /// The user's share. What is kept of users does not grow with their number.
+    fn of(&self, user: &str) -> Arc<Semaphore> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.retain(|_, share| Arc::strong_count(share) > 1);
+        Arc::clone(users.entry(user.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(self.share))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// One user has a list built that does not end, and waits with more; another's is built
+    /// meanwhile, and anything is looked up.
+    #[test]
+    fn who_asks_for_much_waits_for_itself() {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().max_blocking_threads(THREADS).enable_time().build().unwrap();
+        let pool = Arc::new(Pool::default());
+        runtime.block_on(async {
+            let (end, ended) = channel::<()>();
+            let (begin, mut begun) = tokio::sync::mpsc::unbounded_channel();
+            let busy = Arc::clone(&pool);
+            let first = tokio::spawn(async move {
+                let work = move || {
+                    begin.send(()).unwrap();
+                    let _ = ended.recv();
+                };
+                busy.run(Work::List, "greedy", work).await
+            });
+            begun.recv().await.unwrap();
+            let waiting: Vec<_> = (0..60)
+                .map(|_| {
+                    let pool = Arc::clone(&pool);
+                    tokio::spawn(async move { pool.run(Work::List, "greedy", || ()).await })
+                })
+                .collect();
+            tokio::task::yield_now().await;
+            assert_eq!(pool.run(Work::List, "other", || 1).await, Ok(1));
+            assert_eq!(pool.run(Work::Look, "greedy", || 2).await, Ok(2));
+            assert!(waiting.iter().all(|task| !task.is_finished()));
+            end.send(()).unwrap();
+            first.await.unwrap().unwrap();
+            for task in waiting {
+                assert_eq!(task.await.unwrap(), Ok(()));
+            }
+            assert_eq!(pool.run(Work::List, "last", || 3).await, Ok(3));
+            let users = pool.kinds[Work::List as usize].users.lock().unwrap();
+            assert!(users.len() <= 1, "nothing is kept of who has gone");
+        });
+    }
+
+    #[test]
+    fn there_is_a_thread_for_each_place() {
+        assert_eq!(PLACES.iter().map(|(places, _)| places).sum::<usize>() + 1 + crate::control::AT_A_TIME, THREADS);
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_gives_its_place_back() {
+        let pool = Pool::default();
+        for _ in 0..3 {
+            let done: Result<(), _> = pool.run(Work::List, "user", || panic!("ordered to")).await;
+            assert!(done.unwrap_err().contains("panic"));
+        }
+    }
+}
