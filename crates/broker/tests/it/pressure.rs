@@ -275,17 +275,22 @@ fn who_consumes_and_publishes_in_transactions_gets_through_a_full_log() {
 }
 
 #[test]
-fn a_full_log_still_takes_declarations_and_deletions_and_opens_again() {
+fn a_full_log_refuses_durable_declarations_and_what_makes_room_opens_it_again() {
     let (small, count) = fill(&["q"]);
     let broker = small.broker;
     let mut other = Small::attach(broker);
-    let declared = other.declare(&durable("late"));
-    other.broker.flush();
-    assert!(other.peer.client.durable(declared));
+    let late = durable("late");
+    let refused = other.peer.client.declare_queue(&late, other.broker.now()).unwrap_err();
+    assert!(refused.text.starts_with("cannot declare queue 'late': broker is low on disk"), "{}", refused.text);
+    other.declare(&QueueSpec { durable: false, ..durable("transient") });
     let (purged, ticket) = other.peer.client.purge_queue("q", other.broker.now()).unwrap();
     assert_eq!(purged, count);
     other.turn();
     assert!(other.peer.client.durable(ticket));
+    other.turns(30);
+    let declared = other.declare(&late);
+    other.broker.flush();
+    assert!(other.peer.client.durable(declared));
     for _ in 0..30 {
         other.publish("late", 1000, None);
         other.turn();
