@@ -20,7 +20,7 @@ use crate::message::value::Table;
 use crate::names::Names;
 use crate::queue::Visit;
 use crate::session::mailbox::Notice;
-use crate::session::{Client, Login};
+use crate::session::{Client, Login, Terms};
 use crate::settings::{Limits, Settings};
 use crate::store::facts;
 use crate::store::recovery::Rebuilt;
@@ -267,6 +267,7 @@ impl Broker {
             peer: from.to_owned(),
             name: None,
             properties: Table::default(),
+            terms: Terms::default(),
         };
         Client::attach_unlisted(&self.core, login, waker)
     }

@@ -56,18 +56,18 @@ pub use message::instructions::{DELAY, is_instruction};
 pub use message::marks::{Death, Marks, Place, Reason};
 pub use message::properties::Properties;
 pub use message::value::{Table, Value};
-pub use queue::SelectorReport;
+pub use queue::{QueueFigures, QueueTotals, SelectorReport};
 pub use redrive::Redriven;
 pub use repair::Repair;
 pub use report::{
-    BindingPlace, BindingReport, ClientReport, ConsumerReport, ExchangeReport, Names, Overview, QueueReport,
-    SessionReport,
+    BindingPlace, BindingReport, ClientReport, ConsumerReport, ExchangeReport, Holder, Names, Overview, QueueReport,
+    SessionReport, Share,
 };
 /// What a selector sees of one property.
 pub use selector::Value as Selected;
 pub use session::{
     BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Login, Outcome,
-    Prefetch, Publish, QueueSpec, REPLY_PREFIX, Refusal, STORED_BESIDES, SessionId, TransactionId,
+    Prefetch, Publish, QueueSpec, REPLY_PREFIX, Refusal, STORED_BESIDES, SessionId, Terms, TransactionId,
 };
 pub use settings::{Limits, Settings};
 pub use store::verify::{Verified, VerifiedQueue};

@@ -2,6 +2,7 @@
 
 mod objects;
 mod parts;
+mod share;
 
 use std::sync::atomic::Ordering;
 
@@ -14,12 +15,13 @@ use crate::catalog::policies::Policy;
 use crate::ledger::Held;
 use crate::losses::Loss;
 use crate::message::value::Table;
-use crate::queue::{Queue, SelectorReport};
-use crate::session::ClientShared;
+use crate::queue::{Queue, QueueFigures, SelectorReport};
+use crate::session::{ClientShared, Terms};
 use crate::stats::Counter;
 
-pub use objects::{BindingReport, ConsumerReport, ExchangeReport};
+pub use objects::{BindingReport, ConsumerReport, ExchangeReport, Holder};
 pub use parts::{BindingPlace, Names};
+pub use share::Share;
 
 /// Numbers about the whole broker; totals count since start.
 #[derive(Debug, Clone)]
@@ -173,6 +175,12 @@ pub struct QueueReport {
     pub remembered: u64,
     /// Why it can't go on delivering, if its first message can't be read.
     pub damaged: Option<String>,
+    /// What both policies say together.
+    pub policy_definition: Table,
+    /// The number of the client that it belongs to, if it is exclusive.
+    pub owner: Option<u64>,
+    /// What else is known of it.
+    pub figures: QueueFigures,
 }
 
 /// One attached client.
@@ -192,6 +200,8 @@ pub struct ClientReport {
     pub name: Option<String>,
     /// What it says of itself.
     pub properties: Table,
+    /// What was agreed on with it.
+    pub terms: Terms,
     /// Its sessions.
     pub sessions: u64,
     /// Its consumers.
@@ -338,7 +348,7 @@ impl Broker {
     /// One of them; `lost` says why what the last run left of some can't be read.
     fn queue_report(&self, queue: &Queue, tables: &Tables, lost: &HashMap<Owner, String>) -> QueueReport {
         let delayed = queue.delayed(&self.core);
-        let inner = queue.lock(&self.core);
+        let mut inner = queue.lock(&self.core);
         let policies = tables.policies.of_queue(&queue.name, queue.queue_type);
         let name_of = |policy: Option<&Policy>| policy.map(|policy| policy.name.clone());
         QueueReport {
@@ -351,6 +361,9 @@ impl Broker {
             arguments: queue.declared.clone(),
             policy: name_of(policies.user),
             operator_policy: name_of(policies.operator),
+            policy_definition: policies.definition(),
+            owner: queue.exclusive_to,
+            figures: queue.figures(&mut inner, &self.core),
             ready: inner.ready() as u64,
             unacked: inner.unsettled() as u64,
             bytes: inner.bytes() as u64,
@@ -397,6 +410,7 @@ fn client_report(client: &ClientShared) -> ClientReport {
         peer: client.peer.clone(),
         name: client.name.clone(),
         properties: client.properties(),
+        terms: client.terms,
         sessions: client.sessions.load(Ordering::Relaxed).into(),
         consumers: client.consumers.load(Ordering::Relaxed).into(),
         waiting_bytes: client.mailbox.bytes() as u64,

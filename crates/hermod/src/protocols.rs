@@ -75,7 +75,7 @@ fn amqp091(broker: &Broker, settings: &Settings) -> Arc<dyn Protocol> {
         version: settings.compat.version.clone(),
         mechanisms: settings.users.mechanisms.clone(),
         anonymous_user: settings.users.anonymous.clone(),
-        ..defaults
+        cluster_name: crate::serve::cluster_name(settings),
     };
     Arc::new(Amqp091::new(broker.clone(), settings))
 }

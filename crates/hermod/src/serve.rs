@@ -10,7 +10,9 @@ use auth::sasl::Mechanism;
 use auth::{AuthoritySettings, FailureLimits};
 use broker::{Broker, OpenError, Parts, SystemClock};
 use journal::{Disk, Lock, RealDisk};
-use management::{BackupRow, Endpoints, Facts, Hosts, ListenerRow, Management, Network, Secure, Socket, Source};
+use management::{
+    BackupRow, Encryption, Endpoints, Facts, Hosts, ListenerRow, Management, Network, Secure, Socket, Source,
+};
 use net::{Listener, Net};
 use wire::Protocol;
 
@@ -57,7 +59,8 @@ pub(crate) fn run(
         product: settings.compat.product.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         compat_version: settings.compat.version.clone(),
-        node: node_name(),
+        node: node_name(settings),
+        cluster: cluster_name(settings),
         data_dir: directory.display().to_string(),
         durability: settings.durability.name().to_owned(),
         listeners: rows,
@@ -66,7 +69,7 @@ pub(crate) fn run(
     let source = Arc::new(Source::new(
         broker.clone(),
         facts.clone(),
-        network_of(&net),
+        network_of(&net, certificates.clone()),
         copying(&broker, &directory),
         amqp091::encode,
     ));
@@ -307,9 +310,16 @@ fn journal_class(class: Durability) -> journal::Durability {
     }
 }
 
-/// What the broker calls itself.
-fn node_name() -> String {
-    format!("hermod@{}", machine::name())
+/// What the broker calls itself. Scripts around RabbitMQ build its name from the machine's.
+pub(crate) fn node_name(settings: &Settings) -> String {
+    let by_product = if settings.compat.product == "RabbitMQ" { "rabbit" } else { "hermod" };
+    let name = settings.names.node.as_deref().unwrap_or(by_product);
+    if name.contains('@') { name.to_owned() } else { format!("{name}@{}", machine::name()) }
+}
+
+/// What it calls itself among other brokers.
+pub(crate) fn cluster_name(settings: &Settings) -> String {
+    settings.names.cluster.clone().unwrap_or_else(|| node_name(settings))
 }
 
 fn broker_settings(settings: &Settings) -> broker::Settings {
@@ -317,7 +327,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
     let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
     let memory_limit = memory_limit(settings);
     broker::Settings {
-        node: node_name(),
+        node: node_name(settings),
         limits: broker::Limits {
             max_message_bytes: limits.max_message_size,
             sessions_per_connection: narrow(limits.channel_max),
@@ -548,19 +558,25 @@ fn row(protocol: &str, listener: &Listener) -> ListenerRow {
     ListenerRow { protocol: protocol.to_owned(), address }
 }
 
-fn network_of(net: &Net) -> Network {
+fn network_of(net: &Net, certificates: Option<Arc<Certificates>>) -> Network {
     let socket = |connection: net::ConnectionInfo| Socket {
         peer: format!("{} -> {}", connection.remote, connection.local),
         protocol: connection.protocol,
         since: connection.since,
         bytes_in: connection.bytes_in,
         bytes_out: connection.bytes_out,
+        encryption: connection.encryption.map(|encryption| Encryption {
+            version: encryption.version,
+            suite: encryption.suite,
+            certificate: encryption.certificate.map(|it| [it.subject, it.issuer, it.validity]),
+        }),
     };
     let [open, count, refused] = [(); 3].map(|()| net.registry().clone());
     Network {
         open: Box::new(move || open.list().into_iter().map(socket).collect()),
         count: Box::new(move || count.open()),
         refused: Box::new(move || refused.refused().collect()),
+        certificate_ends: Box::new(move || certificates.as_ref().and_then(|certificates| certificates.end())),
     }
 }
 

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, Query, State};
 use axum::http::header::{self, HeaderName};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use axum::response::{IntoResponse, Response as Answer};
 use axum::routing::get;
@@ -14,9 +15,11 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
 use crate::api::{self, Asker, Failure};
+use crate::detailed::{self, Asked};
 use crate::foreign::acts_for_another_site;
 use crate::front;
 use crate::hosts::Hosts;
+use crate::memory::Memory;
 use crate::metrics;
 use crate::pool::Work;
 use crate::process::Process;
@@ -35,6 +38,9 @@ const SAID: [(HeaderName, HeaderValue); 3] = [
         HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
     ),
 ];
+/// The parameters of a request, each as often as it is given.
+type Pairs = Vec<(String, String)>;
+
 /// What may be asked for in a place that is kept for it.
 const HEALTH: [&str; 2] = ["/health/", "/api/health/checks/"];
 
@@ -108,9 +114,9 @@ impl Paths {
 }
 
 fn router(source: Arc<Source>, per_object: PerObject) -> Router {
-    let per_object = match per_object {
-        PerObject::Users => get(per_object_of),
-        PerObject::Everybody => get(per_object_open),
+    let (per_object, families) = match per_object {
+        PerObject::Users => (get(per_object_of), get(families_of)),
+        PerObject::Everybody => (get(per_object_open), get(families_open)),
     };
     Router::new()
         .route("/", get(front))
@@ -118,6 +124,8 @@ fn router(source: Arc<Source>, per_object: PerObject) -> Router {
         .route("/favicon.svg", get(icon))
         .route("/metrics", get(aggregated))
         .route("/metrics/per-object", per_object)
+        .route("/metrics/detailed", families)
+        .route("/metrics/memory-breakdown", get(memory))
         .route("/health/live", get(live))
         .route("/health/ready", get(ready))
         .route("/health/writable", get(writable))
@@ -177,6 +185,44 @@ fn exposed(figures: Result<impl IntoResponse, String>) -> Answer {
         Ok(text) => ([(header::CONTENT_TYPE, EXPOSITION)], text).into_response(),
         Err(error) => Failure::failed(error).into_response(),
     }
+}
+
+/// Families that tell names of queues are shown to a user that sees the queues.
+async fn families_of(State(source): State<Arc<Source>>, Query(asked): Query<Pairs>, mut parts: Parts) -> Answer {
+    let asked = Asked::of(asked);
+    if !asked.is_about_queues() {
+        return families(source, asked, None).await;
+    }
+    match Asker::from_request_parts(&mut parts, &source).await {
+        Ok(asker) => families(source, asked, Some(asker)).await,
+        Err(refusal) => refusal,
+    }
+}
+
+async fn families_open(State(source): State<Arc<Source>>, Query(asked): Query<Pairs>) -> Answer {
+    families(source, Asked::of(asked), None).await
+}
+
+async fn families(source: Arc<Source>, asked: Asked, asker: Option<Asker>) -> Answer {
+    let user = asker.as_ref().map_or("", Asker::user).to_owned();
+    let reader = Arc::clone(&source);
+    let figures = source.pool.run(Work::List, &user, move || {
+        let mut queues = if asked.is_about_queues() { reader.broker.queues() } else { Vec::new() };
+        if let Some(asker) = asker.filter(|asker| !asker.monitors()) {
+            let authority = reader.broker.authority();
+            queues.retain(|queue| authority.enter(asker.identity(), &queue.vhost).is_ok());
+        }
+        detailed::text(&reader.facts, &reader.broker.overview(), &queues, &asked)
+    });
+    exposed(figures.await)
+}
+
+async fn memory(State(source): State<Arc<Source>>) -> Answer {
+    let reader = Arc::clone(&source);
+    let figures = source.pool.run(Work::List, "", move || {
+        metrics::memory(&reader.facts, &Memory::of(&reader.broker.overview(), Process::look()))
+    });
+    exposed(figures.await)
 }
 
 /// The process runs and its management thread turns.

@@ -8,8 +8,10 @@ use auth::{PasswordHash, User};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use broker::{
-    BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, Loss, QueueReport, SessionReport, VhostReport,
+    BindingReport, Broker, ClientReport, ConsumerReport, ExchangeReport, Loss, QueueReport, QueueTotals, SessionReport,
+    VhostReport,
 };
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -17,7 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::change::{MAX_CHANNELS, MAX_CONNECTIONS, MAX_QUEUES};
 use crate::json::object;
 use crate::policies;
-use crate::source::{Facts, Socket};
+use crate::source::{Encryption, Facts, Socket};
 
 pub(crate) use parts::{Parts, bindings_to_exchange, bindings_to_queue, channels_of, one};
 
@@ -126,6 +128,7 @@ fn vhost(vhost: &VhostReport, facts: &Facts) -> Json {
         "metadata": {
             "description": vhost.spec.description, "tags": vhost.spec.tags, "default_queue_type": kind,
         },
+        "protected_from_deletion": false,
         "tracing": vhost.traced,
         "cluster_state": { (facts.node.as_str()): "running" },
     })
@@ -163,26 +166,87 @@ fn topic_permissions(user: &User) -> Vec<Json> {
 }
 
 fn queue(queue: &QueueReport, facts: &Facts) -> Json {
-    json!({
+    let figures = &queue.figures;
+    let mut row = json!({
         "name": queue.name,
         "vhost": queue.vhost,
         "type": queue.kind,
         "durable": queue.durable,
         "exclusive": queue.exclusive,
         "auto_delete": queue.auto_delete,
+        "internal": false,
         "arguments": object(&queue.arguments),
         "policy": queue.policy,
         "operator_policy": queue.operator_policy,
+        "effective_policy_definition": object(&queue.policy_definition),
         "messages": queue.ready + queue.unacked,
         "messages_ready": queue.ready,
         "messages_unacknowledged": queue.unacked,
+        "messages_persistent": figures.persistent,
+        "messages_ram": figures.ready_in_memory + queue.unacked,
+        "messages_ready_ram": figures.ready_in_memory,
+        // What consumers hold stays in memory.
+        "messages_unacknowledged_ram": queue.unacked,
         "consumers": queue.consumers,
+        "consumer_capacity": u8::from(figures.can_deliver),
+        "consumer_utilisation": u8::from(figures.can_deliver),
+        "exclusive_consumer_tag": figures.exclusive_consumer,
+        "single_active_consumer_tag": figures.single_active_consumer,
+        "head_message_timestamp": figures.head_timestamp,
         "memory": queue.bytes,
         "state": if queue.damaged.is_some() { "crashed" } else { "running" },
         "node": facts.node,
-        "message_stats": {
-            "publish": queue.published, "deliver_get": queue.delivered, "ack": queue.acknowledged,
-        },
+        "message_stats": queue_traffic(&figures.totals),
+    });
+    if let Some(since) = figures.idle_since {
+        row["idle_since"] = json!(date(since));
+    }
+    put_weights(&mut row, queue);
+    if queue.kind == "quorum" {
+        // One copy, here.
+        (row["leader"], row["members"], row["online"]) = (json!(facts.node), json!([facts.node]), json!([facts.node]));
+        row["delivery_limit"] = figures.delivery_limit.map_or_else(|| json!("unlimited"), |limit| json!(limit));
+    }
+    row
+}
+
+/// A time in milliseconds since 1970, as RabbitMQ writes it.
+fn date(milliseconds: u64) -> Option<String> {
+    let time = Timestamp::from_millisecond(i64::try_from(milliseconds).ok()?).ok()?;
+    Some(time.strftime("%Y-%m-%dT%H:%M:%S%.3f+00:00").to_string())
+}
+
+/// Bytes of bodies: counted where a limit needs that, else by their mean; left out where nothing is known of them.
+fn put_weights(row: &mut Json, queue: &QueueReport) {
+    let figures = &queue.figures;
+    let mean = |messages: u64| figures.bytes_of(messages);
+    let ready = figures.ready_bytes.or_else(|| mean(queue.ready));
+    let sum = ready.zip(mean(queue.unacked)).map(|(ready, unacked)| ready + unacked);
+    for (name, bytes) in [
+        ("message_bytes", sum),
+        ("message_bytes_ready", ready),
+        ("message_bytes_unacknowledged", mean(queue.unacked)),
+        ("message_bytes_persistent", mean(figures.persistent)),
+        ("message_bytes_ram", mean(figures.ready_in_memory + queue.unacked)),
+    ] {
+        if let Some(bytes) = bytes {
+            row[name] = json!(bytes);
+        }
+    }
+}
+
+/// How messages moved through queues.
+pub(crate) fn queue_traffic(totals: &QueueTotals) -> Json {
+    json!({
+        "publish": totals.published,
+        "deliver_get": totals.delivered,
+        "deliver": totals.delivered_manual(),
+        "deliver_no_ack": totals.delivered_auto,
+        "get": totals.fetched_manual(),
+        "get_no_ack": totals.fetched_auto,
+        "get_empty": totals.fetched_empty,
+        "redeliver": totals.redelivered,
+        "ack": totals.acknowledged,
     })
 }
 
@@ -290,11 +354,49 @@ fn connection(client: &ClientReport, facts: &Facts, sockets: &[Socket]) -> Json 
             put(port, json!(number));
         }
     }
-    if let Some(socket) = sockets.iter().find(|socket| socket.peer == client.peer) {
+    put("auth_mechanism", json!(client.terms.mechanism));
+    put("timeout", json!(client.terms.keep_alive.as_secs()));
+    put("frame_max", json!(client.terms.piece_bytes));
+    put("channel_max", json!(client.terms.sessions));
+    let socket = sockets.iter().find(|socket| socket.peer == client.peer);
+    if let Some(socket) = socket {
         put("recv_oct", json!(socket.bytes_in));
         put("send_oct", json!(socket.bytes_out));
     }
+    let encryption = socket.and_then(|socket| socket.encryption.as_ref());
+    encryption_fields(encryption).into_iter().for_each(|(name, value)| drop(put(name, value)));
     Json::Object(row)
+}
+
+/// What RabbitMQ tells of TLS, also where there is none.
+fn encryption_fields(encryption: Option<&Encryption>) -> [(&'static str, Json); 8] {
+    let certificate = encryption.and_then(|encryption| encryption.certificate.as_ref());
+    let suite = encryption.map(|encryption| suite_parts(&encryption.suite));
+    let [key_exchange, cipher, hash] =
+        suite.map_or([Json::Null, Json::Null, Json::Null], |parts| parts.map(Json::from));
+    let [subject, issuer, validity] =
+        certificate.map_or([Json::Null, Json::Null, Json::Null], |texts| texts.clone().map(Json::from));
+    [
+        ("ssl", json!(encryption.is_some())),
+        ("ssl_protocol", json!(encryption.map(|encryption| encryption.version.to_lowercase().replace('_', ".")))),
+        ("ssl_key_exchange", key_exchange),
+        ("ssl_cipher", cipher),
+        ("ssl_hash", hash),
+        ("peer_cert_subject", subject),
+        ("peer_cert_issuer", issuer),
+        ("peer_cert_validity", validity),
+    ]
+}
+
+/// Key exchange, cipher and hash of `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`; since TLS 1.3 suites name no key exchange.
+fn suite_parts(suite: &str) -> [String; 3] {
+    let suite = suite.to_lowercase();
+    let (exchange, rest) = match suite.split_once("_with_") {
+        Some((exchange, rest)) => (exchange.trim_start_matches("tls_"), rest),
+        None => ("any", suite.trim_start_matches("tls13_")),
+    };
+    let (cipher, hash) = rest.rsplit_once('_').unwrap_or((rest, ""));
+    [exchange.to_owned(), cipher.to_owned(), hash.to_owned()]
 }
 
 /// Host and port of an address.
@@ -326,6 +428,13 @@ fn channel(session: &SessionReport, facts: &Facts) -> Json {
 /// With what rabbitmqadmin reads no list of consumers without.
 fn consumer(consumer: &ConsumerReport) -> Json {
     let timeout = consumer.timeout.map_or(0, |timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+    let peer = &consumer.holder.peer;
+    let (host, port) = endpoint(peer.split(" -> ").next().unwrap_or_default());
+    let status = match (consumer.single, consumer.active) {
+        (true, true) => "single_active",
+        (true, false) => "waiting",
+        _ => "up",
+    };
     json!({
         "queue": { "name": consumer.queue, "vhost": consumer.vhost },
         "vhost": consumer.vhost,
@@ -339,6 +448,14 @@ fn consumer(consumer: &ConsumerReport) -> Json {
         "active": consumer.active,
         "arguments": object(&consumer.arguments),
         "consumer_timeout": timeout,
-        "channel_details": {},
+        "activity_status": status,
+        "channel_details": {
+            "name": format!("{peer} ({})", consumer.session),
+            "number": consumer.session,
+            "connection_name": peer,
+            "user": consumer.holder.user,
+            "peer_host": host,
+            "peer_port": port,
+        },
     })
 }

@@ -4,11 +4,12 @@
 use broker::{Held, Overview, QueueReport};
 
 use crate::exposition::Exposition;
+use crate::memory::Memory;
 use crate::process::Process;
 use crate::source::{Facts, Socket, delivered};
 
 /// Queues shown one by one; past it a scrape would take too long, and says that it was cut.
-const MOST_QUEUES: usize = 10_000;
+pub(crate) const MOST_QUEUES: usize = 10_000;
 
 /// The scrape that dashboards read: sums over all queues.
 pub(crate) fn aggregated(
@@ -20,7 +21,7 @@ pub(crate) fn aggregated(
     process: Process,
 ) -> String {
     let mut out = Exposition::default();
-    identity(&mut out, facts);
+    identity(&mut out, facts, "aggregated");
     objects(&mut out, overview);
     out.family("hermod_logins_total", "counter", "Log-ins by how they ended");
     for (outcome, count) in logins {
@@ -74,14 +75,30 @@ pub(crate) fn per_queue(queues: &[QueueReport]) -> String {
     out.into_text()
 }
 
+/// What takes the memory of the process.
+pub(crate) fn memory(facts: &Facts, memory: &Memory) -> String {
+    let mut out = Exposition::default();
+    identity(&mut out, facts, "memory-breakdown");
+    for (name, help, bytes) in [
+        ("classic_queue_erlang_process", "Bytes of queued messages in memory", memory.queued),
+        ("client_connection_other", "Bytes of large messages that are arriving or wait for a flush", memory.arriving),
+        ("other_system", "Everything else of the process", memory.rest()),
+    ] {
+        out.gauge(&format!("rabbitmq_memory_{name}_bytes"), help, bytes);
+    }
+    out.into_text()
+}
+
 /// Dashboards join everything with these two on `instance` and `job`: there is one sample of each.
-fn identity(out: &mut Exposition, facts: &Facts) {
-    let Facts { product, version, .. } = facts;
+pub(crate) fn identity(out: &mut Exposition, facts: &Facts, endpoint: &str) {
+    let Facts { product, compat_version, version, .. } = facts;
     out.family("rabbitmq_identity_info", "gauge", "Who serves these metrics");
-    let node = [("rabbitmq_node", "hermod"), ("rabbitmq_cluster", "hermod")];
+    let node =
+        [("rabbitmq_node", facts.node.as_str()), ("rabbitmq_cluster", &facts.cluster), ("rabbitmq_endpoint", endpoint)];
     out.sample("rabbitmq_identity_info", &node, 1);
     out.family("rabbitmq_build_info", "gauge", "What serves these metrics");
-    let build = [("rabbitmq_version", version.as_str()), ("product_name", product), ("product_version", version)];
+    let build =
+        [("rabbitmq_version", compat_version.as_str()), ("product_name", product), ("product_version", compat_version)];
     out.sample("rabbitmq_build_info", &build, 1);
     out.family("hermod_build_info", "gauge", "The version of Hermod");
     let build = [("version", version.as_str()), ("durability", &facts.durability)];
@@ -289,6 +306,9 @@ mod tests {
             superseded: 0,
             remembered: 0,
             damaged: None,
+            policy_definition: broker::Table::default(),
+            owner: None,
+            figures: broker::QueueFigures::default(),
         };
         let text = per_queue(&[queue("a\"b"), queue("c")]);
         assert!(text.contains("rabbitmq_queue_messages{vhost=\"/\",queue=\"a\\\"b\"} 5\n"), "{text}");

@@ -34,6 +34,19 @@ pub struct Socket {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
+    /// What TLS came to, where it is within TLS.
+    pub encryption: Option<Encryption>,
+}
+
+/// What a TLS handshake came to.
+#[derive(Debug, Clone, Default)]
+pub struct Encryption {
+    /// The version, as `TLSv1_3`.
+    pub version: String,
+    /// The suite of algorithms, as `TLS13_AES_256_GCM_SHA384`.
+    pub suite: String,
+    /// Subject, issuer and validity of the certificate that the peer has shown.
+    pub certificate: Option<[String; 3]>,
 }
 
 /// What the part of the program that owns the sockets tells of them.
@@ -44,6 +57,8 @@ pub struct Network {
     pub count: Box<dyn Fn() -> usize + Send + Sync>,
     /// How many were refused as they came, by reason.
     pub refused: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
+    /// When the certificate ends that TLS is served with.
+    pub certificate_ends: Box<dyn Fn() -> Option<SystemTime> + Send + Sync>,
 }
 
 /// What does not change while the server runs.
@@ -53,10 +68,12 @@ pub struct Facts {
     pub product: String,
     /// Version of the server.
     pub version: String,
-    /// The version of RabbitMQ that it announces.
+    /// The version that it announces.
     pub compat_version: String,
-    /// What the server calls itself in RabbitMQ's words: `hermod@` and the machine.
+    /// What the server calls itself in RabbitMQ's words: a name, `@`, and the machine.
     pub node: String,
+    /// What it calls the cluster that it is.
+    pub cluster: String,
     /// The data directory.
     pub data_dir: String,
     /// The durability class.
@@ -65,6 +82,14 @@ pub struct Facts {
     pub listeners: Vec<ListenerRow>,
     /// When the server started.
     pub started: Instant,
+}
+
+impl Facts {
+    /// Whether a node of this name is meant to be this one: scripts build the name that RabbitMQ would have from the machine's.
+    pub(crate) fn is_called(&self, name: &str) -> bool {
+        let host = |name: &'_ str| name.split_once('@').map(|(_, host)| host.to_owned());
+        name == self.node || (name.starts_with("rabbit@") && host(name) == host(&self.node))
+    }
 }
 
 /// Copies the data directory to a path for as long as the second argument says; the error is one line for whoever asked.
@@ -120,6 +145,11 @@ impl Source {
 
     pub(crate) fn count_sockets(&self) -> usize {
         (self.network.count)()
+    }
+
+    /// When the certificate ends that TLS is served with.
+    pub(crate) fn certificate_ends(&self) -> Option<SystemTime> {
+        (self.network.certificate_ends)()
     }
 
     /// An HTTP connection was refused.

@@ -29,5 +29,5 @@ pub use listener::{BindError, Listener};
 pub use registry::{ConnectionInfo, Registry};
 pub use server::{Net, io_threads_for};
 pub use settings::Settings;
-pub use tls::Tls;
+pub use tls::{Encryption, PeerCertificate, Tls};
 pub use web::{Naming, Web};

@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use wire::{CloseReason, Peer, network};
 
 use crate::bell::Bell;
+use crate::tls::Encryption;
 
 /// Why connections are refused: the settings that say so, and the end of the server.
 const REASONS: [&str; 5] = ["connections", "pending", "pending_per_address", "connects_per_address", "shutdown"];
@@ -70,6 +71,7 @@ pub(crate) struct Listed {
     peer: Peer,
     since: SystemTime,
     protocol: OnceLock<&'static str>,
+    encryption: OnceLock<Encryption>,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     pending: AtomicBool,
@@ -88,6 +90,8 @@ pub struct ConnectionInfo {
     pub local: SocketAddr,
     /// True when it is within TLS.
     pub encrypted: bool,
+    /// What that came to, once hands were shaken.
+    pub encryption: Option<Encryption>,
     /// Name of its protocol; empty until its first bytes have told.
     pub protocol: &'static str,
     /// When it was accepted.
@@ -178,6 +182,7 @@ impl Registry {
             peer,
             since: SystemTime::now(),
             protocol: OnceLock::new(),
+            encryption: OnceLock::new(),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
             pending: AtomicBool::new(true),
@@ -336,6 +341,11 @@ impl Listed {
         self.reason.get().cloned().unwrap_or(CloseReason::Shutdown)
     }
 
+    /// Hands were shaken.
+    pub(crate) fn is_encrypted_by(&self, encryption: Encryption) {
+        self.encryption.get_or_init(|| encryption);
+    }
+
     pub(crate) fn count_in(&self, bytes: usize) {
         self.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -355,6 +365,7 @@ impl Listed {
             remote: self.peer.remote,
             local: self.peer.local,
             encrypted: self.peer.encrypted,
+            encryption: self.encryption.get().cloned(),
             protocol: self.protocol(),
             since: self.since,
             bytes_in: self.bytes_in.load(Ordering::Relaxed),

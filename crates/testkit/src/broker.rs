@@ -279,6 +279,7 @@ impl TestBroker {
             peer: "127.0.0.1:1 -> 127.0.0.1:2".to_owned(),
             name: None,
             properties: broker::Table::default(),
+            terms: broker::Terms::default(),
         };
         self.broker.attach(login, waker)
     }

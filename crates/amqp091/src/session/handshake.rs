@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use auth::sasl::{self, Mechanism};
 use auth::{Identity, Refusal, shown_name};
-use broker::Login;
+use broker::{Login, Terms};
 
 use crate::codec::frame::FrameKind;
 use crate::codec::methods::{
@@ -143,6 +143,7 @@ impl AmqpConnection {
             let text = format!("unknown authentication mechanism '{}'", start_ok.mechanism);
             return Err(Failure::new(ReplyCode::CommandInvalid, text));
         };
+        self.link.traits.mechanism = mechanism.name();
         if mechanism == Mechanism::Plain && start_ok.response.is_empty() {
             // The client speaks first (RFC 4422); one that has said nothing yet is asked to.
             self.link.send(0, ConnectionSecure { challenge: b"" });
@@ -256,6 +257,12 @@ impl AmqpConnection {
             peer: format!("{} -> {}", self.peer.remote, self.peer.local),
             name: self.link.traits.connection_name.clone(),
             properties: properties_of(&std::mem::take(&mut self.link.traits.properties)),
+            terms: Terms {
+                mechanism: self.link.traits.mechanism,
+                keep_alive: self.heartbeat.interval(),
+                piece_bytes: self.link.frame_max,
+                sessions: self.channel_max.into(),
+            },
         };
         let user = login.identity.user().to_owned();
         let client = self.server.broker.attach(login, self.waker.clone()).inspect_err(|error| {

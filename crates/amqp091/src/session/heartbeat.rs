@@ -34,6 +34,11 @@ impl Heartbeat {
         self.last_sent = now;
     }
 
+    /// What was settled; zero for none.
+    pub(super) fn interval(&self) -> Duration {
+        self.interval.unwrap_or_default()
+    }
+
     /// Input arrived, or could not be read for reasons that are not the peer's.
     pub(super) fn received(&mut self, now: Instant) {
         self.last_received = now;

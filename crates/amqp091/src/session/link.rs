@@ -25,6 +25,8 @@ pub(super) struct Traits {
     /// It reads `basic.qos` as the specification does: present consumers are meant too.
     pub(super) strict_qos: bool,
     pub(super) connection_name: Option<String>,
+    /// How it logs in.
+    pub(super) mechanism: &'static str,
     /// All of it as it came, until the broker has it: before the log-in nothing else of it is decoded.
     pub(super) properties: Vec<u8>,
 }
@@ -44,6 +46,7 @@ impl Traits {
             // From any server but RabbitMQ, py-amqp and Celery above it expect the specification's meaning.
             strict_qos: text("product") == Some("py-amqp"),
             connection_name: text("connection_name").map(str::to_owned),
+            mechanism: "",
             properties: properties.as_bytes().to_vec(),
         }
     }

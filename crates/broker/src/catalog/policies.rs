@@ -288,8 +288,8 @@ impl Policies {
 }
 
 impl Matched<'_> {
-    /// The arguments of a queue that was declared with these.
-    pub(crate) fn arguments(&self, declared: &Table) -> Table {
+    /// What both policies say together.
+    pub(crate) fn definition(&self) -> Table {
         let mut given = self.user.map(|policy| policy.spec.definition.clone()).unwrap_or_default();
         for (setting, bound) in self.operator.iter().flat_map(|policy| &policy.spec.definition.0) {
             let Some(key) = key_of(setting) else { continue };
@@ -299,8 +299,13 @@ impl Matched<'_> {
             };
             given.set(setting, value);
         }
+        given
+    }
+
+    /// The arguments of a queue that was declared with these.
+    pub(crate) fn arguments(&self, declared: &Table) -> Table {
         let mut table = declared.clone();
-        for (setting, bound) in &given.0 {
+        for (setting, bound) in &self.definition().0 {
             let Some(key) = key_of(setting).filter(|key| ![ALTERNATE, TARGET_GROUP_SIZE].contains(&key.name)) else {
                 continue;
             };

@@ -177,6 +177,7 @@ impl Queue {
             }
             let (address, message) = (arrival.address, arrival.take_share());
             let key = self.key_of(&message, visit.core);
+            inner.totals.published_bytes += message.body().len() as u64;
             let (lane, now) = (lane_of_message(max_priority, &message), visit.now);
             // What is not due does not age.
             let ages = self.bucket.is_none();

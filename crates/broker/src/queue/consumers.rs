@@ -111,6 +111,15 @@ impl SharedCredit {
     }
 }
 
+/// How many unsettled deliveries a consumer may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// What its client asked for; 0 for no limit.
+    pub(crate) asked: u32,
+    /// What the broker bounds that to.
+    pub(crate) most: u32,
+}
+
 /// A receiver attached to a queue.
 #[derive(Debug)]
 pub(crate) struct Consumer {
@@ -124,6 +133,10 @@ pub(crate) struct Consumer {
     pub(crate) priority: i32,
     /// Most unsettled deliveries; 0 for no limit.
     pub(crate) prefetch: u32,
+    /// What its client asked for of that; 0 for no limit.
+    pub(crate) asked: u32,
+    /// What its protocol calls its session, for reports.
+    pub(crate) session: u32,
     /// How long it may hold a delivery; none is without end.
     pub(crate) timeout: Option<Duration>,
     /// What it asked for, for reports.
@@ -183,6 +196,8 @@ impl Consumer {
             exclusive: false,
             priority: 0,
             prefetch: 0,
+            asked: 0,
+            session: 0,
             timeout: None,
             arguments: Table::default(),
             out: 0,
@@ -194,6 +209,12 @@ impl Consumer {
             passed_by: false,
             starved: false,
         }
+    }
+
+    /// Whether it would take a message now.
+    pub(crate) fn is_open(&self) -> bool {
+        let has_credit = self.no_ack || self.prefetch == 0 || self.out < self.prefetch;
+        has_credit && self.shared.has_room() && self.mailbox.room() > 0
     }
 
     /// Takes what shared credit a delivery needs, if it can be made now. Whoever can make it possible has been told if not.
@@ -243,7 +264,7 @@ pub(crate) enum Resume {
     /// The limit that it shares has room, or was changed.
     Credit,
     /// It has another prefetch.
-    Prefetch(u32),
+    Prefetch(Window),
 }
 
 /// Where only one is to be active at a time.
@@ -520,7 +541,7 @@ impl Consumers {
         match why {
             Resume::Room => consumer.passed_by = false,
             Resume::Credit => consumer.starved = false,
-            Resume::Prefetch(prefetch) => consumer.prefetch = prefetch,
+            Resume::Prefetch(window) => (consumer.prefetch, consumer.asked) = (window.most, window.asked),
         }
         self.enter_ring(slot);
     }

@@ -268,6 +268,7 @@ impl Queue {
         inner.used_at = visit.now;
         self.expire(&mut inner, visit.now);
         let Some(seq) = inner.lanes.first_ready() else {
+            inner.totals.fetched_empty += 1;
             self.finish(inner, visit);
             return Ok(Fetched::Empty);
         };
@@ -290,6 +291,9 @@ impl Queue {
         let Some(message) = entry.message.clone() else { return Fetched::Empty };
         let (redelivered, returns, address) = (entry.redelivered, entry.returns, entry.address);
         inner.totals.delivered += 1;
+        inner.totals.fetched += 1;
+        inner.totals.fetched_auto += u64::from(no_ack);
+        inner.totals.redelivered += u64::from(redelivered);
         inner.lanes.delivered(seq);
         if no_ack {
             if let Some(address) = address {
@@ -325,8 +329,10 @@ impl Inner {
         let message = message?;
         let cost = message.cost();
         self.totals.delivered += 1;
+        self.totals.redelivered += u64::from(redelivered);
         self.lanes.delivered(seq);
         if no_ack {
+            self.totals.delivered_auto += 1;
             self.bytes -= cost;
             self.forget_id(seq);
             self.forget_key(seq);

@@ -42,6 +42,8 @@ pub(crate) struct Lane {
     ready: usize,
     hidden: usize,
     live: usize,
+    /// Those of them that the log has.
+    durable: usize,
     /// Ready entries whose message is away.
     away: usize,
     /// What these cost in memory.
@@ -156,6 +158,7 @@ impl Lane {
             ready: 0,
             hidden: 0,
             live: 0,
+            durable: 0,
             away: 0,
             index_bytes: 0,
             memo: Memo::default(),
@@ -184,6 +187,8 @@ impl Lane {
         let mut lane = Self::starting_at(next);
         for page in &pages {
             lane.live += page.live;
+            // What was spilled did not survive.
+            lane.durable += page.live;
             lane.index_bytes += page.cost();
         }
         (lane.ready, lane.away) = (lane.live, lane.live);
@@ -255,6 +260,11 @@ impl Lane {
         self.live
     }
 
+    /// Number of entries that the log has and that are not done.
+    pub(crate) fn durable(&self) -> usize {
+        self.durable
+    }
+
     /// Number of ready entries whose message is away.
     #[inline]
     pub(crate) fn away(&self) -> usize {
@@ -283,6 +293,7 @@ impl Lane {
             self.open_page(seq);
         }
         let ready = entry.state == State::Ready;
+        self.durable += usize::from(entry.is_durable());
         self.hidden += usize::from(entry.state == State::Hidden);
         if let Some(page) = self.pages.back_mut() {
             page.entries.push(entry);
@@ -412,6 +423,7 @@ impl Lane {
         if state == State::Done {
             message = entry.message.take();
             let file = entry.address.map_or(0, |address| address.file);
+            self.durable = self.durable.saturating_sub(usize::from(entry.is_durable()));
             page.live -= 1;
             self.live -= 1;
             if page.is_listed() {
@@ -476,6 +488,12 @@ impl Lane {
     pub(super) fn head_page(&mut self) -> Option<&Page> {
         let head = self.first_ready()?;
         self.pages.get(self.last_starting_by(head)?).map(Box::as_ref)
+    }
+
+    /// The message of an entry, if memory has it at hand: no page is opened for it.
+    pub(super) fn message_of(&self, seq: u64) -> Option<&Message> {
+        let page = &self.pages[self.last_starting_by(seq)?];
+        page.entries.get(usize::try_from(seq.checked_sub(page.first)?).ok()?)?.message.as_ref()
     }
 
     /// When the first ready entry dies of age, as far as anybody has looked, in milliseconds since 1970.

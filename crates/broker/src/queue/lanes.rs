@@ -198,6 +198,11 @@ impl Lanes {
         self.all().map(Lane::live).sum()
     }
 
+    /// Number of entries that the log has and that are not done.
+    pub(crate) fn durable(&self) -> usize {
+        self.all().map(Lane::durable).sum()
+    }
+
     /// Number of ready entries whose message is away.
     #[inline]
     pub(crate) fn away(&self) -> usize {
@@ -214,6 +219,11 @@ impl Lanes {
     #[inline]
     pub(crate) fn get_mut(&mut self, seq: u64) -> Option<&mut Entry> {
         self.of_mut(seq)?.get_mut(seq)
+    }
+
+    /// The message of an entry, if memory has it at hand.
+    pub(super) fn message_of(&self, seq: u64) -> Option<&Message> {
+        self.of(seq)?.message_of(seq)
     }
 
     /// The ready entry that is delivered next.

@@ -12,6 +12,7 @@ mod consumers;
 mod delay;
 mod dispatch;
 mod dying;
+mod figures;
 mod groups;
 mod lane;
 mod lanes;
@@ -41,10 +42,11 @@ use parking_lot::{Mutex, MutexGuard};
 pub(crate) use away::{Damage, Purpose, Task};
 pub(crate) use bitmap::Bitmap;
 pub(crate) use bound::{Bound, Bounds};
-pub(crate) use consumers::{Consumer, ConsumerKey, Resume, SharedCredit};
+pub(crate) use consumers::{Consumer, ConsumerKey, Resume, SharedCredit, Window};
 pub(crate) use delay::{Bucket, Delays, Dues, Span, ToSort};
 pub(crate) use dispatch::{Fetched, Unattached};
 pub(crate) use dying::{Dying, Reason, reason_code};
+pub use figures::{QueueFigures, QueueTotals};
 pub(crate) use lane::{Coming, Entry, Lane, Placed, State};
 pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, first_of, lane_of};
 pub(crate) use latest::{Keyed, Latest, Recovered};
@@ -109,14 +111,6 @@ pub(crate) struct Queue {
     inner: Mutex<Inner>,
 }
 
-/// Totals since start.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct QueueTotals {
-    pub(crate) published: u64,
-    pub(crate) delivered: u64,
-    pub(crate) acknowledged: u64,
-}
-
 #[derive(Debug)]
 pub(crate) struct Inner {
     /// What its own arguments and its policies come to.
@@ -175,6 +169,8 @@ pub(crate) struct Inner {
     pub(crate) timer_at: u64,
     /// When it was last used, for its own expiry.
     pub(crate) used_at: u64,
+    /// When anything happened to it, in milliseconds since 1970.
+    active_at: u64,
     /// Entries that this visit settled by itself or for a client, to be logged at its end.
     settled: Vec<settle::Settled>,
     dying: Vec<Dying>,
@@ -310,6 +306,7 @@ impl Queue {
             unsettled: 0,
             timer_at: u64::MAX,
             used_at: parts.now,
+            active_at: parts.now,
             settled: Vec::new(),
             dying: Vec::new(),
             lost: None,
@@ -426,6 +423,7 @@ impl Queue {
         if inner.damage.is_some() && inner.forget_damage() {
             self.dispatch(&mut inner, visit);
         }
+        inner.active_at = visit.now;
         let ticket = self.log_settled(&mut inner, visit.core);
         if !inner.dying.is_empty() {
             let dying = std::mem::take(&mut inner.dying);

@@ -44,6 +44,15 @@ pub struct BindingReport {
     pub arguments: Table,
 }
 
+/// The user of a client, and both ends of its connection.
+#[derive(Debug, Clone, Default)]
+pub struct Holder {
+    /// Its user.
+    pub user: String,
+    /// Both ends of its connection.
+    pub peer: String,
+}
+
 /// One consumer.
 #[derive(Debug, Clone)]
 pub struct ConsumerReport {
@@ -53,16 +62,22 @@ pub struct ConsumerReport {
     pub queue: String,
     /// The number of its client.
     pub client: u64,
+    /// Who that is: its user, and both ends of its connection.
+    pub holder: Holder,
+    /// What the protocol calls its session.
+    pub session: u32,
     /// What its client calls it.
     pub tag: String,
     /// Deliveries are settled as they are sent.
     pub no_ack: bool,
     /// Nobody else may consume.
     pub exclusive: bool,
-    /// Most unsettled deliveries; 0 for no limit.
+    /// Most unsettled deliveries, as it asked for; 0 for no limit.
     pub prefetch: u32,
     /// Deliveries that it has not settled.
     pub unsettled: u32,
+    /// Only one consumer of its queue is active at a time.
+    pub single: bool,
     /// It is given messages. Where only one is to be at a time, the others wait until it goes.
     pub active: bool,
     /// How long it may hold a delivery; none is without end.
@@ -121,15 +136,25 @@ impl Broker {
             vhost: queue.vhost.to_string(),
             queue: queue.name.to_string(),
             client: consumer.key.client,
+            holder: self.holder(consumer.key.client),
+            session: consumer.session,
             tag: consumer.tag.to_string(),
             no_ack: consumer.no_ack,
             exclusive: consumer.exclusive,
-            prefetch: consumer.prefetch,
+            prefetch: consumer.asked,
             unsettled: consumer.out,
+            single: inner.arguments.single_active_consumer,
             active,
             timeout: consumer.timeout,
             arguments: consumer.arguments.clone(),
         }));
+    }
+
+    /// The client of this number; of one that has just gone nothing is known.
+    fn holder(&self, client: u64) -> Holder {
+        let clients = self.core.clients.lock();
+        let holder = clients.get(&client).map(|client| Holder { user: client.user.clone(), peer: client.peer.clone() });
+        holder.unwrap_or_default()
     }
 }
 

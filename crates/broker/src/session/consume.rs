@@ -11,7 +11,7 @@ use selector::Selector;
 use crate::catalog::arguments::{QueueArguments, QueueType};
 use crate::error::{Error, ErrorKind};
 use crate::message::value::{Table, Value};
-use crate::queue::{Consumer, Fetched, Filter, Queue, Resume, Unattached, Visit};
+use crate::queue::{Consumer, Fetched, Filter, Queue, Resume, Unattached, Visit, Window};
 use crate::session::drain::{Delivery, Event};
 use crate::session::settle::{FETCHED, Lien};
 use crate::session::{Client, ConsumerRecord, SessionId};
@@ -76,16 +76,16 @@ impl Client {
         entry.prefetch = count;
         entry.shown.set_prefetch(count);
         if scope == Prefetch::ExistingToo {
-            let prefetch = Resume::Prefetch(self.bounded(count));
+            let prefetch = Resume::Prefetch(self.window(count));
             let consumers: Vec<u32> = self.consumers_of(session).collect();
             consumers.into_iter().for_each(|consumer| self.resume_consumer(consumer, prefetch));
         }
     }
 
-    /// A prefetch within what any consumer may hold.
-    fn bounded(&self, prefetch: u32) -> u32 {
+    /// What a prefetch comes to within what any consumer may hold.
+    fn window(&self, asked: u32) -> Window {
         let most = self.core.settings.limits.unsettled;
-        if prefetch == 0 { most } else { prefetch.min(most) }
+        Window { asked, most: if asked == 0 { most } else { asked.min(most) } }
     }
 
     fn consumers_of(&self, session: SessionId) -> impl Iterator<Item = u32> {
@@ -131,15 +131,17 @@ impl Client {
         }
         timeout.into_iter().for_each(|timeout| self.watch_consumer(timeout, now));
         let entry = self.session_mut(session)?;
-        let (prefetch, shared) = (entry.prefetch, Arc::clone(&entry.shared));
-        let prefetch = self.bounded(prefetch);
+        let (asked, shared) = (entry.prefetch, Arc::clone(&entry.shared));
+        let called = entry.shown.number();
+        let window = self.window(asked);
         let mut consumer = Consumer::new(self.key(number), Arc::clone(&self.shared.mailbox), shared);
         consumer.tag = tag.as_str().into();
         consumer.no_ack = consume.no_ack;
         consumer.exclusive = consume.exclusive;
         consumer.priority = wishes.priority;
-        consumer.prefetch = prefetch;
+        (consumer.prefetch, consumer.asked) = (window.most, window.asked);
         consumer.timeout = timeout;
+        consumer.session = called;
         consumer.arguments = wishes.arguments;
         self.consumes = true;
         if let Err(why) = self.visit(|visit| queue.attach(consumer, wishes.filter, visit)) {

@@ -77,6 +77,21 @@ pub struct Login {
     pub name: Option<String>,
     /// What else it says of itself, for people.
     pub properties: Table,
+    /// What was agreed on with it, for reports.
+    pub terms: Terms,
+}
+
+/// What a protocol and its peer have agreed on, for reports; zero where a protocol knows no such thing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// How it has shown who it is.
+    pub mechanism: &'static str,
+    /// How often the peer wants a sign of life.
+    pub keep_alive: Duration,
+    /// Most bytes of what either side sends in one piece.
+    pub piece_bytes: u32,
+    /// Most sessions.
+    pub sessions: u32,
 }
 
 const RUNNING: u8 = 0;
@@ -93,6 +108,7 @@ pub(crate) struct ClientShared {
     pub(crate) name: Option<String>,
     /// As they are stored: decoded they take thirty times as much.
     properties: Box<[u8]>,
+    pub(crate) terms: Terms,
     /// Milliseconds since 1970.
     pub(crate) since: u64,
     pub(crate) mailbox: Arc<Mailbox>,
@@ -112,6 +128,7 @@ impl ClientShared {
             peer: login.peer,
             name: login.name,
             properties: encoded(&login.properties),
+            terms: login.terms,
             since: core.clock.unix_ms(),
             mailbox: Arc::new(Mailbox::counted(core.settings.mailbox_bytes, &core.memory, waker)),
             sessions: AtomicU32::new(0),

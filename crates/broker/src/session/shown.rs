@@ -25,6 +25,11 @@ impl Shown {
         Self { number, credit: Arc::clone(credit), ..Self::default() }
     }
 
+    /// What its protocol calls it.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
     /// How many publishes of the session wait for their answer.
     pub(super) fn set_unconfirmed(&self, count: u64) {
         self.unconfirmed.store(count, Ordering::Relaxed);

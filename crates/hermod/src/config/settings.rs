@@ -31,6 +31,7 @@ pub(crate) struct Settings {
     pub(crate) users: Users,
     pub(crate) stomp: Stomp,
     pub(crate) http: Http,
+    pub(crate) names: Names,
     pub(crate) compat: Compat,
     pub(crate) limits: Limits,
     pub(crate) strangers: Strangers,
@@ -80,6 +81,15 @@ pub(crate) struct Ports {
     pub(crate) https: u16,
     pub(crate) web_stomp: u16,
     pub(crate) web_stomps: u16,
+}
+
+/// What the broker calls itself where RabbitMQ's tools ask.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    /// `None`: by the product and the machine.
+    pub(crate) node: Option<String>,
+    /// `None`: that of the node.
+    pub(crate) cluster: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -181,6 +191,7 @@ impl Settings {
             users: Users::read(reader)?,
             stomp: Stomp::read(reader)?,
             http: Http::read(reader)?,
+            names: Names::read(reader)?,
             compat: Compat::read(reader)?,
             limits: Limits::read(reader)?,
             strangers: Strangers::read(reader)?,
@@ -247,6 +258,20 @@ fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigErr
         web_stomps: port("ports.web_stomps", "0", "The same within TLS. RabbitMQ's is 15673.")?,
     };
     Ok((bind, port_offset, ports))
+}
+
+const NODE_NAME: &str = "What the broker calls itself in the HTTP API, in metrics and to `rabbitmqctl`: a name, `@`, and the machine's \
+    name, which is added where no `@` is given. `auto` is `hermod`, or `rabbit` where `compat.product` is `RabbitMQ`.";
+const CLUSTER_NAME: &str = "The name of this broker among others: in the HTTP API, in the server's properties of AMQP, and in \
+    metrics (`rabbitmq_identity_info`), by which dashboards tell brokers apart. `auto` is `node_name`.";
+
+impl Names {
+    fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
+        Ok(Self {
+            node: reader.get(declare("node_name", "text", "auto", NODE_NAME), name)?,
+            cluster: reader.get(declare("cluster_name", "text", "auto", CLUSTER_NAME), name)?,
+        })
+    }
 }
 
 impl Compat {
@@ -563,6 +588,17 @@ fn path(text: &str) -> Result<PathBuf, String> {
 
 pub(super) fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
     Ok((!text.is_empty()).then(|| PathBuf::from(text)))
+}
+
+/// `auto`, or a name that is one word.
+fn name(text: &str) -> Result<Option<String>, String> {
+    let word = |text: &str| match text.is_empty()
+        || text.chars().any(|letter| letter.is_whitespace() || letter.is_control())
+    {
+        true => Err(format!("'{text}' is no name: one word is")),
+        false => Ok(text.to_owned()),
+    };
+    value::or_auto(text, word)
 }
 
 fn threads(text: &str) -> Result<Option<u64>, String> {

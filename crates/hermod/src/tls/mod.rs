@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use net::PeerCertificate;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
@@ -31,6 +32,8 @@ pub(crate) struct Certificates {
 
 struct Current {
     config: Arc<ServerConfig>,
+    /// When the certificate ends.
+    ends: Option<SystemTime>,
     /// How the files looked when they were read, whether or not they could be used.
     seen: Vec<Look>,
 }
@@ -46,9 +49,14 @@ impl Certificates {
     pub(crate) fn load(settings: &Tls) -> Result<Option<Arc<Self>>, Failure> {
         let Some(certificate) = settings.certificate.clone() else { return Ok(None) };
         let seen = look(settings, &certificate);
-        let config = build(settings, &certificate).map_err(|text| Exit::Config.because(text))?;
-        let current = Mutex::new(Current { config: Arc::new(config), seen });
+        let (config, ends) = build(settings, &certificate).map_err(|text| Exit::Config.because(text))?;
+        let current = Mutex::new(Current { config: Arc::new(config), ends, seen });
         Ok(Some(Arc::new(Self { settings: settings.clone(), certificate, current })))
+    }
+
+    /// When the certificate ends that new connections get.
+    pub(crate) fn end(&self) -> Option<SystemTime> {
+        self.current.lock().ends
     }
 
     /// Reads the files again, changed or not.
@@ -60,8 +68,8 @@ impl Certificates {
     fn renew(&self, current: &mut Current, seen: Vec<Look>) {
         current.seen = seen;
         match build(&self.settings, &self.certificate) {
-            Ok(config) => {
-                current.config = Arc::new(config);
+            Ok((config, ends)) => {
+                (current.config, current.ends) = (Arc::new(config), ends);
                 tracing::info!("the TLS certificate was read again from {}", self.certificate.display());
             }
             Err(error) => tracing::error!("{error}; new connections get the certificate that was read before"),
@@ -83,6 +91,10 @@ impl net::Tls for Certificates {
     fn user_of(&self, certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
         names::user(certificate, self.settings.login_from).map(Arc::from)
     }
+
+    fn describe(&self, certificate: &CertificateDer<'_>) -> Option<PeerCertificate> {
+        names::describe(certificate)
+    }
 }
 
 fn look(settings: &Tls, certificate: &Path) -> Vec<Look> {
@@ -93,7 +105,8 @@ fn look(settings: &Tls, certificate: &Path) -> Vec<Look> {
     [Some(certificate), settings.key.as_deref(), settings.ca.as_deref()].into_iter().flatten().map(look).collect()
 }
 
-fn build(settings: &Tls, certificate: &Path) -> Result<ServerConfig, String> {
+/// What connections are served with, and when its certificate ends.
+fn build(settings: &Tls, certificate: &Path) -> Result<(ServerConfig, Option<SystemTime>), String> {
     let chain_file = PemFile { setting: "tls.certificate", path: certificate };
     let chain = chain_file.certificates()?;
     let key_file = match &settings.key {
@@ -101,6 +114,7 @@ fn build(settings: &Tls, certificate: &Path) -> Result<ServerConfig, String> {
         None => chain_file,
     };
     let key = key_file.key()?;
+    let ends = names::end(&chain[0]);
     if let Some(warning) = names::expiry(&chain[0], SystemTime::now()) {
         tracing::warn!("{}", chain_file.wrong(&warning));
     }
@@ -108,7 +122,8 @@ fn build(settings: &Tls, certificate: &Path) -> Result<ServerConfig, String> {
     let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions(settings.least))
         .map_err(|error| format!("tls.least_version: {error}"))?;
-    builder.with_client_cert_verifier(verifier(settings)?).with_single_cert(chain, key).map_err(|error| {
+    let config = builder.with_client_cert_verifier(verifier(settings)?).with_single_cert(chain, key);
+    config.map(|config| (config, ends)).map_err(|error| {
         let path = certificate.display();
         match error {
             rustls::Error::InconsistentKeys(_) => {

@@ -4,6 +4,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use net::PeerCertificate;
 use rustls::pki_types::CertificateDer;
 use x509_cert::Certificate;
 use x509_cert::attr::AttributeTypeAndValue;
@@ -37,6 +38,23 @@ pub(super) fn user(certificate: &CertificateDer<'_>, from: LoginFrom) -> Option<
         }),
     };
     name.filter(|name| !name.is_empty())
+}
+
+/// When a certificate ends.
+pub(super) fn end(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    let certificate = Certificate::from_der(certificate).ok()?;
+    Some(certificate.tbs_certificate.validity.not_after.to_system_time())
+}
+
+/// What a certificate says, for listings.
+pub(super) fn describe(certificate: &CertificateDer<'_>) -> Option<PeerCertificate> {
+    let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
+    let (from, until) = (certificate.validity.not_before, certificate.validity.not_after);
+    Some(PeerCertificate {
+        subject: certificate.subject.to_string(),
+        issuer: certificate.issuer.to_string(),
+        validity: format!("{from} - {until}"),
+    })
 }
 
 /// A warning about a certificate that has ended or will soon.

@@ -42,7 +42,7 @@ fn every_family_is_declared_once_and_figures_move() {
     let (status, text) = server.ask("GET", "/metrics/per-object", GUEST);
     assert_eq!(status, 200);
     assert!(text.contains("rabbitmq_queue_messages_ready{vhost=\"/\",queue=\"orders\"} 1\n"), "{text}");
-    // What is on disk is in no figure of bytes, so there is none that says so.
+    // Bytes of what is on disk as well are in /metrics/detailed.
     assert!(
         text.contains("rabbitmq_queue_messages_ram_bytes{") && !text.contains("rabbitmq_queue_messages_bytes"),
         "{text}"

@@ -81,6 +81,34 @@ fn every_protocol_is_served_within_tls_of_both_versions_and_on_each_others_ports
 }
 
 #[test]
+fn a_connection_within_tls_is_shown_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let issuer = Issuer::new("tests");
+    let server = start(folder.path(), &issuer, &[]);
+    for (version, protocol, exchange) in
+        [(&rustls::version::TLS13, "tlsv1.3", "any"), (&rustls::version::TLS12, "tlsv1.2", "ecdhe_ecdsa")]
+    {
+        let mut socket = connect(&issuer, server.ports.stomps, &[version]);
+        assert_eq!(ask(&mut socket, STOMP, 9).unwrap(), b"CONNECTED");
+        let (_, body) = server.ask("GET", "/api/connections", "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n");
+        let rows: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let port = socket.sock.local_addr().unwrap().port();
+        let row = rows.as_array().unwrap().iter().find(|row| row["peer_port"] == port).unwrap();
+        assert_eq!(
+            (&row["ssl"], row["ssl_protocol"].as_str(), row["ssl_key_exchange"].as_str()),
+            (&serde_json::Value::Bool(true), Some(protocol), Some(exchange)),
+            "{row}"
+        );
+        assert!(row["ssl_cipher"].as_str().unwrap().starts_with("aes_"), "{row}");
+    }
+    let check = |within: &str| {
+        let path = format!("/api/health/checks/certificate-expiration/{within}");
+        server.ask("GET", &path, "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n").0
+    };
+    assert_eq!((check("1/days"), check("3000/years")), (200, 503));
+}
+
+#[test]
 fn metrics_are_served_within_tls_while_another_peer_dawdles() {
     let folder = tempfile::tempdir().unwrap();
     let issuer = Issuer::new("tests");

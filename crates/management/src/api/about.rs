@@ -5,15 +5,20 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post, put};
-use broker::{Broker, Overview};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker::{Broker, Overview, Share};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
+use sha2::{Digest, Sha256};
 
 use super::answer::{Answer, Failure, done, shown};
 use super::asker::Asker;
 use super::document::Document;
 use super::sum_up;
-use crate::listing::endpoint;
+use crate::change::{Refused, Why};
+use crate::listing::{endpoint, queue_traffic};
+use crate::memory::Memory;
 use crate::process::Process;
 use crate::source::{Source, delivered};
 
@@ -22,6 +27,11 @@ const FEATURES: [(&str, &str); 2] = [
     ("quorum_queue", "Queues of the type quorum"),
     ("user_limits", "Limits on the connections and channels of a user"),
 ];
+/// The product whose clients find what they need to start.
+const RABBITMQ: &str = "RabbitMQ";
+/// What clients of RabbitMQ refuse to start without, and need nothing of: each of its releases has it enabled. Who declares a
+/// stream is refused.
+const INSISTED_ON: (&str, &str) = ("stream_queue", "Queues of the type stream; Hermod refuses to declare them");
 
 pub(super) fn router() -> Router<Arc<Source>> {
     Router::new()
@@ -32,6 +42,10 @@ pub(super) fn router() -> Router<Arc<Source>> {
         .route("/api/cluster-name/", get(cluster_name).put(refuse_cluster_name))
         .route("/api/nodes", get(async |asker, source| shown([node(asker, source).await?])))
         .route("/api/nodes/{name}", get(one_node))
+        .route("/api/nodes/{name}/memory", get(memory))
+        .route("/api/nodes/{name}/memory/relative", get(memory_shares))
+        .route("/api/auth/hash_password/{password}", get(hash_password))
+        .route("/api/auth/attempts/{node}", get(attempts))
         .route("/api/extensions", get(async |_: Asker| shown(json!([]))))
         .route("/api/feature-flags", get(feature_flags))
         .route("/api/feature-flags/{name}/enable", put(enable))
@@ -46,7 +60,7 @@ async fn whoami(asker: Asker) -> Answer {
 }
 
 async fn cluster_name(_: Asker, State(source): State<Arc<Source>>) -> Answer {
-    shown(json!({ "name": source.facts.node }))
+    shown(json!({ "name": source.facts.cluster }))
 }
 
 #[derive(Deserialize)]
@@ -61,15 +75,22 @@ async fn refuse_cluster_name(
     Document(wanted): Document<ClusterName>,
 ) -> Answer {
     asker.administers()?;
-    if wanted.name == source.facts.node {
+    let name = &source.facts.cluster;
+    if wanted.name == *name {
         return done();
     }
-    let name = &source.facts.node;
-    Err(Failure::bad_request(format!("there is no cluster to be called '{}': this is {name} alone", wanted.name)))
+    let text = format!("the cluster is called '{name}'; for '{}' set cluster_name and start again", wanted.name);
+    Err(Failure::bad_request(text))
 }
 
-async fn feature_flags(_: Asker) -> Answer {
-    shown(FEATURES.map(|(name, about)| {
+/// Those that this broker shows.
+fn features(source: &Source) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let insisted_on = (source.facts.product == RABBITMQ).then_some(INSISTED_ON);
+    FEATURES.into_iter().chain(insisted_on)
+}
+
+async fn feature_flags(_: Asker, State(source): State<Arc<Source>>) -> Answer {
+    let flag = |(name, about)| {
         json!({
             "name": name,
             "desc": about,
@@ -78,12 +99,13 @@ async fn feature_flags(_: Asker) -> Answer {
             "stability": "stable",
             "provided_by": "hermod",
         })
-    }))
+    };
+    shown(features(&source).map(flag).collect::<Vec<_>>())
 }
 
-async fn enable(asker: Asker, Path(name): Path<String>) -> Answer {
+async fn enable(asker: Asker, Path(name): Path<String>, State(source): State<Arc<Source>>) -> Answer {
     asker.administers()?;
-    let known = FEATURES.iter().any(|(known, _)| *known == name);
+    let known = features(&source).any(|(known, _)| known == name);
     known.then_some(()).ok_or_else(|| Failure::bad_request(format!("there is no feature flag '{name}'")))?;
     done()
 }
@@ -95,9 +117,53 @@ async fn rebalance(asker: Asker) -> Answer {
 }
 
 async fn one_node(asker: Asker, Path(name): Path<String>, source: State<Arc<Source>>) -> Answer {
-    let is_known = name == source.facts.node;
+    let is_known = source.facts.is_called(&name);
     let node = node(asker, source).await?;
     if is_known { shown(node) } else { Err(Failure::not_found()) }
+}
+
+/// What takes this node's memory.
+async fn memory(asker: Asker, Path(name): Path<String>, State(source): State<Arc<Source>>) -> Answer {
+    this_node(&asker, &source, &name)?;
+    let memory = sum_up(&source, &asker, |source| Memory::of(&source.broker.overview(), Process::look())).await?;
+    shown(memory.document())
+}
+
+async fn memory_shares(asker: Asker, Path(name): Path<String>, State(source): State<Arc<Source>>) -> Answer {
+    this_node(&asker, &source, &name)?;
+    let memory = sum_up(&source, &asker, |source| Memory::of(&source.broker.overview(), Process::look())).await?;
+    shown(memory.shares())
+}
+
+/// Fails for who may not look at the node, and for another one.
+fn this_node(asker: &Asker, source: &Source, name: &str) -> Result<(), Failure> {
+    if !asker.monitors() {
+        return Err(Failure::forbidden());
+    }
+    source.facts.is_called(name).then_some(()).ok_or_else(Failure::not_found)
+}
+
+/// What RabbitMQ would store of a password, for definitions and `PUT users/NAME`.
+async fn hash_password(_: Asker, Path(password): Path<String>) -> Answer {
+    let mut salt = [0; 4];
+    getrandom::fill(&mut salt).map_err(|error| {
+        Failure::from(Refused::new(Why::Failed, format!("the system gives no random bytes: {error}")))
+    })?;
+    let digest = Sha256::new().chain_update(salt).chain_update(password.as_bytes()).finalize();
+    shown(json!({ "ok": STANDARD.encode([&salt[..], &digest[..]].concat()) }))
+}
+
+/// Log-ins since the start; they are not counted by protocol.
+async fn attempts(asker: Asker, Path(name): Path<String>, State(source): State<Arc<Source>>) -> Answer {
+    this_node(&asker, &source, &name)?;
+    let counts = source.broker.authority().login_counts();
+    let failed = counts.refused + counts.throttled;
+    shown([json!({
+        "protocol": "all",
+        "auth_attempts": counts.succeeded + failed,
+        "auth_attempts_succeeded": counts.succeeded,
+        "auth_attempts_failed": failed,
+    })])
 }
 
 async fn node(asker: Asker, State(source): State<Arc<Source>>) -> Result<Json, Failure> {
@@ -105,7 +171,8 @@ async fn node(asker: Asker, State(source): State<Arc<Source>>) -> Result<Json, F
         return Err(Failure::forbidden());
     }
     let (overview, process) = sum_up(&source, &asker, |source| (source.broker.overview(), Process::look())).await?;
-    let (facts, sockets) = (&source.facts, source.count_sockets());
+    let facts = &source.facts;
+    let (sockets, sockets_total) = (source.count_sockets(), source.broker.limits().connections);
     let mut node = json!({
         "name": facts.node,
         "type": "disc",
@@ -126,6 +193,8 @@ async fn node(asker: Asker, State(source): State<Arc<Source>>) -> Result<Json, F
         "disk_free": overview.journal.free_bytes,
         "disk_free_alarm": overview.disk_alarm,
         "sockets_used": sockets,
+        "sockets_total": sockets_total,
+        "proc_used": 0,
         // rabbitmqadmin reads no node without these. Nothing is Erlang's, and no figure of free bytes raises an alarm.
         "run_queue": 0,
         "proc_total": 0,
@@ -158,24 +227,45 @@ fn exchange_types() -> Vec<Json> {
 }
 
 async fn overview(asker: Asker, State(source): State<Arc<Source>>) -> Answer {
-    let overview = sum_up(&source, &asker, |source| source.broker.overview()).await?;
     let facts = &source.facts;
-    let listeners = facts.listeners.iter().map(|listener| {
-        let (address, port) = endpoint(&listener.address);
-        json!({ "node": facts.node, "protocol": listener.protocol, "ip_address": address, "port": port })
-    });
-    shown(json!({
-        "product_name": "Hermod",
-        "product_version": facts.version,
-        "management_version": facts.version,
+    let mut document = json!({
+        "product_name": facts.product,
+        "product_version": facts.compat_version,
+        "management_version": facts.compat_version,
         "rabbitmq_version": facts.compat_version,
-        "cluster_name": facts.node,
+        "hermod_version": facts.version,
+        "cluster_name": facts.cluster,
         "node": facts.node,
         "rates_mode": "none",
         "disable_stats": false,
         "enable_queue_totals": true,
         "default_queue_type": "classic",
         "exchange_types": exchange_types(),
+    });
+    let sums = if asker.monitors() {
+        sums_of_all(&source, &sum_up(&source, &asker, |source| source.broker.overview()).await?)
+    } else {
+        let (identity, user) = (asker.identity().clone(), asker.user().to_owned());
+        let share = move |source: &Source| {
+            let authority = source.broker.authority();
+            source.broker.share(&user, |vhost| authority.enter(&identity, vhost).is_ok())
+        };
+        sums_of(&sum_up(&source, &asker, share).await?)
+    };
+    if let (Json::Object(document), Json::Object(sums)) = (&mut document, sums) {
+        document.extend(sums);
+    }
+    shown(document)
+}
+
+/// Of everything, for who may see everything.
+fn sums_of_all(source: &Source, overview: &Overview) -> Json {
+    let facts = &source.facts;
+    let listeners = facts.listeners.iter().map(|listener| {
+        let (address, port) = endpoint(&listener.address);
+        json!({ "node": facts.node, "protocol": listener.protocol, "ip_address": address, "port": port })
+    });
+    json!({
         "object_totals": {
             "connections": overview.connections,
             "channels": overview.sessions,
@@ -191,14 +281,38 @@ async fn overview(asker: Asker, State(source): State<Arc<Source>>) -> Answer {
         "message_stats": {
             "publish": overview.received,
             "confirm": overview.confirmed,
-            "deliver_get": delivered(&overview),
+            "deliver_get": delivered(overview),
+            "deliver": overview.delivered_manual,
+            "deliver_no_ack": overview.delivered_auto,
+            "get": overview.fetched_manual,
+            "get_no_ack": overview.fetched_auto,
+            "get_empty": overview.fetched_empty,
             "redeliver": overview.redelivered,
             "ack": overview.acknowledged,
             "return_unroutable": overview.unroutable_returned,
             "drop_unroutable": overview.unroutable_dropped,
         },
-        "churn_rates": Json::from_iter(churn(&overview)),
+        "churn_rates": Json::from_iter(churn(overview)),
         "listeners": listeners.collect::<Vec<_>>(),
         "contexts": [],
-    }))
+    })
+}
+
+/// Of the vhosts that this user may enter, and of its own connections. What belongs to no vhost it does not see.
+fn sums_of(share: &Share) -> Json {
+    json!({
+        "object_totals": {
+            "connections": share.connections,
+            "channels": share.sessions,
+            "consumers": share.consumers,
+            "queues": share.queues,
+            "exchanges": share.exchanges,
+        },
+        "queue_totals": {
+            "messages": share.ready + share.unacked,
+            "messages_ready": share.ready,
+            "messages_unacknowledged": share.unacked,
+        },
+        "message_stats": queue_traffic(&share.totals),
+    })
 }

@@ -56,7 +56,8 @@ impl Failure {
 
     /// Nobody has logged in, and is told how.
     pub(super) fn challenge() -> Response {
-        let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"Hermod\""))];
+        // Plug-ins of monitoring systems send their password for this realm and for no other.
+        let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"RabbitMQ Management\""))];
         (challenge, Self::not_authorized("Login failed")).into_response()
     }
 }

@@ -3,6 +3,7 @@
 //! What is about members of a cluster is well: this broker is all there is, and what it has, it has.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -39,6 +40,9 @@ const ALSO: [(&str, &str); 9] = [
     ("management", "http"),
 ];
 
+/// Nobody looks further ahead, in units of a check.
+const LONGEST_AHEAD: u64 = 10_000;
+
 type Shared = State<Arc<Source>>;
 
 pub(super) fn router() -> Router<Arc<Source>> {
@@ -56,6 +60,7 @@ pub(super) fn router() -> Router<Arc<Source>> {
         .route("/api/health/checks/virtual-hosts", get(async |_: Asker| well()))
         .route("/api/health/checks/port-listener/{port}", get(port_listener))
         .route("/api/health/checks/protocol-listener/{protocols}", get(protocol_listener))
+        .route("/api/health/checks/certificate-expiration/{within}/{unit}", get(certificate))
         .route("/api/healthchecks/node", get(async |_: Asker| well()))
         .route("/api/healthchecks/node/{node}", get(async |_: Asker| well()))
         .route("/api/aliveness-test/{vhost}", get(aliveness))
@@ -102,6 +107,31 @@ async fn port_listener(_: Asker, State(source): Shared, Path(port): Path<String>
         return shown(json!({ "status": "ok", "port": port }));
     }
     failed(json!({ "reason": "No active listener", "missing": port, "ports": open }))
+}
+
+/// Units of time, and their days.
+const UNITS: [(&str, u64); 4] = [("days", 1), ("weeks", 7), ("months", 30), ("years", 365)];
+
+/// Without TLS there is no certificate that could end.
+async fn certificate(_: Asker, State(source): Shared, Path((within, unit)): Path<(String, String)>) -> Answer {
+    let Some((_, days)) = UNITS.iter().find(|(name, _)| *name == unit) else {
+        let text = "Time unit not recognised. Supported units: days, weeks, months, years.";
+        return Err(Failure::bad_request(text));
+    };
+    let within: u64 = within
+        .parse()
+        .ok()
+        .filter(|within| *within > 0 && *within < LONGEST_AHEAD)
+        .ok_or_else(|| Failure::bad_request("Invalid expiration period: give a whole number above 0"))?;
+    let until = SystemTime::now() + Duration::from_secs(within * days * 24 * 3600);
+    match source.certificate_ends() {
+        Some(end) if end < until => {
+            let ends = end.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            let ended = json!({ "node": source.facts.node, "certificates_expired_at": ends });
+            failed(json!({ "reason": "Certificates expiring", "expired": [ended] }))
+        }
+        _ => well(),
+    }
 }
 
 async fn protocol_listener(_: Asker, State(source): Shared, Path(protocols): Path<String>) -> Answer {

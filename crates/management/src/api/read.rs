@@ -16,7 +16,7 @@ use crate::listing::{self, Listed};
 use crate::source::Source;
 
 /// Lists under their names.
-const LISTS: [(&str, Listed); 14] = [
+const LISTS: [(&str, Listed); 15] = [
     ("connections", Listed::Connections),
     ("channels", Listed::Channels),
     ("users", Listed::Users),
@@ -26,6 +26,7 @@ const LISTS: [(&str, Listed); 14] = [
     ("vhost-limits", Listed::VhostLimits),
     ("user-limits", Listed::UserLimits),
     ("queues", Listed::Queues),
+    ("queues/detailed", Listed::Queues),
     ("exchanges", Listed::Exchanges),
     ("bindings", Listed::Bindings),
     ("consumers", Listed::Consumers),

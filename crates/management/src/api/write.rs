@@ -27,10 +27,12 @@ type Shared = State<Arc<Source>>;
 pub(super) fn router() -> Router<Arc<Source>> {
     let mut router = Router::new()
         .route("/api/definitions", get(export).post(import))
+        .route("/api/all-configuration", get(export).post(import))
         .route("/api/definitions/{vhost}", get(export_vhost).post(import_vhost))
         .route("/api/users/{name}", put(put_user).delete(delete_user))
         .route("/api/users/bulk-delete", post(delete_users))
         .route("/api/vhosts/{name}", put(put_vhost).delete(delete_vhost))
+        .route("/api/vhosts/{name}/deletion/protection", post(refuse_protection).delete(no_protection))
         .route("/api/permissions/{vhost}/{user}", put(put_permission).delete(delete_permission))
         .route("/api/topic-permissions/{vhost}/{user}", put(put_topic_permission).delete(delete_topic_permissions))
         .route("/api/topic-permissions/{vhost}/{user}/{exchange}", delete(delete_topic_permission))
@@ -62,6 +64,17 @@ async fn export_vhost(asker: Asker, State(source): Shared, Path(vhost): Path<Str
         return Err(Failure::not_found());
     }
     shown_text(sum_up(&source, &asker, move |source| source.export_vhost(&vhost).to_string()).await?)
+}
+
+async fn refuse_protection(asker: Asker, State(source): Shared, Path(vhost): Path<String>) -> Answer {
+    no_protection(asker, State(source), Path(vhost)).await?;
+    Err(Failure::bad_request("protection of a vhost from deletion is not implemented yet"))
+}
+
+/// No vhost is protected.
+async fn no_protection(asker: Asker, State(source): Shared, Path(vhost): Path<String>) -> Answer {
+    asker.administers()?;
+    if source.broker.has_vhost(&vhost) { done() } else { Err(Failure::not_found()) }
 }
 
 /// How an import is to be done.

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::task::Waker;
 use std::time::Instant;
 
-use broker::Login;
+use broker::{Login, Terms};
 use wire::{Output, Peer};
 
 use super::error::{Failure, VERSIONS};
@@ -20,6 +20,7 @@ use crate::codec::{Command, Frame, FrameWriter, HeartBeat, Spoken, Version};
 pub(super) struct Connecting {
     version: Version,
     pub(super) heart_beat: HeartBeat,
+    mechanism: &'static str,
     user: String,
     vhost: String,
     /// The client's name for itself, if it has one.
@@ -77,13 +78,15 @@ impl Connecting {
             (None, None, None) => return Err(Failure::missing(frame.command, "login")),
         };
         let (authority, from) = (shared.broker.authority(), peer.remote.ip());
-        let login = match passcode {
-            Some(passcode) => authority.login(&user, passcode.as_bytes(), from, now, waker.clone()),
-            None => authority.admit(&user, from, now),
+        // STOMP has no names for them; these are what they would be called elsewhere.
+        let (login, mechanism) = match passcode {
+            Some(passcode) => (authority.login(&user, passcode.as_bytes(), from, now, waker.clone()), "PLAIN"),
+            None => (authority.admit(&user, from, now), "EXTERNAL"),
         };
         Ok(Self {
             version,
             heart_beat,
+            mechanism,
             user: user.into_owned(),
             vhost: choose_vhost(header("host"), shared),
             name: header("client-id").map(Cow::into_owned),
@@ -134,6 +137,11 @@ impl Connecting {
             peer: format!("{} -> {}", peer.remote, peer.local),
             name: self.name.clone(),
             properties: broker::Table::default(),
+            terms: Terms {
+                mechanism: self.mechanism,
+                keep_alive: pulse::interval(self.heart_beat),
+                ..Terms::default()
+            },
         };
         let client = shared.broker.attach(login, waker.clone()).map_err(|error| {
             let (user, vhost) = (auth::shown_name(&self.user), auth::shown_name(&self.vhost));

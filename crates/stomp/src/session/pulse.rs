@@ -25,6 +25,11 @@ pub(super) fn answer(client: HeartBeat) -> HeartBeat {
     HeartBeat { send: at_least(client.receive), receive: at_least(client.send) }
 }
 
+/// How often the peer is to be heard of; zero for never.
+pub(super) fn interval(client: HeartBeat) -> Duration {
+    answer(client).receives_from(client).unwrap_or_default()
+}
+
 impl Pulse {
     /// A session without heart-beats.
     pub(super) fn none(now: Instant) -> Self {

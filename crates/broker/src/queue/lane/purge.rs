@@ -76,6 +76,8 @@ impl Lane {
             self.live -= live - page.live;
         }
         purged.close();
+        let durable = purged.freed.iter().filter(|(file, _)| !journal::is_spilled(**file)).map(|(_, count)| count);
+        self.durable = self.durable.saturating_sub(durable.sum::<u64>() as usize);
         self.away -= purged.away;
         self.index_bytes -= purged.away * AWAY_COST;
         self.ready = 0;

@@ -357,6 +357,8 @@ impl World {
     fn check(&mut self) {
         let ready = self.model.values().filter(|item| item.state == State::Ready).count();
         assert_eq!((self.lane.live(), self.lane.ready()), (self.model.len(), ready));
+        let durable = self.model.values().filter(|item| item.file.is_some_and(|file| !is_spilled(file))).count();
+        assert_eq!(self.lane.durable(), durable);
         let mut files: BTreeMap<u32, u64> = BTreeMap::new();
         self.model.values().filter_map(|item| item.file).for_each(|file| *files.entry(file).or_default() += 1);
         assert_eq!(files_of(&self.lane), files);

@@ -1,6 +1,7 @@
 //! `/api`: who is let in, what it shows, and the end of a connection.
 
 mod changes;
+mod tools;
 mod traffic;
 
 use serde_json::{Value, json};

@@ -1,0 +1,113 @@
+//! What reports show of a queue beyond its counts: how its messages moved, what they weigh, and who takes them.
+//!
+//! Everything is read from counters that the queue keeps anyway, so a list of queues looks at no message but each head.
+
+use crate::core::Core;
+use crate::message::dialect::Field;
+use crate::queue::{Inner, Queue};
+
+/// A queue is idle when so many milliseconds have passed since anything happened to it.
+const IDLE: u64 = 1000;
+
+/// Totals since start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueTotals {
+    /// Messages taken.
+    pub published: u64,
+    /// Bytes of their bodies.
+    pub published_bytes: u64,
+    /// Messages handed out, by any way.
+    pub delivered: u64,
+    /// Those of them that went to consumers and need no settling.
+    pub delivered_auto: u64,
+    /// Those of them that were fetched, settled or not.
+    pub fetched: u64,
+    /// Those of the latter that need no settling.
+    pub fetched_auto: u64,
+    /// Fetches that found nothing.
+    pub fetched_empty: u64,
+    /// Messages handed out that were marked as redelivered.
+    pub redelivered: u64,
+    /// Deliveries accepted.
+    pub acknowledged: u64,
+}
+
+impl QueueTotals {
+    /// Deliveries to consumers that settle.
+    pub fn delivered_manual(&self) -> u64 {
+        self.delivered - self.delivered_auto - self.fetched
+    }
+
+    /// Fetches that are to be settled.
+    pub fn fetched_manual(&self) -> u64 {
+        self.fetched - self.fetched_auto
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub struct QueueFigures {
+    /// How its messages moved.
+    pub totals: QueueTotals,
+    /// Messages that the log has.
+    pub persistent: u64,
+    /// Ready messages that memory has too.
+    pub ready_in_memory: u64,
+    /// Bytes of the bodies that are ready, where they are counted for a limit.
+    pub ready_bytes: Option<u64>,
+    /// What the next message says of when it was made, in seconds since 1970; unknown while only the disk has it.
+    pub head_timestamp: Option<u64>,
+    /// Since when nothing has happened to it, in milliseconds since 1970, if that is a while.
+    pub idle_since: Option<u64>,
+    /// A message that came now would go to a consumer at once.
+    pub can_deliver: bool,
+    /// The tag of the consumer that is alone by its own wish.
+    pub exclusive_consumer: Option<String>,
+    /// The tag of the one consumer that is active, where only one is at a time.
+    pub single_active_consumer: Option<String>,
+    /// How often a message may come back; none is without limit.
+    pub delivery_limit: Option<u64>,
+}
+
+impl QueueFigures {
+    /// What so many bodies weigh, by the mean of all that came since start; unknown where none did.
+    pub fn bytes_of(&self, messages: u64) -> Option<u64> {
+        let QueueTotals { published, published_bytes, .. } = self.totals;
+        let bytes = u128::from(published_bytes) * u128::from(messages) / u128::from(published.max(1));
+        (published > 0 || messages == 0).then(|| u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+}
+
+impl Queue {
+    /// What reports show of this queue, which is locked.
+    pub(crate) fn figures(&self, inner: &mut Inner, core: &Core) -> QueueFigures {
+        let consumers = || inner.consumers.with_activity();
+        let single = inner.arguments.single_active_consumer;
+        let active = consumers().find(|(_, active)| single && *active).map(|(consumer, _)| consumer.tag.to_string());
+        let exclusive = consumers().find(|(consumer, _)| consumer.exclusive);
+        QueueFigures {
+            totals: inner.totals,
+            persistent: inner.lanes.durable() as u64,
+            ready_in_memory: (inner.ready() - inner.lanes.away()) as u64,
+            ready_bytes: (inner.weighs && inner.unweighed == 0).then_some(inner.ready_bytes),
+            idle_since: (core.clock.unix_ms() >= inner.active_at + IDLE).then_some(inner.active_at),
+            can_deliver: consumers().any(|(consumer, active)| active && consumer.is_open())
+                || inner.views.takers().any(|consumer| consumer.is_open()),
+            exclusive_consumer: exclusive.map(|(consumer, _)| consumer.tag.to_string()),
+            single_active_consumer: active,
+            delivery_limit: inner.arguments.delivery_limit,
+            head_timestamp: inner.head_timestamp(core),
+        }
+    }
+}
+
+impl Inner {
+    fn head_timestamp(&mut self, core: &Core) -> Option<u64> {
+        let seq = self.lanes.first_ready()?;
+        let message = self.lanes.message_of(seq)?;
+        match core.dialects.look_up(message.dialect(), message.properties(), Field::Timestamp) {
+            selector::Value::Int(seconds) => u64::try_from(seconds).ok(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What takes the memory of the process, in RabbitMQ's parts.
+//!
+//! Hermod knows three: queued messages, large ones on their way in, and the rest. Nothing is Erlang's, so the other parts are 0.
+
+use broker::Overview;
+use serde_json::{Map, Value as Json, json};
+
+use crate::process::Process;
+
+/// Parts that RabbitMQ tells apart, and that there is nothing of here.
+const NONE_OF_IT: [&str; 19] = [
+    "atom",
+    "binary",
+    "code",
+    "connection_channels",
+    "connection_readers",
+    "connection_writers",
+    "metadata_store",
+    "metadata_store_ets",
+    "metrics",
+    "mgmt_db",
+    "mnesia",
+    "msg_index",
+    "other_ets",
+    "other_proc",
+    "plugins",
+    "quorum_ets",
+    "quorum_queue_procs",
+    "stream_queue_coordinator_procs",
+    "stream_queue_procs",
+];
+
+/// See the module.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    /// Of the process, in bytes; where the system does not tell it, the sum of the others.
+    pub(crate) total: u64,
+    /// Of queued messages.
+    pub(crate) queued: u64,
+    /// Of large messages that are arriving or wait for a flush.
+    pub(crate) arriving: u64,
+}
+
+impl Memory {
+    pub(crate) fn of(overview: &Overview, process: Process) -> Self {
+        let total = process.resident_bytes.unwrap_or(overview.memory_used);
+        let arriving = overview.arriving_bytes;
+        Self { total, queued: overview.memory_used.saturating_sub(arriving), arriving }
+    }
+
+    /// Everything else.
+    pub(crate) fn rest(&self) -> u64 {
+        self.total.saturating_sub(self.queued + self.arriving)
+    }
+
+    /// The parts in bytes, under RabbitMQ's names.
+    pub(crate) fn parts(&self) -> Map<String, Json> {
+        let mut parts: Map<String, Json> = NONE_OF_IT.map(|name| (name.to_owned(), json!(0))).into_iter().collect();
+        for (name, bytes) in [
+            ("queue_procs", self.queued),
+            ("connection_other", self.arriving),
+            ("other_system", self.rest()),
+            ("allocated_unused", 0),
+            ("reserved_unallocated", 0),
+        ] {
+            parts.insert(name.to_owned(), json!(bytes));
+        }
+        parts
+    }
+
+    /// The document of `nodes/NAME/memory`.
+    pub(crate) fn document(&self) -> Json {
+        let mut parts = self.parts();
+        parts.insert("strategy".to_owned(), json!("rss"));
+        parts.insert("total".to_owned(), json!({ "rss": self.total, "erlang": self.total, "allocated": self.total }));
+        json!({ "memory": parts })
+    }
+
+    /// The same in percent of the whole, none of what there is below 1.
+    pub(crate) fn shares(&self) -> Json {
+        let share = |bytes: u64| if bytes == 0 { 0 } else { (bytes * 100 / self.total.max(1)).max(1) };
+        let parts = self.parts().into_iter();
+        let mut shares: Map<String, Json> =
+            parts.map(|(name, bytes)| (name, json!(share(bytes.as_u64().unwrap_or_default())))).collect();
+        shares.insert("total".to_owned(), json!(100));
+        json!({ "memory": shares })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_make_up_the_whole() {
+        let memory = Memory { total: 1000, queued: 300, arriving: 1 };
+        let sum: u64 = memory.parts().values().filter_map(Json::as_u64).sum();
+        assert_eq!(sum, memory.total);
+        assert_eq!(memory.document()["memory"]["total"]["rss"], 1000);
+        let shares = memory.shares();
+        assert_eq!((&shares["memory"]["queue_procs"], &shares["memory"]["connection_other"]), (&json!(30), &json!(1)));
+        assert_eq!(Memory { total: 5, queued: 9, arriving: 0 }.rest(), 0);
+    }
+}
