@@ -409,6 +409,7 @@ fn channel(session: &SessionReport, facts: &Facts) -> Json {
     let (host, port) = endpoint(session.peer.split(" -> ").next().unwrap_or_default());
     json!({
         "name": format!("{} ({})", session.peer, session.number),
+        "pid": format!("<0.{}.{}>", session.client, session.number),
         "number": session.number,
         "node": facts.node,
         "user": session.user,

@@ -9,6 +9,14 @@ use serde_json::{Map, Value};
 pub struct Status {
     /// Version of the server.
     pub version: String,
+    /// The product that it announces.
+    pub product: String,
+    /// The version that it announces.
+    pub compat_version: String,
+    /// What the node is called.
+    pub node: String,
+    /// What the cluster is called that it is.
+    pub cluster: String,
     /// Its process.
     pub pid: u32,
     /// Seconds since it started.

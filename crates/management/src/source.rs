@@ -262,6 +262,10 @@ impl Source {
         let facts = &self.facts;
         Status {
             version: facts.version.clone(),
+            product: facts.product.clone(),
+            compat_version: facts.compat_version.clone(),
+            node: facts.node.clone(),
+            cluster: facts.cluster.clone(),
             pid: std::process::id(),
             uptime_seconds: facts.started.elapsed().as_secs(),
             data_dir: facts.data_dir.clone(),

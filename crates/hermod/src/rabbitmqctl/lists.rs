@@ -1,7 +1,7 @@
 //! The lists of `rabbitmqctl`: which columns each has, and how it prints them.
 
 use management::Listed;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use super::call::Call;
 
@@ -68,7 +68,7 @@ const CONNECTION_COLUMNS: &[&str] = &[
 
 const POLICY_COLUMNS: &[&str] = &["vhost", "name", "pattern", "apply-to", "definition", "priority"];
 
-pub(super) const LISTS: [List; 13] = [
+pub(super) const LISTS: [List; 14] = [
     List {
         verb: "list_users",
         what: Listed::Users,
@@ -165,12 +165,29 @@ pub(super) const LISTS: [List; 13] = [
         renamed: &[],
     },
     List {
+        verb: "list_channels",
+        what: Listed::Channels,
+        banner: "Listing channels",
+        in_vhost: false,
+        default: &["pid", "user", "consumer_count", "messages_unacknowledged"],
+        unknown: &["acks_uncommitted", "messages_uncommitted", "idle_since", "messages_unsent"],
+        renamed: &[],
+    },
+    List {
         verb: "list_consumers",
         what: Listed::Consumers,
         banner: "Listing consumers in vhost",
         in_vhost: true,
-        default: &["queue_name", "consumer_tag", "ack_required", "prefetch_count"],
-        unknown: &["channel_pid", "activity_status"],
+        default: &[
+            "queue_name",
+            "channel_pid",
+            "consumer_tag",
+            "ack_required",
+            "prefetch_count",
+            "active",
+            "arguments",
+        ],
+        unknown: &[],
         renamed: &[],
     },
     List {
@@ -240,6 +257,11 @@ impl List {
                 Json::String(format!("<{node}.1.{number}.0>"))
             }
             // RabbitMQ keeps it as the text that it was given as.
+            // A cell that is empty would move the next one to its place for whoever counts words.
+            ("channel_pid", None) => {
+                let number = &row["channel_details"]["number"];
+                Json::String(format!("<0.{}.{number}>", row["connection"]))
+            }
             ("definition", Some(definition)) => Json::String(definition.to_string()),
             ("source_kind", None) => Json::String("exchange".to_owned()),
             (_, value) => value.cloned().unwrap_or_default(),
@@ -248,7 +270,7 @@ impl List {
 }
 
 /// Columns of rows that may not be there to look at.
-const KNOWN: [&str; 41] = [
+const KNOWN: [&str; 50] = [
     "name",
     "vhost",
     "durable",
@@ -290,6 +312,15 @@ const KNOWN: [&str; 41] = [
     "message_stats",
     "policy",
     "operator_policy",
+    "channel_pid",
+    "activity_status",
+    "consumer_count",
+    "confirm",
+    "number",
+    "global_prefetch_count",
+    "messages_unconfirmed",
+    "transactional",
+    "connection",
 ];
 
 /// The number of a connection from what `list_connections` prints as its `pid`.
@@ -302,61 +333,15 @@ pub(super) fn connection_number(pid: &str) -> Option<u64> {
     }
 }
 
-/// A value in the words of `rabbitmqctl`'s tables, which are those of Erlang for everything that is no plain text.
-pub(super) fn cell_text(value: &Json) -> String {
-    match value {
-        Json::Null => String::new(),
-        // Line breaks and tabs would end the cell.
-        Json::String(text) => text.replace('\n', "\\n").replace('\t', "\\t").replace('\r', "\\r"),
-        Json::Array(values) => {
-            let plain = |value: &Json| value.as_str().map_or_else(|| term(value), str::to_owned);
-            format!("[{}]", values.iter().map(plain).collect::<Vec<_>>().join(", "))
-        }
-        other => term(other),
-    }
-}
-
-fn term(value: &Json) -> String {
-    match value {
-        Json::Null => "undefined".to_owned(),
-        Json::String(text) => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
-        Json::Array(values) => format!("[{}]", values.iter().map(term).collect::<Vec<_>>().join(",")),
-        Json::Object(fields) => properties(fields),
-        other => other.to_string(),
-    }
-}
-
-fn properties(fields: &Map<String, Json>) -> String {
-    let pair = |(name, value): (&String, &Json)| format!("{{\"{name}\",{}}}", term(value));
-    format!("[{}]", fields.iter().map(pair).collect::<Vec<_>>().join(","))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_written_as_erlang_writes_them() {
-        for (value, expected) in [
-            (serde_json::json!("a\tb"), "a\\tb"),
-            (serde_json::json!(true), "true"),
-            (serde_json::json!(null), ""),
-            (serde_json::json!([]), "[]"),
-            (serde_json::json!(["administrator", "monitoring"]), "[administrator, monitoring]"),
-            (
-                serde_json::json!({"connection_name": "me \"x\"", "capabilities": {"basic.nack": true}}),
-                r#"[{"capabilities",[{"basic.nack",true}]},{"connection_name","me \"x\""}]"#,
-            ),
-        ] {
-            assert_eq!(cell_text(&value), expected);
-        }
-    }
-
-    #[test]
     fn a_connection_is_known_by_what_was_printed() {
         let list = LISTS.iter().find(|list| list.verb == "list_connections").unwrap();
         let row = serde_json::json!({"pid": 17, "node": "hermod@a.example"});
-        let pid = cell_text(&list.cell(&row, "pid"));
+        let pid = crate::rabbitmqctl::terms::cell_text(&list.cell(&row, "pid"));
         assert_eq!(pid, "<hermod@a.example.1.17.0>");
         assert_eq!(connection_number(&pid), Some(17));
         assert_eq!(connection_number("18"), Some(18));

@@ -4,9 +4,13 @@
 //! exit codes. What it has none for is refused by name. The broker is found as the other commands find it, by the settings.
 
 mod call;
+mod format;
+mod limits;
 mod lists;
+mod node;
 mod plugins;
 mod policies;
+mod terms;
 mod verbs;
 
 use std::collections::BTreeMap;
@@ -14,11 +18,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use crate::config::{Config, Settings};
 use crate::exit::{Exit, Failure};
 use call::Call;
+use format::Format;
 use lists::{LISTS, List};
 
 /// Names that the program answers to in RabbitMQ's words.
@@ -64,7 +69,15 @@ impl From<Failure> for Refusal {
 enum Output {
     Nothing,
     Text(String),
-    Rows { columns: Vec<String>, rows: Vec<Vec<Json>> },
+    /// One thing with names in it, and the same for people.
+    Object {
+        document: Json,
+        text: String,
+    },
+    Rows {
+        columns: Vec<String>,
+        rows: Vec<Vec<Json>>,
+    },
 }
 
 /// Runs as one of RabbitMQ's tools, if the program was called by such a name.
@@ -95,6 +108,7 @@ fn answer(name: &str, line: &[String]) -> Result<String, Refusal> {
     if name == "rabbitmq-plugins" {
         return plugins::run(&call);
     }
+    let format = Format::of(&call)?;
     let environment: BTreeMap<_, _> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
@@ -103,7 +117,7 @@ fn answer(name: &str, line: &[String]) -> Result<String, Refusal> {
         Some(list) => (list.banner(&call), listed(list, &call, &config.settings)?),
         None => verbs::run(&call, &config.settings)?,
     };
-    Ok(shown(&call, &banner, output))
+    Ok(format::shown(&call, format, &banner, output))
 }
 
 fn help(call: &Call) -> Result<String, Refusal> {
@@ -142,57 +156,12 @@ fn listed(list: &List, call: &Call, settings: &Settings) -> Result<Output, Refus
     Ok(Output::Rows { columns, rows })
 }
 
-/// Everything on standard output.
-fn shown(call: &Call, banner: &str, output: Output) -> String {
-    let json = call.option("formatter") == Some("json");
-    let quiet = json || call.flag("quiet") || call.flag("silent");
-    let mut text = if quiet || banner.is_empty() { String::new() } else { format!("{banner}\n") };
-    match output {
-        Output::Nothing => {}
-        Output::Text(said) if json => text += &format!("{}\n", Json::String(said.trim_end().to_owned())),
-        Output::Text(said) => text += &said,
-        Output::Rows { columns, rows } if json => {
-            let object = |row: Vec<Json>| Json::Object(columns.iter().cloned().zip(row).collect::<Map<_, _>>());
-            text += &format!("{}\n", Json::Array(rows.into_iter().map(object).collect()));
-        }
-        Output::Rows { columns, rows } => {
-            if !call.flag("silent") && !call.flag("no-table-headers") && !rows.is_empty() {
-                text += &format!("{}\n", columns.join("\t"));
-            }
-            for row in rows {
-                text += &format!("{}\n", row.iter().map(lists::cell_text).collect::<Vec<_>>().join("\t"));
-            }
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn call(line: &str) -> Call {
         Call::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>()).unwrap()
-    }
-
-    #[test]
-    fn what_is_printed_depends_on_how_it_was_asked_for() {
-        let rows = || Output::Rows {
-            columns: vec!["name".to_owned(), "messages".to_owned()],
-            rows: vec![vec!["q".into(), 3.into()]],
-        };
-        for (line, expected) in [
-            ("v", "b\nname\tmessages\nq\t3\n"),
-            ("v -q", "name\tmessages\nq\t3\n"),
-            ("v -s", "q\t3\n"),
-            ("v --no-table-headers", "b\nq\t3\n"),
-            ("v --formatter json", "[{\"messages\":3,\"name\":\"q\"}]\n"),
-            ("v --formatter=json -q", "[{\"messages\":3,\"name\":\"q\"}]\n"),
-        ] {
-            assert_eq!(shown(&call(line), "b", rows()), expected, "{line}");
-        }
-        assert_eq!(shown(&call("v -q"), "b", Output::Nothing), "");
-        assert_eq!(shown(&call("v --formatter json"), "b", Output::Text("said\n".to_owned())), "\"said\"\n");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::call::Call;
 use super::{Refusal, SOFTWARE};
 
 /// What is built in, under RabbitMQ's names.
-const BUILT_IN: [&str; 6] = [
+pub(super) const BUILT_IN: [&str; 6] = [
     "rabbitmq_consistent_hash_exchange",
     "rabbitmq_delayed_message_exchange",
     "rabbitmq_management",

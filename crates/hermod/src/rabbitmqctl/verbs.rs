@@ -6,7 +6,7 @@ use management::control::{Answer, Request};
 use management::{Change, ObjectChange, Secret};
 
 use super::call::Call;
-use super::{DATA, NO_USER, Output, Refusal, SOFTWARE, lists, policies};
+use super::{DATA, NO_USER, Output, Refusal, SOFTWARE, limits, lists, node, policies};
 use crate::cli::{ask, change, split_commas};
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
@@ -23,25 +23,31 @@ const LEAST_SHARE: u64 = 16 << 20;
 
 type Verb = fn(&Call, &Settings) -> Result<(String, Output), Refusal>;
 
-const VERBS: [(&str, Verb); 44] = [
+const VERBS: [(&str, Verb); 57] = [
     ("add_user", add_user),
     ("add_vhost", add_vhost),
     ("authenticate_user", authenticate_user),
     ("await_startup", await_startup),
     ("change_password", change_password),
     ("check_alarms", check_alarms),
+    ("check_if_node_is_mirror_sync_critical", node::check_members),
+    ("check_if_node_is_quorum_critical", node::check_members),
     ("check_local_alarms", check_alarms),
+    ("check_port_connectivity", node::check_connectivity),
+    ("check_port_listener", node::check_port),
     ("check_running", ping),
+    ("check_virtual_hosts", node::check_vhosts),
     ("clear_operator_policy", policies::clear_operator),
     ("clear_password", clear_password),
     ("clear_permissions", clear_permissions),
     ("clear_policy", policies::clear),
     ("clear_topic_permissions", clear_topic_permissions),
-    ("clear_user_limits", clear_user_limits),
-    ("clear_vhost_limits", clear_vhost_limits),
+    ("clear_user_limits", limits::clear_user),
+    ("clear_vhost_limits", limits::clear_vhost),
     ("close_all_connections", close_all_connections),
     ("close_all_user_connections", close_all_user_connections),
     ("close_connection", close_connection),
+    ("cluster_status", node::cluster_status),
     ("delete_queue", delete_queue),
     ("delete_user", delete_user),
     ("delete_vhost", delete_vhost),
@@ -49,24 +55,31 @@ const VERBS: [(&str, Verb); 44] = [
     ("eval", eval),
     ("export_definitions", export_definitions),
     ("import_definitions", import_definitions),
-    ("list_user_limits", list_user_limits),
-    ("list_vhost_limits", list_vhost_limits),
+    ("is_booting", node::is_booting),
+    ("is_running", node::is_running),
+    ("list_feature_flags", node::feature_flags),
+    ("list_global_parameters", node::global_parameters),
+    ("list_parameters", node::parameters),
+    ("list_user_limits", limits::list_user),
+    ("list_vhost_limits", limits::list_vhost),
     ("ping", ping),
     ("purge_queue", purge_queue),
+    ("server_version", node::server_version),
     ("set_operator_policy", policies::set_operator),
     ("set_permissions", set_permissions),
     ("set_policy", policies::set),
     ("set_topic_permissions", set_topic_permissions),
-    ("set_user_limits", set_user_limits),
+    ("set_user_limits", limits::set_user),
     ("set_user_tags", set_user_tags),
-    ("set_vhost_limits", set_vhost_limits),
+    ("set_vhost_limits", limits::set_vhost),
     ("set_vm_memory_high_watermark", set_watermark),
     ("shutdown", stop),
-    ("status", status),
+    ("status", node::status),
     ("stop", stop),
     ("trace_off", trace_off),
     ("trace_on", trace_on),
     ("update_vhost_metadata", update_vhost_metadata),
+    ("version", node::version),
     ("wait", await_startup),
 ];
 
@@ -225,68 +238,6 @@ fn delete_vhost(call: &Call, settings: &Settings) -> Result<(String, Output), Re
     done(settings, format!("Deleting vhost \"{name}\" ..."), Change::DeleteVhost { name: name.to_owned() })
 }
 
-/// A limit of RabbitMQ's JSON, where a negative one is none.
-fn limits<const N: usize>(json: &str, names: [&str; N]) -> Result<[Option<u64>; N], Refusal> {
-    let wrong =
-        |what: &dyn std::fmt::Display| Refusal::new(DATA, format!("the limits are no JSON object of numbers: {what}"));
-    let given: std::collections::BTreeMap<String, i64> = serde_json::from_str(json).map_err(|error| wrong(&error))?;
-    if let Some(strange) = given.keys().find(|name| !names.contains(&name.as_str())) {
-        return Err(Refusal::new(DATA, format!("there is no limit {strange}, only {}", names.join(" and "))));
-    }
-    Ok(names.map(|name| given.get(name).and_then(|limit| u64::try_from(*limit).ok())))
-}
-
-fn set_vhost_limits(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    let [json] = words(call)?;
-    let [connections, queues] = limits(json, ["max-connections", "max-queues"])?;
-    let name = call.vhost().to_owned();
-    let banner = format!("Setting vhost limits to \"{json}\" for vhost \"{name}\" ...");
-    done(settings, banner, Change::LimitVhost { name, connections, queues })
-}
-
-fn clear_vhost_limits(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    let [] = words(call)?;
-    let name = call.vhost().to_owned();
-    let banner = format!("Clearing vhost \"{name}\" limits ...");
-    done(settings, banner, Change::LimitVhost { name, connections: None, queues: None })
-}
-
-fn set_user_limits(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    let [name, json] = words(call)?;
-    let [connections, sessions] = limits(json, ["max-connections", "max-channels"])?
-        .map(|limit| limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX - 1)));
-    let banner = format!("Setting user limits to \"{json}\" for user \"{name}\" ...");
-    done(settings, banner, Change::LimitUser { name: name.to_owned(), connections, sessions })
-}
-
-fn clear_user_limits(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    let [name, which] = words(call)?;
-    if which != "all" {
-        return Err(Refusal::new(DATA, "limits of a user are cleared together: say 'all'"));
-    }
-    let banner = format!("Clearing user \"{name}\" limits ...");
-    done(settings, banner, Change::LimitUser { name: name.to_owned(), connections: None, sessions: None })
-}
-
-fn list_vhost_limits(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    let vhost = (!call.flag("global")).then(|| call.vhost());
-    let rows = crate::cli::list(settings, management::Listed::VhostLimits, vhost)?;
-    Ok(("Listing limits for vhosts ...".to_owned(), limit_rows("vhost", rows)))
-}
-
-fn list_user_limits(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    let mut rows = crate::cli::list(settings, management::Listed::UserLimits, None)?;
-    if let Some(user) = call.option("user") {
-        rows.retain(|row| row["user"] == user);
-    }
-    Ok(("Listing limits for users ...".to_owned(), limit_rows("user", rows)))
-}
-
-fn limit_rows(whose: &str, rows: Vec<serde_json::Value>) -> Output {
-    let row = |row: serde_json::Value| vec![row[whose].clone(), row["value"].to_string().into()];
-    Output::Rows { columns: vec![whose.to_owned(), "limits".to_owned()], rows: rows.into_iter().map(row).collect() }
-}
-
 fn delete_queue(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let [name] = words(call)?.map(str::to_owned);
     let vhost = call.vhost().to_owned();
@@ -346,10 +297,8 @@ fn close_all_user_connections(call: &Call, settings: &Settings) -> Result<(Strin
 fn set_watermark(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     let wrong = |text: &str| Refusal::new(DATA, format!("'{text}' is no fraction of the memory between 0 and 1"));
     let bytes = match &call.words[..] {
-        [absolute, size] if absolute == "absolute" => {
-            crate::config::parse_size(size).map_err(|error| Refusal::new(DATA, format!("'{size}': {error}")))?
-        }
-        [fraction] => {
+        [absolute, size] if absolute == "absolute" => size_of(size)?,
+        [fraction] | [_, fraction] if call.words.len() == 1 || call.words[0] == "relative" => {
             let share: f64 = fraction.parse().map_err(|_| wrong(fraction))?;
             if !(0.0..=1.0).contains(&share) {
                 return Err(wrong(fraction));
@@ -360,6 +309,33 @@ fn set_watermark(call: &Call, settings: &Settings) -> Result<(String, Output), R
     };
     let bytes = bytes / WATERMARK_STEP * WATERMARK_STEP;
     done(settings, format!("Setting memory threshold to {bytes} bytes ..."), Change::MemoryLimit { bytes })
+}
+
+/// Units of RabbitMQ's sizes, in lower case: one letter counts in powers of two.
+const UNITS: [(&str, u64); 12] = [
+    ("k", 1 << 10),
+    ("kib", 1 << 10),
+    ("kb", 1000),
+    ("m", 1 << 20),
+    ("mib", 1 << 20),
+    ("mb", 1_000_000),
+    ("g", 1 << 30),
+    ("gib", 1 << 30),
+    ("gb", 1_000_000_000),
+    ("t", 1 << 40),
+    ("tib", 1 << 40),
+    ("tb", 1_000_000_000_000),
+];
+
+/// A size as RabbitMQ takes it, or as Hermod's settings do.
+fn size_of(text: &str) -> Result<u64, Refusal> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = (text[..digits].parse::<u64>(), text[digits..].trim().to_lowercase());
+    let unit = UNITS.iter().find(|(name, _)| *name == unit);
+    if let (Ok(number), Some((_, bytes))) = (number, unit) {
+        return Ok(number.saturating_mul(*bytes));
+    }
+    crate::config::parse_size(text).map_err(|error| Refusal::new(DATA, format!("'{text}': {error}")))
 }
 
 fn share_of(memory: u64, share: f64) -> u64 {
@@ -397,14 +373,18 @@ fn eval(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
 }
 
 /// What it has is always on.
-fn enable_feature_flag(call: &Call, _: &Settings) -> Result<(String, Output), Refusal> {
-    match words(call)? {
-        ["all"] => Ok(("Enabling all feature flags ...".to_owned(), Output::Nothing)),
-        [name] => Err(Refusal::usage(format!("Hermod has no feature flag \"{name}\": there are none to enable"))),
+fn enable_feature_flag(call: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
+    let [name] = words(call)?;
+    if name == "all" {
+        return Ok(("Enabling all feature flags ...".to_owned(), Output::Nothing));
     }
+    if management::feature_flags(&told(settings)?.product).any(|(known, _)| known == name) {
+        return Ok((format!("Enabling feature flag \"{name}\" ..."), Output::Nothing));
+    }
+    Err(Refusal::usage(format!("Hermod has no feature flag \"{name}\"; list_feature_flags shows those that it has")))
 }
 
-fn told(settings: &Settings) -> Result<Box<management::Status>, Failure> {
+pub(super) fn told(settings: &Settings) -> Result<Box<management::Status>, Failure> {
     match ask(settings, &Request::Status)? {
         Answer::Status(status) => Ok(status),
         other => Err(Exit::Bug.because(format!("the server answered another question: {other:?}"))),
@@ -414,22 +394,6 @@ fn told(settings: &Settings) -> Result<Box<management::Status>, Failure> {
 fn ping(_: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
     told(settings)?;
     Ok(("Will ping Hermod ...".to_owned(), Output::Text("Ping succeeded\n".to_owned())))
-}
-
-fn status(_: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
-    let status = told(settings)?;
-    let alarms = if status.alarms.is_empty() { "(none)".to_owned() } else { status.alarms.join("\n") };
-    let listeners: String = status
-        .listeners
-        .iter()
-        .map(|listener| format!("Interface: {}, protocol: {}\n", listener.address, listener.protocol))
-        .collect();
-    let text = format!(
-        "Runtime\n\nOS PID: {}\nUptime (seconds): {}\nHermod version: {}\nData directory: {}\n\nAlarms\n\n{alarms}\n\n\
-         Totals\n\nConnection count: {}\nQueue count: {}\n\nListeners\n\n{listeners}",
-        status.pid, status.uptime_seconds, status.version, status.data_dir, status.connections, status.queues
-    );
-    Ok(("Status of Hermod ...".to_owned(), Output::Text(text)))
 }
 
 fn check_alarms(_: &Call, settings: &Settings) -> Result<(String, Output), Refusal> {
@@ -480,17 +444,27 @@ mod tests {
     }
 
     #[test]
-    fn verbs_are_in_order_and_once() {
-        assert!(VERBS.is_sorted_by(|one, other| one.0 < other.0));
+    fn sizes_are_read_as_rabbitmq_reads_them() {
+        let read = |text| size_of(text).map_err(|refusal| refusal.code);
+        for (text, expected) in [
+            ("4G", Ok(4 << 30)),
+            ("512k", Ok(512 << 10)),
+            ("100M", Ok(100 << 20)),
+            ("1MiB", Ok(1 << 20)),
+            ("2GB", Ok(2_000_000_000)),
+            ("7kB", Ok(7000)),
+            ("1073741824", Ok(1 << 30)),
+            ("512 MiB", Ok(512 << 20)),
+            ("4X", Err(DATA)),
+            ("", Err(DATA)),
+            ("-1", Err(DATA)),
+        ] {
+            assert_eq!(read(text), expected, "{text}");
+        }
     }
 
     #[test]
-    fn limits_are_read_from_json() {
-        let names = ["max-connections", "max-queues"];
-        let read = |json| limits(json, names).map_err(|refusal| (refusal.code, refusal.text));
-        assert_eq!(read(r#"{"max-queues": 3, "max-connections": -1}"#), Ok([None, Some(3)]));
-        assert_eq!(read("{}"), Ok([None, None]));
-        assert!(read("3").unwrap_err().1.contains("no JSON object"));
-        assert!(read(r#"{"max-colours": 3}"#).unwrap_err().1.contains("max-colours"));
+    fn verbs_are_in_order_and_once() {
+        assert!(VERBS.is_sorted_by(|one, other| one.0 < other.0));
     }
 }

@@ -53,7 +53,7 @@ fn verbs_answer_in_the_shapes_that_scripts_know() {
         ),
         ("rabbitmqctl list_queues colour", 64, "Error:\nInfo key(s) colour are not supported\n"),
         ("rabbitmqctl set_vhost_limits -p v {\"max-queues\":3} -q", 0, ""),
-        ("rabbitmqctl list_vhost_limits -p v -s", 0, "v|{\"max-queues\":3}\n"),
+        ("rabbitmqctl list_vhost_limits -p v -s", 0, "{\"max-queues\":3}\n"),
         ("rabbitmqctl eval rabbit_alarm:set_alarm({{resource_limit,~disk,~node()},~[]}).", 0, "ok\n"),
         ("rabbitmq-diagnostics check_local_alarms -q", 70, "Error:\nalarms are up: disk\n"),
         ("rabbitmqctl eval rabbit_alarm:clear_alarm({resource_limit,~disk,~node()}).", 0, "ok\n"),
@@ -97,6 +97,75 @@ fn verbs_answer_in_the_shapes_that_scripts_know() {
     assert_eq!((code, server.wait().0), (0, Some(0)));
     let (code, text) = tool(tools.path(), dir.path(), "rabbitmqctl status");
     assert!(code == 69 && text.contains("no server answers"), "{text}");
+}
+
+/// As tools ask: Ansible's and Puppet's modules, scripts with awk, monitoring.
+#[test]
+fn tools_get_the_format_the_columns_and_the_version_that_they_ask_for() {
+    let (tools, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let flags = ["--compat-product=RabbitMQ", "--compat-version=4.2.0", "--cluster-name=orders"];
+    let server = Server::start(dir.path(), &flags);
+    let mut client = Stomp::connect(&server);
+    client.send("SUBSCRIBE\nid:s\ndestination:/queue/q\nack:client\n\n");
+    client.publish("q", "m");
+    let ask = |line: &str| tool(tools.path(), dir.path(), &format!("rabbitmqctl {line}"));
+    let (code, text) = ask("-q status --formatter json");
+    let status: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, status["rabbitmq_version"].as_str()), (0, Some("4.2.0")), "{text}");
+    assert_eq!((&status["totals"]["queue_count"], &status["product_name"]), (&1.into(), &"RabbitMQ".into()));
+    let (_, text) = ask("status");
+    assert!(text.starts_with("Status of node rabbit@") && text.contains("\nRabbitMQ version: 4.2.0\n"), "{text}");
+    assert!(ask("cluster_status -q").1.contains("Cluster name: orders\n"));
+    let pretty =
+        "┌──────┬──────────┐\n│ name │ messages │\n├──────┼──────────┤\n│ q    │ 1        │\n└──────┴──────────┘\n";
+    for (line, code, said) in [
+        ("server_version -q", 0, "4.2.0\n"),
+        ("list_queues --formatter csv name messages", 0, "\"name\",\"messages\"\n\"q\",1\n"),
+        ("list_queues --formatter json_stream name messages", 0, "{\"messages\":1,\"name\":\"q\"}\n"),
+        ("list_queues -q --formatter erlang name messages", 0, "[[{name,<<\"q\">>},{messages,1}]]\n"),
+        ("list_queues -q --formatter pretty_table name messages", 0, pretty),
+        ("list_queues name messages_persistent message_bytes -s", 0, "q|1|1\n"),
+        ("add_user u p -q", 0, ""),
+        ("list_user_limits -q --user u", 0, "{}\n"),
+        ("set_user_limits u {\"max-connections\":5} -q", 0, ""),
+        ("set_user_limits u {\"max-channels\":10} -q", 0, ""),
+        ("list_user_limits -q --user u", 0, "{\"max-channels\":10,\"max-connections\":5}\n"),
+        ("list_user_limits -q --global", 0, "user|limits\nu|{\"max-channels\":10,\"max-connections\":5}\n"),
+        ("clear_user_limits u max-channels -q", 0, ""),
+        ("list_user_limits -q --user u", 0, "{\"max-connections\":5}\n"),
+        ("list_user_limits -q --user nobody", 67, "Error:\nUser \"nobody\" does not exist\n"),
+        ("set_vhost_limits {\"max-connections\":5,\"max-queues\":10} -q", 0, ""),
+        ("list_vhost_limits -q", 0, "{\"max-connections\":5,\"max-queues\":10}\n"),
+        ("list_vhost_limits -q --global", 0, "vhost|limits\n/|{\"max-connections\":5,\"max-queues\":10}\n"),
+        ("set_vhost_limits {\"max-queues\":10} -q", 0, ""),
+        ("list_vhost_limits -q", 0, "{\"max-connections\":-1,\"max-queues\":10}\n"),
+        ("clear_vhost_limits -q", 0, ""),
+        ("list_vhost_limits -q", 0, "{}\n"),
+        ("set_vm_memory_high_watermark absolute 4G", 0, "Setting memory threshold to 4294967296 bytes ...\n"),
+        ("set_vm_memory_high_watermark absolute 100M", 0, "Setting memory threshold to 104857600 bytes ...\n"),
+        ("set_vm_memory_high_watermark relative 0.5 -q", 0, ""),
+        ("list_parameters -q", 0, ""),
+        ("list_feature_flags -s", 0, "quorum_queue|enabled\nuser_limits|enabled\nstream_queue|enabled\n"),
+        ("enable_feature_flag stream_queue -q", 0, ""),
+        ("check_port_connectivity -s", 0, ""),
+        ("check_port_listener x", 64, "Error:\n'x' is no port\n"),
+    ] {
+        let (ended, text) = ask(line);
+        let text = if line.starts_with("check_port_connectivity") { String::new() } else { text.replace('\t', "|") };
+        assert_eq!((ended, text.as_str()), (code, said), "{line}");
+    }
+    let (code, text) = ask("list_queues --formatter nope");
+    assert!(code == 64 && text.contains("there is no formatter 'nope'"), "{text}");
+    let (_, text) = ask("list_consumers -q");
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
+    let head = ["queue_name", "channel_pid", "consumer_tag", "ack_required", "prefetch_count", "active", "arguments"];
+    assert_eq!(rows[0], head);
+    assert_eq!((rows[1][0], &rows[1][3..]), ("q", &["true", "0", "true", "[]"][..]), "{text}");
+    assert!(rows[1][1].starts_with("<0.") && !rows[1][2].is_empty(), "{text}");
+    let (_, text) = ask("list_channels -s");
+    assert!(text.trim_end().ends_with("\tguest\t1\t1"), "{text}");
+    let (_, text) = ask("list_connections -s ssl auth_mechanism channel_max");
+    assert_eq!(text, "false\tPLAIN\t0\n");
 }
 
 #[test]

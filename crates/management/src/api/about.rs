@@ -22,17 +22,6 @@ use crate::memory::Memory;
 use crate::process::Process;
 use crate::source::{Source, delivered};
 
-/// What clients of RabbitMQ look for among its feature flags, and Hermod has.
-const FEATURES: [(&str, &str); 2] = [
-    ("quorum_queue", "Queues of the type quorum"),
-    ("user_limits", "Limits on the connections and channels of a user"),
-];
-/// The product whose clients find what they need to start.
-const RABBITMQ: &str = "RabbitMQ";
-/// What clients of RabbitMQ refuse to start without, and need nothing of: each of its releases has it enabled. Who declares a
-/// stream is refused.
-const INSISTED_ON: (&str, &str) = ("stream_queue", "Queues of the type stream; Hermod refuses to declare them");
-
 pub(super) fn router() -> Router<Arc<Source>> {
     Router::new()
         .route("/api/whoami", get(whoami))
@@ -83,12 +72,6 @@ async fn refuse_cluster_name(
     Err(Failure::bad_request(text))
 }
 
-/// Those that this broker shows.
-fn features(source: &Source) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let insisted_on = (source.facts.product == RABBITMQ).then_some(INSISTED_ON);
-    FEATURES.into_iter().chain(insisted_on)
-}
-
 async fn feature_flags(_: Asker, State(source): State<Arc<Source>>) -> Answer {
     let flag = |(name, about)| {
         json!({
@@ -100,12 +83,12 @@ async fn feature_flags(_: Asker, State(source): State<Arc<Source>>) -> Answer {
             "provided_by": "hermod",
         })
     };
-    shown(features(&source).map(flag).collect::<Vec<_>>())
+    shown(crate::features::feature_flags(&source.facts.product).map(flag).collect::<Vec<_>>())
 }
 
 async fn enable(asker: Asker, Path(name): Path<String>, State(source): State<Arc<Source>>) -> Answer {
     asker.administers()?;
-    let known = features(&source).any(|(known, _)| known == name);
+    let known = crate::features::feature_flags(&source.facts.product).any(|(known, _)| known == name);
     known.then_some(()).ok_or_else(|| Failure::bad_request(format!("there is no feature flag '{name}'")))?;
     done()
 }

@@ -1,0 +1,214 @@
+//! The verbs of `rabbitmqctl` and `rabbitmq-diagnostics` that tell of the node.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use management::{Listed, Status};
+use serde_json::{Value as Json, json};
+
+use super::call::Call;
+use super::plugins::BUILT_IN;
+use super::verbs::{told, words};
+use super::{Output, Refusal, SOFTWARE};
+use crate::config::Settings;
+
+/// How long a listener may take to be reached.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+type Said = Result<(String, Output), Refusal>;
+
+fn port_of(address: &str) -> Option<u16> {
+    address.rsplit_once(':').and_then(|(_, port)| port.parse().ok())
+}
+
+fn said(banner: &str, text: impl Into<String>) -> Said {
+    Ok((banner.to_owned(), Output::Text(text.into())))
+}
+
+pub(super) fn status(_: &Call, settings: &Settings) -> Said {
+    let status = told(settings)?;
+    let vhosts = crate::cli::list(settings, Listed::Vhosts, None)?.len();
+    let banner = format!("Status of node {} ...", status.node);
+    Ok((banner, Output::Object { document: document(&status, vhosts), text: for_people(&status, vhosts) }))
+}
+
+/// Scripts look for the version by RabbitMQ's name.
+fn for_people(status: &Status, vhosts: usize) -> String {
+    let alarms = if status.alarms.is_empty() { "(none)".to_owned() } else { status.alarms.join("\n") };
+    let listeners: String = status
+        .listeners
+        .iter()
+        .map(|listener| format!("Interface: {}, protocol: {}\n", listener.address, listener.protocol))
+        .collect();
+    format!(
+        "Runtime\n\nOS PID: {}\nUptime (seconds): {}\nIs under maintenance?: false\nRabbitMQ version: {}\nHermod version: {}\n\
+         Node name: {}\nData directory: {}\n\nAlarms\n\n{alarms}\n\nTotals\n\nConnection count: {}\nQueue count: {}\n\
+         Virtual host count: {vhosts}\n\nListeners\n\n{listeners}",
+        status.pid,
+        status.uptime_seconds,
+        status.compat_version,
+        status.version,
+        status.node,
+        status.data_dir,
+        status.connections,
+        status.queues
+    )
+}
+
+/// RabbitMQ's keys. What is Erlang's is left out.
+fn document(status: &Status, vhosts: usize) -> Json {
+    let listeners = status.listeners.iter().map(|listener| {
+        let interface = listener.address.rsplit_once(':').map_or("", |(host, _)| host);
+        json!({
+            "node": status.node,
+            "interface": interface.trim_matches(['[', ']']),
+            "port": port_of(&listener.address),
+            "protocol": listener.protocol,
+            "purpose": listener.protocol,
+        })
+    });
+    let alarms = status.alarms.iter().map(|resource| json!({ "node": status.node, "resource": resource }));
+    json!({
+        "rabbitmq_version": status.compat_version,
+        "product_name": status.product,
+        "product_version": status.compat_version,
+        "hermod_version": status.version,
+        "cluster_name": status.cluster,
+        "pid": status.pid,
+        "os": std::env::consts::OS,
+        "uptime": status.uptime_seconds,
+        "is_under_maintenance": false,
+        "alarms": alarms.collect::<Vec<_>>(),
+        "tags": [],
+        "listeners": listeners.collect::<Vec<_>>(),
+        "active_plugins": BUILT_IN,
+        "config_files": [],
+        "log_files": [],
+        "data_directory": status.data_dir,
+        "disk_free": status.disk_free_bytes,
+        "disk_free_limit": 0,
+        "vm_memory_high_watermark_limit": status.memory_limit_bytes,
+        "vm_memory_high_watermark_setting": { "absolute": status.memory_limit_bytes },
+        "memory": { "queue_procs": status.memory_used_bytes },
+        "totals": { "connection_count": status.connections, "queue_count": status.queues, "virtual_host_count": vhosts },
+    })
+}
+
+pub(super) fn cluster_status(_: &Call, settings: &Settings) -> Said {
+    let status = told(settings)?;
+    let Status { node, cluster, .. } = &*status;
+    let alarms: Vec<_> = status.alarms.iter().map(|resource| json!({ "node": node, "resource": resource })).collect();
+    let document = json!({
+        "cluster_name": cluster,
+        "disk_nodes": [node],
+        "ram_nodes": [],
+        "running_nodes": [node],
+        "partitions": {},
+        "alarms": alarms,
+        "versions": { (node.as_str()): { "rabbitmq_name": status.product, "rabbitmq_version": status.compat_version } },
+        "maintenance_status": { (node.as_str()): "not under maintenance" },
+    });
+    let alarms = if status.alarms.is_empty() { "(none)".to_owned() } else { status.alarms.join("\n") };
+    let text = format!(
+        "Basics\n\nCluster name: {cluster}\n\nDisk Nodes\n\n{node}\n\nRunning Nodes\n\n{node}\n\nVersions\n\n{node}: {} {}\n\n\
+         Alarms\n\n{alarms}\n\nNetwork Partitions\n\n(none)\n",
+        status.product, status.compat_version
+    );
+    Ok((format!("Cluster status of node {node} ..."), Output::Object { document, text }))
+}
+
+pub(super) fn server_version(_: &Call, settings: &Settings) -> Said {
+    let status = told(settings)?;
+    said("Asking node for its version ...", format!("{}\n", status.compat_version))
+}
+
+/// Of the tool; there is one program.
+pub(super) fn version(_: &Call, settings: &Settings) -> Said {
+    said("", format!("{}\n", settings.compat.version))
+}
+
+pub(super) fn is_running(_: &Call, settings: &Settings) -> Said {
+    let status = told(settings)?;
+    said("Asking node for its status ...", format!("Node {} is running\n", status.node))
+}
+
+/// What answers has booted.
+pub(super) fn is_booting(_: &Call, settings: &Settings) -> Said {
+    let status = told(settings)?;
+    said("Asking node for its boot status ...", format!("Node {} is fully booted\n", status.node))
+}
+
+/// Every listener is connected to.
+pub(super) fn check_connectivity(_: &Call, settings: &Settings) -> Said {
+    let status = told(settings)?;
+    let reached = |address: &str| {
+        address.parse().is_ok_and(|at: SocketAddr| TcpStream::connect_timeout(&here(at), PATIENCE).is_ok())
+    };
+    let lost: Vec<_> = status.listeners.iter().filter(|row| !reached(&row.address)).collect();
+    if let Some(first) = lost.first() {
+        let text = format!("Connection attempts failed for some listeners: {} on {}", first.protocol, first.address);
+        return Err(Refusal::new(SOFTWARE, text));
+    }
+    let banner = format!("Testing TCP connections to all active listeners on node {} ...", status.node);
+    said(&banner, format!("Successfully connected to ports {} on node {}.\n", ports(&status), status.node))
+}
+
+/// What listens on every address is reached on this machine's own.
+fn here(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(if address.is_ipv4() { [127, 0, 0, 1].into() } else { std::net::Ipv6Addr::LOCALHOST.into() });
+    }
+    address
+}
+
+fn ports(status: &Status) -> String {
+    let mut ports: Vec<u16> = status.listeners.iter().filter_map(|row| port_of(&row.address)).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn check_port(call: &Call, settings: &Settings) -> Said {
+    let [port] = words(call)?;
+    let wanted: u16 = port.parse().map_err(|_| Refusal::usage(format!("'{port}' is no port")))?;
+    let status = told(settings)?;
+    if !status.listeners.iter().any(|row| port_of(&row.address) == Some(wanted)) {
+        let text = format!("No listener on port {wanted} on node {}; there are {}", status.node, ports(&status));
+        return Err(Refusal::new(SOFTWARE, text));
+    }
+    let banner = format!("Asking node {} if there's an active listener on port {wanted} ...", status.node);
+    said(&banner, format!("A listener is running on port {wanted}\n"))
+}
+
+/// Every vhost of a broker that answers is up.
+pub(super) fn check_vhosts(_: &Call, settings: &Settings) -> Said {
+    let status = told(settings)?;
+    let banner = format!("Checking if all vhosts are running on node {} ...", status.node);
+    said(&banner, format!("Node {} reported all vhosts as running\n", status.node))
+}
+
+/// What only members of a cluster can be.
+pub(super) fn check_members(_: &Call, settings: &Settings) -> Said {
+    let status = told(settings)?;
+    let banner = format!("Checking if node {} is critical for quorum of any quorum queues ...", status.node);
+    said(&banner, format!("Node {} reported no queues that it is critical for\n", status.node))
+}
+
+/// Nothing that Hermod has is kept as a parameter.
+pub(super) fn parameters(call: &Call, _: &Settings) -> Said {
+    let banner = format!("Listing runtime parameters for vhost \"{}\" ...", call.vhost());
+    Ok((banner, Output::Rows { columns: ["component", "name", "value"].map(str::to_owned).to_vec(), rows: Vec::new() }))
+}
+
+pub(super) fn global_parameters(_: &Call, _: &Settings) -> Said {
+    let columns = ["name", "value"].map(str::to_owned).to_vec();
+    Ok(("Listing global runtime parameters ...".to_owned(), Output::Rows { columns, rows: Vec::new() }))
+}
+
+pub(super) fn feature_flags(_: &Call, settings: &Settings) -> Said {
+    let columns = ["name", "state"].map(str::to_owned).to_vec();
+    let status = told(settings)?;
+    let rows =
+        management::feature_flags(&status.product).map(|(name, _)| vec![name.into(), "enabled".into()]).collect();
+    Ok(("Listing feature flags ...".to_owned(), Output::Rows { columns, rows }))
+}
