@@ -29,6 +29,7 @@ mod objects;
 mod policies;
 mod pool;
 mod process;
+mod rates;
 mod report;
 mod server;
 mod serving;

@@ -19,6 +19,7 @@ use crate::door::Full;
 use crate::figures::Figures;
 use crate::listing::{self, Listed};
 use crate::pool::Pool;
+use crate::rates::Rates;
 use crate::report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, SelectorRow, Status};
 
 /// One open socket, as the part of the program that owns it sees it.
@@ -102,6 +103,7 @@ pub struct Source {
     pub(crate) pool: Arc<Pool>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) figures: Figures,
+    pub(crate) rates: Rates,
     network: Network,
     backup: Box<Copying>,
     pub(crate) encoding: Encoding,
@@ -120,9 +122,9 @@ impl Source {
         backup: impl Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync + 'static,
         encoding: Encoding,
     ) -> Self {
-        let (pool, budget, figures) = Default::default();
+        let (pool, budget, figures, rates) = Default::default();
         let (backup, ready, refused) = (Box::new(backup), AtomicBool::new(false), Default::default());
-        Self { broker, facts, pool, budget, figures, network, backup, encoding, ready, refused }
+        Self { broker, facts, pool, budget, figures, rates, network, backup, encoding, ready, refused }
     }
 
     /// Says whether clients are served: true once the server has started, false when it begins to stop.

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::handshake;
 use crate::stream::Stream;
 
 /// Most bytes of a head, and of a message, before the log-in.
@@ -23,6 +24,8 @@ const LONGEST_HEAD: usize = 14;
 pub(crate) struct Screened {
     stream: Stream,
     screen: Screen,
+    /// What has come of the handshake.
+    head: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -50,17 +53,31 @@ struct Frames {
 impl Screened {
     /// A peer that has not shaken hands.
     pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, screen: Screen::Handshake(STRANGERS) }
+        Self { stream, screen: Screen::Handshake(STRANGERS), head: Vec::new() }
     }
 
     /// What comes now are messages.
     pub(crate) fn shook_hands(&mut self) {
         self.screen = Screen::Messages(Frames::default());
+        self.head = Vec::new();
     }
 
     /// The peer has authenticated.
     pub(crate) fn trust(&mut self) {
         self.screen = Screen::Off;
+    }
+
+    /// Answers a head that opens no WebSocket, and fails then.
+    fn look_at_head(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()> {
+        if !matches!(self.screen, Screen::Handshake(_)) {
+            return Ok(());
+        }
+        self.head.extend_from_slice(bytes);
+        let Some(answer) = handshake::refusal(&self.head) else { return Ok(()) };
+        // It is short and the first that is sent: the system has room for it, or the peer has gone.
+        let _ = Pin::new(&mut self.stream).poll_write(cx, answer.as_bytes());
+        let _ = Pin::new(&mut self.stream).poll_flush(cx);
+        Err(io::Error::new(io::ErrorKind::InvalidData, "it is no handshake by GET of version 13"))
     }
 
     /// What it lies upon.
@@ -132,8 +149,9 @@ impl AsyncRead for Screened {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = space.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, space))?;
-        if self.screen.pass(&space.filled()[before..]) {
-            return Poll::Ready(Ok(()));
+        let bytes = &space.filled()[before..];
+        if self.screen.pass(bytes) {
+            return Poll::Ready(self.look_at_head(bytes, cx));
         }
         Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "more than 16 KiB before the log-in")))
     }

@@ -1,6 +1,7 @@
 //! The broker as a whole: who asks, sums over everything, and the one node that Hermod is in RabbitMQ's words.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -164,7 +165,7 @@ async fn node(asker: Asker, State(source): State<Arc<Source>>) -> Result<Json, F
         "os_pid": std::process::id().to_string(),
         "uptime": u64::try_from(facts.started.elapsed().as_millis()).unwrap_or(u64::MAX),
         "processors": std::thread::available_parallelism().map_or(1, usize::from),
-        "rates_mode": "none",
+        "rates_mode": "basic",
         "partitions": [],
         "cluster_links": [],
         "applications": [],
@@ -219,7 +220,7 @@ async fn overview(asker: Asker, State(source): State<Arc<Source>>) -> Answer {
         "hermod_version": facts.version,
         "cluster_name": facts.cluster,
         "node": facts.node,
-        "rates_mode": "none",
+        "rates_mode": "basic",
         "disable_stats": false,
         "enable_queue_totals": true,
         "default_queue_type": "classic",
@@ -237,6 +238,10 @@ async fn overview(asker: Asker, State(source): State<Arc<Source>>) -> Answer {
     };
     if let (Json::Object(document), Json::Object(sums)) = (&mut document, sums) {
         document.extend(sums);
+    }
+    if let Some(Json::Object(stats)) = document.get_mut("message_stats") {
+        let of = if asker.monitors() { String::new() } else { format!(" of {}", asker.user()) };
+        source.rates.add(&format!("overview{of}"), stats, Instant::now());
     }
     shown(document)
 }

@@ -6,12 +6,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
-use broker::{BindingPlace, Broker, Names};
+use broker::{BindingPlace, Broker, Names, QueueReport};
 use serde_json::Value as Json;
 
 use super::{Listed, binding, channel, connection, consumer, exchange, list, queue, user};
-use crate::source::{Facts, Socket, Source};
+use crate::source::{Socket, Source};
 
 /// Rows that are made at once.
 const PART: usize = 64;
@@ -68,7 +69,7 @@ impl Parts {
     pub(crate) fn next(&mut self, source: &Source) -> Option<Vec<Json>> {
         let (broker, facts) = (&source.broker, &source.facts);
         Some(match self.left.pop_front()? {
-            Part::Named(vhost, names) => self.named(broker, facts, &vhost, &names),
+            Part::Named(vhost, names) => self.named(source, &vhost, &names),
             Part::Bindings { vhost, exchange, after } => {
                 let (reports, last) = broker.bindings_of(&vhost, &exchange, after.as_ref(), PART);
                 if last.is_some() {
@@ -88,12 +89,13 @@ impl Parts {
         })
     }
 
-    fn named(&self, broker: &Broker, facts: &Facts, vhost: &str, names: &[Arc<str>]) -> Vec<Json> {
+    fn named(&self, source: &Source, vhost: &str, names: &[Arc<str>]) -> Vec<Json> {
+        let broker = &source.broker;
         match self.what {
             Listed::Exchanges => broker.some_exchanges(vhost, names).iter().map(exchange).collect(),
             Listed::Consumers => broker.consumers_of_queues(vhost, names).iter().map(consumer).collect(),
             Listed::Bindings => broker.default_bindings(vhost, names).iter().map(binding).collect(),
-            _ => broker.some_queues(vhost, names).iter().map(|report| queue(report, facts)).collect(),
+            _ => broker.some_queues(vhost, names).iter().map(|report| queue_of(source, report)).collect(),
         }
     }
 
@@ -129,13 +131,25 @@ fn of_vhost(broker: &Broker, vhost: &str, parts: VecDeque<Part>) -> VecDeque<Par
     parts.into_iter().map(narrow).collect()
 }
 
+/// A queue with the rates of its counters.
+fn queue_of(source: &Source, report: &QueueReport) -> Json {
+    let mut row = queue(report, &source.facts);
+    if let Some(Json::Object(stats)) = row.get_mut("message_stats") {
+        source.rates.add(&format!("queue {} {}", report.vhost, report.name), stats, Instant::now());
+    }
+    row
+}
+
 /// What has this name, and is in this vhost where that matters. Of things that are few by looking
 /// through them.
 pub(crate) fn one(source: &Source, what: Listed, vhost: Option<&str>, name: &str) -> Option<Json> {
     let (broker, facts) = (&source.broker, &source.facts);
     match (what, vhost) {
         (Listed::Queues, Some(vhost)) => {
-            broker.some_queues(vhost, &[name.into()]).first().map(|report| queue(report, facts))
+            let mut row = queue_of(source, broker.some_queues(vhost, &[name.into()]).first()?);
+            let consumers = broker.consumers_of_queues(vhost, &[name.into()]);
+            row["consumer_details"] = consumers.iter().map(consumer).collect();
+            Some(row)
         }
         (Listed::Exchanges, Some(vhost)) => broker.some_exchanges(vhost, &[name.into()]).first().map(exchange),
         (Listed::Users, _) => broker.authority().user(name).as_ref().map(user),

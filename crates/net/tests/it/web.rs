@@ -1,5 +1,6 @@
 //! WebSockets: the handshake, messages that cut lines anywhere, text and other bytes, and the end from either side.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
@@ -123,6 +124,31 @@ fn strangers_are_told_why_and_cost_nothing() {
     let _ = socket.send(Message::binary(vec![b'x'; (1 << 20) + 1]));
     assert!(socket.read().is_err());
     until("an empty registry", || net.registry().open() == 0);
+}
+
+/// Writes a request by hand and returns the first line of the answer, and what it says of a header.
+fn ask(address: SocketAddr, request: &str, name: &str) -> (String, String) {
+    let mut socket = connect(address);
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    let _ = socket.read_to_string(&mut answer);
+    let value = answer.lines().find_map(|line| line.strip_prefix(&format!("{name}: "))).unwrap_or_default().to_owned();
+    (answer.lines().next().unwrap_or_default().to_owned(), value)
+}
+
+#[test]
+fn what_opens_no_websocket_is_told_what_would() {
+    let (_net, address) = start(Settings::default(), &Toy::default());
+    let open =
+        "Host: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    for (request, name, status, value) in [
+        (format!("GET /ws HTTP/1.1\r\n{open}Sec-WebSocket-Version: 8\r\n\r\n"), "Sec-WebSocket-Version", "426", "13"),
+        ("GET /ws HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(), "Sec-WebSocket-Version", "426", "13"),
+        (format!("POST /ws HTTP/1.1\r\n{open}Sec-WebSocket-Version: 13\r\n\r\n"), "Allow", "405", "GET"),
+    ] {
+        let (line, said) = ask(address, &request, name);
+        assert!(line.contains(status) && said == value, "{request}: {line}, {said}");
+    }
 }
 
 #[test]

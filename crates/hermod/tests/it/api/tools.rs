@@ -70,6 +70,8 @@ fn a_queue_tells_how_its_messages_moved_and_what_they_weigh() {
             ("consumer_capacity", json!(1)),
         ],
     );
+    assert_eq!(queue["consumer_details"].as_array().unwrap().len(), 2, "{queue}");
+    assert!(queue["message_stats"]["publish_details"]["rate"].is_number(), "{queue}");
     let stats = &queue["message_stats"];
     let fetched = stats["get"].as_u64().unwrap() + stats["get_no_ack"].as_u64().unwrap();
     assert_eq!(fetched, 1, "{stats}");

@@ -1,0 +1,128 @@
+//! How fast counters grow, for those who ask again and again: `…_details` with a `rate` beside each counter of `message_stats`.
+//!
+//! Nothing is sampled in the background. What a reader was told is remembered, and the next reading is compared with one that is
+//! some seconds old. Of whom nobody has asked before the rate is 0, as RabbitMQ says of what is new.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value as Json, json};
+
+/// A reading is compared with one that is at least so old.
+const SPAN: Duration = Duration::from_secs(5);
+/// A reading that is older says nothing of now.
+const STALE: Duration = Duration::from_secs(300);
+/// Most things that readings are remembered of; of more the rate is 0.
+const MOST: usize = 10_000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Rates {
+    seen: Mutex<Memory>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    things: HashMap<String, Seen>,
+    /// When room was made last.
+    swept: Option<Instant>,
+}
+
+impl Memory {
+    /// True when one more thing may be remembered. Where there is no room, those go of which nobody has asked for long.
+    fn has_room(&mut self, now: Instant) -> bool {
+        let is_due = self.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= SPAN);
+        if self.things.len() >= MOST && is_due {
+            self.things.retain(|_, seen| now.saturating_duration_since(seen.newer.at) <= STALE);
+            self.swept = Some(now);
+        }
+        self.things.len() < MOST
+    }
+}
+
+/// Two readings of the counters of one thing.
+#[derive(Debug, Clone)]
+struct Seen {
+    older: Reading,
+    newer: Reading,
+}
+
+#[derive(Debug, Clone)]
+struct Reading {
+    at: Instant,
+    counts: Map<String, Json>,
+}
+
+impl Reading {
+    /// Growth for each second from an older reading on.
+    fn rate_since(&self, older: &Self, name: &str) -> f64 {
+        let count = |reading: &Self| reading.counts.get(name).and_then(Json::as_u64).unwrap_or_default();
+        let seconds = self.at.saturating_duration_since(older.at).as_secs_f64();
+        // A thing that was made anew counts from 0 again.
+        let grown = count(self).saturating_sub(count(older));
+        if seconds > 0.0 { grown as f64 / seconds } else { 0.0 }
+    }
+}
+
+impl Rates {
+    /// Adds the rates of the counters in `stats` to it. `of` tells what they are counters of.
+    pub(crate) fn add(&self, of: &str, stats: &mut Map<String, Json>, now: Instant) {
+        let mut memory = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let reading = Reading { at: now, counts: stats.clone() };
+        let unknown = Seen { older: reading.clone(), newer: reading.clone() };
+        let has_room = memory.things.contains_key(of) || memory.has_room(now);
+        let mut passing = unknown.clone();
+        let known = if has_room { memory.things.entry(of.to_owned()).or_insert(unknown) } else { &mut passing };
+        let age = now.saturating_duration_since(known.newer.at);
+        if age > STALE {
+            *known = Seen { older: reading.clone(), newer: reading.clone() };
+        } else if age >= SPAN {
+            known.older = std::mem::replace(&mut known.newer, reading.clone());
+        }
+        let names: Vec<String> = reading.counts.keys().cloned().collect();
+        for name in names {
+            let rate = reading.rate_since(&known.older, &name);
+            stats.insert(format!("{name}_details"), json!({ "rate": rate }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_the_growth_since_a_reading_that_is_some_seconds_old() {
+        let (rates, start) = (Rates::default(), Instant::now());
+        let read = |seconds: u64, publish: u64| {
+            let mut stats = Map::from_iter([("publish".to_owned(), json!(publish))]);
+            rates.add("q", &mut stats, start + Duration::from_secs(seconds));
+            assert_eq!(stats["publish"], publish);
+            stats["publish_details"]["rate"].as_f64().unwrap()
+        };
+        for (seconds, publish, rate) in [
+            (0, 100, 0.0),
+            (2, 120, 10.0),
+            (10, 200, 10.0),
+            (20, 400, 20.0),
+            (30, 400, 0.0),
+            (31, 0, 0.0),
+            (1000, 7, 0.0),
+        ] {
+            assert_eq!(read(seconds, publish), rate, "after {seconds} s");
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (rates, now) = (Rates::default(), Instant::now());
+        for number in 0..MOST + 5 {
+            rates.add(&number.to_string(), &mut Map::new(), now);
+        }
+        let known = |rates: &Rates| rates.seen.lock().unwrap().things.len();
+        assert_eq!(known(&rates), MOST);
+        rates.add("later", &mut Map::new(), now + STALE + SPAN);
+        assert_eq!(known(&rates), 1, "what nobody asks for any more makes room");
+    }
+}
