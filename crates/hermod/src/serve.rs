@@ -55,17 +55,7 @@ pub(crate) fn run(
     let paging = pager::start(broker.clone()).map_err(|error| thread_failure(&error))?;
     let net = Net::start(io_threads(settings), net_settings(settings)).map_err(|error| thread_failure(&error))?;
     let (entrances, rows, endpoints) = furnish(settings, &broker, listeners, certificates.as_ref());
-    let facts = Facts {
-        product: settings.compat.product.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        compat_version: settings.compat.version.clone(),
-        node: node_name(settings),
-        cluster: cluster_name(settings),
-        data_dir: directory.display().to_string(),
-        durability: settings.durability.name().to_owned(),
-        listeners: rows,
-        started,
-    };
+    let facts = facts(settings, &directory, rows, started);
     let source = Arc::new(Source::new(
         broker.clone(),
         facts.clone(),
@@ -105,6 +95,21 @@ pub(crate) fn run(
     })?;
     tracing::info!(target: START, "Server stopped");
     Ok(())
+}
+
+/// What management tells that does not change.
+fn facts(settings: &Settings, directory: &Path, listeners: Vec<ListenerRow>, started: Instant) -> Facts {
+    Facts {
+        product: settings.compat.product.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        compat_version: settings.compat.version.clone(),
+        node: node_name(settings),
+        cluster: cluster_name(settings),
+        data_dir: directory.display().to_string(),
+        durability: settings.durability.name().to_owned(),
+        listeners,
+        started,
+    }
 }
 
 /// Takes over the definitions that the settings name.

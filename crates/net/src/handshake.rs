@@ -12,11 +12,14 @@ const NO_SUCH_VERSION: &str = "HTTP/1.1 426 Upgrade Required\r\nSec-WebSocket-Ve
 /// The version that is spoken.
 const VERSION: &str = "13";
 
-/// What to answer to a head before the end; nothing while it is not complete, and to a handshake.
+/// What to answer to a head before the end; nothing while it is not complete, to a handshake, and to what is not HTTP.
 pub(crate) fn refusal(head: &[u8]) -> Option<&'static str> {
     let end = head.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&head[..end]);
     let (line, fields) = head.split_once("\r\n").unwrap_or((&head, ""));
+    if !line.contains(" HTTP/1.") {
+        return None;
+    }
     if !line.starts_with("GET ") {
         return Some(NO_SUCH_METHOD);
     }
@@ -39,7 +42,8 @@ mod tests {
             ("GET /ws HTTP/1.1\r\nHost: h\r\n\r\n", Some("426")),
             ("GET / HTTP/1.1\r\n\r\n", Some("426")),
             ("POST /ws HTTP/1.1\r\nSec-WebSocket-Version: 13\r\n\r\n", Some("405")),
-            ("\u{16}\u{3}\r\n\r\n", Some("405")),
+            ("\u{16}\u{3}\r\n\r\n", None),
+            ("echo one\n\r\n\r\n", None),
             ("GET /ws HTTP/1.1\r\nSec-WebSocket-Version: 8\r\n", None),
             ("", None),
         ] {

@@ -83,8 +83,9 @@ impl Queue {
     pub(crate) fn figures(&self, inner: &mut Inner, core: &Core) -> QueueFigures {
         let consumers = || inner.consumers.with_activity();
         let single = inner.arguments.single_active_consumer;
-        let active = consumers().find(|(_, active)| single && *active).map(|(consumer, _)| consumer.tag.to_string());
-        let exclusive = consumers().find(|(consumer, _)| consumer.exclusive);
+        let active = if single { consumers().find(|(_, active)| *active) } else { None };
+        let is_exclusive = inner.has_exclusive_consumer();
+        let exclusive = if is_exclusive { consumers().find(|(consumer, _)| consumer.exclusive) } else { None };
         QueueFigures {
             totals: inner.totals,
             persistent: inner.lanes.durable() as u64,
@@ -92,9 +93,9 @@ impl Queue {
             ready_bytes: (inner.weighs && inner.unweighed == 0).then_some(inner.ready_bytes),
             idle_since: (core.clock.unix_ms() >= inner.active_at + IDLE).then_some(inner.active_at),
             can_deliver: consumers().any(|(consumer, active)| active && consumer.is_open())
-                || inner.views.takers().any(|consumer| consumer.is_open()),
+                || inner.views.has_open_taker(),
             exclusive_consumer: exclusive.map(|(consumer, _)| consumer.tag.to_string()),
-            single_active_consumer: active,
+            single_active_consumer: active.map(|(consumer, _)| consumer.tag.to_string()),
             delivery_limit: inner.arguments.delivery_limit,
             head_timestamp: inner.head_timestamp(core),
         }

@@ -18,6 +18,7 @@ pub(super) use crate::queue::page::PLACE_COST;
 pub(crate) use crate::queue::page::{Entry, Placed, State};
 
 mod purge;
+mod shown;
 mod weight;
 
 pub(crate) use purge::Purged;
@@ -255,16 +256,6 @@ impl Lane {
         self.ready
     }
 
-    /// Number of entries that are not done.
-    pub(crate) fn live(&self) -> usize {
-        self.live
-    }
-
-    /// Number of entries that the log has and that are not done.
-    pub(crate) fn durable(&self) -> usize {
-        self.durable
-    }
-
     /// Number of ready entries whose message is away.
     #[inline]
     pub(crate) fn away(&self) -> usize {
@@ -488,12 +479,6 @@ impl Lane {
     pub(super) fn head_page(&mut self) -> Option<&Page> {
         let head = self.first_ready()?;
         self.pages.get(self.last_starting_by(head)?).map(Box::as_ref)
-    }
-
-    /// The message of an entry, if memory has it at hand: no page is opened for it.
-    pub(super) fn message_of(&self, seq: u64) -> Option<&Message> {
-        let page = &self.pages[self.last_starting_by(seq)?];
-        page.entries.get(usize::try_from(seq.checked_sub(page.first)?).ok()?)?.message.as_ref()
     }
 
     /// When the first ready entry dies of age, as far as anybody has looked, in milliseconds since 1970.

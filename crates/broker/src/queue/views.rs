@@ -258,6 +258,12 @@ impl Views {
         self.takers
     }
 
+    /// Whether one of those would take a message now.
+    pub(super) fn has_open_taker(&self) -> bool {
+        let mut takers = self.all.values().filter(|view| !view.browses());
+        takers.any(|view| view.consumers.iter().any(Consumer::is_open))
+    }
+
     /// How many of those want to be alone.
     pub(super) fn exclusive(&self) -> usize {
         self.exclusive

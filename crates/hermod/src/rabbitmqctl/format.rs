@@ -3,7 +3,7 @@
 //! A format for programs has nothing on standard output but what was asked for. One that is not known is refused, so that no
 //! script takes a table for something else.
 
-use comfy_table::Table;
+use comfy_table::{ContentLineStyle, LineStyle, Table, TableStyle};
 use serde_json::{Map, Value as Json};
 
 use super::call::Call;
@@ -11,7 +11,13 @@ use super::terms::{cell_text, term};
 use super::{Output, Refusal};
 
 /// Lines between and around the cells of a pretty table.
-const BORDERS: &str = "││──├─┼┤│─┼├┤┬┴┌┐└┘";
+const BORDERS: TableStyle = TableStyle::new()
+    .top_border(LineStyle::new('┌', '─', '┬', '┐'))
+    .header_lines(ContentLineStyle::new('│', '│', '│'))
+    .header_separator(LineStyle::new('├', '─', '┼', '┤'))
+    .content_lines(ContentLineStyle::new('│', '│', '│'))
+    .row_separator(LineStyle::new('├', '─', '┼', '┤'))
+    .bottom_border(LineStyle::new('└', '─', '┴', '┘'));
 
 /// The formats, and how they are asked for.
 const FORMATS: [(&str, Format); 6] = [
@@ -132,7 +138,7 @@ fn quoted(cell: Json) -> String {
 
 fn pretty(head: Head, columns: &[String], rows: &[Vec<Json>]) -> String {
     let mut table = Table::new();
-    table.load_preset(BORDERS);
+    table.load_style(BORDERS);
     if head == Head::Shown {
         table.set_header(columns);
     }

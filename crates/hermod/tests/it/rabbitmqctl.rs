@@ -53,7 +53,7 @@ fn verbs_answer_in_the_shapes_that_scripts_know() {
         ),
         ("rabbitmqctl list_queues colour", 64, "Error:\nInfo key(s) colour are not supported\n"),
         ("rabbitmqctl set_vhost_limits -p v {\"max-queues\":3} -q", 0, ""),
-        ("rabbitmqctl list_vhost_limits -p v -s", 0, "{\"max-queues\":3}\n"),
+        ("rabbitmqctl list_vhost_limits -p v -s", 0, "{\"max-connections\":-1,\"max-queues\":3}\n"),
         ("rabbitmqctl eval rabbit_alarm:set_alarm({{resource_limit,~disk,~node()},~[]}).", 0, "ok\n"),
         ("rabbitmq-diagnostics check_local_alarms -q", 70, "Error:\nalarms are up: disk\n"),
         ("rabbitmqctl eval rabbit_alarm:clear_alarm({resource_limit,~disk,~node()}).", 0, "ok\n"),
@@ -106,8 +106,9 @@ fn tools_get_the_format_the_columns_and_the_version_that_they_ask_for() {
     let flags = ["--compat-product=RabbitMQ", "--compat-version=4.2.0", "--cluster-name=orders"];
     let server = Server::start(dir.path(), &flags);
     let mut client = Stomp::connect(&server);
-    client.send("SUBSCRIBE\nid:s\ndestination:/queue/q\nack:client\n\n");
     client.publish("q", "m");
+    client.send("SUBSCRIBE\nid:s\ndestination:/queue/q\nack:client\n\n");
+    client.frame();
     let ask = |line: &str| tool(tools.path(), dir.path(), &format!("rabbitmqctl {line}"));
     let (code, text) = ask("-q status --formatter json");
     let status: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -235,7 +235,7 @@ fn documents_methods_and_paths_that_are_wrong() {
             ("DELETE", "parameters/shovel/%2F/s", "", 404, ""),
             ("GET", "parameters", "", 200, "[]"),
             ("PUT", "global-parameters/g", r#"{"value":1}"#, 400, "global parameter 'g'"),
-            ("PUT", "cluster-name", r#"{"name":"n"}"#, 400, "no cluster to be called 'n'"),
+            ("PUT", "cluster-name", r#"{"name":"n"}"#, 400, "for 'n' set cluster_name"),
             ("POST", "queues/%2F/q", "{}", 405, "method_not_allowed"),
             ("PUT", "overview", "{}", 405, ""),
             ("GET", "dreams", "", 404, ""),

@@ -119,8 +119,9 @@ fn connections_and_consumers_tell_what_was_agreed_on() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
     let mut client = Stomp::connect(&server);
-    client.send("SUBSCRIBE\nid:s\ndestination:/queue/q\nack:client\n\n");
     client.publish("q", "m");
+    client.send("SUBSCRIBE\nid:s\ndestination:/queue/q\nack:client\n\n");
+    client.frame();
     let connection = shown(&server, "/api/connections", GUEST)[0].clone();
     check(
         &connection,
