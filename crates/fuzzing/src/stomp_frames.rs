@@ -4,7 +4,7 @@ use stomp::codec::{Decoder, FrameError, Version, decode};
 use stomp::limits::Limits;
 
 /// Small limits, so that inputs reach them.
-const LIMITS: Limits = Limits { headers: 16, header_line: 128, body: 1024 };
+const LIMITS: Limits = Limits { headers: 16, header_line: 128, head: 2048, body: 1024 };
 
 /// The first byte says where to cut, the rest is what the peer sends.
 pub(super) fn stomp(input: &[u8]) {
