@@ -229,7 +229,7 @@ fn unfinished_bodies_are_bounded_over_all_channels() {
         let mut bytes = Vec::new();
         Method::from(BasicPublish::default()).encode(channel, &mut bytes);
         frame::encode_header(&mut bytes, channel, 1000, &[0, 0]);
-        frame::encode_body(&mut bytes, channel, 4096, &[0; 999]);
+        frame::encode_body(&mut bytes, channel, 4096, &[0; 997]);
         peer.raw(&bytes);
     }
     let text = "RESOURCE_ERROR - unfinished messages on all channels together exceed 4000 bytes";
