@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
@@ -64,7 +64,7 @@ impl Visit {
         if !self.0.place.is_known() {
             self.0.place.end();
         }
-        Carried { body, _visit: self }
+        Carried { body, rest: Bytes::new(), _visit: self }
     }
 }
 
@@ -74,10 +74,16 @@ impl Drop for Inner {
     }
 }
 
+/// Bytes of a body that the connection is given at once. It asks for more when it has written
+/// them, so that what is unread stays here, charged.
+const PIECE: usize = 64 << 10;
+
 /// The body of an answer, and its visit for as long.
 #[derive(Debug)]
 pub(crate) struct Carried {
     body: Body,
+    /// What is left of the frame that is being handed on.
+    rest: Bytes,
     _visit: Visit,
 }
 
@@ -89,14 +95,69 @@ impl HttpBody for Carried {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                },
+                end => return Poll::Ready(end),
+            }
+        }
+        let size = self.rest.len().min(PIECE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(size)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, of_body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower() + rest);
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::door::{Door, Limits};
+
+    /// A body that came as one piece was taken whole by the connection, which then let go of it:
+    /// what was unread was charged to nobody.
+    #[test]
+    fn what_is_unread_stays_charged() {
+        const SIZE: usize = 5 * PIECE + 1;
+        let (head_timeout, write_timeout) = (Duration::from_secs(1), Duration::from_secs(1));
+        let door = Door::new(Limits { connections: 12, per_network: 4, head_timeout, write_timeout });
+        let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let place = Arc::new(door.admit(peer.ip()).unwrap().0);
+        let budget = Arc::<Budget>::default();
+        let visit = Visit::begin(peer, &place, &budget).unwrap();
+        let body = Body::from(vec![b'x'; SIZE]);
+        visit.charge_body(&body).unwrap();
+        let mut carried = visit.carry(body);
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let mut given = 0;
+        while !carried.is_end_stream() {
+            assert_eq!(carried.size_hint().exact(), Some((SIZE - given) as u64));
+            assert!(budget.charge("").grow(usize::MAX / 4).is_err(), "after {given} bytes it is still charged");
+            let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut carried).poll_frame(&mut context) else {
+                panic!("no frame after {given} bytes");
+            };
+            let size = frame.into_data().unwrap().len();
+            assert!(size <= PIECE);
+            given += size;
+        }
+        assert_eq!(given, SIZE);
+        drop(carried);
+        assert!(budget.charge("").grow(usize::MAX / 4).is_ok(), "nothing is charged, so anything goes alone");
     }
 }

@@ -27,8 +27,13 @@ const WITHOUT: [(&str, &str); 10] = [
 /// Pages that speak of a queue which the reader has, and that queue.
 const GIVEN: [(&str, &str); 1] = [("damage", "orders")];
 /// Figures of RabbitMQ that the manual names because Hermod has none.
-const NO_METRICS: [&str; 3] =
-    ["rabbitmq_disk_space_available_limit_bytes", "rabbitmq_global_publishers", "rabbitmq_message_size_bytes"];
+const NO_METRICS: [&str; 4] = [
+    // A field of the HTTP API.
+    "hermod_version",
+    "rabbitmq_disk_space_available_limit_bytes",
+    "rabbitmq_global_publishers",
+    "rabbitmq_message_size_bytes",
+];
 /// What the names of pages begin with that are of another program.
 const BENCHMARK: [&str; 2] = ["bench", "suite"];
 /// What the lines that are run begin with.

@@ -170,17 +170,19 @@ fn guesses_are_told_nothing_and_end_after_some() {
             assert_eq!(try_as(user, password), refused, "{user} with {password:?}");
         }
     }
-    assert_eq!(metric(&server, "hermod_logins_total{outcome=\"throttled\"}"), 14);
+    // An empty password is refused without a look, and is no failure of the user's.
+    assert_eq!(metric(&server, "hermod_logins_total{outcome=\"throttled\"}"), 12);
     // Not even the right password now, from here; other users are let in or not as before.
     assert_eq!(try_as("guest", "guest"), refused);
     assert_eq!(try_as("other", "x"), refused);
-    assert_eq!(metric(&server, "hermod_logins_total{outcome=\"throttled\"}"), 15);
+    assert_eq!(metric(&server, "hermod_logins_total{outcome=\"throttled\"}"), 13);
 }
 
 #[test]
 fn a_peer_cannot_fill_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &["--limits-pending-per-address=10"]);
+    let started = std::time::Instant::now();
     for round in 0..300 {
         let noise: &[u8] = [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\0\0\0\0\0\0\0\0", b"CONNECT\n\n\0"][round % 3];
         shove(&mut socket(server.ports.amqp), noise);
@@ -203,7 +205,9 @@ fn a_peer_cannot_fill_the_log() {
     server.signal("TERM");
     let (code, lines) = server.wait();
     assert_eq!(code, Some(0));
-    assert!(lines.len() < 80, "{} lines: {lines:?}", lines.len());
+    // Of each of three names and kinds 20 at once and then one a second, of 400 refusals.
+    let allowed = 20 + 3 * (20 + usize::try_from(started.elapsed().as_secs()).unwrap_or(usize::MAX) + 1);
+    assert!(lines.len() < allowed, "{} lines, and {allowed} are allowed: {lines:?}", lines.len());
     assert!(lines.iter().all(|line| line.len() < 1000), "{lines:?}");
 }
 

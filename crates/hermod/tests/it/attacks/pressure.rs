@@ -105,13 +105,14 @@ fn strangers_are_held_to_small_buffers() {
         .collect();
     let connect = format!("CONNECT\nlogin:guest\n{}", format!("h:{}\n", "x".repeat(6000)).repeat(20));
     let mut stomp: Vec<_> = (0..60).map(|_| socket(server.ports.stomp)).collect();
+    stomp.iter_mut().for_each(|socket| shove(socket, connect.as_bytes()));
     for socket in &mut stomp {
-        shove(socket, connect.as_bytes());
         assert!(last_words(socket).starts_with(b"ERROR\n"));
     }
     let mut http: Vec<_> = (0..60).map(|_| socket(server.ports.http)).collect();
+    let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "y".repeat(100_000));
+    http.iter_mut().for_each(|socket| shove(socket, request.as_bytes()));
     for socket in &mut http {
-        shove(socket, format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "y".repeat(100_000)).as_bytes());
         let said = last_words(socket);
         assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 431"), "{}", said.escape_ascii());
     }
