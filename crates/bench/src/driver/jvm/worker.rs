@@ -22,7 +22,7 @@ const MACHINE: [&str; 3] = ["-Xms256m", "-Xmx1g", "-XX:+UseParallelGC"];
 const CLOCK_ASKED: usize = 200;
 const CLOCK_SURE_NS: u64 = 10_000;
 /// With more doubt than this the times of worker and program can't be compared.
-const CLOCK_DOUBT_NS: u64 = 50_000;
+pub(crate) const CLOCK_DOUBT_NS: u64 = 50_000;
 /// How long a worker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long it has to end by itself.
@@ -71,11 +71,12 @@ impl Worker {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         // What this thread's timer is set to, its children's are too.
         sharpen_timer();
-        Self::over(command).context(format!("the JMS worker ({})", java.display()))
+        Self::over(command, CLOCK_DOUBT_NS).context(format!("the JMS worker ({})", java.display()))
     }
 
-    /// Starts a worker by any command.
-    pub(crate) fn over(mut command: Process) -> Result<Self, Failure> {
+    /// Starts a worker by any command. It is refused if its clock can't be compared with this program's to within
+    /// `worst_doubt_ns`.
+    pub(crate) fn over(mut command: Process, worst_doubt_ns: u64) -> Result<Self, Failure> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("it does not start")?;
         let (to, said) = channel();
@@ -92,11 +93,11 @@ impl Worker {
             Self { input: child.stdin.take(), child, said, complaints, hello, ahead_ns: 0, practised: None };
         worker.greet()?;
         let (ahead_ns, doubt) = worker.compare_clocks()?;
-        if doubt > CLOCK_DOUBT_NS {
+        if doubt > worst_doubt_ns {
             let text = format!(
                 "its clock could only be compared within {} µs, and more than {} can't be measured with",
                 doubt / 1000,
-                CLOCK_DOUBT_NS / 1000
+                worst_doubt_ns / 1000
             );
             return Err(Failure::new(text));
         }
