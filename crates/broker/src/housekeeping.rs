@@ -188,6 +188,7 @@ impl Core {
         for orphan in tables.unbind_all(Destination::Queue(queue.id)) {
             ticket = ticket.max(self.end_exchange(tables, &orphan));
         }
+        tables.note_logged(ticket);
         self.catalog.queue_left();
         self.catalog.changed();
         self.totals.queues_deleted.add(1);
@@ -224,6 +225,7 @@ impl Core {
                 self.catalog.exchange_left();
             }
         }
+        tables.note_logged(ticket);
         self.catalog.changed();
         ticket
     }

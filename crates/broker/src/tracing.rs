@@ -40,11 +40,11 @@ impl Broker {
 }
 
 impl Core {
-    /// Makes the exchange that copies go to, which is there from its first use on.
+    /// Makes the exchange that copies go to, which is there from its first use on. Returns what waits for it to stay.
     pub(crate) fn make_trace_exchange(&self, vhost: &Vhost) -> Ticket {
         let mut tables = vhost.tables.write();
         if tables.is_ended() || tables.exchange(EXCHANGE).is_some() {
-            return self.journal.appender().ticket();
+            return tables.logged();
         }
         self.catalog.admit_exchange(u64::MAX);
         let exchange = Exchange {
@@ -66,6 +66,7 @@ impl Core {
         facts::log_exchange(&mut appender, vhost.id, &exchange);
         let ticket = appender.ticket();
         drop(appender);
+        tables.note_logged(ticket);
         tables.insert_exchange(exchange);
         self.catalog.changed();
         ticket

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
-use journal::Owner;
+use journal::{Owner, Ticket};
 use parking_lot::RwLock;
 
 use crate::error::Error;
@@ -58,6 +58,8 @@ pub(crate) struct Tables {
     exchange_names: HashMap<Owner, Arc<str>>,
     /// The vhost is deleted, and nothing may come to be in it any more.
     ended: bool,
+    /// The end of what the log was told of queues, exchanges and bindings.
+    logged: Ticket,
     pub(crate) policies: Policies,
 }
 
@@ -82,6 +84,17 @@ impl Tables {
     /// The vhost is deleted.
     pub(crate) fn end(&mut self) {
         self.ended = true;
+    }
+
+    /// The log was told of a change up to here.
+    pub(crate) fn note_logged(&mut self, ticket: Ticket) {
+        self.logged = self.logged.max(ticket);
+    }
+
+    /// When this is durable, a restart finds what is here now, and nothing else. A reply that says so waits for it, since
+    /// another connection may have made the last change a moment ago.
+    pub(crate) fn logged(&self) -> Ticket {
+        self.logged
     }
 
     pub(crate) fn count_queues(&self) -> usize {

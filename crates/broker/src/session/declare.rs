@@ -156,7 +156,8 @@ impl Client {
         };
         let mut tables = vhost.tables.write();
         if let Some(existing) = tables.exchange(name) {
-            return same_exchange(existing, spec, kind, &vhost.name).map(|()| self.settled_ticket);
+            same_exchange(existing, spec, kind, &vhost.name)?;
+            return Ok(self.settled_and(&tables));
         }
         refuse_ended(&tables, &vhost.name)?;
         refuse_reserved("exchange", name)?;
@@ -189,6 +190,7 @@ impl Client {
             let mut appender = self.core.journal.appender();
             facts::log_exchange(&mut appender, vhost.id, &exchange);
             ticket = appender.ticket();
+            tables.note_logged(ticket);
         }
         tables.insert_exchange(exchange);
         self.core.catalog.changed();
@@ -210,16 +212,24 @@ impl Client {
         self.flush(now);
         refuse_default_exchange(name)?;
         self.authorize_look(Resource::exchange(name))?;
-        let made = self.make_if_traced(name);
-        if self.vhost.tables.read().exchange(name).is_some() {
-            return Ok(made.max(self.settled_ticket));
+        self.make_if_traced(name);
+        let tables = self.vhost.tables.read();
+        if tables.exchange(name).is_some() {
+            return Ok(self.settled_and(&tables));
         }
         Err(self.no_exchange(name))
     }
 
-    /// The exchange of the firehose is there from its first use on. Returns what its first user waits for.
-    fn make_if_traced(&self, name: &str) -> Ticket {
-        if name == tracing::EXCHANGE { self.core.make_trace_exchange(&self.vhost) } else { Ticket::NONE }
+    /// What a reply waits for that says how the vhost's tables are, having changed nothing.
+    fn settled_and(&self, tables: &Tables) -> Ticket {
+        self.settled_ticket.max(tables.logged())
+    }
+
+    /// The exchange of the firehose is there from its first use on.
+    fn make_if_traced(&self, name: &str) {
+        if name == tracing::EXCHANGE {
+            self.core.make_trace_exchange(&self.vhost);
+        }
     }
 
     /// Deletes an exchange with its bindings. One that does not exist is no error.
@@ -237,7 +247,7 @@ impl Client {
         self.authorize(Resource::exchange(name), Right::Configure)?;
         let mut tables = vhost.tables.write();
         match tables.exchange(name) {
-            None => return Ok(self.settled_ticket),
+            None => return Ok(self.settled_and(&tables)),
             Some(exchange) if if_unused && !exchange.bindings.is_empty() => {
                 return Err(Error::precondition(format!("exchange '{name}' in vhost '{}' in use", vhost.name)));
             }
@@ -255,7 +265,7 @@ impl Client {
         self.flush(now);
         let vhost = Arc::clone(&self.vhost);
         self.authorize_binding(spec)?;
-        let made = self.make_if_traced(&spec.source);
+        self.make_if_traced(&spec.source);
         let mut tables = vhost.tables.write();
         let (destination, queue) = self.resolve(&tables, spec)?;
         let Some(source) = tables.exchange_mut(&spec.source) else { return Err(self.no_exchange(&spec.source)) };
@@ -267,13 +277,13 @@ impl Client {
             self.admit_declaration(&format!("binding from exchange '{}'", spec.source), &spec.arguments, load)?;
         }
         if !source.bindings.insert(binding, self.core.settings.limits.bindings)? {
-            return Ok(made.max(self.settled_ticket));
+            return Ok(self.settled_and(&tables));
         }
         let bound = Bound::new(source.id, &spec.key, &spec.arguments);
         let source_durable = source.durable;
         let ticket = self.log_binding(&mut tables, destination, queue.as_ref(), source_durable, facts::BIND, bound);
         self.core.catalog.changed();
-        Ok(ticket.max(made))
+        Ok(ticket)
     }
 
     /// Undoes a binding. One that does not exist, or ends that do not, are no error.
@@ -287,12 +297,13 @@ impl Client {
         let mut tables = vhost.tables.write();
         let (destination, queue) = match self.resolve(&tables, spec) {
             Ok(ends) => ends,
-            Err(error) if error.kind == ErrorKind::NotFound => return Ok(self.settled_ticket),
+            Err(error) if error.kind == ErrorKind::NotFound => return Ok(self.settled_and(&tables)),
             Err(error) => return Err(error),
         };
-        let Some(source) = tables.exchange_mut(&spec.source) else { return Ok(self.settled_ticket) };
+        let unchanged = self.settled_and(&tables);
+        let Some(source) = tables.exchange_mut(&spec.source) else { return Ok(unchanged) };
         if !source.bindings.remove(&binding_of(destination, &spec.key, &spec.arguments)) {
-            return Ok(self.settled_ticket);
+            return Ok(unchanged);
         }
         let bound = Bound::new(source.id, &spec.key, &spec.arguments);
         let source_durable = source.durable;
@@ -359,7 +370,10 @@ impl Client {
         };
         let mut appender = self.core.journal.appender();
         facts::log_binding(&mut appender, owner, kind, &bound);
-        appender.ticket()
+        let ticket = appender.ticket();
+        drop(appender);
+        tables.note_logged(ticket);
+        ticket
     }
 
     /// Declares a queue, or checks that it is what exists.
@@ -382,7 +396,7 @@ impl Client {
             same_queue(&existing, spec)?;
             existing.lock(&self.core).used_at = self.core.clock.unix_ms();
             self.core.totals.queues_declared.add(1);
-            return Ok(self.declared(&existing, self.settled_ticket));
+            return Ok(self.declared(&existing, self.settled_and(&tables)));
         }
         refuse_ended(&tables, &vhost.name)?;
         if named && !(self.identity.is_operator() && is_generated(&name)) {
@@ -420,6 +434,7 @@ impl Client {
             let mut appender = self.core.journal.appender();
             facts::log_queue(&mut appender, vhost.id, &queue);
             ticket = appender.ticket();
+            tables.note_logged(ticket);
         }
         tables.insert_queue(Arc::clone(&queue));
         drop(tables);
@@ -488,10 +503,11 @@ impl Client {
             return Ok(Declared { name: name.to_owned(), ready: 0, consumers: 1, ticket: self.settled_ticket });
         }
         self.authorize_look(Resource::queue(name))?;
-        let queue = self.vhost.queue(name).ok_or_else(|| no_queue(name, &self.shared.vhost))?;
-        self.check_owner(&queue)?;
+        let tables = self.vhost.tables.read();
+        let queue = tables.queue(name).ok_or_else(|| no_queue(name, &self.shared.vhost))?;
+        self.check_owner(queue)?;
         queue.lock(&self.core).used_at = self.core.clock.unix_ms();
-        Ok(self.declared(&queue, self.settled_ticket))
+        Ok(self.declared(queue, self.settled_and(&tables)))
     }
 
     /// Checks that a publish reaches a queue by its name, an exclusive one of another client, too: only its owner may
@@ -523,7 +539,7 @@ impl Client {
         let vhost = Arc::clone(&self.vhost);
         self.authorize(Resource::queue(name), Right::Configure)?;
         let mut tables = vhost.tables.write();
-        let Some(queue) = tables.queue(name).cloned() else { return Ok((0, self.settled_ticket)) };
+        let Some(queue) = tables.queue(name).cloned() else { return Ok((0, self.settled_and(&tables))) };
         self.check_owner(&queue)?;
         let delayed = if if_empty { queue.delayed(&self.core) } else { 0 };
         let ended = self.core.end_queue(&mut tables, &queue, &|inner| match () {

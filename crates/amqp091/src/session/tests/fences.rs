@@ -169,6 +169,47 @@ fn what_is_settled_may_come_back_as_long_as_there_is_no_reply() {
     }
 }
 
+/// What one connection changed a moment ago, another one finds; it is told so when no crash can take the change back.
+#[test]
+fn what_another_connection_has_changed_is_told_when_it_is_on_the_disk() {
+    let queue = |queue| QueueDeclare { queue, durable: true, ..Default::default() };
+    let exchange = |exchange| ExchangeDeclare { exchange, kind: "topic", durable: true, ..Default::default() };
+    let bind = || QueueBind { queue: "old", exchange: "amq.topic", routing_key: "k", ..Default::default() };
+    let declared: [(Method<'_>, Method<'_>); 8] = [
+        (queue("new").into(), queue("new").into()),
+        (queue("new").into(), QueueDeclare { passive: true, ..queue("new") }.into()),
+        (exchange("new").into(), exchange("new").into()),
+        (exchange("new").into(), ExchangeDeclare { passive: true, ..exchange("new") }.into()),
+        (bind().into(), bind().into()),
+        (queue("new").into(), QueueUnbind { queue: "new", exchange: "amq.topic", ..Default::default() }.into()),
+        (
+            QueueDelete { queue: "old", ..Default::default() }.into(),
+            QueueDelete { queue: "old", ..Default::default() }.into(),
+        ),
+        (
+            ExchangeDelete { exchange: "old", ..Default::default() }.into(),
+            ExchangeDelete { exchange: "old", ..Default::default() }.into(),
+        ),
+    ];
+    for (change, look) in declared {
+        let disk = SimDisk::new(0, 1 << 30);
+        let server = server_with(Settings::default(), Setup::stepped(&disk, 64 << 20));
+        let (mut one, mut other) = (server.channel(), server.channel());
+        one.send(1, QueueDeclare { nowait: true, ..queue("old") });
+        one.send(1, ExchangeDeclare { nowait: true, ..exchange("old") });
+        one.pump();
+        server.test.flush();
+        one.send(1, change);
+        one.pump();
+        other.send(1, look);
+        other.pump();
+        assert_eq!(other.lines, [""; 0], "{look:?} before the flush of {change:?}");
+        server.test.flush();
+        other.wait_for(1);
+        assert_eq!(other.lines.len(), 1, "{look:?} behind the flush of {change:?}");
+    }
+}
+
 /// A method that is added to the protocol has to be added to the table.
 #[test]
 fn the_table_has_every_method_that_is_answered() {
