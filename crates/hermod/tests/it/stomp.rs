@@ -28,6 +28,7 @@ impl Stomp {
     /// Has asked to log in as guest; the answer is to come.
     pub(crate) fn ask_to_connect(port: u16) -> Self {
         let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
         let mut client = Self { socket, received: Vec::new() };
         client.send("CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n");

@@ -27,6 +27,7 @@ pub(super) struct Amqp091 {
 impl Amqp091 {
     pub(super) fn connect(server: &Server) -> Self {
         let socket = TcpStream::connect(("127.0.0.1", server.ports.amqp)).unwrap();
+        socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
         let mut speaker = Self { socket, client: Client::new(Options::default()), input: Vec::new() };
         let mut out = Vec::new();

@@ -36,6 +36,7 @@ enum Heard {
 impl Stomp {
     pub(super) fn connect(server: &Server) -> Self {
         let socket = TcpStream::connect(("127.0.0.1", server.ports.stomp)).unwrap();
+        socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
         let mut speaker =
             Self { socket, client: Client::new(Limits::default()), input: Vec::new(), heard: VecDeque::new() };
