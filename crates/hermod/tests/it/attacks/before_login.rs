@@ -190,7 +190,7 @@ fn a_peer_cannot_fill_the_log() {
     for _ in 0..100 {
         let mut client = socket(server.ports.stomp);
         shove(&mut client, b"CONNECT\naccept-version:1.2\nlogin:guest\npasscode:wrong\n\n\0");
-        last_words(&mut client);
+        answer(&mut client);
         // The same by HTTP, and without a password, of guest and of somebody with a long name.
         for credentials in ["Z3Vlc3Q6d3Jvbmc=", "Z3Vlc3Q6", &("bm5u".repeat(2000) + "Og==")] {
             let mut client = socket(server.ports.http);
