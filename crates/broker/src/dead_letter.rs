@@ -199,7 +199,7 @@ impl Core {
         let marks = self.marks_after(queue, message, dead.reason, now);
         let vhost = self.catalog.vhost(&queue.vhost)?;
         let envelope = Envelope::new(key, copies, &read);
-        let mut routing = vhost.tables.read().route(exchange, &envelope)?;
+        let mut routing = vhost.tables.read().route(exchange, &envelope).ok()?;
         routing.queues.retain(|target| !marks.is_cycle(&target.name));
         if routing.queues.is_empty() {
             return None;

@@ -3,7 +3,7 @@
 //! Each chunk moves as a dead letter does, as a group: the entries leave the queue and arrive in others together, so a crash neither loses nor doubles a
 //! message. A redrive goes through what was there when it began, so what dies anew meanwhile is not taken again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use journal::{Admission, Owner, PAGE};
@@ -122,13 +122,11 @@ impl Core {
         let tables = vhost.tables.read();
         let mut targets: Vec<_> = tables.queue(&first.queue).cloned().into_iter().collect();
         if targets.is_empty() {
+            let mut known = HashSet::new();
             for key in &keys {
                 let routed = tables.route(&first.exchange, &Envelope::new(key, Copies::None, &|| None));
-                for target in routed.into_iter().flat_map(|routed| routed.queues) {
-                    if !targets.iter().any(|known| known.id == target.id) {
-                        targets.push(target);
-                    }
-                }
+                let queues = routed.into_iter().flat_map(|routed| routed.queues);
+                targets.extend(queues.filter(|queue| known.insert(queue.id)));
             }
         }
         drop(tables);

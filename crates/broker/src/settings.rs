@@ -34,6 +34,8 @@ pub struct Limits {
     pub declarations_bytes: u64,
     /// Bytes that one open transaction may hold.
     pub transaction_bytes: u64,
+    /// Routing keys that the `CC` and `BCC` headers of one message may name together.
+    pub cc_keys: u32,
 }
 
 impl Default for Limits {
@@ -53,6 +55,7 @@ impl Default for Limits {
             declaration_bytes: 16 << 10,
             declarations_bytes: 256 << 20,
             transaction_bytes: 64 << 20,
+            cc_keys: 255,
         }
     }
 }

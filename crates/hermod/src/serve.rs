@@ -348,6 +348,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             vhosts: limits.vhosts,
             connections: limits.connections,
             transaction_bytes: limits.transaction_bytes,
+            cc_keys: narrow(limits.cc_keys),
         },
         memory_limit,
         memory_budget: settings.memory.budget.unwrap_or_else(|| (memory_limit / 2).clamp(LEAST_BUDGET, MOST_BUDGET)),
@@ -576,11 +577,12 @@ fn network_of(net: &Net, certificates: Option<Arc<Certificates>>) -> Network {
             certificate: encryption.certificate.map(|it| [it.subject, it.issuer, it.validity]),
         }),
     };
-    let [open, count, refused] = [(); 3].map(|()| net.registry().clone());
+    let [open, count, refused, turns] = [(); 4].map(|()| net.registry().clone());
     Network {
         open: Box::new(move || open.list().into_iter().map(socket).collect()),
         count: Box::new(move || count.open()),
         refused: Box::new(move || refused.refused().collect()),
+        long_turns: Box::new(move || turns.long_turns()),
         certificate_ends: Box::new(move || certificates.as_ref().and_then(|certificates| certificates.end())),
     }
 }

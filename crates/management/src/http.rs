@@ -156,7 +156,14 @@ async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
         let logins = [("succeeded", counts.succeeded), ("refused", counts.refused), ("throttled", counts.throttled)];
         let overview = source.broker.overview();
         let refused = source.refused_connections(&overview);
-        metrics::aggregated(&source.facts, &overview, logins, &refused, &source.sockets(), Process::look())
+        metrics::aggregated(
+            &source.facts,
+            &overview,
+            logins,
+            &refused,
+            (&source.sockets(), source.long_turns()),
+            Process::look(),
+        )
     });
     exposed(figures.await)
 }

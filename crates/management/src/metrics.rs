@@ -17,7 +17,7 @@ pub(crate) fn aggregated(
     overview: &Overview,
     logins: [(&str, u64); 3],
     refused: &[(&str, u64)],
-    sockets: &[Socket],
+    (sockets, long_turns): (&[Socket], u64),
     process: Process,
 ) -> String {
     let mut out = Exposition::default();
@@ -41,6 +41,12 @@ pub(crate) fn aggregated(
     resources(&mut out, overview, process);
     journal(&mut out, overview);
     traffic(&mut out, sockets);
+    out.family(
+        "hermod_long_turns_total",
+        "counter",
+        "Turns of one connection that held up others for 100 ms or longer",
+    );
+    out.sample("hermod_long_turns_total", &[], long_turns);
     out.into_text()
 }
 

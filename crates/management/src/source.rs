@@ -58,6 +58,8 @@ pub struct Network {
     pub count: Box<dyn Fn() -> usize + Send + Sync>,
     /// How many were refused as they came, by reason.
     pub refused: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
+    /// How often one connection held up all others of its thread for 100 ms or longer.
+    pub long_turns: Box<dyn Fn() -> u64 + Send + Sync>,
     /// When the certificate ends that TLS is served with.
     pub certificate_ends: Box<dyn Fn() -> Option<SystemTime> + Send + Sync>,
 }
@@ -147,6 +149,11 @@ impl Source {
 
     pub(crate) fn count_sockets(&self) -> usize {
         (self.network.count)()
+    }
+
+    /// How often one connection held up all others of its thread.
+    pub(crate) fn long_turns(&self) -> u64 {
+        (self.network.long_turns)()
     }
 
     /// When the certificate ends that TLS is served with.

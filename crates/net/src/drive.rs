@@ -26,6 +26,10 @@ use crate::timer::Timer;
 
 /// Turns in a row before other connections get theirs.
 const TURNS: usize = 16;
+/// How long turns may follow each other, however little they move: few bytes can be much work.
+const SLICE: Duration = Duration::from_millis(10);
+/// Turns that take longer than this hold up all other connections of their thread, so the log tells of them.
+const LONG: Duration = Duration::from_millis(100);
 /// Bytes that a connection may read before others get their turn. With half of it, where messages are large, a third of the work
 /// is to wake peers; with twice of it others wait longer, and only messages of 256 KiB gain.
 const BUDGET: usize = 2 * TURN_BYTES;
@@ -42,11 +46,13 @@ const ENOUGH_OUTPUT: usize = 256 * 1024;
 struct Budget {
     /// Of bytes read.
     left: usize,
+    /// When it ends at the latest.
+    ends: Instant,
 }
 
 impl Budget {
-    fn full() -> Self {
-        Self { left: BUDGET }
+    fn full(now: Instant) -> Self {
+        Self { left: BUDGET, ends: now + SLICE }
     }
 
     fn read(&mut self, count: usize) {
@@ -57,8 +63,8 @@ impl Budget {
         self.left = self.left.saturating_sub(count.div_ceil(2));
     }
 
-    fn is_used_up(&self) -> bool {
-        self.left == 0
+    fn is_used_up(&self, now: Instant) -> bool {
+        self.left == 0 || now >= self.ends
     }
 }
 
@@ -177,14 +183,23 @@ impl<'a> Drive<'a> {
 
     /// Takes turns until there is nothing to do, the budget is used up, or the connection has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        let mut budget = Budget::full();
+        let began = Instant::now();
+        let mut budget = Budget::full(began);
         crate::spin::worked();
+        let polled = self.take_turns(&mut budget, began, cx);
+        let took = began.elapsed();
+        if took >= LONG {
+            self.tell_long(took, &budget);
+        }
+        polled
+    }
+
+    fn take_turns(&mut self, budget: &mut Budget, began: Instant, cx: &mut Context<'_>) -> Poll<End> {
+        let mut now = began;
         for _ in 0..TURNS {
-            let now = Instant::now();
-            match self.turn(&mut budget, now, cx) {
+            match self.turn(budget, now, cx) {
                 Err(end) => return Poll::Ready(end),
-                Ok(true) if !budget.is_used_up() => {}
-                Ok(true) => break,
+                Ok(true) => {}
                 Ok(false) => {
                     self.give_back(now);
                     if self.timer.poll_until(self.next_deadline(), now, cx).is_pending() {
@@ -192,9 +207,24 @@ impl<'a> Drive<'a> {
                     }
                 }
             }
+            now = Instant::now();
+            if budget.is_used_up(now) {
+                break;
+            }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// What took so long is told and counted.
+    fn tell_long(&self, took: Duration, budget: &Budget) {
+        self.registration.count_long_turn();
+        let (connection, peer, protocol) = (self.listed.id(), self.listed.peer().remote, self.listed.protocol());
+        let (milliseconds, moved) = (took.as_millis(), BUDGET - budget.left);
+        tracing::warn!(
+            connection, %peer, protocol, milliseconds, moved,
+            "other connections had to wait: what this one asked for took long"
+        );
     }
 
     /// One turn. True when there may be more to do at once.
@@ -267,7 +297,7 @@ impl<'a> Drive<'a> {
             let taken = self.connection.receive(self.input.bytes(), now);
             self.input.consume(taken);
             self.fresh = taken > 0 && !self.input.is_empty();
-            if self.connection.output().len() >= ENOUGH_OUTPUT {
+            if self.connection.output().len() >= ENOUGH_OUTPUT || (self.fresh && Instant::now() >= budget.ends) {
                 break;
             }
         }
@@ -372,8 +402,9 @@ mod tests {
 
     /// How many bytes a connection moves until others get their turn.
     fn moved(piece: usize, spend: fn(&mut Budget, usize)) -> usize {
-        let (mut budget, mut moved) = (Budget::full(), 0);
-        while !budget.is_used_up() {
+        let now = Instant::now();
+        let (mut budget, mut moved) = (Budget::full(now), 0);
+        while !budget.is_used_up(now) {
             spend(&mut budget, piece);
             moved += piece;
         }

@@ -29,6 +29,7 @@ pub struct Registry {
     limits: Limits,
     opened: AtomicU64,
     refused: [AtomicU64; REASONS.len()],
+    long_turns: AtomicU64,
 }
 
 /// Who may come in.
@@ -163,6 +164,7 @@ impl Registry {
             emptied: Condvar::new(),
             limits,
             opened: AtomicU64::new(0),
+            long_turns: AtomicU64::new(0),
             refused: Default::default(),
         }
     }
@@ -215,6 +217,11 @@ impl Registry {
     /// Numbers of connections that were refused, by reason.
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         REASONS.into_iter().zip(self.refused.each_ref().map(|count| count.load(Ordering::Relaxed)))
+    }
+
+    /// How often what a connection asked for held up all others of its thread for 100 ms or longer.
+    pub fn long_turns(&self) -> u64 {
+        self.long_turns.load(Ordering::Relaxed)
     }
 
     /// Orders connection `id` to close, telling its peer `explanation`. False when there is none of that number.
@@ -385,6 +392,11 @@ impl Registration {
     /// The first bytes have told the protocol.
     pub(crate) fn speaks(&self, protocol: &'static str) {
         self.listed.protocol.get_or_init(|| protocol);
+    }
+
+    /// What it asked for held up all others of its thread.
+    pub(crate) fn count_long_turn(&self) {
+        self.registry.long_turns.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The peer has shown who it is and counts as a stranger no longer.

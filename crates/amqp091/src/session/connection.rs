@@ -136,6 +136,11 @@ impl AmqpConnection {
             && !self.link.is_stuffed()
     }
 
+    /// True when what was read so far makes enough work for one turn.
+    fn is_turn_full(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.client.is_turn_full())
+    }
+
     fn may_read(&self) -> bool {
         let flow = self.running.as_ref().map_or(Flow::Run, |running| running.client.flow());
         self.takes_input() && flow == Flow::Run
@@ -190,7 +195,7 @@ impl AmqpConnection {
     /// Ends the turn: the broker runs what was gathered, the output gets what waits.
     fn end_turn(&mut self, now: Instant) {
         if let Some(running) = &mut self.running {
-            running.client.flush(now);
+            running.client.end_turn(now);
         }
         if self.drain(now) {
             // The driver calls `wake` only after output that `wake` itself produced.
@@ -292,6 +297,9 @@ impl Connection for AmqpConnection {
                 count => taken += count,
             }
             entries += 1;
+            if self.is_turn_full() {
+                break;
+            }
         }
         self.end_turn(now);
         // Nobody listens during a pause, so whatever is offered after it is news.

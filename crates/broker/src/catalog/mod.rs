@@ -20,7 +20,7 @@ use parking_lot::RwLock;
 use crate::error::Error;
 use crate::message::value::Table;
 use crate::queue::{Bounds, Gate, Queue};
-use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn, Tally, Weight};
+use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn, STEPS, Tally, Weight};
 use arguments::{QueueArguments, QueueType, Remember};
 use policies::Policies;
 use search::Search;
@@ -74,6 +74,17 @@ pub(crate) struct Routing {
     pub(crate) gates: Vec<(Owner, Gate)>,
     /// The queues to which an exchange that delays led.
     pub(crate) delayed: Vec<Owner>,
+    /// What finding them took, of [`STEPS`].
+    pub(crate) steps: u32,
+}
+
+/// Why a message has no route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unrouted {
+    /// There is no such exchange.
+    NoExchange,
+    /// Its keys, headers and what is bound come to more than [`STEPS`]; the exchange that had the last of them.
+    TooMuch { exchange: Box<str> },
 }
 
 impl Tables {
@@ -197,8 +208,8 @@ impl Tables {
         orphans
     }
 
-    /// Follows exchanges, their bindings and alternate exchanges to queues; `None` without such an exchange.
-    pub(crate) fn route(&self, exchange: &str, envelope: &Envelope<'_>) -> Option<Routing> {
+    /// Follows exchanges, their bindings and alternate exchanges to queues.
+    pub(crate) fn route(&self, exchange: &str, envelope: &Envelope<'_>) -> Result<Routing, Unrouted> {
         Search::new(self, envelope).run(exchange)
     }
 }
@@ -266,11 +277,19 @@ impl Vhost {
         self.tables.read().queue(name).cloned()
     }
 
-    /// Where a message goes; fails for an exchange that is not there or takes no messages from clients.
+    /// Where a message goes; fails for an exchange that is not there or takes no messages from clients, and where finding out
+    /// takes more than [`STEPS`].
     pub(crate) fn route(&self, exchange: &str, envelope: &Envelope<'_>) -> Result<Routing, Error> {
         let tables = self.tables.read();
         self.check_takes(&tables, exchange)?;
-        tables.route(exchange, envelope).ok_or_else(|| self.no_exchange(exchange))
+        tables.route(exchange, envelope).map_err(|unrouted| match unrouted {
+            Unrouted::NoExchange => self.no_exchange(exchange),
+            Unrouted::TooMuch { exchange } => Error::precondition(format!(
+                "routing this message takes more than {STEPS} steps, the last of them at exchange '{exchange}' in vhost \
+                 '{}': give it fewer keys (CC, BCC) or headers, or bind there with fewer patterns and arguments",
+                self.name
+            )),
+        })
     }
 
     /// Fails for an exchange that is not there or takes no messages from clients.

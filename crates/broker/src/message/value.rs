@@ -95,7 +95,7 @@ impl Value {
 
 impl Value {
     /// Bytes of memory that it takes besides itself.
-    fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
             Self::Bytes(bytes) => bytes.len(),

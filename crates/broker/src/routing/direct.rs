@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 
 use super::binding::Destination;
+use super::reached::Reached;
 use super::targets::Targets;
 
 /// The destinations of each key. A key without destinations is not kept.
@@ -24,7 +25,8 @@ impl Direct {
         }
     }
 
-    pub(super) fn route(&self, key: &str, into: &mut Vec<Destination>) {
+    pub(super) fn route(&self, key: &str, into: &mut Reached) {
+        into.charge(1);
         if let Some(targets) = self.keys.get(key) {
             targets.append_to(into);
         }

@@ -3,6 +3,8 @@
 
 use std::cell::OnceCell;
 
+use hashbrown::HashSet;
+
 use crate::message::copies::{BCC, CC, Copies, named_keys};
 use crate::message::properties::Properties;
 use crate::message::value::Table;
@@ -27,10 +29,17 @@ impl<'a> Envelope<'a> {
         self.key
     }
 
-    /// All its routing keys. One may come several times.
+    /// All its routing keys, each once.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        let mut seen = HashSet::new();
+        let has_copies = self.copies == Copies::Named;
+        std::iter::once(self.key).chain(self.named()).filter(move |key| !has_copies || seen.insert(*key))
+    }
+
+    /// The routing keys that its headers name. One may come several times.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &str> {
         let lists: &[&str] = if self.copies == Copies::Named { &[CC, BCC] } else { &[] };
-        std::iter::once(self.key).chain(lists.iter().flat_map(|name| named_keys(self.headers(), name)))
+        lists.iter().flat_map(|name| named_keys(self.headers(), name))
     }
 
     /// Its properties; none where they can't be read.
@@ -62,7 +71,7 @@ mod tests {
         let mixed = Value::Array(vec![Value::I32(1), Value::Text("c".into()), Value::Array(vec![list(&["d"])])]);
         let cases: &[(Fields<'_>, Copies, &[&str])] = &[
             (&[], Copies::Named, &["k"]),
-            (&[(BCC, list(&["b1"])), (CC, list(&["c1", "", "k"]))], Copies::Named, &["k", "c1", "", "k", "b1"]),
+            (&[(BCC, list(&["b1"])), (CC, list(&["c1", "", "k"]))], Copies::Named, &["k", "c1", "", "b1"]),
             (&[(BCC, list(&["b1"])), (CC, list(&["c1"]))], Copies::None, &["k"]),
             (&[(BCC, list(&["b1"])), (CC, list(&["c1"]))], Copies::Spent, &["k"]),
             (&[(CC, mixed), (BCC, Value::Text("b".into()))], Copies::Named, &["k", "c"]),

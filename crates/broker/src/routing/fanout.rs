@@ -1,6 +1,7 @@
 //! Fanout exchanges: a message goes to every destination, whatever its routing key.
 
 use super::binding::Destination;
+use super::reached::Reached;
 use super::targets::Targets;
 
 /// All destinations of the exchange.
@@ -18,7 +19,7 @@ impl Fanout {
         self.targets.remove(destination);
     }
 
-    pub(super) fn route(&self, into: &mut Vec<Destination>) {
+    pub(super) fn route(&self, into: &mut Reached) {
         self.targets.append_to(into);
     }
 }

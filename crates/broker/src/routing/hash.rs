@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use super::binding::Destination;
 use super::envelope::Envelope;
+use super::reached::Reached;
 use crate::encoding::write_table;
 use crate::error::Error;
 use crate::message::value::{Table, Value};
@@ -139,13 +140,14 @@ impl Consistent {
         }
     }
 
-    pub(super) fn route(&self, envelope: &Envelope<'_>, into: &mut Vec<Destination>) {
-        if self.weights.is_empty() {
+    pub(super) fn route(&self, envelope: &Envelope<'_>, into: &mut Reached) {
+        if self.weights.is_empty() || !into.charge(self.weights.len()) {
             return;
         }
         let key = self.on.digest(envelope);
         let draws = self.weights.iter().map(|(destination, weight)| (draw(key, *destination, *weight), destination));
-        into.extend(draws.min_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, destination)| *destination));
+        let chosen = draws.min_by(|(one, _), (other, _)| one.total_cmp(other));
+        into.extend(chosen.map(|(_, destination)| *destination).into_iter());
     }
 }
 
@@ -212,11 +214,11 @@ impl Modulus {
         }
     }
 
-    pub(super) fn route(&self, key: &str, into: &mut Vec<Destination>) {
+    pub(super) fn route(&self, key: &str, into: &mut Reached) {
         let sorted = self.sorted.get_or_init(|| self.bindings.keys().copied().collect());
         if !sorted.is_empty() {
             let place = digest(key.as_bytes()) % sorted.len() as u64;
-            into.push(sorted[place as usize]);
+            into.add(sorted[place as usize]);
         }
     }
 }

@@ -3,6 +3,9 @@
 //! `all-with-x` and `any-with-x` only over `x-match` itself. Every binding is compared with every message; the routing
 //! key plays no part.
 
+use hashbrown::HashMap;
+
+use super::reached::Reached;
 use crate::error::Error;
 use crate::message::value::{Table, Value};
 
@@ -22,23 +25,65 @@ pub(super) fn validate(arguments: &Table) -> Result<(), Error> {
     Err(Error::precondition(format!("Invalid {MATCH} field {refusal}")))
 }
 
-/// Whether a message with these headers goes where the binding with these arguments leads. Without fields to match,
-/// `all` is true and `any` is false.
-pub(super) fn matches(arguments: &Table, headers: &Table) -> bool {
-    let mode = arguments.get(MATCH).and_then(Value::as_text).unwrap_or("all");
-    let with_x = mode.ends_with("-with-x");
-    let counts = |name: &str| if with_x { name != MATCH } else { !name.starts_with("x-") };
-    let mut fields = arguments.0.iter().filter(|(name, _)| counts(name));
-    if mode.starts_with("any") {
-        fields.any(|(name, wanted)| holds(headers, name, wanted))
-    } else {
-        fields.all(|(name, wanted)| holds(headers, name, wanted))
+/// Up to here a scan of the headers beats a map of them.
+const SCANNED: usize = 8;
+/// Bytes of a value that are compared in one step.
+const COMPARED: usize = 64;
+
+/// The headers of a message, found by name at the same cost however many there are.
+pub(super) enum Headers<'a> {
+    Few(&'a Table),
+    Many(HashMap<&'a str, &'a Value>),
+}
+
+impl<'a> Headers<'a> {
+    pub(super) fn of(table: &'a Table) -> Self {
+        if table.len() <= SCANNED {
+            return Self::Few(table);
+        }
+        // The first one of a name counts.
+        Self::Many(table.0.iter().rev().map(|(name, value)| (name.as_str(), value)).collect())
+    }
+
+    fn get(&self, name: &str) -> Option<&'a Value> {
+        match self {
+            Self::Few(table) => table.get(name),
+            Self::Many(map) => map.get(name).copied(),
+        }
     }
 }
 
-/// A wanted value of null asks for the field alone, whatever its value.
-fn holds(headers: &Table, name: &str, wanted: &Value) -> bool {
-    headers.get(name).is_some_and(|value| *wanted == Value::Null || same(value, wanted))
+/// Whether a message with these headers goes where the binding with these arguments leads. Without fields to match,
+/// `all` is true and `any` is false. Each argument looked at is charged to `budget`; without a step left nothing matches.
+pub(super) fn matches(arguments: &Table, headers: &Headers<'_>, budget: &mut Reached) -> bool {
+    // The argument that names the mode is looked for among all.
+    if !budget.charge(1 + arguments.len() / SCANNED) {
+        return false;
+    }
+    let mode = arguments.get(MATCH).and_then(Value::as_text).unwrap_or("all");
+    let with_x = mode.ends_with("-with-x");
+    let counts = |name: &str| if with_x { name != MATCH } else { !name.starts_with("x-") };
+    let any = mode.starts_with("any");
+    for (name, wanted) in arguments.0.iter().filter(|(name, _)| counts(name)) {
+        let (holds, steps) = holds(headers, name, wanted);
+        if !budget.charge(steps) {
+            return false;
+        }
+        if holds == any {
+            return any;
+        }
+    }
+    !any
+}
+
+/// Whether a header is what is wanted, and the steps that the comparison took. A wanted value of null asks for the field alone,
+/// whatever its value.
+fn holds(headers: &Headers<'_>, name: &str, wanted: &Value) -> (bool, usize) {
+    match headers.get(name) {
+        None => (false, 1),
+        Some(_) if *wanted == Value::Null => (true, 1),
+        Some(value) => (same(value, wanted), 1 + wanted.heap_bytes() / COMPARED),
+    }
 }
 
 /// Equality within a class of types: integers of all widths, floating point of both, text and bytes. Values of two
@@ -103,7 +148,35 @@ mod tests {
             ("any-with-x, x-match is no field", vec![any_x.clone()], vec![any_x], false),
         ];
         for (what, arguments, headers, expected) in cases {
-            assert_eq!(matches(&table(arguments), &table(headers)), *expected, "{what}");
+            let (arguments, headers) = (table(arguments), table(headers));
+            assert_eq!(matched(&arguments, &headers), *expected, "{what}");
+            // Headers that are too many to scan, of which the first one of a name counts.
+            let more = (0..20).map(|number| (format!("other{number}"), Value::Null));
+            let again = headers.0.iter().map(|(name, _)| (name.clone(), text("not the first")));
+            let many = Table(headers.0.iter().cloned().chain(more).chain(again).collect());
+            assert_eq!(matched(&arguments, &many), *expected, "{what}, among many headers");
+        }
+    }
+
+    fn matched(arguments: &Table, headers: &Table) -> bool {
+        matches(arguments, &Headers::of(headers), &mut Reached::within(u32::MAX))
+    }
+
+    #[test]
+    fn comparisons_are_charged_by_what_they_look_at() {
+        let names = |count: usize| Table((0..count).map(|number| (format!("n{number}"), Value::Null)).collect());
+        let large = |byte| Table(vec![("n".to_owned(), Value::Bytes(vec![byte; 64_000]))]);
+        let ignored = Table((0..16_000).map(|number| (format!("x-{number}"), Value::Null)).collect());
+        for (arguments, headers, least) in
+            [(names(1000), names(1000), 1000), (large(1), large(1), 1000), (ignored, names(1), 1000)]
+        {
+            let mut budget = Reached::within(u32::MAX);
+            assert!(matches(&arguments, &Headers::of(&headers), &mut budget));
+            let steps = u32::MAX - budget.left();
+            assert!((least..3 * least).contains(&steps), "{steps} steps");
+            let mut budget = Reached::within(least / 2);
+            assert!(!matches(&arguments, &Headers::of(&headers), &mut budget));
+            assert!(budget.is_spent());
         }
     }
 
@@ -131,10 +204,10 @@ mod tests {
             (Value::I32(0), Value::Null, false),
         ];
         for (wanted, value, expected) in cases {
-            let found = matches(&table(&[("a", wanted.clone())]), &table(&[("a", value.clone())]));
+            let found = matched(&table(&[("a", wanted.clone())]), &table(&[("a", value.clone())]));
             assert_eq!(found, *expected, "wanted {wanted:?}, is {value:?}");
         }
-        assert!(!matches(&table(&[("a", Value::Null)]), &table(&[("b", Value::Null)])), "null asks for the field");
+        assert!(!matched(&table(&[("a", Value::Null)]), &table(&[("b", Value::Null)])), "null asks for the field");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod fanout;
 mod hash;
 mod headers;
 mod pattern;
+mod reached;
 mod targets;
 mod topic;
 
@@ -24,6 +25,8 @@ pub(crate) use self::envelope::Envelope;
 use self::fanout::Fanout;
 use self::hash::{Consistent, Modulus};
 pub(crate) use self::hash::{HASH_HEADER, HASH_PROPERTY, HashOn, digest};
+use self::headers::Headers;
+pub(crate) use self::reached::{Reached, STEPS};
 use self::topic::Topic;
 use crate::encoding::check_depth;
 use crate::error::Error;
@@ -267,24 +270,43 @@ impl Bindings {
         }
     }
 
-    /// Appends each destination of a message. One destination may come several times.
-    pub(crate) fn route(&self, envelope: &Envelope<'_>, into: &mut Vec<Destination>) {
+    /// Adds the destinations of a message, as long as there are steps left.
+    pub(crate) fn route(&self, envelope: &Envelope<'_>, into: &mut Reached) {
         match &self.matcher {
-            Matcher::Direct(direct) => envelope.keys().for_each(|key| direct.route(key, into)),
+            Matcher::Direct(direct) => by_each_key(envelope, into, |key, into| direct.route(key, into)),
             Matcher::Fanout(fanout) => fanout.route(into),
-            Matcher::Topic(topic) => envelope.keys().for_each(|key| topic.route(key, into)),
+            Matcher::Topic(topic) => by_each_key(envelope, into, |key, into| topic.route(key, into)),
             Matcher::Headers => self.route_by_headers(envelope, into),
             Matcher::Consistent(consistent) => consistent.route(envelope, into),
             Matcher::Modulus(modulus) => modulus.route(envelope.key(), into),
         }
     }
 
-    fn route_by_headers(&self, envelope: &Envelope<'_>, into: &mut Vec<Destination>) {
+    fn route_by_headers(&self, envelope: &Envelope<'_>, into: &mut Reached) {
+        if self.index.is_empty() || !into.charge(envelope.headers().len()) {
+            return;
+        }
+        let headers = Headers::of(envelope.headers());
+        let mut last = None;
         for binding in self.index.values() {
             // Those of one destination lie together.
-            if into.last() != Some(&binding.destination) && headers::matches(&binding.arguments, envelope.headers()) {
-                into.push(binding.destination);
+            if last != Some(binding.destination) && headers::matches(&binding.arguments, &headers, into) {
+                last = Some(binding.destination);
+                into.add(binding.destination);
             }
+            if into.is_spent() {
+                return;
+            }
+        }
+    }
+}
+
+/// Routes by each of a message's keys in turn, as long as there are steps left.
+fn by_each_key(envelope: &Envelope<'_>, into: &mut Reached, route: impl Fn(&str, &mut Reached)) {
+    for key in envelope.keys() {
+        route(key, into);
+        if into.is_spent() {
+            return;
         }
     }
 }

@@ -4,6 +4,7 @@
 use hashbrown::HashMap;
 
 use super::binding::Destination;
+use super::reached::Reached;
 
 /// Up to here a scan of the list beats an index.
 const SCANNED: usize = 16;
@@ -72,10 +73,10 @@ impl Targets {
     }
 
     /// Appends each destination once.
-    pub(super) fn append_to(&self, into: &mut Vec<Destination>) {
+    pub(super) fn append_to(&self, into: &mut Reached) {
         match self {
             Self::None => {}
-            Self::One(target) => into.push(target.destination),
+            Self::One(target) => into.add(target.destination),
             Self::Many(many) => into.extend(many.list.iter().map(|target| target.destination)),
         }
     }
@@ -150,8 +151,9 @@ mod tests {
                         }
                     }
                 }
-                let mut reached = Vec::new();
+                let mut reached = Reached::within(u32::MAX);
                 targets.append_to(&mut reached);
+                let mut reached = reached.take();
                 reached.sort();
                 prop_assert_eq!(reached, model.keys().copied().collect::<Vec<_>>());
                 prop_assert_eq!(targets.is_empty(), model.is_empty());

@@ -9,6 +9,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::binding::Destination;
 use super::pattern::{Word, pattern, words};
+use super::reached::Reached;
 use super::targets::Targets;
 
 /// Place of a node in [`Topic::nodes`].
@@ -82,9 +83,6 @@ struct Walk {
     many: Vec<NodeId>,
     /// The same as `many`.
     seen: HashSet<NodeId>,
-    /// Nodes looked at since the last walk began.
-    #[cfg(test)]
-    steps: usize,
 }
 
 /// What a walk keeps room for. A larger one gives its memory back.
@@ -158,29 +156,28 @@ impl Topic {
         }
     }
 
-    pub(super) fn route(&self, key: &str, into: &mut Vec<Destination>) {
+    pub(super) fn route(&self, key: &str, into: &mut Reached) {
         WALK.with_borrow_mut(|walk| {
-            self.walk(key, walk);
+            self.walk(key, walk, into);
             for &id in walk.here.iter().chain(&walk.many) {
+                if !into.charge(1) {
+                    break;
+                }
                 self.nodes[id].targets.append_to(into);
             }
             walk.end();
         });
     }
 
-    /// Leaves in `here` and `many` the nodes at which a binding key that matches `key` ends.
-    fn walk(&self, key: &str, walk: &mut Walk) {
+    /// Leaves in `here` and `many` the nodes at which a binding key that matches `key` ends. It stops where `into` has no step
+    /// left: no node of the trie takes part twice in a step, so that it goes too far by the nodes of one word at most.
+    fn walk(&self, key: &str, walk: &mut Walk, into: &mut Reached) {
         walk.here.push(ROOT);
         walk.open(&self.nodes[ROOT]);
-        #[cfg(test)]
-        {
-            walk.steps = 0;
-        }
         for word in words(key) {
             walk.next.clear();
-            #[cfg(test)]
-            {
-                walk.steps += walk.here.len() + walk.many.len();
+            if !into.charge(walk.here.len() + walk.many.len()) {
+                return;
             }
             for &id in walk.here.iter().chain(&walk.many) {
                 let node = &self.nodes[id];
@@ -212,9 +209,10 @@ mod tests {
     use super::*;
 
     fn reached(topic: &Topic, key: &str) -> Vec<u64> {
-        let mut into = Vec::new();
+        let mut into = Reached::within(u32::MAX);
         topic.route(key, &mut into);
         let mut ids: Vec<u64> = into
+            .take()
             .into_iter()
             .map(|destination| match destination {
                 Destination::Queue(id) | Destination::Exchange(id) => id,
@@ -283,10 +281,11 @@ mod tests {
         }
     }
 
-    /// Nodes looked at for this key; the walk keeps the count until the next one.
+    /// Steps that this key is charged.
     fn steps(topic: &Topic, key: &str) -> usize {
-        reached(topic, key);
-        WALK.with_borrow(|walk| walk.steps)
+        let mut into = Reached::within(u32::MAX);
+        topic.route(key, &mut into);
+        (u32::MAX - into.left()) as usize
     }
 
     #[test]
@@ -305,7 +304,7 @@ mod tests {
             let topic = topic_of(&patterns);
             for length in [1, 10, 500] {
                 let key = vec!["a"; length].join(".");
-                let (steps, bound) = (steps(&topic, &key), length * topic.nodes.len());
+                let (steps, bound) = (steps(&topic, &key), (length + 1) * topic.nodes.len());
                 assert!(steps <= bound, "{steps} steps for {length} words in {} nodes", topic.nodes.len());
             }
             let key = vec!["a"; 500].join(".");
@@ -318,7 +317,22 @@ mod tests {
         let mut keys: Vec<String> = (0..1000).map(|number| format!("other{number}.#.x")).collect();
         keys.push("mine.*.c".to_owned());
         let topic = topic_of(&keys);
-        assert_eq!((steps(&topic, "mine.b.c"), reached(&topic, "mine.b.c")), (3, vec![1000]));
+        assert_eq!((steps(&topic, "mine.b.c"), reached(&topic, "mine.b.c")), (4, vec![1000]));
+    }
+
+    #[test]
+    fn a_walk_ends_where_its_steps_do() {
+        // Each key of ten words reaches all of 1024 nodes, which stay reached to the end of the key.
+        let word = |number: usize, place: usize| if number >> place & 1 == 0 { "a" } else { "*" };
+        let begin = |number| (0..10).map(|place| word(number, place)).collect::<Vec<_>>().join(".");
+        let topic = topic_of(&(0..1024).map(|number| format!("{}.#.b{number}", begin(number))).collect::<Vec<_>>());
+        let (long, short) = (["a"; 127].join("."), format!("{}.b7", ["a"; 10].join(".")));
+        let mut into = Reached::within(10_000);
+        topic.route(&long, &mut into);
+        assert!(into.is_spent());
+        topic.route(&short, &mut into);
+        assert!(into.is_empty(), "nothing is looked for without a step left");
+        assert_eq!(reached(&topic, &short), [7], "the next message finds the walk empty");
     }
 
     #[test]

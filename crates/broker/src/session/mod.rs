@@ -245,6 +245,8 @@ pub struct Client {
     work: Vec<Work>,
     /// Number of the turn that is being gathered.
     turn: u64,
+    /// What it has gathered so far, in entries.
+    turn_cost: usize,
     /// Its calendar time in milliseconds since 1970, once somebody asked.
     turn_ms: u64,
     inbox: Vec<Lent>,
@@ -321,6 +323,7 @@ impl Client {
             routes: Routes::default(),
             work: Vec::new(),
             turn: 0,
+            turn_cost: 0,
             turn_ms: 0,
             inbox: Vec::new(),
             notices: Vec::new(),

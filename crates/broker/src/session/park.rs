@@ -80,6 +80,7 @@ impl Client {
 
     /// Takes parked publishes if the alarm allows it by now, or refuses those that waited too long.
     pub(super) fn retry_parked(&mut self, now: Instant) {
+        self.turn_cost = 0;
         let waiting: Vec<u32> =
             self.sessions.iter().filter(|(_, session)| !session.parking.is_empty()).map(|(id, _)| *id).collect();
         if !waiting.is_empty() {
@@ -101,15 +102,34 @@ impl Client {
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         let since = *entry.parking.since.get_or_insert(now);
         if allowed {
-            for arrival in self.take_parked(session) {
-                match self.route_again(arrival.message()) {
-                    Ok(routed) => self.gather(arrival, routed),
-                    Err(error) => self.fail(session, error),
-                }
-            }
+            self.take_turn_of_parked(session, now);
         } else if now >= since + timeout {
             let parked = self.take_parked(session);
             self.refuse(session, parked, "the alarm did not pass in time");
+        }
+    }
+
+    /// Takes as many parked publishes as make a turn. The others stay parked, behind those of the turn if an alarm is up again,
+    /// and the connection looks again at once.
+    fn take_turn_of_parked(&mut self, session: u32, now: Instant) {
+        let mut parked = self.take_parked(session).into_iter();
+        for arrival in parked.by_ref() {
+            match self.route_again(arrival.message()) {
+                Ok(routed) => self.gather(arrival, routed),
+                Err(error) => self.fail(session, error),
+            }
+            if self.is_turn_full() {
+                self.flush(now);
+                break;
+            }
+        }
+        let mut more = false;
+        for arrival in parked {
+            self.park(session, arrival);
+            more = true;
+        }
+        if more {
+            self.shared.mailbox.waker().wake_by_ref();
         }
     }
 

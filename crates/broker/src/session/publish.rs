@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use auth::{Resource, Right};
 use hashbrown::HashMap;
-use journal::{Ticket, Unwoken};
+use journal::{Owner, Ticket, Unwoken};
 
 use crate::core::Core;
 use crate::error::Error;
@@ -51,6 +51,11 @@ pub struct Publish<'a> {
 
 /// Bytes of a stored message besides its body and properties: its head, its address, and the deaths it may live to see.
 pub const STORED_BESIDES: u64 = 64 << 10;
+
+/// Entries that a turn enqueues at most, but for those of its last message.
+pub(super) const TURN_ENTRIES: usize = 10_000;
+/// Steps of routing ([`crate::routing::STEPS`]) that cost a turn as much as an entry.
+const STEPS_PER_ENTRY: usize = 16;
 
 /// Routes kept at most, more than a stock market has symbols; beyond it all are forgotten, and the slots that they led to: a
 /// connection that publishes to a hundred thousand queues, one after the other, is not to remember all of them.
@@ -126,6 +131,15 @@ impl<'a> Wanted<'a> {
 pub(super) struct Routed {
     pub(super) route: Route,
     pub(super) identity: Option<Box<Identity>>,
+    /// The steps that finding out took.
+    pub(super) steps: u32,
+}
+
+impl Routed {
+    /// What it adds to the cost of a turn, in entries.
+    pub(super) fn cost(&self) -> usize {
+        self.route.len() + self.steps as usize / STEPS_PER_ENTRY
+    }
 }
 
 impl Client {
@@ -151,6 +165,7 @@ impl Client {
         let mut arrival = Arrival::new(message, mandatory, session.0, number);
         arrival.claim = claim;
         if !entry.parking.is_empty() {
+            self.note_steps(&routed);
             self.park(session.0, arrival);
             return Ok(());
         }
@@ -229,7 +244,7 @@ impl Client {
         let Wanted { exchange, key, copies, .. } = wanted;
         let single = copies == Copies::Named || wanted.instructed;
         if !single && let Some(route) = self.routes.find(exchange, key) {
-            return Ok(Routed { route, identity: None });
+            return Ok(Routed { route, identity: None, steps: 0 });
         }
         if self.routes.known.len() >= ROUTES_MAX {
             self.forget_routes();
@@ -239,8 +254,10 @@ impl Client {
         let dialects = self.core.dialects.clone();
         let read = || dialects.read(wanted.dialect, wanted.properties).ok();
         let envelope = Envelope::new(key, copies, &read);
+        self.check_copies(&envelope)?;
         self.authorize_topics(exchange, envelope.keys(), Right::Write)?;
         let mut routing = vhost.route(exchange, &envelope)?;
+        let steps = routing.steps;
         let cacheable = routing.cacheable && !single;
         let (queues, identity) = if wanted.instructed {
             let now = self.turn_time();
@@ -252,7 +269,17 @@ impl Client {
         if cacheable {
             self.routes.remember(&route);
         }
-        Ok(Routed { route, identity })
+        Ok(Routed { route, identity, steps })
+    }
+
+    fn check_copies(&self, envelope: &Envelope<'_>) -> Result<(), Error> {
+        let limit = self.core.settings.limits.cc_keys as usize;
+        if envelope.named().nth(limit).is_none() {
+            return Ok(());
+        }
+        let text =
+            format!("CC and BCC name more than {limit} keys (limits.cc_keys), the most that one message may have");
+        Err(Error::precondition(text))
     }
 
     /// Where a message goes that has waited.
@@ -268,6 +295,11 @@ impl Client {
         })
     }
 
+    /// Counts the work of finding out where a message goes that this turn does not bring there.
+    pub(super) fn note_steps(&mut self, routed: &Routed) {
+        self.turn_cost += routed.steps as usize / STEPS_PER_ENTRY;
+    }
+
     /// Puts an arrival on the lists of its queues.
     #[inline]
     pub(super) fn gather(&mut self, mut arrival: Arrival, routed: Routed) {
@@ -276,6 +308,7 @@ impl Client {
             let message = arrival.message().clone();
             self.trace_publish(SessionId(arrival.session), &message, &queues);
         }
+        self.turn_cost += routed.cost();
         let index = self.arrivals.len() as u32;
         arrival.shares = routed.route.len() as u32;
         arrival.identity = routed.identity;
@@ -287,7 +320,20 @@ impl Client {
         }
     }
 
-    /// Ends the turn: settles, logs and enqueues all that it gathered.
+    /// True when the turn has gathered as much as one may: the protocol takes no more of its input and ends the turn, so that the
+    /// alarms are asked and other connections get theirs.
+    #[inline]
+    pub fn is_turn_full(&self) -> bool {
+        self.turn_cost >= TURN_ENTRIES
+    }
+
+    /// Ends the turn: [`Client::flush`], and the next one begins with nothing.
+    pub fn end_turn(&mut self, now: Instant) {
+        self.flush(now);
+        self.turn_cost = 0;
+    }
+
+    /// Settles, logs and enqueues all that was gathered.
     pub fn flush(&mut self, _now: Instant) {
         if self.touched.is_empty() && self.arrivals.is_empty() {
             // A transaction may have read it.
@@ -504,13 +550,15 @@ pub(crate) fn release_holds(arrivals: &[Arrival], core: &Core) {
 /// Enqueues what the broker itself sends, outside any client's turn; groups are the caller's affair.
 pub(crate) fn picks_of(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>]) -> Vec<(Arc<Queue>, Vec<u32>)> {
     let mut queues: Vec<(Arc<Queue>, Vec<u32>)> = Vec::new();
+    let mut places: HashMap<Owner, usize> = HashMap::new();
     for (index, targets) in targets.iter().enumerate() {
         arrivals[index].shares = targets.len() as u32;
         for queue in targets {
-            match queues.iter_mut().find(|(known, _)| known.id == queue.id) {
-                Some((_, picks)) => picks.push(index as u32),
-                None => queues.push((Arc::clone(queue), vec![index as u32])),
-            }
+            let place = *places.entry(queue.id).or_insert_with(|| {
+                queues.push((Arc::clone(queue), Vec::new()));
+                queues.len() - 1
+            });
+            queues[place].1.push(index as u32);
         }
     }
     queues

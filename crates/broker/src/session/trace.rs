@@ -59,7 +59,7 @@ impl Client {
             return;
         }
         let route = queues.iter().map(|queue| self.slot(queue)).collect();
-        self.gather(Arrival::new(copy, false, 0, 0), Routed { route, identity: None });
+        self.gather(Arrival::new(copy, false, 0, 0), Routed { route, identity: None, steps: 0 });
         self.traced = true;
     }
 }

@@ -23,6 +23,9 @@ use crate::session::settle::{Lien, Outcome};
 use crate::session::turn::Arrival;
 use crate::session::{Answer, Client, SessionId};
 
+/// What a commit may come to, in entries (see [`Client::is_turn_full`]): all of it happens at once.
+const COMMIT_ENTRIES: usize = 1_000_000;
+
 /// A transaction of a client; never reused within the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransactionId(pub u64);
@@ -101,7 +104,8 @@ impl Client {
         let limit = self.core.settings.limits.transaction_bytes;
         let mandatory = publish.mandatory;
         let message = self.write_message(publish);
-        self.route_again(&message)?;
+        let routed = self.route_again(&message)?;
+        self.note_steps(&routed);
         let cost = message.cost();
         self.check_hold(
             self.open.values().map(|open| open.charge.bytes()).sum::<usize>() + cost,
@@ -235,10 +239,17 @@ impl Client {
     /// The queues of each arrival, or why the transaction can't be committed.
     fn targets(&mut self, arrivals: &mut [Arrival]) -> Result<Vec<Vec<Arc<Queue>>>, Error> {
         let mut targets = Vec::with_capacity(arrivals.len());
+        let mut cost = 0;
         // What each queue will have of those before.
         let mut coming: HashMap<Owner, Coming> = HashMap::new();
         for arrival in arrivals {
             let routed = self.route_again(arrival.message())?;
+            cost += routed.cost();
+            if cost > COMMIT_ENTRIES {
+                return Err(Error::precondition(format!(
+                    "transaction has more than {COMMIT_ENTRIES} messages, those of each queue counted; commit in smaller pieces"
+                )));
+            }
             arrival.identity = routed.identity;
             let queues: Vec<_> = routed
                 .route

@@ -6,6 +6,7 @@
 mod administration;
 mod admitting;
 mod arguments;
+mod budgets;
 mod consuming;
 mod crashes;
 mod damage;

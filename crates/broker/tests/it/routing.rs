@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use testkit::broker::Setup;
 use testkit::script::Script;
 
 use crate::check;
@@ -240,7 +241,9 @@ fn dead_letters_take_all_their_keys_along_unless_the_queue_gives_them_one() {
 fn a_dead_letter_with_very_many_keys_is_not_lost() {
     let keys: Vec<String> = (0..6000).map(|number| format!("key{number:07}")).collect();
     let publish = format!("a publish - q m CC={},r", keys.join(","));
-    check(&[
+    let mut setup = Setup::memory();
+    setup.settings.limits.cc_keys = 10_000;
+    Script::open(setup, None).check(&[
         ("a queue q x-dead-letter-exchange=d; queue r; queue dead; exchange d direct; bind d r dead", "0 0, 0 0, 0 0"),
         (&publish, ""),
         ("* counts r", "1 0"),

@@ -110,6 +110,7 @@ pub(crate) struct Limits {
     pub(crate) declaration_bytes: u64,
     pub(crate) declarations_bytes: u64,
     pub(crate) transaction_bytes: u64,
+    pub(crate) cc_keys: u64,
     pub(crate) handshake_timeout: Duration,
     pub(crate) heartbeat: Duration,
     pub(crate) connections: u64,
@@ -306,6 +307,7 @@ impl Limits {
         let [declaration_bytes, declarations_bytes] = declarations(reader)?;
         let channel_max = channel_max(reader)?;
         let [consumers_per_channel, consumers_per_connection, consumers_per_queue] = consumers(reader)?;
+        let cc_keys = cc_keys(reader)?;
         let mut count = |name, default, doc| {
             reader
                 .get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
@@ -350,6 +352,7 @@ impl Limits {
             declaration_bytes,
             declarations_bytes,
             transaction_bytes,
+            cc_keys,
             handshake_timeout,
             heartbeat,
             connections,
@@ -379,6 +382,13 @@ fn consumers(reader: &mut Reader) -> Result<[u64; 3], ConfigError> {
         count("limits.consumers_per_connection", "50000", "Consumers of one connection.")?,
         count("limits.consumers_per_queue", "20000", "Consumers of one queue, browsers included.")?,
     ])
+}
+
+fn cc_keys(reader: &mut Reader) -> Result<u64, ConfigError> {
+    let doc = "Routing keys that the `CC` and `BCC` headers of one message may name together.";
+    reader.get(declare("limits.cc_keys", "number", "255", doc), |text| {
+        between(text, value::count, 1, u64::from(u32::MAX))
+    })
 }
 
 fn handshake_timeout(reader: &mut Reader) -> Result<Duration, ConfigError> {

@@ -213,6 +213,8 @@ fn losses_are_listed_with_their_reasons() {
     ];
     client.send("SEND\ndestination:/exchange/amq.direct/nowhere\nreceipt:r\n\none");
     client.frame();
+    // One loss of each millisecond is kept.
+    std::thread::sleep(Duration::from_millis(20));
     client.send("SUBSCRIBE\nid:s\ndestination:/queue/orders\nack:client-individual\n\n");
     client.send("SEND\ndestination:/queue/orders\n\nfour");
     let delivered = client.frame();
@@ -220,7 +222,6 @@ fn losses_are_listed_with_their_reasons() {
     client.send(&format!("NACK\nid:{ack}\nrequeue:false\nreceipt:n\n\n"));
     client.frame();
     for (queue, limit, body) in [("short", "x-max-length:0", "fifth"), ("brief", "x-message-ttl:1", "sixth.")] {
-        // One loss of each millisecond is kept.
         std::thread::sleep(Duration::from_millis(20));
         client.send(&format!("SEND\ndestination:/queue/{queue}\n{limit}\nreceipt:r\n\n{body}"));
         client.frame();

@@ -82,10 +82,18 @@ impl StompConnection {
         self.phase = Phase::Answered;
     }
 
+    /// True when what was read so far makes enough work for one turn.
+    fn is_turn_full(&self) -> bool {
+        matches!(&self.phase, Phase::Open(session) if session.client.is_turn_full())
+    }
+
     /// Decodes and handles frames until the input, the turn or the willingness to read ends.
     fn read_frames(&mut self, decoder: &mut Decoder, input: &[u8], now: Instant) -> usize {
         let mut consumed = 0;
-        while consumed < limits::TURN && matches!(self.read_state(), ReadState::Read | ReadState::Handshake) {
+        while consumed < limits::TURN
+            && !self.is_turn_full()
+            && matches!(self.read_state(), ReadState::Read | ReadState::Handshake)
+        {
             decoder.set_version(self.version());
             decoder.set_limits(self.shared.limits(matches!(self.phase, Phase::Open(_))));
             let decoded = match decoder.decode(&input[consumed..]) {

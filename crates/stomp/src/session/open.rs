@@ -122,7 +122,7 @@ impl Session {
         if output.is_empty() {
             self.receipts.all_read();
         }
-        self.client.flush(now);
+        self.client.end_turn(now);
         self.receipts.end_turn(self.client.settled_ticket(self.id));
         self.drain(output, now)?;
         self.receipts.release(&mut self.client, output);

@@ -8,6 +8,7 @@ mod before_login;
 mod documents;
 mod names;
 mod pressure;
+mod tenants;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,0 +1,202 @@
+//! What one message and one turn may cost: steps of routing, keys of copies, entries. A message beyond it is refused, a
+//! turn ends there, and no queue gets anything twice.
+
+use broker::{BindingSpec, Error, Publish, Table, Value};
+use testkit::broker::{Setup, TestBroker};
+use testkit::peer::{Peer, error_text};
+
+use crate::{binding, durable_with, message};
+
+const TOO_MUCH: &str = "406 routing this message takes more than 250000 steps";
+
+/// A broker over memory with so many queues, which an exchange reaches by a key.
+fn with_queues(setup: Setup, count: usize, exchange: &str, key: &str) -> (TestBroker, Peer) {
+    let broker = TestBroker::open(setup);
+    let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+    for number in 0..count {
+        let name = format!("q{number}");
+        peer.client.declare_queue(&crate::durable(&name), broker.now()).expect("it may declare");
+        peer.client.bind(&binding(exchange, key, &name), broker.now()).expect("it may bind");
+    }
+    peer.session(1);
+    (broker, peer)
+}
+
+fn publish(peer: &mut Peer, exchange: &str, key: &str, headers: &str) -> String {
+    let session = peer.session(1);
+    let copies = headers.contains("CC=");
+    let publish = Publish { properties: headers.as_bytes(), copies, ..message(exchange, key, b"x") };
+    peer.client.publish(session, publish).map_or_else(|error: Error| error_text(&error), |()| String::new())
+}
+
+fn keys(count: usize) -> String {
+    format!("CC={}", (0..count).map(|number| format!("k{number}")).collect::<Vec<_>>().join(","))
+}
+
+#[test]
+fn keys_of_copies_find_each_queue_once_and_are_refused_beyond_what_a_message_may_cost() {
+    for exchange in ["amq.topic", "amq.direct"] {
+        let (broker, mut peer) = with_queues(Setup::memory(), 2000, exchange, "k0");
+        for queue in 0..2000 {
+            let spec = binding(exchange, "k1", &format!("q{queue}"));
+            peer.client.bind(&spec, broker.now()).expect("it may bind");
+        }
+        assert_eq!(publish(&mut peer, exchange, "k1", &keys(255)), "");
+        peer.turn(&broker);
+        assert_eq!(broker.broker.overview().ready, 2000);
+        for queue in 0..2000 {
+            for key in 2..200 {
+                let spec = binding(exchange, &format!("k{key}"), &format!("q{queue}"));
+                peer.client.bind(&spec, broker.now()).expect("it may bind");
+            }
+        }
+        let said = publish(&mut peer, exchange, "k1", &keys(255));
+        assert!(said.starts_with(TOO_MUCH) && said.contains(exchange), "{said}");
+        assert_eq!(publish(&mut peer, exchange, "k1", ""), "", "one key of it costs little");
+        peer.turn(&broker);
+        assert_eq!(broker.broker.overview().ready, 4000);
+    }
+}
+
+#[test]
+fn more_keys_than_the_limit_are_refused_however_little_they_cost() {
+    let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.direct", "k0");
+    let said = "406 CC and BCC name more than 255 keys (limits.cc_keys), the most that one message may have";
+    assert_eq!(publish(&mut peer, "amq.direct", "k", &keys(256)), said);
+    assert_eq!(publish(&mut peer, "amq.direct", "k", &format!("{}\nB{}", keys(128), keys(128))), said);
+    assert_eq!(publish(&mut peer, "amq.direct", "k", &format!("{}\nB{}", keys(128), keys(127))), "");
+    peer.turn(&broker);
+    assert_eq!(broker.broker.overview().ready, 1);
+}
+
+#[test]
+fn headers_and_arguments_are_compared_within_what_a_message_may_cost() {
+    let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.fanout", "");
+    let fields = |from: usize, count: usize| (from..from + count).map(|number| (format!("n{number}"), Value::I64(1)));
+    let bind = |peer: &mut Peer, number: usize, count: usize| {
+        let arguments = Table(fields(0, count).chain([(format!("x-{number}"), Value::Null)]).collect());
+        let spec = BindingSpec { arguments, ..binding("amq.headers", "", "q0") };
+        peer.client.bind(&spec, broker.now()).expect("it may bind");
+    };
+    (0..10).for_each(|number| bind(&mut peer, number, 800));
+    let headers: Vec<_> = fields(0, 800).map(|(name, _)| format!("{name}=1")).collect();
+    assert_eq!(publish(&mut peer, "amq.headers", "", &headers.join("\n")), "");
+    peer.turn(&broker);
+    assert_eq!(broker.broker.overview().ready, 1);
+    // None of them matches but for their last comparison.
+    peer.client.purge_queue("q0", broker.now()).expect("it may purge");
+    (10..400).for_each(|number| bind(&mut peer, number, 800));
+    let mut others = headers;
+    others[799] = "n799=2".to_owned();
+    let said = publish(&mut peer, "amq.headers", "", &others.join("\n"));
+    assert!(said.starts_with(TOO_MUCH) && said.contains("amq.headers"), "{said}");
+}
+
+#[test]
+fn patterns_are_walked_within_what_a_message_may_cost() {
+    let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.topic", "none");
+    for number in 0..1024 {
+        let word = |place: usize| if number >> place & 1 == 0 { "a" } else { "*" };
+        let begin: Vec<_> = (0..10).map(word).collect();
+        let spec = binding("amq.topic", &format!("{}.#.b{number}", begin.join(".")), "q0");
+        peer.client.bind(&spec, broker.now()).expect("it may bind");
+    }
+    let long = |last: &str| format!("{}.{last}", vec!["a"; 126].join("."));
+    assert_eq!(publish(&mut peer, "amq.topic", &long("b7"), ""), "");
+    let said = publish(&mut peer, "amq.topic", &long("b7"), &format!("CC={},{}", long("b8"), long("b9")));
+    assert!(said.starts_with(TOO_MUCH) && said.contains("amq.topic"), "{said}");
+    peer.turn(&broker);
+    assert_eq!(broker.broker.overview().ready, 1);
+}
+
+#[test]
+fn dead_letters_that_would_cost_too_much_go_nowhere_and_are_counted() {
+    let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.direct", "k");
+    for key in 0..255 {
+        for queue in 0..1001 {
+            if key == 0 {
+                let name = format!("d{queue}");
+                peer.client.declare_queue(&crate::durable(&name), broker.now()).expect("it may declare");
+            }
+            let spec = binding("amq.topic", &format!("k{key}"), &format!("d{queue}"));
+            peer.client.bind(&spec, broker.now()).expect("it may bind");
+        }
+    }
+    let to_topic = ("x-dead-letter-exchange", Value::Text("amq.topic".into()));
+    let dead = durable_with("dying", &[to_topic, ("x-message-ttl", Value::I64(0))]);
+    peer.client.declare_queue(&dead, broker.now()).expect("it may declare");
+    assert_eq!(publish(&mut peer, "", "dying", &keys(255)), "");
+    peer.turn(&broker);
+    let overview = broker.broker.overview();
+    assert_eq!((overview.ready, overview.dead_letters_dropped), (0, 1));
+}
+
+/// Publishes one byte to a fan-out again and again; returns the turns that it took.
+fn flood(broker: &TestBroker, peer: &mut Peer, publishes: usize) -> usize {
+    let mut turns = 0;
+    for _ in 0..publishes {
+        assert_eq!(publish(peer, "amq.fanout", "", ""), "");
+        if peer.client.is_turn_full() {
+            peer.client.end_turn(broker.now());
+            assert!(!peer.client.is_turn_full(), "the next turn begins with nothing");
+            turns += 1;
+        }
+    }
+    peer.client.end_turn(broker.now());
+    turns
+}
+
+#[test]
+fn a_turn_ends_at_ten_thousand_entries_however_few_messages_they_are_of() {
+    let (broker, mut peer) = with_queues(Setup::memory(), 2000, "amq.fanout", "");
+    assert_eq!(flood(&broker, &mut peer, 53), 10, "five messages for each");
+    peer.turn(&broker);
+    assert_eq!(broker.broker.overview().ready, 53 * 2000);
+}
+
+#[test]
+fn a_flood_of_copies_stops_where_memory_does() {
+    const LIMIT: u64 = 4 << 20;
+    let mut setup = Setup::memory();
+    setup.settings.memory_limit = LIMIT;
+    let (broker, mut peer) = with_queues(setup, 2000, "amq.fanout", "");
+    let before = broker.broker.overview().memory_used;
+    flood(&broker, &mut peer, 1000);
+    let overview = broker.broker.overview();
+    assert!(overview.memory_alarm);
+    // What one turn brings is not foreseen, and the alarm lets nothing in behind it.
+    let turn = 10_000 * (overview.memory_used - before) / overview.ready;
+    assert!(overview.memory_used <= LIMIT + 2 * turn, "{} bytes, {turn} in a turn", overview.memory_used);
+    assert!(overview.ready < 1000 * 2000);
+    // When there is room again, those that waited come, each to every queue.
+    let mut looks = 0;
+    while broker.broker.overview().memory_alarm || peer.client.parked(peer.sessions[&1]) {
+        for queue in 0..2000 {
+            peer.client.purge_queue(&format!("q{queue}"), broker.now()).expect("it may purge");
+        }
+        broker.housekeep();
+        let mut seen = Vec::new();
+        peer.drain_some(&broker, &mut seen);
+        assert!(broker.broker.overview().ready <= 12_000, "one look brings a turn at most");
+        looks += 1;
+        assert!(looks < 1000, "they come");
+    }
+    assert!(looks > 50, "{looks}");
+}
+
+#[test]
+fn a_transaction_of_too_many_copies_is_refused_whole() {
+    let (broker, mut peer) = with_queues(Setup::memory(), 2000, "amq.fanout", "");
+    let session = peer.session(1);
+    let transaction = peer.client.begin(session);
+    for _ in 0..501 {
+        peer.client.publish_in(transaction, session, message("amq.fanout", "", b"x")).expect("it is small");
+    }
+    let error = peer.client.commit(transaction, broker.now()).expect_err("a million copies and more");
+    assert_eq!(
+        error_text(&error),
+        "406 transaction has more than 1000000 messages, those of each queue counted; commit in smaller pieces"
+    );
+    peer.turn(&broker);
+    assert_eq!(broker.broker.overview().ready, 0);
+}
