@@ -5,6 +5,7 @@
 //! recycled all the time. Every few cycles all queues are drained and the checker says what is missing.
 
 pub(crate) mod checker;
+pub(crate) mod fence;
 pub(crate) mod history;
 pub(crate) mod ledger;
 pub(crate) mod part;

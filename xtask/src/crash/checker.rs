@@ -1,10 +1,11 @@
-//! The checker: takes the history event by event, keeps three bytes for each message and queue, and says which of the
+//! The checker: takes the history event by event, keeps eight bytes for each message and queue, and says which of the
 //! broker's promises a history breaks.
 //!
 //! Nothing is sorted and nothing is kept of what a drain has settled, so it runs beside the load for any number of kills.
 //! The rules are those of Jepsen's total-queue, sharpened: a message that was confirmed must not only be delivered but
 //! delivered again until it is settled, and it must not come back once a settlement is fenced.
 
+mod holders;
 mod lane;
 #[cfg(test)]
 mod tests;
@@ -12,10 +13,12 @@ mod transactions;
 
 use std::collections::{HashMap, VecDeque};
 
+use super::fence::Fence;
 use super::history::{Event, Outcome};
 use super::stamp::{Damage, Id, Stamp};
 use super::topology::{QUEUES, members};
 use super::violation::{Invariant, Violation};
+use holders::Holders;
 use lane::{Entry, Lane, Marks};
 use transactions::{Stage, Transaction, Transactions};
 
@@ -45,8 +48,8 @@ struct Pending {
     settled: VecDeque<(usize, Id)>,
     /// Settlements that were taken from the front of `settled`.
     gone: u64,
-    /// Questions without an answer, and how many settlements each covers.
-    asked: VecDeque<(u64, u64)>,
+    /// Questions without an answer, how many settlements each covers, and its kind.
+    asked: VecDeque<(u64, u64, Fence)>,
 }
 
 /// A consumer that takes all that there is.
@@ -55,6 +58,9 @@ struct Draining {
     consumer: u32,
     /// The lowest priority that has come from each queue.
     lowest: [u8; QUEUES.len()],
+    /// The newest message that has come of each queue, producer and priority. None where others may still give
+    /// messages back.
+    newest: Option<HashMap<(usize, u32, u8), u64>>,
 }
 
 /// The state of the check.
@@ -64,6 +70,7 @@ pub(crate) struct Checker {
     pending: HashMap<u32, Pending>,
     transactions: Transactions,
     draining: Option<Draining>,
+    holders: Holders,
     /// Producers below this one are finished: every message of theirs was settled for good, or is gone.
     retired: u32,
     kills: u64,
@@ -102,9 +109,9 @@ impl Checker {
                 Some(number) => self.transactions.get_mut(*number).sources.push((*queue, *id)),
                 None => self.settle(*consumer, *queue, *id, *outcome),
             },
-            Event::FenceAsked { consumer, fence } => {
+            Event::FenceAsked { consumer, fence, kind } => {
                 let pending = self.pending.entry(*consumer).or_default();
-                pending.asked.push_back((*fence, pending.gone + pending.settled.len() as u64));
+                pending.asked.push_back((*fence, pending.gone + pending.settled.len() as u64, *kind));
             }
             Event::FenceReplied { consumer, fence } => self.fence(*consumer, *fence),
             Event::CommitAsked(number) => self.ask_commit(*number),
@@ -112,11 +119,16 @@ impl Checker {
             Event::Aborted(number) => {
                 let transaction = self.transactions.get_mut(*number);
                 transaction.stage = Stage::Aborted;
-                transaction.sources.clear();
+                for (queue, id) in std::mem::take(&mut transaction.sources) {
+                    self.let_go(queue, id);
+                }
             }
             Event::Redriven(count) => self.counts.redriven += count,
+            Event::Left(consumer) => self.holders.leave(*consumer),
             Event::Draining(consumer) => {
-                self.draining = Some(Draining { consumer: *consumer, lowest: [u8::MAX; QUEUES.len()] });
+                let newest = self.holders.is_quiet().then(HashMap::new);
+                self.holders.leave_all_before(*consumer);
+                self.draining = Some(Draining { consumer: *consumer, lowest: [u8::MAX; QUEUES.len()], newest });
             }
             Event::Killed => self.killed(),
         }
@@ -187,7 +199,9 @@ impl Checker {
         }
         self.counts.expired += u64::from(source_of(queue).is_some_and(|source| QUEUES[source].ttl_ms.is_some()));
         self.check_fences(queue, id, entry);
+        self.check_holder(consumer, queue, id, entry);
         self.check_rank(consumer, queue, id);
+        self.check_place(consumer, queue, id);
         if !redelivered {
             self.check_first(consumer, queue, id, entry);
         }
@@ -196,6 +210,7 @@ impl Checker {
             entry.first = entry.first.saturating_add(u8::from(!redelivered));
             entry.marks.set(Marks::DELIVERED);
             entry.marks.clear(Marks::SETTLEMENT);
+            entry.holder = consumer;
         }
         // It is here, so whatever its dead-letter queue once had was not durable.
         if let Some(target) = QUEUES[queue].dead_letter
@@ -209,7 +224,7 @@ impl Checker {
     fn check_fences(&mut self, queue: usize, id: Id, entry: Entry) {
         let place = QUEUES[queue].name;
         if entry.marks.has(Marks::FENCED) {
-            self.violate(Invariant::AfterFence, format!("{id} in {place} ({})", entry.marks));
+            self.violate(Invariant::AfterFence, format!("{id} in {place} ({}, by {:?})", entry.marks, entry.fence));
         }
         if let Some(target) = QUEUES[queue].dead_letter
             && self.marks(target, id).is_some_and(|marks| marks.has(Marks::FENCED))
@@ -225,6 +240,23 @@ impl Checker {
         }
     }
 
+    /// I9. Nothing is said of a holder that has left: it may not have been heard.
+    fn check_holder(&mut self, consumer: u32, queue: usize, id: Id, entry: Entry) {
+        if entry.holder != 0 && self.holders.is_live(entry.holder) {
+            let (place, holder) = (QUEUES[queue].name, entry.holder);
+            let what = format!("{id} in {place} came to consumer {consumer}, but {holder} has it ({})", entry.marks);
+            self.violate(Invariant::Twice, what);
+        }
+        self.holders.note(consumer);
+    }
+
+    /// From here on the message may come again.
+    fn let_go(&mut self, queue: usize, id: Id) {
+        if let Some(entry) = self.entry(queue, id) {
+            entry.holder = 0;
+        }
+    }
+
     /// I8.
     fn check_rank(&mut self, consumer: u32, queue: usize, id: Id) {
         let Some(draining) = self.draining.as_mut().filter(|draining| draining.consumer == consumer) else { return };
@@ -234,6 +266,19 @@ impl Checker {
             self.violate(Invariant::Priority, what);
         } else {
             *lowest = rank;
+        }
+    }
+
+    /// I5 of what may have been delivered before: whatever was given back is in its place again.
+    fn check_place(&mut self, consumer: u32, queue: usize, id: Id) {
+        let Some(draining) = self.draining.as_mut().filter(|draining| draining.consumer == consumer) else { return };
+        let Some(newest) = draining.newest.as_mut().filter(|_| QUEUES[queue].ordered) else { return };
+        let place = (queue, id.producer, QUEUES[queue].rank(id.seq));
+        let before = newest.insert(place, id.seq).unwrap_or_default();
+        if before > id.seq {
+            newest.insert(place, before);
+            let what = format!("{id} in {}: the drain got {before} before it", QUEUES[queue].name);
+            self.violate(Invariant::Order, what);
         }
     }
 
@@ -293,7 +338,10 @@ impl Checker {
             match outcome {
                 Outcome::Accepted => entry.marks.set(Marks::ACCEPTED),
                 Outcome::Rejected => entry.marks.set(Marks::REJECTED),
-                Outcome::Released => return,
+                Outcome::Released => {
+                    entry.holder = 0;
+                    return;
+                }
             }
         }
         if let (Outcome::Rejected, Some(target)) = (outcome, QUEUES[queue].dead_letter) {
@@ -302,6 +350,7 @@ impl Checker {
                 // Each death may be followed by one way back, so no answer says that it will not be seen here again.
                 if let Some(entry) = self.entry(queue, id) {
                     entry.attempts = entry.attempts.saturating_add(1);
+                    entry.holder = 0;
                 }
                 return;
             }
@@ -311,13 +360,10 @@ impl Checker {
 
     fn fence(&mut self, consumer: u32, fence: u64) {
         let Some(pending) = self.pending.get_mut(&consumer) else { return };
-        let mut upto = pending.gone;
-        while let Some((number, covers)) = pending.asked.pop_front() {
-            upto = covers;
-            if number == fence {
-                break;
-            }
-        }
+        // Answers of different kinds may overtake each other: one that was overtaken says nothing new.
+        let Some(at) = pending.asked.iter().position(|(number, ..)| *number == fence) else { return };
+        let (_, upto, answered) = pending.asked[at];
+        pending.asked.drain(..=at);
         let covered = (upto - pending.gone) as usize;
         let settled: Vec<_> = pending.settled.drain(..covered).collect();
         pending.gone = upto;
@@ -326,6 +372,7 @@ impl Checker {
             if let Some(entry) = self.entry(queue, id)
                 && (entry.marks.has(Marks::ACCEPTED) || entry.marks.has(Marks::REJECTED))
             {
+                entry.fence = answered;
                 entry.marks.set(Marks::FENCED);
             }
         }
@@ -346,6 +393,7 @@ impl Checker {
         self.counts.fenced += sources.len() as u64;
         for (queue, id) in sources {
             if let Some(entry) = self.entry(queue, id) {
+                entry.fence = Fence::Commit;
                 entry.marks.set(Marks::FENCED);
             }
         }
@@ -354,6 +402,7 @@ impl Checker {
 
     fn killed(&mut self) {
         self.kills += 1;
+        self.holders.leave_all();
         self.pending.clear();
         self.draining = None;
         for ((queue, _), lane) in &mut self.lanes {

@@ -3,6 +3,7 @@
 //! An event that the client causes is told before its bytes are written; an event that it hears is told after they were
 //! read. So the order in which events are told is one that really can have been.
 
+use super::fence::Fence;
 use super::stamp::{Damage, Id, Stamp};
 
 /// One thing that a client of the broker did or heard, or the broker's death.
@@ -56,6 +57,8 @@ pub(crate) enum Event {
         consumer: u32,
         /// The question's number.
         fence: u64,
+        /// What kind of reply will answer it.
+        kind: Fence,
     },
     /// It was answered.
     FenceReplied {
@@ -64,6 +67,9 @@ pub(crate) enum Event {
         /// The question's number.
         fence: u64,
     },
+    /// The consumer is about to close its connection, or to give back all that it holds: from here on what it has not
+    /// settled may come to others, and so may what it settled without a fence if its connection is dropped.
+    Left(u32),
     /// A commit is about to be asked for.
     CommitAsked(u64),
     /// The transaction is committed.

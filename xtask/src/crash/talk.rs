@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ::stomp::client::AckId;
 
+use super::fence::Fence;
 use super::history::Outcome;
 use super::topology::Route;
 
@@ -95,7 +96,7 @@ pub(crate) struct Settlement<'a> {
     pub(crate) outcome: Outcome,
     pub(crate) transaction: Option<u64>,
     /// A question with this number goes with it, whose answer comes when this and all earlier settlements are on disk.
-    pub(crate) fence: Option<u64>,
+    pub(crate) fence: Option<(u64, Fence)>,
 }
 
 /// How a transaction ends.
@@ -132,6 +133,10 @@ pub(crate) trait Talk: Send {
     fn subscribe(&mut self, queue: usize, prefetch: u16);
     /// Settles a delivery.
     fn settle(&mut self, settlement: &Settlement<'_>);
+    /// The kinds of fences that it can ask for while it goes on, and those of a consumer that leaves.
+    fn fences(&self) -> (&'static [Fence], &'static [Fence]);
+    /// Asks for a fence of a consumer that leaves: what it holds goes back to its queues.
+    fn leave(&mut self, number: u64, kind: Fence);
     /// Ends a transaction, which its first publish or settlement began. One can be open at a time.
     fn end(&mut self, transaction: u64, end: End);
     /// Writes what is waiting and hears what there is, waiting for it at most `wait`.

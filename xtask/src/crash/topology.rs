@@ -97,6 +97,11 @@ const fn durable(name: &'static str) -> Queue {
 /// The exchanges besides the default one: name and type.
 pub(crate) const EXCHANGES: [(&str, &str); 2] = [("crash.fan", "fanout"), ("crash.topic", "topic")];
 
+/// A queue and a fanout exchange that stand for nothing, for requests that are only asked for their answers.
+pub(crate) const VOID: &str = "crash.void";
+/// What is never there.
+pub(crate) const NONE: &str = "crash.none";
+
 /// The bindings: exchange, key, queue.
 pub(crate) const BINDINGS: [(&str, &str, usize); 4] = [
     ("crash.fan", "", FAN_A),

@@ -19,6 +19,8 @@ pub(crate) enum Invariant {
     Early,
     /// I8: while nothing is published, nothing comes after what has a lower priority.
     Priority,
+    /// I9: while the broker lives, nothing comes again that a live connection holds or has accepted.
+    Twice,
 }
 
 impl Invariant {
@@ -32,6 +34,7 @@ impl Invariant {
             Self::Transaction => "I6 half a transaction",
             Self::Early => "I7 before its time",
             Self::Priority => "I8 behind a lower priority",
+            Self::Twice => "I9 delivered while a live connection has it",
         }
     }
 }

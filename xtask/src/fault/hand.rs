@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::crash::fence::Fence;
 use crate::crash::history::{Event, Outcome};
 use crate::crash::part::{Books, take};
 use crate::crash::stage::Stage;
@@ -129,7 +130,13 @@ impl<'a> Taker<'a> {
         let settled: Vec<_> = self.books.held.drain(..now).collect();
         let mut events = Vec::new();
         for (at, one) in settled.iter().enumerate() {
-            self.books.settle(self.talk.as_mut(), one, Outcome::Accepted, at + 1 == now, &mut events);
+            self.books.settle(
+                self.talk.as_mut(),
+                one,
+                Outcome::Accepted,
+                (at + 1 == now).then(Fence::default),
+                &mut events,
+            );
         }
         self.stage.tell(&events);
         self.books.exchange(self.stage, self.talk.as_mut(), LOOK)
@@ -148,6 +155,12 @@ impl<'a> Taker<'a> {
             patience(last, "deliveries and the answers to fences")?;
         }
         Ok(())
+    }
+}
+
+impl Drop for Taker<'_> {
+    fn drop(&mut self) {
+        self.stage.tell(&[Event::Left(self.books.consumer())]);
     }
 }
 

@@ -1,6 +1,8 @@
-//! What is known of the messages of one producer in one queue: three bytes each.
+//! What is known of the messages of one producer in one queue: eight bytes each.
 
 use std::collections::HashMap;
+
+use super::super::fence::Fence;
 
 /// The state of one message in one queue.
 #[derive(Debug, Clone, Copy, Default)]
@@ -10,6 +12,10 @@ pub(crate) struct Entry {
     /// Deliveries with `redelivered=false`.
     pub(crate) first: u8,
     pub(crate) marks: Marks,
+    /// The kind of reply that promised the settlement, if it is fenced.
+    pub(crate) fence: Fence,
+    /// The consumer that holds it or has accepted it; 0: none.
+    pub(crate) holder: u32,
 }
 
 /// What has happened to a message in one queue.

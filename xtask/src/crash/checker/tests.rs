@@ -157,6 +157,32 @@ fn swap_two(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     Some(changed)
 }
 
+/// A message that was given back does not return to its place.
+fn give_back_to_the_end(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
+    let all = drained(history);
+    let mut places = Vec::new();
+    for (number, (at, queue, id, redelivered)) in all.iter().enumerate() {
+        let behind = |(_, other, next, _): &&(usize, usize, Id, bool)| {
+            let same = next.producer == id.producer && QUEUES[*queue].rank(next.seq) == QUEUES[*queue].rank(id.seq);
+            other == queue && same
+        };
+        if let (true, true, Some(next)) = (*redelivered, QUEUES[*queue].ordered, all[number + 1..].iter().find(behind))
+        {
+            places.push((*at, next.0));
+        }
+    }
+    let (first, second) = any(random, &places)?;
+    let mut changed = history.to_vec();
+    changed.swap(first, second);
+    Some(changed)
+}
+
+/// What one consumer holds comes to another one.
+fn deliver_held(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
+    let (at, queue, id, _) = any(random, &deliveries(history))?;
+    Some(with(history, at + 1, delivery(queue, true, stamp_of(history, id)?)))
+}
+
 fn resurrect(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     let (_, queue, id, _) = any(random, &drained(history))?;
     Some(with(history, history.len(), delivery(queue, true, stamp_of(history, id)?)))
@@ -290,11 +316,11 @@ fn the_answer_to_a_rejection_does_not_stand_for_what_came_after_it() {
         Event::Confirm(id),
         deliver(2, false),
         settle(2, Outcome::Rejected),
-        Event::FenceAsked { consumer: 2, fence: 1 },
+        Event::FenceAsked { consumer: 2, fence: 1, kind: Fence::Purge },
         Event::Redriven(1),
         deliver(3, false),
         settle(3, Outcome::Accepted),
-        Event::FenceAsked { consumer: 3, fence: 2 },
+        Event::FenceAsked { consumer: 3, fence: 2, kind: Fence::DeclareExchange },
         Event::FenceReplied { consumer: 2, fence: 1 },
     ];
     let back = [Event::Killed, deliver(4, true), settle(4, Outcome::Accepted)];
@@ -302,7 +328,31 @@ fn the_answer_to_a_rejection_does_not_stand_for_what_came_after_it() {
     assert_eq!(check(&sound), []);
     history.push(Event::FenceReplied { consumer: 3, fence: 2 });
     let spoilt = [&history[..], &back].concat();
-    assert_eq!(check(&spoilt).first().map(|violation| violation.invariant), Some(Invariant::AfterFence));
+    let found = check(&spoilt);
+    assert_eq!(found.first().map(|violation| violation.invariant), Some(Invariant::AfterFence));
+    assert!(found[0].what.contains("DeclareExchange"), "the reply that let it back is named: {}", found[0]);
+}
+
+/// Receipts of different kinds may overtake each other: one that comes late says nothing of what was settled after its question.
+#[test]
+fn an_answer_that_was_overtaken_fences_nothing_more() {
+    let ids = [0, 1, 2].map(|seq| Id { producer: 1, seq });
+    let stamp = |id| Stamp { id, transaction: None, queues: 1 << PLAIN, due: 0 };
+    let mut history = Vec::new();
+    for (number, id) in ids.into_iter().enumerate() {
+        let (consumer, queue, stamp) = (2, PLAIN, stamp(id));
+        history.push(Event::Attempt { stamp, persistent: true });
+        history.push(Event::Deliver { consumer, queue, redelivered: false, content: Ok(stamp) });
+        history.push(Event::Settle { consumer, queue, id, outcome: Outcome::Accepted, transaction: None });
+        history.push(Event::FenceAsked { consumer, fence: number as u64, kind: Fence::SendReceipt });
+    }
+    history.extend([1, 0].map(|fence| Event::FenceReplied { consumer: 2, fence }));
+    history.push(Event::Killed);
+    let again = |id| Event::Deliver { consumer: 3, queue: PLAIN, redelivered: true, content: Ok(stamp(id)) };
+    for (id, expected) in [(ids[0], true), (ids[1], true), (ids[2], false)] {
+        let found = check(&[&history[..], &[again(id)]].concat());
+        assert_eq!(found.iter().any(|violation| violation.invariant == Invariant::AfterFence), expected, "{id}");
+    }
 }
 
 /// What carries an id and was not confirmed at a kill is sent again: it is new if the first copy was lost, and must not be if that one
@@ -320,7 +370,7 @@ fn what_is_sent_again_is_new_if_it_was_not_confirmed() {
     assert_eq!(check(&kept).first().map(|violation| violation.invariant), Some(Invariant::Duplicate));
 }
 
-const SPOILS: [(&str, Spoil, &[Invariant]); 18] = [
+const SPOILS: [(&str, Spoil, &[Invariant]); 20] = [
     ("drop", drop_confirmed, &[Invariant::Lost]),
     ("drop a redelivery", drop_redelivery, &[Invariant::Lost]),
     ("drop a dead letter", drop_dead_letter, &[Invariant::Lost]),
@@ -328,6 +378,8 @@ const SPOILS: [(&str, Spoil, &[Invariant]); 18] = [
     ("flip redelivered", flip_redelivered, &[Invariant::Duplicate]),
     // The later one may not even have been published yet.
     ("swap", swap_two, &[Invariant::Order, Invariant::Phantom]),
+    ("give back to the end", give_back_to_the_end, &[Invariant::Order]),
+    ("deliver what is held", deliver_held, &[Invariant::Twice]),
     ("resurrect", resurrect, &[Invariant::AfterFence]),
     ("resurrect after a move", resurrect_moved, &[Invariant::AfterFence]),
     ("dead-letter what was accepted", dead_letter_accepted, &[Invariant::AfterFence]),

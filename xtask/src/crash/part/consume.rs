@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Held, Stage, outcome, receive};
+use crate::crash::fence::Fence;
 use crate::crash::history::{Event, Outcome};
 use crate::crash::random::Random;
 use crate::crash::talk::{Broken, Control, Heard, Protocol, Purpose, Settlement, Talk, open};
@@ -14,6 +15,8 @@ use crate::crash::topology::QUEUES;
 const STUCK: Duration = Duration::from_secs(20);
 /// The queues of a broker that moves messages about are empty when they are so twice, this far apart.
 pub(crate) const APART: Duration = Duration::from_millis(200);
+/// How long the answer to the last question of a consumer may take.
+const LAST_ANSWER: Duration = Duration::from_secs(60);
 /// Unsettled deliveries of each queue while draining.
 const DRAIN_PREFETCH: u16 = 200;
 
@@ -38,23 +41,28 @@ impl Books {
         Self { consumer, held: Vec::new(), asked: 0, answered: 0 }
     }
 
+    /// The consumer's number.
+    pub(crate) fn consumer(&self) -> u32 {
+        self.consumer
+    }
+
     /// Settles one delivery, with a fence if asked for.
     pub(crate) fn settle(
         &mut self,
         talk: &mut dyn Talk,
         held: &Held,
         outcome: Outcome,
-        fenced: bool,
+        kind: Option<Fence>,
         events: &mut Vec<Event>,
     ) {
-        let fence = fenced.then(|| {
+        let fence = kind.map(|kind| {
             self.asked += 1;
-            self.asked
+            (self.asked, kind)
         });
         talk.settle(&Settlement { handle: &held.handle, outcome, transaction: None, fence });
         let (consumer, queue, id) = (self.consumer, held.queue, held.id);
         events.push(Event::Settle { consumer, queue, id, outcome, transaction: None });
-        events.extend(fence.map(|fence| Event::FenceAsked { consumer, fence }));
+        events.extend(fence.map(|(fence, kind)| Event::FenceAsked { consumer, fence, kind }));
     }
 
     /// Writes and hears once, and tells the history. True: something was heard.
@@ -62,7 +70,7 @@ impl Books {
         let mut events = Vec::new();
         let outcome = talk.exchange(wait, &mut |heard| match heard {
             Heard::Fenced(fence) => {
-                self.answered = fence;
+                self.answered = self.answered.max(fence);
                 events.push(Event::FenceReplied { consumer: self.consumer, fence });
             }
             heard => receive(stage.run, self.consumer, heard, &mut events, &mut self.held),
@@ -89,6 +97,38 @@ impl<'a> Consumer<'a> {
             self.settle_some(talk, eagerness);
             self.books.exchange(self.stage, talk, Duration::from_millis(5))?;
         }
+        if self.random.chance(50) {
+            return self.leave(talk);
+        }
+        self.stage.tell(&[Event::Left(self.books.consumer)]);
+        Ok(())
+    }
+
+    /// Leaves with a last fence. What is delivered from here on goes back to its queue by itself.
+    fn leave(&mut self, talk: &mut dyn Talk) -> Result<(), Broken> {
+        let kind = *self.random.pick(talk.fences().1);
+        self.books.asked += 1;
+        let (consumer, last) = (self.books.consumer, self.books.asked);
+        self.stage.tell(&[Event::Left(consumer), Event::FenceAsked { consumer, fence: last, kind }]);
+        talk.leave(last, kind);
+        let since = Instant::now();
+        while self.books.answered < last {
+            let mut events = Vec::new();
+            let outcome = talk.exchange(Duration::from_millis(5), &mut |heard| {
+                if let Heard::Fenced(fence) = heard {
+                    self.books.answered = self.books.answered.max(fence);
+                    events.push(Event::FenceReplied { consumer, fence });
+                }
+            });
+            self.stage.tell(&events);
+            if self.books.answered < last {
+                // The connection may be gone behind the last answer.
+                outcome?;
+            }
+            if since.elapsed() > LAST_ANSWER {
+                return Err(Broken::Refused(format!("{kind:?} was not answered within {LAST_ANSWER:?}")));
+            }
+        }
         Ok(())
     }
 
@@ -98,8 +138,8 @@ impl<'a> Consumer<'a> {
         for held in std::mem::take(&mut self.books.held) {
             if self.random.chance(eagerness) {
                 let outcome = outcome(self.random, held.queue);
-                let fenced = self.random.chance(3);
-                self.books.settle(talk, &held, outcome, fenced, &mut events);
+                let kind = self.random.chance(3).then(|| *self.random.pick(talk.fences().0));
+                self.books.settle(talk, &held, outcome, kind, &mut events);
             } else {
                 kept.push(held);
             }
@@ -119,6 +159,7 @@ pub(crate) fn drain(stage: &Stage, apart: Duration) -> Result<u64, Broken> {
     for queue in 0..QUEUES.len() {
         talk.subscribe(queue, DRAIN_PREFETCH);
     }
+    let kinds = talk.fences().0;
     let mut delivered = 0;
     let mut last = Instant::now();
     let mut empty_since = None;
@@ -130,7 +171,8 @@ pub(crate) fn drain(stage: &Stage, apart: Duration) -> Result<u64, Broken> {
         let held = std::mem::take(&mut books.held);
         delivered += held.len() as u64;
         for (at, one) in held.iter().enumerate() {
-            books.settle(talk.as_mut(), one, Outcome::Accepted, at + 1 == held.len(), &mut events);
+            let kind = (at + 1 == held.len()).then(|| kinds[books.asked as usize % kinds.len()]);
+            books.settle(talk.as_mut(), one, Outcome::Accepted, kind, &mut events);
         }
         stage.tell(&events);
         if !stage.is_all_due() {

@@ -36,6 +36,12 @@ impl<'a> Transactor<'a> {
     }
 
     pub(super) fn run(&mut self, talk: &mut dyn Talk, end: Instant) -> Result<(), Broken> {
+        let outcome = self.transact_until(talk, end);
+        self.stage.tell(&[Event::Left(self.number)]);
+        outcome
+    }
+
+    fn transact_until(&mut self, talk: &mut dyn Talk, end: Instant) -> Result<(), Broken> {
         if let Some(queue) = self.from {
             talk.subscribe(queue, 2 * MOST_ACCEPTED as u16);
         }

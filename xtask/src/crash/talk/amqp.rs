@@ -1,21 +1,31 @@
-//! The conversation over AMQP 0-9-1, on one channel. A passive declare is the fence.
+//! The conversation over AMQP 0-9-1, on one channel. Every reply that waits for what was settled before is a fence.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use amqp091::client::{Client, Event, PublishTemplate};
 use amqp091::codec::methods::{
-    BasicConsume, BasicNack, BasicPublish, BasicQos, ConfirmSelect, QueueDeclare, TxCommit, TxRollback, TxSelect,
+    BasicCancel, BasicConsume, BasicNack, BasicPublish, BasicQos, BasicRecover, ChannelClose, ConfirmSelect,
+    ConnectionClose, ExchangeBind, ExchangeDeclare, ExchangeDelete, ExchangeUnbind, QueueBind, QueueDeclare,
+    QueueDelete, QueuePurge, QueueUnbind, TxCommit, TxRollback, TxSelect,
 };
 use amqp091::codec::table::{Value, encode_fields};
 use amqp091::codec::{BasicProperties, Method, Table};
 
 use super::{Broken, Control, End, Handle, Heard, Publish, Purpose, Settlement, Talk, link::Link};
+use crate::crash::fence::Fence;
 use crate::crash::history::Outcome;
-use crate::crash::topology::{PLAIN, QUEUES};
+use crate::crash::topology::{EXCHANGES, NONE, PLAIN, QUEUES, VOID};
 
 /// The one channel of each connection.
 pub(super) const CHANNEL: u16 = 1;
+
+/// The class of what concerns the connection, which goes over channel 0.
+const CONNECTION: u16 = 10;
+/// The class and number of exchange.unbind-ok.
+const UNBIND_OK: (u16, u16) = (40, 51);
+/// What a client says that closes because it has done.
+const CLOSED: u16 = 200;
 
 /// Delivery modes as the protocol numbers them.
 const TRANSIENT: u8 = 1;
@@ -26,8 +36,8 @@ pub(super) struct AmqpTalk {
     link: Link,
     client: Client,
     output: Vec<u8>,
-    /// Fences whose answers are still to come, in order.
-    fences: VecDeque<u64>,
+    /// Fences whose answers are still to come, in order, and the methods that answer them.
+    fences: VecDeque<(u64, (u16, u16))>,
     /// Commits whose answers are still to come, in order.
     commits: VecDeque<u64>,
 }
@@ -43,6 +53,62 @@ impl AmqpTalk {
         };
         let (link, client) = control.into_parts();
         Ok(Self { link, client, output: Vec::new(), fences: VecDeque::new(), commits: VecDeque::new() })
+    }
+}
+
+impl AmqpTalk {
+    /// Asks a question whose answer has the next number in its class; that of exchange.unbind alone has not.
+    fn ask<'m>(&mut self, fence: u64, method: impl Into<Method<'m>>) {
+        let method = method.into();
+        let (class, number) = method.id();
+        let channel = if class == CONNECTION { 0 } else { CHANNEL };
+        let unbinds = matches!(method, Method::ExchangeUnbind(_));
+        let answer = if unbinds { UNBIND_OK } else { (class, number + 1) };
+        self.client.send(channel, method, &mut self.output);
+        self.fences.push_back((fence, answer));
+    }
+
+    /// Asks for a fence. What is declared, bound, unbound and deleted concerns none of the load's messages.
+    fn fence(&mut self, fence: u64, kind: Fence) {
+        let (passive, durable, routing_key) = (true, true, "void");
+        let (fan, fanout) = (EXCHANGES[0].0, "fanout");
+        let (queue, exchange) = (VOID, VOID);
+        match kind {
+            Fence::LookAtExchange => {
+                self.ask(fence, ExchangeDeclare { exchange, kind: fanout, passive, ..ExchangeDeclare::default() });
+            }
+            Fence::DeclareQueue => self.ask(fence, QueueDeclare { queue, durable, ..QueueDeclare::default() }),
+            Fence::DeclareExchange => {
+                self.ask(fence, ExchangeDeclare { exchange, kind: fanout, durable, ..ExchangeDeclare::default() });
+            }
+            Fence::BindQueue => self.ask(fence, QueueBind { queue, exchange, routing_key, ..QueueBind::default() }),
+            Fence::UnbindQueue => {
+                self.ask(fence, QueueUnbind { queue, exchange, routing_key, ..QueueUnbind::default() });
+            }
+            Fence::BindExchange => {
+                self.ask(
+                    fence,
+                    ExchangeBind { destination: fan, source: VOID, routing_key, ..ExchangeBind::default() },
+                );
+            }
+            Fence::UnbindExchange => {
+                let bound = ExchangeUnbind { destination: fan, source: VOID, routing_key, ..ExchangeUnbind::default() };
+                self.ask(fence, bound);
+            }
+            Fence::DeleteQueue => self.ask(fence, QueueDelete { queue: NONE, ..QueueDelete::default() }),
+            Fence::DeleteExchange => self.ask(fence, ExchangeDelete { exchange: NONE, ..ExchangeDelete::default() }),
+            Fence::Purge => self.ask(fence, QueuePurge { queue, ..QueuePurge::default() }),
+            Fence::Cancel => self.ask(fence, BasicCancel { consumer_tag: NONE, ..BasicCancel::default() }),
+            Fence::Recover => self.ask(fence, BasicRecover { requeue: true }),
+            Fence::CloseChannel => self.ask(fence, ChannelClose { reply_code: CLOSED, ..ChannelClose::default() }),
+            Fence::CloseConnection => {
+                self.ask(fence, ConnectionClose { reply_code: CLOSED, ..ConnectionClose::default() });
+            }
+            _ => {
+                let queue = QUEUES[PLAIN].name;
+                self.ask(fence, QueueDeclare { queue, passive, ..QueueDeclare::default() });
+            }
+        }
     }
 }
 
@@ -82,11 +148,17 @@ impl Talk for AmqpTalk {
                 self.client.send(CHANNEL, nack, &mut self.output);
             }
         }
-        if let Some(number) = settlement.fence {
-            let question = QueueDeclare { queue: QUEUES[PLAIN].name, passive: true, ..QueueDeclare::default() };
-            self.client.send(CHANNEL, question, &mut self.output);
-            self.fences.push_back(number);
+        if let Some((number, kind)) = settlement.fence {
+            self.fence(number, kind);
         }
+    }
+
+    fn fences(&self) -> (&'static [Fence], &'static [Fence]) {
+        (&Fence::AMQP, &Fence::AMQP_LAST)
+    }
+
+    fn leave(&mut self, number: u64, kind: Fence) {
+        self.fence(number, kind);
     }
 
     fn end(&mut self, transaction: u64, end: End) {
@@ -123,7 +195,11 @@ impl Talk for AmqpTalk {
     }
 }
 
-fn translate<'a>(event: Event<'a>, fences: &mut VecDeque<u64>, commits: &mut VecDeque<u64>) -> Option<Heard<'a>> {
+fn translate<'a>(
+    event: Event<'a>,
+    fences: &mut VecDeque<(u64, (u16, u16))>,
+    commits: &mut VecDeque<u64>,
+) -> Option<Heard<'a>> {
     match event {
         Event::Deliver { consumer_tag, delivery_tag, redelivered, message, .. } => {
             let handle = Handle::Amqp(delivery_tag);
@@ -134,8 +210,11 @@ fn translate<'a>(event: Event<'a>, fences: &mut VecDeque<u64>, commits: &mut Vec
         Event::Nack { delivery_tag: number, multiple, .. } => Some(Heard::Refused { number, multiple }),
         Event::Blocked { .. } => Some(Heard::Blocked),
         Event::Unblocked => Some(Heard::Unblocked),
-        Event::Method { method: Method::QueueDeclareOk(_), .. } => fences.pop_front().map(Heard::Fenced),
         Event::Method { method: Method::TxCommitOk(_), .. } => commits.pop_front().map(Heard::Committed),
+        Event::CloseOk => fences.pop_front().map(|(fence, _)| Heard::Fenced(fence)),
+        Event::Method { method, .. } if fences.front().is_some_and(|(_, answer)| *answer == method.id()) => {
+            fences.pop_front().map(|(fence, _)| Heard::Fenced(fence))
+        }
         _ => None,
     }
 }

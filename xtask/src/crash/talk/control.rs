@@ -10,7 +10,7 @@ use amqp091::codec::{Method, Table};
 use super::Broken;
 use super::amqp::{CHANNEL, refusal};
 use super::link::Link;
-use crate::crash::topology::{BINDINGS, EXCHANGES, PLAIN, QUEUES, Queue};
+use crate::crash::topology::{BINDINGS, EXCHANGES, PLAIN, QUEUES, Queue, VOID};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,6 +46,9 @@ impl Control {
         for queue in &QUEUES {
             self.declare_queue(queue)?;
         }
+        let (exchange, kind, durable) = (VOID, "fanout", true);
+        self.call(ExchangeDeclare { exchange, kind, durable, ..ExchangeDeclare::default() })?;
+        self.declare_extra(VOID)?;
         for (exchange, routing_key, queue) in BINDINGS {
             let queue = QUEUES[queue].name;
             self.call(QueueBind { queue, exchange, routing_key, ..QueueBind::default() })?;

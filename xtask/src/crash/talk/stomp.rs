@@ -8,8 +8,9 @@ use stomp::limits::Limits;
 
 use super::link::Link;
 use super::{Broken, End, Handle, Heard, Publish, Purpose, Settlement, Talk};
+use crate::crash::fence::Fence;
 use crate::crash::history::Outcome;
-use crate::crash::topology::{QUEUES, Route};
+use crate::crash::topology::{QUEUES, Route, VOID};
 
 /// How long the handshake may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -86,6 +87,44 @@ impl StompTalk {
     }
 }
 
+impl StompTalk {
+    /// Asks for a receipt on something that concerns none of the load's messages.
+    fn fence(&mut self, number: u64, kind: Fence) {
+        let (name, destination) = (format!("{FENCE}{number}"), format!("/amq/queue/{VOID}"));
+        let receipt = Some(name.as_str());
+        let requests = self.client.requests();
+        let (ack, headers): (_, &[(&str, &str)]) = (AckMode::ClientIndividual, &[("prefetch-count", "1")]);
+        let (id, destination) = (name.as_str(), destination.as_str());
+        match kind {
+            Fence::SendReceipt => {
+                let send = Send { destination, receipt, transaction: None, headers: &[], text: false };
+                requests.send(&send, b"void");
+            }
+            Fence::SubscribeReceipt => {
+                requests.subscribe(&Subscribe { id, destination, ack, receipt, headers });
+                requests.unsubscribe(id, None);
+            }
+            Fence::UnsubscribeReceipt => {
+                requests.subscribe(&Subscribe { id, destination, ack, receipt: None, headers });
+                requests.unsubscribe(id, receipt);
+            }
+            Fence::BeginReceipt => {
+                requests.begin(&name, receipt);
+                requests.abort(&name, None);
+            }
+            Fence::CommitReceipt => {
+                requests.begin(&name, None);
+                requests.commit(&name, receipt);
+            }
+            Fence::AbortReceipt => {
+                requests.begin(&name, None);
+                requests.abort(&name, receipt);
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Talk for StompTalk {
     fn publish(&mut self, publish: &Publish<'_>) {
         let transaction = self.transaction(publish.transaction);
@@ -120,7 +159,9 @@ impl Talk for StompTalk {
     fn settle(&mut self, settlement: &Settlement<'_>) {
         let Handle::Stomp(id) = settlement.handle else { return };
         let transaction = self.transaction(settlement.transaction);
-        let receipt = settlement.fence.map(|number| format!("{FENCE}{number}"));
+        let (number, kind) = settlement.fence.unzip();
+        let own = number.filter(|_| kind == Some(Fence::SettleReceipt));
+        let receipt = own.map(|number| format!("{FENCE}{number}"));
         let reject: &[(&str, &str)] = &[("requeue", "false")];
         let settle = Settle {
             transaction: transaction.as_deref(),
@@ -131,6 +172,17 @@ impl Talk for StompTalk {
             Outcome::Accepted => self.client.requests().ack(id, &settle),
             Outcome::Released | Outcome::Rejected => self.client.requests().nack(id, &settle),
         }
+        if let Some((number, kind)) = settlement.fence {
+            self.fence(number, kind);
+        }
+    }
+
+    fn fences(&self) -> (&'static [Fence], &'static [Fence]) {
+        (&Fence::STOMP, &Fence::STOMP_LAST)
+    }
+
+    fn leave(&mut self, number: u64, _kind: Fence) {
+        self.client.requests().disconnect(Some(&format!("{FENCE}{number}")));
     }
 
     fn end(&mut self, transaction: u64, end: End) {
@@ -145,6 +197,9 @@ impl Talk for StompTalk {
     fn exchange(&mut self, wait: Duration, hear: &mut dyn FnMut(Heard<'_>)) -> Result<(), Broken> {
         self.turn(wait, &mut |event| match event {
             Event::Message(message) => {
+                if message.subscription().is_some_and(|id| id.starts_with(FENCE)) {
+                    return None;
+                }
                 let queue = message.subscription().and_then(|id| id.parse().ok()).filter(|id| *id < QUEUES.len());
                 let (Some(queue), Some(id)) = (queue, message.ack_id()) else {
                     return Some("a MESSAGE without a subscription of ours or without an ack header".to_owned());

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::crash::fence::Fence;
 use crate::crash::history::{Event, Outcome};
 use crate::crash::random::Random;
 use crate::crash::stamp::{Id, Stamp};
@@ -39,6 +40,8 @@ pub(super) struct Model {
     /// Accepted, and not fenced.
     loose: Vec<Out>,
     connection: u32,
+    /// The one consumer of all queues while they are drained.
+    drainer: Option<u32>,
     seq: u64,
     fences: u64,
     transactions: u64,
@@ -53,6 +56,7 @@ pub(super) fn history(seed: u64) -> Vec<Event> {
         held: Vec::new(),
         loose: Vec::new(),
         connection: 1,
+        drainer: None,
         seq: 0,
         fences: 0,
         transactions: 0,
@@ -128,7 +132,7 @@ impl Model {
     fn deliver_from(&mut self, queue: usize) {
         let Some(mut copy) = self.queues[queue].pop_front() else { return };
         // One consumer for each queue, and another one behind each kill.
-        let consumer = self.connection * 100 + queue as u32;
+        let consumer = self.drainer.unwrap_or(self.connection * 100 + queue as u32);
         let content = Ok(copy.stamp);
         self.history.push(Event::Deliver { consumer, queue, redelivered: copy.delivered, content });
         copy.delivered = true;
@@ -173,7 +177,7 @@ impl Model {
     fn fence(&mut self) {
         self.fences += 1;
         let Some(consumer) = self.loose.last().map(|out| out.consumer) else { return };
-        self.history.push(Event::FenceAsked { consumer, fence: self.fences });
+        self.history.push(Event::FenceAsked { consumer, fence: self.fences, kind: Fence::default() });
         self.history.push(Event::FenceReplied { consumer, fence: self.fences });
         self.loose.retain(|out| out.consumer != consumer);
     }
@@ -234,7 +238,9 @@ impl Model {
     }
 
     fn drain(&mut self) {
-        self.history.push(Event::Draining(self.connection * 100 + RANKS as u32));
+        let drainer = self.connection * 100 + QUEUES.len() as u32;
+        self.drainer = Some(drainer);
+        self.history.push(Event::Draining(drainer));
         for queue in 0..QUEUES.len() {
             while !self.queues[queue].is_empty() {
                 self.deliver_from(queue);
