@@ -154,6 +154,9 @@ impl Session {
     /// Stops a consumer and writes what is on its way already. Returns what a receipt has to wait for.
     pub(super) fn cancel(&mut self, consumer: &str, output: &mut Output, now: Instant) -> Result<Ticket, Failure> {
         let Self { client, id, deliveries, receipts, dialects, .. } = self;
+        // A SEND of this turn may be confirmed among what is written here, before its turn has ended.
+        client.flush(now);
+        receipts.sends_run(client.settled_ticket(*id));
         let mut result = Ok(());
         let ticket = client.cancel(*id, consumer, now, &mut |event| {
             if result.is_ok() {

@@ -25,7 +25,7 @@ struct Commit {
 struct Send {
     number: u64,
     receipt: String,
-    /// What was settled up to the end of its turn.
+    /// What was settled before it, at least.
     settled: Ticket,
 }
 
@@ -93,9 +93,14 @@ impl Receipts {
 
     /// The turn has been run; `settled` is what its settlements wait for.
     pub(super) fn end_turn(&mut self, settled: Ticket) {
+        self.sends_run(settled);
+        self.fences.extend(self.gathered.drain(..).map(|(ticket, receipt)| (ticket.max(settled), receipt)));
+    }
+
+    /// The SENDs of the turn so far have been run, and `settled` is what the settlements before them wait for.
+    pub(super) fn sends_run(&mut self, settled: Ticket) {
         let new_sends = std::mem::take(&mut self.new_sends);
         self.sends.iter_mut().rev().take(new_sends).for_each(|send| send.settled = settled);
-        self.fences.extend(self.gathered.drain(..).map(|(ticket, receipt)| (ticket.max(settled), receipt)));
     }
 
     /// The receipt may go when `ticket` is durable.

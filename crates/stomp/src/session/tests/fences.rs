@@ -8,10 +8,11 @@ use super::{Peer, Scene};
 
 /// The frames, each with a receipt `r`. Subscription `s` has settled the message of queue `a` before; `v` holds `S-1-2` of queue
 /// `b`; `t` and `u` are open transactions.
-const FRAMES: [&str; 16] = [
+const FRAMES: [&str; 17] = [
     "SEND\ndestination:/queue/b\npersistent:true\nreceipt:r\n\nz\0",
     "SEND\ndestination:/queue/b\nreceipt:r\n\nz\0",
     "SEND\ndestination:/topic/none\nreceipt:r\n\nz\0",
+    "SEND\ndestination:/queue/b\nreceipt:r\n\nz\0UNSUBSCRIBE\nid:v\n\n\0",
     "SEND\ndestination:/queue/b\ntransaction:t\nreceipt:r\n\nz\0",
     "SUBSCRIBE\nid:w\ndestination:/queue/b\nreceipt:r\n\n\0",
     "SUBSCRIBE\nid:w\ndestination:/queue/new\nreceipt:r\n\n\0",
