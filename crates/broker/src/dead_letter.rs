@@ -2,7 +2,8 @@
 //!
 //! Each hop is a group: the settlement in the old queue and the arrivals in the new ones happen together, so a crash
 //! neither loses nor doubles the message; the arrivals are visible once the group is durable. A hop that closes a cycle
-//! without a rejection in it is not taken.
+//! without a rejection in it is not taken, nor one that would multiply a message beyond its share of moves
+//! ([`crate::message::marks::MOVES`]).
 
 use std::sync::Arc;
 
@@ -196,12 +197,12 @@ impl Core {
             (Some(key), _) => (key, Copies::Spent),
         };
         let read = || self.dialects.read(message.dialect(), message.properties()).ok();
-        let marks = self.marks_after(queue, message, dead.reason, now);
+        let mut marks = self.marks_after(queue, message, dead.reason, now);
         let vhost = self.catalog.vhost(&queue.vhost)?;
         let envelope = Envelope::new(key, copies, &read);
         let mut routing = vhost.tables.read().route(exchange, &envelope).ok()?;
         routing.queues.retain(|target| !marks.is_cycle(&target.name));
-        if routing.queues.is_empty() {
+        if routing.queues.is_empty() || !marks.share_moves(routing.queues.len()) {
             return None;
         }
         let (queues, identity) = match message.instructed() {

@@ -92,6 +92,10 @@ impl From<&Death> for Place {
     }
 }
 
+/// Moves that a message and all that becomes of it may make by themselves: from queue to queue without a consumer's rejection.
+/// More than any chain of queues has, and few enough that no choice of queues and bindings multiplies one message without end.
+pub(crate) const MOVES: u64 = 10_000;
+
 /// The deaths of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
@@ -104,9 +108,28 @@ pub struct Marks {
     /// How many at the end of `deaths` a client brought along when it published the message again, and that have
     /// not happened again since. Only messages of earlier versions have such deaths.
     carried: usize,
+    /// Of [`MOVES`], those that are left to this copy; none as long as all are.
+    moves_left: Option<u64>,
 }
 
 impl Marks {
+    /// Takes the moves of a hop to so many queues off what is left, and shares out the rest: each of them gets one copy with
+    /// these marks. False when it is more than is left. The first hop, and the first behind a rejection, may lead to
+    /// any number of queues: publishing to them directly may, too.
+    pub(crate) fn share_moves(&mut self, queues: usize) -> bool {
+        let rejected = self.last.as_ref().is_some_and(|last| last.reason == Reason::Rejected);
+        let queues = queues as u64;
+        let rest = match self.moves_left.filter(|_| !rejected) {
+            None => MOVES.saturating_sub(queues),
+            Some(left) => match left.checked_sub(queues) {
+                Some(rest) => rest,
+                None => return false,
+            },
+        };
+        self.moves_left = Some(rest / queues.max(1));
+        true
+    }
+
     /// Adds a death, which happened just now. If the message died in this queue for this reason before, that is
     /// counted once more and becomes the newest.
     pub fn record(&mut self, death: Death) {
@@ -133,6 +156,7 @@ impl Marks {
     /// Somebody sends the message on its way again: what it died of so far makes no cycle any more.
     pub(crate) fn carry(&mut self) {
         self.carried = self.deaths.len();
+        self.moves_left = None;
     }
 
     /// Whether the message, on its way to `target_queue`, goes round without anyone's doing: it died there before,
@@ -193,6 +217,9 @@ impl Marks {
             if let Some(place) = place {
                 encode_place(into, &place.queue, place.reason, &place.exchange);
             }
+        }
+        if let Some(left) = self.moves_left {
+            write_varint(into, left);
         }
     }
 
@@ -272,7 +299,10 @@ fn decode_marks(reader: &mut Reader<'_>) -> Result<Marks, Malformed> {
         _ => return Err(reader.malformed("more deaths carried along than there are before this")),
     };
     let mut place = || if reader.bool()? { decode_place(reader).map(Some) } else { Ok(None) };
-    Ok(Marks { deaths, carried, first: place()?, last: place()? })
+    let (first, last) = (place()?, place()?);
+    // Earlier versions end here.
+    let moves_left = if reader.is_empty() { None } else { Some(reader.varint()?) };
+    Ok(Marks { deaths, carried, first, last, moves_left })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use broker::{BindingSpec, Error, Publish, Table, Value};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, error_text};
+use testkit::script::Script;
 
 use crate::{binding, durable_with, message};
 
@@ -199,4 +200,40 @@ fn a_transaction_of_too_many_copies_is_refused_whole() {
     );
     peer.turn(&broker);
     assert_eq!(broker.broker.overview().ready, 0);
+}
+
+/// Eight queues whose messages die at once, each into all of them: without a bound every order of the eight is gone through,
+/// 109 600 moves for one message.
+#[test]
+fn dead_letters_do_not_multiply_beyond_their_share() {
+    let broker = TestBroker::open(Setup::memory());
+    let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+    for number in 0..8 {
+        let to_all = ("x-dead-letter-exchange", Value::Text("amq.fanout".into()));
+        let spec = durable_with(&format!("q{number}"), &[to_all, ("x-message-ttl", Value::I64(0))]);
+        peer.client.declare_queue(&spec, broker.now()).expect("it may declare");
+        peer.client.bind(&binding("amq.fanout", "", &spec.name), broker.now()).expect("it may bind");
+    }
+    assert_eq!(publish(&mut peer, "", "q0", ""), "");
+    peer.turn(&broker);
+    let overview = broker.broker.overview();
+    let moves: u64 = overview.dead_lettered.iter().sum();
+    assert!((1000..=20_000).contains(&moves), "{moves} moves");
+    assert!(overview.dead_letters_dropped > 0 && overview.ready == 0);
+}
+
+/// Work that is tried again and again, with a pause in a queue whose messages expire, goes on for ever: a consumer rejects it each
+/// time.
+#[test]
+fn a_loop_with_a_rejection_in_it_has_no_end() {
+    let mut script = Script::memory();
+    let declared = "a queue work x-dead-letter-exchange= x-dead-letter-routing-key=pause; \
+                    queue pause x-message-ttl=0 x-dead-letter-exchange= x-dead-letter-routing-key=work";
+    assert_eq!(script.say(declared), "0 0, 0 0");
+    assert_eq!(script.say("a publish - work m"), "");
+    for round in 1..=12_000 {
+        let said = script.say("a get work");
+        assert!(said.starts_with(&format!(":{round}=m")), "{said}");
+        assert_eq!(script.say(&format!("a reject {round}")), "");
+    }
 }

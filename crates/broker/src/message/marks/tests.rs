@@ -153,10 +153,33 @@ fn the_durable_form_has_known_bytes() {
     let mut carries_too_many = bytes.clone();
     carries_too_many[14] = 2;
     let mut longer = bytes.clone();
-    longer.push(0);
+    longer.extend([0, 0]);
     for (what, bad) in [("reason", unknown_reason), ("carried", carries_too_many), ("longer", longer)] {
         assert!(Marks::decode(&bad).is_err(), "{what}");
     }
+}
+
+#[test]
+fn moves_are_shared_out_and_written_down() {
+    let mut one = marks(&[("q", Expired)]);
+    assert!(one.share_moves(4));
+    assert_eq!(one.moves_left, Some((MOVES - 4) / 4));
+    let mut bytes = Vec::new();
+    one.encode(&mut bytes);
+    assert_eq!(Marks::decode(&bytes), Ok(one.clone()));
+    // What an earlier version wrote has all of them.
+    let old = &bytes[..bytes.len() - 2];
+    assert_eq!(Marks::decode(old), Ok(Marks { moves_left: None, ..one.clone() }));
+
+    one.moves_left = Some(3);
+    assert!(!one.share_moves(4), "it may not make more than are left");
+    assert!(one.share_moves(3));
+    assert!(!one.share_moves(1));
+    one.record(death("r", Rejected));
+    assert!(one.share_moves(100_000), "a rejection is somebody's doing: anything may follow it");
+    assert_eq!(one.moves_left, Some(0));
+    one.carry();
+    assert_eq!(one.moves_left, None);
 }
 
 fn any_death() -> impl Strategy<Value = Death> {
