@@ -8,6 +8,7 @@ use std::time::Instant;
 use auth::sasl::{self, Mechanism};
 use auth::{Identity, Refusal, shown_name};
 use broker::{Login, Terms};
+use tracing::field::Empty;
 
 use crate::codec::frame::FrameKind;
 use crate::codec::methods::{
@@ -209,7 +210,7 @@ impl AmqpConnection {
             // What led to it has been told, and this can be repeated as fast as connections can be made.
             tracing::debug!(target: "audit", %peer, user, mechanism, reason = %refusal, "login refused");
         } else {
-            tracing::warn!(target: "audit", %peer, user, mechanism, reason = %refusal, "login refused");
+            tracing::warn!(target: "audit", %peer, user, mechanism, reason = %refusal, stranger = Empty, "login refused");
         }
         if !self.link.traits.authentication_failure_close {
             self.ignore(now);

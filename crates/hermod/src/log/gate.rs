@@ -1,7 +1,11 @@
 //! Keeps users from filling the log with warnings that they cause: for each user, or address, and each kind of line some
 //! come at once, then one in a second. The next that passes says how many were left out.
+//!
+//! Who has not logged in chooses the user's name, so an event about a stranger has the field `stranger`, which is empty
+//! and not written: its lines are counted by the network of `peer`.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -20,7 +24,10 @@ const MOST: usize = 1024;
 /// Bytes of a name that tell users apart.
 const NAME: usize = 64;
 /// Fields that say who has caused an event, the better ones first.
-const WHO: [&str; 3] = ["user", "who", "peer"];
+const WHO: [&str; 3] = ["user", "who", PEER];
+const PEER: &str = "peer";
+/// Marks an event whose `user` is a name that nothing has proved.
+const STRANGER: &str = "stranger";
 
 /// A kind of line and who has caused it.
 type Key = (callsite::Identifier, String);
@@ -80,9 +87,10 @@ impl<S> Filter<S> for Gate {
         if *event.metadata().level() != Level::WARN || WHO.iter().all(|name| fields.field(name).is_none()) {
             return true;
         }
-        let mut who = Who::default();
+        let trusted = if fields.field(STRANGER).is_some() { &WHO[WHO.len() - 1..] } else { &WHO[..] };
+        let mut who = Who { trusted, names: Default::default() };
         event.record(&mut who);
-        let name = who.0.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
+        let name = who.names.into_iter().find(|name| !name.is_empty()).unwrap_or_default();
         match self.pass((event.metadata().callsite(), name), Instant::now()) {
             Some(count) => {
                 line::left_out(count);
@@ -93,20 +101,24 @@ impl<S> Filter<S> for Gate {
     }
 }
 
-/// Who has caused an event, by each of the fields.
-#[derive(Default)]
-struct Who([String; WHO.len()]);
+/// Who has caused an event, by each of the fields that can be trusted to say it.
+struct Who {
+    trusted: &'static [&'static str],
+    names: [String; WHO.len()],
+}
 
 impl Visit for Who {
     fn record_str(&mut self, field: &Field, value: &str) {
-        let Some(place) = WHO.iter().position(|name| *name == field.name()) else { return };
-        // Ports are as many as connections.
-        let name = if field.name() == "peer" { value.rsplit_once(':').map_or(value, |(host, _)| host) } else { value };
-        name[..name.floor_char_boundary(NAME)].clone_into(&mut self.0[place]);
+        let Some(place) = self.trusted.iter().position(|name| *name == field.name()) else { return };
+        // Ports are as many as connections, and addresses of IPv6 as many as a peer likes.
+        let network = value.parse().ok().filter(|_| field.name() == PEER);
+        let network = network.map(|peer: SocketAddr| wire::network(peer.ip()).to_string());
+        let name = network.as_deref().unwrap_or(value);
+        name[..name.floor_char_boundary(NAME)].clone_into(&mut self.names[place]);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if WHO.contains(&field.name()) {
+        if self.trusted.contains(&field.name()) {
             self.record_str(field, &format!("{value:?}"));
         }
     }
@@ -142,6 +154,43 @@ mod tests {
         }
         assert_eq!([at("low", 0), at("low", 0), at("other", 0)], [None, None, Some(0)]);
         assert_eq!([at("low", 1), at("low", 1), at("low", 3)], [Some(2), None, Some(1)]);
+    }
+
+    /// The lines of `emit` that pass a gate of their own.
+    fn passed(emit: impl FnOnce()) -> usize {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        use tracing_subscriber::layer::SubscriberExt;
+
+        struct Count(std::sync::Arc<AtomicUsize>);
+        impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Count {
+            fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let count = std::sync::Arc::<AtomicUsize>::default();
+        let layer = tracing_subscriber::Layer::with_filter(Count(count.clone()), Gate::default());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), emit);
+        count.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn names_that_strangers_choose_and_addresses_of_one_network_are_one() {
+        let hosts = ["192.0.2.1:1", "192.0.2.2:1", "[2001:db8::1]:1", "[2001:db8::2]:1"];
+        let few = passed(|| {
+            for round in 0..100 {
+                let (peer, user) = (hosts[round % hosts.len()], format!("user {round}"));
+                tracing::warn!(%peer, user, stranger = tracing::field::Empty, "login refused");
+            }
+        });
+        // Three networks: two have 25 lines each, one has 50. More pass only after some seconds.
+        assert!((60..90).contains(&few), "{few} lines");
+        let all = passed(|| {
+            for round in 0..100 {
+                tracing::warn!(peer = hosts[0], user = format!("user {round}"), "closing");
+            }
+        });
+        assert_eq!(all, 100, "users that have logged in are told apart");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value as Json;
+use tracing::field::Empty;
 
 use super::answer::Failure;
 use crate::budget::NoRoom;
@@ -139,7 +140,7 @@ impl FromRequestParts<Arc<Source>> for Asker {
             }
             Err(refusal) => {
                 let user = shown_name(&user);
-                tracing::warn!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");
+                tracing::warn!(target: change::AUDIT, user, %peer, reason = %refusal, stranger = Empty, "HTTP login refused");
                 return Err(Failure::challenge());
             }
         };

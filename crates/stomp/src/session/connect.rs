@@ -8,6 +8,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use broker::{Login, Terms};
+use tracing::field::Empty;
 use wire::{Output, Peer};
 
 use super::error::{Failure, VERSIONS};
@@ -118,7 +119,7 @@ impl Connecting {
             // What led to it has been told, and this can be repeated as fast as connections can be made.
             tracing::debug!(target: "audit", %peer, user, reason = %refusal, "STOMP login refused");
         } else {
-            tracing::warn!(target: "audit", %peer, user, reason = %refusal, "STOMP login refused");
+            tracing::warn!(target: "audit", %peer, user, reason = %refusal, stranger = Empty, "STOMP login refused");
         }
     }
 
