@@ -68,9 +68,10 @@ impl AmqpTalk {
         self.fences.push_back((fence, answer));
     }
 
-    /// Asks for a fence. What is declared, bound, unbound and deleted concerns none of the load's messages.
+    /// Asks for a fence. What is declared and bound is there, and what is unbound and deleted is not: while an alarm
+    /// lasts, nothing new may be declared.
     fn fence(&mut self, fence: u64, kind: Fence) {
-        let (passive, durable, routing_key) = (true, true, "void");
+        let (passive, durable) = (true, true);
         let (fan, fanout) = (EXCHANGES[0].0, "fanout");
         let (queue, exchange) = (VOID, VOID);
         match kind {
@@ -81,18 +82,21 @@ impl AmqpTalk {
             Fence::DeclareExchange => {
                 self.ask(fence, ExchangeDeclare { exchange, kind: fanout, durable, ..ExchangeDeclare::default() });
             }
-            Fence::BindQueue => self.ask(fence, QueueBind { queue, exchange, routing_key, ..QueueBind::default() }),
+            Fence::BindQueue => {
+                self.ask(fence, QueueBind { queue, exchange, routing_key: VOID, ..QueueBind::default() });
+            }
             Fence::UnbindQueue => {
-                self.ask(fence, QueueUnbind { queue, exchange, routing_key, ..QueueUnbind::default() });
+                self.ask(fence, QueueUnbind { queue, exchange, routing_key: NONE, ..QueueUnbind::default() });
             }
             Fence::BindExchange => {
                 self.ask(
                     fence,
-                    ExchangeBind { destination: fan, source: VOID, routing_key, ..ExchangeBind::default() },
+                    ExchangeBind { destination: fan, source: VOID, routing_key: VOID, ..ExchangeBind::default() },
                 );
             }
             Fence::UnbindExchange => {
-                let bound = ExchangeUnbind { destination: fan, source: VOID, routing_key, ..ExchangeUnbind::default() };
+                let bound =
+                    ExchangeUnbind { destination: fan, source: VOID, routing_key: NONE, ..ExchangeUnbind::default() };
                 self.ask(fence, bound);
             }
             Fence::DeleteQueue => self.ask(fence, QueueDelete { queue: NONE, ..QueueDelete::default() }),

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use amqp091::client::{Client, Event, Options};
-use amqp091::codec::methods::{ChannelOpen, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete, QueuePurge};
+use amqp091::codec::methods::{
+    ChannelOpen, ExchangeBind, ExchangeDeclare, QueueBind, QueueDeclare, QueueDelete, QueuePurge,
+};
 use amqp091::codec::table::{Value, encode_fields};
 use amqp091::codec::{Method, Table};
 
@@ -49,6 +51,9 @@ impl Control {
         let (exchange, kind, durable) = (VOID, "fanout", true);
         self.call(ExchangeDeclare { exchange, kind, durable, ..ExchangeDeclare::default() })?;
         self.declare_extra(VOID)?;
+        self.call(QueueBind { queue: VOID, exchange, routing_key: VOID, ..QueueBind::default() })?;
+        let (destination, source) = (EXCHANGES[0].0, VOID);
+        self.call(ExchangeBind { destination, source, routing_key: VOID, ..ExchangeBind::default() })?;
         for (exchange, routing_key, queue) in BINDINGS {
             let queue = QUEUES[queue].name;
             self.call(QueueBind { queue, exchange, routing_key, ..QueueBind::default() })?;
