@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::crash::fence::Fence;
 use crate::crash::history::{Event, Outcome};
 use crate::crash::part::{Books, take};
 use crate::crash::stage::Stage;
@@ -129,12 +128,14 @@ impl<'a> Taker<'a> {
         let now = most.min(self.held());
         let settled: Vec<_> = self.books.held.drain(..now).collect();
         let mut events = Vec::new();
+        // Each protocol has kinds of its own: one that this conversation cannot ask for would never be answered.
+        let fence = self.talk.fences().0.first().copied();
         for (at, one) in settled.iter().enumerate() {
             self.books.settle(
                 self.talk.as_mut(),
                 one,
                 Outcome::Accepted,
-                (at + 1 == now).then(Fence::default),
+                fence.filter(|_| at + 1 == now),
                 &mut events,
             );
         }

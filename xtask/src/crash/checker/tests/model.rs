@@ -177,7 +177,7 @@ impl Model {
     fn fence(&mut self) {
         self.fences += 1;
         let Some(consumer) = self.loose.last().map(|out| out.consumer) else { return };
-        self.history.push(Event::FenceAsked { consumer, fence: self.fences, kind: Fence::default() });
+        self.history.push(Event::FenceAsked { consumer, fence: self.fences, kind: Fence::LookAtQueue });
         self.history.push(Event::FenceReplied { consumer, fence: self.fences });
         self.loose.retain(|out| out.consumer != consumer);
     }
