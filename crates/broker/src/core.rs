@@ -24,12 +24,12 @@ use crate::losses::Losses;
 use crate::message::dialect::Dialects;
 use crate::names::Names;
 use crate::paging::{Pager, Sweep};
+use crate::postponed::Postponed;
 use crate::queue::Queue;
 use crate::session::ClientShared;
 use crate::session::ending::Ending;
 use crate::session::replies::Replies;
 use crate::session::transaction::Sealed;
-use crate::session::turn::Work;
 use crate::settings::Settings;
 use crate::spilling::Spilling;
 use crate::stats::Totals;
@@ -221,8 +221,6 @@ pub(crate) struct Waiting {
     pub(crate) timers: BinaryHeap<Reverse<(u64, TimerQueue)>>,
     pub(crate) marks: Vec<(Ticket, Arc<Queue>)>,
     pub(crate) sealed: Vec<Sealed>,
-    /// Dead letters that wait for room in the journal.
-    pub(crate) postponed: Vec<Work>,
     /// Large ends of sessions.
     pub(crate) ending: Vec<Ending>,
 }
@@ -267,6 +265,7 @@ pub(crate) struct Core {
     pub(crate) alarms: Alarms,
     pub(crate) housekeeper: Arc<Housekeeper>,
     pub(crate) waiting: Mutex<Waiting>,
+    pub(crate) postponed: Mutex<Postponed>,
     pub(crate) pager: Pager,
     pub(crate) sweep: Mutex<Sweep>,
     pub(crate) spilling: Spilling,
@@ -334,6 +333,7 @@ impl Core {
             alarms: Alarms::default(),
             housekeeper,
             waiting: Mutex::default(),
+            postponed: Mutex::default(),
             pager: Pager::default(),
             sweep: Mutex::default(),
             spilling: Spilling::default(),

@@ -4,19 +4,25 @@
 //! neither loses nor doubles the message; the arrivals are visible once the group is durable. A hop that closes a cycle
 //! without a rejection in it is not taken, nor one that would multiply a message beyond its share of moves
 //! ([`crate::message::marks::MOVES`]).
+//!
+//! Invariant: a run moves no more than its [`Budget`] at once, and while memory is full nothing to several queues; the rest
+//! waits ([`crate::postponed`]), and what has become of it is logged already.
 
 use std::sync::Arc;
 
 use journal::{Admission, Group, Ticket};
 
+use crate::catalog::Unrouted;
 use crate::catalog::arguments::QueueArguments;
 use crate::core::Core;
+use crate::losses::Nowhere;
 use crate::message::copies::{CC, Copies, named_keys};
 use crate::message::marks::{Death, Marks};
 use crate::message::{Arena, Head, Message};
+use crate::postponed::LIKELY_BYTES;
 use crate::queue::{Dying, Identity, Queue, Reason, Visit};
-use crate::routing::Envelope;
-use crate::session::publish::{STORED_BESIDES, release_holds};
+use crate::routing::{Envelope, STEPS};
+use crate::session::publish::{STEPS_PER_ENTRY, STORED_BESIDES, TURN_ENTRIES, release_holds};
 use crate::session::transaction::{Sealed, hide_arrivals};
 use crate::session::turn::{Arrival, Work};
 
@@ -24,99 +30,181 @@ use crate::session::turn::{Arrival, Work};
 const CHUNK: usize = 64;
 /// Bytes moved at once while the log is full, but at least one message.
 const RESERVED: usize = 64 << 10;
-/// What a message is taken to be long that only the disk has.
-const LIKELY_BYTES: usize = 4 << 10;
 /// Bytes of keys from `CC` that the story of one death tells, so that a long list leaves room for more deaths.
 const COPIED_KEYS: usize = 1 << 10;
 
 /// A message as it goes on, where to, and what makes it a duplicate there.
 type Hop = (Message, Vec<Arc<Queue>>, Option<Box<Identity>>);
 
-/// Takes the next few of what waits: the oldest messages of the oldest entry.
-pub(crate) fn next_postponed(postponed: &mut Vec<Work>) -> Option<(Arc<Queue>, Vec<Dying>)> {
-    let Some(Work::DeadLetter { queue, dying }) = postponed.first_mut() else { return None };
-    let queue = Arc::clone(queue);
-    let mut bytes = 0;
-    let fits = dying.iter().take(CHUNK).take_while(|dead| {
-        bytes += dead.message.as_ref().map_or(LIKELY_BYTES, Message::cost);
-        bytes <= RESERVED
-    });
-    let count = fits.count().max(1).min(dying.len());
-    let chunk: Vec<_> = dying.drain(..count).collect();
-    if dying.is_empty() {
-        postponed.remove(0);
+/// What a run may still make of dead letters, in entries: as many as a turn. Its last message may exceed it.
+#[derive(Debug)]
+pub(crate) struct Budget(usize);
+
+impl Budget {
+    pub(crate) fn of_a_run() -> Self {
+        Self(TURN_ENTRIES)
     }
-    Some((queue, chunk))
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+
+    fn charge(&mut self, entries: usize) {
+        self.0 = self.0.saturating_sub(entries.max(1));
+    }
+}
+
+/// Logs that these die, so that a start does not bring them back; one whose time is over dies then without that.
+fn decide_all(queue: &Queue, dying: &[Dying], core: &Core) {
+    queue.decide(dying.iter().filter(|dead| dead.reason != Reason::Expired), core);
 }
 
 impl Core {
     /// Moves dead messages on, or notes why they must wait.
-    pub(crate) fn dead_letter(&self, queue: &Arc<Queue>, dying: Vec<Dying>, work: &mut Vec<Work>) {
-        // Not held back by the memory alarm: a move takes no more memory than it gives.
+    pub(crate) fn dead_letter(&self, queue: &Arc<Queue>, dying: Vec<Dying>, budget: &mut Budget, work: &mut Vec<Work>) {
         let mut dying = dying;
-        while !dying.is_empty() {
-            if self.journal.admission() == Admission::Closed {
-                return self.postpone(queue, dying);
-            }
+        let mut waits = self.postponed.lock().has(queue);
+        while !waits && !dying.is_empty() && !budget.is_spent() && self.journal.admission() != Admission::Closed {
             let rest = dying.split_off(dying.len().min(CHUNK));
-            self.move_read(queue, std::mem::replace(&mut dying, rest), work);
+            let mut left = self.move_read(queue, std::mem::replace(&mut dying, rest), budget, work);
+            waits = !left.is_empty();
+            left.append(&mut dying);
+            dying = left;
+        }
+        if !dying.is_empty() {
+            self.postpone(queue, dying);
+            self.go_on_soon(budget);
         }
     }
 
-    /// Moves some, after they have been read if the disk has them. Nothing overtakes what waits for that.
-    pub(crate) fn move_read(&self, queue: &Arc<Queue>, chunk: Vec<Dying>, work: &mut Vec<Work>) {
+    /// What waits for room is looked at from time to time; what waits for the next run only, as soon as others had theirs.
+    fn go_on_soon(&self, budget: &Budget) {
+        if budget.is_spent() {
+            self.housekeeper.wake();
+        }
+    }
+
+    /// Goes on with some of what waits; each queue that can go on has its turn. True when this run has spent its budget.
+    pub(crate) fn retry_postponed(&self, work: &mut Vec<Work>) -> bool {
+        let mut budget = Budget::of_a_run();
+        let mut stuck = 0;
+        while !budget.is_spent() && stuck < self.postponed.lock().queues() {
+            // They may be all that keeps the oldest file of a full log: then no room would ever come by itself. What a move
+            // appends it frees, if not at once, so a few at a time are taken from the reserve while there is one.
+            let closed = self.journal.admission() == Admission::Closed;
+            let journal = self.journal.stats();
+            if closed && journal.used_bytes >= journal.max_bytes {
+                return false;
+            }
+            let next = self.postponed.lock().next(CHUNK, if closed { RESERVED } else { usize::MAX });
+            let Some((queue, chunk)) = next else { return false };
+            let left = self.move_read(&queue, chunk, &mut budget, work);
+            stuck = if left.is_empty() { 0 } else { stuck + 1 };
+            self.postponed.lock().put_back(&queue, left);
+            if closed {
+                return false;
+            }
+        }
+        budget.is_spent()
+    }
+
+    /// Moves some, after they have been read if the disk has them; nothing overtakes what waits for that. Returns those that
+    /// have to wait.
+    fn move_read(
+        &self,
+        queue: &Arc<Queue>,
+        chunk: Vec<Dying>,
+        budget: &mut Budget,
+        work: &mut Vec<Work>,
+    ) -> Vec<Dying> {
         if queue.mourns() || chunk.iter().any(|dead| dead.message.is_none()) {
             // Who rejected one is answered before it has moved, and must not get it again: that it dies is logged now.
             queue.decide(chunk.iter().filter(|dead| dead.reason == Reason::Rejected), self);
+            budget.charge(chunk.len());
             self.pager.mourn(Arc::clone(queue), chunk);
-        } else {
-            self.move_chunk(queue, chunk, work);
+            return Vec::new();
         }
+        self.move_chunk(queue, chunk, budget, work)
     }
 
     /// Reads dead letters and moves them on. All that were asked for before may have left less room than there was; then only
     /// few at a time go on, as they are taken from what waits.
     pub(crate) fn move_unread(&self, queue: &Arc<Queue>, dying: Vec<Dying>, work: &mut Vec<Work>) {
-        if dying.len() > RESERVED / LIKELY_BYTES && self.journal.admission() == Admission::Closed {
-            self.postpone(queue, dying);
+        let many = dying.len() > RESERVED / LIKELY_BYTES && self.journal.admission() == Admission::Closed;
+        if many {
+            self.postpone_unread(queue, dying);
             self.housekeeper.wake();
             return;
         }
-        let dying = self.read_dying(queue, dying);
-        self.move_chunk(queue, dying, work);
+        let mut budget = Budget::of_a_run();
+        let read = self.read_dying(queue, dying.clone());
+        let left = self.move_chunk(queue, read, &mut budget, work);
+        if let Some(first) = left.first() {
+            // As they came: what only the disk has is not to wait in memory.
+            self.postpone_unread(queue, dying.into_iter().skip_while(|dead| dead.seq != first.seq).collect());
+            self.go_on_soon(&budget);
+        }
     }
 
-    /// There is no room for new records of this size: the decision is logged, the move waits.
+    /// What was to be read and moved waits, and so does all that was to be read behind it: it is older than what waits already.
+    fn postpone_unread(&self, queue: &Arc<Queue>, mut dying: Vec<Dying>) {
+        dying.extend(self.pager.take_mourned(queue));
+        decide_all(queue, &dying, self);
+        self.postponed.lock().put_back(queue, dying);
+    }
+
+    /// The move waits, and the decision is logged.
     fn postpone(&self, queue: &Arc<Queue>, dying: Vec<Dying>) {
-        queue.decide(dying.iter(), self);
-        self.waiting.lock().postponed.push(Work::DeadLetter { queue: Arc::clone(queue), dying });
+        decide_all(queue, &dying, self);
+        self.postponed.lock().push(queue, dying);
     }
 
     /// Moves some whose messages are in memory. Those that the log can't take stay, dying, until a start with a larger one.
-    pub(crate) fn move_chunk(&self, queue: &Arc<Queue>, chunk: Vec<Dying>, work: &mut Vec<Work>) {
+    /// Returns those that have to wait, the last ones of the chunk: the budget is spent, or memory is full and the next
+    /// one goes to several queues, which takes more memory than it gives.
+    fn move_chunk(
+        &self,
+        queue: &Arc<Queue>,
+        chunk: Vec<Dying>,
+        budget: &mut Budget,
+        work: &mut Vec<Work>,
+    ) -> Vec<Dying> {
         let now = self.clock.unix_ms();
         let mut arena = Arena::default();
         let mut arrivals = Vec::with_capacity(chunk.len());
         let mut targets = Vec::with_capacity(chunk.len());
         let (mut leave, mut stay) = (Vec::with_capacity(chunk.len()), Vec::new());
         let arguments = queue.arguments(self);
-        for dead in chunk {
-            let hop = self.next_hop((queue, &arguments), &dead, now, &mut arena);
-            if hop.as_ref().is_some_and(|(message, queues, _)| self.is_too_large(message, queues)) {
+        let full = self.memory.is_full();
+        let mut wait = Vec::new();
+        let mut chunk = chunk.into_iter();
+        while let Some(dead) = chunk.next() {
+            let is_spent = budget.is_spent();
+            let hop = (!is_spent).then(|| self.next_hop((queue, &arguments), &dead, now, &mut arena, budget));
+            let takes_more = |hop: &Result<Hop, _>| hop.as_ref().is_ok_and(|(_, queues, _)| queues.len() > 1);
+            let Some(hop) = hop.filter(|hop| !(full && takes_more(hop))) else {
+                wait.push(dead);
+                wait.extend(chunk);
+                break;
+            };
+            if hop.as_ref().is_ok_and(|(message, queues, _)| self.is_too_large(message, queues)) {
                 self.tell_too_large(queue, &dead);
                 stay.push(dead);
                 continue;
             }
             self.totals.dead_lettered[dead.reason as usize].add(1);
-            if let Some((message, queues, identity)) = hop {
-                let mut arrival = Arrival::new(message, false, 0, 0);
-                arrival.identity = identity;
-                arrivals.push(arrival);
-                targets.push(queues);
-            } else {
-                self.totals.dead_letters_dropped.add(1);
-                if let Some(message) = &dead.message {
-                    self.note_unroutable(&queue.vhost, Some(&queue.name), message, now);
+            match hop {
+                Ok((message, queues, identity)) => {
+                    let mut arrival = Arrival::new(message, false, 0, 0);
+                    arrival.identity = identity;
+                    arrivals.push(arrival);
+                    targets.push(queues);
+                }
+                Err(why) => {
+                    self.totals.dead_letters_dropped.add(1);
+                    if let Some(message) = &dead.message {
+                        self.note_unroutable(&queue.vhost, Some((&queue.name, why)), message, now);
+                    }
                 }
             }
             leave.push(dead);
@@ -128,7 +216,10 @@ impl Core {
         let durable = leave.iter().any(|dead| dead.durable);
         let mut visit = Visit { core: self, now, work };
         // A crash before it is durable lets the message die once more: had it been delivered, it would come again as new.
-        self.move_together(arrivals, &targets, durable, &|group| queue.bury(&leave, group, self), &mut visit);
+        if !leave.is_empty() {
+            self.move_together(arrivals, &targets, durable, &|group| queue.bury(&leave, group, self), &mut visit);
+        }
+        wait
     }
 
     /// True for a message that these queues would have in the log, which has become too small for it: it was published when
@@ -180,16 +271,19 @@ impl Core {
         }
     }
 
-    /// The message as it goes on, and where to; `None` when it goes nowhere.
+    /// The message as it goes on, and where to, or why it goes nowhere.
     fn next_hop(
         &self,
         (queue, arguments): (&Queue, &QueueArguments),
         dead: &Dying,
         now: u64,
         arena: &mut Arena,
-    ) -> Option<Hop> {
-        let exchange = arguments.dead_letter_exchange.as_deref()?;
-        let message = dead.message.as_ref()?;
+        budget: &mut Budget,
+    ) -> Result<Hop, Nowhere> {
+        budget.charge(1);
+        let unroutable = Nowhere::Unroutable;
+        let exchange = arguments.dead_letter_exchange.as_deref().ok_or(unroutable)?;
+        let message = dead.message.as_ref().ok_or(unroutable)?;
         // A key of the queue's own stands for all that the message had, also at its next death.
         let (key, copies) = match (arguments.dead_letter_routing_key.as_deref(), message.copies()) {
             (None, copies) => (message.routing_key(), copies),
@@ -198,23 +292,38 @@ impl Core {
         };
         let read = || self.dialects.read(message.dialect(), message.properties()).ok();
         let mut marks = self.marks_after(queue, message, dead.reason, now);
-        let vhost = self.catalog.vhost(&queue.vhost)?;
+        let vhost = self.catalog.vhost(&queue.vhost).ok_or(unroutable)?;
         let envelope = Envelope::new(key, copies, &read);
-        let mut routing = vhost.tables.read().route(exchange, &envelope).ok()?;
-        routing.queues.retain(|target| !marks.is_cycle(&target.name));
-        if routing.queues.is_empty() || !marks.share_moves(routing.queues.len()) {
-            return None;
+        let routed = vhost.tables.read().route(exchange, &envelope);
+        let (steps, entries) = routed.as_ref().map_or((STEPS, 0), |routing| (routing.steps, routing.queues.len()));
+        budget.charge(entries + steps as usize / STEPS_PER_ENTRY);
+        let mut routing = routed.map_err(|why| match why {
+            Unrouted::NoExchange => unroutable,
+            Unrouted::TooMuch { .. } => Nowhere::OutOfSteps,
+        })?;
+        {
+            let cycles = marks.cycles();
+            routing.queues.retain(|target| !cycles.contains(&*target.name));
+        }
+        if routing.queues.is_empty() {
+            return Err(unroutable);
+        }
+        if !marks.share_moves(routing.queues.len()) {
+            return Err(Nowhere::OutOfMoves);
         }
         let (queues, identity) = match message.instructed() {
             // What was published with them made sense then.
-            true => self.follow(&mut routing, envelope.headers(), (!message.was_delayed()).then_some(now), now).ok()?,
+            true => {
+                let published_at = (!message.was_delayed()).then_some(now);
+                self.follow(&mut routing, envelope.headers(), published_at, now).map_err(|_| unroutable)?
+            }
             false => (routing.queues, None),
         };
-        let identity = identity.map(|identity| identity.returning(&queues, &|name| marks.was_in(name)));
+        let identity = identity.map(|identity| identity.returning(&queues, &marks.queues()));
         let mut encoded = Vec::new();
         marks.encode(&mut encoded);
         if encoded.len() as u64 > STORED_BESIDES / 2 {
-            return None;
+            return Err(unroutable);
         }
         let head = Head {
             dialect: message.dialect(),
@@ -230,7 +339,7 @@ impl Core {
             properties: message.properties(),
             marks: &encoded,
         };
-        Some((arena.add(&head, message.body()), queues, identity))
+        Ok((arena.add(&head, message.body()), queues, identity))
     }
 
     fn marks_after(&self, queue: &Queue, message: &Message, reason: Reason, now: u64) -> Marks {

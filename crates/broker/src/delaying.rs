@@ -307,7 +307,7 @@ impl Core {
         let identity = Identity::of(&instructions, std::slice::from_ref(queue), gates)?;
         // A dead letter that waited on its way back is no duplicate of itself.
         let marks = message.marks().unwrap_or_default();
-        Some(identity.returning(std::slice::from_ref(queue), &|name| marks.was_in(name)))
+        Some(identity.returning(std::slice::from_ref(queue), &marks.queues()))
     }
 
     /// Ends a bucket that is empty and whose time is over. False if it is not.

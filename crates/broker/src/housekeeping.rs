@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use journal::{Admission, Ticket};
+use journal::Ticket;
 
 use crate::catalog::Tables;
 use crate::core::{Core, TimerQueue};
-use crate::dead_letter::next_postponed;
+use crate::dead_letter::Budget;
 use crate::queue::{Guard, Queue, Visit};
 use crate::routing::Destination;
 use crate::session::mailbox::Notice;
@@ -26,10 +26,11 @@ impl Core {
     /// it are gone for good.
     pub(crate) fn run_work(&self, work: &mut Vec<Work>) -> Ticket {
         let mut gone = Ticket::NONE;
+        let mut budget = Budget::of_a_run();
         while !work.is_empty() {
             for item in std::mem::take(work) {
                 match item {
-                    Work::DeadLetter { queue, dying } => self.dead_letter(&queue, dying, work),
+                    Work::DeadLetter { queue, dying } => self.dead_letter(&queue, dying, &mut budget, work),
                     Work::Vanish { queue } => gone = gone.max(self.vanish(&queue)),
                     Work::Arm { queue, at } => {
                         let timer = Reverse((at, TimerQueue(Arc::downgrade(&queue))));
@@ -76,9 +77,10 @@ impl Core {
         let mut work = Vec::new();
         let flushed = self.resume_flushed(ms, &mut work);
         self.run_timers(ms, &mut work);
-        let postponed = self.retry_postponed(&mut work);
+        let postponed = !self.postponed.lock().is_empty();
+        let goes_on = postponed && self.retry_postponed(&mut work);
         self.run_work(&mut work);
-        if self.go_on_ending() {
+        if self.go_on_ending() || goes_on {
             waker.wake_by_ref();
         }
         let sweep = self.sweep(now);
@@ -127,28 +129,6 @@ impl Core {
                 queue.grow_old(at, &mut Visit { core: self, now, work });
             }
         }
-    }
-
-    /// Goes on with dead letters that waited for room. True when some still wait.
-    fn retry_postponed(&self, work: &mut Vec<Work>) -> bool {
-        if self.waiting.lock().postponed.is_empty() {
-            return false;
-        }
-        if self.journal.admission() != Admission::Closed {
-            work.append(&mut self.waiting.lock().postponed);
-            return false;
-        }
-        // They may be all that keeps the oldest file of a full log: then no room would ever come by itself. What a move
-        // appends it frees, if not at once, so a few at a time are taken from the reserve while there is one.
-        let journal = self.journal.stats();
-        if journal.used_bytes >= journal.max_bytes {
-            return true;
-        }
-        let first = next_postponed(&mut self.waiting.lock().postponed);
-        if let Some((queue, dying)) = first {
-            self.move_read(&queue, dying, work);
-        }
-        true
     }
 
     /// Deletes a queue if it still should go. Returns when it is gone for good.

@@ -24,6 +24,7 @@ mod losses;
 mod message;
 mod names;
 mod paging;
+mod postponed;
 mod queue;
 mod redrive;
 mod repair;

@@ -22,7 +22,8 @@ pub struct Loss {
     pub at: u64,
     /// Its vhost.
     pub vhost: String,
-    /// `unroutable`, `rejected`, `expired`, `maxlen`, `delivery_limit`, or `dead_letter_unroutable`.
+    /// `unroutable`, `rejected`, `expired`, `maxlen`, `delivery_limit`; or of a dead letter `dead_letter_unroutable`,
+    /// `dead_letter_out_of_steps`, `dead_letter_out_of_moves`.
     pub reason: &'static str,
     /// The queue that it was in; `None` for one that reached none.
     pub queue: Option<String>,
@@ -32,6 +33,27 @@ pub struct Loss {
     pub routing_key: String,
     /// Bytes of its body; 0 where nobody has looked.
     pub body_bytes: u64,
+}
+
+/// Why a dead letter goes nowhere.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Nowhere {
+    /// No queue takes it, or only ones to which it would go round.
+    Unroutable,
+    /// Finding its queues takes more than one message may.
+    OutOfSteps,
+    /// It and its copies have been moved as often as they may.
+    OutOfMoves,
+}
+
+impl Nowhere {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unroutable => "dead_letter_unroutable",
+            Self::OutOfSteps => "dead_letter_out_of_steps",
+            Self::OutOfMoves => "dead_letter_out_of_moves",
+        }
+    }
 }
 
 /// The last losses.
@@ -102,12 +124,12 @@ impl Core {
 
     /// Notes a message that reached no queue, from `queue` if it was a dead letter.
     #[cold]
-    pub(crate) fn note_unroutable(&self, vhost: &str, queue: Option<&str>, message: &Message, now: u64) {
+    pub(crate) fn note_unroutable(&self, vhost: &str, dead: Option<(&str, Nowhere)>, message: &Message, now: u64) {
         self.losses.note(now, || Loss {
             at: now,
             vhost: vhost.to_owned(),
-            reason: if queue.is_some() { "dead_letter_unroutable" } else { "unroutable" },
-            queue: queue.map(str::to_owned),
+            reason: dead.map_or("unroutable", |(_, why)| why.name()),
+            queue: dead.map(|(queue, _)| queue.to_owned()),
             exchange: message.exchange().to_owned(),
             routing_key: message.routing_key().to_owned(),
             body_bytes: message.body().len() as u64,

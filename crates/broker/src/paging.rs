@@ -63,6 +63,21 @@ impl Pager {
         self.send(Errand::Mourn { queue, dying });
     }
 
+    /// Takes back all dead letters of `queue` that are still to be read, in their order.
+    pub(crate) fn take_mourned(&self, queue: &Arc<Queue>) -> Vec<Dying> {
+        let mut errands = self.errands.lock();
+        let mut taken = Vec::new();
+        errands.retain_mut(|errand| match errand {
+            Errand::Mourn { queue: other, dying } if other.id == queue.id => {
+                queue.mourned.fetch_sub(1, Ordering::AcqRel);
+                taken.append(dying);
+                false
+            }
+            _ => true,
+        });
+        taken
+    }
+
     /// Writes these messages of `queue` to the disk.
     pub(crate) fn spill(&self, queue: Arc<Queue>, picked: Vec<Picked>) {
         self.send(Errand::Spill { queue, picked });

@@ -131,13 +131,7 @@ impl<'a> Taker<'a> {
         // Each protocol has kinds of its own: one that this conversation cannot ask for would never be answered.
         let fence = self.talk.fences().0.first().copied();
         for (at, one) in settled.iter().enumerate() {
-            self.books.settle(
-                self.talk.as_mut(),
-                one,
-                Outcome::Accepted,
-                fence.filter(|_| at + 1 == now),
-                &mut events,
-            );
+            self.books.settle(self.talk.as_mut(), one, Outcome::Accepted, fence.filter(|_| at + 1 == now), &mut events);
         }
         self.stage.tell(&events);
         self.books.exchange(self.stage, self.talk.as_mut(), LOOK)

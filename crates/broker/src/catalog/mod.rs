@@ -13,7 +13,7 @@ mod search;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use journal::{Owner, Ticket};
 use parking_lot::RwLock;
 
@@ -71,9 +71,9 @@ pub(crate) struct Routing {
     /// The same exchange and key always lead here, until the catalog changes.
     pub(crate) cacheable: bool,
     /// The exchanges that let nothing through twice, by the queue to which they led.
-    pub(crate) gates: Vec<(Owner, Gate)>,
+    pub(crate) gates: HashMap<Owner, Gate>,
     /// The queues to which an exchange that delays led.
-    pub(crate) delayed: Vec<Owner>,
+    pub(crate) delayed: HashSet<Owner>,
     /// What finding them took, of [`STEPS`].
     pub(crate) steps: u32,
 }

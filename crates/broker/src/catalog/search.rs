@@ -46,7 +46,7 @@ impl<'a> Search<'a> {
         Self {
             tables,
             envelope,
-            routing: Routing { queues: Vec::new(), cacheable: true, gates: Vec::new(), delayed: Vec::new(), steps: 0 },
+            routing: Routing { cacheable: true, ..Routing::default() },
             reached: Reached::within(STEPS),
             found: HashSet::new(),
             seen: HashSet::new(),
@@ -137,10 +137,9 @@ impl<'a> Search<'a> {
     }
 
     fn enter(&mut self, exchange: &'a Exchange, way: Way) {
-        if self.seen.insert(exchange.id) {
+        // Also one whose bindings lead nowhere is a step, or ten thousand of these would cost nothing.
+        if self.reached.charge(1) && self.seen.insert(exchange.id) {
             self.waiting.push((exchange, way));
-        } else {
-            self.reached.charge(1);
         }
     }
 }

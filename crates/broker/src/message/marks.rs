@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use hashbrown::HashSet;
+
 use crate::encoding::{Malformed, Reader, write_optional_varint, write_text, write_varint};
 use crate::error::Error;
 use crate::message::value::{Table, Value};
@@ -96,6 +98,9 @@ impl From<&Death> for Place {
 /// More than any chain of queues has, and few enough that no choice of queues and bindings multiplies one message without end.
 pub(crate) const MOVES: u64 = 10_000;
 
+/// What each copy of a first hop has at least: a hop to thousands of queues leaves them a chain of some queues yet.
+const LEAST_MOVES: u64 = 16;
+
 /// The deaths of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
@@ -118,16 +123,13 @@ impl Marks {
     /// any number of queues: publishing to them directly may, too.
     pub(crate) fn share_moves(&mut self, queues: usize) -> bool {
         let rejected = self.last.as_ref().is_some_and(|last| last.reason == Reason::Rejected);
-        let queues = queues as u64;
-        let rest = match self.moves_left.filter(|_| !rejected) {
-            None => MOVES.saturating_sub(queues),
-            Some(left) => match left.checked_sub(queues) {
-                Some(rest) => rest,
-                None => return false,
-            },
+        let queues = queues.max(1) as u64;
+        let each = match self.moves_left.filter(|_| !rejected) {
+            None => Some((MOVES.saturating_sub(queues) / queues).max(LEAST_MOVES)),
+            Some(left) => left.checked_sub(queues).map(|rest| rest / queues),
         };
-        self.moves_left = Some(rest / queues.max(1));
-        true
+        self.moves_left = each.or(self.moves_left);
+        each.is_some()
     }
 
     /// Adds a death, which happened just now. If the message died in this queue for this reason before, that is
@@ -159,21 +161,18 @@ impl Marks {
         self.moves_left = None;
     }
 
-    /// Whether the message, on its way to `target_queue`, goes round without anyone's doing: it died there before,
-    /// and neither then nor since by a consumer's rejection. Such a message is dropped.
+    /// The queues to which the message would go round without anyone's doing: it died there before, and neither then nor
+    /// since by a consumer's rejection. It is not sent there.
     ///
     /// Deaths that a client brought along don't count here: publishing the message was somebody's doing.
-    pub fn is_cycle(&self, target_queue: &str) -> bool {
-        let own = self.own();
-        match own.iter().position(|death| death.queue == target_queue) {
-            Some(at) => own[..=at].iter().all(|death| death.reason != Reason::Rejected),
-            None => false,
-        }
+    pub fn cycles(&self) -> HashSet<&str> {
+        let unasked = self.own().iter().take_while(|death| death.reason != Reason::Rejected);
+        unasked.map(|death| death.queue.as_str()).collect()
     }
 
-    /// Whether the message has been in this queue, and died there. What a client says of that does not count.
-    pub fn was_in(&self, queue: &str) -> bool {
-        self.own().iter().any(|death| death.queue == queue)
+    /// The queues in which the message died. What a client says of that does not count.
+    pub fn queues(&self) -> HashSet<&str> {
+        self.own().iter().map(|death| death.queue.as_str()).collect()
     }
 
     /// The deaths that the broker has seen.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use journal::{Group, Owner};
 
 use crate::catalog::arguments::Remember;
@@ -42,9 +42,9 @@ pub(crate) struct Identity {
     id: Arc<[u8]>,
     remembered_for: Option<u64>,
     /// By queue.
-    gates: Vec<(Owner, Gate)>,
+    gates: HashMap<Owner, Gate>,
     /// Queues that the message has been in and comes back to: there it is no duplicate, of itself above all.
-    returns_to: Vec<Owner>,
+    returns_to: HashSet<Owner>,
 }
 
 impl Identity {
@@ -52,26 +52,26 @@ impl Identity {
     pub(crate) fn of(
         instructions: &Instructions,
         queues: &[Arc<Queue>],
-        gates: Vec<(Owner, Gate)>,
+        gates: HashMap<Owner, Gate>,
     ) -> Option<Box<Self>> {
         let id = Arc::clone(instructions.id.as_ref()?);
-        for queue in queues.iter().filter(|queue| gates.iter().any(|(owner, _)| *owner == queue.id)) {
+        for queue in queues.iter().filter(|queue| gates.contains_key(&queue.id)) {
             queue.gated.store(true, Ordering::Relaxed);
         }
-        Some(Box::new(Self { id, remembered_for: instructions.remembered_for, gates, returns_to: Vec::new() }))
+        Some(Box::new(Self { id, remembered_for: instructions.remembered_for, gates, returns_to: HashSet::new() }))
     }
 
-    /// The same of a dead letter that has been in the queues for which `was_in` says so.
-    pub(crate) fn returning(mut self: Box<Self>, queues: &[Arc<Queue>], was_in: &dyn Fn(&str) -> bool) -> Box<Self> {
-        self.returns_to = queues.iter().filter(|queue| was_in(&queue.name)).map(|queue| queue.id).collect();
+    /// The same of a dead letter that has been in the queues `been_in`.
+    pub(crate) fn returning(mut self: Box<Self>, queues: &[Arc<Queue>], been_in: &HashSet<&str>) -> Box<Self> {
+        self.returns_to = queues.iter().filter(|queue| been_in.contains(&*queue.name)).map(|queue| queue.id).collect();
         self
     }
 
     /// The scopes in which it counts at `queue`, and how long it is remembered there.
     fn scopes<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = (Owner, Remember)> + 'a {
         let own = queue.deduplication.map(|remember| (OWN, remember));
-        let gates = self.gates.iter().filter(|(owner, _)| *owner == queue.id);
-        own.into_iter().chain(gates.map(|(_, gate)| (gate.exchange, gate.remember)))
+        let gate = self.gates.get(&queue.id);
+        own.into_iter().chain(gate.map(|gate| (gate.exchange, gate.remember)))
     }
 }
 

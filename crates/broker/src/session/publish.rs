@@ -18,7 +18,7 @@ use crate::message::copies::Copies;
 use crate::message::dialect::DialectId;
 use crate::message::{Head, Message, NAME_MAX};
 use crate::queue::{Identity, Queue, Visit};
-use crate::routing::Envelope;
+use crate::routing::{Envelope, STEPS};
 use crate::session::turn::{Arrival, QueueSlot};
 use crate::session::{Answer, BLOCKED, Client, Refusal, SessionId};
 
@@ -53,9 +53,11 @@ pub struct Publish<'a> {
 pub const STORED_BESIDES: u64 = 64 << 10;
 
 /// Entries that a turn enqueues at most, but for those of its last message.
-pub(super) const TURN_ENTRIES: usize = 10_000;
+pub(crate) const TURN_ENTRIES: usize = 10_000;
 /// Steps of routing ([`crate::routing::STEPS`]) that cost a turn as much as an entry.
-const STEPS_PER_ENTRY: usize = 16;
+pub(crate) const STEPS_PER_ENTRY: usize = 16;
+/// What a message costs that is refused since it has no route: nobody knows how much was looked at for it.
+const REFUSED: usize = STEPS as usize / STEPS_PER_ENTRY;
 
 /// Routes kept at most, more than a stock market has symbols; beyond it all are forgotten, and the slots that they led to: a
 /// connection that publishes to a hundred thousand queues, one after the other, is not to remember all of them.
@@ -256,7 +258,8 @@ impl Client {
         let envelope = Envelope::new(key, copies, &read);
         self.check_copies(&envelope)?;
         self.authorize_topics(exchange, envelope.keys(), Right::Write)?;
-        let mut routing = vhost.route(exchange, &envelope)?;
+        // What was looked at in vain is paid for, too.
+        let mut routing = vhost.route(exchange, &envelope).inspect_err(|_| self.turn_cost += REFUSED)?;
         let steps = routing.steps;
         let cacheable = routing.cacheable && !single;
         let (queues, identity) = if wanted.instructed {

@@ -1,0 +1,83 @@
+//! Dead letters that wait: for room in the log, for memory, or since a run has moved as many as one may.
+//!
+//! Invariant: those of a queue keep their order, and queues take turns, so that nobody's dead letters wait for all of
+//! somebody else's.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use journal::Owner;
+
+use crate::message::Message;
+use crate::queue::{Dying, Queue};
+
+/// What a message is taken to be long that only the disk has.
+pub(crate) const LIKELY_BYTES: usize = 4 << 10;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Postponed {
+    waiting: HashMap<Owner, VecDeque<Dying>>,
+    /// The queues of these, the one whose turn is next first.
+    turns: VecDeque<Arc<Queue>>,
+}
+
+impl Postponed {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    /// How many queues have dead letters here.
+    pub(crate) fn queues(&self) -> usize {
+        self.turns.len()
+    }
+
+    /// True when dead letters of this queue wait, so that later ones have to wait behind them.
+    pub(crate) fn has(&self, queue: &Queue) -> bool {
+        !self.waiting.is_empty() && self.waiting.contains_key(&queue.id)
+    }
+
+    fn of(&mut self, queue: &Arc<Queue>) -> &mut VecDeque<Dying> {
+        let Self { waiting, turns } = self;
+        waiting.entry(queue.id).or_insert_with(|| {
+            turns.push_back(Arc::clone(queue));
+            VecDeque::new()
+        })
+    }
+
+    /// These wait behind all others of their queue.
+    pub(crate) fn push(&mut self, queue: &Arc<Queue>, dying: Vec<Dying>) {
+        if !dying.is_empty() {
+            self.of(queue).extend(dying);
+        }
+    }
+
+    /// These were taken and go on waiting, in front of all others of their queue.
+    pub(crate) fn put_back(&mut self, queue: &Arc<Queue>, dying: Vec<Dying>) {
+        if !dying.is_empty() {
+            let waiting = self.of(queue);
+            waiting.reserve(dying.len());
+            dying.into_iter().rev().for_each(|dead| waiting.push_front(dead));
+        }
+    }
+
+    /// Takes the oldest of the queue whose turn it is: `count` at most and up to so many bytes, but at least one.
+    pub(crate) fn next(&mut self, count: usize, bytes: usize) -> Option<(Arc<Queue>, Vec<Dying>)> {
+        let queue = self.turns.pop_front()?;
+        let waiting = self.waiting.get_mut(&queue.id)?;
+        let mut sum = 0;
+        let fits = waiting.iter().take(count).take_while(|dead| {
+            sum += dead.message.as_ref().map_or(LIKELY_BYTES, Message::cost);
+            sum <= bytes
+        });
+        let count = fits.count().max(1).min(waiting.len());
+        let chunk = waiting.drain(..count).collect();
+        if waiting.is_empty() {
+            self.waiting.remove(&queue.id);
+        } else {
+            self.turns.push_back(Arc::clone(&queue));
+        }
+        Some((queue, chunk))
+    }
+}
