@@ -19,7 +19,6 @@ use crate::message::dialect::Dialects;
 use crate::message::value::Table;
 use crate::names::Names;
 use crate::queue::Visit;
-use crate::session::mailbox::Notice;
 use crate::session::{Client, Login, Terms};
 use crate::settings::{Limits, Settings};
 use crate::store::facts;
@@ -329,7 +328,7 @@ impl Broker {
     pub fn kick(&self, client: u64, reason: &str) -> bool {
         let clients = self.core.clients.lock();
         let Some(shared) = clients.get(&client) else { return false };
-        shared.mailbox.notify(Notice::Kicked { reason: reason.to_owned() });
+        shared.kick(reason);
         true
     }
 

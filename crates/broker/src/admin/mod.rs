@@ -5,6 +5,7 @@
 
 mod checks;
 mod policies;
+mod rights;
 mod users;
 mod vhosts;
 
@@ -17,7 +18,6 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::flow::{DISK, MEMORY};
 use crate::session::ClientShared;
-use crate::session::mailbox::Notice;
 
 pub use policies::PolicyReport;
 pub use vhosts::{VhostLimits, VhostReport, VhostSpec};
@@ -72,7 +72,7 @@ impl Core {
         let clients = self.clients.lock();
         let mut count = 0;
         for client in clients.values().filter(|client| whom(client)) {
-            client.mailbox.notify(Notice::Kicked { reason: reason.to_owned() });
+            client.kick(reason);
             count += 1;
         }
         count

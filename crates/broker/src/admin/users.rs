@@ -1,5 +1,5 @@
-//! Users come, change and go while the broker runs. A change of rights binds open connections at their next operation;
-//! who is deleted is disconnected.
+//! Users come, change and go while the broker runs. A change of rights binds open connections at once; who is deleted is
+//! disconnected.
 
 use auth::User;
 use hashbrown::HashMap;
@@ -87,14 +87,17 @@ fn no_user(name: &str) -> Error {
 }
 
 impl Core {
-    /// Logs a user, and lets it count from then on: routes that clients remember were allowed by its old rights.
+    /// Logs a user, and lets it count from then on, also for what its clients have under way: routes that they remember were
+    /// allowed by its old rights, and so were its consumers.
     pub(crate) fn put_user(&self, user: User) -> Result<Ticket, Error> {
+        let name = user.name.clone();
         let mut users = self.users.lock();
         let ticket = self.log_user(&user, &mut users)?;
         // Under the lock: a restatement in between would say the old record again, behind the new one.
         self.authority.put(user).map_err(|error| Error::precondition(error.to_string()))?;
         drop(users);
         self.catalog.changed();
+        self.hold_to_rights(&name);
         Ok(ticket)
     }
 

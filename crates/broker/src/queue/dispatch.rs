@@ -11,7 +11,7 @@ use journal::Ticket;
 use crate::message::Message;
 use crate::queue::consumers::Turn;
 use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Queue, Reason, Resume, State, Visit, settle};
-use crate::session::mailbox::Lent;
+use crate::session::mailbox::{Lent, Notice};
 use crate::session::turn::Work;
 use crate::store::facts;
 
@@ -191,6 +191,23 @@ impl Queue {
             self.dispatch(&mut inner, visit);
             self.finish(inner, visit);
         }
+    }
+
+    /// Detaches those of some clients, and tells them. What they hold stays theirs to settle.
+    pub(crate) fn expel(self: &Arc<Self>, whose: &dyn Fn(u64) -> bool, visit: &mut Visit<'_>) {
+        let mut inner = self.lock(visit.core);
+        let consumers = inner.consumers().map(|(consumer, _)| consumer).filter(|consumer| whose(consumer.key.client));
+        let leaving: Vec<_> = consumers.map(|consumer| (consumer.key, Arc::clone(&consumer.mailbox))).collect();
+        if leaving.is_empty() {
+            return;
+        }
+        for (key, mailbox) in leaving {
+            self.take_away(&mut inner, key, visit);
+            inner.consumers.succeed(key);
+            mailbox.notify(Notice::Cancelled { consumer: key.consumer });
+        }
+        self.dispatch(&mut inner, visit);
+        self.finish(inner, visit);
     }
 
     /// The same for a consumer whose session ends, in two steps: what it holds comes back between them, before anybody else

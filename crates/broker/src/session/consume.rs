@@ -152,6 +152,12 @@ impl Client {
                 Unattached::TooMany => too_many(&queue, self.core.settings.limits.consumers_per_queue),
             });
         }
+        // Whoever took the right away before it was attached has not found it.
+        if let Err(refused) = self.authorize(Resource::queue(&queue.name), Right::Read) {
+            self.detach_consumer(number);
+            self.forget_consumer(number);
+            return Err(refused);
+        }
         Ok(tag)
     }
 
@@ -312,7 +318,7 @@ impl Client {
     pub(super) fn queue_to(&self, name: &str, right: Right) -> Result<Arc<Queue>, Error> {
         self.core
             .authority
-            .authorize(&self.identity, &self.shared.vhost, Resource::queue(name), right)
+            .authorize(&self.shared.identity, &self.shared.vhost, Resource::queue(name), right)
             .map_err(|denied| Error::refused(denied.to_string()))?;
         let queue = self.vhost.queue(name).ok_or_else(|| no_queue(name, &self.shared.vhost))?;
         self.check_owner(&queue)?;

@@ -97,7 +97,7 @@ impl Client {
     pub(super) fn authorize(&self, resource: Resource<'_>, right: Right) -> Result<(), Error> {
         self.core
             .authority
-            .authorize(&self.identity, &self.shared.vhost, resource, right)
+            .authorize(&self.shared.identity, &self.shared.vhost, resource, right)
             .map_err(|denied| Error::refused(denied.to_string()))
     }
 
@@ -113,7 +113,7 @@ impl Client {
             return Ok(());
         }
         let (authority, vhost) = (&self.core.authority, &self.shared.vhost);
-        keys.try_for_each(|key| authority.authorize_topic(&self.identity, vhost, exchange, key, right))
+        keys.try_for_each(|key| authority.authorize_topic(&self.shared.identity, vhost, exchange, key, right))
             .map_err(|denied| Error::refused(denied.to_string()))
     }
 
@@ -282,7 +282,12 @@ impl Client {
         let bound = Bound::new(source.id, &spec.key, &spec.arguments);
         let source_durable = source.durable;
         let ticket = self.log_binding(&mut tables, destination, queue.as_ref(), source_durable, facts::BIND, bound);
+        drop(tables);
         self.core.catalog.changed();
+        // Whoever took the right away before it was bound has not found it.
+        if queue.is_some_and(|queue| queue.exclusive_to.is_some()) {
+            self.authorize_binding(spec).inspect_err(|_| self.core.hold_to_rights(&self.shared.user))?;
+        }
         Ok(ticket)
     }
 
@@ -399,7 +404,7 @@ impl Client {
             return Ok(self.declared(&existing, self.settled_and(&tables)));
         }
         refuse_ended(&tables, &vhost.name)?;
-        if named && !(self.identity.is_operator() && is_generated(&name)) {
+        if named && !(self.shared.identity.is_operator() && is_generated(&name)) {
             refuse_reserved("queue", &name)?;
         }
         let parsed = QueueArguments::parse(&name, &vhost.name, &spec.arguments)?;

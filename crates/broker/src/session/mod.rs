@@ -102,6 +102,8 @@ const BLOCKED: u8 = 1;
 pub(crate) struct ClientShared {
     pub(crate) number: u64,
     pub(crate) user: String,
+    /// The same as it has logged in: what it may do is asked by this.
+    pub(crate) identity: Identity,
     pub(crate) vhost: String,
     pub(crate) protocol: &'static str,
     pub(crate) peer: String,
@@ -119,10 +121,11 @@ pub(crate) struct ClientShared {
 }
 
 impl ClientShared {
-    fn new(core: &Core, login: Login, waker: Waker) -> (Self, Identity) {
-        let shared = Self {
+    fn new(core: &Core, login: Login, waker: Waker) -> Self {
+        Self {
             number: core.client_number(),
             user: login.identity.user().to_owned(),
+            identity: login.identity,
             vhost: login.vhost,
             protocol: login.protocol,
             peer: login.peer,
@@ -135,13 +138,18 @@ impl ClientShared {
             consumers: AtomicU32::new(0),
             shown: Mutex::default(),
             state: AtomicU8::new(RUNNING),
-        };
-        (shared, login.identity)
+        }
     }
 
     /// What else the client says of itself.
     pub(crate) fn properties(&self) -> Table {
         Reader::new(&self.properties).table().unwrap_or_default()
+    }
+
+    /// Has its protocol close it. Nothing more is put into its mailbox, whether it reads or not.
+    pub(crate) fn kick(&self, reason: &str) {
+        self.mailbox.shut();
+        self.mailbox.notify(Notice::Kicked { reason: reason.to_owned() });
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
@@ -221,7 +229,6 @@ struct Session {
 pub struct Client {
     core: Arc<Core>,
     shared: Arc<ClientShared>,
-    identity: Identity,
     vhost: Arc<Vhost>,
     sessions: HashMap<u32, Session>,
     next_session: u32,
@@ -281,30 +288,33 @@ impl Client {
     /// A client that is listed nowhere and counts against no limit, for one request of management.
     pub(crate) fn attach_unlisted(core: &Arc<Core>, login: Login, waker: Waker) -> Result<Self, Error> {
         let vhost = core.enter(&login.identity, &login.vhost)?;
-        let (shared, identity) = ClientShared::new(core, login, waker);
-        Ok(Self::new(Arc::clone(core), Arc::new(shared), identity, vhost))
+        let shared = ClientShared::new(core, login, waker);
+        Ok(Self::new(Arc::clone(core), Arc::new(shared), vhost))
     }
 
     pub(crate) fn attach(core: &Arc<Core>, login: Login, waker: Waker) -> Result<Self, Error> {
         let vhost = core.enter(&login.identity, &login.vhost)?;
-        let (shared, identity) = ClientShared::new(core, login, waker);
-        let (number, shared) = (shared.number, Arc::new(shared));
+        let shared = Arc::new(ClientShared::new(core, login, waker));
         core.admit_client(&shared, &vhost)?;
-        // Whoever deleted its vhost or its user before it was listed has not told it.
-        let entered = core.enter(&identity, &shared.vhost);
-        if !entered.is_ok_and(|again| again.id == vhost.id) {
-            core.clients.lock().remove(&number);
-            return Err(no_vhost(&shared.vhost));
+        // Whoever deleted its vhost, or changed its user, before it was listed has not told it.
+        let entered = core.enter(&shared.identity, &shared.vhost);
+        let outdated = match entered.is_ok_and(|again| again.id == vhost.id) {
+            true if core.authority.is_current(&shared.identity) => None,
+            true => Some(Error::not_allowed(format!("the password of user '{}' has changed", shared.user))),
+            false => Some(no_vhost(&shared.vhost)),
+        };
+        if let Some(error) = outdated {
+            core.clients.lock().remove(&shared.number);
+            return Err(error);
         }
         core.totals.connections_opened.add(1);
-        Ok(Self::new(Arc::clone(core), shared, identity, vhost))
+        Ok(Self::new(Arc::clone(core), shared, vhost))
     }
 
-    fn new(core: Arc<Core>, shared: Arc<ClientShared>, identity: Identity, vhost: Arc<Vhost>) -> Self {
+    fn new(core: Arc<Core>, shared: Arc<ClientShared>, vhost: Arc<Vhost>) -> Self {
         Self {
             core,
             shared,
-            identity,
             vhost,
             sessions: HashMap::new(),
             next_session: 1,

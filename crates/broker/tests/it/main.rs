@@ -33,6 +33,7 @@ mod random;
 mod redriving;
 mod restart;
 mod retrying;
+mod rights;
 mod routing;
 mod selecting;
 mod settling;

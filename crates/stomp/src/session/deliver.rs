@@ -158,7 +158,10 @@ impl Deliveries {
         let name = consumer.get(2..).unwrap_or_default();
         let failure = Failure::new(
             "Server cancelled subscription",
-            format!("The queue of subscription '{name}' was deleted. No more messages will be delivered for it."),
+            format!(
+                "Subscription '{name}' has ended: its queue was deleted, or its user may not read there any more. No more \
+                 messages will be delivered for it."
+            ),
         );
         Err(failure.with_subscription(Some(name)))
     }

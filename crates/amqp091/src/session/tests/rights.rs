@@ -336,3 +336,40 @@ fn topic_permissions_narrow_publishing_and_binding_by_key() {
         }
     }
 }
+
+/// Changes the user `boss` as an operator does.
+fn change_boss(server: &Server, change: impl FnOnce(&mut User)) {
+    let change = |user: &mut User| {
+        change(user);
+        Ok(())
+    };
+    server.test.broker.change_user("boss", change).expect("there is such a user");
+}
+
+#[test]
+fn who_loses_the_right_to_read_is_told_that_its_consumer_is_cancelled() {
+    let server = server();
+    let mut peer = server.connect_as("boss", &capabilities());
+    peer.open(1);
+    peer.declare(1, "q");
+    peer.send(1, BasicConsume { queue: "q", consumer_tag: "c", ..Default::default() });
+    peer.expect(&["1 BasicConsumeOk { consumer_tag: \"c\" }"]);
+    let unable = Permission::new(".*", ".*", "").expect("valid patterns");
+    change_boss(&server, |user| drop(user.permissions.insert("/".into(), unable)));
+    peer.put(1, "q", "m");
+    peer.expect(&["1 BasicCancel { consumer_tag: \"c\", nowait: true }"]);
+    change_boss(&server, |user| drop(user.permissions.remove("/")));
+    let text = "CONNECTION_FORCED - user 'boss' has no access to vhost '/' any more";
+    peer.expect(&[&connection_closed(320, text, (0, 0))]);
+}
+
+#[test]
+fn who_has_shown_a_password_that_was_changed_since_is_closed() {
+    let server = server();
+    let mut peer = server.connect_as("boss", &capabilities());
+    let hash =
+        PasswordHash::create(b"new", [8; 16], Cost { memory_kib: 8, passes: 1, lanes: 1 }).expect("a valid cost");
+    change_boss(&server, |user| user.password = Some(hash));
+    let text = "CONNECTION_FORCED - the password of user 'boss' has changed";
+    peer.expect(&[&connection_closed(320, text, (0, 0))]);
+}

@@ -1,7 +1,7 @@
 //! Every operation with every combination of rights on what it touches, held against a table: what RabbitMQ's documentation says that
 //! the AMQP operations need which its STOMP plugin makes of the frame.
 
-use auth::{Cost, PasswordHash, User};
+use auth::{Cost, PasswordHash, Permission, User};
 use testkit::rights::{cases, wrong};
 
 use super::Scene;
@@ -87,5 +87,38 @@ fn a_wrong_line_of_the_table_is_found() {
             let needs: Vec<_> = needs.iter().map(String::as_str).collect();
             assert_ne!(disagreements(&scene, &mut cases, frame, &needs), Vec::<String>::new(), "{frame:?}");
         }
+    }
+}
+
+/// Changes the user `reader` as an operator does.
+fn change_reader(scene: &Scene, change: impl FnOnce(&mut User)) {
+    let change = |user: &mut User| {
+        change(user);
+        Ok(())
+    };
+    scene.broker.change_user("reader", change).unwrap();
+}
+
+#[test]
+fn a_subscription_and_a_connection_end_with_the_rights_that_they_came_with() {
+    let subscribe = ["SUBSCRIBE\nid:s\ndestination:/queue/q\n\n\0", "SUBSCRIBE\nid:s\ndestination:/topic/t\n\n\0"];
+    for (frame, unreadable) in subscribe.into_iter().zip(["^q$", "^amq[.]topic$"]) {
+        let scene = Scene::new();
+        let all = |user: &mut User| drop(user.permissions.insert("/".into(), Permission::full()));
+        change_reader(&scene, all);
+        let mut peer = scene.connect_as("reader", "1.2");
+        peer.say(frame);
+        assert_eq!(peer.heard(), Vec::<String>::new());
+        let others = Permission::new(".*", ".*", &format!("^(?!{unreadable})")).unwrap();
+        change_reader(&scene, |user| drop(user.permissions.insert("/".into(), others)));
+        peer.run();
+        let heard = peer.heard().remove(0);
+        assert!(heard.starts_with("ERROR\nmessage:Server cancelled subscription\n"), "{frame:?}: {heard}");
+        let mut peer = scene.connect_as("reader", "1.2");
+        change_reader(&scene, |user| drop(user.permissions.remove("/")));
+        peer.run();
+        let heard = peer.heard().remove(0);
+        assert!(heard.starts_with("ERROR\nmessage:Connection forced\n"), "{heard}");
+        assert!(heard.ends_with("user 'reader' has no access to vhost '/' any more"), "{heard}");
     }
 }

@@ -1,0 +1,169 @@
+//! Rights that go while something is under way: consumers, bindings of exclusive queues, connections, attaching.
+
+use auth::{Cost, PasswordHash, Permission, TopicPermission, User};
+use broker::{Consume, QueueSpec, SessionId, VhostSpec};
+use testkit::broker::{Setup, TestBroker};
+use testkit::peer::{Peer, Seen};
+
+use crate::{binding, durable, message};
+
+const CHEAP: Cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
+
+/// A broker with a user `alice` who may do everything in `/`.
+fn with_alice() -> TestBroker {
+    let broker = TestBroker::open(Setup::memory());
+    broker.user("alice", ".*", ".*", ".*");
+    broker
+}
+
+fn permit(broker: &TestBroker, configure: &str, write: &str, read: &str) {
+    let permission = Permission::new(configure, write, read).unwrap();
+    let change = |user: &mut User| {
+        user.permissions.insert("/".into(), permission);
+        Ok(())
+    };
+    broker.broker.change_user("alice", change).unwrap();
+}
+
+fn consume(peer: &mut Peer, broker: &TestBroker, queue: &str, tag: &str) {
+    let consume = Consume { queue: queue.into(), tag: tag.into(), no_ack: true, ..Consume::default() };
+    peer.consume(broker, 0, consume);
+}
+
+fn put(broker: &TestBroker, peer: &mut Peer, exchange: &str, key: &str, body: &str) {
+    let session = peer.session(1);
+    peer.client.publish(session, message(exchange, key, body.as_bytes())).unwrap();
+    peer.client.flush(broker.now());
+}
+
+fn bodies(seen: &[Seen]) -> Vec<String> {
+    seen.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_consumer_ends_with_the_right_to_read_its_queue() {
+    let broker = with_alice();
+    let mut alice = Peer::attach(&broker, "alice").unwrap();
+    let mut guest = Peer::attach(&broker, "guest").unwrap();
+    for queue in ["mine", "ours", "views"] {
+        guest.client.declare_queue(&durable(queue), broker.now()).unwrap();
+        consume(&mut alice, &broker, queue, queue);
+    }
+    permit(&broker, ".*", ".*", "^(mine|ours)$");
+    assert_eq!(alice.drain(&broker), [Seen::Cancelled(SessionId(1), "views".into())]);
+    consume(&mut guest, &broker, "ours", "guest");
+    permit(&broker, "", "", "^mine$");
+    for (queue, body) in [("mine", "1"), ("ours", "2"), ("ours", "3"), ("views", "4")] {
+        put(&broker, &mut guest, "", queue, body);
+    }
+    // Before it has read of it: whether a peer reads says nothing of what it may.
+    assert_eq!(bodies(&alice.drain(&broker)), ["mine:1=1", "cancelled ours"]);
+    assert_eq!(bodies(&guest.drain(&broker)), ["guest:1=2", "guest:2=3"]);
+    // A tag that was cancelled is free, and nothing else has changed.
+    permit(&broker, "", "", ".*");
+    consume(&mut alice, &broker, "views", "views");
+    assert_eq!(bodies(&alice.drain(&broker)), ["views:2=4"]);
+}
+
+#[test]
+fn selectors_and_auto_delete_queues_know_it_too() {
+    let broker = with_alice();
+    let mut alice = Peer::attach(&broker, "alice").unwrap();
+    let spec = QueueSpec { auto_delete: true, ..durable("q") };
+    alice.client.declare_queue(&spec, broker.now()).unwrap();
+    let mut chosen = Consume { queue: "q".into(), tag: "chosen".into(), no_ack: true, ..Consume::default() };
+    chosen.arguments.set("x-selector", broker::Value::Text("a = 1".into()));
+    alice.consume(&broker, 0, chosen);
+    consume(&mut alice, &broker, "q", "all");
+    permit(&broker, ".*", ".*", "");
+    let mut seen = bodies(&alice.drain(&broker));
+    seen.sort();
+    assert_eq!(seen, ["cancelled all", "cancelled chosen"]);
+    assert!(broker.broker.queues().is_empty(), "it goes with its last consumer");
+}
+
+#[test]
+fn a_connection_ends_with_the_last_right_in_its_vhost() {
+    let broker = with_alice();
+    broker.broker.put_vhost("v", &VhostSpec::default()).unwrap();
+    let both = |user: &mut User| {
+        user.permissions.insert("v".into(), Permission::full());
+        Ok(())
+    };
+    broker.broker.change_user("alice", both).unwrap();
+    let mut here = Peer::attach(&broker, "alice").unwrap();
+    let mut there = Peer::attach_to(&broker, "alice", "v").unwrap();
+    here.client.declare_queue(&durable("q"), broker.now()).unwrap();
+    consume(&mut here, &broker, "q", "c");
+    let leave = |user: &mut User| {
+        user.permissions.remove("/");
+        Ok(())
+    };
+    broker.broker.change_user("alice", leave).unwrap();
+    let mut guest = Peer::attach(&broker, "guest").unwrap();
+    put(&broker, &mut guest, "", "q", "late");
+    assert_eq!(bodies(&here.drain(&broker)), ["kicked: user 'alice' has no access to vhost '/' any more"]);
+    assert_eq!(there.drain(&broker), []);
+    here.client.close(broker.now());
+    consume(&mut guest, &broker, "q", "c");
+    assert_eq!(bodies(&guest.drain(&broker)), ["c:1=late"]);
+}
+
+#[test]
+fn a_connection_ends_with_the_password_that_it_has_shown() {
+    let broker = with_alice();
+    let mut before = Peer::attach(&broker, "alice").unwrap();
+    let mut guest = Peer::attach(&broker, "guest").unwrap();
+    let address = std::net::Ipv4Addr::LOCALHOST.into();
+    let identity = broker.broker.authority().verify("alice", b"alice", address, broker.now()).unwrap();
+    permit(&broker, ".*", ".*", ".*");
+    assert_eq!(before.drain(&broker), [], "it is the same password");
+    let other = |user: &mut User| {
+        user.password = Some(PasswordHash::create(b"other", [3; 16], CHEAP).unwrap());
+        Ok(())
+    };
+    broker.broker.change_user("alice", other).unwrap();
+    assert_eq!(bodies(&before.drain(&broker)), ["kicked: the password of user 'alice' has changed"]);
+    assert_eq!(guest.drain(&broker), []);
+    // Who had logged in and was nowhere yet.
+    let login = broker::Login {
+        identity,
+        vhost: "/".to_owned(),
+        protocol: "test",
+        peer: String::new(),
+        name: None,
+        properties: broker::Table::default(),
+        terms: broker::Terms::default(),
+    };
+    let refused = broker.broker.attach(login, std::task::Waker::noop().clone()).err().unwrap();
+    assert_eq!(refused.text, "the password of user 'alice' has changed");
+    assert_eq!(broker.broker.clients().len(), 2);
+}
+
+/// A subscription to a topic is an exclusive queue with a binding, so its end is that of the right to bind.
+#[test]
+fn an_exclusive_queue_gets_nothing_by_what_its_owner_could_not_bind_any_more() {
+    let broker = with_alice();
+    let mut alice = Peer::attach(&broker, "alice").unwrap();
+    let mut guest = Peer::attach(&broker, "guest").unwrap();
+    for (queue, key, exclusive) in [("news", "news.*", true), ("pay", "pay.*", true), ("shared", "pay.*", false)] {
+        let spec = QueueSpec { exclusive, durable: !exclusive, ..durable(queue) };
+        alice.client.declare_queue(&spec, broker.now()).unwrap();
+        alice.client.bind(&binding("amq.topic", key, queue), broker.now()).unwrap();
+        consume(&mut alice, &broker, queue, queue);
+    }
+    let narrow = |user: &mut User| {
+        let permission = TopicPermission::new("alice", "/", ".*", "^news").unwrap();
+        user.topic_permissions.insert(("/".into(), "amq.topic".into()), permission);
+        Ok(())
+    };
+    broker.broker.change_user("alice", narrow).unwrap();
+    consume(&mut alice, &broker, "pay", "again");
+    put(&broker, &mut guest, "amq.topic", "pay.1", "secret");
+    put(&broker, &mut guest, "amq.topic", "news.1", "news");
+    let seen = bodies(&alice.drain(&broker));
+    assert_eq!(seen, ["shared:1=secret", "news:2=news", "cancelled pay"]);
+    permit(&broker, ".*", ".*", "^(news|pay|shared)$");
+    put(&broker, &mut guest, "amq.topic", "news.1", "more");
+    assert_eq!(bodies(&alice.drain(&broker)), ["cancelled news"], "the exchange is not to be read either");
+}
