@@ -9,6 +9,7 @@ pub(crate) mod fence;
 pub(crate) mod history;
 pub(crate) mod ledger;
 pub(crate) mod part;
+mod properties;
 pub(crate) mod random;
 pub(crate) mod redrive;
 pub(crate) mod server;

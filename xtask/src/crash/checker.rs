@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use super::fence::Fence;
 use super::history::{Event, Outcome};
 use super::stamp::{Damage, Id, Stamp};
-use super::topology::{QUEUES, members};
+use super::topology::{QUEUES, members, source_of};
 use super::violation::{Invariant, Violation};
 use holders::Holders;
 use lane::{Entry, Lane, Marks};
@@ -104,6 +104,9 @@ impl Checker {
             }
             Event::Early { queue, id, early } => {
                 self.violate(Invariant::Early, format!("{id} came from {} {early} ms early", QUEUES[*queue].name));
+            }
+            Event::Changed { queue, id, what } => {
+                self.violate(Invariant::Changed, format!("{id} came from {} with {what}", QUEUES[*queue].name));
             }
             Event::Settle { consumer, queue, id, outcome, transaction } => match transaction {
                 Some(number) => self.transactions.get_mut(*number).sources.push((*queue, *id)),
@@ -498,9 +501,4 @@ impl Checker {
             self.violate(Invariant::Transaction, what);
         }
     }
-}
-
-/// The queue whose dead letters come to `queue`.
-fn source_of(queue: usize) -> Option<usize> {
-    QUEUES.iter().position(|other| other.dead_letter == Some(queue))
 }

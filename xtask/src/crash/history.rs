@@ -38,6 +38,15 @@ pub(crate) enum Event {
         /// By how much.
         early: u64,
     },
+    /// It came with other properties than it was published with, or with other marks than its way has given it.
+    Changed {
+        /// Where it came from.
+        queue: usize,
+        /// Which message.
+        id: Id,
+        /// What it came with.
+        what: String,
+    },
     /// A delivery is about to be settled.
     Settle {
         /// Who settles.

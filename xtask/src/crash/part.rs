@@ -135,13 +135,15 @@ pub(crate) struct Held {
 
 /// Notes a delivery for the history, and holds it if it is a message of this run.
 fn receive(run: u32, consumer: u32, heard: Heard<'_>, events: &mut Vec<Event>, held: &mut Vec<Held>) {
-    if let Heard::Delivered { queue, redelivered, body, handle } = heard {
+    if let Heard::Delivered { queue, redelivered, body, shown, handle } = heard {
         let content = Stamp::read(run, body);
         events.push(Event::Deliver { consumer, queue, redelivered, content });
         if let Ok(stamp) = content {
             // Where messages die of age they come at any time before.
             let early = if QUEUES[queue].ttl_ms.is_some() { 0 } else { stamp.due.saturating_sub(now_ms()) };
             events.extend((early > 0).then_some(Event::Early { queue, id: stamp.id, early }));
+            let changed = shown.difference(queue, &stamp);
+            events.extend(changed.map(|what| Event::Changed { queue, id: stamp.id, what }));
             held.push(Held { queue, id: stamp.id, handle });
         }
     }

@@ -73,8 +73,9 @@ impl Stamp {
         [MAGIC.to_be_bytes(), run.to_be_bytes()].concat()
     }
 
-    /// The name in the first bytes of a body, without a look at the rest.
+    /// The name in the first bytes of a body, if there is one, without a look at the rest.
     pub(crate) fn id_of(head: &[u8]) -> Option<Id> {
+        head.strip_prefix(&MAGIC.to_be_bytes())?;
         let producer = head.get(8..12)?.try_into().ok()?;
         let seq = head.get(16..24)?.try_into().ok()?;
         Some(Id { producer: u32::from_be_bytes(producer), seq: u64::from_be_bytes(seq) })

@@ -6,6 +6,7 @@
 mod amqp;
 mod control;
 mod link;
+mod shown;
 mod stomp;
 
 use std::time::Duration;
@@ -14,6 +15,8 @@ use ::stomp::client::AckId;
 
 use super::fence::Fence;
 use super::history::Outcome;
+use super::properties::{self, Field, Shown};
+use super::stamp::Stamp;
 use super::topology::Route;
 
 pub(crate) use control::Control;
@@ -80,6 +83,11 @@ impl<'a> Publish<'a> {
     pub(crate) fn persistent(route: Route, body: &'a [u8]) -> Self {
         Self { route, body, persistent: true, transaction: None, due: None, id: None, priority: None }
     }
+
+    /// The properties that belong to the name in its body, if it has one.
+    fn properties(&self) -> Vec<Field> {
+        Stamp::id_of(self.body).map_or_else(Vec::new, |id| properties::of(id, self.persistent))
+    }
 }
 
 /// What a delivery is settled by.
@@ -114,7 +122,7 @@ pub(crate) enum Heard<'a> {
     /// A publish was refused: nothing is known of it.
     Refused { number: u64, multiple: bool },
     /// A message came.
-    Delivered { queue: usize, redelivered: bool, body: &'a [u8], handle: Handle },
+    Delivered { queue: usize, redelivered: bool, body: &'a [u8], shown: Shown, handle: Handle },
     /// A fence was answered.
     Fenced(u64),
     /// A transaction is committed.

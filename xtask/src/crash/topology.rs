@@ -31,6 +31,15 @@ impl Queue {
         self.max_priority.map_or(0, |most| (seq % (u64::from(most) + 1)) as u8)
     }
 
+    /// Why messages die in it, in the broker's words.
+    pub(crate) fn reasons(&self) -> &'static [&'static str] {
+        match (self.ttl_ms, self.max_length) {
+            (Some(_), _) => &["expired"],
+            (None, Some(_)) => &["rejected", "maxlen"],
+            (None, None) => &["rejected"],
+        }
+    }
+
     /// Whether it passes messages on by itself at any moment.
     pub(crate) fn passes_on(&self) -> bool {
         self.max_length.is_some() || self.ttl_ms.is_some()
@@ -135,6 +144,17 @@ pub(crate) const fn straight(queue: usize) -> Route {
 /// The set of one queue.
 pub(crate) const fn bit(queue: usize) -> u32 {
     1 << queue
+}
+
+/// How a message came to this set of queues, in which no other route ends.
+pub(crate) fn route_of(queues: u32) -> Option<Route> {
+    let routes = [FAN, TOPIC_BOTH, TOPIC_ONE].into_iter();
+    routes.chain((0..QUEUES.len()).map(straight)).find(|route| route.queues == queues)
+}
+
+/// The queue whose dead letters come to `queue`.
+pub(crate) fn source_of(queue: usize) -> Option<usize> {
+    QUEUES.iter().position(|other| other.dead_letter == Some(queue))
 }
 
 /// The queues in a set.

@@ -21,6 +21,8 @@ pub(crate) enum Invariant {
     Priority,
     /// I9: while the broker lives, nothing comes again that a live connection holds or has accepted.
     Twice,
+    /// I10: properties, headers, routing key and marks come as they were published, and as the message's way has made them.
+    Changed,
 }
 
 impl Invariant {
@@ -35,6 +37,7 @@ impl Invariant {
             Self::Early => "I7 before its time",
             Self::Priority => "I8 behind a lower priority",
             Self::Twice => "I9 delivered while a live connection has it",
+            Self::Changed => "I10 other properties",
         }
     }
 }

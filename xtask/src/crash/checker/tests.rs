@@ -3,6 +3,7 @@
 mod model;
 
 use super::*;
+use crate::crash::properties::Shown;
 use crate::crash::random::Random;
 use crate::crash::topology::{DEAD, LATER, PARKED, PLAIN, RANKS, RETRIED, SHORT, SPILL, WORK};
 
@@ -247,6 +248,21 @@ fn misroute(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     Some(with(history, at, delivery(wrong, false, stamp)))
 }
 
+/// A delivery lacks one of its properties, or shows those of another message.
+fn change_properties(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
+    let (at, queue, id, _) = any(random, &deliveries(history))?;
+    let stamp = stamp_of(history, id)?;
+    let mut shown = Shown::sound(queue, &stamp, &[]);
+    if random.chance(50) {
+        shown.fields.remove(random.below(shown.fields.len() as u64) as usize);
+    } else {
+        let id = Id { seq: id.seq + 1, ..id };
+        shown = Shown::sound(queue, &Stamp { id, ..stamp }, &[]);
+    }
+    let what = shown.difference(queue, &stamp)?;
+    Some(with(history, at + 1, Event::Changed { queue, id, what }))
+}
+
 /// One message of a transaction is missing while others arrived.
 fn halve(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     let member = |(_, _, id, _): &(usize, usize, Id, bool)| {
@@ -370,7 +386,7 @@ fn what_is_sent_again_is_new_if_it_was_not_confirmed() {
     assert_eq!(check(&kept).first().map(|violation| violation.invariant), Some(Invariant::Duplicate));
 }
 
-const SPOILS: [(&str, Spoil, &[Invariant]); 20] = [
+const SPOILS: [(&str, Spoil, &[Invariant]); 21] = [
     ("drop", drop_confirmed, &[Invariant::Lost]),
     ("drop a redelivery", drop_redelivery, &[Invariant::Lost]),
     ("drop a dead letter", drop_dead_letter, &[Invariant::Lost]),
@@ -387,6 +403,7 @@ const SPOILS: [(&str, Spoil, &[Invariant]); 20] = [
     ("forget an id", forget_an_id, &[Invariant::Duplicate, Invariant::AfterFence]),
     ("swap ranks", swap_ranks, &[Invariant::Priority]),
     ("corrupt", corrupt, &[Invariant::Phantom]),
+    ("change properties", change_properties, &[Invariant::Changed]),
     ("misroute", misroute, &[Invariant::Phantom]),
     ("half a transaction", halve, &[Invariant::Transaction]),
     ("show before the commit", show_early, &[Invariant::Transaction]),

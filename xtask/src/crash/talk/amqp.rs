@@ -12,7 +12,9 @@ use amqp091::codec::methods::{
 use amqp091::codec::table::{Value, encode_fields};
 use amqp091::codec::{BasicProperties, Method, Table};
 
-use super::{Broken, Control, End, Handle, Heard, Publish, Purpose, Settlement, Talk, link::Link};
+use super::link::Link;
+use super::shown::{self, headers, properties};
+use super::{Broken, Control, End, Handle, Heard, Publish, Purpose, Settlement, Talk};
 use crate::crash::fence::Fence;
 use crate::crash::history::Outcome;
 use crate::crash::topology::{EXCHANGES, NONE, PLAIN, QUEUES, VOID};
@@ -119,14 +121,15 @@ impl AmqpTalk {
 impl Talk for AmqpTalk {
     fn publish(&mut self, publish: &Publish<'_>) {
         let mode = if publish.persistent { PERSISTENT } else { TRANSIENT };
-        let mut fields = Vec::new();
+        let own = publish.properties();
+        let mut fields = headers(&own);
         fields.extend(publish.due.map(|due| ("x-opt-delivery-time".to_owned(), Value::I64(due as i64))));
         fields.extend(publish.id.map(|id| ("x-deduplication-header".to_owned(), Value::from(id))));
         let encoded = encode_fields(&fields);
         // What was just encoded is a table.
         let headers = Table::new(&encoded).ok().filter(|_| !fields.is_empty());
         let (delivery_mode, priority) = (Some(mode), publish.priority);
-        let properties = BasicProperties { delivery_mode, priority, headers, ..BasicProperties::default() }.to_bytes();
+        let properties = BasicProperties { delivery_mode, priority, headers, ..properties(&own) }.to_bytes();
         let (exchange, routing_key) = (publish.route.exchange, publish.route.key);
         let method = BasicPublish { exchange, routing_key, ..BasicPublish::default() };
         let template = PublishTemplate::new(CHANNEL, method, &properties, self.client.frame_max());
@@ -208,7 +211,7 @@ fn translate<'a>(
         Event::Deliver { consumer_tag, delivery_tag, redelivered, message, .. } => {
             let handle = Handle::Amqp(delivery_tag);
             let queue = consumer_tag.parse().ok().filter(|queue| *queue < QUEUES.len())?;
-            Some(Heard::Delivered { queue, redelivered, body: message.body, handle })
+            Some(Heard::Delivered { queue, redelivered, body: message.body, shown: shown::by_amqp(&message), handle })
         }
         Event::Ack { delivery_tag: number, multiple, .. } => Some(Heard::Confirmed { number, multiple }),
         Event::Nack { delivery_tag: number, multiple, .. } => Some(Heard::Refused { number, multiple }),

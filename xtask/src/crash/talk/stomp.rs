@@ -7,6 +7,7 @@ use stomp::codec::Version;
 use stomp::limits::Limits;
 
 use super::link::Link;
+use super::shown;
 use super::{Broken, End, Handle, Heard, Publish, Purpose, Settlement, Talk};
 use crate::crash::fence::Fence;
 use crate::crash::history::Outcome;
@@ -132,7 +133,8 @@ impl Talk for StompTalk {
         self.published += 1;
         let receipt = format!("{CONFIRM}{}", self.published);
         let (due, priority) = (publish.due.map(|due| due.to_string()), publish.priority.map(|most| most.to_string()));
-        let mut headers = Vec::new();
+        let own = publish.properties();
+        let mut headers: Vec<(&str, &str)> = own.iter().map(|(name, text)| (*name, text.as_str())).collect();
         headers.extend(publish.persistent.then_some(("persistent", "true")));
         headers.extend(due.as_deref().map(|due| ("_AMQ_SCHED_DELIVERY", due)));
         headers.extend(publish.id.map(|id| ("_AMQ_DUPL_ID", id)));
@@ -207,7 +209,8 @@ impl Talk for StompTalk {
                 };
                 let redelivered = message.headers.get("redelivered").is_some_and(|text| text == "true");
                 let handle = Handle::Stomp(id.into_owned());
-                hear(Heard::Delivered { queue, redelivered, body: message.body(), handle });
+                let shown = shown::by_stomp(&message.headers);
+                hear(Heard::Delivered { queue, redelivered, body: message.body(), shown, handle });
                 None
             }
             Event::Receipt(text) => match receipt(&text) {
