@@ -23,7 +23,9 @@ use crate::message::marks::Marks;
 use crate::message::value::Value;
 
 /// Version of the block; the first byte of every message on disk.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The version before, whose expiration had 32 bits: the two bytes in which [`VERSION`] goes on were zero.
+const SHORT_TIMES: u8 = 1;
 /// Bytes in front of the address.
 const HEAD: usize = 28;
 const PERSISTENT: u8 = 1;
@@ -31,7 +33,9 @@ const COPIES_NAMED: u8 = 2;
 const COPIES_SPENT: u8 = 4;
 const INSTRUCTED: u8 = 8;
 const DELAYED: u8 = 16;
-const NO_EXPIRATION: u32 = u32::MAX;
+/// All the 48 bits that an expiration has, and all the 32 that it had: there is none.
+const NO_EXPIRATION: u64 = (1 << 48) - 1;
+const NO_SHORT_EXPIRATION: u64 = u32::MAX as u64;
 /// Small messages of a connection share blocks of this size: one live message pins at most this much.
 const BLOCK: usize = 32 * 1024;
 /// The longest exchange name or routing key, in bytes.
@@ -74,10 +78,8 @@ impl Head<'_> {
     #[inline]
     fn write(&self, block: &mut impl BufMut) {
         debug_assert!(self.exchange.len() <= NAME_MAX && self.routing_key.len() <= NAME_MAX);
-        let expiration = match self.expiration {
-            Some(ms) => u32::try_from(ms).unwrap_or(NO_EXPIRATION - 1).min(NO_EXPIRATION - 1),
-            None => NO_EXPIRATION,
-        };
+        // Protocols refuse what is longer by far.
+        let expiration = self.expiration.map_or(NO_EXPIRATION, |ms| ms.min(NO_EXPIRATION - 1)).to_le_bytes();
         let mut fixed = [0u8; HEAD];
         fixed[0] = VERSION;
         fixed[1] = self.dialect.0;
@@ -91,8 +93,9 @@ impl Head<'_> {
         fixed[2] |= if self.delayed { DELAYED } else { 0 };
         fixed[3] = self.priority;
         fixed[4..6].copy_from_slice(&(self.address_length() as u16).to_le_bytes());
+        fixed[6..8].copy_from_slice(&expiration[4..6]);
         fixed[8..16].copy_from_slice(&self.published_at.to_le_bytes());
-        fixed[16..20].copy_from_slice(&expiration.to_le_bytes());
+        fixed[16..20].copy_from_slice(&expiration[..4]);
         fixed[20..24].copy_from_slice(&(self.properties.len() as u32).to_le_bytes());
         fixed[24..28].copy_from_slice(&(self.marks.len() as u32).to_le_bytes());
         block.put_slice(&fixed);
@@ -121,8 +124,8 @@ impl Message {
         if block.len() < HEAD {
             return damaged("it is shorter than its head");
         }
-        if block[0] != VERSION {
-            return damaged(&format!("its format is {}, this build reads {VERSION}", block[0]));
+        if !matches!(block[0], SHORT_TIMES | VERSION) {
+            return damaged(&format!("its format is {}, this build reads up to {VERSION}", block[0]));
         }
         let message = Self(block);
         let parts = message.address_len() + message.word(20) + message.word(24);
@@ -218,8 +221,10 @@ impl Message {
     /// Its own time to live in milliseconds.
     #[inline]
     pub(crate) fn expiration(&self) -> Option<u64> {
-        let stored = self.word(16) as u32;
-        (stored != NO_EXPIRATION).then_some(stored.into())
+        let high = u16::from_le_bytes([self.0[6], self.0[7]]);
+        let stored = u64::from(high) << 32 | self.word(16) as u64;
+        let none = if self.0[0] == SHORT_TIMES { NO_SHORT_EXPIRATION } else { NO_EXPIRATION };
+        (stored != none).then_some(stored)
     }
 
     /// Exchange and routing key, each as a length byte and that many bytes.
@@ -368,6 +373,59 @@ mod tests {
         assert!(!message.is_marked());
         assert_eq!(message.body(), b"body");
         assert_eq!(message.address_bytes(), b"\x06orders\x05eu.de");
+    }
+
+    /// What version 1 wrote for the message of [`head`] with this expiration.
+    fn short(expiration: [u8; 4]) -> Bytes {
+        let mut block = Vec::new();
+        block.extend([1, 1, 1, 7, 13, 0, 0, 0]);
+        block.extend([0x7b, 0x68, 0xe5, 0xcf, 0x8b, 0x01, 0, 0]);
+        block.extend(expiration);
+        block.extend([3, 0, 0, 0, 0, 0, 0, 0]);
+        block.extend(b"\x06orders\x05eu.de\x10\x00\x02body");
+        block.into()
+    }
+
+    #[test]
+    fn a_block_of_version_1_is_read_by_its_own_rule() {
+        let cases = [
+            ([0xff, 0xff, 0xff, 0xff], None),
+            ([0xfe, 0xff, 0xff, 0xff], Some(4_294_967_294)),
+            ([0x60, 0xea, 0, 0], Some(60_000)),
+            ([0, 0, 0, 0], Some(0)),
+        ];
+        for (stored, expected) in cases {
+            let message = Message::from_stored(short(stored)).unwrap();
+            assert_eq!(message.expiration(), expected);
+            assert_eq!((message.published_at(), message.body()), (1_700_000_000_123, b"body".as_slice()));
+            // It is stored again as it came.
+            assert_eq!(message.block(), short(stored));
+        }
+        let newer = [&[3], &short([0; 4])[1..]].concat();
+        let refused = Message::from_stored(newer.into()).unwrap_err();
+        assert!(refused.text.ends_with("its format is 3, this build reads up to 2"), "{refused}");
+    }
+
+    #[test]
+    fn an_expiration_has_48_bits() {
+        let cases = [
+            (None, [0xff; 6]),
+            (Some(0), [0; 6]),
+            (Some(60_000), [0x60, 0xea, 0, 0, 0, 0]),
+            (Some(4_294_967_295), [0xff, 0xff, 0xff, 0xff, 0, 0]),
+            (Some(4_294_967_296), [0, 0, 0, 0, 1, 0]),
+            (Some(315_360_000_000), [0x00, 0xb8, 0xeb, 0x6c, 0x49, 0]),
+            (Some((1 << 48) - 2), [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff]),
+        ];
+        for (expiration, bytes) in cases {
+            let message = Arena::default().add(&Head { expiration, ..head() }, b"body");
+            let block = message.block();
+            assert_eq!((block[0], &block[16..20], &block[6..8]), (2, &bytes[..4], &bytes[4..]), "{expiration:?}");
+            let stored = Message::from_stored(Bytes::copy_from_slice(block)).unwrap();
+            assert_eq!(stored.expiration(), expiration);
+        }
+        let endless = Arena::default().add(&Head { expiration: Some(u64::MAX), ..head() }, b"");
+        assert_eq!(endless.expiration(), Some((1 << 48) - 2), "what can't be stored is no message without end");
     }
 
     /// Reply addresses make properties longer than they came.

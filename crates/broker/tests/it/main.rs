@@ -19,6 +19,7 @@ mod history;
 mod intake;
 mod kept;
 mod kept_features;
+mod kept_times;
 mod last_values;
 mod ledger;
 mod limits;

@@ -49,6 +49,33 @@ fn what_is_durable_comes_back_and_what_is_transient_does_not() {
     );
 }
 
+/// A time to live goes on from when the message was published, and 32 bits do not hold it.
+#[test]
+fn messages_live_as_long_as_they_were_to() {
+    check_each(
+        ALL,
+        &[
+            ("a queue days durable; queue years durable; queue always durable", "0 0, 0 0, 0 0"),
+            ("a publish - days 1 persistent ttl=5184000000; publish - years 2 persistent ttl=315360000000", ""),
+            ("a publish - always 3 persistent", ""),
+            ("* END", ""),
+            ("* tick 5183999999", ""),
+            ("* counts days", "1 0"),
+            ("* END", ""),
+            ("* counts days", "1 0"),
+            ("* tick 1", ""),
+            ("* counts days", "0 0"),
+            ("* tick 310175999999", ""),
+            ("* END", ""),
+            ("* counts years", "1 0"),
+            ("* tick 1", ""),
+            ("* counts years", "0 0"),
+            ("* tick 1000000000000", ""),
+            ("* counts always", "1 0"),
+        ],
+    );
+}
+
 #[test]
 fn bindings_come_back_between_durable_ends_only() {
     check_each(
