@@ -121,3 +121,35 @@ fn a_flood_of_copies_is_taken_in_turns_and_counted() {
         canary.stop();
     }
 }
+
+/// Messages that die at once: each into two thousand queues, and through eight that die into all of the eight.
+#[test]
+fn dead_letters_of_a_flood_come_in_pieces_and_do_not_multiply() {
+    for threads in [1, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, mut attacker, canary) = house(threads, folder.path());
+        declare(&mut attacker, 2000, "amq.fanout", &[""]);
+        attacker.send(1, ExchangeDeclare { exchange: "circle", kind: "fanout", nowait: true, ..Default::default() });
+        let names = (0..8).map(|number| format!("d{number}")).collect::<Vec<_>>();
+        for (queue, exchange) in names.iter().map(|name| (name.as_str(), "circle")).chain([("dying", "amq.fanout")]) {
+            let to = ("x-dead-letter-exchange".to_owned(), Value::Str(exchange.into()));
+            let arguments = encode_fields(&[to, ("x-message-ttl".to_owned(), Value::I32(0))]);
+            let arguments = Table::new(&arguments).unwrap();
+            attacker.send(1, QueueDeclare { queue, nowait: true, arguments, ..Default::default() });
+            attacker.send(1, QueueBind { queue, exchange: "circle", nowait: true, ..Default::default() });
+        }
+        attacker.send(1, QueueUnbind { queue: "dying", exchange: "circle", ..Default::default() });
+        attacker.expect("QueueUnbindOk");
+        let dropped = "hermod_dropped_total{reason=\"dead_letter_unroutable\"}";
+        publish(&mut attacker, "", "dying", &[0, 0], 200);
+        publish(&mut attacker, "", "d0", &[0, 0], 5);
+        let arrived = || metric(&server, "rabbitmq_queue_messages_ready");
+        let end = std::time::Instant::now() + HANG;
+        // Of the eight queues' messages nothing is left in the end, and nothing comes twice.
+        while arrived() != 200 * 2000 || metric(&server, dropped) == 0 {
+            assert!(std::time::Instant::now() < end, "{} have arrived", arrived());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        canary.stop();
+    }
+}
