@@ -5,6 +5,7 @@
 //! recycled all the time. Every few cycles all queues are drained and the checker says what is missing.
 
 pub(crate) mod checker;
+mod counting;
 pub(crate) mod fence;
 pub(crate) mod history;
 pub(crate) mod ledger;
@@ -214,6 +215,7 @@ impl Run<'_> {
             ("committed", before.transactions, now.transactions),
             ("dead of age", before.expired, now.expired),
             ("redriven", before.redriven, now.redriven),
+            ("counted", before.counted, now.counted),
         ] {
             if before == now {
                 return Err(format!("nothing was {what} in the last {} cycles", self.options.drain_every));
@@ -268,6 +270,7 @@ impl Run<'_> {
         }
         let server = self.start(sizes)?;
         self.stage.control(Control::verify)?;
+        counting::all(&self.stage).map_err(|broken| broken.to_string())?;
         Ok(server)
     }
 

@@ -5,6 +5,7 @@
 //! The rules are those of Jepsen's total-queue, sharpened: a message that was confirmed must not only be delivered but
 //! delivered again until it is settled, and it must not come back once a settlement is fenced.
 
+mod counting;
 mod holders;
 mod lane;
 #[cfg(test)]
@@ -38,6 +39,8 @@ pub(crate) struct Counts {
     /// Deliveries of what died of age.
     pub(crate) expired: u64,
     pub(crate) redriven: u64,
+    /// Counts of queues that were looked at.
+    pub(crate) counted: u64,
     pub(crate) violations: u64,
     pub(crate) lost: u64,
 }
@@ -126,6 +129,7 @@ impl Checker {
                     self.let_go(queue, id);
                 }
             }
+            Event::Counted { queue, ready, moved } => self.counted(*queue, *ready, *moved),
             Event::Redriven(count) => self.counts.redriven += count,
             Event::Left(consumer) => self.holders.leave(*consumer),
             Event::Draining(consumer) => {

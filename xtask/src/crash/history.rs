@@ -85,6 +85,15 @@ pub(crate) enum Event {
     Committed(u64),
     /// The transaction is about to be rolled back.
     Aborted(u64),
+    /// Behind a kill, before anybody consumed or published, a queue said that so many messages are ready.
+    Counted {
+        /// Which queue.
+        queue: usize,
+        /// What it holds.
+        ready: u64,
+        /// What the queue holds where its dead letters go.
+        moved: u64,
+    },
     /// So many messages were sent back from where dead letters go.
     Redriven(u64),
     /// From here on this consumer takes all that there is, and nobody else takes or publishes anything.

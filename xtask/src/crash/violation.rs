@@ -23,6 +23,8 @@ pub(crate) enum Invariant {
     Twice,
     /// I10: properties, headers, routing key and marks come as they were published, and as the message's way has made them.
     Changed,
+    /// I11: queues hold what they must and no more, by their own counts, and no more than their length limit.
+    Count,
 }
 
 impl Invariant {
@@ -38,6 +40,7 @@ impl Invariant {
             Self::Priority => "I8 behind a lower priority",
             Self::Twice => "I9 delivered while a live connection has it",
             Self::Changed => "I10 other properties",
+            Self::Count => "I11 miscounted",
         }
     }
 }

@@ -263,6 +263,39 @@ fn change_properties(history: &[Event], random: &mut Random) -> Option<Vec<Event
     Some(with(history, at + 1, Event::Changed { queue, id, what }))
 }
 
+/// A count of the history, and what it may be.
+fn counted(history: &[Event], random: &mut Random, fits: impl Fn(u64, u64) -> bool) -> Option<(usize, u64, u64)> {
+    let mut checker = Checker::default();
+    let mut places = Vec::new();
+    for (at, event) in history.iter().enumerate() {
+        if let Event::Counted { queue, .. } = event {
+            let (least, most) = checker.bounds(*queue);
+            places.extend(fits(least, most).then_some((at, least, most)));
+        }
+        checker.apply(event);
+    }
+    any(random, &places)
+}
+
+fn recount(history: &[Event], at: usize, count: u64) -> Option<Vec<Event>> {
+    let mut changed = history.to_vec();
+    let Event::Counted { ready, moved, .. } = &mut changed[at] else { return None };
+    (*ready, *moved) = (0, count);
+    Some(changed)
+}
+
+/// A queue holds less than must be there.
+fn count_too_few(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
+    let (at, least, _) = counted(history, random, |least, _| least > 0)?;
+    recount(history, at, least - 1)
+}
+
+/// A message is there twice.
+fn count_too_many(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
+    let (at, _, most) = counted(history, random, |_, most| most > 0)?;
+    recount(history, at, most + 1)
+}
+
 /// One message of a transaction is missing while others arrived.
 fn halve(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     let member = |(_, _, id, _): &(usize, usize, Id, bool)| {
@@ -317,6 +350,27 @@ fn return_source(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     });
     let (queue, id) = any(random, &sources.collect::<Vec<_>>())?;
     Some(with(history, history.len(), delivery(queue, true, stamp_of(history, id)?)))
+}
+
+/// A queue with a limit keeps so many and moves the rest on.
+#[test]
+fn a_queue_holds_no_more_than_its_limit() {
+    let limit = QUEUES[SHORT].max_length.unwrap() as u64;
+    let mut history = Vec::new();
+    for id in (0..=limit).map(|seq| Id { producer: 1, seq }) {
+        let stamp = Stamp { id, transaction: None, queues: 1 << SHORT, due: 0 };
+        history.extend([Event::Attempt { stamp, persistent: true }, Event::Confirm(id)]);
+    }
+    history.push(Event::Killed);
+    for (ready, moved, sound) in
+        [(limit, 1, true), (limit + 1, 0, false), (limit, 0, false), (limit, 2, false), (0, limit + 1, true)]
+    {
+        let mut checker = Checker::default();
+        history.iter().for_each(|event| checker.apply(event));
+        checker.apply(&Event::Counted { queue: SHORT, ready, moved });
+        let found: Vec<Invariant> = checker.violations().iter().map(|violation| violation.invariant).collect();
+        assert_eq!(found, if sound { vec![] } else { vec![Invariant::Count] }, "{ready} and {moved}");
+    }
 }
 
 /// One consumer rejects a message; it is sent back, and another one accepts it. What the first one is then told says nothing of what
@@ -386,7 +440,7 @@ fn what_is_sent_again_is_new_if_it_was_not_confirmed() {
     assert_eq!(check(&kept).first().map(|violation| violation.invariant), Some(Invariant::Duplicate));
 }
 
-const SPOILS: [(&str, Spoil, &[Invariant]); 21] = [
+const SPOILS: [(&str, Spoil, &[Invariant]); 23] = [
     ("drop", drop_confirmed, &[Invariant::Lost]),
     ("drop a redelivery", drop_redelivery, &[Invariant::Lost]),
     ("drop a dead letter", drop_dead_letter, &[Invariant::Lost]),
@@ -404,6 +458,8 @@ const SPOILS: [(&str, Spoil, &[Invariant]); 21] = [
     ("swap ranks", swap_ranks, &[Invariant::Priority]),
     ("corrupt", corrupt, &[Invariant::Phantom]),
     ("change properties", change_properties, &[Invariant::Changed]),
+    ("count too few", count_too_few, &[Invariant::Count]),
+    ("count too many", count_too_many, &[Invariant::Count]),
     ("misroute", misroute, &[Invariant::Phantom]),
     ("half a transaction", halve, &[Invariant::Transaction]),
     ("show before the commit", show_early, &[Invariant::Transaction]),

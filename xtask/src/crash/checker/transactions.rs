@@ -74,6 +74,12 @@ impl Transactions {
         }
     }
 
+    /// What was published in transactions that did not happen, nor will once the broker is dead.
+    pub(crate) fn unhappened(&self) -> impl Iterator<Item = Id> {
+        let over = |transaction: &&Transaction| matches!(transaction.stage, Stage::Open | Stage::Aborted);
+        self.by_number.values().filter(over).flat_map(|transaction| transaction.members.iter().map(|(id, _)| *id))
+    }
+
     /// Hands out all of them, with their numbers, and forgets them.
     pub(crate) fn take(&mut self) -> Vec<(u64, Transaction)> {
         self.in_doubt.clear();

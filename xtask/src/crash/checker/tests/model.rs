@@ -8,7 +8,7 @@ use crate::crash::random::Random;
 use crate::crash::stamp::{Id, Stamp};
 use crate::crash::topology::{
     BRIEF, DONE, FAN, LATER, LEFT, PARKED, PLAIN, QUEUES, RANKS, RETRIED, RIGHT, Route, SHORT, TOPIC_BOTH, WORK, bit,
-    members, straight,
+    members, source_of, straight,
 };
 
 /// The longest that the short queue gets here.
@@ -234,6 +234,19 @@ impl Model {
         for stamp in gone {
             self.history.push(Event::Confirm(stamp.id));
             self.put(LATER, Copy { stamp, delivered: false, kept: true });
+        }
+        self.count();
+    }
+
+    /// All queues are counted, each with the one behind it.
+    fn count(&mut self) {
+        while self.queues[SHORT].len() > SHORT_LENGTH {
+            self.pass_on(SHORT);
+        }
+        for queue in (0..QUEUES.len()).filter(|queue| source_of(*queue).is_none()) {
+            let held = |queue: usize| self.queues[queue].len() as u64;
+            let moved = QUEUES[queue].dead_letter.map_or(0, held);
+            self.history.push(Event::Counted { queue, ready: held(queue), moved });
         }
     }
 
