@@ -189,6 +189,7 @@ impl Run<'_> {
             }
             part::let_age(&self.stage, &mut self.random).map_err(|broken| broken.to_string())?;
             redrive::all(&self.program, &self.stage)?;
+            part::unsettle(&self.stage, &mut self.random).map_err(|broken| broken.to_string())?;
             self.stage.drain(&mut server)?;
             // What was settled and fenced while draining must not come back.
             server = self.kill_and_restart(server, self.options.sizes.of(group + 1))?;

@@ -132,6 +132,7 @@ impl Checker {
             Event::Counted { queue, ready, moved } => self.counted(*queue, *ready, *moved),
             Event::Redriven(count) => self.counts.redriven += count,
             Event::Left(consumer) => self.holders.leave(*consumer),
+            Event::AtRest => self.holders.leave_all(),
             Event::Draining(consumer) => {
                 let newest = self.holders.is_quiet().then(HashMap::new);
                 self.holders.leave_all_before(*consumer);

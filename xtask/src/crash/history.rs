@@ -96,6 +96,8 @@ pub(crate) enum Event {
     },
     /// So many messages were sent back from where dead letters go.
     Redriven(u64),
+    /// All consumers are gone, and what they held and gave back is in its place.
+    AtRest,
     /// From here on this consumer takes all that there is, and nobody else takes or publishes anything.
     Draining(u32),
     /// The broker was killed: no connection of before exists any more.

@@ -6,6 +6,7 @@
 mod consume;
 mod produce;
 mod transact;
+mod unsettle;
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use super::topology::{
 
 pub(crate) use consume::{APART, Books, drain};
 pub(crate) use produce::take;
+pub(crate) use unsettle::unsettle;
 
 /// What a part does.
 #[derive(Debug, Clone, Copy)]

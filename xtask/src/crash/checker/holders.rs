@@ -16,7 +16,7 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    /// Whether nothing was delivered in this life of the broker.
+    /// Whether nobody has got anything yet, in this life of the broker or since all were gone.
     pub(super) fn is_quiet(&self) -> bool {
         self.last < self.first
     }
@@ -39,7 +39,7 @@ impl Holders {
         self.left.retain(|left| *left >= consumer);
     }
 
-    /// The broker died, and every connection with it.
+    /// Every connection is gone: the broker died, or all have left.
     pub(super) fn leave_all(&mut self) {
         self.leave_all_before(self.last + 1);
     }

@@ -26,8 +26,8 @@ fn deliveries(history: &[Event]) -> Vec<(usize, usize, Id, bool)> {
 
 /// The same, of the drain alone, in which everything is accepted and fenced.
 fn drained(history: &[Event]) -> Vec<(usize, usize, Id, bool)> {
-    let killed = history.iter().rposition(|event| *event == Event::Killed).unwrap_or(0);
-    deliveries(history).into_iter().filter(|(at, ..)| *at > killed).collect()
+    let draining = history.iter().rposition(|event| matches!(event, Event::Draining(_))).unwrap_or(0);
+    deliveries(history).into_iter().filter(|(at, ..)| *at > draining).collect()
 }
 
 /// The history without what happened to one message in one queue.
@@ -350,6 +350,39 @@ fn return_source(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     });
     let (queue, id) = any(random, &sources.collect::<Vec<_>>())?;
     Some(with(history, history.len(), delivery(queue, true, stamp_of(history, id)?)))
+}
+
+/// What is given back while the broker lives is in its place as soon as all consumers are gone; before that it may be on its way.
+#[test]
+fn what_was_given_back_comes_in_its_place_again() {
+    let ids = [0, 1, 2].map(|seq| Id { producer: 1, seq });
+    let stamp = |id| Stamp { id, transaction: None, queues: 1 << PLAIN, due: 0 };
+    let deliver =
+        |consumer, redelivered, id| Event::Deliver { consumer, queue: PLAIN, redelivered, content: Ok(stamp(id)) };
+    let settle = |consumer, id, outcome| Event::Settle { consumer, queue: PLAIN, id, outcome, transaction: None };
+    let mut taken = Vec::new();
+    for id in ids {
+        taken.extend([Event::Attempt { stamp: stamp(id), persistent: true }, Event::Confirm(id)]);
+    }
+    taken.extend([deliver(2, false, ids[0]), deliver(2, false, ids[1]), settle(2, ids[0], Outcome::Released)]);
+    taken.push(Event::Left(2));
+    for (order, at_rest, sound) in [
+        ([0, 1, 2], true, true),
+        ([1, 0, 2], true, false),
+        ([1, 2, 0], true, false),
+        ([2, 0, 1], true, false),
+        ([2, 0, 1], false, true),
+    ] {
+        let mut history = taken.clone();
+        history.extend(at_rest.then_some(Event::AtRest));
+        history.push(Event::Draining(3));
+        for at in order {
+            history.extend([deliver(3, at < 2, ids[at]), settle(3, ids[at], Outcome::Accepted)]);
+        }
+        let found: Vec<Invariant> = check(&history).iter().map(|violation| violation.invariant).collect();
+        assert_eq!(found.is_empty(), sound, "{order:?}: {found:?}");
+        assert!(found.iter().all(|invariant| *invariant == Invariant::Order), "{order:?}: {found:?}");
+    }
 }
 
 /// A queue with a limit keeps so many and moves the rest on.

@@ -78,6 +78,33 @@ impl Books {
         stage.tell(&events);
         outcome.map(|()| !events.is_empty())
     }
+
+    /// Leaves with a last fence. What is delivered from here on goes back to its queue by itself.
+    pub(crate) fn leave(&mut self, stage: &Stage, talk: &mut dyn Talk, kind: Fence) -> Result<(), Broken> {
+        self.asked += 1;
+        let (consumer, last) = (self.consumer, self.asked);
+        stage.tell(&[Event::Left(consumer), Event::FenceAsked { consumer, fence: last, kind }]);
+        talk.leave(last, kind);
+        let since = Instant::now();
+        while self.answered < last {
+            let mut events = Vec::new();
+            let outcome = talk.exchange(Duration::from_millis(5), &mut |heard| {
+                if let Heard::Fenced(fence) = heard {
+                    self.answered = self.answered.max(fence);
+                    events.push(Event::FenceReplied { consumer, fence });
+                }
+            });
+            stage.tell(&events);
+            if self.answered < last {
+                // The connection may be gone behind the last answer.
+                outcome?;
+            }
+            if since.elapsed() > LAST_ANSWER {
+                return Err(Broken::Refused(format!("{kind:?} was not answered within {LAST_ANSWER:?}")));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Consumer<'a> {
@@ -98,37 +125,10 @@ impl<'a> Consumer<'a> {
             self.books.exchange(self.stage, talk, Duration::from_millis(5))?;
         }
         if self.random.chance(50) {
-            return self.leave(talk);
+            let kind = *self.random.pick(talk.fences().1);
+            return self.books.leave(self.stage, talk, kind);
         }
         self.stage.tell(&[Event::Left(self.books.consumer)]);
-        Ok(())
-    }
-
-    /// Leaves with a last fence. What is delivered from here on goes back to its queue by itself.
-    fn leave(&mut self, talk: &mut dyn Talk) -> Result<(), Broken> {
-        let kind = *self.random.pick(talk.fences().1);
-        self.books.asked += 1;
-        let (consumer, last) = (self.books.consumer, self.books.asked);
-        self.stage.tell(&[Event::Left(consumer), Event::FenceAsked { consumer, fence: last, kind }]);
-        talk.leave(last, kind);
-        let since = Instant::now();
-        while self.books.answered < last {
-            let mut events = Vec::new();
-            let outcome = talk.exchange(Duration::from_millis(5), &mut |heard| {
-                if let Heard::Fenced(fence) = heard {
-                    self.books.answered = self.books.answered.max(fence);
-                    events.push(Event::FenceReplied { consumer, fence });
-                }
-            });
-            self.stage.tell(&events);
-            if self.books.answered < last {
-                // The connection may be gone behind the last answer.
-                outcome?;
-            }
-            if since.elapsed() > LAST_ANSWER {
-                return Err(Broken::Refused(format!("{kind:?} was not answered within {LAST_ANSWER:?}")));
-            }
-        }
         Ok(())
     }
 

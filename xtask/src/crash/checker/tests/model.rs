@@ -78,6 +78,9 @@ pub(super) fn history(seed: u64) -> Vec<Event> {
         }
     }
     model.kill();
+    if model.random.chance(50) {
+        model.unsettle();
+    }
     model.drain();
     model.history
 }
@@ -248,6 +251,19 @@ impl Model {
             let moved = QUEUES[queue].dead_letter.map_or(0, held);
             self.history.push(Event::Counted { queue, ready: held(queue), moved });
         }
+    }
+
+    /// Consumers take something, accept some of it and give the rest back before they leave.
+    fn unsettle(&mut self) {
+        for _ in 0..30 {
+            self.deliver();
+        }
+        for out in std::mem::take(&mut self.held) {
+            let outcome = if self.random.chance(20) { Outcome::Accepted } else { Outcome::Released };
+            self.settle_as(out, outcome);
+        }
+        self.fence();
+        self.history.push(Event::AtRest);
     }
 
     fn drain(&mut self) {
