@@ -42,7 +42,7 @@ pub use broker::{Broker, OpenError, Parts};
 pub use browse::{Browse, Browsed};
 pub use catalog::arguments::{ArgumentKind, queue_argument};
 pub use catalog::policies::{ApplyTo, PolicyKind, PolicySpec};
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, LONGEST_SPAN_MS, SPAN_WANTED, SystemClock, TIME_WANTED};
 pub use error::{Error, ErrorKind};
 pub use flow::Flow;
 pub use intake::LARGE_BODY;

@@ -133,7 +133,7 @@ pub(crate) fn properties(fields: &Map<String, Value>) -> Result<Properties, Stri
             "timestamp" => properties.timestamp = Some(value.as_u64().ok_or_else(|| wrong("seconds since 1970"))?),
             "expiration" => {
                 let ms = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-                properties.expiration = Some(ms.ok_or_else(|| wrong("a text of milliseconds"))?);
+                properties.expiration = Some(ms.ok_or_else(|| wrong("a text of milliseconds, ten years at most"))?);
             }
             "headers" => {
                 let headers = value.as_object().ok_or_else(|| wrong("an object"))?;

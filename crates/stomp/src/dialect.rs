@@ -5,7 +5,9 @@
 
 use std::borrow::Cow;
 
-use broker::{Dialect, DialectId, Error, Field, Properties, Selected, Table, Value};
+use broker::{
+    Dialect, DialectId, Error, Field, LONGEST_SPAN_MS, Properties, SPAN_WANTED, Selected, TIME_WANTED, Table, Value,
+};
 use memchr::memchr;
 
 use crate::codec::unescape;
@@ -97,15 +99,20 @@ impl Marked {
     /// Takes note of `expires`, ActiveMQ's and Artemis's time of death in milliseconds since 1970, 0 for never. Of a lifetime
     /// and a time of death the earlier end counts.
     pub(crate) fn expires(&mut self, value: &str, now: u64) -> Result<(), Error> {
-        let Ok(at) = value.trim().parse::<u64>() else {
-            let text = format!("header 'expires' must be a number of milliseconds since 1970, not '{value}'");
-            return Err(Error::precondition(text));
-        };
-        if at > 0 {
-            let left = at.saturating_sub(now);
-            self.expiration = Some(self.expiration.map_or(left, |lifetime| lifetime.min(left)));
+        let left = value.trim().parse().map(|at: u64| (at > 0).then(|| at.saturating_sub(now)));
+        match left {
+            Ok(None) => Ok(()),
+            Ok(Some(left)) if left <= LONGEST_SPAN_MS => {
+                self.lives(left);
+                Ok(())
+            }
+            _ => Err(Error::precondition(format!("header 'expires' must be {TIME_WANTED}, not '{value}'"))),
         }
-        Ok(())
+    }
+
+    /// It lives for so many milliseconds at most.
+    fn lives(&mut self, ms: u64) {
+        self.expiration = Some(self.expiration.map_or(ms, |other| other.min(ms)));
     }
 
     /// Takes note of one header of a SEND and refuses a value that could not be read back. The error names the header.
@@ -118,10 +125,8 @@ impl Marked {
                 Err(_) => return refuse("a number from 0 to 255"),
             },
             "expiration" => match value.trim().parse() {
-                Ok(expiration) => {
-                    self.expiration = Some(self.expiration.map_or(expiration, |left: u64| left.min(expiration)));
-                }
-                Err(_) => return refuse("a number of milliseconds"),
+                Ok(ms) if ms <= LONGEST_SPAN_MS => self.lives(ms),
+                _ => return refuse(SPAN_WANTED),
             },
             "timestamp" if value.trim().parse::<u64>().is_err() => {
                 return refuse("a number of seconds since 1970");
@@ -273,6 +278,9 @@ mod tests {
             ("priority", "256", None),
             ("priority", "high", None),
             ("expiration", "0", Some(Marked { expiration: Some(0), ..Marked::default() })),
+            ("expiration", "5184000000", Some(Marked { expiration: Some(5_184_000_000), ..Marked::default() })),
+            ("expiration", "315360000000", Some(Marked { expiration: Some(315_360_000_000), ..Marked::default() })),
+            ("expiration", "315360000001", None),
             ("expiration", "-1", None),
             ("timestamp", "1", Some(Marked::default())),
             ("timestamp", "now", None),
@@ -294,6 +302,10 @@ mod tests {
             ("900", None, Some(Some(0))),
             ("1500", Some("100"), Some(Some(100))),
             ("1500", Some("900"), Some(Some(500))),
+            ("315360001000", None, Some(Some(315_360_000_000))),
+            ("315360001001", None, None),
+            ("315360001001", Some("100"), None),
+            ("9223372036854775807", None, None),
             ("soon", None, None),
         ] {
             for first in [true, false] {

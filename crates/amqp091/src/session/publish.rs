@@ -3,7 +3,7 @@
 //! RabbitMQ checks the exchange before the properties, and clients see which error comes first: so a bad property is
 //! reported only if the exchange is there.
 
-use broker::{Body, DialectId, Error, Properties, Publish};
+use broker::{Body, DialectId, Error, LONGEST_SPAN_MS, Properties, Publish};
 
 use crate::codec::methods::BasicPublish;
 use crate::codec::table::{Table, ValueRef};
@@ -15,8 +15,6 @@ use crate::session::running::Context;
 
 /// The pseudo-queue by which replies come without a queue.
 pub(super) const REPLY_TO: &str = "amq.rabbitmq.reply-to";
-/// The longest time to live in milliseconds that RabbitMQ takes.
-const EXPIRATION_MAX: u64 = u32::MAX as u64;
 
 impl Channel {
     /// Publishes a message whose content is whole.
@@ -182,8 +180,8 @@ fn parse_expiration(digits: &[u8]) -> Result<u64, String> {
     match number.parse::<u64>() {
         Ok(0) => Ok(0),
         _ if text.starts_with('-') => Err(format!("{{value_negative,{text}}}")),
-        Ok(ms) if ms <= EXPIRATION_MAX => Ok(ms),
-        _ => Err(format!("{{value_too_big,{number}}}")),
+        Ok(ms) if ms <= LONGEST_SPAN_MS => Ok(ms),
+        _ => Err(format!("{{value_too_large,{number}}}")),
     }
 }
 
@@ -198,8 +196,10 @@ mod tests {
             ("60000", Ok(60_000)),
             ("+5", Ok(5)),
             ("4294967295", Ok(4_294_967_295)),
-            ("4294967296", Err("{value_too_big,4294967296}")),
-            ("99999999999999999999999", Err("{value_too_big,99999999999999999999999}")),
+            ("5184000000", Ok(5_184_000_000)),
+            ("315360000000", Ok(315_360_000_000)),
+            ("315360000001", Err("{value_too_large,315360000001}")),
+            ("99999999999999999999999", Err("{value_too_large,99999999999999999999999}")),
             ("-1", Err("{value_negative,-1}")),
             ("", Err("no_integer")),
             ("soon", Err("no_integer")),

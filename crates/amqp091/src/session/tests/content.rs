@@ -111,7 +111,7 @@ fn dead_letters_carry_their_story() {
     peer.declare(1, "dead");
     peer.send(1, QueueDeclare { queue: "q", arguments, ..Default::default() });
     peer.expect(&[&declared(1, "q", 0, 0)]);
-    let properties = BasicProperties { expiration: Some(b"100000"), ..Default::default() }.to_bytes();
+    let properties = BasicProperties { expiration: Some(b"315360000000"), ..Default::default() }.to_bytes();
     peer.publish(1, BasicPublish { routing_key: "q", ..Default::default() }, &properties, b"x");
     peer.send(1, BasicGet { queue: "q", ..Default::default() });
     peer.wait_for(3);
@@ -120,11 +120,35 @@ fn dead_letters_carry_their_story() {
     peer.send(1, BasicGet { queue: "dead", ..Default::default() });
     peer.wait_for(3);
     let header = &peer.lines[1];
-    for part in ["x-death", "rejected", "original-expiration", "x-first-death-queue", "100000"] {
+    for part in ["x-death", "rejected", "original-expiration", "x-first-death-queue", "315360000000"] {
         assert!(header.contains(part), "{part} in {header}");
     }
     // The flags name headers and nothing else: the expiration is gone.
     assert!(header.starts_with("1 header  \\x00"), "{header}");
+}
+
+#[test]
+fn a_message_may_live_for_ten_years() {
+    let server = server();
+    let mut peer = server.channel();
+    peer.declare(1, "q");
+    for text in ["5184000000", "315360000000"] {
+        let properties = BasicProperties { expiration: Some(text.as_bytes()), ..Default::default() }.to_bytes();
+        let publish = || BasicPublish { routing_key: "q", ..Default::default() };
+        peer.publish(1, publish(), &properties, b"first");
+        peer.publish(1, publish(), &properties, b"second");
+        let ms: u64 = text.parse().expect("milliseconds");
+        server.test.setup.clock.advance(ms - 1);
+        peer.send(1, BasicGet { queue: "q", no_ack: true, ..Default::default() });
+        peer.wait_for(3);
+        assert!(peer.lines[0].contains("BasicGetOk") && peer.lines[1].contains(text), "{:?}", peer.lines);
+        peer.lines.clear();
+        server.test.setup.clock.advance(1);
+        peer.send(1, BasicGet { queue: "q", no_ack: true, ..Default::default() });
+        peer.wait_for(1);
+        assert!(peer.lines[0].contains("BasicGetEmpty"), "{:?}", peer.lines);
+        peer.lines.clear();
+    }
 }
 
 #[test]
@@ -140,6 +164,12 @@ fn bad_messages_close_their_channel() {
         ("none", expires("x"), 404, "NOT_FOUND - no exchange 'none' in vhost '/'"),
         ("", expires("x"), 406, "PRECONDITION_FAILED - invalid expiration 'x': no_integer"),
         ("amq.topic", expires("-1"), 406, "PRECONDITION_FAILED - invalid expiration '-1': {value_negative,-1}"),
+        (
+            "",
+            expires("315360000001"),
+            406,
+            "PRECONDITION_FAILED - invalid expiration '315360000001': {value_too_large,315360000001}",
+        ),
         ("", reply, 406, "PRECONDITION_FAILED - fast reply consumer does not exist"),
         ("", cc, 406, "PRECONDITION_FAILED - invalid message: {unacceptable_type_in_header,\"CC\",longstr}"),
         (

@@ -10,7 +10,19 @@ fn every_refusal_names_what_it_refuses() {
         ("SEND\n\nx\0", "SEND must include a 'destination' header"),
         ("SEND\ndestination:/temp-queue/a\n\nx\0", "this connection has no temporary queue 'a'"),
         ("SEND\ndestination:a\ndestination-type:BOTH\n\nx\0", "ANYCAST or MULTICAST"),
-        ("SEND\ndestination:/queue/a\nexpires:soon\n\nx\0", "header 'expires' must be"),
+        (
+            "SEND\ndestination:/queue/a\nexpires:soon\n\nx\0",
+            "header 'expires' must be a time in milliseconds since 1970, ten years ahead at most, not 'soon'",
+        ),
+        (
+            "SEND\ndestination:/queue/a\nexpires:9223372036854775807\n\nx\0",
+            "ten years ahead at most, not '9223372036854775807'",
+        ),
+        (
+            "SEND\ndestination:/queue/a\nexpiration:315360000001\n\nx\0",
+            "header 'expiration' must be a number of milliseconds, ten years at most, not '315360000001'",
+        ),
+        ("SEND\ndestination:/queue/a\nx-message-ttl:315360000001\n\nx\0", "{value_too_large,315360000001}"),
         ("SEND\ndestination:/amq/queue/none\n\nx\0", "no queue 'none' in vhost '/'"),
         ("SEND\ndestination:/exchange/none/k\n\nx\0", "no exchange 'none' in vhost '/'"),
         ("SEND\ndestination:/queue/a\nmessage-id:1\n\nx\0", "'message-id' is not allowed on 'SEND'"),

@@ -220,6 +220,28 @@ fn clients_of_activemq_and_artemis_find_their_destinations() {
 }
 
 #[test]
+fn a_message_may_live_for_ten_years() {
+    let scene = Scene::new();
+    let mut peer = scene.connect("1.2");
+    for ms in [5_184_000_000, 315_360_000_000] {
+        let expires = scene.client().unix_ms() + ms;
+        for header in [format!("expiration:{ms}"), format!("expires:{expires}")] {
+            peer.say(&format!("SEND\ndestination:/queue/a\n{header}\n\nx\0"));
+            assert!(peer.heard().is_empty(), "{header}");
+        }
+        scene.test.setup.clock.advance(ms - 1);
+        peer.say("SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client\n\n\0UNSUBSCRIBE\nid:s\n\n\0");
+        let heard = peer.heard();
+        assert_eq!(heard.len(), 2, "{ms}: {heard:?}");
+        assert!(heard[0].contains(&format!("\nexpiration:{ms}\n")), "{heard:?}");
+        assert!(heard[1].contains(&format!("\nexpires:{expires}\n")), "{heard:?}");
+        scene.test.setup.clock.advance(1);
+        peer.say("SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0UNSUBSCRIBE\nid:s\n\n\0");
+        assert_eq!(peer.heard().len(), 0, "{ms}");
+    }
+}
+
+#[test]
 fn a_time_of_death_counts_from_1970() {
     let scene = Scene::new();
     let mut peer = scene.connect("1.2");
