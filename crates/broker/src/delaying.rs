@@ -280,6 +280,9 @@ impl Core {
         now: u64,
     ) -> Result<Followed, Error> {
         let instructions = Instructions::read(headers)?;
+        if let Some(published_at) = published_at {
+            instructions.check_due(headers, published_at)?;
+        }
         let identity = Identity::of(&instructions, &routing.queues, std::mem::take(&mut routing.gates));
         let delay = if routing.delayed.is_empty() { None } else { Instructions::exchange_delay(headers)? };
         let mut queues = std::mem::take(&mut routing.queues);

@@ -7,9 +7,9 @@ use journal::{Owner, Ticket};
 use crate::admin::checks::refuse_control;
 use crate::broker::Broker;
 use crate::catalog::Tables;
-use crate::catalog::arguments::{ExchangeArguments, QueueArguments};
+use crate::catalog::arguments::{ExchangeArguments, QueueArguments, bound_stored};
 use crate::catalog::definitions::{Key, Sort};
-use crate::catalog::policies::{ApplyTo, Policies, Policy, PolicyKind, PolicySpec};
+use crate::catalog::policies::{ApplyTo, Policies, Policy, PolicyKind, PolicySpec, argument};
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::NAME_MAX;
@@ -189,10 +189,12 @@ fn fields_of(spec: &PolicySpec) -> Table {
 
 fn spec_of(fields: &Arc<Table>) -> Option<PolicySpec> {
     let Some(Value::Table(definition)) = fields.get(DEFINITION) else { return None };
+    let mut definition = definition.clone();
+    definition.0.iter_mut().for_each(|(setting, value)| bound_stored(&argument(setting), value));
     Some(PolicySpec {
         pattern: fields.get(PATTERN)?.as_text()?.to_owned(),
         apply_to: ApplyTo::parse(fields.get(APPLY_TO)?.as_text()?)?,
         priority: fields.get(PRIORITY)?.as_integer()?,
-        definition: definition.clone(),
+        definition,
     })
 }

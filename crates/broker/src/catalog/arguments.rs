@@ -14,20 +14,20 @@ pub(crate) use self::deduplication::Remember;
 pub(crate) use self::equivalence::{Declared, DeclaredExchange, exchange_inequivalence, inequivalence};
 pub(crate) use self::groups::Grouping;
 pub(crate) use self::retry::{Retry, Return};
+use crate::clock::LONGEST_SPAN_MS;
 use crate::encoding::check_depth;
 use crate::error::Error;
 use crate::message::value::{Table, Value};
 use crate::routing::{ExchangeKind, HASH_HEADER, HASH_PROPERTY, HashOn};
 
 pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
+pub(crate) const CONSUMER_TIMEOUT: &str = "x-consumer-timeout";
+const DISCONNECTED_TIMEOUT: &str = "x-consumer-disconnected-timeout";
 /// What the key of a message is called whose last value alone is kept.
 const LAST_VALUE_KEY: &str = "x-last-value-key";
 /// How an exchange routes that delays.
 const DELAYED_TYPE: &str = "x-delayed-type";
 const ALTERNATE_EXCHANGE: &str = "alternate-exchange";
-
-/// Ten years in milliseconds: the longest time to live and the longest expiry of a queue.
-const LONGEST_EXPIRY: i64 = 315_360_000_000;
 
 /// The longest text that AMQP 0-9-1 can carry as a name or key.
 const LONGEST_NAME: usize = 255;
@@ -51,7 +51,7 @@ const CLASSIC: &[&str] = &[
     "x-queue-mode",
     "x-queue-version",
     "x-single-active-consumer",
-    "x-consumer-timeout",
+    CONSUMER_TIMEOUT,
     QUEUE_TYPE,
     "x-queue-master-locator",
     "x-queue-leader-locator",
@@ -85,8 +85,8 @@ const QUORUM: &[&str] = &[
     "x-delivery-limit",
     "x-message-ttl",
     "x-queue-leader-locator",
-    "x-consumer-disconnected-timeout",
-    "x-consumer-timeout",
+    DISCONNECTED_TIMEOUT,
+    CONSUMER_TIMEOUT,
     retry::TYPE,
     retry::MIN,
     retry::MAX,
@@ -296,13 +296,20 @@ impl QueueArguments {
         Ok(parsed)
     }
 
+    /// The same of what is declared already. It may be of a version that took any timeout.
+    pub(crate) fn parse_stored(name: &str, vhost: &str, table: &Table) -> Result<Self, Error> {
+        let mut bounded = table.clone();
+        bounded.0.iter_mut().for_each(|(argument, value)| bound_stored(argument, value));
+        Self::parse(name, vhost, &bounded)
+    }
+
     /// Sets what one argument asks for, or says what is wrong with it.
     fn take(&mut self, argument: &str, value: &Value, table: &Table) -> Result<(), String> {
         match argument {
             // Read before all others, since it decides about them.
             QUEUE_TYPE => {}
-            "x-message-ttl" => self.message_ttl = Some(expiry(value)?),
-            "x-expires" => self.expires = Some(positive(value).and_then(|_| expiry(value))?),
+            "x-message-ttl" => self.message_ttl = Some(span(value)?),
+            "x-expires" => self.expires = Some(positive_span(value)?),
             "x-max-length" => self.max_length = Some(non_negative(value)?),
             "x-max-length-bytes" => self.max_length_bytes = Some(non_negative(value)?),
             "x-max-priority" => self.max_priority = Some(priority(value)?),
@@ -333,7 +340,7 @@ impl QueueArguments {
                 Value::Bool(single) => self.single_active_consumer = *single,
                 other => return Err(unacceptable(other)),
             },
-            "x-consumer-timeout" => self.consumer_timeout = Some(non_negative(value)?),
+            CONSUMER_TIMEOUT => self.consumer_timeout = Some(span(value)?),
             // The rest has no effect in current RabbitMQ either, or none where there is one node.
             "x-queue-mode" => {
                 if !matches!(word(value)?, "default" | "lazy") {
@@ -346,9 +353,8 @@ impl QueueArguments {
                     return Err(format!("\"unsupported queue version '{version}'\""));
                 }
             }
-            "x-max-in-memory-length" | "x-max-in-memory-bytes" | "x-consumer-disconnected-timeout" => {
-                non_negative(value)?;
-            }
+            "x-max-in-memory-length" | "x-max-in-memory-bytes" => drop(non_negative(value)?),
+            DISCONNECTED_TIMEOUT => drop(span(value)?),
             "x-queue-leader-locator" | "x-queue-master-locator" => {
                 if !LOCATORS.contains(&word(value)?) {
                     return Err("invalid_queue_locator_arg".to_owned());
@@ -503,10 +509,23 @@ fn positive(value: &Value) -> Result<u64, String> {
     }
 }
 
-fn expiry(value: &Value) -> Result<u64, String> {
-    match integer(value)? {
-        number if number > LONGEST_EXPIRY => Err(format!("{{value_too_large,{number}}}")),
-        _ => non_negative(value),
+/// A span of time in milliseconds.
+fn span(value: &Value) -> Result<u64, String> {
+    match non_negative(value)? {
+        ms if ms > LONGEST_SPAN_MS => Err(format!("{{value_too_large,{ms}}}")),
+        ms => Ok(ms),
+    }
+}
+
+fn positive_span(value: &Value) -> Result<u64, String> {
+    positive(value).and_then(|_| span(value))
+}
+
+/// Brings a timeout that was stored before timeouts had a bound down to it, so that what has one is still there.
+pub(crate) fn bound_stored(argument: &str, value: &mut Value) {
+    let most = LONGEST_SPAN_MS as i64;
+    if [CONSUMER_TIMEOUT, DISCONNECTED_TIMEOUT].contains(&argument) && value.as_integer().is_some_and(|ms| ms > most) {
+        *value = Value::I64(most);
     }
 }
 

@@ -165,7 +165,8 @@ impl Tables {
         declared: &Table,
     ) -> Result<QueueArguments, Error> {
         let table = self.policies.of_queue(name, queue_type).arguments(declared);
-        QueueArguments::parse(name, vhost, &table).or_else(|_| QueueArguments::parse(name, vhost, declared))
+        QueueArguments::parse_stored(name, vhost, &table)
+            .or_else(|_| QueueArguments::parse_stored(name, vhost, declared))
     }
 
     pub(crate) fn exchange(&self, name: &str) -> Option<&Exchange> {

@@ -145,7 +145,8 @@ fn key_of(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-fn argument(name: &str) -> String {
+/// The argument that a setting of queues stands for.
+pub(crate) fn argument(name: &str) -> String {
     format!("x-{name}")
 }
 
@@ -424,7 +425,7 @@ mod tests {
     #[test]
     fn what_is_refused_and_how() {
         let ttl = || vec![("message-ttl", Value::I64(1))];
-        let cases: [Refused<'_>; 7] = [
+        let cases: [Refused<'_>; 9] = [
             (PolicyKind::User, "(", ttl(), "policy 'p': the pattern '(' cannot be used"),
             (PolicyKind::User, "", vec![], "policy 'p': it sets nothing; give at least one setting"),
             (
@@ -444,6 +445,18 @@ mod tests {
                 "",
                 vec![("message-ttl", Value::I64(-1))],
                 "policy 'p': invalid value of 'message-ttl': {value_negative,-1}",
+            ),
+            (
+                PolicyKind::Operator,
+                "",
+                vec![("message-ttl", Value::I64(315_360_000_001))],
+                "operator policy 'p': invalid value of 'message-ttl': {value_too_large,315360000001}",
+            ),
+            (
+                PolicyKind::User,
+                "",
+                vec![("consumer-timeout", Value::I64(315_360_000_001))],
+                "policy 'p': invalid value of 'consumer-timeout': {value_too_large,315360000001}",
             ),
             (
                 PolicyKind::User,

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED, TIME_WANTED};
 use crate::error::Error;
 use crate::message::value::{Table, Value};
 
@@ -15,14 +16,15 @@ const IDS: [&str; 2] = ["x-deduplication-header", "_AMQ_DUPL_ID"];
 const REMEMBERED_FOR: &str = "x-cache-ttl";
 /// The longest id, in bytes: ids are kept in memory and in the log as they are.
 const ID_MAX: usize = 255;
-/// The longest time that a header may name, in milliseconds: ten years.
-const LONGEST: i64 = 315_360_000_000;
 /// After how many milliseconds a message is due: in AMQP 1.0's annotations, and as ActiveMQ calls it.
 const AFTER: [&str; 2] = ["x-opt-delivery-delay", "AMQ_SCHEDULED_DELAY"];
 /// When it is due, in milliseconds since 1970: in AMQP 1.0's annotations, and as Artemis calls it.
 const AT: [&str; 2] = ["x-opt-delivery-time", "_AMQ_SCHED_DELIVERY"];
 /// After how many milliseconds a message is due that comes by way of an exchange that delays.
 pub const DELAY: &str = "x-delay";
+
+/// The longest delay, as a number that may be below zero.
+const LONGEST: i64 = LONGEST_SPAN_MS as i64;
 
 /// Whether a header of this name tells the broker what to do with the message.
 #[inline]
@@ -59,7 +61,7 @@ impl Instructions {
     /// `Precondition` names the header that can't be understood.
     pub(crate) fn read(headers: &Table) -> Result<Self, Error> {
         let mut read = Self::default();
-        if let Some((name, value)) = IDS.iter().find_map(|name| Some((name, headers.get(name)?))) {
+        if let Some((name, value)) = first(headers, &IDS) {
             let id = id_of(value).ok_or_else(|| refuse(name, "text, bytes or a number", value))?;
             if id.is_empty() || id.len() > ID_MAX {
                 return Err(Error::precondition(format!(
@@ -73,11 +75,11 @@ impl Instructions {
             && let Some(value) = headers.get(REMEMBERED_FOR)
         {
             let ms = number_of(value).filter(|ms| (1..=LONGEST).contains(ms));
-            let ms = ms.ok_or_else(|| refuse(REMEMBERED_FOR, "a number of milliseconds above 0", value))?;
+            let ms = ms.ok_or_else(|| refuse(REMEMBERED_FOR, &format!("{SPAN_WANTED} and above 0"), value))?;
             read.remembered_for = Some(ms as u64);
         }
-        read.at = first_time(headers, &AT, "a time in milliseconds since 1970", i64::MAX)?;
-        read.after = first_time(headers, &AFTER, "a number of milliseconds, ten years at most", LONGEST)?;
+        read.at = first_time(headers, &AT, TIME_WANTED, i64::MAX)?;
+        read.after = first_time(headers, &AFTER, SPAN_WANTED, LONGEST)?;
         Ok(read)
     }
 
@@ -88,22 +90,40 @@ impl Instructions {
     pub(crate) fn exchange_delay(headers: &Table) -> Result<Option<u64>, Error> {
         let Some(value) = headers.get(DELAY) else { return Ok(None) };
         let ms = number_of(value).filter(|ms| *ms <= LONGEST);
-        let ms = ms.ok_or_else(|| refuse(DELAY, "a number of milliseconds, ten years at most", value))?;
+        let ms = ms.ok_or_else(|| refuse(DELAY, SPAN_WANTED, value))?;
         Ok(u64::try_from(ms).ok().filter(|ms| *ms > 0))
     }
 
+    /// Refuses headers that make a message due later than it may be that is published at that time.
+    ///
+    /// # Errors
+    /// `Precondition` names the header.
+    pub(crate) fn check_due(&self, headers: &Table, published_at: u64) -> Result<(), Error> {
+        let latest = published_at.saturating_add(LONGEST_SPAN_MS);
+        match first(headers, &AT) {
+            Some((name, value)) if self.at.is_some_and(|at| at > latest) => Err(refuse(name, TIME_WANTED, value)),
+            _ => Ok(()),
+        }
+    }
+
     /// When a message is due that was published at that time; `exchange` is the delay of an exchange on its way. What the
-    /// message says of itself counts first. All in milliseconds since 1970.
+    /// message says of itself counts first. All in milliseconds since 1970. A stored message may be of a version that took
+    /// every time for ten years that was farther ahead.
     pub(crate) fn due(&self, published_at: u64, exchange: Option<u64>) -> Option<u64> {
-        let latest = published_at.saturating_add(LONGEST as u64);
+        let latest = published_at.saturating_add(LONGEST_SPAN_MS);
         let after = self.after.or(exchange).map(|ms| published_at.saturating_add(ms));
         self.at.or(after).map(|due| due.min(latest))
     }
 }
 
+/// The first of these headers that there is.
+fn first<'a>(headers: &'a Table, names: &[&'a str]) -> Option<(&'a str, &'a Value)> {
+    names.iter().find_map(|name| Some((*name, headers.get(name)?)))
+}
+
 /// The number that the first of these headers has, which is `what`, at least 0 and at most `most`.
 fn first_time(headers: &Table, names: &[&str], what: &str, most: i64) -> Result<Option<u64>, Error> {
-    let Some((name, value)) = names.iter().find_map(|name| Some((name, headers.get(name)?))) else { return Ok(None) };
+    let Some((name, value)) = first(headers, names) else { return Ok(None) };
     let number = match value {
         Value::Timestamp(seconds) => i64::try_from(*seconds).ok().and_then(|seconds| seconds.checked_mul(1000)),
         other => number_of(other),
@@ -186,11 +206,15 @@ mod tests {
             (&[(IDS[0], text(&long))], "header 'x-deduplication-header' must have 1 to 255 bytes, not 256"),
             (
                 &[id(), (REMEMBERED_FOR, Value::I32(0))],
-                "header 'x-cache-ttl' must be a number of milliseconds above 0, not signedint",
+                "header 'x-cache-ttl' must be a number of milliseconds, ten years at most and above 0, not signedint",
+            ),
+            (
+                &[id(), (REMEMBERED_FOR, Value::I64(LONGEST + 1))],
+                "header 'x-cache-ttl' must be a number of milliseconds, ten years at most and above 0, not long",
             ),
             (
                 &[id(), (REMEMBERED_FOR, text("soon"))],
-                "header 'x-cache-ttl' must be a number of milliseconds above 0, not longstr 'soon'",
+                "header 'x-cache-ttl' must be a number of milliseconds, ten years at most and above 0, not longstr 'soon'",
             ),
         ];
         for (fields, expected) in cases {
@@ -228,6 +252,24 @@ mod tests {
             let refused = Instructions::read(&table(&[(name, value)])).unwrap_err();
             assert!(refused.text.starts_with(&format!("invalid message: header '{name}' must be")), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_message_is_due_in_ten_years_at_the_latest() {
+        let check = |name: &'static str, value: Value| {
+            let headers = table(&[(name, value)]);
+            Instructions::read(&headers).unwrap().check_due(&headers, 1000)
+        };
+        for name in AT {
+            assert_eq!(check(name, Value::I64(LONGEST + 1000)), Ok(()));
+            let refused = check(name, Value::I64(LONGEST + 1001)).unwrap_err();
+            let expected = format!(
+                "invalid message: header '{name}' must be a time in milliseconds since 1970, ten years ahead at most, not long"
+            );
+            assert_eq!(refused.text, expected);
+        }
+        assert!(check(AT[0], Value::Timestamp(LONGEST as u64 / 1000 + 2)).is_err());
+        assert_eq!(check(AFTER[0], Value::I64(LONGEST)), Ok(()));
     }
 
     #[test]

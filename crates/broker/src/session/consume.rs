@@ -8,7 +8,8 @@ use auth::{Resource, Right};
 use journal::Ticket;
 use selector::Selector;
 
-use crate::catalog::arguments::{QueueArguments, QueueType};
+use crate::catalog::arguments::{CONSUMER_TIMEOUT, QueueArguments, QueueType};
+use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED};
 use crate::error::{Error, ErrorKind};
 use crate::message::value::{Table, Value};
 use crate::queue::{Consumer, Fetched, Filter, Queue, Resume, Unattached, Visit, Window};
@@ -414,9 +415,10 @@ impl Wishes {
                     let number = value.as_integer().and_then(|number| i32::try_from(number).ok());
                     wishes.priority = number.ok_or_else(|| invalid("expected an integer of 32 bits"))?;
                 }
-                "x-consumer-timeout" => {
+                CONSUMER_TIMEOUT => {
                     let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
-                    wishes.timeout = Some(number.ok_or_else(|| invalid("expected milliseconds, 0 or more"))?);
+                    let number = number.filter(|ms| *ms <= LONGEST_SPAN_MS);
+                    wishes.timeout = Some(number.ok_or_else(|| invalid(&format!("expected {SPAN_WANTED}")))?);
                 }
                 "x-selector" => {
                     let text = value.as_text().ok_or_else(|| invalid("expected a selector as text"))?;

@@ -297,7 +297,7 @@ impl Rebuilt {
         }
         for (id, fact) in &self.queues {
             let Some(vhost) = self.vhost(catalog, fact.vhost) else { continue };
-            let arguments = QueueArguments::parse(&fact.name, &vhost.name, &fact.arguments)?;
+            let arguments = QueueArguments::parse_stored(&fact.name, &vhost.name, &fact.arguments)?;
             catalog.admit_queue(u64::MAX);
             vhost.tables.write().insert_queue(Queue::new(QueueParts {
                 id: *id,

@@ -336,9 +336,15 @@ fn who_holds_a_message_too_long_must_close_the_session() {
         ("a", ""),
         ("a close", ""),
         ("* counts q", "1 0"),
-        ("b consume q c x-consumer-timeout=-1", NEGATIVE),
+        ("b consume q c x-consumer-timeout=-1", NO_SPAN),
+        ("b consume q c x-consumer-timeout=315360000001", NO_SPAN),
+        (
+            "b queue z x-consumer-timeout=315360000001",
+            "406 invalid arg 'x-consumer-timeout' for queue 'z' in vhost '/': {value_too_large,315360000001}",
+        ),
+        ("b queue z x-consumer-timeout=315360000000; consume z c x-consumer-timeout=315360000000", "0 0"),
     ]);
 }
 
-const NEGATIVE: &str =
-    "406 invalid arg 'x-consumer-timeout' for queue 'q' in vhost '/': expected milliseconds, 0 or more";
+const NO_SPAN: &str = "406 invalid arg 'x-consumer-timeout' for queue 'q' in vhost '/': expected a number of milliseconds, ten years \
+                       at most";

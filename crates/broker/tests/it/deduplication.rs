@@ -80,7 +80,7 @@ fn ids_are_told_from_each_other_by_their_text_and_bad_ones_refused() {
         ),
         (
             "a publish - q 1 x-deduplication-header=a x-cache-ttl=soon",
-            "406 invalid message: header 'x-cache-ttl' must be a number of milliseconds above 0, not longstr 'soon'",
+            "406 invalid message: header 'x-cache-ttl' must be a number of milliseconds, ten years at most and above 0, not longstr 'soon'",
         ),
         ("a publish - q 1 x-deduplication-header=a; publish - q 2 x-deduplication-header=A", "+2"),
         ("a publish - plain 3 x-deduplication-header=a; publish - plain 4 x-deduplication-header=a", "+4"),

@@ -103,6 +103,37 @@ fn a_message_can_say_itself_when_it_is_due() {
     ]);
 }
 
+/// Nothing is delayed for longer than that, whoever says so and how.
+#[test]
+fn the_longest_delay_is_ten_years() {
+    const NO_SPAN: &str = "must be a number of milliseconds, ten years at most, not long";
+    const NO_TIME: &str = "must be a time in milliseconds since 1970, ten years ahead at most, not long";
+    let refused = |header: &str, what: &str| format!("406 invalid message: header '{header}' {what}");
+    let mut script = Script::memory();
+    script.check(&[
+        ("a queue q; exchange d x-delayed-message x-delayed-type=direct; bind d k q", "0 0"),
+        ("a publish - q 1 x-opt-delivery-delay=315360000000; publish - q 2 AMQ_SCHEDULED_DELAY=315360000000", ""),
+        ("a publish d k 3 x-delay=315360000000; publish - q 4 _AMQ_SCHED_DELIVERY=2015360000000", ""),
+    ]);
+    for (publish, header, what) in [
+        ("- q", "x-opt-delivery-delay=315360000001", NO_SPAN),
+        ("- q", "AMQ_SCHEDULED_DELAY=315360000001", NO_SPAN),
+        ("d k", "x-delay=315360000001", NO_SPAN),
+        ("- q", "x-opt-delivery-time=2015360000001", NO_TIME),
+        ("- q", "_AMQ_SCHED_DELIVERY=2015360000001", NO_TIME),
+    ] {
+        let name = header.split('=').next().unwrap_or(header);
+        assert_eq!(script.say(&format!("a publish {publish} 5 {header}")), refused(name, what));
+    }
+    script.check(&[
+        ("* tick 315359999999", ""),
+        ("* counts q delayed", "4"),
+        ("a consume q c no-ack", ""),
+        ("* tick 1", ""),
+        ("a", "c:1=1, c:2=2, c:3=3, c:4=4"),
+    ]);
+}
+
 #[test]
 fn purging_and_deleting_takes_what_is_not_due() {
     check_each(

@@ -1,8 +1,9 @@
 //! A third data directory that every later version opens: version 1 of the message block wrote it, with times as they were taken
 //! then. A time to live had 49 days at most and was cut to that, a timeout of consumers had no bound, nor had the time at which
-//! a message is due.
+//! a message is due. Both count as the longest now.
 //!
-//! It is as a killed broker left it, and is never written again. This is what it was written by, besides a policy:
+//! It is as a killed broker left it, and is never written again. This is what it was written by, and by a policy
+//! for `minute` with the same timeout:
 //!
 //! ```text
 //! queue always durable x-consumer-timeout=4102444800000; queue minute durable; queue longest durable
@@ -13,13 +14,20 @@
 
 use std::path::Path;
 
-use testkit::broker::Setup;
+use broker::PolicyKind;
+use testkit::broker::{Setup, table_of};
 use testkit::script::Script;
 
 use crate::kept::copy_all;
 
 /// What every version finds in it. The last tick ends ten years after the messages were published.
 const FOUND: &[(&str, &str)] = &[
+    // A client that starts again declares it as before.
+    ("a queue always durable x-consumer-timeout=4102444800000", "1 0"),
+    (
+        "a queue new durable x-consumer-timeout=4102444800000",
+        "406 invalid arg 'x-consumer-timeout' for queue 'new' in vhost '/': {value_too_large,4102444800000}",
+    ),
     ("* counts later delayed", "1"),
     ("* tick 59999", ""),
     ("* counts minute", "1 0"),
@@ -44,6 +52,9 @@ fn the_directory_with_the_times_of_version_1_opens_and_keeps_to_them() {
     let mut setup = Setup::directory(copy.path(), 1 << 20);
     setup.threads = false;
     let mut script = Script::open(setup, None);
+    let policies = script.broker().broker.policies(PolicyKind::User);
+    let said: Vec<_> = policies.iter().map(|policy| (&*policy.name, policy.spec.definition.clone())).collect();
+    assert_eq!(said, [("patient", table_of("consumer-timeout=315360000000"))]);
     script.check(FOUND);
     assert_eq!(script.broker().broker.take_damages(), Vec::<String>::new());
 }

@@ -1,7 +1,8 @@
 //! How long ids of messages are remembered: `x-message-deduplication`, `x-cache-size` and `x-cache-ttl`, of queues and
 //! of exchanges, with the rules of RabbitMQ's plugin for both.
 
-use super::{LONGEST_EXPIRY, QueueArguments, expiry, positive, unacceptable};
+use super::{QueueArguments, positive, positive_span, unacceptable};
+use crate::clock::LONGEST_SPAN_MS;
 use crate::message::value::{Table, Value};
 
 pub(super) const ENABLED: &str = "x-message-deduplication";
@@ -60,8 +61,11 @@ impl Remember {
         }
         let ttl = match table.get(TTL) {
             None => None,
-            Some(_) => match number(TTL).filter(|ttl| (1..=LONGEST_EXPIRY as u64).contains(ttl)) {
+            Some(_) => match number(TTL).filter(|ttl| *ttl > 0) {
                 None => return Err(format!("Invalid argument, '{TTL}' must be an integer greater than 0")),
+                Some(ttl) if ttl > LONGEST_SPAN_MS => {
+                    return Err(format!("Invalid argument, '{TTL}' must not be greater than {LONGEST_SPAN_MS}"));
+                }
                 ttl => ttl,
             },
         };
@@ -76,11 +80,11 @@ impl QueueArguments {
     /// Sets what one of the queue's arguments named here asks for, or says what is wrong with it.
     pub(super) fn take_deduplication(&mut self, argument: &str, value: &Value, table: &Table) -> Result<(), String> {
         if argument != ENABLED {
-            let number = positive(value)?;
-            if argument == SIZE && number > LARGEST_SIZE {
-                return Err(format!("{{value_too_large,{number}}}"));
+            match argument {
+                SIZE if positive(value)? <= LARGEST_SIZE => {}
+                SIZE => return Err(format!("{{value_too_large,{}}}", positive(value)?)),
+                _ => drop(positive_span(value)?),
             }
-            expiry(value)?;
             return if table.get(ENABLED) == Some(&Value::Bool(true)) {
                 Ok(())
             } else {

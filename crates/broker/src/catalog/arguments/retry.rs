@@ -1,7 +1,7 @@
 //! After how long messages that came back are delivered again: `x-delayed-retry-type`, `-min` and `-max`, with the names
 //! and rules of RabbitMQ's quorum queues, for queues of every type.
 
-use super::{LONGEST_EXPIRY, QueueArguments, positive, word};
+use super::{QueueArguments, positive, positive_span, word};
 use crate::message::value::{Table, Value};
 
 pub(super) const TYPE: &str = "x-delayed-retry-type";
@@ -55,10 +55,7 @@ impl QueueArguments {
             }
         };
         if argument != TYPE {
-            let ms = positive(value)?;
-            if ms > LONGEST_EXPIRY as u64 {
-                return Err(format!("{{value_too_large,{ms}}}"));
-            }
+            positive_span(value)?;
             return if table.get(TYPE).is_some() { Ok(()) } else { Err(format!("has no effect without {TYPE}")) };
         }
         let number = |name| table.get(name).and_then(|value| positive(value).ok());

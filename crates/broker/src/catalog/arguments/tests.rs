@@ -2,6 +2,8 @@
 
 use super::*;
 
+const TEN_YEARS: i64 = 315_360_000_000;
+
 fn table(fields: &[(&str, Value)]) -> Table {
     Table(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
 }
@@ -35,8 +37,17 @@ fn what_is_understood() {
         (table(&[(QUEUE_TYPE, text("undefined"))]), classic()),
         (table(&[("x-message-ttl", Value::U8(0))]), QueueArguments { message_ttl: Some(0), ..classic() }),
         (
-            table(&[("x-message-ttl", Value::I64(LONGEST_EXPIRY))]),
-            QueueArguments { message_ttl: Some(315_360_000_000), ..classic() },
+            table(&[
+                ("x-message-ttl", Value::I64(TEN_YEARS)),
+                ("x-expires", Value::I64(TEN_YEARS)),
+                ("x-consumer-timeout", Value::I64(TEN_YEARS)),
+            ]),
+            QueueArguments {
+                message_ttl: Some(315_360_000_000),
+                expires: Some(315_360_000_000),
+                consumer_timeout: Some(315_360_000_000),
+                ..classic()
+            },
         ),
         (table(&[("x-expires", Value::I16(1))]), QueueArguments { expires: Some(1), ..classic() }),
         (
@@ -105,7 +116,7 @@ fn what_is_refused_and_how() {
         (QUEUE_TYPE, text("mqtt"), ": \"unsupported queue type 'mqtt'\""),
         (QUEUE_TYPE, Value::I32(1), ": {unacceptable_type,signedint}"),
         ("x-message-ttl", Value::I32(-1), ": {value_negative,-1}"),
-        ("x-message-ttl", Value::I64(LONGEST_EXPIRY + 1), ": {value_too_large,315360000001}"),
+        ("x-message-ttl", Value::I64(TEN_YEARS + 1), ": {value_too_large,315360000001}"),
         ("x-message-ttl", text("10"), ": \"expected integer, got longstr\""),
         ("x-message-ttl", Value::F64(10.0), ": \"expected integer, got double\""),
         ("x-expires", Value::I32(0), ": {value_zero,0}"),
@@ -130,6 +141,9 @@ fn what_is_refused_and_how() {
         ("x-queue-master-locator", Value::I32(1), ": {unacceptable_type,signedint}"),
         ("x-delivery-limit", Value::I32(3), " of queue type rabbit_classic_queue"),
         ("x-consumer-timeout", Value::I32(-3), ": {value_negative,-3}"),
+        ("x-consumer-timeout", Value::I64(TEN_YEARS + 1), ": {value_too_large,315360000001}"),
+        ("x-cache-ttl", Value::I64(TEN_YEARS + 1), ": {value_too_large,315360000001}"),
+        ("x-delayed-retry-min", Value::I64(TEN_YEARS + 1), ": {value_too_large,315360000001}"),
         ("x-max-age", text("1D"), " of queue type rabbit_classic_queue"),
         ("x-mesage-ttl", Value::I32(3), ": unknown; arguments of the application must not begin with x-"),
     ];
