@@ -11,6 +11,7 @@ use journal::Owner;
 
 use crate::broker::Broker;
 use crate::catalog::Tables;
+use crate::catalog::arguments::idle;
 use crate::catalog::policies::Policy;
 use crate::ledger::Held;
 use crate::losses::Loss;
@@ -143,6 +144,8 @@ pub struct QueueReport {
     pub kind: &'static str,
     /// As declared.
     pub arguments: Table,
+    /// The names of those that nothing comes of.
+    pub idle_arguments: Vec<String>,
     /// The name of its policy.
     pub policy: Option<String>,
     /// The name of its operator policy.
@@ -359,6 +362,7 @@ impl Broker {
             auto_delete: queue.auto_delete,
             kind: queue.queue_type.name(),
             arguments: queue.declared.clone(),
+            idle_arguments: owned(idle::of_queue(&queue.declared)),
             policy: name_of(policies.user),
             operator_policy: name_of(policies.operator),
             policy_definition: policies.definition(),
@@ -399,6 +403,10 @@ impl Broker {
         reports.sort_by_key(|report| report.number);
         reports
     }
+}
+
+fn owned(names: Vec<&str>) -> Vec<String> {
+    names.into_iter().map(str::to_owned).collect()
 }
 
 fn client_report(client: &ClientShared) -> ClientReport {

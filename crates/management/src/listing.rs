@@ -176,6 +176,7 @@ fn queue(queue: &QueueReport, facts: &Facts) -> Json {
         "auto_delete": queue.auto_delete,
         "internal": false,
         "arguments": object(&queue.arguments),
+        "arguments_without_effect": queue.idle_arguments,
         "policy": queue.policy,
         "operator_policy": queue.operator_policy,
         "effective_policy_definition": object(&queue.policy_definition),
@@ -205,7 +206,10 @@ fn queue(queue: &QueueReport, facts: &Facts) -> Json {
     if queue.kind == "quorum" {
         // One copy, here.
         (row["leader"], row["members"], row["online"]) = (json!(facts.node), json!([facts.node]), json!([facts.node]));
-        row["delivery_limit"] = figures.delivery_limit.map_or_else(|| json!("unlimited"), |limit| json!(limit));
+        row["delivery_limit"] = json!("unlimited");
+    }
+    if let Some(limit) = figures.delivery_limit {
+        row["delivery_limit"] = json!(limit);
     }
     row
 }
@@ -259,6 +263,7 @@ fn exchange(exchange: &ExchangeReport) -> Json {
         "auto_delete": exchange.auto_delete,
         "internal": exchange.internal,
         "arguments": object(&exchange.arguments),
+        "arguments_without_effect": exchange.idle_arguments,
     })
 }
 

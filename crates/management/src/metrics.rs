@@ -296,6 +296,7 @@ mod tests {
             auto_delete: false,
             kind: "classic",
             arguments: broker::Table::default(),
+            idle_arguments: Vec::new(),
             policy: None,
             operator_policy: None,
             ready: 3,

@@ -212,6 +212,8 @@ pub struct QueueRow {
     pub superseded: u64,
     /// Ids by which such messages are known.
     pub remembered: u64,
+    /// The names of its arguments that nothing comes of.
+    pub arguments_without_effect: Vec<String>,
     /// Why it does not deliver: its first message can't be read.
     pub damaged: Option<String>,
 }

@@ -331,6 +331,7 @@ impl Source {
             duplicates: queue.duplicates,
             superseded: queue.superseded,
             remembered: queue.remembered,
+            arguments_without_effect: queue.idle_arguments,
             damaged: queue.damaged,
         };
         self.broker.queues().into_iter().map(row).collect()

@@ -9,7 +9,7 @@ use journal::{Owner, Ticket};
 
 use crate::admin::checks::refuse_control;
 use crate::broker::Broker;
-use crate::catalog::arguments::check_queue_type;
+use crate::catalog::arguments::{check_queue_type, is_no_choice};
 use crate::catalog::definitions::{Key, Sort};
 use crate::catalog::{OWNERS_PER_VHOST, Vhost};
 use crate::core::Core;
@@ -220,7 +220,8 @@ impl VhostSpec {
             _ => Vec::new(),
         };
         let description = text(DESCRIPTION).unwrap_or_default();
-        Self { description, tags, default_queue_type: text(DEFAULT_QUEUE_TYPE) }
+        let default_queue_type = text(DEFAULT_QUEUE_TYPE).filter(|kind| !is_no_choice(kind));
+        Self { description, tags, default_queue_type }
     }
 }
 

@@ -1,11 +1,12 @@
 //! The arguments of queue and exchange declarations, with RabbitMQ's names, rules and reply texts.
 //!
-//! Nothing is accepted and ignored: an `x-` argument is understood, is documented to have no effect in RabbitMQ
-//! either, or is refused by name. Arguments without `x-` are the application's and are only kept.
+//! Nothing is accepted and ignored unseen: an `x-` argument is understood, is one that has no effect in RabbitMQ either and is
+//! shown so ([`idle`]), or is refused by name. Arguments without `x-` are the application's and are only kept.
 
 mod deduplication;
 mod equivalence;
 mod groups;
+pub(crate) mod idle;
 mod retry;
 
 use std::sync::{Arc, LazyLock};
@@ -37,6 +38,9 @@ const LOCATORS: &[&str] = &["client-local", "balanced", "random", "least-leaders
 
 /// How often a quorum queue delivers a message before it is dead, if nothing else is said.
 const QUORUM_DELIVERY_LIMIT: u64 = 20;
+
+/// Types that some clients send who would rather have sent none.
+const UNSAID: [&str; 2] = ["", "undefined"];
 
 /// What the arguments of a classic queue may be named; those refused as not built are among them.
 const CLASSIC: &[&str] = &[
@@ -167,11 +171,13 @@ impl QueueType {
         }
     }
 
-    /// The arguments that the type knows.
-    fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Classic => CLASSIC,
-            Self::Quorum => QUORUM,
+    /// The arguments that a queue may have that is declared with these. A type that is asked for holds to its list, as in RabbitMQ;
+    /// a queue that asks for none takes those of every type together, since it is promised no more than it can keep.
+    fn lists(table: &Table) -> &'static [&'static [&'static str]] {
+        match (Self::of(table), table.get(QUEUE_TYPE).and_then(Value::as_text)) {
+            (Ok(Self::Quorum), _) => &[QUORUM],
+            (Ok(Self::Classic), Some(name)) if !UNSAID.contains(&name) => &[CLASSIC],
+            _ => &[CLASSIC, QUORUM],
         }
     }
 
@@ -180,8 +186,8 @@ impl QueueType {
         match table.get(QUEUE_TYPE) {
             None => Ok(Self::Classic),
             Some(Value::Text(name)) => match name.as_str() {
-                // Some clients send what they would rather have left out.
-                "classic" | "" | "undefined" => Ok(Self::Classic),
+                "classic" => Ok(Self::Classic),
+                name if UNSAID.contains(&name) => Ok(Self::Classic),
                 "quorum" => Ok(Self::Quorum),
                 "stream" => Err(NOT_BUILT.to_owned()),
                 other => Err(format!("\"unsupported queue type '{other}'\"")),
@@ -189,6 +195,12 @@ impl QueueType {
             Some(other) => Err(unacceptable(other)),
         }
     }
+}
+
+/// True for what says no more of the type of a vhost's queues than saying nothing does, so that these take the arguments of every
+/// type.
+pub(crate) fn is_no_choice(name: &str) -> bool {
+    name == QueueType::Classic.name() || UNSAID.contains(&name)
 }
 
 /// Says what is wrong with a type that queues are to have by default.
@@ -276,14 +288,16 @@ impl QueueArguments {
             QueueType::Quorum => Some(QUORUM_DELIVERY_LIMIT),
         };
         let mut parsed = Self { queue_type, delivery_limit, ..Self::default() };
-        for argument in queue_type.arguments() {
+        let lists = QueueType::lists(table);
+        for argument in lists.iter().copied().flatten() {
             if let Some(value) = table.get(argument) {
                 parsed.take(argument, value, table).map_err(|what| invalid(argument, &format!(": {what}")))?;
             }
         }
         for (argument, _) in &table.0 {
             let argument = argument.as_str();
-            if !argument.starts_with("x-") || queue_type.arguments().contains(&argument) {
+            let takes = |argument: &str| lists.iter().any(|list| list.contains(&argument)) || idle::is_legacy(argument);
+            if !argument.starts_with("x-") || takes(argument) {
                 continue;
             }
             let elsewhere = [CLASSIC, QUORUM, STREAM].into_iter().any(|known| known.contains(&argument));
@@ -433,7 +447,8 @@ impl ExchangeArguments {
     /// argument which is wrong or not built. Arguments nested too deep to be kept are refused too.
     pub(crate) fn parse(kind: ExchangeKind, name: &str, vhost: &str, table: &Table) -> Result<Self, Error> {
         check_depth(table)?;
-        let unknown = |argument: &str| argument.starts_with("x-") && !known_to(kind).contains(&argument);
+        let takes = |argument: &str| known_to(kind).contains(&argument) || idle::is_legacy(argument);
+        let unknown = |argument: &str| argument.starts_with("x-") && !takes(argument);
         if let Some((argument, _)) = table.0.iter().find(|(argument, _)| unknown(argument)) {
             return Err(Error::precondition(format!(
                 "invalid arg '{argument}' for exchange '{name}' in vhost '{vhost}': unknown; arguments of the application \

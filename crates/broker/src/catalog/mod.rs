@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::message::value::Table;
 use crate::queue::{Bounds, Gate, Queue};
 use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn, STEPS, Tally, Weight};
+use arguments::idle::Told;
 use arguments::{QueueArguments, QueueType, Remember};
 use policies::Policies;
 use search::Search;
@@ -61,6 +62,7 @@ pub(crate) struct Tables {
     /// The end of what the log was told of queues, exchanges and bindings.
     logged: Ticket,
     pub(crate) policies: Policies,
+    pub(crate) told: Told,
 }
 
 /// Where a message goes.

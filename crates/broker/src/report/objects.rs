@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::owned;
 use crate::broker::Broker;
+use crate::catalog::arguments::idle;
 use crate::catalog::{Exchange, Tables};
 use crate::message::value::Table;
 use crate::queue::Queue;
@@ -25,6 +27,8 @@ pub struct ExchangeReport {
     pub internal: bool,
     /// As declared.
     pub arguments: Table,
+    /// The names of those that nothing comes of.
+    pub idle_arguments: Vec<String>,
 }
 
 /// One binding.
@@ -168,6 +172,7 @@ pub(super) fn default_exchange(vhost: &str) -> ExchangeReport {
         auto_delete: false,
         internal: false,
         arguments: Table::default(),
+        idle_arguments: Vec::new(),
     }
 }
 
@@ -180,6 +185,7 @@ pub(super) fn exchange_report(vhost: &str, exchange: &Exchange) -> ExchangeRepor
         auto_delete: exchange.auto_delete,
         internal: exchange.internal,
         arguments: exchange.arguments.clone(),
+        idle_arguments: owned(idle::of_exchange(exchange.kind, &exchange.arguments)),
     }
 }
 

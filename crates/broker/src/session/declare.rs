@@ -10,7 +10,7 @@ use auth::{Resource, Right};
 use journal::Ticket;
 
 use crate::catalog::admission::Asker;
-use crate::catalog::arguments::{self, ExchangeArguments, QUEUE_TYPE, QueueArguments};
+use crate::catalog::arguments::{self, ExchangeArguments, QUEUE_TYPE, QueueArguments, idle};
 use crate::catalog::{Exchange, Tables, binding_of};
 use crate::encoding::table_bytes;
 use crate::error::{Error, ErrorKind};
@@ -18,8 +18,8 @@ use crate::message::NAME_MAX;
 use crate::message::value::{Table, Value};
 use crate::queue::{Bound, Bounds, Queue, QueueParts};
 use crate::routing::{Bindings, Destination, ExchangeKind, Load, Weight};
-use crate::session::Client;
 use crate::session::consume::{locked, no_queue};
+use crate::session::{Client, ClientShared};
 use crate::store::facts;
 use crate::tracing;
 
@@ -193,8 +193,26 @@ impl Client {
             tables.note_logged(ticket);
         }
         tables.insert_exchange(exchange);
+        let mut idle = idle::of_exchange(kind, &spec.arguments);
+        tables.told.retain_new(&mut idle);
+        drop(tables);
+        self.tell_idle("exchange", name, &idle);
         self.core.catalog.changed();
         Ok(ticket)
+    }
+
+    /// Tells the log of arguments without effect. Peers choose them, so the line has its user, whose lines are bounded.
+    fn tell_idle(&self, what: &str, name: &str, arguments: &[&str]) {
+        let ClientShared { user, peer, vhost, .. } = &*self.shared;
+        for argument in arguments {
+            ::tracing::warn!(
+                user,
+                peer,
+                vhost,
+                argument,
+                "the argument of {what} '{name}' has no effect; it is kept and shown, and those to come are not told of"
+            );
+        }
     }
 
     /// Messages move on with the rights of whoever declared the exchange: read on it, write on its alternate exchange.
@@ -442,7 +460,10 @@ impl Client {
             tables.note_logged(ticket);
         }
         tables.insert_queue(Arc::clone(&queue));
+        let mut idle = idle::of_queue(&spec.arguments);
+        tables.told.retain_new(&mut idle);
         drop(tables);
+        self.tell_idle("queue", &name, &idle);
         if spec.exclusive {
             self.keep_exclusive(&queue);
         }

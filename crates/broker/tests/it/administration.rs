@@ -176,6 +176,26 @@ fn queues_have_the_default_type_of_their_vhost_if_they_can() {
     }
 }
 
+/// RabbitMQ writes `classic` for every vhost for which nobody has chosen.
+#[test]
+fn classic_as_default_type_is_no_choice_and_takes_no_argument_away() {
+    let broker = TestBroker::open(Setup::memory());
+    let mut peer = Peer::attach(&broker, "guest").unwrap();
+    for kind in ["classic", "undefined", "quorum"] {
+        let spec = VhostSpec { default_queue_type: Some(kind.to_owned()), ..VhostSpec::default() };
+        broker.broker.put_vhost("/", &spec).unwrap();
+        let arguments = Table(
+            vec![("x-max-priority".to_owned(), 5i64), ("x-delivery-limit".to_owned(), 3)]
+                .into_iter()
+                .map(|(name, value)| (name, Value::I64(value)))
+                .collect(),
+        );
+        let declared = peer.client.declare_queue(&QueueSpec { arguments, ..durable(kind) }, broker.now());
+        let text = "invalid arg 'x-max-priority' for queue 'quorum' in vhost '/' of queue type rabbit_quorum_queue";
+        assert_eq!(declared.err().map(|error| error.text).as_deref(), (kind == "quorum").then_some(text));
+    }
+}
+
 #[test]
 fn rights_change_under_open_connections_and_outlive_a_power_cut() {
     let disk = SimDisk::new(1, 64 << 20);

@@ -35,6 +35,21 @@ fn queues_answer_as_the_manual_says() {
     }
 }
 
+/// Examples that name no type, with each type by its letter.
+#[test]
+fn the_types_that_take_an_argument_are_those_that_the_manual_says() {
+    let section = MANUAL.split("\n## ").find(|section| section.starts_with("Of queues")).expect("the heading");
+    let rows = section.lines().map(|line| line.split(" | ").collect::<Vec<_>>());
+    let untyped = rows.filter(|cells| cells.len() > 3 && ["works", "no effect"].contains(&cells[2]));
+    for cells in untyped.filter(|cells| !cells[1].contains("x-queue-type")) {
+        for (letter, kind) in [("C", "classic"), ("Q", "quorum")] {
+            let line = format!("a queue q durable x-queue-type={kind} {}", cells[1].trim_matches('`'));
+            let answer = Script::memory().say(&line);
+            assert_eq!(answer == "0 0", cells[3].contains(letter), "{line}: {answer}");
+        }
+    }
+}
+
 #[test]
 fn consumers_answer_as_the_manual_says() {
     for (example, refusal) in rows("Of consumers") {

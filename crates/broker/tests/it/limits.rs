@@ -149,6 +149,28 @@ fn a_quorum_queue_counts_deliveries_and_gives_up() {
     ]);
 }
 
+/// Nobody can have asked RabbitMQ for that: its classic queues have no limit of deliveries, its quorum queues no priorities.
+#[test]
+fn a_queue_that_asks_for_no_type_has_limits_of_both_at_once() {
+    check(&[
+        (
+            "a queue dead; queue q x-max-priority=9 x-delivery-limit=1 x-single-active-consumer=true \
+             x-message-deduplication=true x-dead-letter-strategy=at-least-once x-dead-letter-exchange= \
+             x-dead-letter-routing-key=dead",
+            "0 0, 0 0",
+        ),
+        ("a publish - q low priority=1; publish - q high priority=7", ""),
+        ("a prefetch 1; consume q c", "c:1=high"),
+        ("b consume q d", ""),
+        ("a nack 1", "c:2=high!(1)"),
+        ("a nack 2", "c:3=low"),
+        ("a get dead no-ack", ":4=high[q/delivery_limit*1] left 0"),
+        // Without such an argument it comes back for ever, as from a classic queue.
+        ("c queue r; publish - r m; consume r e", "0 0, e:1=m"),
+        ("c nack 1", "e:2=m!"),
+    ]);
+}
+
 #[test]
 fn what_is_lost_is_counted_and_shown() {
     let mut script = Script::memory();

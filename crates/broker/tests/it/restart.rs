@@ -353,6 +353,26 @@ fn deliveries_of_quorum_queues_are_counted_across_restarts() {
 }
 
 #[test]
+fn arguments_of_every_type_and_those_without_effect_come_back() {
+    let queue = "queue q durable x-max-priority=9 x-delivery-limit=1 x-ha-policy=all";
+    check_each(
+        ALL,
+        &[
+            (&format!("a {queue}; exchange e direct durable x-ha-policy=all"), "0 0"),
+            (
+                "a publish - q low persistent priority=1; publish - q high persistent priority=7; get q",
+                ":1=high left 1",
+            ),
+            ("a nack 1", ""),
+            ("* END", ""),
+            (&format!("a {queue}; exchange e direct durable x-ha-policy=all"), "2 0"),
+            ("a get q", ":1=high!(1) left 1"),
+            ("a nack 1; get q", ":2=low left 0"),
+        ],
+    );
+}
+
+#[test]
 fn transactions_are_whole_or_not_there() {
     check_each(
         ALL,

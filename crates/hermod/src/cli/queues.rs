@@ -54,6 +54,10 @@ pub(crate) fn run(settings: &Settings, json: bool) -> Result<(), Failure> {
                 one.selected
             );
         }
+        if !queue.arguments_without_effect.is_empty() {
+            let names = queue.arguments_without_effect.join(", ");
+            text += &format!("without effect: {} in {}: {names}\n", queue.name, queue.vhost);
+        }
         if let Some(damage) = &queue.damaged {
             text += &format!("damaged: {} in {}: {damage}\n", queue.name, queue.vhost);
         }

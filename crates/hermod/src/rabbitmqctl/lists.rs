@@ -270,12 +270,13 @@ impl List {
 }
 
 /// Columns of rows that may not be there to look at.
-const KNOWN: [&str; 50] = [
+const KNOWN: [&str; 51] = [
     "name",
     "vhost",
     "durable",
     "auto_delete",
     "arguments",
+    "arguments_without_effect",
     "exclusive",
     "messages_ready",
     "messages_unacknowledged",

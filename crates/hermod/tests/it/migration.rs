@@ -94,6 +94,32 @@ fn what_rabbitmq_wrote_comes_over() {
     }
 }
 
+/// As `rabbitmqctl export_definitions` of 3.12 has it: mirrored by argument long ago, and nobody has minded since.
+#[test]
+fn arguments_of_mirrors_come_over_and_are_told_to_have_no_effect() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let old = json!({ "x-ha-policy": "nodes", "x-ha-policy-params": ["rabbit@one"], "x-queue-mode": "lazy" });
+    let queue = json!({ "name": "old", "vhost": "/", "durable": true, "auto_delete": false, "arguments": old });
+    let mirrored = json!({ "x-ha-policy": "all" });
+    let exchange = json!({ "name": "x", "vhost": "/", "type": "fanout", "durable": true, "auto_delete": false,
+                           "internal": false, "arguments": mirrored });
+    let document = json!({ "rabbit_version": "3.12.14", "vhosts": [{ "name": "/", "default_queue_type": "classic" }],
+                           "queues": [queue], "exchanges": [exchange] });
+    let (code, said) = import(dir.path(), &document.to_string(), &[]);
+    assert_eq!(code, 0, "{said}");
+    let is = export(dir.path());
+    assert_eq!(entry(&is, "queues", &[("name", "old")])["arguments"], old);
+    assert_eq!(entry(&is, "exchanges", &[("name", "x")])["arguments"], mirrored);
+    // What it writes itself it takes as it is.
+    let (code, said) = import(dir.path(), &is.to_string(), &[]);
+    assert_eq!((code, export(dir.path())), (0, is), "{said}");
+    let (_, listed, _) = run(&mut hermod("queues", dir.path()));
+    let names = "without effect: old in /: x-ha-policy, x-ha-policy-params, x-queue-mode\n";
+    assert!(listed.contains(names), "{listed}");
+    server.until_logged("'old' has no effect");
+}
+
 #[test]
 fn the_document_of_one_vhost_goes_into_one() {
     let dir = tempfile::tempdir().unwrap();

@@ -39,6 +39,53 @@ fn a_queue_without_a_name_gets_one() {
     peer.expect(&["1 BasicGetEmpty { cluster_id: \"\" }"]);
 }
 
+fn declare_with(peer: &mut Peer, queue: &str, arguments: &[(&str, Value)]) {
+    let owned: Vec<_> = arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let fields = encode_fields(&owned);
+    let arguments = Table::new(&fields).expect("a valid table");
+    peer.send(1, QueueDeclare { queue, durable: true, arguments, ..Default::default() });
+}
+
+#[test]
+fn arguments_that_rabbitmq_ignores_are_taken_and_never_compared() {
+    let (server, names) = (server(), ["x-ha-policy", "x-ha-policy-params", "x-cancel-on-ha-failover"]);
+    let nodes = Value::Array(vec![Value::from("rabbit@one")]);
+    let all = [(names[0], Value::from("nodes")), (names[1], nodes), (names[2], Value::Bool(true))];
+    let mut peer = server.channel();
+    for again in [&all[..], &all[..1], &[]] {
+        declare_with(&mut peer, "q", again);
+        peer.expect(&[&declared(1, "q", 0, 0)]);
+    }
+    let report = server.test.broker.queues().remove(0);
+    assert_eq!(report.idle_arguments, names);
+    let kept = [0, 1, 2].map(|at| report.arguments.0[at].0.clone());
+    assert_eq!(kept, names);
+    let fields = encode_fields(&[("x-ha-policy".to_owned(), Value::from("all"))]);
+    let arguments = Table::new(&fields).expect("a valid table");
+    peer.send(1, ExchangeDeclare { exchange: "e", kind: "direct", arguments, ..Default::default() });
+    peer.expect(&["1 ExchangeDeclareOk"]);
+}
+
+#[test]
+fn only_a_type_that_is_asked_for_holds_to_its_arguments() {
+    let mut peer = server().channel();
+    let both = [("x-max-priority", Value::I32(5)), ("x-delivery-limit", Value::I32(3))];
+    declare_with(&mut peer, "both", &both);
+    peer.expect(&[&declared(1, "both", 0, 0)]);
+    for (kind, argument) in [("classic", "x-delivery-limit"), ("quorum", "x-max-priority")] {
+        let mut typed = vec![("x-queue-type", Value::from(kind))];
+        typed.extend(both.clone());
+        declare_with(&mut peer, kind, &typed);
+        let text = format!(
+            "PRECONDITION_FAILED - invalid arg '{argument}' for queue '{kind}' in vhost '/' of queue type \
+             rabbit_{kind}_queue"
+        );
+        peer.expect(&[&channel_closed(1, 406, &text, (50, 10))]);
+        peer.send(1, ChannelCloseOk {});
+        peer.open(1);
+    }
+}
+
 #[test]
 fn exchanges_are_declared_bound_and_deleted() {
     let mut peer = server().channel();

@@ -1,6 +1,6 @@
 //! Whether a second declaration asks for what exists already; if not, the first difference in RabbitMQ's words.
 //!
-//! Only arguments that the type of the existing queue knows are compared. Values are compared within a class of types:
+//! Only arguments that the existing queue may have are compared. Values are compared within a class of types:
 //! integers of all widths are one class, floating point of both another.
 
 use super::{ALTERNATE_EXCHANGE, QUEUE_TYPE, QueueType, known_to};
@@ -39,10 +39,10 @@ pub(crate) struct DeclaredExchange<'a> {
 pub(crate) fn inequivalence(name: &str, vhost: &str, existing: &Declared<'_>, wanted: &Declared<'_>) -> Option<Error> {
     let object = format!("queue '{name}' in vhost '{vhost}'");
     // What exists was refused if its type was not known.
-    let known = QueueType::of(existing.arguments).unwrap_or_default().arguments();
+    let mut known = QueueType::lists(existing.arguments).iter().copied().flatten();
     flag(&object, "durable", existing.durable, wanted.durable)
         .or_else(|| flag(&object, "auto_delete", existing.auto_delete, wanted.auto_delete))
-        .or_else(|| known.iter().find_map(|key| argument(&object, key, existing.arguments, wanted.arguments)))
+        .or_else(|| known.find_map(|key| argument(&object, key, existing.arguments, wanted.arguments)))
 }
 
 /// The first difference between two declarations of exchange `name` in `vhost`, as an error of kind `Precondition`. What

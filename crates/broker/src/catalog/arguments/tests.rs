@@ -35,6 +35,26 @@ fn what_is_understood() {
         (table(&[(QUEUE_TYPE, text("classic"))]), classic()),
         (table(&[(QUEUE_TYPE, text(""))]), classic()),
         (table(&[(QUEUE_TYPE, text("undefined"))]), classic()),
+        (
+            table(&[
+                ("x-max-priority", Value::I32(5)),
+                ("x-delivery-limit", Value::I32(3)),
+                ("x-single-active-consumer", Value::Bool(true)),
+                ("x-dead-letter-strategy", text("at-least-once")),
+                ("x-queue-mode", text("lazy")),
+                ("x-quorum-initial-group-size", Value::I32(3)),
+            ]),
+            QueueArguments {
+                max_priority: Some(5),
+                delivery_limit: Some(3),
+                single_active_consumer: true,
+                ..classic()
+            },
+        ),
+        (
+            table(&[(QUEUE_TYPE, text("undefined")), ("x-delivery-limit", Value::I32(0))]),
+            QueueArguments { delivery_limit: Some(0), ..classic() },
+        ),
         (table(&[("x-message-ttl", Value::U8(0))]), QueueArguments { message_ttl: Some(0), ..classic() }),
         (
             table(&[
@@ -139,7 +159,8 @@ fn what_is_refused_and_how() {
         ("x-single-active-consumer", text("true"), ": {unacceptable_type,longstr}"),
         ("x-queue-leader-locator", text("far-away"), ": invalid_queue_locator_arg"),
         ("x-queue-master-locator", Value::I32(1), ": {unacceptable_type,signedint}"),
-        ("x-delivery-limit", Value::I32(3), " of queue type rabbit_classic_queue"),
+        ("x-delivery-limit", text("3"), ": \"expected integer, got longstr\""),
+        ("x-dead-letter-strategy", text("often"), ": invalid_dlx_strategy"),
         ("x-consumer-timeout", Value::I32(-3), ": {value_negative,-3}"),
         ("x-consumer-timeout", Value::I64(TEN_YEARS + 1), ": {value_too_large,315360000001}"),
         ("x-cache-ttl", Value::I64(TEN_YEARS + 1), ": {value_too_large,315360000001}"),
@@ -150,6 +171,11 @@ fn what_is_refused_and_how() {
     for (argument, value, what) in cases {
         let found = QueueArguments::parse("q", "/", &table(&[(argument, value.clone())]));
         assert_eq!(found, refusal(&format!("invalid arg '{argument}' for queue 'q' in vhost '/'{what}")));
+    }
+    for argument in QUORUM.iter().filter(|argument| !CLASSIC.contains(argument)) {
+        let classic = table(&[(QUEUE_TYPE, text("classic")), (argument, Value::I32(3))]);
+        let what = format!("invalid arg '{argument}' for queue 'q' in vhost '/' of queue type rabbit_classic_queue");
+        assert_eq!(QueueArguments::parse("q", "/", &classic), refusal(&what));
     }
     let of_quorum: &[(&str, Value, &str)] = &[
         ("x-delivery-limit", text("3"), ": \"expected integer, got longstr\""),
@@ -170,8 +196,8 @@ fn what_is_refused_and_how() {
 #[test]
 fn no_name_of_an_argument_is_accepted_by_chance() {
     // Every argument that a type knows minds what it is given: none takes a list.
-    for queue_type in [QueueType::Classic, QueueType::Quorum] {
-        for argument in queue_type.arguments().iter().filter(|argument| **argument != QUEUE_TYPE) {
+    for (queue_type, list) in [(QueueType::Classic, CLASSIC), (QueueType::Quorum, QUORUM)] {
+        for argument in list.iter().filter(|argument| **argument != QUEUE_TYPE) {
             let arguments = table(&[(QUEUE_TYPE, text(queue_type.name())), (argument, Value::Array(vec![]))]);
             assert!(QueueArguments::parse("q", "/", &arguments).is_err(), "{argument}");
         }
@@ -295,6 +321,7 @@ fn queues_declared_again_with_other_arguments() {
     let ten = || ttl(Value::I32(10));
     let classic = || table(&[(QUEUE_TYPE, text("classic"))]);
     let priority = ("x-max-priority", Value::I32(5));
+    let limit = ("x-delivery-limit", Value::I32(3));
     let cases = [
         (ten(), ttl(Value::I64(10)), None),
         (ten(), none.clone(), Some("x-message-ttl: none but current is the value '10' of type 'signedint'")),
@@ -314,8 +341,15 @@ fn queues_declared_again_with_other_arguments() {
             table(std::slice::from_ref(&priority)),
             Some("x-max-priority: the value '5' of type 'signedint' but current is none"),
         ),
-        // A quorum queue has no such argument, so that it is not compared.
+        // A quorum queue has no such argument, so that it is not compared; nor has one that is classic by name a limit.
         (quorum(&[]), quorum(&[priority]), None),
+        (classic(), table(std::slice::from_ref(&limit)), None),
+        (
+            none.clone(),
+            table(std::slice::from_ref(&limit)),
+            Some("x-delivery-limit: the value '3' of type 'signedint' but current is none"),
+        ),
+        (table(std::slice::from_ref(&limit)), table(std::slice::from_ref(&limit)), None),
         (none, table(&[("owner", text("us")), ("x-unheard-of", Value::Null)]), None),
     ];
     for (existing, wanted, expected) in &cases {

@@ -163,6 +163,49 @@ fn what_is_declared() {
 }
 
 #[test]
+fn arguments_without_effect_are_taken_shown_and_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let old = r#"{"durable":true,"arguments":{"x-ha-policy":"all","x-queue-mode":"lazy","x-max-length":5}}"#;
+    let fewer = r#"{"durable":true,"arguments":{"x-queue-mode":"lazy","x-max-length":5}}"#;
+    let both = r#"{"durable":true,"arguments":{"x-max-priority":5,"x-delivery-limit":3}}"#;
+    let typed = r#"{"durable":true,"arguments":{"x-queue-type":"classic","x-delivery-limit":3}}"#;
+    check(
+        &server,
+        GUEST,
+        &[
+            ("PUT", "queues/%2F/old", old, 201, ""),
+            ("PUT", "queues/%2F/old", old, 204, ""),
+            ("PUT", "queues/%2F/old", fewer, 204, ""),
+            ("PUT", "queues/%2F/older", old, 201, ""),
+            ("PUT", "exchanges/%2F/x", r#"{"type":"direct","arguments":{"x-ha-policy":"all"}}"#, 201, ""),
+            ("PUT", "queues/%2F/both", both, 201, ""),
+            ("PUT", "queues/%2F/typed", typed, 400, "'x-delivery-limit' for queue 'typed'"),
+            ("PUT", "queues/%2F/slip", r#"{"arguments":{"x-mesage-ttl":5}}"#, 400, "'x-mesage-ttl' for queue 'slip'"),
+        ],
+    );
+    for (path, kept, idle) in [
+        ("queues/%2F/old", 3, json!(["x-ha-policy", "x-queue-mode"])),
+        ("queues/%2F/both", 2, json!([])),
+        ("exchanges/%2F/x", 1, json!(["x-ha-policy"])),
+    ] {
+        let shown = shown(&server, &format!("/api/{path}"), GUEST);
+        assert_eq!(shown["arguments_without_effect"], idle, "{path}");
+        assert_eq!(shown["arguments"].as_object().unwrap().len(), kept, "{path}");
+    }
+    assert_eq!(shown(&server, "/api/queues/%2F/both", GUEST)["delivery_limit"], 3);
+    let (_, said, _) = run(&mut hermod("queues", dir.path()));
+    assert!(said.contains("without effect: old in /: x-ha-policy, x-queue-mode\n"), "{said}");
+    server.signal("TERM");
+    let (_, log) = server.wait();
+    for argument in ["x-ha-policy", "x-queue-mode"] {
+        let lines = log.iter().filter(|line| line.contains("has no effect") && line.contains(argument));
+        let lines: Vec<_> = lines.collect();
+        assert!(lines.len() == 1 && lines[0].contains("queue 'old'") && lines[0].contains("guest"), "{lines:?}");
+    }
+}
+
+#[test]
 fn a_binding_is_told_and_deleted_by_what_it_is_known_by() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);
