@@ -378,7 +378,7 @@ pub(crate) fn apply(broker: &Broker, change: Change, caller: Caller) -> Result<(
         }
         Change::DeleteVhost { name } => broker.delete_vhost(&name)?,
         Change::Trace { vhost, on } => broker.trace(&vhost, on)?,
-        Change::SetPolicy { operator, policy } => policies::set(broker, operator, policy)?,
+        Change::SetPolicy { operator, policy } => policies::set(broker, operator, policy, &caller.identity)?,
         Change::ClearPolicy { operator, vhost, name } => {
             broker.clear_policy(&vhost, policies::kind(operator), &name)?
         }

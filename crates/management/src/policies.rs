@@ -1,5 +1,6 @@
 //! Policies, set for whoever asks, and shown as JSON. Names of fields are those of RabbitMQ's definitions.
 
+use auth::Identity;
 use broker::{ApplyTo, Broker, Error, PolicyKind, PolicyReport, PolicySpec, Ticket};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -36,13 +37,13 @@ pub(crate) fn kind(operator: bool) -> PolicyKind {
     if operator { PolicyKind::Operator } else { PolicyKind::User }
 }
 
-/// Sets a policy. Returns what the answer waits for.
-pub(crate) fn set(broker: &Broker, operator: bool, policy: PolicyChange) -> Result<Ticket, Error> {
+/// Sets a policy for whoever asks. Returns what the answer waits for.
+pub(crate) fn set(broker: &Broker, operator: bool, policy: PolicyChange, author: &Identity) -> Result<Ticket, Error> {
     let (vhost, name) = (policy.vhost.clone(), policy.name.clone());
-    broker.set_policy(&vhost, kind(operator), &name, spec(policy)?)
+    broker.set_policy(&vhost, kind(operator), &name, spec(policy)?, author)
 }
 
-/// Fails where [`set`] would, but for the vhost.
+/// Fails where [`set`] would, but for the vhost and what the author may do.
 pub(crate) fn check(broker: &Broker, operator: bool, policy: PolicyChange) -> Result<(), Error> {
     let name = policy.name.clone();
     broker.check_policy(kind(operator), &name, spec(policy)?)

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
+use auth::{Identity, Resource, Right};
 use journal::{Owner, Ticket};
 
 use crate::admin::checks::refuse_control;
 use crate::broker::Broker;
-use crate::catalog::Tables;
 use crate::catalog::arguments::{ExchangeArguments, QueueArguments, bound_stored};
 use crate::catalog::definitions::{Key, Sort};
-use crate::catalog::policies::{ApplyTo, Policies, Policy, PolicyKind, PolicySpec, argument};
+use crate::catalog::policies::{
+    ALTERNATE, ApplyTo, DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, Policies, Policy, PolicyKind, PolicySpec,
+    argument,
+};
+use crate::catalog::{Tables, Vhost};
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::NAME_MAX;
@@ -20,6 +24,8 @@ const PATTERN: &str = "pattern";
 const APPLY_TO: &str = "apply-to";
 const PRIORITY: &str = "priority";
 const DEFINITION: &str = "definition";
+/// The tag of users whose policies say what they like.
+const ADMINISTRATOR: &str = "administrator";
 
 /// One policy.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,11 +52,20 @@ impl Broker {
     /// that it is for. Returns what the answer waits for.
     ///
     /// # Errors
-    /// `NotFound` without the vhost, `Precondition` for what a policy can't say.
-    pub fn set_policy(&self, vhost: &str, kind: PolicyKind, name: &str, spec: PolicySpec) -> Result<Ticket, Error> {
+    /// `NotFound` without the vhost, `Precondition` for what a policy can't say, `AccessRefused` for one that would move messages as
+    /// its author may not.
+    pub fn set_policy(
+        &self,
+        vhost: &str,
+        kind: PolicyKind,
+        name: &str,
+        spec: PolicySpec,
+        author: &Identity,
+    ) -> Result<Ticket, Error> {
         let policy = self.core.checked_policy(kind, name, spec)?;
         let _alone = self.core.administration.lock();
         let vhost = self.core.existing_vhost(vhost)?;
+        self.core.authorize_policy(&vhost, &policy, author)?;
         let ticket = self.core.define(Key::new(Sort::of_policy(kind), vhost.id, name), fields_of(&policy.spec))?;
         self.core.change_policies(vhost.id, |policies| policies.put(kind, policy));
         Ok(ticket)
@@ -117,6 +132,40 @@ impl Core {
         let policy = Policy::new(kind, name, spec)?;
         self.check_definition(&Key::new(Sort::of_policy(kind), 0, name), &fields_of(&policy.spec))?;
         Ok(policy)
+    }
+
+    /// Messages move on with the rights of whoever says so, as where a declaration says it: read on what they come from, write
+    /// on the exchange that they go to. Of what the policy is for that is asked by what is there; what comes later is up to
+    /// whoever declares it.
+    fn authorize_policy(&self, vhost: &Vhost, policy: &Policy, author: &Identity) -> Result<(), Error> {
+        if author.is_operator() || self.authority.has_tag(author.user(), ADMINISTRATOR) {
+            return Ok(());
+        }
+        let ask = |resource, right| {
+            let asked = self.authority.authorize(author, &vhost.name, resource, right);
+            asked.map_err(|denied| Error::refused(format!("policy '{}': {denied}", policy.name)))
+        };
+        let [dead_letters, key, alternate] = [DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, ALTERNATE]
+            .map(|setting| policy.spec.definition.get(setting).and_then(Value::as_text));
+        for exchange in [dead_letters, alternate].into_iter().flatten() {
+            ask(Resource::exchange(exchange), Right::Write)?;
+        }
+        let tables = vhost.tables.read();
+        if dead_letters.is_some() || key.is_some() {
+            for queue in tables.queues().filter(|queue| policy.is_for_queue(&queue.name, queue.queue_type)) {
+                ask(Resource::queue(&queue.name), Right::Read)?;
+                // The key alone says where another's exchange sends them.
+                if let Some(own) = queue.declared.get(&argument(DEAD_LETTER_EXCHANGE)).and_then(Value::as_text) {
+                    ask(Resource::exchange(own), Right::Write)?;
+                }
+            }
+        }
+        if alternate.is_some() {
+            for exchange in tables.exchanges().filter(|exchange| policy.is_for_exchange(&exchange.name)) {
+                ask(Resource::exchange(&exchange.name), Right::Read)?;
+            }
+        }
+        Ok(())
     }
 
     fn change_policies(&self, vhost: Owner, change: impl FnOnce(&mut Policies)) {

@@ -110,7 +110,9 @@ struct Key {
 const BOTH: &[QueueType] = &[QueueType::Classic, QueueType::Quorum];
 const CLASSIC: &[QueueType] = &[QueueType::Classic];
 const QUORUM: &[QueueType] = &[QueueType::Quorum];
-const ALTERNATE: &str = "alternate-exchange";
+pub(crate) const ALTERNATE: &str = "alternate-exchange";
+pub(crate) const DEAD_LETTER_EXCHANGE: &str = "dead-letter-exchange";
+pub(crate) const DEAD_LETTER_ROUTING_KEY: &str = "dead-letter-routing-key";
 /// It is no argument: how many copies there are to be, where there is one broker.
 const TARGET_GROUP_SIZE: &str = "target-group-size";
 
@@ -122,8 +124,8 @@ const KEYS: &[Key] = &[
     key(ALTERNATE, &[], false, Merge::Declared),
     key("consumer-disconnected-timeout", QUORUM, false, Merge::Declared),
     key("consumer-timeout", BOTH, false, Merge::Declared),
-    key("dead-letter-exchange", BOTH, false, Merge::Declared),
-    key("dead-letter-routing-key", BOTH, false, Merge::Declared),
+    key(DEAD_LETTER_EXCHANGE, BOTH, false, Merge::Declared),
+    key(DEAD_LETTER_ROUTING_KEY, BOTH, false, Merge::Declared),
     key("dead-letter-strategy", QUORUM, false, Merge::Declared),
     key("delivery-limit", QUORUM, true, Merge::LowestLimit),
     key("expires", BOTH, true, Merge::Lowest),
@@ -213,7 +215,7 @@ impl Policy {
     }
 
     /// As in RabbitMQ, a policy with a setting that the type does not know is not for the queue at all.
-    fn is_for_queue(&self, name: &str, queue_type: QueueType) -> bool {
+    pub(crate) fn is_for_queue(&self, name: &str, queue_type: QueueType) -> bool {
         let known =
             |setting: &str| key_of(setting).is_some_and(|key| key.types.is_empty() || key.types.contains(&queue_type));
         self.spec.apply_to.takes(queue_type)
@@ -221,7 +223,7 @@ impl Policy {
             && self.pattern.matches(name)
     }
 
-    fn is_for_exchange(&self, name: &str) -> bool {
+    pub(crate) fn is_for_exchange(&self, name: &str) -> bool {
         matches!(self.spec.apply_to, ApplyTo::All | ApplyTo::Exchanges) && self.pattern.matches(name)
     }
 }

@@ -77,12 +77,14 @@ fn policies_answer_as_the_manual_says() {
         let mut definition = Table::default();
         definition.set(name, value_of(value));
         let spec = PolicySpec { pattern: String::new(), apply_to: ApplyTo::All, priority: 0, definition };
-        let set = broker.set_policy("/", PolicyKind::User, "p", spec.clone()).map_err(|error| error.text);
+        let set = broker
+            .set_policy("/", PolicyKind::User, "p", spec.clone(), &auth::Identity::operator("test"))
+            .map_err(|error| error.text);
         assert_eq!(set.err().as_deref(), refusal, "{example}");
         let by_operators =
             MANUAL.lines().any(|line| line.starts_with(&format!("| `{name}` ")) && line.contains("| op."));
         if refusal.is_none() {
-            let set = broker.set_policy("/", PolicyKind::Operator, "p", spec);
+            let set = broker.set_policy("/", PolicyKind::Operator, "p", spec, &auth::Identity::operator("test"));
             assert_eq!(
                 set.map_err(|error| error.kind).err(),
                 (!by_operators).then_some(ErrorKind::Precondition),

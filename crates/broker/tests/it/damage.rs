@@ -230,7 +230,7 @@ fn a_dead_letter_that_cant_be_read_stays_alone() {
     scene.peer.client.declare_queue(&durable("dead"), scene.broker.now()).unwrap();
     let definition = table_of("max-length=1 dead-letter-exchange= dead-letter-routing-key=dead");
     let spec = PolicySpec { pattern: "^hurt$".to_owned(), apply_to: ApplyTo::All, priority: 0, definition };
-    scene.broker.broker.set_policy("/", PolicyKind::User, "p", spec).unwrap();
+    scene.broker.broker.set_policy("/", PolicyKind::User, "p", spec, &auth::Identity::operator("test")).unwrap();
     for _ in 0..100 {
         scene.turn();
     }

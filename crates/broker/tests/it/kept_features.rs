@@ -111,7 +111,7 @@ fn write(path: &Path) {
     script.check(WRITTEN);
     let broker = &script.broker().broker;
     let (spec, limits) = vhost();
-    broker.set_policy("/", PolicyKind::User, "short", policy()).unwrap();
+    broker.set_policy("/", PolicyKind::User, "short", policy(), &auth::Identity::operator("test")).unwrap();
     broker.put_vhost("other", &spec).unwrap();
     broker.limit_vhost("other", limits).unwrap();
     broker.add_user(user()).unwrap();

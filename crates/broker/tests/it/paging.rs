@@ -383,7 +383,7 @@ fn a_limit_in_bytes_that_comes_later_weighs_what_is_there() {
         scene.publish("q", 0..20_000);
         let definition = table_of("max-length-bytes=1000000");
         let spec = PolicySpec { pattern: "q".to_owned(), apply_to: ApplyTo::Queues, priority: 0, definition };
-        scene.broker.broker.set_policy("/", PolicyKind::User, "p", spec).unwrap();
+        scene.broker.broker.set_policy("/", PolicyKind::User, "p", spec, &auth::Identity::operator("test")).unwrap();
         for _ in 0..100 {
             scene.turn();
         }

@@ -13,7 +13,7 @@ fn script() -> Script {
 fn set(script: &mut Script, kind: PolicyKind, name: &str, pattern: &str, definition: &str) {
     let definition = table_of(definition);
     let spec = PolicySpec { pattern: pattern.to_owned(), apply_to: ApplyTo::All, priority: 0, definition };
-    script.broker().broker.set_policy("/", kind, name, spec).unwrap();
+    script.broker().broker.set_policy("/", kind, name, spec, &auth::Identity::operator("test")).unwrap();
     script.broker().flush();
 }
 

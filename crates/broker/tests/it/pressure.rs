@@ -381,7 +381,7 @@ fn deaths_that_were_decided_before_a_crash_go_where_a_policy_says() {
         priority: 0,
         definition: table_of("dead-letter-exchange= dead-letter-routing-key=r max-length=100000"),
     };
-    small.broker.broker.set_policy("/", PolicyKind::User, "p", spec).unwrap();
+    small.broker.broker.set_policy("/", PolicyKind::User, "p", spec, &auth::Identity::operator("test")).unwrap();
     fill_reject_and_crash(small, &disk);
 }
 

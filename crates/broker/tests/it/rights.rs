@@ -1,7 +1,7 @@
 //! Rights that go while something is under way: consumers, bindings of exclusive queues, connections, attaching.
 
 use auth::{Cost, PasswordHash, Permission, TopicPermission, User};
-use broker::{Consume, QueueSpec, SessionId, VhostSpec};
+use broker::{Consume, ExchangeSpec, QueueSpec, SessionId, VhostSpec};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 
@@ -166,4 +166,54 @@ fn an_exclusive_queue_gets_nothing_by_what_its_owner_could_not_bind_any_more() {
     permit(&broker, ".*", ".*", "^(news|pay|shared)$");
     put(&broker, &mut guest, "amq.topic", "news.1", "more");
     assert_eq!(bodies(&alice.drain(&broker)), ["cancelled news"], "the exchange is not to be read either");
+}
+
+/// Each policy beside what it is refused for: it must not do what its author could not do by declaring.
+#[test]
+fn a_policy_moves_no_messages_that_its_author_may_not_move() {
+    let broker = with_alice();
+    let mut guest = Peer::attach(&broker, "guest").unwrap();
+    let letters = [("x-dead-letter-exchange", broker::Value::Text("theirs".into()))];
+    for spec in [durable("low1"), durable("high"), crate::durable_with("low2", &letters)] {
+        guest.client.declare_queue(&spec, broker.now()).unwrap();
+    }
+    for name in ["low", "theirs"] {
+        let spec = ExchangeSpec { name: name.into(), kind: "fanout".into(), durable: true, ..ExchangeSpec::default() };
+        guest.client.declare_exchange(&spec, broker.now()).unwrap();
+    }
+    permit(&broker, "^low", "^low", "^low");
+    let address = std::net::Ipv4Addr::LOCALHOST.into();
+    let alice = broker.broker.authority().verify("alice", b"alice", address, broker.now()).unwrap();
+    let set = |author: &auth::Identity, pattern: &str, definition: &str| {
+        let (pattern, definition) = (pattern.to_owned(), testkit::broker::table_of(definition));
+        let spec = broker::PolicySpec { pattern, apply_to: broker::ApplyTo::All, priority: 0, definition };
+        let set = broker.broker.set_policy("/", broker::PolicyKind::User, "p", spec, author);
+        set.map(drop).map_err(|error| error.text)
+    };
+    let write =
+        |name| Some(format!("policy 'p': write access to exchange '{name}' in vhost '/' refused for user 'alice'"));
+    let read = |what| Some(format!("policy 'p': read access to {what} in vhost '/' refused for user 'alice'"));
+    for (pattern, definition, refused) in [
+        ("^low1", "dead-letter-exchange=low", None),
+        ("^low1", "dead-letter-exchange=low dead-letter-routing-key=k", None),
+        ("^low1", "dead-letter-exchange=theirs", write("theirs")),
+        ("^low1", "dead-letter-exchange=", write("amq.default")),
+        ("high|low1", "dead-letter-exchange=low", read("queue 'high'")),
+        ("high", "dead-letter-routing-key=k", read("queue 'high'")),
+        ("^low2", "dead-letter-routing-key=k", write("theirs")),
+        ("^high|^low$", "message-ttl=1000", None),
+        ("^none", "dead-letter-exchange=low", None),
+        ("^low$", "alternate-exchange=low", None),
+        ("^low$", "alternate-exchange=theirs", write("theirs")),
+        ("^theirs", "alternate-exchange=low", read("exchange 'theirs'")),
+    ] {
+        assert_eq!(set(&alice, pattern, definition).err(), refused, "{pattern} {definition}");
+        assert_eq!(set(&auth::Identity::operator("op"), pattern, definition), Ok(()));
+    }
+    let raise = |user: &mut User| {
+        user.tags = auth::Tags::new(["administrator"]);
+        Ok(())
+    };
+    broker.broker.change_user("alice", raise).unwrap();
+    assert_eq!(set(&alice, "", "dead-letter-exchange=theirs"), Ok(()));
 }

@@ -386,3 +386,33 @@ fn tags_decide_who_may_do_what() {
         }
     }
 }
+
+/// A policy is no second way to have messages moved: what a declaration asks of its author, it asks too.
+#[test]
+fn a_policymaker_takes_no_messages_that_it_may_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let low = r#"{"configure":"^low","write":"^low","read":"^low"}"#;
+    check(
+        &server,
+        GUEST,
+        &[
+            ("PUT", "users/alice", r#"{"password":"one","tags":"policymaker"}"#, 201, ""),
+            ("PUT", "permissions/%2F/alice", low, 201, ""),
+            ("PUT", "queues/%2F/payroll", "{}", 201, ""),
+        ],
+    );
+    let take = r#"{"pattern":"","definition":{"dead-letter-exchange":"low","message-ttl":0}}"#;
+    let take_low = r#"{"pattern":"^low","definition":{"dead-letter-exchange":"low"}}"#;
+    let give = r#"{"pattern":"^low","definition":{"dead-letter-exchange":"theirs"}}"#;
+    check(
+        &server,
+        super::ALICE,
+        &[
+            ("PUT", "policies/%2F/p", take, 401, "policy 'p': read access to queue 'payroll' in vhost '/' refused"),
+            ("PUT", "policies/%2F/p", give, 401, "policy 'p': write access to exchange 'theirs' in vhost '/' refused"),
+            ("PUT", "policies/%2F/p", take_low, 201, ""),
+        ],
+    );
+    check(&server, GUEST, &[("PUT", "policies/%2F/p", take, 204, "")]);
+}
