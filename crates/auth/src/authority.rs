@@ -38,6 +38,9 @@ pub struct AuthoritySettings {
     pub failures: FailureLimits,
     /// Fresh random bytes, new at every start of the process.
     pub boot_key: [u8; 32],
+    /// Random bytes that outlive the process, as users do: SCRAM shows a salt for a user that is not there, and one that a
+    /// restart changed would say so.
+    pub decoy_key: [u8; 32],
 }
 
 impl AuthoritySettings {
@@ -49,6 +52,7 @@ impl AuthoritySettings {
             scram: false,
             failures: FailureLimits::default(),
             boot_key,
+            decoy_key: boot_key,
         }
     }
 }
@@ -65,6 +69,7 @@ pub struct Authority {
     /// Some password is, or will be, kept for SCRAM-SHA-256.
     keeps_scram: AtomicBool,
     secret: [u8; 32],
+    decoy_key: [u8; 32],
     /// Exchanges of SCRAM begun.
     exchanges: AtomicU64,
     logins: Logins,
@@ -90,6 +95,7 @@ impl Authority {
             scram: settings.scram,
             keeps_scram: AtomicBool::new(settings.scram),
             secret: settings.boot_key,
+            decoy_key: settings.decoy_key,
             exchanges: AtomicU64::new(0),
             logins: Logins::new(settings.login_threads, settings.failures, settings.boot_key),
         })
@@ -227,7 +233,7 @@ impl Authority {
         let users = self.users.read();
         let kept = users.get(first.user()).and_then(|user| user.password.as_ref()?.scram());
         drop(users);
-        let verifier = kept.unwrap_or_else(|| Verifier::decoy(&self.secret, first.user()));
+        let verifier = kept.unwrap_or_else(|| Verifier::decoy(&self.decoy_key, first.user()));
         let number = self.exchanges.fetch_add(1, Ordering::Relaxed);
         let nonce = STANDARD.encode(&scram::sign(&self.secret, format!("nonce {number}").as_bytes())[..18]);
         Ok(Exchange::start(&first, verifier, &nonce))

@@ -35,7 +35,7 @@ pub struct Parts {
     pub on_journal_failure: Box<dyn Fn(&io::Error) + Send + Sync>,
     /// What can be set.
     pub settings: Settings,
-    /// How logging in works.
+    /// How logging in works. The key of decoys is for a directory that has none.
     pub authority: AuthoritySettings,
     /// The encodings of all protocols, also of those that are not served: stored messages may be in any.
     pub dialects: Dialects,
@@ -123,10 +123,12 @@ impl Broker {
         let live = rebuilt.settle_pages(&|chunk, page, into| opened.read_chunk(chunk, page, into));
         let catalog = Catalog::default();
         rebuilt.declare(&catalog, parts.clock.unix_ms())?;
-        let authority = Authority::new(parts.authority).map_err(|error| OpenError::DefaultUser(error.to_string()))?;
-        let (users, curtailed) = load_users(&rebuilt, &authority)?;
         let definitions = Definitions::default();
         rebuilt.define(&definitions);
+        let decoy_key = definitions.decoy_key().unwrap_or(parts.authority.decoy_key);
+        let authority = Authority::new(AuthoritySettings { decoy_key, ..parts.authority })
+            .map_err(|error| OpenError::DefaultUser(error.to_string()))?;
+        let (users, curtailed) = load_users(&rebuilt, &authority)?;
         let restater = Arc::new(Restater::default());
         let owners = Arc::clone(&restater);
         let journal = start(opened, &mut live.into_iter(), owners, parts.on_journal_failure);
@@ -151,6 +153,8 @@ impl Broker {
         if rebuilt.is_empty() {
             broker.create_defaults(parts.default_user, parts.salt)?;
         }
+        // Behind the first user and vhost: a directory with anything in it gets neither.
+        broker.core.keep_decoy_key(&decoy_key);
         broker.resume(&mut rebuilt)?;
         broker.core.journal.note_lasting(broker.core.catalog.bindings.load().logged);
         // Before, it could have told the journal nothing.

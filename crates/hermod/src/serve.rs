@@ -288,6 +288,7 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
                 per_user: narrow(settings.strangers.failed_logins_per_user),
             },
             boot_key: secrets::random()?,
+            decoy_key: secrets::random()?,
         },
         dialects: protocols::dialects(),
         clock: Arc::new(SystemClock),

@@ -139,6 +139,8 @@ pub struct Setup {
     pub dialects: Dialects,
     /// The clock, which outlives restarts.
     pub clock: Arc<FakeClock>,
+    /// What is random at each start.
+    pub boot_key: [u8; 32],
 }
 
 impl Setup {
@@ -162,7 +164,8 @@ impl Setup {
     fn new(disk: Arc<dyn Disk>, journal: Options, threads: bool) -> Self {
         let clock = Arc::new(FakeClock::default());
         let dialects = Dialects::new(vec![Arc::new(TextDialect)]);
-        Self { disk, journal, threads, settings: Settings::default(), default_user: None, dialects, clock }
+        let (settings, boot_key) = (Settings::default(), [7; 32]);
+        Self { disk, journal, threads, settings, default_user: None, dialects, clock, boot_key }
     }
 }
 
@@ -212,7 +215,7 @@ impl TestBroker {
             // Whoever drives the journal sees the error, and with threads nothing becomes durable any more.
             on_journal_failure: Box::new(|_| ()),
             settings: setup.settings.clone(),
-            authority: AuthoritySettings::new([7; 32]),
+            authority: AuthoritySettings::new(setup.boot_key),
             dialects: setup.dialects.clone(),
             clock: Arc::clone(&setup.clock) as Arc<dyn Clock>,
             name_key: [1; 32],

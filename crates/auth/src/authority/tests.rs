@@ -265,6 +265,21 @@ fn a_proof_lets_in_who_knows_the_password_and_tells_nobody_who_is_there() {
     assert_eq!(User::decode(&alice.encode().unwrap()), Ok(alice));
 }
 
+#[test]
+fn a_user_that_is_not_there_keeps_its_salt_over_a_restart() {
+    let ask = |boot, decoy_key, user: &str| {
+        let authority = Authority::new(AuthoritySettings { decoy_key, ..AuthoritySettings::new([boot; 32]) }).unwrap();
+        let (_, challenge) = authority.challenge(format!("n,,n={user},r=client").as_bytes()).unwrap();
+        let (nonce, rest) = challenge.split_once(',').map(|(nonce, rest)| (nonce.to_owned(), rest.to_owned())).unwrap();
+        (nonce, rest)
+    };
+    let (before, after) = (ask(1, [9; 32], "nobody"), ask(2, [9; 32], "nobody"));
+    assert_eq!(before.1, after.1);
+    assert_ne!(before.0, after.0, "what must be fresh is");
+    assert_ne!(before.1, ask(1, [8; 32], "nobody").1);
+    assert_ne!(before.1, ask(1, [9; 32], "other").1);
+}
+
 struct Count(AtomicUsize);
 
 impl Wake for Count {

@@ -47,7 +47,7 @@ impl Verifier {
         Self { salt: salt.to_vec(), iterations, stored_key, server_key }
     }
 
-    /// One that no password matches, the same for the same user as long as the process runs.
+    /// One that no password matches, the same for the same user and secret.
     pub(crate) fn decoy(secret: &[u8; 32], user: &str) -> Self {
         let of = |what: &str| sign(secret, format!("{what} {user}").as_bytes());
         Self {

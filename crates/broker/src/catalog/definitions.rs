@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::catalog::admission::Asker;
 use crate::core::Core;
 use crate::error::Error;
-use crate::message::value::Table;
+use crate::message::value::{Table, Value};
 use crate::routing::Load;
 use crate::store::facts;
 
@@ -30,10 +30,15 @@ pub(crate) enum Sort {
     Policy,
     /// A policy of the operator's.
     OperatorPolicy,
+    /// What the salts of users follow from that are not there; its name is empty.
+    Decoys,
 }
 
+/// The field of [`Sort::Decoys`].
+const KEY: &str = "key";
+
 impl Sort {
-    const ALL: [Self; 4] = [Self::Vhost, Self::VhostLimits, Self::Policy, Self::OperatorPolicy];
+    const ALL: [Self; 5] = [Self::Vhost, Self::VhostLimits, Self::Policy, Self::OperatorPolicy, Self::Decoys];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -41,6 +46,7 @@ impl Sort {
             Self::VhostLimits => "vhost-limits",
             Self::Policy => "policy",
             Self::OperatorPolicy => "operator-policy",
+            Self::Decoys => "decoys",
         }
     }
 
@@ -97,6 +103,14 @@ impl Definitions {
         here.map(|(key, kept)| (key.name.clone(), Arc::clone(&kept.value))).collect()
     }
 
+    /// The key of decoys that the log has kept.
+    pub(crate) fn decoy_key(&self) -> Option<[u8; 32]> {
+        match self.get(Sort::Decoys, EVERYWHERE, "")?.get(KEY) {
+            Some(Value::Bytes(bytes)) => bytes.as_slice().try_into().ok(),
+            _ => None,
+        }
+    }
+
     /// Says a definition again if `owner` is one. True if it is.
     pub(crate) fn restate(&self, owner: Owner, journal: &Journal) -> bool {
         let kept = self.0.lock();
@@ -115,6 +129,16 @@ impl Definitions {
 }
 
 impl Core {
+    /// Keeps the key of decoys for the next start, if the log has none yet. One without room for it has more to do than that,
+    /// and the next start tries again.
+    pub(crate) fn keep_decoy_key(&self, key: &[u8; 32]) {
+        if self.definitions.decoy_key().is_none() {
+            let mut table = Table::default();
+            table.set(KEY, Value::Bytes(key.to_vec()));
+            let _ = self.define(Key::new(Sort::Decoys, EVERYWHERE, ""), table);
+        }
+    }
+
     /// Keeps a definition, in place of the one that has this key. Returns what the answer waits for.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use super::*;
 use auth::sasl::{Mechanism, scram};
+use testkit::sim_disk::SimDisk;
 
 const REFUSED: &str =
     "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.";
@@ -167,6 +168,29 @@ fn a_proof_of_the_password_lets_in_and_the_server_proves_itself() {
         peer.wait_for(1);
         assert!(peer.lines[0].starts_with("0 ConnectionClose { reply_code: 502"), "{:?}", peer.lines);
     }
+}
+
+/// The salt of a user that is there outlives a restart, so that of one that is not does too.
+#[test]
+fn a_restart_tells_no_user_from_nobody() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let salts = |boot: u8| {
+        let settings = Settings { mechanisms: vec![Mechanism::ScramSha256], ..Settings::default() };
+        let server = server_with(settings, Setup { boot_key: [boot; 32], ..Setup::stepped(&disk, 8 << 20) });
+        if boot == 1 {
+            let hash = PasswordHash::create_scram(b"pencil", [7; 16]).unwrap();
+            server.test.broker.add_user(User::new("shop", Some(hash))).unwrap();
+        }
+        server.test.flush();
+        let salts = ["shop", "nobody"].map(|user| {
+            let mut peer = started(&server);
+            peer.start_ok("SCRAM-SHA-256", format!("n,,n={user},r=fyko").as_bytes(), &capabilities());
+            challenge(&mut peer).split_once(',').unwrap().1.to_owned()
+        });
+        disk.power_cut();
+        salts
+    };
+    assert_eq!(salts(1), salts(2));
 }
 
 #[test]
