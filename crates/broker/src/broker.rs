@@ -240,6 +240,11 @@ impl Broker {
         &self.core.settings.limits
     }
 
+    /// Connections that are kept for administrators.
+    pub fn reserved_connections(&self) -> u64 {
+        self.core.reserved_connections()
+    }
+
     /// Sessions (AMQP 0-9-1: channels) of one connection, for connections to come.
     pub fn sessions_per_connection(&self) -> u32 {
         self.core.sessions_per_connection.load(Ordering::Relaxed)

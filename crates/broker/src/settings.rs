@@ -28,6 +28,13 @@ pub struct Limits {
     pub vhosts: u64,
     /// Authenticated connections in all.
     pub connections: u64,
+    /// Of these so many are kept for administrators, a quarter of them at most.
+    pub reserved_connections: u64,
+    /// Percent of connections, queues, exchanges and bindings that one vhost may have where there are others, if it has no limit
+    /// of its own.
+    pub vhost_share: u32,
+    /// Percent of connections that one user may have, if it has no limit of its own and is no administrator.
+    pub user_share: u32,
     /// Bytes that the arguments of one declaration may take.
     pub declaration_bytes: u64,
     /// Bytes of memory that the names, keys and arguments of all declarations may take.
@@ -52,6 +59,9 @@ impl Default for Limits {
             bindings: 1_000_000,
             vhosts: 1000,
             connections: 10_000,
+            reserved_connections: 500,
+            vhost_share: 50,
+            user_share: 50,
             declaration_bytes: 16 << 10,
             declarations_bytes: 256 << 20,
             transaction_bytes: 64 << 20,

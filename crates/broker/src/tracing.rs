@@ -57,7 +57,7 @@ impl Core {
             arguments: Table::default(),
             alternate: None,
             remember: None,
-            bindings: Bindings::new(ExchangeKind::Topic, HashOn::default(), &self.catalog.bindings),
+            bindings: Bindings::new(ExchangeKind::Topic, HashOn::default(), &vhost.bindings),
             bound: Bounds::new(&self.catalog.bindings),
             weight: Weight::default(),
             predeclared: false,

@@ -30,6 +30,8 @@ const KEPT_DESCRIPTORS: usize = 96;
 const MOST_HTTP_CONNECTIONS: usize = 256;
 /// Bytes that may be received behind an unfinished frame.
 const INPUT_SLACK: usize = 64 * 1024;
+/// A few tools of an administrator's at a time.
+const LEAST_RESERVE: u64 = 4;
 /// Between these `memory.budget` follows `memory.limit`.
 const LEAST_BUDGET: u64 = 32 << 20;
 const MOST_BUDGET: u64 = 8 << 30;
@@ -347,7 +349,10 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             exchanges: limits.exchanges,
             bindings: limits.bindings,
             vhosts: limits.vhosts,
-            connections: limits.connections,
+            connections: connections(settings),
+            reserved_connections: limits.reserved_connections.unwrap_or_else(|| reserve(connections(settings))),
+            vhost_share: narrow(limits.vhost_share),
+            user_share: narrow(limits.user_share),
             transaction_bytes: limits.transaction_bytes,
             cc_keys: narrow(limits.cc_keys),
         },
@@ -373,7 +378,7 @@ fn net_settings(settings: &Settings) -> net::Settings {
         detect_timeout: limits.handshake_timeout,
         tls_timeout: settings.tls.handshake_timeout,
         keepalive: Some(settings.tcp.keepalive).filter(|idle| !idle.is_zero()),
-        connections: size(limits.connections).min(room_for_connections(machine::descriptors())),
+        connections: size(connections(settings)),
         pending: size(settings.strangers.pending),
         connects_per_address: narrow(settings.strangers.connects_per_address),
         pending_per_address: size(limits.pending_per_address),
@@ -382,6 +387,16 @@ fn net_settings(settings: &Settings) -> net::Settings {
         spin: settings.io_spin,
         ..net::Settings::default()
     }
+}
+
+/// Connections that there may be at a time.
+fn connections(settings: &Settings) -> u64 {
+    settings.limits.connections.min(room_for_connections(machine::descriptors()) as u64)
+}
+
+/// Of these so many are kept for administrators, unless the settings say how many.
+fn reserve(connections: u64) -> u64 {
+    (connections / 20).max(LEAST_RESERVE)
 }
 
 /// How many of the files that may be open are left for connections: without one for its next file the log would stand still.

@@ -35,6 +35,15 @@ pub struct Status {
     pub connections: u64,
     /// Connections that a limit refused since the start.
     pub refused_connections: u64,
+    /// Authenticated connections that there may be.
+    pub max_connections: u64,
+    /// Of these so many are kept for administrators.
+    pub reserved_connections: u64,
+    /// Percent of connections, queues, exchanges and bindings that a vhost without a limit of its own may have where there are
+    /// others.
+    pub vhost_share: u32,
+    /// Percent of connections that a user without a limit of its own may have.
+    pub user_share: u32,
     /// Their sessions (AMQP 0-9-1: channels).
     pub sessions: u64,
     /// Consumers in all.

@@ -268,7 +268,7 @@ impl Source {
 
     fn status(&self) -> Status {
         let overview = self.broker.overview();
-        let facts = &self.facts;
+        let (facts, limits) = (&self.facts, self.broker.limits());
         Status {
             version: facts.version.clone(),
             product: facts.product.clone(),
@@ -284,6 +284,10 @@ impl Source {
             sockets: self.count_sockets() as u64,
             connections: overview.connections,
             refused_connections: self.refused_connections(&overview).iter().map(|(_, count)| count).sum(),
+            max_connections: limits.connections,
+            reserved_connections: self.broker.reserved_connections(),
+            vhost_share: limits.vhost_share,
+            user_share: limits.user_share,
             sessions: overview.sessions,
             consumers: overview.consumers,
             queues: overview.queues,

@@ -114,6 +114,11 @@ impl Tables {
         self.queues.len()
     }
 
+    /// Exchanges that were declared.
+    pub(crate) fn count_exchanges(&self) -> usize {
+        self.exchanges.len().saturating_sub(PREDECLARED.len())
+    }
+
     pub(crate) fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
         self.exchanges.values()
     }
@@ -223,6 +228,8 @@ pub(crate) struct Vhost {
     pub(crate) id: Owner,
     pub(crate) name: Arc<str>,
     pub(crate) tables: RwLock<Tables>,
+    /// Counts its bindings.
+    pub(crate) bindings: Tally,
     /// What is published and delivered in it is copied.
     pub(crate) traced: AtomicBool,
 }
@@ -249,7 +256,7 @@ impl Vhost {
     /// A vhost with the predeclared exchanges; it takes [`OWNERS_PER_VHOST`] owners from `id` on. Its bindings
     /// are counted by `tally`.
     pub(crate) fn new(id: Owner, name: &str, tally: &Tally) -> Self {
-        let mut tables = Tables::default();
+        let (mut tables, bindings) = (Tables::default(), tally.part());
         for (index, (name, kind)) in PREDECLARED.into_iter().enumerate() {
             tables.insert_exchange(Exchange {
                 id: id + 1 + index as u64,
@@ -261,13 +268,13 @@ impl Vhost {
                 arguments: Table::default(),
                 alternate: None,
                 remember: None,
-                bindings: Bindings::new(kind, HashOn::default(), tally),
+                bindings: Bindings::new(kind, HashOn::default(), &bindings),
                 bound: Bounds::new(tally),
                 weight: Weight::default(),
                 predeclared: true,
             });
         }
-        Self { id, name: name.into(), tables: RwLock::new(tables), traced: AtomicBool::new(false) }
+        Self { id, name: name.into(), tables: RwLock::new(tables), bindings, traced: AtomicBool::new(false) }
     }
 
     /// See [`crate::tracing`].
@@ -354,6 +361,11 @@ impl Catalog {
 
     pub(crate) fn vhosts(&self) -> Vec<Arc<Vhost>> {
         self.vhosts.read().values().cloned().collect()
+    }
+
+    /// True where no other vhost wants its share.
+    pub(crate) fn has_one_vhost(&self) -> bool {
+        self.vhosts.read().len() < 2
     }
 
     pub(crate) fn insert_vhost(&self, vhost: Arc<Vhost>) {

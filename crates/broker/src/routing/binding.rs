@@ -31,7 +31,11 @@ pub(crate) struct Binding {
 /// How many bindings there are, of all exchanges that were given the same one, and what declarations weigh. Each exchange's
 /// [`super::Bindings`], and each [`Weight`], keep it true for as long as they are.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Tally(Arc<Counts>);
+pub(crate) struct Tally {
+    all: Arc<Counts>,
+    /// Of the bindings those that this part counts.
+    part: Arc<AtomicU64>,
+}
 
 #[derive(Default, Debug)]
 struct Counts {
@@ -85,7 +89,7 @@ impl Weight {
 
     /// It weighs something else from now on.
     pub(crate) fn set(&mut self, load: Load) {
-        let counts = &self.tally.0;
+        let counts = &self.tally.all;
         counts.logged.fetch_add(load.logged.wrapping_sub(self.load.logged), Ordering::Relaxed);
         counts.memory.fetch_add(load.memory.wrapping_sub(self.load.memory), Ordering::Relaxed);
         self.load = load;
@@ -99,23 +103,36 @@ impl Drop for Weight {
 }
 
 impl Tally {
+    /// One that counts with this one, and what it counts itself besides.
+    pub(crate) fn part(&self) -> Self {
+        Self { all: Arc::clone(&self.all), part: Arc::default() }
+    }
+
     pub(crate) fn count(&self) -> u64 {
-        self.0.bindings.load(Ordering::Relaxed)
+        self.all.bindings.load(Ordering::Relaxed)
+    }
+
+    /// Those of its part.
+    pub(crate) fn part_count(&self) -> u64 {
+        self.part.load(Ordering::Relaxed)
     }
 
     /// What all declarations weigh together.
     pub(crate) fn load(&self) -> Load {
-        Load { logged: self.0.logged.load(Ordering::Relaxed), memory: self.0.memory.load(Ordering::Relaxed) }
+        Load { logged: self.all.logged.load(Ordering::Relaxed), memory: self.all.memory.load(Ordering::Relaxed) }
     }
 
     /// Counts one more, unless that is one too many.
     pub(super) fn admit(&self, limit: u64) -> bool {
         let more = |count| (count < limit).then_some(count + 1);
-        self.0.bindings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        let admitted = self.all.bindings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        self.part.fetch_add(u64::from(admitted), Ordering::Relaxed);
+        admitted
     }
 
     pub(super) fn left(&self, count: usize) {
-        self.0.bindings.fetch_sub(count as u64, Ordering::Relaxed);
+        self.all.bindings.fetch_sub(count as u64, Ordering::Relaxed);
+        self.part.fetch_sub(count as u64, Ordering::Relaxed);
     }
 }
 

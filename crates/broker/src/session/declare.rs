@@ -167,6 +167,7 @@ impl Client {
         let load = if spec.durable { load } else { load.unlogged() };
         self.admit_declaration(&format!("exchange '{name}'"), &spec.arguments, load)?;
         let limit = self.core.settings.limits.exchanges;
+        self.check_share(&format!("exchange '{name}'"), "exchanges", tables.count_exchanges() as u64, limit)?;
         if !self.core.catalog.admit_exchange(limit) {
             return Err(Self::over_limit("exchanges", limit));
         }
@@ -180,7 +181,7 @@ impl Client {
             arguments: spec.arguments.clone(),
             alternate: parsed.alternate.or_else(|| tables.policies.alternate_of(name)),
             remember: parsed.remember,
-            bindings: Bindings::new(parsed.routes_as, parsed.hash_on, &self.core.catalog.bindings),
+            bindings: Bindings::new(parsed.routes_as, parsed.hash_on, &vhost.bindings),
             bound: Bounds::new(&self.core.catalog.bindings),
             weight: Weight::new(&self.core.catalog.bindings, load),
             predeclared: false,
@@ -288,13 +289,16 @@ impl Client {
         let (destination, queue) = self.resolve(&tables, spec)?;
         let Some(source) = tables.exchange_mut(&spec.source) else { return Err(self.no_exchange(&spec.source)) };
         let binding = binding_of(destination, &spec.key, &spec.arguments);
+        let limit = self.core.settings.limits.bindings;
         if !source.bindings.contains(&binding) {
+            let what = format!("binding from exchange '{}'", spec.source);
+            self.check_share(&what, "bindings", vhost.bindings.part_count(), limit)?;
             let logged = source.durable && queue.as_ref().is_none_or(|queue| queue.logged());
             let load = Load::of(&spec.key, &spec.arguments);
             let load = if logged { load } else { load.unlogged() };
-            self.admit_declaration(&format!("binding from exchange '{}'", spec.source), &spec.arguments, load)?;
+            self.admit_declaration(&what, &spec.arguments, load)?;
         }
-        if !source.bindings.insert(binding, self.core.settings.limits.bindings)? {
+        if !source.bindings.insert(binding, limit)? {
             return Ok(self.settled_and(&tables));
         }
         let bound = Bound::new(source.id, &spec.key, &spec.arguments);
@@ -492,8 +496,10 @@ impl Client {
 
     fn check_room_for_queue(&self, tables: &Tables, name: &str) -> Result<(), Error> {
         let limit = self.core.vhost_limits(self.vhost.id).queues;
-        match limit.filter(|limit| tables.count_queues() as u64 >= *limit) {
-            None => Ok(()),
+        let there = tables.count_queues() as u64;
+        match limit.filter(|limit| there >= *limit) {
+            None if limit.is_some() => Ok(()),
+            None => self.check_share(&format!("queue '{name}'"), "queues", there, self.core.settings.limits.queues),
             Some(limit) => Err(Error::precondition(format!(
                 "cannot declare queue '{name}': queue limit in vhost '{}' ({limit}) is reached",
                 self.vhost.name

@@ -14,6 +14,7 @@ mod park;
 pub(crate) mod publish;
 pub(crate) mod replies;
 mod settle;
+mod share;
 mod shown;
 mod trace;
 pub(crate) mod transaction;
@@ -581,36 +582,6 @@ impl Core {
         let vhost = self.catalog.vhost(name).ok_or_else(|| no_vhost(name))?;
         self.authority.enter(identity, name).map_err(|denied| Error::not_allowed(denied.to_string()))?;
         Ok(vhost)
-    }
-
-    /// Lists a client, unless that is one too many for the broker, its vhost or its user.
-    fn admit_client(&self, client: &Arc<ClientShared>, vhost: &Vhost) -> Result<(), Error> {
-        let of_vhost = self.vhost_limits(vhost.id).connections;
-        let of_user = self.authority.limits(&client.user).connections;
-        let mut clients = self.clients.lock();
-        let limit = self.settings.limits.connections;
-        let [of_all, of_one_vhost, of_one_user] = &self.totals.connections_refused;
-        if clients.len() as u64 >= limit {
-            of_all.add(1);
-            return Err(Error::not_allowed(format!("connection refused: node connection limit ({limit}) is reached")));
-        }
-        let count =
-            |whose: &dyn Fn(&ClientShared) -> bool| clients.values().filter(|other| whose(other)).count() as u64;
-        let (name, user) = (&client.vhost, &client.user);
-        if let Some(limit) = of_vhost.filter(|limit| count(&|other| other.vhost == *name) >= *limit) {
-            of_one_vhost.add(1);
-            return Err(Error::not_allowed(format!(
-                "access to vhost '{name}' refused for user '{user}': connection limit ({limit}) is reached"
-            )));
-        }
-        if let Some(limit) = of_user.filter(|limit| count(&|other| other.user == *user) >= u64::from(*limit)) {
-            of_one_user.add(1);
-            return Err(Error::not_allowed(format!(
-                "connection refused for user '{user}': user connection limit ({limit}) is reached"
-            )));
-        }
-        clients.insert(client.number, Arc::clone(client));
-        Ok(())
     }
 }
 

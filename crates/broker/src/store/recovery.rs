@@ -289,7 +289,7 @@ impl Rebuilt {
                 arguments: fact.arguments.clone(),
                 alternate: parsed.alternate,
                 remember: parsed.remember,
-                bindings: Bindings::new(parsed.routes_as, parsed.hash_on, &catalog.bindings),
+                bindings: Bindings::new(parsed.routes_as, parsed.hash_on, &vhost.bindings),
                 bound: Bounds::new(&catalog.bindings),
                 weight: Weight::new(&catalog.bindings, Load::of(&fact.name, &fact.arguments)),
                 predeclared: false,

@@ -38,6 +38,7 @@ mod rights;
 mod routing;
 mod selecting;
 mod settling;
+mod shares;
 mod spilling;
 mod tracing;
 mod transactions;

@@ -48,6 +48,7 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
                 status.refused_connections
             ),
         ),
+        ("shares", shares(status)),
         (
             "objects",
             format!(
@@ -79,6 +80,14 @@ fn lines(status: &Status) -> Vec<(&'static str, String)> {
         ),
         ("segments", segments(status)),
     ]
+}
+
+fn shares(status: &Status) -> String {
+    let Status { vhost_share, user_share, reserved_connections, max_connections, .. } = status;
+    format!(
+        "one vhost {vhost_share} % of all there may be, one user {user_share} % of connections; the last {reserved_connections} of \
+         {max_connections} connections are for administrators"
+    )
 }
 
 fn segments(status: &Status) -> String {

@@ -114,6 +114,9 @@ pub(crate) struct Limits {
     pub(crate) handshake_timeout: Duration,
     pub(crate) heartbeat: Duration,
     pub(crate) connections: u64,
+    pub(crate) reserved_connections: Option<u64>,
+    pub(crate) vhost_share: u64,
+    pub(crate) user_share: u64,
     pub(crate) pending_per_address: u64,
     pub(crate) queues: u64,
     pub(crate) exchanges: u64,
@@ -326,10 +329,8 @@ impl Limits {
             "Connections from one address that have not authenticated yet; more are refused. Those by HTTP are counted apart, \
              and for as long as they last.",
         )?;
-        let queues = count("limits.queues", "100000", "Queues in all.")?;
-        let exchanges = count("limits.exchanges", "10000", "Exchanges in all.")?;
-        let bindings = count("limits.bindings", "1000000", "Bindings in all.")?;
-        let vhosts = count("limits.vhosts", "1000", "Virtual hosts.")?;
+        let [queues, exchanges, bindings, vhosts] = objects(reader)?;
+        let (reserved_connections, [vhost_share, user_share]) = shares(reader)?;
         let handshake_timeout = handshake_timeout(reader)?;
         let heartbeat = reader.get(
             declare(
@@ -356,6 +357,9 @@ impl Limits {
             handshake_timeout,
             heartbeat,
             connections,
+            reserved_connections,
+            vhost_share,
+            user_share,
             pending_per_address,
             queues,
             exchanges,
@@ -382,6 +386,32 @@ fn consumers(reader: &mut Reader) -> Result<[u64; 3], ConfigError> {
         count("limits.consumers_per_connection", "50000", "Consumers of one connection.")?,
         count("limits.consumers_per_queue", "20000", "Consumers of one queue, browsers included.")?,
     ])
+}
+
+fn objects(reader: &mut Reader) -> Result<[u64; 4], ConfigError> {
+    let mut count = |name, default, doc| {
+        reader.get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
+    };
+    Ok([
+        count("limits.queues", "100000", "Queues in all.")?,
+        count("limits.exchanges", "10000", "Exchanges in all.")?,
+        count("limits.bindings", "1000000", "Bindings in all.")?,
+        count("limits.vhosts", "1000", "Virtual hosts.")?,
+    ])
+}
+
+fn shares(reader: &mut Reader) -> Result<(Option<u64>, [u64; 2]), ConfigError> {
+    let doc = "Of `limits.connections` so many are kept for users with the tag `administrator`, a quarter at most. `auto` is one in \
+               twenty, and at least 4.";
+    let reserved = declare("limits.reserved_connections", "number", "auto", doc);
+    let reserved = reader.get(reserved, |text| value::or_auto(text, value::count))?;
+    let mut percent =
+        |name, doc| reader.get(declare(name, "number", "50", doc), |text| between(text, value::count, 1, 100));
+    let of_vhost = "Percent of `limits.connections`, `limits.queues`, `limits.exchanges` and `limits.bindings` that one virtual host may \
+                    have, where there are others. Its own limit counts instead where it has one.";
+    let of_user = "Percent of `limits.connections` that one user may have. Its own limit counts instead where it has one; \
+                   administrators may have all.";
+    Ok((reserved, [percent("limits.vhost_share", of_vhost)?, percent("limits.user_share", of_user)?]))
 }
 
 fn cc_keys(reader: &mut Reader) -> Result<u64, ConfigError> {

@@ -270,3 +270,35 @@ fn there_are_as_many_vhosts_and_connections_as_may_be() {
     let (code, status) = say(dir.path(), "status");
     assert!(code == 0 && status.contains("1 refused since the start"), "{status}");
 }
+
+#[test]
+fn what_one_user_may_have_leaves_something_for_others_and_for_administrators() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &["--limits-connections", "12"]);
+    let user = |name: &str| {
+        check(dir.path(), &[(&format!("users add {name} --password {name}"), 0, "")]);
+        check(dir.path(), &[(&format!("permissions set {name} .* .* .*"), 0, "")]);
+    };
+    ["alice", "bob"].into_iter().for_each(user);
+    let mut open = Vec::new();
+    let mut connect = |user: &str| {
+        let mut client = Stomp::ask_to_connect_as(server.ports.stomp, user);
+        let answer = client.frame();
+        open.push(client);
+        answer
+    };
+    for _ in 0..6 {
+        assert!(connect("alice").starts_with("CONNECTED\n"));
+    }
+    let refused = connect("alice");
+    assert!(refused.contains("it has its share of all connections (6)"), "{refused}");
+    for _ in 0..3 {
+        assert!(connect("bob").starts_with("CONNECTED\n"));
+    }
+    let refused = connect("bob");
+    assert!(refused.contains("the last 3 of 12 connections are kept for administrators"), "{refused}");
+    assert!(connect("guest").starts_with("CONNECTED\n"));
+    let (code, status) = say(dir.path(), "status");
+    let shares = "one vhost 50 % of all there may be, one user 50 % of connections; the last 3 of 12 connections are for administrators";
+    assert!(code == 0 && status.contains(shares), "{status}");
+}

@@ -27,11 +27,16 @@ impl Stomp {
 
     /// Has asked to log in as guest; the answer is to come.
     pub(crate) fn ask_to_connect(port: u16) -> Self {
+        Self::ask_to_connect_as(port, "guest")
+    }
+
+    /// Has asked to log in as a user whose password is its name.
+    pub(crate) fn ask_to_connect_as(port: u16, user: &str) -> Self {
         let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(HANG)).unwrap();
         let mut client = Self { socket, received: Vec::new() };
-        client.send("CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n");
+        client.send(&format!("CONNECT\naccept-version:1.2\nhost:/\nlogin:{user}\npasscode:{user}\n\n"));
         client
     }
 

@@ -1,0 +1,120 @@
+//! What one vhost or user may take of what there is for all, where it has no limit of its own, and the connections that are kept
+//! for administrators. So nobody can keep all others out, nor whoever could end that.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::catalog::Vhost;
+use crate::core::Core;
+use crate::error::Error;
+use crate::session::{Client, ClientShared};
+
+/// The tag of users for whom connections are kept.
+const ADMINISTRATOR: &str = "administrator";
+
+type Clients = HashMap<u64, Arc<ClientShared>>;
+
+/// So many percent of a limit, one at least.
+fn share(of_all: u64, percent: u32) -> u64 {
+    let share = u128::from(of_all) * u128::from(percent.min(100)) / 100;
+    u64::try_from(share).unwrap_or(of_all).max(1)
+}
+
+impl Client {
+    /// Fails where the vhost has its share of a limit already. Whoever runs the broker may go beyond.
+    pub(super) fn check_share(&self, what: &str, of: &str, there: u64, of_all: u64) -> Result<(), Error> {
+        let share = share(of_all, self.core.settings.limits.vhost_share);
+        if there < share || self.shared.identity.is_operator() || self.core.catalog.has_one_vhost() {
+            return Ok(());
+        }
+        let vhost = &self.shared.vhost;
+        Err(Error::precondition(format!(
+            "cannot declare {what}: vhost '{vhost}' has its share of all {of} ({share}); delete some, or raise limits.vhost_share"
+        )))
+    }
+}
+
+impl Core {
+    /// Lists a client, unless that is one too many for the broker, its vhost or its user.
+    pub(super) fn admit_client(&self, client: &Arc<ClientShared>, vhost: &Vhost) -> Result<(), Error> {
+        let administers = self.authority.has_tag(&client.user, ADMINISTRATOR);
+        let mut clients = self.clients.lock();
+        let [of_all, of_one_vhost, of_one_user] = &self.totals.connections_refused;
+        let refusals = [
+            (of_all, self.refuse_any(clients.len() as u64, administers)),
+            (of_one_vhost, self.refuse_in_vhost(client, vhost, &clients, administers)),
+            (of_one_user, self.refuse_user(client, &clients, administers)),
+        ];
+        for (counter, refused) in refusals {
+            refused.inspect_err(|_| counter.add(1))?;
+        }
+        clients.insert(client.number, Arc::clone(client));
+        Ok(())
+    }
+
+    /// The connections that are kept for administrators.
+    pub(crate) fn reserved_connections(&self) -> u64 {
+        let limits = &self.settings.limits;
+        limits.reserved_connections.min(limits.connections / 4)
+    }
+
+    fn refuse_any(&self, there: u64, administers: bool) -> Result<(), Error> {
+        let (limit, kept) = (self.settings.limits.connections, self.reserved_connections());
+        if there >= limit {
+            return Err(Error::not_allowed(format!("connection refused: node connection limit ({limit}) is reached")));
+        }
+        if there >= limit - kept && !administers {
+            return Err(Error::not_allowed(format!(
+                "connection refused: the last {kept} of {limit} connections are kept for administrators \
+                 (limits.reserved_connections)"
+            )));
+        }
+        Ok(())
+    }
+
+    fn refuse_in_vhost(
+        &self,
+        client: &ClientShared,
+        vhost: &Vhost,
+        clients: &Clients,
+        administers: bool,
+    ) -> Result<(), Error> {
+        let (name, user, limits) = (&client.vhost, &client.user, &self.settings.limits);
+        let reaches = |limit| has_as_many(clients, limit, &|other| other.vhost == *name);
+        let share = share(limits.connections, limits.vhost_share);
+        match self.vhost_limits(vhost.id).connections {
+            Some(limit) if reaches(limit) => Err(Error::not_allowed(format!(
+                "access to vhost '{name}' refused for user '{user}': connection limit ({limit}) is reached"
+            ))),
+            None if !administers && !self.catalog.has_one_vhost() && reaches(share) => {
+                Err(Error::not_allowed(format!(
+                    "access to vhost '{name}' refused for user '{user}': the vhost has its share of all connections ({share}); give \
+                     it a limit of its own, or raise limits.vhost_share"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse_user(&self, client: &ClientShared, clients: &Clients, administers: bool) -> Result<(), Error> {
+        let (user, limits) = (&client.user, &self.settings.limits);
+        let reaches = |limit| has_as_many(clients, limit, &|other| other.user == *user);
+        let share = share(limits.connections, limits.user_share);
+        match self.authority.limits(user).connections.map(u64::from) {
+            Some(limit) if reaches(limit) => Err(Error::not_allowed(format!(
+                "connection refused for user '{user}': user connection limit ({limit}) is reached"
+            ))),
+            None if !administers && reaches(share) => Err(Error::not_allowed(format!(
+                "connection refused for user '{user}': it has its share of all connections ({share}); give it a limit of its own, or \
+                 raise limits.user_share"
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether as many of them are of this kind as may be. They are counted only where there are as many of all kinds.
+fn has_as_many(clients: &Clients, limit: u64, which: &dyn Fn(&ClientShared) -> bool) -> bool {
+    clients.len() as u64 >= limit && clients.values().filter(|client| which(client)).count() as u64 >= limit
+}
