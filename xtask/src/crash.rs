@@ -13,6 +13,7 @@ pub(crate) mod part;
 mod properties;
 pub(crate) mod random;
 pub(crate) mod redrive;
+mod rest;
 pub(crate) mod server;
 pub(crate) mod stage;
 pub(crate) mod stamp;
@@ -41,6 +42,8 @@ const KILLED_WITHIN: u64 = 60;
 
 /// Threads that serve connections, one of these numbers at each start.
 const THREADS: [u64; 2] = [1, 3];
+/// Budgets for the messages in memory, one of these at each start: the default, and one that has transient messages spilled.
+const BUDGETS: [Option<&str>; 2] = [None, Some("1MiB")];
 /// How long a broker that dies by itself may take.
 const DYING: Duration = Duration::from_millis(200);
 
@@ -197,6 +200,7 @@ impl Run<'_> {
             let retired = self.stage.number();
             self.stage.checker().finish(retired);
             self.stage.verdict()?;
+            self.play_calmly(&mut server)?;
             self.alive_since(before)?;
             println!("cycle {}: {}", self.cycle, self.progress());
             if self.cycle == self.options.cycles {
@@ -227,32 +231,51 @@ impl Run<'_> {
 
     /// Lets all parts play for a while and kills the broker in the middle of it.
     fn play(&mut self, server: &mut Server) -> Result<(), String> {
+        let end = self.some_time_from_now();
+        self.play_all(server, end + part::UNENDING, |server, stage| {
+            watch(server, stage, end)?;
+            stage.set_dying(true);
+            server.kill()
+        })
+    }
+
+    /// Lets all parts play for a while and leave. The broker lives on: what it has confirmed since it was started must be
+    /// there, even if it would not survive a kill.
+    fn play_calmly(&mut self, server: &mut Server) -> Result<(), String> {
+        let end = self.some_time_from_now();
+        self.play_all(server, end, |server, stage| watch(server, stage, end))?;
+        self.stage.verdict()?;
+        rest::wait(&self.program, &self.stage)?;
+        self.stage.drain(server)?;
+        let retired = self.stage.number();
+        self.stage.checker().finish(retired);
+        self.stage.verdict()
+    }
+
+    fn some_time_from_now(&mut self) -> Instant {
         let (from, to) = self.options.seconds_per_cycle;
-        let end = Instant::now() + Duration::from_millis(self.random.within(from..=to));
+        Instant::now() + Duration::from_millis(self.random.within(from..=to))
+    }
+
+    /// Lets all parts play until then, beside what is done meanwhile.
+    fn play_all(
+        &mut self,
+        server: &mut Server,
+        until: Instant,
+        meanwhile: impl FnOnce(&mut Server, &Stage) -> Result<(), String>,
+    ) -> Result<(), String> {
         let mut seeds: Vec<Random> = (0..PARTS.len() as u64).map(|part| self.random.fork(part)).collect();
         let mut redriver = self.random.fork(PARTS.len() as u64);
         let (stage, program) = (&self.stage, &self.program);
         std::thread::scope(|scope| {
-            scope.spawn(|| redrive::play(program, stage, &mut redriver));
+            scope.spawn(|| redrive::play(program, stage, &mut redriver, until));
             for (part, random) in PARTS.iter().zip(&mut seeds).filter(|(part, _)| self.options.ids || !part.has_ids()) {
-                scope.spawn(move || part.play(stage, random));
+                scope.spawn(move || part.play(stage, random, until));
             }
-            let mut ended = None;
-            while Instant::now() < end && ended.is_none() && stage.problems().is_empty() {
-                std::thread::sleep(Duration::from_millis(1));
-                ended = server.ended();
-            }
-            if !stage.problems().is_empty() {
-                // Connections that broke by themselves may be the first that is seen of the broker's own death.
-                std::thread::sleep(DYING);
-                ended = server.ended();
-            }
-            stage.set_dying(true);
-            let killed = server.kill();
-            match ended {
-                Some(status) => Err(format!("the broker ended by itself ({status})")),
-                None => killed,
-            }
+            let outcome = meanwhile(server, stage);
+            // Nobody goes on beside a broker that has failed.
+            stage.set_dying(stage.is_dying() || outcome.is_err());
+            outcome
         })
     }
 
@@ -277,7 +300,9 @@ impl Run<'_> {
 
     fn start(&mut self, sizes: Sizes) -> Result<Server, String> {
         let threads = *self.random.pick(&THREADS);
-        let mut server = self.program.start(&Launch { threads, ..Launch::plain(sizes) })?;
+        let budget = self.random.pick(&BUDGETS).map(|budget| ("HERMOD_MEMORY_BUDGET", budget.to_owned()));
+        let variables = budget.into_iter().collect();
+        let mut server = self.program.start(&Launch { threads, variables, ..Launch::plain(sizes) })?;
         self.restarts.push(server.wait_until_ready(self.stage.ports)?);
         Ok(server)
     }
@@ -289,6 +314,21 @@ impl Run<'_> {
             counts.attempted, counts.confirmed, counts.delivered, counts.fenced, counts.transactions
         )
     }
+}
+
+/// Waits until then, or until something goes wrong. An error if the broker has ended by itself.
+fn watch(server: &mut Server, stage: &Stage, end: Instant) -> Result<(), String> {
+    let mut ended = None;
+    while Instant::now() < end && ended.is_none() && stage.problems().is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+        ended = server.ended();
+    }
+    if !stage.problems().is_empty() {
+        // Connections that broke by themselves may be the first that is seen of the broker's own death.
+        std::thread::sleep(DYING);
+        ended = server.ended();
+    }
+    ended.map_or(Ok(()), |status| Err(format!("the broker ended by itself ({status})")))
 }
 
 #[cfg(test)]

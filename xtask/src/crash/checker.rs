@@ -414,6 +414,10 @@ impl Checker {
         self.pending.clear();
         self.draining = None;
         for ((queue, _), lane) in &mut self.lanes {
+            // What was promised of these ends with the broker's life.
+            for entry in lane.iter_mut().filter(|entry| entry.marks.has(Marks::TRANSIENT)) {
+                entry.marks.clear(Marks::CONFIRMED);
+            }
             if source_of(*queue).is_some_and(|source| QUEUES[source].passes_on()) {
                 // A message that a queue moved on by itself may be back there, and be moved on once more.
                 for entry in lane.iter_mut().filter(|entry| !entry.marks.has(Marks::FENCED)) {
@@ -441,8 +445,7 @@ impl Checker {
         for ((queue, producer), lane) in &self.lanes {
             for (seq, entry) in lane.iter() {
                 let id = Id { producer: *producer, seq };
-                let promised = entry.marks.has(Marks::CONFIRMED) && !entry.marks.has(Marks::TRANSIENT);
-                if promised && !self.is_settled(*queue, id, entry.marks) {
+                if entry.marks.has(Marks::CONFIRMED) && !self.is_settled(*queue, id, entry.marks) {
                     missing.push((*queue, id, entry.marks));
                 }
             }

@@ -40,6 +40,9 @@ pub(crate) struct Part {
     kind: Kind,
 }
 
+/// How long parts may play that a kill is to end.
+pub(crate) const UNENDING: Duration = Duration::from_secs(3600);
+
 /// All parts of the load.
 pub(crate) const PARTS: [Part; 15] = [
     produce("amqp producer", Protocol::Amqp, &[straight(PLAIN), FAN, TOPIC_BOTH, TOPIC_ONE]),
@@ -84,13 +87,13 @@ impl Part {
         matches!(self.kind, Kind::Produce { routes, .. } if produce::sifts(routes))
     }
 
-    /// Plays the part until the broker dies.
-    pub(crate) fn play(&self, stage: &Stage, random: &mut Random) {
-        while !stage.is_dying() {
+    /// Plays the part until the broker dies, or until then.
+    pub(crate) fn play(&self, stage: &Stage, random: &mut Random, until: Instant) {
+        while !stage.is_dying() && Instant::now() < until {
             // Most connections last until the broker dies; some are dropped before.
-            let lasts = if random.chance(25) { random.within(50..=500) } else { 3_600_000 };
+            let lasts = if random.chance(25) { random.within(50..=500) } else { UNENDING.as_millis() as u64 };
             let end = Instant::now() + Duration::from_millis(lasts);
-            let outcome = self.session(stage, random, end);
+            let outcome = self.session(stage, random, end.min(until));
             if let (Err(broken), false) = (outcome, stage.is_dying()) {
                 stage.report(self.name, &broken);
                 return;

@@ -28,9 +28,9 @@ struct Moved {
     out_of_room: bool,
 }
 
-/// Sends some messages back now and then, until the broker dies.
-pub(crate) fn play(program: &Program, stage: &Stage, random: &mut Random) {
-    while !stage.is_dying() {
+/// Sends some messages back now and then, until the broker dies, or until then.
+pub(crate) fn play(program: &Program, stage: &Stage, random: &mut Random, until: Instant) {
+    while !stage.is_dying() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(random.within(PAUSE.0..=PAUSE.1)));
         for (_, target) in pairs() {
             match redrive(program, target, random.within(1..=200)) {

@@ -82,9 +82,10 @@ impl Rig {
         verified?;
         let mut seeds: Vec<Random> = (0..PARTS.len() as u64).map(|part| self.random.fork(part)).collect();
         let stage = &self.stage;
+        let until = Instant::now() + part::UNENDING;
         let ended = std::thread::scope(|scope| {
             for (part, random) in PARTS.iter().zip(&mut seeds) {
-                scope.spawn(move || part.play(stage, random));
+                scope.spawn(move || part.play(stage, random, until));
             }
             let mut ended = None;
             while ended.is_none() && stage.problems().is_empty() && !end() {

@@ -33,7 +33,7 @@ impl Marks {
     pub(crate) const REJECTED: Self = Self(8);
     /// That settlement is on disk.
     pub(crate) const FENCED: Self = Self(16);
-    /// Nothing is promised: it is not persistent, or its queue is not.
+    /// What is promised ends with the broker's life: it is not persistent, or its queue is not.
     pub(crate) const TRANSIENT: Self = Self(32);
     /// All that a new delivery makes void.
     pub(crate) const SETTLEMENT: Self = Self(4 | 8 | 16);

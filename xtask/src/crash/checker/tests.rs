@@ -5,7 +5,7 @@ mod model;
 use super::*;
 use crate::crash::properties::Shown;
 use crate::crash::random::Random;
-use crate::crash::topology::{DEAD, LATER, PARKED, PLAIN, RANKS, RETRIED, SHORT, SPILL, WORK};
+use crate::crash::topology::{DEAD, LATER, PARKED, PLAIN, RANKS, RETRIED, SHORT, SPILL, TRANSIENT, WORK};
 
 /// The violations of a history that ends drained.
 fn check(history: &[Event]) -> Vec<Violation> {
@@ -382,6 +382,33 @@ fn what_was_given_back_comes_in_its_place_again() {
         let found: Vec<Invariant> = check(&history).iter().map(|violation| violation.invariant).collect();
         assert_eq!(found.is_empty(), sound, "{order:?}: {found:?}");
         assert!(found.iter().all(|invariant| *invariant == Invariant::Order), "{order:?}: {found:?}");
+    }
+}
+
+/// What would not survive a kill is kept as long as the broker lives.
+#[test]
+fn transients_are_lost_by_a_kill_alone() {
+    for (queue, persistent) in [(TRANSIENT, true), (PLAIN, false)] {
+        let id = Id { producer: 1, seq: 0 };
+        let stamp = Stamp { id, transaction: None, queues: 1 << queue, due: 0 };
+        let attempt = Event::Attempt { stamp, persistent };
+        let accept = Event::Settle { consumer: 2, queue, id, outcome: Outcome::Accepted, transaction: None };
+        let taken = [Event::Deliver { consumer: 2, queue, redelivered: false, content: Ok(stamp) }, accept];
+        let confirmed = [attempt.clone(), Event::Confirm(id)];
+        for (name, history, sound) in [
+            ("lost while the broker lives", confirmed.to_vec(), false),
+            ("taken", [&confirmed[..], &taken].concat(), true),
+            ("killed", [&confirmed[..], &[Event::Killed]].concat(), true),
+            (
+                "killed after it was lost from a consumer",
+                [&confirmed[..], &taken[..1], &[Event::Killed]].concat(),
+                true,
+            ),
+            ("never confirmed", vec![attempt], true),
+        ] {
+            let found: Vec<Invariant> = check(&history).iter().map(|violation| violation.invariant).collect();
+            assert_eq!(found, if sound { vec![] } else { vec![Invariant::Lost] }, "{name}");
+        }
     }
 }
 
