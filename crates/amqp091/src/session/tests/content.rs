@@ -152,6 +152,46 @@ fn a_message_may_live_for_ten_years() {
 }
 
 #[test]
+fn no_time_is_longer_than_ten_years() {
+    let number = |name: &str, ms| encode_fields(&[(name.to_owned(), Value::I64(ms))]);
+    let mut peer = server().channel();
+    let closed = |text: &str, method| channel_closed(1, 406, &format!("PRECONDITION_FAILED - {text}"), method);
+    for (name, again) in [("x-message-ttl", "a"), ("x-expires", "b"), ("x-consumer-timeout", "c")] {
+        let fields = number(name, 315_360_000_001);
+        let arguments = Table::new(&fields).expect("a valid table");
+        peer.send(1, QueueDeclare { queue: "q", arguments, ..Default::default() });
+        let text = format!("invalid arg '{name}' for queue 'q' in vhost '/': {{value_too_large,315360000001}}");
+        peer.expect(&[&closed(&text, (50, 10))]);
+        peer.send(1, ChannelCloseOk {});
+        peer.open(1);
+        let fields = number(name, 315_360_000_000);
+        let arguments = Table::new(&fields).expect("a valid table");
+        peer.send(1, QueueDeclare { queue: again, arguments, ..Default::default() });
+        peer.expect(&[&declared(1, again, 0, 0)]);
+    }
+    let fields = number("x-consumer-timeout", 315_360_000_001);
+    let arguments = Table::new(&fields).expect("a valid table");
+    peer.send(1, BasicConsume { queue: "a", arguments, ..Default::default() });
+    let text = "invalid arg 'x-consumer-timeout' for queue 'a' in vhost '/': expected a number of milliseconds, ten years at most";
+    peer.expect(&[&closed(text, (60, 20))]);
+    peer.send(1, ChannelCloseOk {});
+    peer.open(1);
+    for (name, ms, wanted) in [
+        ("x-opt-delivery-delay", 315_360_000_001, "a number of milliseconds, ten years at most"),
+        ("_AMQ_SCHED_DELIVERY", i64::MAX, "a time in milliseconds since 1970, ten years ahead at most"),
+    ] {
+        let headers = number(name, ms);
+        let headers = Some(Table::new(&headers).expect("a valid table"));
+        let properties = BasicProperties { headers, ..Default::default() }.to_bytes();
+        peer.publish(1, BasicPublish { routing_key: "a", ..Default::default() }, &properties, b"x");
+        let text = format!("invalid message: header '{name}' must be {wanted}, not long");
+        peer.expect(&[&closed(&text, (60, 40))]);
+        peer.send(1, ChannelCloseOk {});
+        peer.open(1);
+    }
+}
+
+#[test]
 fn bad_messages_close_their_channel() {
     let user = |name: &'static str| BasicProperties { user_id: Some(name.as_bytes()), ..Default::default() }.to_bytes();
     let expires =

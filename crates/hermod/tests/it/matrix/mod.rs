@@ -97,7 +97,7 @@ fn samples() -> Vec<Properties> {
         priority: Some(7),
         correlation_id: text("c:1"),
         reply_to: text("answers"),
-        expiration: Some(60_000),
+        expiration: Some(315_360_000_000),
         message_id: text("m"),
         timestamp: Some(1_700_000_000),
         kind: text("car"),

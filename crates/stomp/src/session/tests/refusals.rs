@@ -23,6 +23,15 @@ fn every_refusal_names_what_it_refuses() {
             "header 'expiration' must be a number of milliseconds, ten years at most, not '315360000001'",
         ),
         ("SEND\ndestination:/queue/a\nx-message-ttl:315360000001\n\nx\0", "{value_too_large,315360000001}"),
+        ("SEND\ndestination:/queue/a\nx-consumer-timeout:315360000001\n\nx\0", "{value_too_large,315360000001}"),
+        (
+            "SEND\ndestination:/queue/a\nAMQ_SCHEDULED_DELAY:315360000001\n\nx\0",
+            "must be a number of milliseconds, ten years at most, not longstr '315360000001'",
+        ),
+        (
+            "SEND\ndestination:/queue/a\n_AMQ_SCHED_DELIVERY:9000000000000\n\nx\0",
+            "must be a time in milliseconds since 1970, ten years ahead at most, not longstr '9000000000000'",
+        ),
         ("SEND\ndestination:/amq/queue/none\n\nx\0", "no queue 'none' in vhost '/'"),
         ("SEND\ndestination:/exchange/none/k\n\nx\0", "no exchange 'none' in vhost '/'"),
         ("SEND\ndestination:/queue/a\nmessage-id:1\n\nx\0", "'message-id' is not allowed on 'SEND'"),
