@@ -70,5 +70,5 @@ pub use session::{
     BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Login, Outcome,
     Prefetch, Publish, QueueSpec, REPLY_PREFIX, Refusal, STORED_BESIDES, SessionId, Terms, TransactionId,
 };
-pub use settings::{Limits, Settings};
+pub use settings::{Limits, Settings, UnknownArguments};
 pub use store::verify::{Verified, VerifiedQueue};

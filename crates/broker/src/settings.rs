@@ -70,11 +70,23 @@ impl Default for Limits {
     }
 }
 
+/// What becomes of a declaration with an argument that begins with `x-` and that nothing here knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnknownArguments {
+    /// It is refused, and the argument named.
+    #[default]
+    Refuse,
+    /// The argument is kept and shown as one without effect.
+    Accept,
+}
+
 /// Everything that can be set about the broker.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// See [`Limits`].
     pub limits: Limits,
+    /// Of queues and exchanges.
+    pub unknown_arguments: UnknownArguments,
     /// What the broker calls itself in copies of traced messages.
     pub node: String,
     /// Bytes of queued messages in memory at which the memory alarm rises.
@@ -99,6 +111,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
+            unknown_arguments: UnknownArguments::default(),
             node: "hermod".to_owned(),
             memory_limit: 4 << 30,
             memory_budget: 512 << 20,

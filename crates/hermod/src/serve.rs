@@ -336,6 +336,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
     let memory_limit = memory_limit(settings);
     broker::Settings {
         node: node_name(settings),
+        unknown_arguments: settings.compat.unknown_arguments,
         limits: broker::Limits {
             max_message_bytes: limits.max_message_size,
             sessions_per_connection: narrow(limits.channel_max),

@@ -24,7 +24,7 @@ impl Broker {
         if !is_generated(&spec.name) {
             refuse_reserved("queue", &spec.name)?;
         }
-        let parsed = QueueArguments::parse(&spec.name, vhost, &spec.arguments)?;
+        let parsed = QueueArguments::parse(&spec.name, vhost, &spec.arguments, self.core.settings.unknown_arguments)?;
         parsed.check_properties(&spec.name, vhost, spec.durable, spec.exclusive, spec.auto_delete)
     }
 
@@ -44,7 +44,8 @@ impl Broker {
             return same_exchange(existing, spec, kind, vhost);
         }
         refuse_reserved("exchange", &spec.name)?;
-        ExchangeArguments::parse(kind, &spec.name, vhost, &spec.arguments).map(drop)
+        ExchangeArguments::parse(kind, &spec.name, vhost, &spec.arguments, self.core.settings.unknown_arguments)
+            .map(drop)
     }
 
     /// Fails where this binding of the operator's would, but for limits and for ends that are not there; `source` is what its
@@ -66,7 +67,13 @@ impl Broker {
         let (kind, hash_on) = match source {
             Some(source) => {
                 let kind = ExchangeKind::parse(&source.kind).unwrap_or(ExchangeKind::Direct);
-                let parsed = ExchangeArguments::parse(kind, &source.name, vhost, &source.arguments)?;
+                let parsed = ExchangeArguments::parse(
+                    kind,
+                    &source.name,
+                    vhost,
+                    &source.arguments,
+                    self.core.settings.unknown_arguments,
+                )?;
                 (parsed.routes_as, parsed.hash_on)
             }
             // The one that is made for whoever binds to it takes any binding, as a direct one does.

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::message::NAME_MAX;
 use crate::message::value::{Table, Value};
 use crate::queue::{Queue, Visit};
+use crate::settings::UnknownArguments;
 
 const PATTERN: &str = "pattern";
 const APPLY_TO: &str = "apply-to";
@@ -193,7 +194,9 @@ impl Core {
         for name in tables.exchange_names() {
             let alternate = tables.policies.alternate_of(&name);
             if let Some(exchange) = tables.exchange_mut(&name) {
-                let own = ExchangeArguments::parse(exchange.kind, &name, "", &exchange.arguments).ok();
+                let own =
+                    ExchangeArguments::parse(exchange.kind, &name, "", &exchange.arguments, UnknownArguments::Accept)
+                        .ok();
                 exchange.alternate = own.and_then(|own| own.alternate).or(alternate);
             }
         }

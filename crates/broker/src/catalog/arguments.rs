@@ -1,7 +1,7 @@
 //! The arguments of queue and exchange declarations, with RabbitMQ's names, rules and reply texts.
 //!
 //! Nothing is accepted and ignored unseen: an `x-` argument is understood, is one that has no effect in RabbitMQ either and is
-//! shown so ([`idle`]), or is refused by name. Arguments without `x-` are the application's and are only kept.
+//! shown so ([`idle`]), or is refused by name, unless [`UnknownArguments`] has it shown so too. Arguments without `x-` are the application's and are only kept.
 
 mod deduplication;
 mod equivalence;
@@ -20,6 +20,7 @@ use crate::encoding::check_depth;
 use crate::error::Error;
 use crate::message::value::{Table, Value};
 use crate::routing::{ExchangeKind, HASH_HEADER, HASH_PROPERTY, HashOn};
+use crate::settings::UnknownArguments;
 
 pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
 pub(crate) const CONSUMER_TIMEOUT: &str = "x-consumer-timeout";
@@ -264,6 +265,10 @@ pub(crate) struct QueueArguments {
     pub(crate) retry: Option<Retry>,
 }
 
+/// What a refusal says of an argument that nobody knows.
+const UNKNOWN: &str =
+    ": unknown; arguments of the application must not begin with x-, unless compat.unknown_arguments is accept";
+
 /// After the colon of a refusal that is Hermod's and not the argument's fault.
 const NOT_BUILT: &str = "not implemented yet";
 
@@ -276,8 +281,8 @@ impl QueueArguments {
 
     /// What the arguments of queue `name` in `vhost` ask for, or an error of kind `Precondition` that names the first
     /// argument which is wrong, belongs to another type of queue, or is not built. Arguments nested too deep to be kept
-    /// are refused too.
-    pub(crate) fn parse(name: &str, vhost: &str, table: &Table) -> Result<Self, Error> {
+    /// are refused too. What is declared already is parsed with those that nobody knows, whatever the setting is by now.
+    pub(crate) fn parse(name: &str, vhost: &str, table: &Table, unknown: UnknownArguments) -> Result<Self, Error> {
         let invalid = |argument: &str, what: &str| {
             Error::precondition(format!("invalid arg '{argument}' for queue '{name}' in vhost '{vhost}'{what}"))
         };
@@ -301,20 +306,20 @@ impl QueueArguments {
                 continue;
             }
             let elsewhere = [CLASSIC, QUORUM, STREAM].into_iter().any(|known| known.contains(&argument));
-            return Err(if elsewhere {
-                invalid(argument, &format!(" of queue type {}", queue_type.module()))
-            } else {
-                invalid(argument, ": unknown; arguments of the application must not begin with x-")
-            });
+            match unknown {
+                _ if elsewhere => return Err(invalid(argument, &format!(" of queue type {}", queue_type.module()))),
+                UnknownArguments::Refuse => return Err(invalid(argument, UNKNOWN)),
+                UnknownArguments::Accept => {}
+            }
         }
         Ok(parsed)
     }
 
-    /// The same of what is declared already. It may be of a version that took any timeout.
+    /// The same of what is declared already. It may be of a version that took any timeout, and of another setting.
     pub(crate) fn parse_stored(name: &str, vhost: &str, table: &Table) -> Result<Self, Error> {
         let mut bounded = table.clone();
         bounded.0.iter_mut().for_each(|(argument, value)| bound_stored(argument, value));
-        Self::parse(name, vhost, &bounded)
+        Self::parse(name, vhost, &bounded, UnknownArguments::Accept)
     }
 
     /// Sets what one argument asks for, or says what is wrong with it.
@@ -445,14 +450,21 @@ pub(crate) fn known_to(kind: ExchangeKind) -> &'static [&'static str] {
 impl ExchangeArguments {
     /// What the arguments of exchange `name` in `vhost` ask for, or an error of kind `Precondition` that names the first
     /// argument which is wrong or not built. Arguments nested too deep to be kept are refused too.
-    pub(crate) fn parse(kind: ExchangeKind, name: &str, vhost: &str, table: &Table) -> Result<Self, Error> {
+    pub(crate) fn parse(
+        kind: ExchangeKind,
+        name: &str,
+        vhost: &str,
+        table: &Table,
+        unknown: UnknownArguments,
+    ) -> Result<Self, Error> {
         check_depth(table)?;
         let takes = |argument: &str| known_to(kind).contains(&argument) || idle::is_legacy(argument);
-        let unknown = |argument: &str| argument.starts_with("x-") && !takes(argument);
-        if let Some((argument, _)) = table.0.iter().find(|(argument, _)| unknown(argument)) {
+        let is_unknown = |argument: &str| argument.starts_with("x-") && !takes(argument);
+        let first = table.0.iter().find(|(argument, _)| is_unknown(argument));
+        if let (UnknownArguments::Refuse, Some((argument, _))) = (unknown, first) {
             return Err(Error::precondition(format!(
                 "invalid arg '{argument}' for exchange '{name}' in vhost '{vhost}': unknown; arguments of the application \
-                 must not begin with x-"
+                 must not begin with x-, unless compat.unknown_arguments is accept"
             )));
         }
         let alternate = match table.get(ALTERNATE_EXCHANGE) {

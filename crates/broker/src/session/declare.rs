@@ -161,7 +161,8 @@ impl Client {
         }
         refuse_ended(&tables, &vhost.name)?;
         refuse_reserved("exchange", name)?;
-        let parsed = ExchangeArguments::parse(kind, name, &vhost.name, &spec.arguments)?;
+        let parsed =
+            ExchangeArguments::parse(kind, name, &vhost.name, &spec.arguments, self.core.settings.unknown_arguments)?;
         self.authorize_alternate(name, &parsed)?;
         let load = Load::of(name, &spec.arguments);
         let load = if spec.durable { load } else { load.unlogged() };
@@ -429,7 +430,7 @@ impl Client {
         if named && !(self.shared.identity.is_operator() && is_generated(&name)) {
             refuse_reserved("queue", &name)?;
         }
-        let parsed = QueueArguments::parse(&name, &vhost.name, &spec.arguments)?;
+        let parsed = QueueArguments::parse(&name, &vhost.name, &spec.arguments, self.core.settings.unknown_arguments)?;
         parsed.check_properties(&name, &vhost.name, spec.durable, spec.exclusive, spec.auto_delete)?;
         if !named {
             parsed.check_server_named()?;

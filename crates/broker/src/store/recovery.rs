@@ -21,6 +21,7 @@ use crate::queue::{
     Bound, Bounds, Lanes, Latest, Position, Positions, Queue, QueueParts, Reason, Recovered, Seen, Span, reason_code,
 };
 use crate::routing::{Bindings, Destination, Load, Weight};
+use crate::settings::UnknownArguments;
 use crate::store::facts::{self, ExchangeFact, QueueFact};
 use crate::store::pages::{Lost, Pages, ReadChunk};
 use crate::store::runs::read_valued;
@@ -277,7 +278,13 @@ impl Rebuilt {
         }
         for (id, fact) in &self.exchanges {
             let Some(vhost) = self.vhost(catalog, fact.vhost) else { continue };
-            let parsed = ExchangeArguments::parse(fact.kind, &fact.name, &vhost.name, &fact.arguments)?;
+            let parsed = ExchangeArguments::parse(
+                fact.kind,
+                &fact.name,
+                &vhost.name,
+                &fact.arguments,
+                UnknownArguments::Accept,
+            )?;
             catalog.admit_exchange(u64::MAX);
             vhost.tables.write().insert_exchange(Exchange {
                 id: *id,

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use broker::UnknownArguments;
+
 use super::ConfigError;
 use super::http::Http;
 use super::reader::{Declaration, Reader};
@@ -96,6 +98,7 @@ pub(crate) struct Names {
 pub(crate) struct Compat {
     pub(crate) product: String,
     pub(crate) version: String,
+    pub(crate) unknown_arguments: UnknownArguments,
 }
 
 #[derive(Debug, Clone)]
@@ -278,6 +281,11 @@ impl Names {
     }
 }
 
+const UNKNOWN_ARGUMENTS: &str = "What becomes of a queue or an exchange that is declared with an `x-` argument that Hermod does not \
+    know. `refuse`: it is refused, and the argument named. `accept`: as in RabbitMQ the argument is kept and nothing comes of it, so that a \
+    slip of the pen goes unnoticed by the program; it is shown as without effect, and the log tells of it. A later version of Hermod may \
+    know it, and go by it.";
+
 impl Compat {
     fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
         let product = reader.get(
@@ -293,7 +301,11 @@ impl Compat {
             declare("compat.version", "text", env!("CARGO_PKG_VERSION"), "The version that the server announces."),
             value::text,
         )?;
-        Ok(Self { product, version })
+        let unknown_arguments = reader
+            .get(declare("compat.unknown_arguments", "refuse, accept", "refuse", UNKNOWN_ARGUMENTS), |text| {
+                value::choice(text, &[("refuse", UnknownArguments::Refuse), ("accept", UnknownArguments::Accept)])
+            })?;
+        Ok(Self { product, version, unknown_arguments })
     }
 }
 

@@ -120,6 +120,35 @@ fn arguments_of_mirrors_come_over_and_are_told_to_have_no_effect() {
     server.until_logged("'old' has no effect");
 }
 
+/// What was accepted once stays, whatever the setting is after a restart.
+#[test]
+fn arguments_that_nobody_knows_come_over_where_that_is_set_and_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let slip = json!({ "x-mesage-ttl": 5 });
+    let queue = json!({ "name": "q", "vhost": "/", "durable": true, "auto_delete": false, "arguments": slip });
+    let exchange = json!({ "name": "x", "vhost": "/", "type": "fanout", "durable": true, "auto_delete": false,
+                           "internal": false, "arguments": slip });
+    let document = json!({ "queues": [queue], "exchanges": [exchange] }).to_string();
+    let server = Server::start(dir.path(), &[]);
+    let (code, said) = import(dir.path(), &document, &[]);
+    let why = "unknown; arguments of the application must not begin with x-, unless compat.unknown_arguments is accept";
+    let both = ["queue 'q'", "exchange 'x'"];
+    let told = both.map(|what| said.contains(&format!("invalid arg 'x-mesage-ttl' for {what} in vhost '/': {why}")));
+    assert!(code != 0 && told == [true; 2], "{said}");
+    drop(server);
+    let server = Server::start(dir.path(), &["--compat-unknown-arguments=accept"]);
+    let (code, said) = import(dir.path(), &document, &[]);
+    assert_eq!(code, 0, "{said}");
+    assert!(server.until_logged("has no effect").contains("x-mesage-ttl"));
+    drop(server);
+    let _server = Server::start(dir.path(), &[]);
+    let is = export(dir.path());
+    assert_eq!(entry(&is, "queues", &[("name", "q")])["arguments"], slip);
+    assert_eq!(entry(&is, "exchanges", &[("name", "x")])["arguments"], slip);
+    let (_, listed, _) = run(&mut hermod("queues", dir.path()));
+    assert!(listed.contains("without effect: q in /: x-mesage-ttl\n"), "{listed}");
+}
+
 #[test]
 fn the_document_of_one_vhost_goes_into_one() {
     let dir = tempfile::tempdir().unwrap();

@@ -67,6 +67,26 @@ fn arguments_that_rabbitmq_ignores_are_taken_and_never_compared() {
 }
 
 #[test]
+fn what_nobody_knows_is_refused_by_the_name_of_the_setting_that_takes_it() {
+    let slip = [("x-mesage-ttl", Value::I32(5))];
+    let mut peer = server().channel();
+    declare_with(&mut peer, "q", &slip);
+    let text = "PRECONDITION_FAILED - invalid arg 'x-mesage-ttl' for queue 'q' in vhost '/': unknown; arguments of the \
+                application must not begin with x-, unless compat.unknown_arguments is accept";
+    peer.expect(&[&channel_closed(1, 406, text, (50, 10))]);
+
+    let mut setup = Setup::memory();
+    setup.settings.unknown_arguments = broker::UnknownArguments::Accept;
+    let server = server_with(Settings::default(), setup);
+    let mut peer = server.channel();
+    for again in [&slip[..], &[]] {
+        declare_with(&mut peer, "q", again);
+        peer.expect(&[&declared(1, "q", 0, 0)]);
+    }
+    assert_eq!(server.test.broker.queues().remove(0).idle_arguments, ["x-mesage-ttl"]);
+}
+
+#[test]
 fn only_a_type_that_is_asked_for_holds_to_its_arguments() {
     let mut peer = server().channel();
     let both = [("x-max-priority", Value::I32(5)), ("x-delivery-limit", Value::I32(3))];

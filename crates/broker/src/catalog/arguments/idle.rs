@@ -90,6 +90,7 @@ mod tests {
     use super::*;
     use crate::catalog::arguments::{Declared, ExchangeArguments, QUEUE_TYPE, QueueArguments, inequivalence};
     use crate::message::value::Value;
+    use crate::settings::UnknownArguments::Refuse;
 
     fn table(names: &[&str]) -> Table {
         Table(names.iter().map(|name| ((*name).to_owned(), Value::Array(vec![Value::Null]))).collect())
@@ -102,14 +103,14 @@ mod tests {
                 let kind = (QUEUE_TYPE.to_owned(), Value::Text(queue_type.to_owned()));
                 let (mut with, without) = (table(&[name]), Table(vec![kind.clone()]));
                 with.0.push(kind);
-                let parsed = QueueArguments::parse("q", "/", &with);
-                assert_eq!(parsed, QueueArguments::parse("q", "/", &without), "{name}");
+                let parsed = QueueArguments::parse("q", "/", &with, Refuse);
+                assert_eq!(parsed, QueueArguments::parse("q", "/", &without, Refuse), "{name}");
                 assert!(parsed.is_ok() && of_queue(&with) == [*name], "{name}");
                 let declared = |arguments| Declared { durable: true, auto_delete: false, arguments };
                 assert_eq!(inequivalence("q", "/", &declared(&with), &declared(&without)), None, "{name}");
             }
             let (kind, with) = (ExchangeKind::Direct, table(&[name]));
-            assert!(ExchangeArguments::parse(kind, "x", "/", &with).is_ok(), "{name}");
+            assert!(ExchangeArguments::parse(kind, "x", "/", &with, Refuse).is_ok(), "{name}");
             assert_eq!(of_exchange(kind, &with), [*name]);
         }
     }

@@ -1,5 +1,6 @@
 //! Declarations and what becomes of them, text by text.
 
+use super::UnknownArguments::{Accept, Refuse};
 use super::*;
 
 const TEN_YEARS: i64 = 315_360_000_000;
@@ -124,7 +125,7 @@ fn what_is_understood() {
         ),
     ];
     for (arguments, expected) in cases {
-        assert_eq!(QueueArguments::parse("q", "/", arguments).as_ref(), Ok(expected), "{arguments:?}");
+        assert_eq!(QueueArguments::parse("q", "/", arguments, Refuse).as_ref(), Ok(expected), "{arguments:?}");
     }
 }
 
@@ -166,16 +167,16 @@ fn what_is_refused_and_how() {
         ("x-cache-ttl", Value::I64(TEN_YEARS + 1), ": {value_too_large,315360000001}"),
         ("x-delayed-retry-min", Value::I64(TEN_YEARS + 1), ": {value_too_large,315360000001}"),
         ("x-max-age", text("1D"), " of queue type rabbit_classic_queue"),
-        ("x-mesage-ttl", Value::I32(3), ": unknown; arguments of the application must not begin with x-"),
+        ("x-mesage-ttl", Value::I32(3), UNKNOWN),
     ];
     for (argument, value, what) in cases {
-        let found = QueueArguments::parse("q", "/", &table(&[(argument, value.clone())]));
+        let found = QueueArguments::parse("q", "/", &table(&[(argument, value.clone())]), Refuse);
         assert_eq!(found, refusal(&format!("invalid arg '{argument}' for queue 'q' in vhost '/'{what}")));
     }
     for argument in QUORUM.iter().filter(|argument| !CLASSIC.contains(argument)) {
         let classic = table(&[(QUEUE_TYPE, text("classic")), (argument, Value::I32(3))]);
         let what = format!("invalid arg '{argument}' for queue 'q' in vhost '/' of queue type rabbit_classic_queue");
-        assert_eq!(QueueArguments::parse("q", "/", &classic), refusal(&what));
+        assert_eq!(QueueArguments::parse("q", "/", &classic, Refuse), refusal(&what));
     }
     let of_quorum: &[(&str, Value, &str)] = &[
         ("x-delivery-limit", text("3"), ": \"expected integer, got longstr\""),
@@ -188,7 +189,7 @@ fn what_is_refused_and_how() {
         ("x-queue-version", Value::I32(2), " of queue type rabbit_quorum_queue"),
     ];
     for (argument, value, what) in of_quorum {
-        let found = QueueArguments::parse("q", "v", &quorum(&[(argument, value.clone())]));
+        let found = QueueArguments::parse("q", "v", &quorum(&[(argument, value.clone())]), Refuse);
         assert_eq!(found, refusal(&format!("invalid arg '{argument}' for queue 'q' in vhost 'v'{what}")));
     }
 }
@@ -199,7 +200,7 @@ fn no_name_of_an_argument_is_accepted_by_chance() {
     for (queue_type, list) in [(QueueType::Classic, CLASSIC), (QueueType::Quorum, QUORUM)] {
         for argument in list.iter().filter(|argument| **argument != QUEUE_TYPE) {
             let arguments = table(&[(QUEUE_TYPE, text(queue_type.name())), (argument, Value::Array(vec![]))]);
-            assert!(QueueArguments::parse("q", "/", &arguments).is_err(), "{argument}");
+            assert!(QueueArguments::parse("q", "/", &arguments, Refuse).is_err(), "{argument}");
         }
     }
 }
@@ -212,9 +213,29 @@ fn what_cannot_be_kept_is_refused() {
     }
     let deep = table(&[("owner", deep)]);
     let text = "the arguments nest lists or tables deeper than 32 levels; flatten them";
-    assert_eq!(QueueArguments::parse("q", "/", &deep), refusal(text));
-    let parsed = ExchangeArguments::parse(ExchangeKind::Direct, "x", "/", &deep);
+    assert_eq!(QueueArguments::parse("q", "/", &deep, Refuse), refusal(text));
+    let parsed = ExchangeArguments::parse(ExchangeKind::Direct, "x", "/", &deep, Refuse);
     assert_eq!(parsed, Err(Error::precondition(text)));
+}
+
+#[test]
+fn where_unknown_arguments_are_accepted_nothing_else_is() {
+    let slip = ("x-mesage-ttl", Value::I32(3));
+    let parse = |fields: &[(&str, Value)]| QueueArguments::parse("q", "/", &table(fields), Accept);
+    assert_eq!(parse(std::slice::from_ref(&slip)), Ok(QueueArguments::default()));
+    let kind = |name| (QUEUE_TYPE, text(name));
+    for (fields, what) in [
+        (vec![slip.clone(), ("x-message-ttl", text("3"))], "'x-message-ttl'"),
+        (vec![slip.clone(), ("x-max-age", text("1D"))], "'x-max-age'"),
+        (vec![slip.clone(), kind("stream")], "not implemented yet"),
+        (vec![slip.clone(), kind("quorum"), ("x-max-priority", Value::I32(3))], "'x-max-priority'"),
+    ] {
+        let refused = parse(&fields).map_err(|error| error.text);
+        assert!(refused.as_ref().is_err_and(|text| text.contains(what)), "{refused:?}");
+    }
+    let other = ("alternate-exchange", Value::I32(3));
+    let exchange = |fields: &[_]| ExchangeArguments::parse(ExchangeKind::Direct, "x", "/", &table(fields), Accept);
+    assert!(exchange(std::slice::from_ref(&slip)).is_ok() && exchange(&[slip, other]).is_err());
 }
 
 #[test]
@@ -267,7 +288,7 @@ fn exchange_arguments() {
             table(&[("x-delayed-type", text("direct"))]),
             Err(
                 "invalid arg 'x-delayed-type' for exchange 'x' in vhost '/': unknown; arguments of the application must \
-                 not begin with x-",
+                 not begin with x-, unless compat.unknown_arguments is accept",
             ),
         ),
         (ConsistentHash, table(&[("hash-header", text("h"))]), Ok(header())),
@@ -276,7 +297,7 @@ fn exchange_arguments() {
         (ConsistentHash, table(&[("hash-property", text("app_id"))]), Err("Unsupported property: app_id")),
     ];
     for (kind, arguments, expected) in cases {
-        let parsed = ExchangeArguments::parse(kind, "x", "/", &arguments);
+        let parsed = ExchangeArguments::parse(kind, "x", "/", &arguments, Refuse);
         assert_eq!(parsed, expected.map_err(Error::precondition), "{kind:?} {arguments:?}");
     }
 }
