@@ -7,13 +7,13 @@ use journal::{Owner, Ticket};
 
 use crate::admin::checks::refuse_control;
 use crate::broker::Broker;
+use crate::catalog::Vhost;
 use crate::catalog::arguments::{ExchangeArguments, QueueArguments, bound_stored};
 use crate::catalog::definitions::{Key, Sort};
 use crate::catalog::policies::{
-    ALTERNATE, ApplyTo, DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, Policies, Policy, PolicyKind, PolicySpec,
-    argument,
+    ALTERNATE, ApplyTo, Changed, DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, Policies, Policy, PolicyKind,
+    PolicySpec, argument,
 };
-use crate::catalog::{Tables, Vhost};
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::NAME_MAX;
@@ -25,6 +25,8 @@ const PATTERN: &str = "pattern";
 const APPLY_TO: &str = "apply-to";
 const PRIORITY: &str = "priority";
 const DEFINITION: &str = "definition";
+/// Names that are held against patterns while a vhost is locked: two milliseconds or so.
+const MATCHES_AT_ONCE: usize = 10_000;
 /// The tag of users whose policies say what they like.
 const ADMINISTRATOR: &str = "administrator";
 
@@ -98,9 +100,7 @@ impl Broker {
         let Some(ticket) = self.core.undefine(&Key::new(Sort::of_policy(kind), id, name)) else {
             return Err(Error::not_found(format!("{} '{name}' does not exist in vhost '{vhost}'", kind.name())));
         };
-        self.core.change_policies(id, |policies| {
-            policies.remove(kind, name);
-        });
+        self.core.change_policies(id, |policies| policies.remove(kind, name));
         Ok(ticket)
     }
 
@@ -169,35 +169,47 @@ impl Core {
         Ok(())
     }
 
-    fn change_policies(&self, vhost: Owner, change: impl FnOnce(&mut Policies)) {
+    /// Queues and exchanges that no policy which came, changed or went is for stay as they are.
+    fn change_policies(&self, vhost: Owner, change: impl FnOnce(&mut Policies) -> Changed) {
+        let Some(vhost) = self.catalog.vhosts().into_iter().find(|other| other.id == vhost) else { return };
+        let changed = change(&mut vhost.tables.write().policies);
         let mut work = Vec::new();
-        if let Some(vhost) = self.catalog.vhosts().into_iter().find(|other| other.id == vhost) {
-            let mut tables = vhost.tables.write();
-            change(&mut tables.policies);
-            let mut visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
-            self.apply_policies(&mut tables, &mut |queue, arguments| queue.adopt(arguments, &mut visit));
-        }
+        let mut visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
+        self.apply_policies(&vhost, &changed, &mut |queue, arguments| queue.adopt(arguments, &mut visit));
         self.run_work(&mut work);
     }
 
-    /// Gives every queue, by way of `give`, and every exchange what its policies say now.
-    fn apply_policies(&self, tables: &mut Tables, give: &mut dyn FnMut(&Arc<Queue>, QueueArguments)) {
-        let queues: Vec<_> = tables.queues().cloned().collect();
-        for queue in queues {
-            // What was declared was parsed when it was.
-            let Ok(arguments) = tables.arguments_of(&queue.name, &queue.vhost, queue.queue_type, &queue.declared)
-            else {
-                continue;
-            };
-            give(&queue, arguments);
+    /// Gives every queue, by way of `give`, and every exchange that these are for what its policies say now. In pieces that let go
+    /// of the vhost between them: with many queues and policies, all of it takes longer than anybody is to wait for a declaration.
+    fn apply_policies(&self, vhost: &Vhost, changed: &Changed, give: &mut dyn FnMut(&Arc<Queue>, QueueArguments)) {
+        let (queues, exchanges, matches) = {
+            let tables = vhost.tables.read();
+            let queues: Vec<_> = tables.queues().cloned().collect();
+            (queues, tables.exchange_names(), tables.policies.count() + 1)
+        };
+        let piece = (MATCHES_AT_ONCE / matches).max(1);
+        for queues in queues.chunks(piece) {
+            let tables = vhost.tables.read();
+            for queue in queues.iter().filter(|queue| changed.is_for_queue(&queue.name, queue.queue_type)) {
+                // What was declared was parsed when it was.
+                let arguments = tables.arguments_of(&queue.name, &queue.vhost, queue.queue_type, &queue.declared);
+                arguments.into_iter().for_each(|arguments| give(queue, arguments));
+            }
         }
-        for name in tables.exchange_names() {
-            let alternate = tables.policies.alternate_of(&name);
-            if let Some(exchange) = tables.exchange_mut(&name) {
-                let own =
-                    ExchangeArguments::parse(exchange.kind, &name, "", &exchange.arguments, UnknownArguments::Accept)
-                        .ok();
-                exchange.alternate = own.and_then(|own| own.alternate).or(alternate);
+        for names in exchanges.chunks(piece) {
+            let mut tables = vhost.tables.write();
+            for name in names.iter().filter(|name| changed.is_for_exchange(name)) {
+                let alternate = tables.policies.alternate_of(name);
+                if let Some(exchange) = tables.exchange_mut(name) {
+                    let own = ExchangeArguments::parse(
+                        exchange.kind,
+                        name,
+                        "",
+                        &exchange.arguments,
+                        UnknownArguments::Accept,
+                    );
+                    exchange.alternate = own.ok().and_then(|own| own.alternate).or(alternate);
+                }
             }
         }
         self.catalog.changed();
@@ -208,23 +220,23 @@ impl Core {
         let (mut work, mut bound) = (Vec::new(), Vec::new());
         let visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
         for vhost in self.catalog.vhosts() {
-            let mut tables = vhost.tables.write();
             for kind in [PolicyKind::User, PolicyKind::Operator] {
                 for (name, fields) in self.definitions.all(Sort::of_policy(kind), vhost.id) {
                     let policy = spec_of(&fields).and_then(|spec| Policy::new(kind, &name, spec).ok());
                     let policy = policy.ok_or_else(|| {
                         Error::internal(format!("the {} '{name}' of vhost '{}' can't be read", kind.name(), vhost.name))
                     })?;
-                    tables.policies.put(kind, policy);
+                    vhost.tables.write().policies.put(kind, policy);
                 }
             }
-            if !tables.policies.is_empty() {
-                self.apply_policies(&mut tables, &mut |queue, arguments| {
-                    if queue.take_on(arguments, &visit) {
-                        bound.push(Arc::clone(queue));
-                    }
-                });
+            if vhost.tables.read().policies.count() == 0 {
+                continue;
             }
+            self.apply_policies(&vhost, &Changed::Everything, &mut |queue, arguments| {
+                if queue.take_on(arguments, &visit) {
+                    bound.push(Arc::clone(queue));
+                }
+            });
         }
         Ok(bound)
     }

@@ -228,6 +228,31 @@ impl Policy {
     }
 }
 
+/// What a change of policies is about; all else stays as it is.
+#[derive(Debug)]
+pub(crate) enum Changed {
+    /// All that there is.
+    Everything,
+    /// What these policies are for, which came or went.
+    These(Vec<Policy>),
+}
+
+impl Changed {
+    pub(crate) fn is_for_queue(&self, name: &str, queue_type: QueueType) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::These(policies) => policies.iter().any(|policy| policy.is_for_queue(name, queue_type)),
+        }
+    }
+
+    pub(crate) fn is_for_exchange(&self, name: &str) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::These(policies) => policies.iter().any(|policy| policy.is_for_exchange(name)),
+        }
+    }
+}
+
 /// The policies of a vhost.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
@@ -251,15 +276,25 @@ impl Policies {
     }
 
     /// Adds a policy, in place of the one with its name.
-    pub(crate) fn put(&mut self, kind: PolicyKind, policy: Policy) {
-        self.remove(kind, &policy.name);
+    pub(crate) fn put(&mut self, kind: PolicyKind, policy: Policy) -> Changed {
+        let mut changed = self.take(kind, &policy.name);
+        changed.push(policy.clone());
         let list = self.list_mut(kind);
         list.push(policy);
         list.sort_by(|a, b| b.spec.priority.cmp(&a.spec.priority).then_with(|| a.name.cmp(&b.name)));
+        Changed::These(changed)
     }
 
-    pub(crate) fn remove(&mut self, kind: PolicyKind, name: &str) {
-        self.list_mut(kind).retain(|policy| policy.name != name);
+    pub(crate) fn remove(&mut self, kind: PolicyKind, name: &str) -> Changed {
+        Changed::These(self.take(kind, name))
+    }
+
+    fn take(&mut self, kind: PolicyKind, name: &str) -> Vec<Policy> {
+        self.list_mut(kind).extract_if(.., |policy| policy.name == name).collect()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.user.len() + self.operator.len()
     }
 
     /// All of a kind, those that count first in front.
@@ -268,10 +303,6 @@ impl Policies {
             PolicyKind::User => &self.user,
             PolicyKind::Operator => &self.operator,
         }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.user.is_empty() && self.operator.is_empty()
     }
 
     /// Those of a queue.

@@ -1,9 +1,15 @@
 //! Policies on live queues and exchanges, and across restarts.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
 use broker::{ApplyTo, PolicyKind, PolicySpec};
-use testkit::broker::{Setup, table_of};
+use testkit::broker::{Setup, TestBroker, table_of};
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
+
+use crate::durable;
 
 fn script() -> Script {
     Script::stepped(&SimDisk::new(1, 64 << 20), 8 << 20)
@@ -162,4 +168,45 @@ fn a_single_active_consumer_by_policy_leaves_groups_and_limits_alone() {
     ]);
     clear(&mut script, PolicyKind::Operator, "p");
     script.check(&[("w publish - q 6; publish - q 7; publish - q 8", ""), ("* counts q", "2 3")]);
+}
+
+/// With many queues and policies a change takes long, and others do not wait for all of it.
+#[test]
+fn declarations_go_on_while_a_policy_is_given_to_many_queues() {
+    let broker = TestBroker::open(Setup::memory());
+    let mut guest = broker.attach("guest", Waker::noop().clone()).unwrap();
+    let now = broker.now();
+    for number in 0..4000 {
+        guest.declare_queue(&durable(&format!("queue-{number}")), now).unwrap();
+    }
+    let set = |name: &str, pattern: &str, priority, definition: &str| {
+        let (pattern, definition) = (pattern.to_owned(), table_of(definition));
+        let spec = PolicySpec { pattern, apply_to: ApplyTo::Queues, priority, definition };
+        let author = auth::Identity::operator("test");
+        broker.broker.set_policy("/", PolicyKind::User, name, spec, &author).unwrap();
+    };
+    // None of them is for any, which is found out anew for each queue.
+    for number in 0..200 {
+        set(&format!("p{number}"), &format!("(x|y)+[a-z]*{number}$"), 1, "max-length=9");
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut longest = Duration::ZERO;
+            while !done.load(Ordering::SeqCst) {
+                let begun = Instant::now();
+                guest.declare_queue(&durable("another"), now).unwrap();
+                longest = longest.max(begun.elapsed());
+            }
+            longest
+        });
+        let begun = Instant::now();
+        set("all", "", 0, "max-length=5");
+        let took = begun.elapsed();
+        done.store(true, Ordering::SeqCst);
+        let longest = other.join().unwrap();
+        assert!(longest * 2 < took, "a declaration took {longest:?} while the policy took {took:?}");
+    });
+    let limited = broker.broker.queues().iter().filter(|queue| queue.policy.as_deref() == Some("all")).count();
+    assert_eq!(limited, 4001);
 }
