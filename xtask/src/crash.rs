@@ -27,7 +27,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use checker::Counts;
 use history::Event;
 use ledger::Summary;
-use part::PARTS;
+use part::{PARTS, Part};
 use random::Random;
 use server::{Launch, Program, Server, Sizes};
 use stage::Stage;
@@ -200,8 +200,9 @@ impl Run<'_> {
             let retired = self.stage.number();
             self.stage.checker().finish(retired);
             self.stage.verdict()?;
-            self.play_calmly(&mut server)?;
             self.alive_since(before)?;
+            self.play_calmly(&mut server)?;
+            self.play_before_waiters(&mut server)?;
             println!("cycle {}: {}", self.cycle, self.progress());
             if self.cycle == self.options.cycles {
                 break;
@@ -232,18 +233,38 @@ impl Run<'_> {
     /// Lets all parts play for a while and kills the broker in the middle of it.
     fn play(&mut self, server: &mut Server) -> Result<(), String> {
         let end = self.some_time_from_now();
-        self.play_all(server, end + part::UNENDING, |server, stage| {
-            watch(server, stage, end)?;
-            stage.set_dying(true);
-            server.kill()
-        })
+        self.play_all(
+            server,
+            end + part::UNENDING,
+            |_| true,
+            |server, stage| {
+                watch(server, stage, end)?;
+                stage.set_dying(true);
+                server.kill()
+            },
+        )
     }
 
     /// Lets all parts play for a while and leave. The broker lives on: what it has confirmed since it was started must be
     /// there, even if it would not survive a kill.
     fn play_calmly(&mut self, server: &mut Server) -> Result<(), String> {
         let end = self.some_time_from_now();
-        self.play_all(server, end, |server, stage| watch(server, stage, end))?;
+        self.play_all(server, end, |_| true, |server, stage| watch(server, stage, end))?;
+        self.drain_at_rest(server)
+    }
+
+    /// Lets the parts publish for a while to consumers that wait: what is confirmed must come to them in time.
+    fn play_before_waiters(&mut self, server: &mut Server) -> Result<(), String> {
+        let end = self.some_time_from_now();
+        self.play_all(server, end, Part::only_publishes, |server, stage| {
+            let waited = part::wait_upon(stage, end).map_err(|broken| broken.to_string());
+            watch(server, stage, end).and(waited)
+        })?;
+        self.drain_at_rest(server)
+    }
+
+    /// All have left: what is still there comes now, and nothing is missing.
+    fn drain_at_rest(&mut self, server: &mut Server) -> Result<(), String> {
         self.stage.verdict()?;
         rest::wait(&self.program, &self.stage)?;
         self.stage.drain(server)?;
@@ -257,19 +278,21 @@ impl Run<'_> {
         Instant::now() + Duration::from_millis(self.random.within(from..=to))
     }
 
-    /// Lets all parts play until then, beside what is done meanwhile.
+    /// Lets some parts play until then, beside what is done meanwhile.
     fn play_all(
         &mut self,
         server: &mut Server,
         until: Instant,
+        plays: impl Fn(&Part) -> bool,
         meanwhile: impl FnOnce(&mut Server, &Stage) -> Result<(), String>,
     ) -> Result<(), String> {
+        let plays = |part: &Part| plays(part) && (self.options.ids || !part.has_ids());
         let mut seeds: Vec<Random> = (0..PARTS.len() as u64).map(|part| self.random.fork(part)).collect();
         let mut redriver = self.random.fork(PARTS.len() as u64);
         let (stage, program) = (&self.stage, &self.program);
         std::thread::scope(|scope| {
             scope.spawn(|| redrive::play(program, stage, &mut redriver, until));
-            for (part, random) in PARTS.iter().zip(&mut seeds).filter(|(part, _)| self.options.ids || !part.has_ids()) {
+            for (part, random) in PARTS.iter().zip(&mut seeds).filter(|(part, _)| plays(part)) {
                 scope.spawn(move || part.play(stage, random, until));
             }
             let outcome = meanwhile(server, stage);

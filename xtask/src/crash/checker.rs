@@ -8,6 +8,7 @@
 mod counting;
 mod holders;
 mod lane;
+mod liveness;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -132,6 +133,7 @@ impl Checker {
             Event::Counted { queue, ready, moved } => self.counted(*queue, *ready, *moved),
             Event::Redriven(count) => self.counts.redriven += count,
             Event::Left(consumer) => self.holders.leave(*consumer),
+            Event::Overdue => self.overdue(),
             Event::AtRest => self.holders.leave_all(),
             Event::Draining(consumer) => {
                 let newest = self.holders.is_quiet().then(HashMap::new);
@@ -441,15 +443,7 @@ impl Checker {
             transaction_of.extend(transaction.members.iter().map(|(id, _)| (*id, number)));
             self.finish_transaction(number, &transaction);
         }
-        let mut missing = Vec::new();
-        for ((queue, producer), lane) in &self.lanes {
-            for (seq, entry) in lane.iter() {
-                let id = Id { producer: *producer, seq };
-                if entry.marks.has(Marks::CONFIRMED) && !self.is_settled(*queue, id, entry.marks) {
-                    missing.push((*queue, id, entry.marks));
-                }
-            }
-        }
+        let mut missing: Vec<_> = self.unsettled().collect();
         missing.sort_unstable_by_key(|(queue, id, _)| (*queue, *id));
         for (queue, id, marks) in missing {
             let place = QUEUES[queue].name;

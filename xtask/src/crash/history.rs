@@ -96,6 +96,8 @@ pub(crate) enum Event {
     },
     /// So many messages were sent back from where dead letters go.
     Redriven(u64),
+    /// Everything that was confirmed has had its time to come to a consumer that waited for it.
+    Overdue,
     /// All consumers are gone, and what they held and gave back is in its place.
     AtRest,
     /// From here on this consumer takes all that there is, and nobody else takes or publishes anything.

@@ -7,6 +7,7 @@ mod consume;
 mod produce;
 mod transact;
 mod unsettle;
+mod wait_upon;
 
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,7 @@ use super::topology::{
 pub(crate) use consume::{APART, Books, drain};
 pub(crate) use produce::take;
 pub(crate) use unsettle::unsettle;
+pub(crate) use wait_upon::wait_upon;
 
 /// What a part does.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +87,11 @@ impl Part {
     /// Whether its messages carry ids.
     pub(crate) fn has_ids(&self) -> bool {
         matches!(self.kind, Kind::Produce { routes, .. } if produce::sifts(routes))
+    }
+
+    /// Whether it publishes and takes nothing.
+    pub(crate) fn only_publishes(&self) -> bool {
+        matches!(self.kind, Kind::Produce { .. } | Kind::Transact { from: None, .. })
     }
 
     /// Plays the part until the broker dies, or until then.

@@ -25,6 +25,8 @@ pub(crate) enum Invariant {
     Changed,
     /// I11: queues hold what they must and no more, by their own counts, and no more than their length limit.
     Count,
+    /// I12: what is confirmed comes in time to consumers that wait for it.
+    Stalled,
 }
 
 impl Invariant {
@@ -41,6 +43,7 @@ impl Invariant {
             Self::Twice => "I9 delivered while a live connection has it",
             Self::Changed => "I10 other properties",
             Self::Count => "I11 miscounted",
+            Self::Stalled => "I12 stalled",
         }
     }
 }

@@ -412,6 +412,37 @@ fn transients_are_lost_by_a_kill_alone() {
     }
 }
 
+/// What waits in a queue while consumers wait for it is stalled, and so is what came and was not settled.
+#[test]
+fn what_does_not_come_in_time_is_stalled() {
+    let id = Id { producer: 1, seq: 0 };
+    let stamp = Stamp { id, transaction: None, queues: 1 << WORK, due: 0 };
+    let attempt = Event::Attempt { stamp, persistent: true };
+    let come = |queue| Event::Deliver { consumer: 2, queue, redelivered: false, content: Ok(stamp) };
+    let settle = |queue, outcome| Event::Settle { consumer: 2, queue, id, outcome, transaction: None };
+    let accepted = [come(WORK), settle(WORK, Outcome::Accepted)];
+    let rejected = [come(WORK), settle(WORK, Outcome::Rejected)];
+    let dead = [come(DEAD), settle(DEAD, Outcome::Accepted)];
+    for (name, confirmed, happened, sound) in [
+        ("nothing came", true, vec![], false),
+        ("nothing was confirmed", false, vec![], true),
+        ("it came", true, accepted.to_vec(), true),
+        ("it was given back", true, vec![come(WORK), settle(WORK, Outcome::Released)], false),
+        ("it never came to where dead letters go", true, rejected.to_vec(), false),
+        ("it came there", true, [rejected, dead].concat(), true),
+    ] {
+        let mut history = vec![attempt.clone()];
+        history.extend(confirmed.then_some(Event::Confirm(id)));
+        history.extend(happened);
+        history.push(Event::Overdue);
+        let mut checker = Checker::default();
+        history.iter().for_each(|event| checker.apply(event));
+        let found: Vec<Invariant> = checker.violations().iter().map(|violation| violation.invariant).collect();
+        assert_eq!(found, if sound { vec![] } else { vec![Invariant::Stalled] }, "{name}");
+        assert_eq!(checker.outstanding() == 0, sound, "{name}");
+    }
+}
+
 /// A queue with a limit keeps so many and moves the rest on.
 #[test]
 fn a_queue_holds_no_more_than_its_limit() {
