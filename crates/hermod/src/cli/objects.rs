@@ -75,10 +75,19 @@ pub(crate) fn exchanges_command(command: Command) -> Command {
         )
 }
 
+/// The field that names the arguments that nothing comes of.
+const WITHOUT_EFFECT: &str = "arguments_without_effect";
+
 /// Does what `hermod exchanges …` says.
 pub(crate) fn exchanges(settings: &Settings, arguments: &ArgMatches, json: bool) -> Result<(), Failure> {
-    let columns = ["vhost", "name", "type", "durable", "auto_delete", "internal", "arguments"];
-    let all = || rows::print(&list(settings, Listed::Exchanges, None)?, &columns, json);
+    let columns = ["vhost", "name", "type", "durable", "auto_delete", "internal", "arguments", WITHOUT_EFFECT];
+    let all = || {
+        let rows = list(settings, Listed::Exchanges, None)?;
+        // Most brokers have none.
+        let has_idle = |row: &Json| row[WITHOUT_EFFECT].as_array().is_some_and(|names| !names.is_empty());
+        let shown = columns.len() - usize::from(!rows.iter().any(has_idle));
+        rows::print(&rows, &columns[..shown], json)
+    };
     let Some((verb, given)) = arguments.subcommand() else { return all() };
     let name = text(given, "name");
     match verb {

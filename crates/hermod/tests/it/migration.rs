@@ -117,7 +117,9 @@ fn arguments_of_mirrors_come_over_and_are_told_to_have_no_effect() {
     let (_, listed, _) = run(&mut hermod("queues", dir.path()));
     let names = "without effect: old in /: x-ha-policy, x-ha-policy-params, x-queue-mode\n";
     assert!(listed.contains(names), "{listed}");
-    server.until_logged("'old' has no effect");
+    let (_, listed, _) = run(&mut hermod("exchanges", dir.path()));
+    assert!(listed.lines().next().unwrap().contains("arguments_without_effect"), "{listed}");
+    server.until_logged("has no effect");
 }
 
 /// What was accepted once stays, whatever the setting is after a restart.

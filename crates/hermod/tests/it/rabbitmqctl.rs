@@ -51,6 +51,7 @@ fn verbs_answer_in_the_shapes_that_scripts_know() {
             0,
             "[{\"durable\":true,\"name\":\"orders\",\"type\":\"classic\"}]\n",
         ),
+        ("rabbitmqctl list_queues name arguments_without_effect -s", 0, "orders|[]\n"),
         ("rabbitmqctl list_queues colour", 64, "Error:\nInfo key(s) colour are not supported\n"),
         ("rabbitmqctl set_vhost_limits -p v {\"max-queues\":3} -q", 0, ""),
         ("rabbitmqctl list_vhost_limits -p v -s", 0, "{\"max-connections\":-1,\"max-queues\":3}\n"),
