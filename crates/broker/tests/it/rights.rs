@@ -217,3 +217,21 @@ fn a_policy_moves_no_messages_that_its_author_may_not_move() {
     broker.broker.change_user("alice", raise).unwrap();
     assert_eq!(set(&alice, "", "dead-letter-exchange=theirs"), Ok(()));
 }
+
+#[test]
+fn a_vhost_that_is_not_there_looks_like_one_that_is_closed() {
+    let broker = with_alice();
+    broker.broker.put_vhost("closed", &VhostSpec::default()).unwrap();
+    let refused = |vhost: &str| Peer::attach_to(&broker, "alice", vhost).err().unwrap().text;
+    for vhost in ["closed", "absent"] {
+        assert_eq!(refused(vhost), format!("access to vhost '{vhost}' refused for user 'alice'"));
+    }
+    // Who sees all vhosts is told what is wrong.
+    let raise = |user: &mut User| {
+        user.tags = auth::Tags::new(["monitoring"]);
+        Ok(())
+    };
+    broker.broker.change_user("alice", raise).unwrap();
+    assert_eq!(refused("closed"), "access to vhost 'closed' refused for user 'alice'");
+    assert_eq!(refused("absent"), "vhost absent not found");
+}

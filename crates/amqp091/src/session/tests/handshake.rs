@@ -255,7 +255,7 @@ fn a_handshake_out_of_order_or_out_of_bounds_is_refused() {
             (10, 30),
         ),
         (1, open("/"), 504, "CHANNEL_ERROR - unexpected method in connection state tuning", (10, 40)),
-        (2, open("none"), 530, "NOT_ALLOWED - vhost none not found", (10, 40)),
+        (2, open("none"), 530, "NOT_ALLOWED - access to vhost 'none' refused for user 'guest'", (10, 40)),
         (2, tune(10, 8192), 504, "CHANNEL_ERROR - unexpected method in connection state opening", (10, 31)),
     ];
     let server = server();

@@ -430,3 +430,75 @@ fn a_policymaker_takes_no_messages_that_it_may_not_read() {
     );
     check(&server, GUEST, &[("PUT", "policies/%2F/p", take, 204, "")]);
 }
+
+/// For who may not enter it, a vhost that is there answers every request like one that is not, and so does what is in it.
+#[test]
+fn nothing_tells_what_there_is_in_a_vhost_of_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let policy = r#"{"pattern":"^q","definition":{"max-length":3}}"#;
+    check(
+        &server,
+        GUEST,
+        &[
+            ("PUT", "users/alice", r#"{"password":"one","tags":"policymaker"}"#, 201, ""),
+            ("PUT", "permissions/%2F/alice", r#"{"configure":".*","write":".*","read":".*"}"#, 201, ""),
+            ("PUT", "vhosts/there", "", 201, ""),
+            ("PUT", "queues/there/q", "{}", 201, ""),
+            ("PUT", "exchanges/there/x", "{}", 201, ""),
+            ("POST", "bindings/there/e/x/q/q", "{}", 201, ""),
+            ("PUT", "policies/there/p", policy, 201, ""),
+        ],
+    );
+    let get = r#"{"count":1,"ackmode":"ack_requeue_true","encoding":"auto"}"#;
+    let publish = r#"{"properties":{},"routing_key":"q","payload":"m","payload_encoding":"string"}"#;
+    let table = [
+        ("GET", "vhosts/V", ""),
+        ("GET", "vhosts/V/connections", ""),
+        ("GET", "vhosts/V/channels", ""),
+        ("GET", "vhosts/V/permissions", ""),
+        ("GET", "queues/V", ""),
+        ("GET", "queues/V/Q", ""),
+        ("GET", "queues/V/Q/bindings", ""),
+        ("GET", "exchanges/V", ""),
+        ("GET", "exchanges/V/x", ""),
+        ("GET", "exchanges/V/x/bindings/source", ""),
+        ("GET", "bindings/V", ""),
+        ("GET", "bindings/V/e/x/q/Q", ""),
+        ("GET", "bindings/V/e/x/q/Q/~", ""),
+        ("GET", "consumers/V", ""),
+        ("GET", "policies/V", ""),
+        ("GET", "policies/V/p", ""),
+        ("GET", "operator-policies/V/p", ""),
+        ("GET", "vhost-limits/V", ""),
+        ("GET", "permissions/V/alice", ""),
+        ("GET", "definitions/V", ""),
+        ("GET", "aliveness-test/V", ""),
+        ("PUT", "vhosts/V", "{}"),
+        ("PUT", "queues/V/Q", "{}"),
+        ("PUT", "exchanges/V/x", "{}"),
+        ("PUT", "policies/V/p", policy),
+        ("PUT", "vhost-limits/V/max-queues", r#"{"value":5}"#),
+        ("POST", "queues/V/Q/get", get),
+        ("POST", "exchanges/V/x/publish", publish),
+        ("POST", "bindings/V/e/x/q/Q", "{}"),
+        ("DELETE", "bindings/V/e/x/q/Q/~", ""),
+        ("DELETE", "queues/V/Q/contents", ""),
+        ("DELETE", "queues/V/Q", ""),
+        ("DELETE", "exchanges/V/x", ""),
+        ("DELETE", "policies/V/p", ""),
+        ("DELETE", "vhosts/V", ""),
+    ];
+    for (method, path, document) in table {
+        let headers = format!("{}{}", super::ALICE, if document.is_empty() { "" } else { JSON });
+        let ask = |vhost: &str, object: &str| {
+            let path = path.replace('Q', object).replace('V', vhost);
+            let reply = server.send(method, &format!("/api/{path}"), &headers, document);
+            (reply.status, reply.body.replace(vhost, "V"))
+        };
+        let there = ask("there", "q");
+        assert_eq!(there.0, 401, "{method} {path}: {}", there.1);
+        assert_eq!(there, ask("absent", "q"), "{method} {path}");
+        assert_eq!(there, ask("there", "none"), "{method} {path}");
+    }
+}

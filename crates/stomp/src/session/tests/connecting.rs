@@ -45,7 +45,11 @@ fn a_refused_connect_says_no_more_than_it_must() {
         ("CONNECT\nlogin:guest\npasscode:no\n\n\0", "Bad CONNECT", "Access refused for user 'guest'"),
         ("CONNECT\nlogin:nobody\npasscode:no\n\n\0", "Bad CONNECT", "Access refused for user 'nobody'"),
         ("CONNECT\nlogin:guest\n\n\0", "Bad CONNECT", "Access refused for user 'guest'"),
-        ("CONNECT\nlogin:guest\npasscode:guest\nhost:x\n\n\0", "Bad CONNECT", "vhost x not found"),
+        (
+            "CONNECT\nlogin:guest\npasscode:guest\nhost:x\n\n\0",
+            "Bad CONNECT",
+            "access to vhost 'x' refused for user 'guest'",
+        ),
         ("CONNECT\naccept-version:2.0\n\n\0", "Version mismatch", "Supported versions are 1.0,1.1,1.2, not '2.0'"),
         ("CONNECT\nlogin:guest\nheart-beat:x\n\n\0", "Invalid header", "header 'heart-beat' must be"),
         ("SEND\ndestination:/queue/a\n\n\0", "Illegal command", "You must log in using CONNECT first"),
