@@ -117,6 +117,10 @@ impl Client {
     /// Reports what waits, in order, until nothing does or about `budget` bytes of messages were reported. True when more
     /// waits. Call it only while the output is short: what is not drained stays in the queues.
     pub fn drain(&mut self, now: Instant, budget: usize, report: &mut dyn FnMut(Event<'_>)) -> bool {
+        // First, and whatever room there is: who leaves its deliveries unread is not to stay for that.
+        if let Some(reason) = self.shared.take_kick() {
+            report(Event::Kicked { reason });
+        }
         let was_blocked = self.blocked;
         self.retry_parked(now);
         self.retry_commits(now);
@@ -304,7 +308,6 @@ impl Client {
                         Err(error) => report(Event::RolledBack { transaction, error }),
                     }
                 }
-                Notice::Kicked { reason } => report(Event::Kicked { reason }),
             }
         }
     }

@@ -45,8 +45,6 @@ pub(crate) enum Notice {
     Cancelled { consumer: u32 },
     /// A transaction is durable and visible, or could not be made so.
     Committed { transaction: TransactionId, result: Result<(), Error> },
-    /// An operator closes the connection.
-    Kicked { reason: String },
 }
 
 #[derive(Debug, Default)]

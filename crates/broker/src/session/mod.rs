@@ -22,7 +22,7 @@ pub(crate) mod turn;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -119,6 +119,9 @@ pub(crate) struct ClientShared {
     pub(crate) consumers: AtomicU32,
     shown: Mutex<Vec<Arc<Shown>>>,
     state: AtomicU8,
+    /// Why it must be closed, until it has been told.
+    kicked: Mutex<Option<String>>,
+    is_kicked: AtomicBool,
 }
 
 impl ClientShared {
@@ -139,6 +142,8 @@ impl ClientShared {
             consumers: AtomicU32::new(0),
             shown: Mutex::default(),
             state: AtomicU8::new(RUNNING),
+            kicked: Mutex::default(),
+            is_kicked: AtomicBool::new(false),
         }
     }
 
@@ -150,7 +155,16 @@ impl ClientShared {
     /// Has its protocol close it. Nothing more is put into its mailbox, whether it reads or not.
     pub(crate) fn kick(&self, reason: &str) {
         self.mailbox.shut();
-        self.mailbox.notify(Notice::Kicked { reason: reason.to_owned() });
+        *self.kicked.lock() = Some(reason.to_owned());
+        self.is_kicked.store(true, Ordering::Release);
+        self.mailbox.waker().wake_by_ref();
+    }
+
+    fn take_kick(&self) -> Option<String> {
+        if !self.is_kicked.load(Ordering::Acquire) {
+            return None;
+        }
+        self.kicked.lock().take()
     }
 
     pub(crate) fn is_blocked(&self) -> bool {

@@ -235,3 +235,25 @@ fn a_vhost_that_is_not_there_looks_like_one_that_is_closed() {
     assert_eq!(refused("closed"), "access to vhost 'closed' refused for user 'alice'");
     assert_eq!(refused("absent"), "vhost absent not found");
 }
+
+#[test]
+fn who_leaves_deliveries_unread_is_put_out_all_the_same() {
+    let broker = with_alice();
+    let mut alice = Peer::attach(&broker, "alice").unwrap();
+    let mut guest = Peer::attach(&broker, "guest").unwrap();
+    alice.client.declare_queue(&durable("q"), broker.now()).unwrap();
+    consume(&mut alice, &broker, "q", "c");
+    for body in ["1", "2", "3"] {
+        put(&broker, &mut guest, "", "q", body);
+    }
+    let (mut seen, now) = (Vec::new(), broker.now());
+    alice.client.drain(now, 1, &mut |event| seen.push(testkit::peer::seen_of(event)));
+    assert_eq!(bodies(&seen), ["c:1=1"]);
+    let other = |user: &mut User| {
+        user.password = Some(PasswordHash::create(b"other", [3; 16], CHEAP).unwrap());
+        Ok(())
+    };
+    broker.broker.change_user("alice", other).unwrap();
+    alice.client.drain(now, 0, &mut |event| seen.push(testkit::peer::seen_of(event)));
+    assert_eq!(bodies(&seen), ["c:1=1", "kicked: the password of user 'alice' has changed"]);
+}
