@@ -75,6 +75,8 @@ pub(crate) struct Checker {
     transactions: Transactions,
     draining: Option<Draining>,
     holders: Holders,
+    /// Who has got something last from each queue that has one consumer at a time.
+    active: HashMap<usize, u32>,
     /// Producers below this one are finished: every message of theirs was settled for good, or is gone.
     retired: u32,
     kills: u64,
@@ -210,6 +212,7 @@ impl Checker {
         self.counts.expired += u64::from(source_of(queue).is_some_and(|source| QUEUES[source].ttl_ms.is_some()));
         self.check_fences(queue, id, entry);
         self.check_holder(consumer, queue, id, entry);
+        self.check_active(consumer, queue, id);
         self.check_rank(consumer, queue, id);
         self.check_place(consumer, queue, id);
         if !redelivered {
@@ -258,6 +261,19 @@ impl Checker {
             self.violate(Invariant::Twice, what);
         }
         self.holders.note(consumer);
+    }
+
+    /// I13.
+    fn check_active(&mut self, consumer: u32, queue: usize, id: Id) {
+        if !QUEUES[queue].single {
+            return;
+        }
+        if let Some(active) = self.active.insert(queue, consumer).filter(|active| *active != consumer)
+            && self.holders.is_live(active)
+        {
+            let place = QUEUES[queue].name;
+            self.violate(Invariant::Single, format!("{id} in {place} came to consumer {consumer} beside {active}"));
+        }
     }
 
     /// From here on the message may come again.

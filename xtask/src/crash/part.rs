@@ -17,8 +17,9 @@ use super::stage::{Stage, now_ms};
 use super::stamp::{Id, Stamp};
 use super::talk::{self, Broken, Handle, Heard, Protocol, Purpose};
 use super::topology::{
-    BRIEF, DEAD, DONE, EXPIRED, FAN, FAN_A, FAN_B, LATER, LEFT, PLAIN, QUEUES, RANKS, RETRIED, RIGHT, Route, SHORT,
-    SPILL, TOPIC_A, TOPIC_ALL, TOPIC_BOTH, TOPIC_ONE, TRANSIENT, WORK, straight,
+    ASTRAY, BRIEF, DEAD, DONE, EXPIRED, FAN, FAN_A, FAN_B, FAR, LATER, LEFT, PLAIN, QUEUES, RANKS, RETRIED, RIGHT,
+    Route, SHORT, SINGLE, SPILL, THROUGH, TOPIC_A, TOPIC_ALL, TOPIC_BOTH, TOPIC_ONE, TRANSIENT, UNBOUND, WORK,
+    straight,
 };
 
 pub(crate) use consume::{APART, Books, drain};
@@ -47,8 +48,8 @@ pub(crate) const UNENDING: Duration = Duration::from_secs(3600);
 
 /// All parts of the load.
 pub(crate) const PARTS: [Part; 15] = [
-    produce("amqp producer", Protocol::Amqp, &[straight(PLAIN), FAN, TOPIC_BOTH, TOPIC_ONE]),
-    produce("stomp producer", Protocol::Stomp, &[straight(PLAIN), FAN, TOPIC_BOTH]),
+    produce("amqp producer", Protocol::Amqp, &[straight(PLAIN), FAN, TOPIC_BOTH, TOPIC_ONE, THROUGH, UNBOUND]),
+    produce("stomp producer", Protocol::Stomp, &[straight(PLAIN), FAN, TOPIC_BOTH, THROUGH, straight(SINGLE)]),
     produce("amqp work producer", Protocol::Amqp, &WORKS),
     produce("stomp work producer", Protocol::Stomp, &WORKS),
     produce("amqp later producer", Protocol::Amqp, &[straight(LATER)]),
@@ -56,20 +57,21 @@ pub(crate) const PARTS: [Part; 15] = [
     Part {
         name: "transient producer",
         protocol: Protocol::Amqp,
-        kind: Kind::Produce { routes: &[straight(TRANSIENT), straight(PLAIN), TOPIC_ONE], persistent: false },
+        kind: Kind::Produce { routes: &[straight(TRANSIENT), straight(PLAIN), TOPIC_ONE, UNBOUND], persistent: false },
     },
     transact("stomp transactor", Protocol::Stomp, None, &[straight(LEFT), straight(RIGHT)]),
     transact("amqp transactor", Protocol::Amqp, None, &[straight(LEFT), straight(RIGHT), straight(LEFT)]),
     transact("stomp mover", Protocol::Stomp, Some(LEFT), &[straight(DONE), straight(RIGHT)]),
     transact("amqp mover", Protocol::Amqp, Some(RIGHT), &[straight(DONE), straight(DONE)]),
-    consume("amqp consumer", Protocol::Amqp, &[PLAIN, FAN_A, DEAD, TRANSIENT, LATER]),
-    consume("amqp work consumer", Protocol::Amqp, &[TOPIC_ALL, WORK, SPILL, SHORT, RANKS, RETRIED]),
-    consume("stomp consumer", Protocol::Stomp, &[PLAIN, FAN_B, TOPIC_A, WORK, RANKS, BRIEF]),
-    consume("stomp dead consumer", Protocol::Stomp, &[DEAD, SPILL, DONE, RIGHT, LATER, EXPIRED, RETRIED]),
+    consume("amqp consumer", Protocol::Amqp, &[PLAIN, FAN_A, DEAD, TRANSIENT, LATER, SINGLE]),
+    consume("amqp work consumer", Protocol::Amqp, &[TOPIC_ALL, WORK, SPILL, SHORT, RANKS, RETRIED, FAR]),
+    consume("stomp consumer", Protocol::Stomp, &[PLAIN, FAN_B, TOPIC_A, WORK, RANKS, BRIEF, ASTRAY, SINGLE]),
+    consume("stomp dead consumer", Protocol::Stomp, &[DEAD, SPILL, DONE, RIGHT, LATER, EXPIRED, RETRIED, FAR, SINGLE]),
 ];
 
-/// Queues with a dead-letter queue behind them, or with priorities.
-const WORKS: [Route; 5] = [straight(WORK), straight(SHORT), straight(RANKS), straight(BRIEF), straight(RETRIED)];
+/// Queues with a dead-letter queue behind them, with priorities, or with one consumer at a time.
+const WORKS: [Route; 6] =
+    [straight(WORK), straight(SHORT), straight(RANKS), straight(BRIEF), straight(RETRIED), straight(SINGLE)];
 
 const fn produce(name: &'static str, protocol: Protocol, routes: &'static [Route]) -> Part {
     Part { name, protocol, kind: Kind::Produce { routes, persistent: true } }

@@ -23,6 +23,8 @@ pub(crate) struct Queue {
     pub(crate) ttl_ms: Option<u64>,
     /// Whether what died in it is sent back to it.
     pub(crate) redriven: bool,
+    /// Whether one consumer at a time gets its messages.
+    pub(crate) single: bool,
 }
 
 impl Queue {
@@ -65,9 +67,12 @@ pub(crate) const BRIEF: usize = 15;
 pub(crate) const EXPIRED: usize = 16;
 pub(crate) const RETRIED: usize = 17;
 pub(crate) const PARKED: usize = 18;
+pub(crate) const FAR: usize = 19;
+pub(crate) const ASTRAY: usize = 20;
+pub(crate) const SINGLE: usize = 21;
 
 /// All queues.
-pub(crate) const QUEUES: [Queue; 19] = [
+pub(crate) const QUEUES: [Queue; 22] = [
     durable("crash.plain"),
     durable("crash.fan.a"),
     durable("crash.fan.b"),
@@ -87,6 +92,9 @@ pub(crate) const QUEUES: [Queue; 19] = [
     Queue { ordered: false, ..durable("crash.expired") },
     Queue { dead_letter: Some(PARKED), redriven: true, ordered: false, ..durable("crash.retried") },
     Queue { ordered: false, ..durable("crash.parked") },
+    durable("crash.far"),
+    durable("crash.astray"),
+    Queue { single: true, ..durable("crash.single") },
 ];
 
 const fn durable(name: &'static str) -> Queue {
@@ -100,11 +108,34 @@ const fn durable(name: &'static str) -> Queue {
         max_priority: None,
         ttl_ms: None,
         redriven: false,
+        single: false,
     }
 }
 
-/// The exchanges besides the default one: name and type.
-pub(crate) const EXCHANGES: [(&str, &str); 2] = [("crash.fan", "fanout"), ("crash.topic", "topic")];
+/// One exchange of the load.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) name: &'static str,
+    /// Its type.
+    pub(crate) kind: &'static str,
+    /// Where what no binding matches goes.
+    pub(crate) alternate: Option<&'static str>,
+}
+
+/// The fanout exchange.
+pub(crate) const FANOUT: &str = "crash.fan";
+
+/// The exchanges besides the default one, each behind its alternate.
+pub(crate) const EXCHANGES: [Exchange; 5] = [
+    Exchange { name: FANOUT, kind: "fanout", alternate: None },
+    Exchange { name: "crash.topic", kind: "topic", alternate: None },
+    Exchange { name: "crash.stray", kind: "fanout", alternate: None },
+    Exchange { name: "crash.entry", kind: "direct", alternate: Some("crash.stray") },
+    Exchange { name: "crash.inner", kind: "topic", alternate: None },
+];
+
+/// The bindings between exchanges: from, key, to.
+pub(crate) const LINKS: [(&str, &str, &str); 1] = [("crash.entry", "far.away", "crash.inner")];
 
 /// A queue and a fanout exchange that stand for nothing, for requests that are only asked for their answers.
 pub(crate) const VOID: &str = "crash.void";
@@ -112,11 +143,13 @@ pub(crate) const VOID: &str = "crash.void";
 pub(crate) const NONE: &str = "crash.none";
 
 /// The bindings: exchange, key, queue.
-pub(crate) const BINDINGS: [(&str, &str, usize); 4] = [
+pub(crate) const BINDINGS: [(&str, &str, usize); 6] = [
     ("crash.fan", "", FAN_A),
     ("crash.fan", "", FAN_B),
     ("crash.topic", "a.#", TOPIC_A),
     ("crash.topic", "#", TOPIC_ALL),
+    ("crash.inner", "far.*", FAR),
+    ("crash.stray", "", ASTRAY),
 ];
 
 /// Where a message is published, and the queues that must get it.
@@ -136,6 +169,11 @@ pub(crate) const TOPIC_BOTH: Route =
 /// A topic that one pattern matches.
 pub(crate) const TOPIC_ONE: Route = Route { exchange: "crash.topic", key: "b.a", queues: bit(TOPIC_ALL) };
 
+/// Through a binding between two exchanges.
+pub(crate) const THROUGH: Route = Route { exchange: "crash.entry", key: "far.away", queues: bit(FAR) };
+/// What no binding matches, through the alternate exchange.
+pub(crate) const UNBOUND: Route = Route { exchange: "crash.entry", key: "nowhere", queues: bit(ASTRAY) };
+
 /// Through the default exchange to one queue.
 pub(crate) const fn straight(queue: usize) -> Route {
     Route { exchange: "", key: QUEUES[queue].name, queues: bit(queue) }
@@ -148,7 +186,7 @@ pub(crate) const fn bit(queue: usize) -> u32 {
 
 /// How a message came to this set of queues, in which no other route ends.
 pub(crate) fn route_of(queues: u32) -> Option<Route> {
-    let routes = [FAN, TOPIC_BOTH, TOPIC_ONE].into_iter();
+    let routes = [FAN, TOPIC_BOTH, TOPIC_ONE, THROUGH, UNBOUND].into_iter();
     routes.chain((0..QUEUES.len()).map(straight)).find(|route| route.queues == queues)
 }
 

@@ -27,6 +27,8 @@ pub(crate) enum Invariant {
     Count,
     /// I12: what is confirmed comes in time to consumers that wait for it.
     Stalled,
+    /// I13: a queue with a single active consumer delivers to nobody else while that one lives.
+    Single,
 }
 
 impl Invariant {
@@ -44,6 +46,7 @@ impl Invariant {
             Self::Changed => "I10 other properties",
             Self::Count => "I11 miscounted",
             Self::Stalled => "I12 stalled",
+            Self::Single => "I13 beside the single active consumer",
         }
     }
 }

@@ -5,7 +5,7 @@ mod model;
 use super::*;
 use crate::crash::properties::Shown;
 use crate::crash::random::Random;
-use crate::crash::topology::{DEAD, LATER, PARKED, PLAIN, RANKS, RETRIED, SHORT, SPILL, TRANSIENT, WORK};
+use crate::crash::topology::{DEAD, LATER, PARKED, PLAIN, RANKS, RETRIED, SHORT, SINGLE, SPILL, TRANSIENT, WORK};
 
 /// The violations of a history that ends drained.
 fn check(history: &[Event]) -> Vec<Violation> {
@@ -440,6 +440,30 @@ fn what_does_not_come_in_time_is_stalled() {
         let found: Vec<Invariant> = checker.violations().iter().map(|violation| violation.invariant).collect();
         assert_eq!(found, if sound { vec![] } else { vec![Invariant::Stalled] }, "{name}");
         assert_eq!(checker.outstanding() == 0, sound, "{name}");
+    }
+}
+
+/// The next consumer of a queue with a single active one gets something when the first has gone, and not before.
+#[test]
+fn one_consumer_at_a_time_is_active() {
+    let stamps =
+        [0, 1].map(|seq| Stamp { id: Id { producer: 1, seq }, transaction: None, queues: 1 << SINGLE, due: 0 });
+    let deliver = |consumer, stamp| Event::Deliver { consumer, queue: SINGLE, redelivered: false, content: Ok(stamp) };
+    let published = stamps.map(|stamp| Event::Attempt { stamp, persistent: true });
+    for (between, consumer, sound) in [
+        (None, 3, false),
+        (None, 2, true),
+        (Some(Event::Left(2)), 3, true),
+        (Some(Event::Left(4)), 3, false),
+        (Some(Event::AtRest), 3, true),
+        (Some(Event::Killed), 3, true),
+    ] {
+        let mut history = published.to_vec();
+        history.push(deliver(2, stamps[0]));
+        history.extend(between.clone());
+        history.push(deliver(consumer, stamps[1]));
+        let found: Vec<Invariant> = check(&history).iter().map(|violation| violation.invariant).collect();
+        assert_eq!(found, if sound { vec![] } else { vec![Invariant::Single] }, "{between:?}, {consumer}");
     }
 }
 

@@ -182,6 +182,7 @@ pub(crate) fn drain(stage: &Stage, apart: Duration) -> Result<u64, Broken> {
         if !held.is_empty() || open || control.depth_of_all()? > 0 {
             empty_since = None;
         } else if empty_since.get_or_insert_with(Instant::now).elapsed() >= apart {
+            stage.tell(&[Event::Left(books.consumer)]);
             return Ok(delivered);
         }
     }

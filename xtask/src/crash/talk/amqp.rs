@@ -17,7 +17,7 @@ use super::shown::{self, headers, properties};
 use super::{Broken, Control, End, Handle, Heard, Publish, Purpose, Settlement, Talk};
 use crate::crash::fence::Fence;
 use crate::crash::history::Outcome;
-use crate::crash::topology::{EXCHANGES, NONE, PLAIN, QUEUES, VOID};
+use crate::crash::topology::{FANOUT, NONE, PLAIN, QUEUES, VOID};
 
 /// The one channel of each connection.
 pub(super) const CHANNEL: u16 = 1;
@@ -74,7 +74,7 @@ impl AmqpTalk {
     /// lasts, nothing new may be declared.
     fn fence(&mut self, fence: u64, kind: Fence) {
         let (passive, durable) = (true, true);
-        let (fan, fanout) = (EXCHANGES[0].0, "fanout");
+        let (fan, fanout) = (FANOUT, "fanout");
         let (queue, exchange) = (VOID, VOID);
         match kind {
             Fence::LookAtExchange => {

@@ -12,7 +12,7 @@ use amqp091::codec::{Method, Table};
 use super::Broken;
 use super::amqp::{CHANNEL, refusal};
 use super::link::Link;
-use crate::crash::topology::{BINDINGS, EXCHANGES, PLAIN, QUEUES, Queue, VOID};
+use crate::crash::topology::{BINDINGS, EXCHANGES, Exchange, FANOUT, LINKS, PLAIN, QUEUES, Queue, VOID};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -42,9 +42,7 @@ impl Control {
 
     /// Makes the exchanges, queues and bindings of the load.
     pub(crate) fn declare(&mut self) -> Result<(), Broken> {
-        for (exchange, kind) in EXCHANGES {
-            self.call(ExchangeDeclare { exchange, kind, durable: true, ..ExchangeDeclare::default() })?;
-        }
+        EXCHANGES.iter().try_for_each(|exchange| self.declare_exchange(exchange))?;
         for queue in &QUEUES {
             self.declare_queue(queue)?;
         }
@@ -52,8 +50,9 @@ impl Control {
         self.call(ExchangeDeclare { exchange, kind, durable, ..ExchangeDeclare::default() })?;
         self.declare_extra(VOID)?;
         self.call(QueueBind { queue: VOID, exchange, routing_key: VOID, ..QueueBind::default() })?;
-        let (destination, source) = (EXCHANGES[0].0, VOID);
-        self.call(ExchangeBind { destination, source, routing_key: VOID, ..ExchangeBind::default() })?;
+        for (source, routing_key, destination) in LINKS.into_iter().chain([(VOID, VOID, FANOUT)]) {
+            self.call(ExchangeBind { destination, source, routing_key, ..ExchangeBind::default() })?;
+        }
         for (exchange, routing_key, queue) in BINDINGS {
             let queue = QUEUES[queue].name;
             self.call(QueueBind { queue, exchange, routing_key, ..QueueBind::default() })?;
@@ -63,8 +62,8 @@ impl Control {
 
     /// Sees that what was declared before a crash is still there, and makes what need not be.
     pub(crate) fn verify(&mut self) -> Result<(), Broken> {
-        for (exchange, kind) in EXCHANGES {
-            self.call(ExchangeDeclare { exchange, kind, passive: true, ..ExchangeDeclare::default() })?;
+        for Exchange { name, kind, .. } in &EXCHANGES {
+            self.call(ExchangeDeclare { exchange: name, kind, passive: true, ..ExchangeDeclare::default() })?;
         }
         for queue in &QUEUES {
             if queue.durable {
@@ -121,6 +120,16 @@ impl Control {
         self.call(QueueDeclare { queue, passive: true, ..QueueDeclare::default() })
     }
 
+    fn declare_exchange(&mut self, exchange: &Exchange) -> Result<(), Broken> {
+        let Exchange { name, kind, alternate } = exchange;
+        let arguments = alternate.map(|other| ("alternate-exchange".to_owned(), Value::from(other)));
+        let arguments = encode_fields(arguments.as_slice());
+        let arguments =
+            Table::new(&arguments).map_err(|error| Broken::Refused(format!("the arguments of {name}: {error}")))?;
+        let declare = ExchangeDeclare { exchange: name, kind, durable: true, arguments, ..ExchangeDeclare::default() };
+        self.call(declare).map(drop)
+    }
+
     fn declare_queue(&mut self, queue: &Queue) -> Result<(), Broken> {
         let mut arguments = Vec::new();
         if let Some(target) = queue.dead_letter {
@@ -135,6 +144,9 @@ impl Control {
         }
         if let Some(ttl_ms) = queue.ttl_ms {
             arguments.push(("x-message-ttl".to_owned(), Value::I64(ttl_ms as i64)));
+        }
+        if queue.single {
+            arguments.push(("x-single-active-consumer".to_owned(), Value::Bool(true)));
         }
         if queue.sifts {
             arguments.push(("x-message-deduplication".to_owned(), Value::Bool(true)));
