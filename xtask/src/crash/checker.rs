@@ -40,6 +40,10 @@ pub(crate) struct Counts {
     /// Deliveries of what died of age.
     pub(crate) expired: u64,
     pub(crate) redriven: u64,
+    /// Publishes that were refused.
+    pub(crate) refused: u64,
+    /// Deliveries of what had come back too often.
+    pub(crate) tired: u64,
     /// Counts of queues that were looked at.
     pub(crate) counted: u64,
     pub(crate) violations: u64,
@@ -100,6 +104,7 @@ impl Checker {
         match event {
             Event::Attempt { stamp, persistent } => self.attempt(stamp, *persistent),
             Event::Confirm(id) => self.confirm(*id),
+            Event::Refuse(id) => self.refuse(*id),
             Event::Deliver { consumer, queue, redelivered, content } => {
                 self.counts.delivered += 1;
                 self.counts.redelivered += u64::from(*redelivered);
@@ -190,6 +195,16 @@ impl Checker {
         }
     }
 
+    /// Nothing is promised of what was refused, but that a queue which refuses has not taken it.
+    fn refuse(&mut self, id: Id) {
+        self.counts.refused += 1;
+        for queue in (0..QUEUES.len()).filter(|queue| QUEUES[*queue].refuses) {
+            if let Some(entry) = self.entry(queue, id) {
+                entry.marks.set(Marks::REFUSED);
+            }
+        }
+    }
+
     fn damaged(&mut self, queue: usize, damage: Damage) {
         let name = QUEUES[queue].name;
         self.violate(Invariant::Phantom, format!("a body from {name} is none of this run's: {damage:?}"));
@@ -206,10 +221,14 @@ impl Checker {
             self.violate(Invariant::Phantom, format!("{id} was never published to {place}"));
             return;
         };
+        if entry.marks.has(Marks::REFUSED) {
+            self.violate(Invariant::Phantom, format!("{id} came from {place}, which had refused it"));
+        }
         if let Some(number) = stamp.transaction {
             self.member_delivered(number, id, place);
         }
         self.counts.expired += u64::from(source_of(queue).is_some_and(|source| QUEUES[source].ttl_ms.is_some()));
+        self.counts.tired += u64::from(source_of(queue).is_some_and(|source| QUEUES[source].delivery_limit.is_some()));
         self.check_fences(queue, id, entry);
         self.check_holder(consumer, queue, id, entry);
         self.check_active(consumer, queue, id);

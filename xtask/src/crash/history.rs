@@ -18,6 +18,8 @@ pub(crate) enum Event {
     },
     /// The broker confirmed it.
     Confirm(Id),
+    /// The broker refused it.
+    Refuse(Id),
     /// A consumer received something.
     Deliver {
         /// The consumer, which is one subscription's connection.

@@ -61,7 +61,7 @@ impl std::fmt::Display for Summary {
         write!(
             f,
             "seed {}: {} kills; {} published, {} confirmed, {} delivered ({} of them again), {} settlements fenced, \
-             {} transactions committed, {} died of age, {} redriven; {} lost, {} violations; restart p50 {} ms, p99 {} ms",
+             {} transactions committed, {} died of age, {} redriven, {} refused, {} worn out; {} lost, {} violations; restart p50 {} ms, p99 {} ms",
             self.seed,
             self.cycles,
             counts.attempted,
@@ -72,6 +72,8 @@ impl std::fmt::Display for Summary {
             counts.transactions,
             counts.expired,
             counts.redriven,
+            counts.refused,
+            counts.tired,
             counts.lost,
             counts.violations,
             self.restart(50),

@@ -17,9 +17,9 @@ use super::stage::{Stage, now_ms};
 use super::stamp::{Id, Stamp};
 use super::talk::{self, Broken, Handle, Heard, Protocol, Purpose};
 use super::topology::{
-    ASTRAY, BRIEF, DEAD, DONE, EXPIRED, FAN, FAN_A, FAN_B, FAR, LATER, LEFT, PLAIN, QUEUES, RANKS, RETRIED, RIGHT,
-    Route, SHORT, SINGLE, SPILL, THROUGH, TOPIC_A, TOPIC_ALL, TOPIC_BOTH, TOPIC_ONE, TRANSIENT, UNBOUND, WORK,
-    straight,
+    ASTRAY, BRIEF, DEAD, DONE, EXPIRED, FAN, FAN_A, FAN_B, FAR, FULL, LATER, LEFT, LIMITED, PLAIN, QUEUES, RANKS,
+    RETRIED, RIGHT, Route, SHORT, SINGLE, SPILL, THROUGH, TIRED, TOPIC_A, TOPIC_ALL, TOPIC_BOTH, TOPIC_ONE, TRANSIENT,
+    UNBOUND, WORK, straight,
 };
 
 pub(crate) use consume::{APART, Books, drain};
@@ -50,7 +50,7 @@ pub(crate) const UNENDING: Duration = Duration::from_secs(3600);
 pub(crate) const PARTS: [Part; 15] = [
     produce("amqp producer", Protocol::Amqp, &[straight(PLAIN), FAN, TOPIC_BOTH, TOPIC_ONE, THROUGH, UNBOUND]),
     produce("stomp producer", Protocol::Stomp, &[straight(PLAIN), FAN, TOPIC_BOTH, THROUGH, straight(SINGLE)]),
-    produce("amqp work producer", Protocol::Amqp, &WORKS),
+    produce("amqp work producer", Protocol::Amqp, &WORKS_AND_FULL),
     produce("stomp work producer", Protocol::Stomp, &WORKS),
     produce("amqp later producer", Protocol::Amqp, &[straight(LATER)]),
     produce("stomp later producer", Protocol::Stomp, &[straight(LATER)]),
@@ -63,15 +63,29 @@ pub(crate) const PARTS: [Part; 15] = [
     transact("amqp transactor", Protocol::Amqp, None, &[straight(LEFT), straight(RIGHT), straight(LEFT)]),
     transact("stomp mover", Protocol::Stomp, Some(LEFT), &[straight(DONE), straight(RIGHT)]),
     transact("amqp mover", Protocol::Amqp, Some(RIGHT), &[straight(DONE), straight(DONE)]),
-    consume("amqp consumer", Protocol::Amqp, &[PLAIN, FAN_A, DEAD, TRANSIENT, LATER, SINGLE]),
-    consume("amqp work consumer", Protocol::Amqp, &[TOPIC_ALL, WORK, SPILL, SHORT, RANKS, RETRIED, FAR]),
-    consume("stomp consumer", Protocol::Stomp, &[PLAIN, FAN_B, TOPIC_A, WORK, RANKS, BRIEF, ASTRAY, SINGLE]),
-    consume("stomp dead consumer", Protocol::Stomp, &[DEAD, SPILL, DONE, RIGHT, LATER, EXPIRED, RETRIED, FAR, SINGLE]),
+    consume("amqp consumer", Protocol::Amqp, &[PLAIN, FAN_A, DEAD, TRANSIENT, LATER, SINGLE, LIMITED, TIRED]),
+    consume("amqp work consumer", Protocol::Amqp, &[TOPIC_ALL, WORK, SPILL, SHORT, RANKS, RETRIED, FAR, FULL]),
+    consume("stomp consumer", Protocol::Stomp, &[PLAIN, FAN_B, TOPIC_A, WORK, RANKS, BRIEF, ASTRAY, SINGLE, LIMITED]),
+    consume(
+        "stomp dead consumer",
+        Protocol::Stomp,
+        &[DEAD, SPILL, DONE, RIGHT, LATER, EXPIRED, RETRIED, FAR, SINGLE, FULL],
+    ),
 ];
 
 /// Queues with a dead-letter queue behind them, with priorities, or with one consumer at a time.
-const WORKS: [Route; 6] =
-    [straight(WORK), straight(SHORT), straight(RANKS), straight(BRIEF), straight(RETRIED), straight(SINGLE)];
+const WORKS: [Route; 7] = [
+    straight(WORK),
+    straight(SHORT),
+    straight(RANKS),
+    straight(BRIEF),
+    straight(RETRIED),
+    straight(SINGLE),
+    straight(LIMITED),
+];
+/// The same, and one that refuses, which ends a connection of STOMP.
+const WORKS_AND_FULL: [Route; 8] =
+    [WORKS[0], WORKS[1], WORKS[2], WORKS[3], WORKS[4], WORKS[5], WORKS[6], straight(FULL)];
 
 const fn produce(name: &'static str, protocol: Protocol, routes: &'static [Route]) -> Part {
     Part { name, protocol, kind: Kind::Produce { routes, persistent: true } }
@@ -178,9 +192,11 @@ fn size(random: &mut Random, largest: u64) -> usize {
 fn outcome(random: &mut Random, queue: usize) -> Outcome {
     // What is sent back is to have died often.
     let rejected = if QUEUES[queue].redriven { 40 } else { 8 };
+    // And what comes back too often is to have come back often.
+    let released = if QUEUES[queue].delivery_limit.is_some() { 40 } else { 4 };
     match random.below(100) {
-        0..4 => Outcome::Released,
-        chance if chance >= 4 + rejected => Outcome::Accepted,
+        chance if chance < released => Outcome::Released,
+        chance if chance >= released + rejected => Outcome::Accepted,
         _ if QUEUES[queue].dead_letter.is_some() && QUEUES[queue].ttl_ms.is_none() => Outcome::Rejected,
         _ => Outcome::Accepted,
     }

@@ -32,6 +32,9 @@ pub(crate) const STORY: &str = "x-death";
 /// How often it died, in the same.
 pub(crate) const DEATHS: &str = "x-death count";
 
+/// How often it came back, where its queue counts that.
+pub(crate) const RETURNS: &str = "x-delivery-count";
+
 const EXCHANGE: &str = "exchange";
 const KEY: &str = "routing key";
 
@@ -90,6 +93,10 @@ impl Shown {
         fields.push((PERSISTENT, persistent.to_string()));
         let ranked = members(stamp.queues).map(|queue| &QUEUES[queue]).find(|queue| queue.max_priority.is_some());
         fields.extend(ranked.map(|queue| (PRIORITY, queue.rank(stamp.id.seq).to_string())));
+        // A count beyond the limit is the dead letter's.
+        let limit = QUEUES[queue].delivery_limit;
+        let returns = self.get(RETURNS).and_then(|count| count.parse().ok()).filter(|count| Some(*count) <= limit);
+        fields.extend(returns.filter(|count: &i64| *count > 0).map(|count| (RETURNS, count.to_string())));
         let route = route_of(stamp.queues);
         let (mut exchange, mut key) = route.map_or(("", ""), |route| (route.exchange, route.key));
         // What was sent back keeps the story of its death.
@@ -145,7 +152,7 @@ pub(crate) fn story(queue: &str, reason: &str, exchange: &str, keys: &str) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crash::topology::{DEAD, FAN, FAN_A, PLAIN, RANKS, RETRIED, WORK, bit};
+    use crate::crash::topology::{DEAD, FAN, FAN_A, LIMITED, PLAIN, RANKS, RETRIED, WORK, bit};
 
     /// A sound delivery from `queue` of a message that was published to `queues`.
     fn sound(queue: usize, queues: u32, seq: u64, marks: &[Field]) -> (Stamp, Shown) {
@@ -180,6 +187,26 @@ mod tests {
                 spoil(&|shown| shown.fields.push(("expiration", "1".to_owned())));
             }
         }
+    }
+
+    #[test]
+    fn what_comes_back_is_counted_up_to_the_limit() {
+        for (queue, count, sound) in [
+            (LIMITED, "1", true),
+            (LIMITED, "3", true),
+            (LIMITED, "0", false),
+            (LIMITED, "4", false),
+            (LIMITED, "x", false),
+            (PLAIN, "1", false),
+        ] {
+            let (stamp, mut shown) = sound_delivery(queue);
+            shown.fields.push((RETURNS, count.to_owned()));
+            assert_eq!(shown.difference(queue, &stamp).is_none(), sound, "{count}");
+        }
+    }
+
+    fn sound_delivery(queue: usize) -> (Stamp, Shown) {
+        sound(queue, bit(queue), 1, &[])
     }
 
     #[test]

@@ -11,8 +11,12 @@ pub(crate) struct Queue {
     pub(crate) durable: bool,
     /// Where a message goes that it rejects or has no room for.
     pub(crate) dead_letter: Option<usize>,
-    /// The most messages it holds; the oldest make room.
+    /// The most messages it holds.
     pub(crate) max_length: Option<i64>,
+    /// Whether it refuses what it has no room for; else the oldest make room.
+    pub(crate) refuses: bool,
+    /// How often a message may come back to it before it goes where dead letters go.
+    pub(crate) delivery_limit: Option<i64>,
     /// Whether first deliveries come in the order of publishing. Dead letters come in the order of their rejection.
     pub(crate) ordered: bool,
     /// Whether it takes nothing twice that has the same id.
@@ -35,16 +39,23 @@ impl Queue {
 
     /// Why messages die in it, in the broker's words.
     pub(crate) fn reasons(&self) -> &'static [&'static str] {
-        match (self.ttl_ms, self.max_length) {
-            (Some(_), _) => &["expired"],
-            (None, Some(_)) => &["rejected", "maxlen"],
-            (None, None) => &["rejected"],
+        match (self.ttl_ms, self.max_length, self.delivery_limit) {
+            (Some(_), ..) => &["expired"],
+            (None, Some(_), _) => &["rejected", "maxlen"],
+            (None, None, Some(_)) => &["rejected", "delivery_limit"],
+            (None, None, None) => &["rejected"],
         }
+    }
+
+    /// The most messages it holds, where the oldest make room for others. One that refuses may hold more: what comes back to it
+    /// finds its place.
+    pub(crate) fn drop_limit(&self) -> Option<u64> {
+        self.max_length.filter(|_| !self.refuses).map(|limit| limit as u64)
     }
 
     /// Whether it passes messages on by itself at any moment.
     pub(crate) fn passes_on(&self) -> bool {
-        self.max_length.is_some() || self.ttl_ms.is_some()
+        self.drop_limit().is_some() || self.ttl_ms.is_some() || self.delivery_limit.is_some()
     }
 }
 
@@ -70,9 +81,12 @@ pub(crate) const PARKED: usize = 18;
 pub(crate) const FAR: usize = 19;
 pub(crate) const ASTRAY: usize = 20;
 pub(crate) const SINGLE: usize = 21;
+pub(crate) const LIMITED: usize = 22;
+pub(crate) const TIRED: usize = 23;
+pub(crate) const FULL: usize = 24;
 
 /// All queues.
-pub(crate) const QUEUES: [Queue; 22] = [
+pub(crate) const QUEUES: [Queue; 25] = [
     durable("crash.plain"),
     durable("crash.fan.a"),
     durable("crash.fan.b"),
@@ -95,6 +109,9 @@ pub(crate) const QUEUES: [Queue; 22] = [
     durable("crash.far"),
     durable("crash.astray"),
     Queue { single: true, ..durable("crash.single") },
+    Queue { dead_letter: Some(TIRED), delivery_limit: Some(3), ..durable("crash.limited") },
+    Queue { ordered: false, ..durable("crash.tired") },
+    Queue { max_length: Some(50), refuses: true, ..durable("crash.full") },
 ];
 
 const fn durable(name: &'static str) -> Queue {
@@ -103,6 +120,8 @@ const fn durable(name: &'static str) -> Queue {
         durable: true,
         dead_letter: None,
         max_length: None,
+        refuses: false,
+        delivery_limit: None,
         ordered: true,
         sifts: false,
         max_priority: None,

@@ -16,7 +16,8 @@ impl Checker {
             for (seq, entry) in lane.iter() {
                 let id = Id { producer: *producer, seq };
                 let beyond = QUEUES[queue].dead_letter.and_then(|target| self.marks(target, id)).unwrap_or_default();
-                let gone = entry.marks.has(Marks::TRANSIENT) || is_over(entry.marks) || is_over(beyond);
+                let never = entry.marks.has(Marks::TRANSIENT) || entry.marks.has(Marks::REFUSED);
+                let gone = never || is_over(entry.marks) || is_over(beyond);
                 most += u64::from(!gone && !unhappened.contains(&id));
                 least += u64::from(self.must_be_ready(queue, id, entry));
             }
@@ -33,7 +34,7 @@ impl Checker {
     /// What is wrong with the counts of a queue and of the one behind it.
     fn miscounted(&self, queue: usize, ready: u64, moved: u64) -> Option<String> {
         let (least, most) = self.bounds(queue);
-        let Some(limit) = QUEUES[queue].max_length.map(|limit| limit as u64).filter(|limit| ready > *limit) else {
+        let Some(limit) = QUEUES[queue].drop_limit().filter(|limit| ready > *limit) else {
             let held = ready + moved;
             let wrong = held < least || held > most;
             return wrong.then(|| format!("holds {ready} and {moved} behind it, not {least} to {most} together"));

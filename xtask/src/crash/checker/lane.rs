@@ -35,6 +35,8 @@ impl Marks {
     pub(crate) const FENCED: Self = Self(16);
     /// What is promised ends with the broker's life: it is not persistent, or its queue is not.
     pub(crate) const TRANSIENT: Self = Self(32);
+    /// Its queue had no room for it.
+    pub(crate) const REFUSED: Self = Self(64);
     /// All that a new delivery makes void.
     pub(crate) const SETTLEMENT: Self = Self(4 | 8 | 16);
 
@@ -60,6 +62,7 @@ impl std::fmt::Display for Marks {
             (Self::REJECTED, "rejected"),
             (Self::FENCED, "fenced"),
             (Self::TRANSIENT, "transient"),
+            (Self::REFUSED, "refused"),
         ];
         let set: Vec<&str> = names.iter().filter(|(mark, _)| self.has(*mark)).map(|(_, name)| *name).collect();
         write!(f, "{}", if set.is_empty() { "published".to_owned() } else { set.join(", ") })

@@ -5,7 +5,7 @@ mod model;
 use super::*;
 use crate::crash::properties::Shown;
 use crate::crash::random::Random;
-use crate::crash::topology::{DEAD, LATER, PARKED, PLAIN, RANKS, RETRIED, SHORT, SINGLE, SPILL, TRANSIENT, WORK};
+use crate::crash::topology::{DEAD, FULL, LATER, PARKED, PLAIN, RANKS, RETRIED, SHORT, SINGLE, SPILL, TRANSIENT, WORK};
 
 /// The violations of a history that ends drained.
 fn check(history: &[Event]) -> Vec<Violation> {
@@ -464,6 +464,27 @@ fn one_consumer_at_a_time_is_active() {
         history.push(deliver(consumer, stamps[1]));
         let found: Vec<Invariant> = check(&history).iter().map(|violation| violation.invariant).collect();
         assert_eq!(found, if sound { vec![] } else { vec![Invariant::Single] }, "{between:?}, {consumer}");
+    }
+}
+
+/// What a full queue refused is not in it, neither delivered nor counted.
+#[test]
+fn what_was_refused_does_not_come() {
+    let id = Id { producer: 1, seq: 0 };
+    let stamp = Stamp { id, transaction: None, queues: 1 << FULL, due: 0 };
+    let deliver = Event::Deliver { consumer: 2, queue: FULL, redelivered: false, content: Ok(stamp) };
+    let counted = |ready| Event::Counted { queue: FULL, ready, moved: 0 };
+    for (answer, event, expected) in [
+        (Event::Confirm(id), deliver.clone(), None),
+        (Event::Refuse(id), deliver, Some(Invariant::Phantom)),
+        (Event::Confirm(id), counted(1), None),
+        (Event::Refuse(id), counted(1), Some(Invariant::Count)),
+        (Event::Refuse(id), counted(0), None),
+    ] {
+        let mut checker = Checker::default();
+        [Event::Attempt { stamp, persistent: true }, answer, event].iter().for_each(|event| checker.apply(event));
+        let found = checker.violations().first().map(|violation| violation.invariant);
+        assert_eq!(found, expected);
     }
 }
 

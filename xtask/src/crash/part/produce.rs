@@ -73,17 +73,17 @@ impl<'a> Producer<'a> {
                 let burst = self.random.within(1..=room as u64);
                 self.publish(talk, burst);
             }
-            let mut confirmed = Vec::new();
+            let (mut confirmed, mut refused) = (Vec::new(), Vec::new());
             let waiting = &mut self.waiting;
             let wait = Duration::from_millis(if self.window > 1 { 2 } else { 20 });
             let outcome = talk.exchange(wait, &mut |heard| match heard {
                 Heard::Confirmed { number, multiple } => take(waiting, number, multiple, &mut confirmed),
-                // Nothing is promised of what was refused.
-                Heard::Refused { number, multiple } => take(waiting, number, multiple, &mut Vec::new()),
+                Heard::Refused { number, multiple } => take(waiting, number, multiple, &mut refused),
                 _ => {}
             });
-            let confirmed: Vec<_> = confirmed.into_iter().map(|number| Event::Confirm(self.id_of(number))).collect();
-            self.stage.tell(&confirmed);
+            let mut events: Vec<_> = confirmed.into_iter().map(|number| Event::Confirm(self.id_of(number))).collect();
+            events.extend(refused.into_iter().map(|number| Event::Refuse(self.id_of(number))));
+            self.stage.tell(&events);
             outcome?;
         }
         Ok(())

@@ -139,6 +139,13 @@ impl Control {
         if let Some(most) = queue.max_length {
             arguments.push(("x-max-length".to_owned(), Value::I64(most)));
         }
+        if queue.refuses {
+            arguments.push(("x-overflow".to_owned(), Value::from("reject-publish")));
+        }
+        if let Some(most) = queue.delivery_limit {
+            arguments.push(("x-queue-type".to_owned(), Value::from("quorum")));
+            arguments.push(("x-delivery-limit".to_owned(), Value::I64(most)));
+        }
         if let Some(most) = queue.max_priority {
             arguments.push(("x-max-priority".to_owned(), Value::I64(most.into())));
         }

@@ -7,7 +7,7 @@ use stomp::codec::Headers;
 
 use crate::crash::properties::{
     APP_ID, CONTENT_TYPE, CORRELATION_ID, DEATHS, FIRST_DEATH, Field, LAST_DEATH, MESSAGE_ID, NUMBER, PERSISTENT,
-    PRIORITY, STORY, Shown, TIMESTAMP, TYPE, WORD, story,
+    PRIORITY, RETURNS, STORY, Shown, TIMESTAMP, TYPE, WORD, story,
 };
 
 /// The delivery mode of what survives a restart.
@@ -56,7 +56,7 @@ pub(super) fn by_amqp(message: &Received<'_>) -> Shown {
     fields.extend(properties.priority.map(|priority| (PRIORITY, priority.to_string())));
     fields.push((PERSISTENT, (properties.delivery_mode == Some(KEPT)).to_string()));
     if let Some(headers) = &properties.headers {
-        for name in [WORD, NUMBER].into_iter().chain(FIRST_DEATH).chain(LAST_DEATH) {
+        for name in [WORD, NUMBER, RETURNS].into_iter().chain(FIRST_DEATH).chain(LAST_DEATH) {
             fields.extend(headers.get(name).map(|value| (name, text(&value))));
         }
         fields.extend(deaths(headers));
@@ -95,7 +95,8 @@ pub(super) fn by_stomp(headers: &Headers<'_>) -> Shown {
         (Some(rest), _) => rest.split_once('/').unwrap_or((rest, "")),
         (None, queue) => ("", queue.unwrap_or(&destination)),
     };
-    let names = [CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, TYPE, APP_ID, TIMESTAMP, PRIORITY, WORD, NUMBER, STORY];
+    let names =
+        [CONTENT_TYPE, CORRELATION_ID, MESSAGE_ID, TYPE, APP_ID, TIMESTAMP, PRIORITY, WORD, NUMBER, STORY, RETURNS];
     let names = names.into_iter().chain(FIRST_DEATH).chain(LAST_DEATH);
     let mut fields: Vec<Field> = names.filter_map(|name| Some((name, get(name)?))).collect();
     fields.push((PERSISTENT, (get(PERSISTENT).as_deref() == Some("true")).to_string()));
