@@ -20,6 +20,8 @@ pub(crate) struct Figures {
 
 #[derive(Debug, Clone)]
 struct Scrape {
+    /// What was asked for.
+    key: String,
     begun: Instant,
     ended: Instant,
     text: Bytes,
@@ -39,16 +41,20 @@ impl Default for Figures {
 }
 
 impl Figures {
-    /// Figures from now on or later, as `build` writes them.
+    /// Figures from now on or later, as `build` writes them for `key`.
     ///
     /// # Errors
     /// When that panicked, or the server ends.
-    pub(crate) async fn read(&self, build: impl FnOnce() -> String + Send + 'static) -> Result<Bytes, String> {
-        let asked = Instant::now();
+    pub(crate) async fn read(
+        &self,
+        key: impl Into<String>,
+        build: impl FnOnce() -> String + Send + 'static,
+    ) -> Result<Bytes, String> {
+        let (asked, key) = (Instant::now(), key.into());
         let turn = Arc::clone(&self.turn).acquire_owned().await.map_err(|error| error.to_string())?;
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(last) = last {
-            if last.begun >= asked {
+            if last.begun >= asked && last.key == key {
                 return Ok(last.text);
             }
             let wait = last.rested().saturating_duration_since(Instant::now());
@@ -61,7 +67,7 @@ impl Figures {
         let built = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
             let text = Bytes::from(build());
-            let scrape = Scrape { begun, ended: Instant::now(), text: text.clone() };
+            let scrape = Scrape { key, begun, ended: Instant::now(), text: text.clone() };
             *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(scrape);
             drop(turn);
             text
@@ -82,7 +88,7 @@ mod tests {
         let built = Arc::<AtomicUsize>::default();
         let scrape = |figures: &Arc<Figures>| {
             let (figures, built) = (Arc::clone(figures), Arc::clone(&built));
-            async move { figures.read(move || built.fetch_add(1, Ordering::SeqCst).to_string()).await.unwrap() }
+            async move { figures.read("", move || built.fetch_add(1, Ordering::SeqCst).to_string()).await.unwrap() }
         };
         let turn = figures.turn.clone().acquire_owned().await.unwrap();
         let waiting: Vec<_> = (0..100).map(|_| tokio::spawn(scrape(&figures))).collect();
@@ -95,6 +101,22 @@ mod tests {
         assert_eq!(scrape(&figures).await, scrape_number(&built), "what is asked for later is built later");
     }
 
+    #[tokio::test]
+    async fn who_asks_for_something_else_is_given_that() {
+        let figures = Arc::<Figures>::default();
+        let turn = figures.turn.clone().acquire_owned().await.unwrap();
+        let ask = |key: &'static str| {
+            let figures = Arc::clone(&figures);
+            tokio::spawn(async move { figures.read(key, move || key.to_owned()).await.unwrap() })
+        };
+        let waiting: Vec<_> = ["a", "b", "a"].map(ask).into();
+        tokio::task::yield_now().await;
+        drop(turn);
+        for (task, expected) in waiting.into_iter().zip(["a", "b", "a"]) {
+            assert_eq!(task.await.unwrap(), expected);
+        }
+    }
+
     fn scrape_number(built: &AtomicUsize) -> Bytes {
         (built.load(Ordering::SeqCst) - 1).to_string().into()
     }
@@ -102,7 +124,7 @@ mod tests {
     #[test]
     fn a_scrape_is_followed_by_a_rest() {
         let begun = Instant::now();
-        let scrape = Scrape { begun, ended: begun + Duration::from_millis(20), text: Bytes::new() };
+        let scrape = Scrape { key: String::new(), begun, ended: begun + Duration::from_millis(20), text: Bytes::new() };
         assert_eq!(scrape.rested(), begun + Duration::from_millis(100));
     }
 }

@@ -150,7 +150,7 @@ async fn nothing(uri: Uri, headers: HeaderMap) -> Answer {
 
 async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
     let reader = Arc::clone(&source);
-    let figures = source.figures.read(move || {
+    let figures = source.figures.read("", move || {
         let source = reader;
         let counts = source.broker.authority().login_counts();
         let logins = [("succeeded", counts.succeeded), ("refused", counts.refused), ("throttled", counts.throttled)];
@@ -210,23 +210,27 @@ async fn families_open(State(source): State<Arc<Source>>, Query(asked): Query<Pa
     families(source, Asked::of(asked), None).await
 }
 
+/// What a stranger asks for is built like all that strangers may read.
 async fn families(source: Arc<Source>, asked: Asked, asker: Option<Asker>) -> Answer {
-    let user = asker.as_ref().map_or("", Asker::user).to_owned();
-    let reader = Arc::clone(&source);
-    let figures = source.pool.run(Work::List, &user, move || {
+    let (reader, key) = (Arc::clone(&source), format!("{asked:?}"));
+    let user = asker.as_ref().map(|asker| asker.user().to_owned());
+    let build = move || {
         let mut queues = if asked.is_about_queues() { reader.broker.queues() } else { Vec::new() };
         if let Some(asker) = asker.filter(|asker| !asker.monitors()) {
             let authority = reader.broker.authority();
             queues.retain(|queue| authority.enter(asker.identity(), &queue.vhost).is_ok());
         }
         detailed::text(&reader.facts, &reader.broker.overview(), &queues, &asked)
-    });
-    exposed(figures.await)
+    };
+    match user {
+        Some(user) => exposed(source.pool.run(Work::List, &user, build).await),
+        None => exposed(source.rare_figures.read(key, build).await),
+    }
 }
 
 async fn memory(State(source): State<Arc<Source>>) -> Answer {
     let reader = Arc::clone(&source);
-    let figures = source.pool.run(Work::List, "", move || {
+    let figures = source.rare_figures.read("memory", move || {
         metrics::memory(&reader.facts, &Memory::of(&reader.broker.overview(), Process::look()))
     });
     exposed(figures.await)

@@ -105,6 +105,8 @@ pub struct Source {
     pub(crate) pool: Arc<Pool>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) figures: Figures,
+    /// The same of what few scrapes ask for, so that it keeps none of the others waiting.
+    pub(crate) rare_figures: Figures,
     pub(crate) rates: Rates,
     network: Network,
     backup: Box<Copying>,
@@ -124,9 +126,9 @@ impl Source {
         backup: impl Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync + 'static,
         encoding: Encoding,
     ) -> Self {
-        let (pool, budget, figures, rates) = Default::default();
+        let (pool, budget, figures, rare_figures, rates) = Default::default();
         let (backup, ready, refused) = (Box::new(backup), AtomicBool::new(false), Default::default());
-        Self { broker, facts, pool, budget, figures, rates, network, backup, encoding, ready, refused }
+        Self { broker, facts, pool, budget, figures, rare_figures, rates, network, backup, encoding, ready, refused }
     }
 
     /// Says whether clients are served: true once the server has started, false when it begins to stop.
