@@ -3,6 +3,7 @@
 //! A format for programs has nothing on standard output but what was asked for. One that is not known is refused, so that no
 //! script takes a table for something else.
 
+use auth::shown::escaped;
 use comfy_table::{ContentLineStyle, LineStyle, Table, TableStyle};
 use serde_json::{Map, Value as Json};
 
@@ -106,7 +107,7 @@ fn listed(format: Format, head: Head, columns: &[String], rows: Vec<Vec<Json>>) 
         Format::PrettyTable => pretty(head, columns, &rows),
         Format::Csv => lines(head, columns, &rows, |cells| cells.map(quoted).collect::<Vec<_>>().join(",")),
         Format::Table => {
-            lines(head, columns, &rows, |cells| cells.map(|cell| cell_text(&cell)).collect::<Vec<_>>().join("\t"))
+            lines(head, columns, &rows, |cells| cells.map(|cell| shown_cell(&cell)).collect::<Vec<_>>().join("\t"))
         }
     }
 }
@@ -127,12 +128,16 @@ fn lines(
     text
 }
 
+/// A cell for people: what a peer has named begins no line, no column and no command of the terminal.
+fn shown_cell(cell: &Json) -> String {
+    escaped(&cell_text(cell)).into_owned()
+}
+
 /// A cell of CSV (RFC 4180): numbers and truth values as they are, everything else in quotes.
 fn quoted(cell: Json) -> String {
     match cell {
         Json::Number(_) | Json::Bool(_) => cell.to_string(),
-        Json::String(text) => format!("\"{}\"", text.replace('"', "\"\"")),
-        other => format!("\"{}\"", cell_text(&other).replace('"', "\"\"")),
+        other => format!("\"{}\"", shown_cell(&other).replace('"', "\"\"")),
     }
 }
 
@@ -143,7 +148,7 @@ fn pretty(head: Head, columns: &[String], rows: &[Vec<Json>]) -> String {
         table.set_header(columns);
     }
     for row in rows {
-        table.add_row(row.iter().map(cell_text));
+        table.add_row(row.iter().map(shown_cell));
     }
     format!("{table}\n")
 }
@@ -169,6 +174,20 @@ mod tests {
         Output::Rows {
             columns: vec!["name".to_owned(), "messages".to_owned()],
             rows: vec![vec!["q".into(), 3.into()], vec!["say \"x\"".into(), 0.into()]],
+        }
+    }
+
+    #[test]
+    fn names_are_neither_lines_nor_commands_of_the_terminal() {
+        for (line, expected) in [
+            ("v", "name\nq\\r\\n\\u{1b}[2J\n"),
+            ("v --formatter csv", "\"name\"\n\"q\\r\\n\\u{1b}[2J\"\n"),
+            ("v --formatter json", "[{\"name\":\"q\\r\\n\\u001b[2J\"}]\n"),
+            ("v --formatter erlang", "[[{name,<<\"q\\r\\n\\e[2J\">>}]]\n"),
+        ] {
+            let rows = Output::Rows { columns: vec!["name".to_owned()], rows: vec![vec!["q\r\n\u{1b}[2J".into()]] };
+            let call = call(line);
+            assert_eq!(shown(&call, Format::of(&call).ok().unwrap(), "", rows), expected, "{line}");
         }
     }
 

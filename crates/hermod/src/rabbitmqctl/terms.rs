@@ -40,8 +40,21 @@ fn nested(value: &Json) -> String {
     }
 }
 
+/// A string in Erlang's syntax.
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '\\' | '"' => quoted.extend(['\\', letter]),
+            '\n' => quoted += "\\n",
+            '\r' => quoted += "\\r",
+            '\t' => quoted += "\\t",
+            '\u{1b}' => quoted += "\\e",
+            control if control.is_control() => quoted += &format!("\\x{{{:x}}}", u32::from(control)),
+            other => quoted.push(other),
+        }
+    }
+    quoted + "\""
 }
 
 fn properties(fields: &Map<String, Json>) -> String {
