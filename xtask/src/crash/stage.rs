@@ -42,6 +42,9 @@ pub(crate) struct Stage {
     unsure: Mutex<Vec<(Stamp, usize)>>,
 }
 
+/// How late what is delayed may be on a machine that is busy with other things, in milliseconds.
+const LATE_MS: u64 = 2000;
+
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
@@ -78,9 +81,9 @@ impl Stage {
         self.last_due.fetch_max(due, Ordering::SeqCst);
     }
 
-    /// True when nothing waits for its time any more.
+    /// True when nothing waits for its time any more. What is due moves to its queue first, and is in no count until then.
     pub(crate) fn is_all_due(&self) -> bool {
-        self.last_due.load(Ordering::SeqCst) <= now_ms()
+        self.last_due.load(Ordering::SeqCst) + LATE_MS <= now_ms()
     }
 
     /// Messages of which nobody knows whether the broker has them.
@@ -169,5 +172,20 @@ impl Stage {
         }
         found.extend(self.problems());
         if found.is_empty() { Ok(()) } else { Err(found.join("\n  ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_just_come_due_may_still_be_on_its_way() {
+        let stage = Stage::new(Ports { amqp: 0, stomp: 0 }, 1, 100);
+        assert!(stage.is_all_due(), "nothing was delayed");
+        stage.note_due(now_ms() - LATE_MS - 1);
+        assert!(stage.is_all_due());
+        stage.note_due(now_ms() - 1);
+        assert!(!stage.is_all_due());
     }
 }
