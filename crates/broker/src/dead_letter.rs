@@ -328,7 +328,7 @@ impl Core {
         let head = Head {
             dialect: message.dialect(),
             persistent: message.persistent(),
-            priority: message.priority(),
+            priority: message.given_priority(),
             published_at: now,
             expiration: None,
             copies,

@@ -339,7 +339,7 @@ fn awake(message: &Message, now: u64, arena: &mut Arena) -> Message {
     let head = Head {
         dialect: message.dialect(),
         persistent: message.persistent(),
-        priority: message.priority(),
+        priority: message.given_priority(),
         published_at: now,
         expiration: message.expiration(),
         copies: message.copies(),

@@ -140,7 +140,7 @@ impl Core {
         let head = Head {
             dialect: message.dialect(),
             persistent: message.persistent(),
-            priority: message.priority(),
+            priority: message.given_priority(),
             published_at: self.clock.unix_ms(),
             expiration: None,
             copies: if message.copies() == Copies::None { Copies::None } else { Copies::Spent },

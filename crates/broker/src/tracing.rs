@@ -105,7 +105,7 @@ impl Core {
         let head = Head {
             dialect: DialectId::BROKER,
             persistent: false,
-            priority: 0,
+            priority: None,
             published_at: self.clock.unix_ms(),
             expiration: None,
             copies: Copies::None,

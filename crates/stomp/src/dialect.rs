@@ -88,7 +88,7 @@ pub(crate) fn text(raw: &[u8]) -> String {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Marked {
     pub(crate) persistent: bool,
-    pub(crate) priority: u8,
+    pub(crate) priority: Option<u8>,
     /// Milliseconds.
     pub(crate) expiration: Option<u64>,
     /// It has headers that tell the broker what to do with it.
@@ -121,7 +121,7 @@ impl Marked {
         match name {
             "persistent" => self.persistent = value == "true",
             "priority" => match value.trim().parse() {
-                Ok(priority) => self.priority = priority,
+                Ok(priority) => self.priority = Some(priority),
                 Err(_) => return refuse("a number from 0 to 255"),
             },
             "expiration" => match value.trim().parse() {
@@ -274,7 +274,7 @@ mod tests {
         for (name, value, expected) in [
             ("persistent", "true", Some(Marked { persistent: true, ..Marked::default() })),
             ("persistent", "yes", Some(Marked::default())),
-            ("priority", " 255 ", Some(Marked { priority: 255, ..Marked::default() })),
+            ("priority", " 255 ", Some(Marked { priority: Some(255), ..Marked::default() })),
             ("priority", "256", None),
             ("priority", "high", None),
             ("expiration", "0", Some(Marked { expiration: Some(0), ..Marked::default() })),

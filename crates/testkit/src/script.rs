@@ -341,7 +341,7 @@ impl Script {
         let session = peer.session(number);
         let expiration = statement.take("ttl");
         let size = statement.take("size").unwrap_or(0);
-        let priority = statement.take("priority").map_or(0, |number| u8::try_from(number).expect("a priority"));
+        let priority = statement.take("priority").map(|number| u8::try_from(number).expect("a priority"));
         let mut body = statement.word(2).to_owned();
         while (body.len() as u64) < size {
             body.push('.');

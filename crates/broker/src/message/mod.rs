@@ -33,6 +33,7 @@ const COPIES_NAMED: u8 = 2;
 const COPIES_SPENT: u8 = 4;
 const INSTRUCTED: u8 = 8;
 const DELAYED: u8 = 16;
+const PRIORITY_GIVEN: u8 = 32;
 /// All the 48 bits that an expiration has, and all the 32 that it had: there is none.
 const NO_EXPIRATION: u64 = (1 << 48) - 1;
 const NO_SHORT_EXPIRATION: u64 = u32::MAX as u64;
@@ -46,7 +47,8 @@ pub(crate) const NAME_MAX: usize = 255;
 pub(crate) struct Head<'a> {
     pub(crate) dialect: DialectId,
     pub(crate) persistent: bool,
-    pub(crate) priority: u8,
+    /// None where none was given.
+    pub(crate) priority: Option<u8>,
     /// Milliseconds since 1970.
     pub(crate) published_at: u64,
     /// Time to live in milliseconds.
@@ -91,7 +93,8 @@ impl Head<'_> {
         };
         fixed[2] |= if self.instructed { INSTRUCTED } else { 0 };
         fixed[2] |= if self.delayed { DELAYED } else { 0 };
-        fixed[3] = self.priority;
+        fixed[2] |= if self.priority.is_some() { PRIORITY_GIVEN } else { 0 };
+        fixed[3] = self.priority.unwrap_or(0);
         fixed[4..6].copy_from_slice(&(self.address_length() as u16).to_le_bytes());
         fixed[6..8].copy_from_slice(&expiration[4..6]);
         fixed[8..16].copy_from_slice(&self.published_at.to_le_bytes());
@@ -209,6 +212,13 @@ impl Message {
     /// Its priority; 0 where none was given.
     pub fn priority(&self) -> u8 {
         self.0[3]
+    }
+
+    /// The priority that it was given, which may be 0. Of a block that an older version wrote it is not known whether a 0 was given.
+    #[inline]
+    pub(crate) fn given_priority(&self) -> Option<u8> {
+        let given = self.0[2] & PRIORITY_GIVEN != 0 || self.0[3] != 0;
+        given.then_some(self.0[3])
     }
 
     /// When the broker took it, in milliseconds since 1970.
@@ -347,7 +357,7 @@ mod tests {
         Head {
             dialect: DialectId::AMQP_091,
             persistent: true,
-            priority: 7,
+            priority: Some(7),
             published_at: 1_700_000_000_123,
             expiration: Some(60_000),
             copies: Copies::None,
@@ -365,7 +375,7 @@ mod tests {
         let message = Arena::default().add(&head(), b"body");
         assert_eq!(message.dialect(), DialectId::AMQP_091);
         assert!(message.persistent());
-        assert_eq!(message.priority(), 7);
+        assert_eq!((message.priority(), message.given_priority()), (7, Some(7)));
         assert_eq!(message.published_at(), 1_700_000_000_123);
         assert_eq!(message.expiration(), Some(60_000));
         assert_eq!(message.exchange(), "orders");
@@ -374,6 +384,17 @@ mod tests {
         assert!(!message.is_marked());
         assert_eq!(message.body(), b"body");
         assert_eq!(message.address_bytes(), b"\x06orders\x05eu.de");
+    }
+
+    #[test]
+    fn a_priority_of_0_is_told_from_none() {
+        for given in [None, Some(0), Some(255)] {
+            let message = Arena::default().add(&Head { priority: given, ..head() }, b"body");
+            assert_eq!((message.priority(), message.given_priority()), (given.unwrap_or(0), given));
+        }
+        // An older version kept no note of it.
+        let message = Message::from_stored(short([0, 0, 0, 0])).unwrap();
+        assert_eq!(message.given_priority(), Some(7));
     }
 
     /// What version 1 wrote for the message of [`head`] with this expiration.
@@ -476,7 +497,7 @@ mod tests {
             (Copies::Spent, true, 5),
         ];
         for (copies, persistent, flags) in cases {
-            let message = Arena::default().add(&Head { copies, persistent, ..head() }, b"");
+            let message = Arena::default().add(&Head { copies, persistent, priority: None, ..head() }, b"");
             assert_eq!((message.copies(), message.persistent()), (copies, persistent));
             assert_eq!(message.block()[2], flags);
         }

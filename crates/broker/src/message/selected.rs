@@ -161,7 +161,7 @@ mod tests {
         let head = Head {
             dialect: DialectId(77),
             persistent: true,
-            priority: 7,
+            priority: Some(7),
             published_at: 1_700_000_000_123,
             expiration: Some(1000),
             copies: Copies::None,

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use journal::{Group, Ticket};
 
-use crate::catalog::arguments::QueueArguments;
+use crate::catalog::arguments::{QueueArguments, QueueType};
 use crate::message::Message;
+use crate::queue::lanes::lane_above;
 use crate::queue::latest::Keyed;
 #[cfg(feature = "sabotage")]
 use crate::queue::sabotage;
@@ -169,7 +170,7 @@ impl Queue {
         inner.lanes.begin_visit(attended);
         // What most queues are declared with is one piece of memory for all of them: who counted another holder of it would fetch
         // it from whatever core did so last.
-        let QueueArguments { max_priority, message_ttl, .. } = *inner.arguments;
+        let QueueArguments { queue_type, max_priority, message_ttl, .. } = *inner.arguments;
         for pick in picks {
             let arrival = &mut arrivals[*pick as usize];
             if arrival.identity.is_some() && self.drops(inner, arrival, visit.now) {
@@ -178,7 +179,7 @@ impl Queue {
             let (address, message) = (arrival.address, arrival.take_share());
             let key = self.key_of(&message, visit.core);
             inner.totals.published_bytes += message.body().len() as u64;
-            let (lane, now) = (lane_of_message(max_priority, &message), visit.now);
+            let (lane, now) = (lane_of_message(queue_type, max_priority, &message), visit.now);
             // What is not due does not age.
             let ages = self.bucket.is_none();
             let expires_at = if ages { expires_at(message_ttl, &message, now) } else { u64::MAX };
@@ -235,9 +236,17 @@ impl Queue {
     }
 }
 
-/// The lane of a message: its priority, as far as the queue knows any.
+/// The highest priority that a quorum queue tells apart, and that of a message that was given none.
+const QUORUM_PRIORITIES: (u8, u8) = (31, 4);
+
+/// The lane of a message: its priority, as far as the queue knows any. One without a priority is in lane 0 of any queue.
 #[inline]
-fn lane_of_message(max_priority: Option<u8>, message: &Message) -> LaneNumber {
+fn lane_of_message(queue_type: QueueType, max_priority: Option<u8>, message: &Message) -> LaneNumber {
+    if queue_type == QueueType::Quorum {
+        let (most, usual) = QUORUM_PRIORITIES;
+        let priority = message.given_priority().unwrap_or(usual).min(most);
+        return lane_above(i16::from(priority) - i16::from(usual));
+    }
     max_priority.map_or(0, |max| message.priority().min(max).into())
 }
 

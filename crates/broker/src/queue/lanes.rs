@@ -2,8 +2,10 @@
 //!
 //! A sequence number begins with the number of its lane. So the log, the segments and recovery need know nothing of
 //! priorities: that of an entry is as durable as its number, and each lane has its own pages, position and delivery
-//! mark. A queue without priorities has lane 0 alone, and pays for the others with a look whether there are any.
+//! mark. Lane 0 is for what has no priority of its own. The numbers of the others have a sign: how far above it they are, or
+//! below. A queue without priorities has lane 0 alone, and pays for the others with a look whether there are any.
 
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -18,8 +20,20 @@ use crate::queue::views::Cursor;
 /// How many numbers each lane has: at a million messages a second they last for nine years.
 const NUMBERS: u64 = 1 << 48;
 
-/// The number of a lane: the priority of its messages.
+/// The number of a lane: the bits of how far it is above lane 0, below zero for one that is below.
 pub(crate) type LaneNumber = u16;
+
+/// The lane that is so far above lane 0.
+#[inline]
+pub(crate) fn lane_above(normal: i16) -> LaneNumber {
+    normal.cast_unsigned()
+}
+
+/// How far a lane is above lane 0: the highest is delivered first.
+#[inline]
+pub(crate) fn height(lane: LaneNumber) -> i16 {
+    lane.cast_signed()
+}
 
 /// The lane of a sequence number.
 #[inline]
@@ -49,7 +63,7 @@ pub(crate) struct Position {
 /// How far the lanes of one queue have come, as the log says.
 #[derive(Debug, Default)]
 pub(crate) struct Positions {
-    lowest: Position,
+    normal: Position,
     others: BTreeMap<LaneNumber, Position>,
 }
 
@@ -57,7 +71,7 @@ impl Positions {
     /// The position of the lane that `seq` is in.
     pub(crate) fn of_mut(&mut self, seq: u64) -> &mut Position {
         match lane_of(seq) {
-            0 => &mut self.lowest,
+            0 => &mut self.normal,
             lane => self.others.entry(lane).or_default(),
         }
     }
@@ -65,7 +79,7 @@ impl Positions {
     /// The next sequence number of the lane that a page is in.
     pub(crate) fn next_of_page(&self, page: u64) -> u64 {
         match lane_of_page(page) {
-            0 => self.lowest.next,
+            0 => self.normal.next,
             lane => self.others.get(&lane).map_or(0, |position| position.next),
         }
     }
@@ -74,9 +88,12 @@ impl Positions {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    lowest: Lane,
+    /// Lane 0.
+    normal: Lane,
     /// The others, the highest first.
     others: Vec<Lane>,
+    /// How many of them are above lane 0.
+    above: usize,
     keep_hot: bool,
     /// There are consumers in this visit.
     attended: bool,
@@ -84,7 +101,7 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     pub(crate) fn new() -> Self {
-        Self { lowest: Lane::starting_at(first_of(0)), others: Vec::new(), keep_hot: false, attended: false }
+        Self { normal: Lane::starting_at(first_of(0)), others: Vec::new(), above: 0, keep_hot: false, attended: false }
     }
 
     /// Lanes as recovery found them; see [`Lane::recovered`]. The pages are in order.
@@ -101,8 +118,10 @@ impl Lanes {
             let returns = returns.split_off(&first);
             lanes.others.push(Lane::recovered(own, next.max(first), mark, returns, chunked));
         }
-        let Position { next, mark } = positions.lowest;
-        lanes.lowest = Lane::recovered(pages, next.max(first_of(0)), mark, returns, chunked);
+        lanes.others.sort_by_key(|lane| Reverse(height(lane.number())));
+        lanes.above = lanes.others.partition_point(|lane| height(lane.number()) > 0);
+        let Position { next, mark } = positions.normal;
+        lanes.normal = Lane::recovered(pages, next.max(first_of(0)), mark, returns, chunked);
         lanes
     }
 
@@ -114,19 +133,37 @@ impl Lanes {
 
     /// The lanes in the order in which they are delivered.
     pub(crate) fn all(&self) -> impl DoubleEndedIterator<Item = &Lane> {
-        self.others.iter().chain(std::iter::once(&self.lowest))
+        let (above, below) = self.others.split_at(self.above);
+        above.iter().chain(std::iter::once(&self.normal)).chain(below)
     }
 
     /// The lanes in the order in which they are delivered.
     pub(crate) fn all_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Lane> {
-        self.others.iter_mut().chain(std::iter::once(&mut self.lowest))
+        let (above, below) = self.others.split_at_mut(self.above);
+        above.iter_mut().chain(std::iter::once(&mut self.normal)).chain(below)
+    }
+
+    /// The lanes in the order of their numbers, which is that of their pages.
+    fn in_order_of_numbers(&mut self) -> impl Iterator<Item = &mut Lane> {
+        let (above, below) = self.others.split_at_mut(self.above);
+        std::iter::once(&mut self.normal).chain(above.iter_mut().rev()).chain(below.iter_mut().rev())
+    }
+
+    /// The lane of which `at` are delivered before it.
+    #[inline]
+    fn nth_mut(&mut self, at: usize) -> Option<&mut Lane> {
+        match at.cmp(&self.above) {
+            Ordering::Less => self.others.get_mut(at),
+            Ordering::Equal => Some(&mut self.normal),
+            Ordering::Greater => self.others.get_mut(at - 1),
+        }
     }
 
     /// The lane that an entry is in.
     #[inline]
     pub(crate) fn of_mut(&mut self, seq: u64) -> Option<&mut Lane> {
         match lane_of(seq) {
-            0 => Some(&mut self.lowest),
+            0 => Some(&mut self.normal),
             number => self.others.iter_mut().find(|lane| lane.number() == number),
         }
     }
@@ -145,14 +182,15 @@ impl Lanes {
     #[inline]
     fn open(&mut self, number: LaneNumber) -> &mut Lane {
         if number == 0 {
-            return &mut self.lowest;
+            return &mut self.normal;
         }
-        let at = self.others.partition_point(|lane| lane.number() > number);
+        let at = self.others.partition_point(|lane| height(lane.number()) > height(number));
         if self.others.get(at).is_none_or(|lane| lane.number() != number) {
             let mut lane = Lane::starting_at(first_of(number));
             lane.keep_hot(self.keep_hot);
             lane.begin_visit(self.attended);
             self.others.insert(at, lane);
+            self.above += usize::from(height(number) > 0);
         }
         &mut self.others[at]
     }
@@ -175,8 +213,8 @@ impl Lanes {
     }
 
     /// The same of one lane, of which `at` are delivered before it.
-    pub(super) fn added_to(&self, at: usize) -> (u64, u64) {
-        self.others.get(at).unwrap_or(&self.lowest).added()
+    pub(super) fn added_to(&mut self, at: usize) -> (u64, u64) {
+        self.nth_mut(at).map_or((0, 0), |lane| lane.added())
     }
 
     /// Appends an entry to a lane and returns its sequence number.
@@ -229,7 +267,10 @@ impl Lanes {
     /// The ready entry that is delivered next.
     #[inline]
     pub(crate) fn first_ready(&mut self) -> Option<u64> {
-        self.others.iter_mut().find_map(Lane::first_ready).or_else(|| self.lowest.first_ready())
+        if self.others.is_empty() {
+            return self.normal.first_ready();
+        }
+        self.all_mut().find_map(Lane::first_ready)
     }
 
     /// The first ready entry from `from` on and before `until`, in the order of delivery.
@@ -260,7 +301,7 @@ impl Lanes {
     /// 1970, as far as anybody has looked.
     #[inline]
     pub(super) fn first_expired(&mut self, at: usize, now: u64) -> Option<u64> {
-        let lane = self.others.get_mut(at).unwrap_or(&mut self.lowest);
+        let lane = self.nth_mut(at)?;
         if lane.head_expires_at() <= now { lane.first_ready() } else { None }
     }
 
@@ -395,7 +436,7 @@ impl Lanes {
 
     /// The first page from `number` on that has entries on disk.
     pub(crate) fn first_stored_page(&mut self, number: u64) -> Option<u64> {
-        self.all_mut().rev().find_map(|lane| {
+        self.in_order_of_numbers().find_map(|lane| {
             let first = first_of(lane.number()) / PAGE;
             (first.max(number)..lane.next().div_ceil(PAGE)).find(|page| {
                 let mut bits: Bits = [0; (PAGE / 64) as usize];
@@ -407,7 +448,7 @@ impl Lanes {
 
     /// The first page from `number` on that has entries, of a queue without priorities.
     pub(crate) fn first_page(&self, number: u64) -> Option<u64> {
-        self.lowest.first_page(number)
+        self.normal.first_page(number)
     }
 
     /// See [`Lane::is_live`].
@@ -438,5 +479,61 @@ impl Lanes {
             purged.freed.into_iter().for_each(|(file, count)| *all.freed.entry(file).or_default() += count);
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready() -> Entry {
+        Entry { message: Some(Message::moved()), state: State::Ready, ..Entry::gone() }
+    }
+
+    /// Lanes with an entry in each of these, so far above lane 0.
+    fn with_entries(heights: &[i16]) -> Lanes {
+        let mut lanes = Lanes::new();
+        for height in heights {
+            lanes.push(lane_above(*height), ready());
+        }
+        lanes
+    }
+
+    #[test]
+    fn lanes_below_the_usual_one_come_behind_it() {
+        let mut lanes = with_entries(&[0, -1, 27, -4, 1, 255]);
+        let order = |lanes: &Lanes| lanes.all().map(|lane| height(lane.number())).collect::<Vec<_>>();
+        assert_eq!(order(&lanes), [255, 27, 1, 0, -1, -4]);
+        let by_place: Vec<_> = (0..lanes.count()).map(|at| height(lane_of(lanes.added_to(at).0))).collect();
+        assert_eq!(by_place, order(&lanes));
+        let mut delivered = Vec::new();
+        while let Some(seq) = lanes.first_ready() {
+            delivered.push(height(lane_of(seq)));
+            lanes.set(seq, State::Done);
+        }
+        assert_eq!(delivered, order(&lanes));
+    }
+
+    /// Who goes through all pages goes on behind the one that he has.
+    #[test]
+    fn pages_are_gone_through_in_the_order_of_their_numbers() {
+        let mut lanes = with_entries(&[-1, 3, 0, -4]);
+        let numbers: Vec<_> = lanes.in_order_of_numbers().map(|lane| lane.number()).collect();
+        assert!(numbers.is_sorted() && numbers.len() == 4, "{numbers:?}");
+    }
+
+    #[test]
+    fn lanes_that_were_recovered_are_in_the_same_order() {
+        let mut positions = Positions::default();
+        for height in [-1, 0, 5, -4] {
+            *positions.of_mut(first_of(lane_above(height))) =
+                Position { next: first_of(lane_above(height)) + 7, mark: 0 };
+        }
+        let mut lanes = Lanes::recovered(VecDeque::new(), positions, BTreeMap::new(), false);
+        let order = |lanes: &Lanes| lanes.all().map(|lane| height(lane.number())).collect::<Vec<_>>();
+        assert_eq!(order(&lanes), [5, 0, -1, -4]);
+        lanes.push(lane_above(-2), ready());
+        assert_eq!(order(&lanes), [5, 0, -1, -2, -4]);
+        assert_eq!(lanes.first_ready().map(|seq| height(lane_of(seq))), Some(-2));
     }
 }

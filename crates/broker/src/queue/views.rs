@@ -21,7 +21,7 @@ use crate::queue::away::Purpose;
 use crate::queue::consumers::{Consumer, ConsumerKey, Consumers, Resume};
 use crate::queue::groups::Grouped;
 use crate::queue::lane::Away;
-use crate::queue::lanes::{LaneNumber, Lanes, lane_of};
+use crate::queue::lanes::{LaneNumber, Lanes, height, lane_of};
 use crate::queue::{Inner, Queue, Reason, State, Task, Visit, settle};
 use crate::session::mailbox::{Lent, Notice};
 
@@ -92,8 +92,8 @@ enum Look {
 }
 
 /// An entry in the order of delivery.
-fn place(seq: u64) -> (Reverse<LaneNumber>, u64) {
-    (Reverse(lane_of(seq)), seq)
+fn place(seq: u64) -> (Reverse<i16>, u64) {
+    (Reverse(height(lane_of(seq))), seq)
 }
 
 /// See the module.
@@ -109,7 +109,7 @@ struct View {
     consumers: Consumers,
     cursor: Cursor,
     /// Entries before the cursor that have come back since.
-    returned: BTreeSet<(Reverse<LaneNumber>, u64)>,
+    returned: BTreeSet<(Reverse<i16>, u64)>,
     /// The next entry, if it is known to be wanted, and its group.
     found: Option<u64>,
     grouped: Option<Grouped>,

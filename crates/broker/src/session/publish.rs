@@ -35,8 +35,8 @@ pub struct Publish<'a> {
     pub properties: &'a [u8],
     /// It must survive a restart.
     pub persistent: bool,
-    /// Its priority.
-    pub priority: u8,
+    /// Its priority, if it was given one.
+    pub priority: Option<u8>,
     /// Its time to live in milliseconds.
     pub expiration: Option<u64>,
     /// Its body.

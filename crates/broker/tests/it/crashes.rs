@@ -16,6 +16,9 @@ use crate::{binding, dead_letters_to, durable, durable_with, message, seeds};
 const QUEUES: [&str; 4] = ["a", "b", "r", "dead"];
 const STEPS: u64 = 300;
 
+/// The queue with so many priorities is a quorum queue, which has more, none of which comes here.
+const QUORUM_MAX: u8 = 4;
+
 struct World {
     random: Random,
     disk: SimDisk,
@@ -52,7 +55,7 @@ impl World {
             disk,
             broker: None,
             peers: Vec::new(),
-            history: History::of_queues((seed % 4 < 2).then_some(("b", 3))),
+            history: History::of_queues([Some(("b", 3)), Some(("b", QUORUM_MAX)), None, None][seed as usize % 4]),
             numbers: Vec::new(),
             published: Vec::new(),
             held: Vec::new(),
@@ -103,7 +106,12 @@ impl World {
     fn spec(&self, queue: &'static str) -> QueueSpec {
         let mut spec = if queue == "r" { durable_with(queue, &dead_letters_to("dead")) } else { durable(queue) };
         if let Some((_, max)) = self.history.prioritised.filter(|(name, _)| *name == queue) {
-            spec.arguments.set("x-max-priority", Value::U8(max));
+            if max == QUORUM_MAX {
+                spec.arguments.set("x-queue-type", Value::Text("quorum".to_owned()));
+                spec.arguments.set("x-delivery-limit", Value::I64(-1));
+            } else {
+                spec.arguments.set("x-max-priority", Value::U8(max));
+            }
         }
         if queue == "a" && self.retries {
             spec.arguments.set("x-delayed-retry-type", Value::Text("all".to_owned()));
@@ -240,7 +248,7 @@ impl World {
         }
         let headers = self.instructions(&name);
         let publish = Publish {
-            priority: priority_of(&name),
+            priority: Some(priority_of(&name)),
             properties: headers.as_bytes(),
             instructed: !headers.is_empty(),
             ..message(exchange, key, body.as_bytes())

@@ -27,7 +27,7 @@ impl Scene {
         let session = self.peer.session(1);
         for number in numbers {
             let body = format!("{number:0200}");
-            let publish = Publish { priority: 1, ..message("", queue, body.as_bytes()) };
+            let publish = Publish { priority: Some(1), ..message("", queue, body.as_bytes()) };
             self.peer.client.publish(session, publish).unwrap();
             if number % 200 == 199 {
                 self.turn();
@@ -307,7 +307,8 @@ fn a_get_that_meets_damage_moves_the_dead_letters_before_it() {
     assert!(matches!(get(&mut scene), Ok(Fetch::Wait(_))));
     scene.turn();
     assert!(scene.damaged("hurt"));
-    let short = Publish { priority: 2, persistent: false, expiration: Some(1000), ..message("", "hurt", b"short") };
+    let short =
+        Publish { priority: Some(2), persistent: false, expiration: Some(1000), ..message("", "hurt", b"short") };
     scene.peer.client.publish(session, short).unwrap();
     scene.turn();
     scene.broker.setup.clock.advance(1001);

@@ -81,7 +81,7 @@ fn message<'a>(exchange: &'a str, routing_key: &'a str, body: &'a [u8]) -> Publi
         dialect: TextDialect::ID,
         properties: b"",
         persistent: true,
-        priority: 0,
+        priority: None,
         expiration: None,
         body: body.into(),
         mandatory: false,

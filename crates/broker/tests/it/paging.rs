@@ -209,15 +209,24 @@ fn a_backlog_leaves_memory_before_it_stops_publishers_whatever_the_limit() {
     }
 }
 
-/// Each number has its remainder as its priority, the highest of which comes first.
 #[test]
 fn a_large_backlog_with_priorities_survives_stops_and_is_drained_from_the_highest() {
+    check_backlog_with_priorities(&[("x-max-priority", Value::U8(9))]);
+}
+
+#[test]
+fn a_large_backlog_of_a_quorum_queue_survives_stops_and_is_drained_from_the_highest() {
+    check_backlog_with_priorities(&[("x-queue-type", Value::Text("quorum".to_owned()))]);
+}
+
+/// Each number has its remainder as its priority, the highest of which comes first.
+fn check_backlog_with_priorities(arguments: &[(&str, Value)]) {
     Scene::both(|mut scene| {
-        scene.declare("q", &[("x-max-priority", Value::U8(9))]);
+        scene.declare("q", arguments);
         let session = scene.peer.session(1);
         for number in 0..MANY {
             let (body, priority) = (body(number), (number % 4) as u8 * 3);
-            let publish = Publish { priority, ..message("", "q", body.as_bytes()) };
+            let publish = Publish { priority: Some(priority), ..message("", "q", body.as_bytes()) };
             scene.peer.client.publish(session, publish).unwrap();
             if number % 500 == 499 {
                 scene.turn();

@@ -42,7 +42,8 @@ fn rules() -> Vec<Rules> {
         Rules { durable: true, ..Rules::default() },
         Rules { durable: true, drop_head: Some(4), dead_letters_to: Some(0), ..Rules::default() },
         Rules { reject: Some(3), ..Rules::default() },
-        Rules { durable: true, delivery_limit: Some(2), ..Rules::default() },
+        // Of a quorum queue: above 4, there are no priorities here.
+        Rules { durable: true, delivery_limit: Some(2), max_priority: 4, ..Rules::default() },
     ]
 }
 
@@ -52,7 +53,7 @@ fn spec(queue: usize, rules: &Rules) -> QueueSpec {
     if let Some(limit) = rules.drop_head.or(rules.reject) {
         arguments.set("x-max-length", Value::I64(limit as i64));
     }
-    if rules.max_priority > 0 {
+    if rules.max_priority > 0 && rules.delivery_limit.is_none() {
         arguments.set("x-max-priority", Value::U8(rules.max_priority));
     }
     if rules.last_values {
@@ -167,7 +168,7 @@ impl Run {
         if !persistent {
             self.model.transient.insert(one.2.clone());
         }
-        let priority = priority_of(&one.2);
+        let priority = Some(priority_of(&one.2));
         let properties = format!("key=k{}\n", key_of(&one.2));
         let properties = properties.as_bytes();
         let publish =

@@ -340,3 +340,23 @@ fn small_bodies_that_are_not_whole_are_counted() {
     drop(other);
     assert_eq!(held(), 0, "it is gone with its connection");
 }
+
+#[test]
+fn what_is_urgent_comes_before_nine_of_no_hurry_in_a_quorum_queue() {
+    let mut peer = server().channel();
+    let arguments = encode_fields(&[("x-queue-type".to_owned(), Value::from("quorum"))]);
+    let arguments = Table::new(&arguments).expect("a valid table");
+    peer.send(1, QueueDeclare { queue: "q", durable: true, arguments, ..Default::default() });
+    peer.expect(&[&declared(1, "q", 0, 0)]);
+    let publish = || BasicPublish { routing_key: "q", ..Default::default() };
+    for (priority, body) in [(Some(0), "low"); 9].into_iter().chain([(None, "usual"), (Some(9), "urgent")]) {
+        let properties = BasicProperties { priority, ..Default::default() }.to_bytes();
+        peer.publish(1, publish(), &properties, body.as_bytes());
+    }
+    for body in ["urgent", "usual", "low", "low"] {
+        peer.send(1, BasicGet { queue: "q", no_ack: true, ..Default::default() });
+        peer.wait_for(3);
+        let lines = std::mem::take(&mut peer.lines);
+        assert_eq!(lines.last().map(String::as_str), Some(format!("1 body {body}").as_str()), "{lines:?}");
+    }
+}

@@ -85,7 +85,7 @@ fn message(seq: u64) -> Message {
     let head = Head {
         dialect: DialectId::AMQP_091,
         persistent: true,
-        priority: 0,
+        priority: None,
         published_at: 0,
         expiration: None,
         copies: Copies::None,

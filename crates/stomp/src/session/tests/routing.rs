@@ -129,7 +129,7 @@ fn messages_of_other_protocols_are_shown_in_headers() {
         dialect: TextDialect::ID,
         properties: b"foreign=a:b",
         persistent: false,
-        priority: 0,
+        priority: None,
         expiration: None,
         body: b"hi".as_slice().into(),
         mandatory: false,
