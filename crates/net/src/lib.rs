@@ -11,6 +11,7 @@ mod door;
 mod drive;
 mod flush;
 mod gate;
+mod greeters;
 mod handshake;
 mod input;
 mod listener;

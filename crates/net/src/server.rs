@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 use wire::Protocol;
 
 use crate::accept::Acceptor;
 use crate::door::Door;
+use crate::greeters::Greeters;
 use crate::listener::Listener;
 use crate::registry::{Limits, Registry};
 use crate::settings::Settings;
@@ -36,12 +38,16 @@ pub struct Net {
     host: Option<JoinHandle<()>>,
     registry: Arc<Registry>,
     settings: Arc<Settings>,
+    io_threads: usize,
+    /// Once a listener has TLS.
+    greeters: Mutex<Option<Arc<Greeters>>>,
 }
 
 impl Net {
     /// Starts `io_threads` threads, at least one. Nothing is listened on yet.
     pub fn start(io_threads: usize, settings: Settings) -> io::Result<Self> {
-        let runtime = build(io_threads.max(1), settings.spin)?;
+        let io_threads = io_threads.max(1);
+        let runtime = build(io_threads, settings.spin)?;
         let handle = runtime.handle().clone();
         let (stop, _) = watch::channel(false);
         let (finish, mut finished) = watch::channel(false);
@@ -56,7 +62,8 @@ impl Net {
             pending_per_address: settings.pending_per_address,
             rate_per_address: settings.connects_per_address,
         }));
-        Ok(Self { handle, stop, finish, host: Some(host), registry, settings: Arc::new(settings) })
+        let (settings, greeters) = (Arc::new(settings), Mutex::default());
+        Ok(Self { handle, stop, finish, host: Some(host), registry, settings, io_threads, greeters })
     }
 
     /// Accepts connections on `listener` that speak one of `protocols`, within TLS if `tls` is given, and within WebSockets if
@@ -68,6 +75,10 @@ impl Net {
         tls: Option<Arc<dyn Tls>>,
         web: Option<Web>,
     ) -> io::Result<()> {
+        let secure = match tls {
+            None => None,
+            Some(tls) => Some(Secure::new(tls, self.greeters()?, self.settings.tls_timeout)),
+        };
         let (socket, nodelay) = listener.into_parts();
         let _inside = self.handle.enter();
         let socket = tokio::net::TcpListener::from_std(socket)?;
@@ -76,13 +87,20 @@ impl Net {
             registry: self.registry.clone(),
             settings: self.settings.clone(),
             nodelay,
-            door: Arc::new(Door {
-                secure: tls.map(|tls| Secure::new(tls, self.settings.tls_timeout)),
-                hall: web.map(|web| Hall::new(web, self.settings.detect_timeout)),
-            }),
+            door: Arc::new(Door { secure, hall: web.map(|web| Hall::new(web, self.settings.detect_timeout)) }),
         };
         self.handle.spawn(acceptor.run(socket, self.stop.subscribe()));
         Ok(())
+    }
+
+    /// Who shakes hands on all listeners: half as many threads as move bytes, so that these have cores whatever strangers ask for.
+    fn greeters(&self) -> io::Result<Arc<Greeters>> {
+        let mut greeters = self.greeters.lock();
+        if let Some(greeters) = &*greeters {
+            return Ok(greeters.clone());
+        }
+        let started = Arc::new(Greeters::start(self.io_threads.div_ceil(2), self.settings.pending)?);
+        Ok(greeters.insert(started).clone())
     }
 
     /// What is connected.

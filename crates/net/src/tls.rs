@@ -1,6 +1,7 @@
 //! TLS on a listener: who brings the certificates, and the handshake, which must end within its time.
 //!
-//! The configuration is asked for anew at each handshake. Certificates change that way while connections stay as they are.
+//! The configuration is asked for anew at each handshake. Certificates change that way while connections stay as they are. What
+//! a handshake computes, and what its certificates are read for, is computed by the [`Greeters`].
 
 use std::io;
 use std::sync::Arc;
@@ -10,9 +11,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection};
+use tokio_rustls::server::TlsStream;
 
 use crate::door::heeding;
 use crate::gate::LogGate;
+use crate::greeters::Greeters;
 use crate::registry::Listed;
 use crate::stream::Stream;
 
@@ -54,43 +57,30 @@ pub trait Tls: Send + Sync {
 /// The TLS of one listener.
 pub(crate) struct Secure {
     tls: Arc<dyn Tls>,
+    greeters: Arc<Greeters>,
     patience: Duration,
     failed: LogGate,
 }
 
 impl Secure {
-    /// Handshakes may take as long as `patience`.
-    pub(crate) fn new(tls: Arc<dyn Tls>, patience: Duration) -> Self {
-        Self { tls, patience, failed: LogGate::new(LOG_INTERVAL) }
+    /// Handshakes are the work of `greeters`, and may take as long as `patience`.
+    pub(crate) fn new(tls: Arc<dyn Tls>, greeters: Arc<Greeters>, patience: Duration) -> Self {
+        Self { tls, greeters, patience, failed: LogGate::new(LOG_INTERVAL) }
     }
 
     /// Shakes hands: the socket within TLS, and the user that the peer's certificate stands for. `None` when the
     /// handshake failed, took too long, or the connection was ordered to end.
     pub(crate) async fn open(&self, socket: TcpStream, listed: &Listed) -> Option<(Stream, Option<Arc<str>>)> {
-        let handshake = async { TlsAcceptor::from(self.tls.config()).accept(socket).await };
-        let outcome = heeding(listed, self.patience, "tls.handshake_timeout", handshake).await?;
-        match outcome {
-            Ok(stream) => {
-                let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-                let user = certificate.and_then(|certificate| self.tls.user_of(certificate));
-                listed.is_encrypted_by(self.encryption(stream.get_ref().1));
-                Some((Stream::Tls(Box::new(stream)), user))
+        let handshake = self.greeters.run(listed.peer().remote.ip(), shake(self.tls.clone(), socket));
+        match heeding(listed, self.patience, "tls.handshake_timeout", handshake).await? {
+            Ok(Shaken { stream, user, encryption }) => {
+                listed.is_encrypted_by(encryption);
+                Some((Stream::Tls(stream), user))
             }
             Err(error) => {
                 self.report(&error, listed);
                 None
             }
-        }
-    }
-
-    fn encryption(&self, connection: &ServerConnection) -> Encryption {
-        let certificate = connection.peer_certificates().and_then(<[_]>::first);
-        let version = connection.protocol_version().and_then(|version| version.as_str());
-        let suite = connection.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
-        Encryption {
-            version: version.unwrap_or_default().to_owned(),
-            suite: suite.unwrap_or_default().to_owned(),
-            certificate: certificate.and_then(|certificate| self.tls.describe(certificate)),
         }
     }
 
@@ -102,5 +92,33 @@ impl Secure {
         } else if let Some(held) = self.failed.pass(Instant::now()) {
             tracing::warn!(%peer, held, "TLS handshake failed: {error}");
         }
+    }
+}
+
+/// What a handshake came to.
+struct Shaken {
+    stream: Box<TlsStream<TcpStream>>,
+    /// Whom the peer's certificate stands for.
+    user: Option<Arc<str>>,
+    encryption: Encryption,
+}
+
+async fn shake(tls: Arc<dyn Tls>, socket: TcpStream) -> io::Result<Shaken> {
+    let stream = Box::new(TlsAcceptor::from(tls.config()).accept(socket).await?);
+    let connection = stream.get_ref().1;
+    let certificate = connection.peer_certificates().and_then(<[_]>::first);
+    let user = certificate.and_then(|certificate| tls.user_of(certificate));
+    let encryption = encryption(&*tls, connection);
+    Ok(Shaken { stream, user, encryption })
+}
+
+fn encryption(tls: &dyn Tls, connection: &ServerConnection) -> Encryption {
+    let certificate = connection.peer_certificates().and_then(<[_]>::first);
+    let version = connection.protocol_version().and_then(|version| version.as_str());
+    let suite = connection.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
+    Encryption {
+        version: version.unwrap_or_default().to_owned(),
+        suite: suite.unwrap_or_default().to_owned(),
+        certificate: certificate.and_then(|certificate| tls.describe(certificate)),
     }
 }

@@ -1,14 +1,19 @@
 //! The same loop with TLS around it: what differs is where bytes may wait, and how a connection begins.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
+use parking_lot::Mutex;
 use testkit::certificates::{Issued, Issuer, Subject};
 use tokio_rustls::rustls::client::ClientConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{ClientConnection, RootCertStore, ServerConfig, StreamOwned};
+use tokio_rustls::rustls::sign::{CertifiedKey, Signer, SigningKey, SingleCertAndKey};
+use tokio_rustls::rustls::{
+    ClientConnection, Error, RootCertStore, ServerConfig, SignatureAlgorithm, SignatureScheme, StreamOwned,
+};
 
 use super::*;
 
@@ -219,4 +224,79 @@ fn the_peer_ends_what_is_answered_within_tls() {
     assert_eq!(socket.read(&mut [0]).unwrap(), 0, "an end that is said");
     drop(socket);
     until("an empty registry", || net.registry().open() == 0);
+}
+
+/// A key of a server's that signs when the test lets it, and tells on which thread.
+#[derive(Debug, Clone)]
+struct Slow {
+    key: Arc<dyn SigningKey>,
+    signing: Sender<String>,
+    go_on: Arc<Mutex<Receiver<()>>>,
+}
+
+#[derive(Debug)]
+struct SlowSigner(Slow, Box<dyn Signer>);
+
+impl SigningKey for Slow {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        Some(Box::new(SlowSigner(self.clone(), self.key.choose_scheme(offered)?)))
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        self.key.algorithm()
+    }
+}
+
+impl Signer for SlowSigner {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+        let Self(Slow { signing, go_on, .. }, signer) = self;
+        signing.send(std::thread::current().name().unwrap_or_default().to_owned()).unwrap();
+        // Whoever ends the test without a word lets it go, too.
+        let _ = go_on.lock().recv();
+        signer.sign(message)
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        self.1.scheme()
+    }
+}
+
+/// A signature with a long RSA key takes milliseconds; here it takes as long as the test wants.
+#[test]
+fn a_handshake_that_computes_holds_up_no_other_connection() {
+    let pki = pki();
+    let (signing, signs) = channel();
+    let (lets, go_on) = channel();
+    let (chain, key) = parts(&pki.issuer.server());
+    let slow = Slow { key: ring::sign::any_supported_type(&key).unwrap(), signing, go_on: Arc::new(Mutex::new(go_on)) };
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, Arc::new(slow)))));
+    let (net, plain) = start(Settings::default(), &[Toy::default()]);
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), true).unwrap();
+    let address = listener.address().unwrap();
+    net.serve(listener, &[Arc::new(Toy::default())], Some(Arc::new(Fixed(Arc::new(config)))), None).unwrap();
+
+    let mut secure = pki.connect(address, None);
+    let shaking = std::thread::spawn(move || {
+        secure.write_all(b"echo within\n").unwrap();
+        expect(&mut secure, b"within\n");
+    });
+    assert_eq!(signs.recv_timeout(HANG).unwrap(), "hermod-tls-0");
+    // The only thread of the sockets serves others meanwhile.
+    let mut other = super::connect(plain);
+    other.write_all(b"echo meanwhile\n").unwrap();
+    super::expect(&mut other, b"meanwhile\n");
+    // And those that end: one that waits behind the slow one is closed when it is told to.
+    let mut behind = super::connect(address);
+    behind.write_all(&[22, 3, 1]).unwrap();
+    until("three connections", || net.registry().open() == 3);
+    let last = net.registry().list().pop().unwrap();
+    assert!(net.registry().close(last.id, "not needed"));
+    until("its end", || net.registry().open() == 2);
+    assert_eq!(drain(&mut behind), 0);
+    lets.send(()).unwrap();
+    shaking.join().unwrap();
 }
