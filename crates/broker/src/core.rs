@@ -1,7 +1,7 @@
 //! What every part of the broker shares: the journal, the catalog, the clock, the alarms, the totals.
 //!
 //! Lock order: groups → catalog write → queue → journal buffer → mailbox. The small locks here (timers, waiting lists) are leaves:
-//! nothing else is locked while one is held.
+//! nothing else is locked while one is held, but the errands of the pager behind what is postponed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -36,27 +36,43 @@ const COPIED_KEYS: usize = 1 << 10;
 /// A message as it goes on, where to, and what makes it a duplicate there.
 type Hop = (Message, Vec<Arc<Queue>>, Option<Box<Identity>>);
 
+/// So many deaths are decided before others may have the queue and the log.
+const DECIDED_AT_ONCE: usize = 1000;
+
 /// What a run may still make of dead letters, in entries: as many as a turn. Its last message may exceed it.
 #[derive(Debug)]
-pub(crate) struct Budget(usize);
+pub(crate) struct Budget {
+    left: usize,
+    /// Something has moved, or will when it has been read.
+    has_moved: bool,
+    /// Full memory is no reason to wait.
+    ignores_memory: bool,
+}
 
 impl Budget {
     pub(crate) fn of_a_run() -> Self {
-        Self(TURN_ENTRIES)
+        Self { left: TURN_ENTRIES, has_moved: false, ignores_memory: false }
     }
 
-    pub(crate) fn is_spent(&self) -> bool {
-        self.0 == 0
+    fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+
+    /// What waits can go on at once: this run has brought it further, and has no more to give.
+    fn goes_on(&self) -> bool {
+        self.is_spent() && self.has_moved
     }
 
     fn charge(&mut self, entries: usize) {
-        self.0 = self.0.saturating_sub(entries.max(1));
+        self.left = self.left.saturating_sub(entries.max(1));
     }
 }
 
 /// Logs that these die, so that a start does not bring them back; one whose time is over dies then without that.
 fn decide_all(queue: &Queue, dying: &[Dying], core: &Core) {
-    queue.decide(dying.iter().filter(|dead| dead.reason != Reason::Expired), core);
+    for some in dying.chunks(DECIDED_AT_ONCE) {
+        queue.decide(some.iter().filter(|dead| dead.reason != Reason::Expired), core);
+    }
 }
 
 impl Core {
@@ -79,12 +95,12 @@ impl Core {
 
     /// What waits for room is looked at from time to time; what waits for the next run only, as soon as others had theirs.
     fn go_on_soon(&self, budget: &Budget) {
-        if budget.is_spent() {
+        if budget.goes_on() {
             self.housekeeper.wake();
         }
     }
 
-    /// Goes on with some of what waits; each queue that can go on has its turn. True when this run has spent its budget.
+    /// Goes on with some of what waits; each queue that can go on has its turn. True when there is more that can.
     pub(crate) fn retry_postponed(&self, work: &mut Vec<Work>) -> bool {
         let mut budget = Budget::of_a_run();
         let mut stuck = 0;
@@ -98,14 +114,23 @@ impl Core {
             }
             let next = self.postponed.lock().next(CHUNK, if closed { RESERVED } else { usize::MAX });
             let Some((queue, chunk)) = next else { return false };
-            let left = self.move_read(&queue, chunk, &mut budget, work);
+            // What the disk has of a queue is read for some of it at a time: the rest waits here until that has moved.
+            let left = if queue.mourns() { chunk } else { self.move_read(&queue, chunk, &mut budget, work) };
             stuck = if left.is_empty() { 0 } else { stuck + 1 };
-            self.postponed.lock().put_back(&queue, left);
+            self.postponed.lock().end_turn(&queue, left);
             if closed {
                 return false;
             }
         }
-        budget.is_spent()
+        budget.goes_on()
+    }
+
+    /// Whether a message may go to several queues, which takes more memory than it gives. Where what waits is all that fills the
+    /// memory nothing else would make room, so once in a while a run goes on all the same.
+    fn may_take_more(&self, budget: &mut Budget, now: u64) -> bool {
+        budget.ignores_memory =
+            budget.ignores_memory || (self.memory.is_full() && self.postponed.lock().has_run_while_full(now));
+        budget.ignores_memory || !self.memory.is_full()
     }
 
     /// Moves some, after they have been read if the disk has them; nothing overtakes what waits for that. Returns those that
@@ -121,6 +146,7 @@ impl Core {
             // Who rejected one is answered before it has moved, and must not get it again: that it dies is logged now.
             queue.decide(chunk.iter().filter(|dead| dead.reason == Reason::Rejected), self);
             budget.charge(chunk.len());
+            budget.has_moved = true;
             self.pager.mourn(Arc::clone(queue), chunk);
             return Vec::new();
         }
@@ -129,12 +155,13 @@ impl Core {
 
     /// Reads dead letters and moves them on. All that were asked for before may have left less room than there was; then only
     /// few at a time go on, as they are taken from what waits.
-    pub(crate) fn move_unread(&self, queue: &Arc<Queue>, dying: Vec<Dying>, work: &mut Vec<Work>) {
+    /// Returns whether any have moved.
+    pub(crate) fn move_unread(&self, queue: &Arc<Queue>, dying: Vec<Dying>, work: &mut Vec<Work>) -> bool {
         let many = dying.len() > RESERVED / LIKELY_BYTES && self.journal.admission() == Admission::Closed;
         if many {
             self.postpone_unread(queue, dying);
             self.housekeeper.wake();
-            return;
+            return false;
         }
         let mut budget = Budget::of_a_run();
         let read = self.read_dying(queue, dying.clone());
@@ -142,15 +169,16 @@ impl Core {
         if let Some(first) = left.first() {
             // As they came: what only the disk has is not to wait in memory.
             self.postpone_unread(queue, dying.into_iter().skip_while(|dead| dead.seq != first.seq).collect());
-            self.go_on_soon(&budget);
         }
+        budget.has_moved
     }
 
     /// What was to be read and moved waits, and so does all that was to be read behind it: it is older than what waits already.
     fn postpone_unread(&self, queue: &Arc<Queue>, mut dying: Vec<Dying>) {
-        dying.extend(self.pager.take_mourned(queue));
         decide_all(queue, &dying, self);
-        self.postponed.lock().put_back(queue, dying);
+        let mut postponed = self.postponed.lock();
+        dying.extend(self.pager.take_mourned(queue));
+        postponed.push_front(queue, dying);
     }
 
     /// The move waits, and the decision is logged.
@@ -175,14 +203,13 @@ impl Core {
         let mut targets = Vec::with_capacity(chunk.len());
         let (mut leave, mut stay) = (Vec::with_capacity(chunk.len()), Vec::new());
         let arguments = queue.arguments(self);
-        let full = self.memory.is_full();
         let mut wait = Vec::new();
         let mut chunk = chunk.into_iter();
         while let Some(dead) = chunk.next() {
             let is_spent = budget.is_spent();
             let hop = (!is_spent).then(|| self.next_hop((queue, &arguments), &dead, now, &mut arena, budget));
             let takes_more = |hop: &Result<Hop, _>| hop.as_ref().is_ok_and(|(_, queues, _)| queues.len() > 1);
-            let Some(hop) = hop.filter(|hop| !(full && takes_more(hop))) else {
+            let Some(hop) = hop.filter(|hop| !takes_more(hop) || self.may_take_more(budget, now)) else {
                 wait.push(dead);
                 wait.extend(chunk);
                 break;
@@ -217,6 +244,7 @@ impl Core {
         let mut visit = Visit { core: self, now, work };
         // A crash before it is durable lets the message die once more: had it been delivered, it would come again as new.
         if !leave.is_empty() {
+            budget.has_moved = true;
             self.move_together(arrivals, &targets, durable, &|group| queue.bury(&leave, group, self), &mut visit);
         }
         wait

@@ -164,9 +164,12 @@ impl Core {
                 }
             }
             Some(Errand::Mourn { queue, dying }) => {
-                self.move_unread(&queue, dying, &mut work);
+                let moved = self.move_unread(&queue, dying, &mut work);
                 // Only now: what died later comes behind it.
                 queue.mourned.fetch_sub(1, Ordering::AcqRel);
+                if moved && self.postponed.lock().has(&queue) {
+                    self.housekeeper.wake();
+                }
             }
             Some(Errand::Release(queue)) => self.release_due(&queue, &mut work),
             Some(Errand::Spill { queue, picked }) => {

@@ -15,20 +15,26 @@ use crate::queue::{Dying, Queue};
 /// What a message is taken to be long that only the disk has.
 pub(crate) const LIKELY_BYTES: usize = 4 << 10;
 
+/// While memory is full, what goes to several queues has a run in so many milliseconds.
+const FULL_PERIOD: u64 = 1000;
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Postponed {
+    /// Of a queue that has its turn also where nothing is left: what comes meanwhile waits behind it.
     waiting: HashMap<Owner, VecDeque<Dying>>,
-    /// The queues of these, the one whose turn is next first.
+    /// The queues that wait for their turn, the next one first.
     turns: VecDeque<Arc<Queue>>,
+    /// When there was the last run while memory was full, in milliseconds since 1970.
+    full_at: u64,
 }
 
 impl Postponed {
     pub(crate) fn is_empty(&self) -> bool {
-        self.turns.is_empty()
+        self.waiting.is_empty()
     }
 
-    /// How many queues have dead letters here.
+    /// How many queues wait for their turn.
     pub(crate) fn queues(&self) -> usize {
         self.turns.len()
     }
@@ -39,7 +45,7 @@ impl Postponed {
     }
 
     fn of(&mut self, queue: &Arc<Queue>) -> &mut VecDeque<Dying> {
-        let Self { waiting, turns } = self;
+        let Self { waiting, turns, .. } = self;
         waiting.entry(queue.id).or_insert_with(|| {
             turns.push_back(Arc::clone(queue));
             VecDeque::new()
@@ -53,8 +59,8 @@ impl Postponed {
         }
     }
 
-    /// These were taken and go on waiting, in front of all others of their queue.
-    pub(crate) fn put_back(&mut self, queue: &Arc<Queue>, dying: Vec<Dying>) {
+    /// These wait in front of all others of their queue.
+    pub(crate) fn push_front(&mut self, queue: &Arc<Queue>, dying: Vec<Dying>) {
         if !dying.is_empty() {
             let waiting = self.of(queue);
             waiting.reserve(dying.len());
@@ -62,7 +68,27 @@ impl Postponed {
         }
     }
 
+    /// The turn of a queue is over; these of what was taken go on waiting, in front of all others.
+    pub(crate) fn end_turn(&mut self, queue: &Arc<Queue>, left: Vec<Dying>) {
+        self.push_front(queue, left);
+        if self.waiting.get(&queue.id).is_some_and(VecDeque::is_empty) {
+            self.waiting.remove(&queue.id);
+        } else {
+            self.turns.push_back(Arc::clone(queue));
+        }
+    }
+
+    /// Whether a run may go on as if memory were not full: what waits would wait for ever where it is all that fills it.
+    pub(crate) fn has_run_while_full(&mut self, now: u64) -> bool {
+        let is_due = now.abs_diff(self.full_at) >= FULL_PERIOD;
+        if is_due {
+            self.full_at = now;
+        }
+        is_due
+    }
+
     /// Takes the oldest of the queue whose turn it is: `count` at most and up to so many bytes, but at least one.
+    /// [`Postponed::end_turn`] follows.
     pub(crate) fn next(&mut self, count: usize, bytes: usize) -> Option<(Arc<Queue>, Vec<Dying>)> {
         let queue = self.turns.pop_front()?;
         let waiting = self.waiting.get_mut(&queue.id)?;
@@ -73,11 +99,6 @@ impl Postponed {
         });
         let count = fits.count().max(1).min(waiting.len());
         let chunk = waiting.drain(..count).collect();
-        if waiting.is_empty() {
-            self.waiting.remove(&queue.id);
-        } else {
-            self.turns.push_back(Arc::clone(&queue));
-        }
         Some((queue, chunk))
     }
 }
