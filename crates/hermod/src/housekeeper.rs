@@ -2,9 +2,11 @@
 //! left: it sleeps until something is due or somebody wakes it.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::Broker;
+use management::Watch;
 
 use crate::allocator;
 use crate::spare::Spare;
@@ -15,8 +17,8 @@ const ROUND: Duration = Duration::from_secs(10);
 /// Memory that messages have left goes back to the system this often at most.
 const BETWEEN: Duration = Duration::from_secs(5);
 
-/// Starts the thread.
-pub(crate) fn start(broker: Broker) -> io::Result<Worker> {
+/// Starts the thread. What holds up its timers is counted by `watch`.
+pub(crate) fn start(broker: Broker, watch: Arc<Watch>) -> io::Result<Worker> {
     let (mut left, mut given) = (false, Instant::now());
     let mut spare = Spare::new(given);
     Worker::start("hermod-housekeeping", move |waker| {
@@ -30,7 +32,8 @@ pub(crate) fn start(broker: Broker) -> io::Result<Worker> {
         for damage in broker.take_scrubbed() {
             tracing::error!("{damage}");
         }
-        let due = broker.housekeep(now, waker).unwrap_or(now + ROUND);
+        let tell = |milliseconds| tracing::warn!(milliseconds, "a round of housekeeping took long: timers had to wait");
+        let due = watch.over(tell, || broker.housekeep(now, waker)).unwrap_or(now + ROUND);
         Rest::For(due.saturating_duration_since(Instant::now()).min(ROUND))
     })
 }

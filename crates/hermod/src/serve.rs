@@ -11,7 +11,7 @@ use auth::{AuthoritySettings, FailureLimits};
 use broker::{Broker, OpenError, Parts, SystemClock};
 use journal::{Disk, Lock, RealDisk};
 use management::{
-    BackupRow, Encryption, Endpoints, Facts, Hosts, ListenerRow, Management, Network, Secure, Socket, Source,
+    BackupRow, Encryption, Endpoints, Facts, Hosts, ListenerRow, Management, Network, Secure, Socket, Source, Watch,
 };
 use net::{Listener, Net};
 use wire::Protocol;
@@ -53,7 +53,8 @@ pub(crate) fn run(
     let (broker, _lock) = open(settings, &directory, accept_damage)?;
     warn_of_short_disk(settings, &broker);
     broker.scrub(settings.journal.scrub);
-    let housekeeping = housekeeper::start(broker.clone()).map_err(|error| thread_failure(&error))?;
+    let watch = Arc::new(Watch::default());
+    let housekeeping = housekeeper::start(broker.clone(), watch.clone()).map_err(|error| thread_failure(&error))?;
     let paging = pager::start(broker.clone()).map_err(|error| thread_failure(&error))?;
     let net = Net::start(io_threads(settings), net_settings(settings)).map_err(|error| thread_failure(&error))?;
     let (entrances, rows, endpoints) = furnish(settings, &broker, listeners, certificates.as_ref());
@@ -61,7 +62,7 @@ pub(crate) fn run(
     let source = Arc::new(Source::new(
         broker.clone(),
         facts.clone(),
-        network_of(&net, certificates.clone()),
+        network_of(&net, certificates.clone(), watch),
         copying(&broker, &directory),
         amqp091::encode,
     ));
@@ -581,7 +582,8 @@ fn row(protocol: &str, listener: &Listener) -> ListenerRow {
     ListenerRow { protocol: protocol.to_owned(), address }
 }
 
-fn network_of(net: &Net, certificates: Option<Arc<Certificates>>) -> Network {
+/// `watch` is that over housekeeping.
+fn network_of(net: &Net, certificates: Option<Arc<Certificates>>, watch: Arc<Watch>) -> Network {
     let socket = |connection: net::ConnectionInfo| Socket {
         peer: format!("{} -> {}", connection.remote, connection.local),
         protocol: connection.protocol,
@@ -599,7 +601,7 @@ fn network_of(net: &Net, certificates: Option<Arc<Certificates>>) -> Network {
         open: Box::new(move || open.list().into_iter().map(socket).collect()),
         count: Box::new(move || count.open()),
         refused: Box::new(move || refused.refused().collect()),
-        long_turns: Box::new(move || turns.long_turns()),
+        long_turns: Box::new(move || vec![("connection", turns.long_turns()), ("housekeeping", watch.count())]),
         certificate_ends: Box::new(move || certificates.as_ref().and_then(|certificates| certificates.end())),
     }
 }

@@ -163,9 +163,11 @@ pub(crate) use unix::{bind, serve};
 
 #[cfg(unix)]
 mod unix {
+    use std::future::{Future, poll_fn};
     use std::io::{self, BufRead, BufReader, Write};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
+    use std::pin::pin;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
@@ -198,7 +200,7 @@ mod unix {
                     let source = source.clone();
                     tokio::spawn(async move {
                         // Whoever has gone meanwhile is told nothing.
-                        let _ = converse(socket, source).await;
+                        let _ = watched(socket, source).await;
                         drop(permit);
                     });
                 }
@@ -208,6 +210,16 @@ mod unix {
                 }
             }
         }
+    }
+
+    /// Converses, and tells what of it has held up everything else on the loop.
+    async fn watched(socket: UnixStream, source: Arc<Source>) -> io::Result<()> {
+        let watching = Arc::clone(&source);
+        let mut conversation = pin!(converse(socket, source));
+        let tell = |milliseconds| {
+            tracing::warn!(milliseconds, "management had to wait: a request over the control socket took long");
+        };
+        poll_fn(|context| watching.watch.over(tell, || conversation.as_mut().poll(context))).await
     }
 
     /// The peer has [`PATIENCE`] to ask and to read its answer; the answer itself takes what it takes.

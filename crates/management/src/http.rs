@@ -161,7 +161,7 @@ async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
             &overview,
             logins,
             &refused,
-            (&source.sockets(), source.long_turns()),
+            (&source.sockets(), &source.long_turns()),
             Process::look(),
         )
     });

@@ -35,6 +35,7 @@ mod server;
 mod serving;
 mod source;
 mod visit;
+mod watch;
 
 pub use change::{AUDIT, Change, Refused, Secret, Why};
 pub use control::LONGEST_DEFINITIONS;
@@ -54,3 +55,4 @@ pub use report::{
 pub use server::{Endpoints, Management};
 pub use serving::Secure;
 pub use source::{Encryption, Facts, Network, Socket, Source};
+pub use watch::Watch;

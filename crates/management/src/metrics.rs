@@ -17,7 +17,7 @@ pub(crate) fn aggregated(
     overview: &Overview,
     logins: [(&str, u64); 3],
     refused: &[(&str, u64)],
-    (sockets, long_turns): (&[Socket], u64),
+    (sockets, long_turns): (&[Socket], &[(&str, u64)]),
     process: Process,
 ) -> String {
     let mut out = Exposition::default();
@@ -44,9 +44,11 @@ pub(crate) fn aggregated(
     out.family(
         "hermod_long_turns_total",
         "counter",
-        "Turns of one connection that held up others for 100 ms or longer",
+        "Pieces of work that held up others of their thread for 100 ms or longer, by kind",
     );
-    out.sample("hermod_long_turns_total", &[], long_turns);
+    for (kind, count) in long_turns {
+        out.sample("hermod_long_turns_total", &[("kind", kind)], *count);
+    }
     out.into_text()
 }
 

@@ -1,10 +1,11 @@
 //! HTTP connections, plain and within TLS: each takes a place at the door, shakes hands if it is to, and is answered for as
 //! long as its peer goes on: with its handshake, with the heads of its requests, and with reading the answers.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ use crate::visit::Visit;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Most bytes of the head of a request.
 const LONGEST_HEAD: usize = 16 * 1024;
+/// Bytes of a path that the log is told.
+const LONGEST_TOLD: usize = 200;
 /// Bytes that a peer must take each second, once it has been waited for.
 const SLOWEST: usize = 16 * 1024;
 
@@ -103,27 +106,43 @@ impl Serving {
 
     /// Serves a connection for as long as it has its place.
     async fn serve(self, socket: Patient, peer: SocketAddr, place: Arc<Place>, handshake: Option<Handshake>) {
-        let keeper = Arc::clone(&place);
+        let (keeper, source, last) = (Arc::clone(&place), Arc::clone(&self.source), Last::default());
         tokio::select! {
             biased;
             () = keeper.lost() => tracing::debug!(%peer, "an HTTP connection that waited made room for another"),
-            () = self.converse(socket, peer, place, handshake) => {}
+            () = watched(&source, peer, &last, self.converse(socket, peer, place, handshake, &last)) => {}
         }
     }
 
-    async fn converse(self, socket: Patient, peer: SocketAddr, place: Arc<Place>, handshake: Option<Handshake>) {
-        let Some(Handshake { config, patience }) = handshake else { return self.answer(socket, peer, place).await };
+    async fn converse(
+        self,
+        socket: Patient,
+        peer: SocketAddr,
+        place: Arc<Place>,
+        handshake: Option<Handshake>,
+        last: &Last,
+    ) {
+        let Some(Handshake { config, patience }) = handshake else {
+            return self.answer(socket, peer, place, last).await;
+        };
         match tokio::time::timeout(patience, TlsAcceptor::from(config()).accept(socket)).await {
-            Ok(Ok(stream)) => self.answer(stream, peer, place).await,
+            Ok(Ok(stream)) => self.answer(stream, peer, place, last).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(%peer, "TLS handshake took too long"),
         }
     }
 
     /// Answers one request after the other.
-    async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: SocketAddr, place: Arc<Place>) {
+    async fn answer(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        peer: SocketAddr,
+        place: Arc<Place>,
+        last: &Last,
+    ) {
         let Self { source, door, paths } = self;
         let service = service_fn(move |request: hyper::Request<Incoming>| {
+            last.is(&request);
             let visit = Visit::begin(peer, &place, &source.budget);
             let paths = paths.clone();
             async move {
@@ -140,6 +159,32 @@ impl Serving {
             tracing::debug!(%peer, %error, "an HTTP connection has ended early");
         }
     }
+}
+
+/// The request that a connection has made last.
+#[derive(Default)]
+struct Last(Mutex<String>);
+
+impl Last {
+    /// Its path alone: what is behind may be long, and nobody else's business.
+    fn is<B>(&self, request: &hyper::Request<B>) {
+        let path = auth::shown::extract(request.uri().path(), LONGEST_TOLD);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = format!("{} {path}", request.method());
+    }
+
+    fn told(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Serves a connection, and tells what of it has held up everything else on the loop.
+async fn watched(source: &Source, peer: SocketAddr, last: &Last, serving: impl Future<Output = ()>) {
+    let mut serving = pin!(serving);
+    let tell = |milliseconds| {
+        let last = last.told();
+        tracing::warn!(%peer, last, milliseconds, "management had to wait: one HTTP connection took long");
+    };
+    poll_fn(|context| source.watch.over(tell, || serving.as_mut().poll(context))).await;
 }
 
 /// A socket whose peer is given up when it reads nothing of what waits for it, or next to nothing.

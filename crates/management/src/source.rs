@@ -21,6 +21,7 @@ use crate::listing::{self, Listed};
 use crate::pool::Pool;
 use crate::rates::Rates;
 use crate::report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, SelectorRow, Status};
+use crate::watch::Watch;
 
 /// One open socket, as the part of the program that owns it sees it.
 #[derive(Debug, Clone)]
@@ -58,8 +59,9 @@ pub struct Network {
     pub count: Box<dyn Fn() -> usize + Send + Sync>,
     /// How many were refused as they came, by reason.
     pub refused: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
-    /// How often one connection held up all others of its thread for 100 ms or longer.
-    pub long_turns: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// How often one connection held up all others of its thread for 100 ms or longer, and the same of what else the program
+    /// watches, by kind.
+    pub long_turns: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
     /// When the certificate ends that TLS is served with.
     pub certificate_ends: Box<dyn Fn() -> Option<SystemTime> + Send + Sync>,
 }
@@ -108,6 +110,8 @@ pub struct Source {
     /// The same of what few scrapes ask for, so that it keeps none of the others waiting.
     pub(crate) rare_figures: Figures,
     pub(crate) rates: Rates,
+    /// Over the loop of management.
+    pub(crate) watch: Watch,
     network: Network,
     backup: Box<Copying>,
     pub(crate) encoding: Encoding,
@@ -126,9 +130,24 @@ impl Source {
         backup: impl Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync + 'static,
         encoding: Encoding,
     ) -> Self {
-        let (pool, budget, figures, rare_figures, rates) = Default::default();
+        let (pool, budget, rates, watch) = Default::default();
+        let (figures, rare_figures) = Default::default();
         let (backup, ready, refused) = (Box::new(backup), AtomicBool::new(false), Default::default());
-        Self { broker, facts, pool, budget, figures, rare_figures, rates, network, backup, encoding, ready, refused }
+        Self {
+            broker,
+            facts,
+            pool,
+            budget,
+            figures,
+            rare_figures,
+            rates,
+            watch,
+            network,
+            backup,
+            encoding,
+            ready,
+            refused,
+        }
     }
 
     /// Says whether clients are served: true once the server has started, false when it begins to stop.
@@ -153,9 +172,11 @@ impl Source {
         (self.network.count)()
     }
 
-    /// How often one connection held up all others of its thread.
-    pub(crate) fn long_turns(&self) -> u64 {
-        (self.network.long_turns)()
+    /// How often one piece of work held up others that it should not, by kind.
+    pub(crate) fn long_turns(&self) -> Vec<(&'static str, u64)> {
+        let mut kinds = (self.network.long_turns)();
+        kinds.push(("management", self.watch.count()));
+        kinds
     }
 
     /// When the certificate ends that TLS is served with.

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
-use wire::{CloseReason, Connection, Peer, Protocol, ReadState};
+use wire::{CloseReason, Connection, Doing, Peer, Protocol, ReadState};
 
 use crate::detect::detect;
 use crate::door::Door;
@@ -189,7 +189,7 @@ impl<'a> Drive<'a> {
         let polled = self.take_turns(&mut budget, began, cx);
         let took = began.elapsed();
         if took >= LONG {
-            self.tell_long(took, &budget);
+            self.tell_long(took, BUDGET - budget.left);
         }
         polled
     }
@@ -217,12 +217,12 @@ impl<'a> Drive<'a> {
     }
 
     /// What took so long is told and counted.
-    fn tell_long(&self, took: Duration, budget: &Budget) {
+    fn tell_long(&self, took: Duration, moved: usize) {
         self.registration.count_long_turn();
         let (connection, peer, protocol) = (self.listed.id(), self.listed.peer().remote, self.listed.protocol());
-        let (milliseconds, moved) = (took.as_millis(), BUDGET - budget.left);
+        let (milliseconds, Doing { user, vhost, last }) = (took.as_millis(), self.connection.doing());
         tracing::warn!(
-            connection, %peer, protocol, milliseconds, moved,
+            connection, %peer, protocol, user, vhost, last, milliseconds, moved,
             "other connections had to wait: what this one asked for took long"
         );
     }
@@ -366,7 +366,12 @@ impl<'a> Drive<'a> {
 impl Drop for Drive<'_> {
     /// However the task ends, also when the runtime drops it, the protocol hears that nothing reaches the peer any more.
     fn drop(&mut self) {
-        self.connection.close(CloseReason::Gone, Instant::now());
+        let began = Instant::now();
+        self.connection.close(CloseReason::Gone, began);
+        let took = began.elapsed();
+        if took >= LONG {
+            self.tell_long(took, 0);
+        }
     }
 }
 

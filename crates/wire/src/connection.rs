@@ -82,6 +82,17 @@ pub enum CloseReason {
     Gone,
 }
 
+/// What a connection is at, for the log of what takes long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Doing<'c> {
+    /// The user; empty before the log-in.
+    pub user: &'c str,
+    /// The vhost; empty before there is one.
+    pub vhost: &'c str,
+    /// The method, command or kind of frame that was handled last, by its name in the protocol; empty before the first.
+    pub last: &'static str,
+}
+
 /// The server side of one connection: a deterministic function of the bytes and times it is given.
 pub trait Connection: Send {
     /// Takes bytes from the peer: one turn. Returns how many were consumed; the driver keeps the rest and hands it over
@@ -99,6 +110,8 @@ pub trait Connection: Send {
     fn output(&mut self) -> &mut Output;
     /// What the driver should do with the socket.
     fn read_state(&self) -> ReadState;
+    /// Whose it is and what it is at, also once it has ended.
+    fn doing(&self) -> Doing<'_>;
     /// Ends the connection from the server side. Idempotent; after `Gone` the connection is dropped.
     fn close(&mut self, reason: CloseReason, now: Instant);
 }

@@ -8,7 +8,7 @@ mod network;
 mod output;
 mod reader;
 
-pub use connection::{CloseReason, Connection, Peer, Protocol, ReadState, Recognition};
+pub use connection::{CloseReason, Connection, Doing, Peer, Protocol, ReadState, Recognition};
 pub use network::{InTurn, network};
 pub use output::{Output, SHARE_FROM};
 pub use reader::{DecodeError, Reader};

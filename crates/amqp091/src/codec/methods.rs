@@ -104,6 +104,14 @@ macro_rules! methods {
                 match self { $(Self::$name(_) => $wire_name),* }
             }
 
+            /// The name of the method with these numbers, if there is one.
+            pub fn name_of(class: u16, method: u16) -> Option<&'static str> {
+                match (class, method) {
+                    $(($class, $id) => Some($wire_name),)*
+                    _ => None,
+                }
+            }
+
             /// Appends the payload of this method's frame.
             fn encode_payload(&self, out: &mut Vec<u8>) {
                 let (class, method) = self.id();

@@ -28,7 +28,7 @@ impl AmqpConnection {
         }
         self.log_failure(channel, &failure);
         self.release(now);
-        self.running = None;
+        self.leave_broker();
         self.link.send_failure(0, &failure);
         self.phase = Phase::Closing;
         self.phase_ends = Some(now + CLOSE_TIMEOUT);

@@ -10,7 +10,7 @@ use auth::Identity;
 use auth::sasl::Mechanism;
 use auth::sasl::scram::Exchange;
 use broker::Flow;
-use wire::{CloseReason, Connection, Output, Peer, ReadState};
+use wire::{CloseReason, Connection, Doing, Output, Peer, ReadState};
 
 use crate::codec::frame::encode_heartbeat;
 use crate::codec::methods::ConnectionCloseOk;
@@ -19,6 +19,7 @@ use crate::session::Amqp091;
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::events;
 use crate::session::heartbeat::{Due, Heartbeat};
+use crate::session::last::Last;
 use crate::session::link::{After, Link, OUTPUT_ENOUGH, Waiting};
 use crate::session::running::{Running, Taken};
 
@@ -108,6 +109,9 @@ pub(super) struct AmqpConnection {
     /// Bytes of the last input that were not taken: when no more than these are offered, nothing has arrived.
     left_over: usize,
     pub(super) running: Option<Running>,
+    last: Last,
+    /// User and vhost of what was running.
+    was: Option<(Box<str>, Box<str>)>,
     /// Highest channel number.
     pub(super) channel_max: u16,
 }
@@ -125,6 +129,8 @@ impl AmqpConnection {
             heartbeat: Heartbeat::new(now),
             left_over: 0,
             running: None,
+            last: Last::default(),
+            was: None,
             channel_max: 0,
         }
     }
@@ -161,6 +167,7 @@ impl AmqpConnection {
                 return input.len();
             }
         };
+        self.last = Last::of(frame);
         let after = &input[frame.wire_len()..];
         match self.take_frame(frame, after, now) {
             Ok(Taken::Frames(more)) => frame.wire_len() + more,
@@ -267,7 +274,14 @@ impl AmqpConnection {
     pub(super) fn finish(&mut self) {
         self.phase = Phase::Closed;
         self.phase_ends = None;
-        self.running = None;
+        self.leave_broker();
+    }
+
+    /// The broker's side ends.
+    pub(super) fn leave_broker(&mut self) {
+        if let Some(Running { client, .. }) = self.running.take() {
+            self.was = Some((client.user().into(), client.vhost().into()));
+        }
     }
 
     /// Frames of channel 0 while our close waits for its answer.
@@ -364,6 +378,13 @@ impl Connection for AmqpConnection {
             // Closing, too: a peer that was put out is not to be trusted with more than one that never got in.
             _ => ReadState::Handshake,
         }
+    }
+
+    fn doing(&self) -> Doing<'_> {
+        let was = self.was.as_ref().map(|(user, vhost)| (&**user, &**vhost));
+        let is = self.running.as_ref().map(|running| (running.client.user(), running.client.vhost()));
+        let (user, vhost) = is.or(was).unwrap_or_default();
+        Doing { user, vhost, last: self.last.name() }
     }
 
     fn close(&mut self, reason: CloseReason, now: Instant) {

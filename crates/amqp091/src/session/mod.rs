@@ -14,6 +14,7 @@ mod events;
 mod exchange;
 mod handshake;
 mod heartbeat;
+mod last;
 mod link;
 mod publish;
 mod queue;

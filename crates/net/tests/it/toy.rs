@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use wire::{CloseReason, Connection, Output, Peer, Protocol, ReadState, Recognition};
+use wire::{CloseReason, Connection, Doing, Output, Peer, Protocol, ReadState, Recognition};
 
 /// One call of `wake` adds no more than this, nor does it add to an output that is longer.
 const WAKE_BYTES: usize = 64 * 1024;
@@ -55,7 +55,7 @@ impl Protocol for Toy {
         output.put(self.opening);
         let state = if self.strict { ReadState::Handshake } else { ReadState::Read };
         let user = peer.certified_user.as_deref().unwrap_or("nobody").to_owned();
-        Box::new(ToyConnection { toy: self.clone(), waker, user, output, state, flood: 0, deadline })
+        Box::new(ToyConnection { toy: self.clone(), waker, user, output, state, flood: 0, deadline, last: "" })
     }
 }
 
@@ -69,6 +69,7 @@ struct ToyConnection {
     /// Bytes that wait in the "mailbox".
     flood: usize,
     deadline: Option<Instant>,
+    last: &'static str,
 }
 
 impl ToyConnection {
@@ -88,6 +89,10 @@ impl ToyConnection {
             "tick" => self.deadline = Some(now + Duration::from_millis(argument.parse().unwrap())),
             "who" => self.output.put(format!("{}\n", self.user).as_bytes()),
             "login" => self.state = ReadState::Read,
+            "busy" => {
+                self.last = "busy";
+                std::thread::sleep(Duration::from_millis(argument.parse().unwrap()));
+            }
             "pause" => self.state = ReadState::Pause,
             "whole" => {
                 let count: usize = argument.parse().unwrap();
@@ -153,6 +158,10 @@ impl Connection for ToyConnection {
 
     fn read_state(&self) -> ReadState {
         self.state
+    }
+
+    fn doing(&self) -> Doing<'_> {
+        Doing { user: &self.user, vhost: "toys", last: self.last }
     }
 
     fn close(&mut self, reason: CloseReason, _: Instant) {

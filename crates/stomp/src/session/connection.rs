@@ -7,14 +7,14 @@ use std::task::Waker;
 use std::time::Instant;
 
 use broker::LARGE_BODY;
-use wire::{CloseReason, Connection, Output, Peer, ReadState};
+use wire::{CloseReason, Connection, Doing, Output, Peer, ReadState};
 
 use super::connect::{Connecting, log_in_first};
 use super::error::Failure;
 use super::open::Session;
 use super::protocol::Shared;
 use super::pulse::Pulse;
-use crate::codec::{Decoder, Frame, FrameError, Spoken, Version};
+use crate::codec::{Command, Decoder, Frame, FrameError, Spoken, Version};
 use crate::limits;
 
 enum Phase {
@@ -40,6 +40,10 @@ pub(super) struct StompConnection {
     left_over: usize,
     /// The session must be open by then.
     handshake: Instant,
+    /// Of the frame that was handled last.
+    last: Option<Command>,
+    /// User and vhost of the session that has ended.
+    was: Option<(Box<str>, Box<str>)>,
 }
 
 impl StompConnection {
@@ -54,6 +58,8 @@ impl StompConnection {
             phase: Phase::Greeting,
             pulse: Pulse::none(now),
             left_over: 0,
+            last: None,
+            was: None,
         }
     }
 
@@ -79,7 +85,14 @@ impl StompConnection {
         }
         let spoken = Spoken { version: self.version(), trailer: self.shared.settings.trailer };
         failure.write(self.output.tail(), spoken);
-        self.phase = Phase::Answered;
+        self.leave();
+    }
+
+    /// Gives up the session; what is in the output is written yet.
+    fn leave(&mut self) {
+        if let Phase::Open(session) = std::mem::replace(&mut self.phase, Phase::Answered) {
+            self.was = Some((session.client.user().into(), session.client.vhost().into()));
+        }
     }
 
     /// True when what was read so far makes enough work for one turn.
@@ -138,6 +151,7 @@ impl StompConnection {
     }
 
     fn handle(&mut self, frame: &Frame<'_>, now: Instant) -> Result<(), Failure> {
+        self.last = Some(frame.command);
         if let Phase::Open(session) = &mut self.phase {
             return session.handle(frame, &mut self.output, now);
         }
@@ -165,7 +179,7 @@ impl StompConnection {
             let is_over = session.is_over();
             match ended {
                 Err(failure) => self.fail(&failure),
-                Ok(()) if is_over => self.phase = Phase::Answered,
+                Ok(()) if is_over => self.leave(),
                 Ok(()) => {}
             }
         }
@@ -245,12 +259,21 @@ impl Connection for StompConnection {
         }
     }
 
+    fn doing(&self) -> Doing<'_> {
+        let was = self.was.as_ref().map(|(user, vhost)| (&**user, &**vhost));
+        let (user, vhost) = match &self.phase {
+            Phase::Open(session) => (session.client.user(), session.client.vhost()),
+            _ => was.unwrap_or_default(),
+        };
+        Doing { user, vhost, last: self.last.map_or("", Command::as_str) }
+    }
+
     fn close(&mut self, reason: CloseReason, now: Instant) {
         if matches!(self.phase, Phase::Answered) {
             return;
         }
         match reason {
-            CloseReason::Gone => self.phase = Phase::Answered,
+            CloseReason::Gone => self.leave(),
             CloseReason::Shutdown => {
                 self.end_turn(now);
                 let detail = "the server is shutting down; connect again later";

@@ -137,3 +137,22 @@ fn what_reached_no_queue_comes_back_before_the_end() {
         }
     }
 }
+
+/// What the log says of a connection that takes long, also of its end.
+#[test]
+fn a_connection_tells_whose_it_is_and_what_it_is_at() {
+    let server = server();
+    assert_eq!(server.socket().doing(), ("", "", ""));
+    let mut peer = server.channel();
+    assert_eq!(peer.doing(), ("guest", "/", "channel.open"));
+    peer.declare(1, "q");
+    assert_eq!(peer.doing(), ("guest", "/", "queue.declare"));
+    peer.put(1, "q", "whole");
+    assert_eq!(peer.doing(), ("guest", "/", "basic.publish"));
+    peer.raw(&[2, 0, 1]);
+    assert_eq!(peer.doing(), ("guest", "/", "basic.publish"), "what has come in part is not looked at yet");
+    peer.raw(&[0, 0, 0, 0, 0xce]);
+    assert_eq!(peer.doing(), ("guest", "/", "content header"));
+    peer.close(CloseReason::Gone);
+    assert_eq!(peer.doing(), ("guest", "/", "content header"));
+}

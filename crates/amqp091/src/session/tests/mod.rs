@@ -276,6 +276,12 @@ impl Peer {
         self.connection.deadline()
     }
 
+    /// User, vhost, and what was handled last.
+    pub(super) fn doing(&self) -> (&str, &str, &str) {
+        let wire::Doing { user, vhost, last } = self.connection.doing();
+        (user, vhost, last)
+    }
+
     pub(super) fn close(&mut self, reason: CloseReason) {
         self.connection.close(reason, self.now);
         self.pump();

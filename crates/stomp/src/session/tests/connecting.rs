@@ -196,3 +196,19 @@ fn the_server_says_why_it_closes() {
     assert_eq!(peer.state(), ReadState::Answered);
     assert!(scene.broker.clients().is_empty());
 }
+
+/// What the log says of a connection that takes long, also of its end.
+#[test]
+fn a_connection_tells_whose_it_is_and_what_it_is_at() {
+    let scene = Scene::new();
+    let doing = |user: &'static str, vhost: &'static str, last: &'static str| wire::Doing { user, vhost, last };
+    assert_eq!(scene.accept().connection.doing(), doing("", "", ""));
+    for reason in [CloseReason::Gone, CloseReason::Shutdown] {
+        let mut peer = scene.connect("1.2");
+        assert_eq!(peer.connection.doing(), doing("guest", "/", "CONNECT"));
+        peer.say("SEND\ndestination:/queue/q\n\nx\0");
+        assert_eq!(peer.connection.doing(), doing("guest", "/", "SEND"));
+        peer.connection.close(reason, peer.now);
+        assert_eq!(peer.connection.doing(), doing("guest", "/", "SEND"));
+    }
+}
