@@ -6,14 +6,11 @@
 
 use std::borrow::Cow;
 
-use broker::{Copies, DELAY, Dialect, DialectId, Dialects, Error, Field, Message, Properties, Selected};
+use broker::{Copies, Counts, DELAY, Dialect, DialectId, Dialects, Error, Field, Message, Properties, Selected};
 
 use crate::codec::decode_properties;
 use crate::codec::properties::BasicProperties;
 use crate::codec::table::{self, Table, Value, ValueRef};
-
-/// How often a quorum queue has seen a message come back.
-const DELIVERY_COUNT: &str = "x-delivery-count";
 
 /// Reads the properties of messages published by AMQP 0-9-1.
 #[derive(Debug, Clone, Copy, Default)]
@@ -154,12 +151,12 @@ fn fields_from_neutral(table: &broker::Table) -> Vec<(String, Value)> {
 #[inline]
 pub(crate) fn delivered_properties<'m>(
     message: &'m Message,
-    delivery_count: Option<u32>,
+    counts: Counts,
     dialects: &Dialects,
 ) -> Result<Cow<'m, [u8]>, Error> {
     let own = message.dialect() == DialectId::AMQP_091;
     let untouched = !message.is_marked() && !message.was_delayed() && message.copies() == Copies::None;
-    if own && delivery_count.is_none() && untouched {
+    if own && counts.is_none() && untouched {
         return Ok(Cow::Borrowed(message.properties()));
     }
     if own {
@@ -174,21 +171,21 @@ pub(crate) fn delivered_properties<'m>(
         if let Some(spent) = message.spent_delay(delay.as_ref()) {
             set(headers.get_or_insert_default(), DELAY, value_from_neutral(&spent));
         }
-        return Ok(Cow::Owned(rewritten(basic, headers, message, delivery_count)));
+        return Ok(Cow::Owned(rewritten(basic, headers, message, counts)));
     }
     let neutral = dialects.read(message.dialect(), message.properties())?;
-    Ok(Cow::Owned(from_neutral(&neutral, message, delivery_count)))
+    Ok(Cow::Owned(from_neutral(&neutral, message, counts)))
 }
 
 /// Properties of another protocol's message.
-fn from_neutral(neutral: &Properties, message: &Message, delivery_count: Option<u32>) -> Vec<u8> {
+fn from_neutral(neutral: &Properties, message: &Message, counts: Counts) -> Vec<u8> {
     let expiration = neutral.expiration.map(|ms| ms.to_string());
     let basic = without_headers(neutral, expiration.as_deref());
     let mut headers = (!neutral.headers.is_empty()).then(|| fields_from_neutral(&neutral.headers));
     if let Some(spent) = message.spent_delay(neutral.headers.get(DELAY)) {
         set(headers.get_or_insert_default(), DELAY, value_from_neutral(&spent));
     }
-    rewritten(basic, headers, message, delivery_count)
+    rewritten(basic, headers, message, counts)
 }
 
 /// The same in the terms of this protocol, but for the headers.
@@ -230,12 +227,12 @@ pub(crate) fn encode(neutral: &Properties) -> Result<Vec<u8>, Error> {
 }
 
 /// Encodes properties with what the broker adds: its marks, which replace headers of their names and take the
-/// expiration away, and the delivery count.
+/// expiration away, and how often it came back.
 fn rewritten(
     basic: BasicProperties<'_>,
     headers: Option<Vec<(String, Value)>>,
     message: &Message,
-    delivery_count: Option<u32>,
+    counts: Counts,
 ) -> Vec<u8> {
     let mut fields = headers;
     let marks = message.marks();
@@ -245,8 +242,8 @@ fn rewritten(
             set(fields.get_or_insert_default(), &name, value_from_neutral(&value));
         }
     }
-    if let Some(count) = delivery_count {
-        set(fields.get_or_insert_default(), DELIVERY_COUNT, Value::I64(count.into()));
+    for (name, count) in counts.headers() {
+        set(fields.get_or_insert_default(), name, Value::I64(count.into()));
     }
     let encoded = fields.map(|fields| table::encode_fields(&fields));
     // What was just encoded is a valid table; were it too large to be one, the message goes without headers.

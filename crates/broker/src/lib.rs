@@ -57,7 +57,7 @@ pub use message::instructions::{DELAY, is_instruction};
 pub use message::marks::{Death, Marks, Place, Reason};
 pub use message::properties::Properties;
 pub use message::value::{Table, Value};
-pub use queue::{QueueFigures, QueueTotals, SelectorReport};
+pub use queue::{Counts, QueueFigures, QueueTotals, SelectorReport};
 pub use redrive::Redriven;
 pub use repair::Repair;
 pub use report::{
@@ -70,5 +70,5 @@ pub use session::{
     BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Login, Outcome,
     Prefetch, Publish, QueueSpec, REPLY_PREFIX, Refusal, STORED_BESIDES, SessionId, Terms, TransactionId,
 };
-pub use settings::{Limits, Settings, UnknownArguments};
+pub use settings::{CountedReturns, Limits, Settings, UnknownArguments};
 pub use store::verify::{Verified, VerifiedQueue};

@@ -80,6 +80,16 @@ pub enum UnknownArguments {
     Accept,
 }
 
+/// Which returns of a message count towards the delivery limit of its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CountedReturns {
+    /// Those by which its consumer says that it failed, or that it has gone.
+    #[default]
+    Failures,
+    /// Every one.
+    All,
+}
+
 /// Everything that can be set about the broker.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -87,6 +97,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Of queues and exchanges.
     pub unknown_arguments: UnknownArguments,
+    /// Of queues that count.
+    pub counted_returns: CountedReturns,
     /// What the broker calls itself in copies of traced messages.
     pub node: String,
     /// Bytes of queued messages in memory at which the memory alarm rises.
@@ -112,6 +124,7 @@ impl Default for Settings {
         Self {
             limits: Limits::default(),
             unknown_arguments: UnknownArguments::default(),
+            counted_returns: CountedReturns::default(),
             node: "hermod".to_owned(),
             memory_limit: 4 << 30,
             memory_budget: 512 << 20,

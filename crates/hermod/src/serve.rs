@@ -338,6 +338,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
     broker::Settings {
         node: node_name(settings),
         unknown_arguments: settings.compat.unknown_arguments,
+        counted_returns: settings.compat.counted_returns,
         limits: broker::Limits {
             max_message_bytes: limits.max_message_size,
             sessions_per_connection: narrow(limits.channel_max),

@@ -226,8 +226,8 @@ impl Source {
     fn read(&self, delivery: &broker::Delivery<'_>, remaining: u64) -> Result<Fetched, Error> {
         let message = delivery.message;
         let mut properties = self.broker.dialects().read_message(message)?;
-        if let Some(count) = delivery.delivery_count {
-            properties.headers.set("x-delivery-count", Value::I64(count.into()));
+        for (name, count) in delivery.counts.headers() {
+            properties.headers.set(name, Value::I64(count.into()));
         }
         Ok(Fetched {
             exchange: message.exchange().to_owned(),

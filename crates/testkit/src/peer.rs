@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
-use broker::{Client, Consume, Error, ErrorKind, Event, Message, Prefetch, SessionId, TransactionId};
+use broker::{Client, Consume, Counts, Error, ErrorKind, Event, Message, Prefetch, SessionId, TransactionId};
 
 use crate::broker::{Bell, TestBroker};
 
@@ -50,7 +50,7 @@ pub struct Received {
     /// It may have been delivered before.
     pub redelivered: bool,
     /// How often it came back.
-    pub count: Option<u32>,
+    pub counts: Counts,
     /// Its body, without the dots at its end.
     pub body: String,
     /// Its deaths, newest first: queue, reason, count.
@@ -69,7 +69,7 @@ impl Received {
             consumer: delivery.consumer_tag.to_owned(),
             tag: delivery.tag,
             redelivered: delivery.redelivered,
-            count: delivery.delivery_count,
+            counts: delivery.counts,
             body: body_of(message),
             deaths: marks
                 .deaths
@@ -100,15 +100,21 @@ pub fn error_text(error: &Error) -> String {
     format!("{code} {}", error.text)
 }
 
-/// `c:1=body`, with `!` when redelivered, `(n)` when it came back n times, `[q/reason*n …]` for its deaths.
+/// `c:1=body`, with `!` when redelivered, `(n)` when it came back n times and all of that counts, `(n/m)` when n of m do, `[q/reason*n …]` for its deaths.
 impl fmt::Display for Received {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}={}", self.consumer, self.tag, self.body)?;
         if self.redelivered {
             f.write_str("!")?;
         }
-        if let Some(count) = self.count {
-            write!(f, "({count})")?;
+        match self.counts {
+            Counts { delivery: None, acquired: None } => {}
+            Counts { delivery: Some(count), acquired } if acquired.is_none_or(|acquired| acquired == count) => {
+                write!(f, "({count})")?;
+            }
+            Counts { delivery, acquired } => {
+                write!(f, "({}/{})", delivery.unwrap_or(0), acquired.unwrap_or(0))?;
+            }
         }
         if !self.deaths.is_empty() {
             let deaths: Vec<_> =

@@ -2,7 +2,7 @@
 //!
 //! A delivery is the hottest of them: no allocation, one copy of a small body, none of a large one.
 
-use broker::{Broker, Delivery, Event, Message};
+use broker::{Broker, Counts, Delivery, Event, Message};
 
 use crate::codec::methods::{BasicAck, BasicCancel, BasicNack, ConnectionBlocked, ConnectionUnblocked, TxCommitOk};
 use crate::codec::{Body, Content, Deliver, GetOk, Return, encode_deliver, encode_get_ok, encode_return};
@@ -82,10 +82,10 @@ fn with_content(
     link: &mut Link,
     broker: &Broker,
     message: &Message,
-    delivery_count: Option<u32>,
+    counts: Counts,
     write: impl FnOnce(&mut Link, &Content<'_>),
 ) {
-    let properties = match delivered_properties(message, delivery_count, broker.dialects()) {
+    let properties = match delivered_properties(message, counts, broker.dialects()) {
         Ok(properties) => properties,
         Err(error) => {
             link.after.push(After::CloseConnection(error.into()));
@@ -106,7 +106,7 @@ fn deliver(link: &mut Link, sessions: &mut Sessions, broker: &Broker, delivery: 
     let Some(channel) = sessions.receiver(delivery.session) else { return };
     let deliver =
         Deliver { consumer_tag: delivery.consumer_tag, delivery_tag: delivery.tag, redelivered: delivery.redelivered };
-    with_content(link, broker, delivery.message, delivery.delivery_count, |link, content| {
+    with_content(link, broker, delivery.message, delivery.counts, |link, content| {
         encode_deliver(&mut link.out, channel, link.frame_max, &deliver, content);
     });
 }
@@ -120,7 +120,7 @@ pub(super) fn got(link: &mut Link, sessions: &mut Sessions, broker: &Broker, del
         message_count: u32::try_from(remaining).unwrap_or(u32::MAX),
     };
     let before = link.out.len();
-    with_content(link, broker, delivery.message, delivery.delivery_count, |link, content| {
+    with_content(link, broker, delivery.message, delivery.counts, |link, content| {
         encode_get_ok(&mut link.out, channel, link.frame_max, &got, content);
     });
     link.count_replies(link.out.len() - before);
@@ -129,7 +129,7 @@ pub(super) fn got(link: &mut Link, sessions: &mut Sessions, broker: &Broker, del
 fn give_back(link: &mut Link, broker: &Broker, channel: u16, message: &Message) {
     let returned = Return { reply_code: ReplyCode::NoRoute as u16, reply_text: ReplyCode::NoRoute.name() };
     let before = link.out.len();
-    with_content(link, broker, message, None, |link, content| {
+    with_content(link, broker, message, Counts::default(), |link, content| {
         encode_return(&mut link.out, channel, link.frame_max, &returned, content);
     });
     link.count_replies(link.out.len() - before);

@@ -10,7 +10,7 @@ use journal::Ticket;
 
 use crate::message::Message;
 use crate::queue::consumers::Turn;
-use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Queue, Reason, Resume, State, Visit, settle};
+use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Queue, Reason, Resume, Returns, State, Visit, settle};
 use crate::session::mailbox::{Lent, Notice};
 use crate::session::turn::Work;
 use crate::store::facts;
@@ -43,7 +43,7 @@ pub(crate) enum Fetched {
         seq: u64,
         message: Message,
         redelivered: bool,
-        returns: u32,
+        returns: Returns,
         remaining: u64,
     },
 }

@@ -12,7 +12,7 @@ use crate::message::Message;
 use crate::queue::lanes::{LaneNumber, first_of, lane_of};
 use crate::queue::mark::Mark;
 use crate::queue::page::{Memo, NOT_KNOWN, Page, SIZE, bit_of};
-use crate::queue::{Picked, Task};
+use crate::queue::{Picked, Returns, Task};
 
 pub(super) use crate::queue::page::PLACE_COST;
 pub(crate) use crate::queue::page::{Entry, Placed, State};
@@ -179,7 +179,7 @@ impl Lane {
         pages: VecDeque<Box<Page>>,
         next: u64,
         mark: u64,
-        returns: BTreeMap<u64, u32>,
+        returns: BTreeMap<u64, Returns>,
         chunked: bool,
     ) -> Self {
         // A page that is not hot takes no more entries, and one of which an index may list settled numbers is not begun anew.
@@ -771,9 +771,9 @@ impl Lane {
     }
 
     /// How often entries came back, for those of which that counts.
-    pub(crate) fn returns(&self) -> Vec<(u64, u32)> {
+    pub(crate) fn returns(&self) -> Vec<(u64, Returns)> {
         let hot = self.pages.iter().flat_map(|page| (page.first..).zip(&page.entries));
-        let hot = hot.filter(|(_, entry)| entry.state != State::Done && entry.returns > 0 && entry.is_durable());
+        let hot = hot.filter(|(_, entry)| entry.state != State::Done && !entry.returns.is_none() && entry.is_durable());
         let mut all: Vec<_> = hot.map(|(seq, entry)| (seq, entry.returns)).collect();
         all.extend(self.memo.returns.iter().map(|(seq, returns)| (*seq, *returns)));
         all

@@ -12,10 +12,10 @@ use std::ops::Range;
 use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
-use crate::queue::Task;
 use crate::queue::lane::{Away, Dropped, Entry, Lane, Placed, Purged, State, Swept, Want};
 use crate::queue::page::Page;
 use crate::queue::views::Cursor;
+use crate::queue::{Returns, Task};
 
 /// How many numbers each lane has: at a million messages a second they last for nine years.
 const NUMBERS: u64 = 1 << 48;
@@ -108,7 +108,7 @@ impl Lanes {
     pub(crate) fn recovered(
         mut pages: VecDeque<Box<Page>>,
         positions: Positions,
-        mut returns: BTreeMap<u64, u32>,
+        mut returns: BTreeMap<u64, Returns>,
         chunked: bool,
     ) -> Self {
         let mut lanes = Self::new();
@@ -464,7 +464,7 @@ impl Lanes {
     }
 
     /// How often entries came back, for those of which that counts.
-    pub(crate) fn returns(&self) -> Vec<(u64, u32)> {
+    pub(crate) fn returns(&self) -> Vec<(u64, Returns)> {
         self.all().flat_map(Lane::returns).collect()
     }
 

@@ -21,6 +21,7 @@ mod mark;
 mod page;
 mod repair;
 mod retry;
+mod returns;
 mod rings;
 #[cfg(feature = "sabotage")]
 mod sabotage;
@@ -52,6 +53,8 @@ pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, first_of, lane_of
 pub(crate) use latest::{Keyed, Latest, Recovered};
 pub(crate) use page::{Listed, Page, Place};
 pub(crate) use retry::Waiters;
+pub use returns::Counts;
+pub(crate) use returns::Returns;
 pub(crate) use seen::{Gate, Identity, Kept, Seen};
 pub(crate) use settle::{SETTLED_BEFORE, Settlement, Verdict};
 pub(crate) use spill::Picked;
@@ -677,7 +680,7 @@ impl Inner {
 
 /// What a restatement says of a queue's entries.
 pub(crate) struct Remains<'a> {
-    pub(crate) returns: Vec<(u64, u32)>,
+    pub(crate) returns: Vec<(u64, Returns)>,
     pub(crate) decided: &'a BTreeMap<u64, Reason>,
     pub(crate) waiting: Option<&'a Waiters>,
 }

@@ -10,6 +10,7 @@ use std::num::NonZeroU16;
 use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
+use crate::queue::Returns;
 use crate::queue::bitmap::Bitmap;
 
 /// Entries in a page.
@@ -75,7 +76,7 @@ pub(crate) struct Entry {
     /// Bytes of the stored message while only the disk has it; 0 if that is not known.
     pub(crate) length: u32,
     /// How often it was delivered and came back.
-    pub(crate) returns: u32,
+    pub(crate) returns: Returns,
     /// What the stored message has besides its body while only the disk has it; `None` if nobody has looked.
     pub(crate) besides: Option<Besides>,
     /// True when it may have been delivered before.
@@ -94,7 +95,7 @@ impl Entry {
             address: None,
             expires_at: u64::MAX,
             length: 0,
-            returns: 0,
+            returns: Returns::default(),
             besides: None,
             redelivered: false,
             state: State::Done,
@@ -143,7 +144,7 @@ impl Entry {
     /// only a durable one sees.
     fn is_plain(&self) -> bool {
         let away = self.state == State::Ready && self.message.is_none();
-        away && self.address.is_some_and(|address| self.returns == 0 || !address.is_spilled())
+        away && self.address.is_some_and(|address| self.returns.is_none() || !address.is_spilled())
     }
 }
 
@@ -203,7 +204,7 @@ pub(super) struct Memo {
     /// Every recovered entry below it counts as delivered before.
     pub(super) mark: u64,
     /// How often entries came back that are not in a hot page.
-    pub(super) returns: BTreeMap<u64, u32>,
+    pub(super) returns: BTreeMap<u64, Returns>,
 }
 
 /// See the module.
@@ -393,7 +394,7 @@ impl Page {
             entries.push(Entry {
                 address: Some(place.address),
                 length: place.length,
-                returns: memo.returns.remove(&seq).unwrap_or(0),
+                returns: memo.returns.remove(&seq).unwrap_or_default(),
                 expires_at: if self.timeless { u64::MAX } else { NOT_KNOWN },
                 redelivered: seq < memo.mark || returned.as_ref().is_some_and(|bits| bits.has(bit)),
                 state: State::Ready,
@@ -418,7 +419,7 @@ impl Page {
             if entry.redelivered && seq >= memo.mark {
                 returned.put(bit_of(seq));
             }
-            if entry.returns > 0 {
+            if !entry.returns.is_none() {
                 memo.returns.insert(seq, entry.returns);
             }
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::catalog::arguments::Return;
 use crate::queue::{Inner, Queue, Reason, State, Visit};
+use crate::settings::CountedReturns;
 use crate::store::facts;
 
 /// The entries of a queue that wait: when each is due, in milliseconds since 1970, and in the order of that.
@@ -56,13 +57,14 @@ impl Queue {
         let Some(entry) = inner.lanes.get_mut(seq) else { return };
         entry.redelivered = true;
         if arguments.counts_returns() {
-            entry.returns = entry.returns.saturating_add(1);
+            let all = visit.core.settings.counted_returns == CountedReturns::All;
+            entry.returns.add(all || how == Return::Failed);
             let (returns, durable) = (entry.returns, entry.is_durable());
-            if arguments.delivery_limit.is_some_and(|limit| u64::from(returns) > limit) {
+            if arguments.delivery_limit.is_some_and(|limit| u64::from(returns.counted()) > limit) {
                 self.die(inner, seq, Reason::DeliveryLimit);
                 return;
             }
-            let delay = arguments.retry.and_then(|retry| retry.delay(how, returns));
+            let delay = arguments.retry.and_then(|retry| retry.delay(how, returns.counted()));
             let due = delay.map(|delay| visit.now.saturating_add(delay));
             if durable {
                 let mut appender = visit.core.journal.appender();

@@ -44,7 +44,7 @@ pub(crate) enum Verdict {
     Accepted,
     /// Came back from a consumer: to its place, marked as delivered before.
     Released,
-    /// The same, since its consumer could not do with it what it should.
+    /// The same, since its consumer could not do with it what it should, or has gone.
     Failed,
     /// Never left the broker: to its place, without counting as a return. It is marked as delivered before all the same,
     /// since it may now come after later ones: only what is marked may come out of order.

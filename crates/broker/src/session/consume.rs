@@ -306,8 +306,8 @@ impl Client {
             entry.shared.add_fetched();
         }
         self.watch_deliveries(now);
-        let delivery_count = (returns > 0).then_some(returns);
-        let delivery = Delivery { session, consumer_tag: "", tag, redelivered, delivery_count, message: &message };
+        let counts = returns.shown(self.core.settings.counted_returns);
+        let delivery = Delivery { session, consumer_tag: "", tag, redelivered, counts, message: &message };
         report(&delivery, remaining);
         if self.traces(&message) {
             self.trace_delivery(session, Some(slot), &message, redelivered);

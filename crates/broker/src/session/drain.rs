@@ -6,6 +6,7 @@ use journal::Ticket;
 
 use crate::error::Error;
 use crate::message::Message;
+use crate::queue::Counts;
 use crate::session::mailbox::{Lent, Notice};
 use crate::session::settle::Lien;
 use crate::session::transaction::TransactionId;
@@ -22,8 +23,8 @@ pub struct Delivery<'a> {
     pub tag: u64,
     /// It may have been delivered before.
     pub redelivered: bool,
-    /// How often it came back, where the queue counts that and it did.
-    pub delivery_count: Option<u32>,
+    /// How often it came back, where the queue counts that.
+    pub counts: Counts,
     /// The message.
     pub message: &'a Message,
 }
@@ -283,7 +284,7 @@ impl Client {
             consumer_tag: &consumer.tag,
             tag,
             redelivered: lent.redelivered,
-            delivery_count: (lent.returns > 0).then_some(lent.returns),
+            counts: lent.returns.shown(self.core.settings.counted_returns),
             message: &lent.message,
         }));
         let (no_ack, of, slot) = (consumer.no_ack, consumer.session, consumer.slot);

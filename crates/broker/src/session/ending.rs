@@ -251,12 +251,14 @@ impl Client {
                 Some(Leaving { queue: self.consumed_by(*consumer)?, consumer: *consumer, no_ack })
             });
             ending.leaving.extend(leaving);
+            // What is taken from a consumer because it held it for too long did not fail.
+            let verdict = if session.overdue { Verdict::Released } else { Verdict::Failed };
             let mut liens = session.unsettled.take_all();
             liens.extend(std::mem::take(&mut session.abandoned));
             for lien in liens {
                 let Some(slot) = self.slot_mut(lien.slot) else { continue };
                 slot.uses -= 1;
-                let settlement = Settlement { seq: lien.seq, consumer: lien.consumer, verdict: Verdict::Released };
+                let settlement = Settlement { seq: lien.seq, consumer: lien.consumer, verdict };
                 ending.comes_back(&slot.queue, settlement);
             }
         }

@@ -14,6 +14,7 @@ use crate::core::Memory;
 use crate::error::Error;
 use crate::ledger::Held;
 use crate::message::Message;
+use crate::queue::Returns;
 use crate::session::TransactionId;
 
 /// Consumers that are no more and stay noted.
@@ -25,7 +26,7 @@ pub(crate) struct Lent {
     /// The consumer, by its number within the client.
     pub(crate) consumer: u32,
     pub(crate) redelivered: bool,
-    pub(crate) returns: u32,
+    pub(crate) returns: Returns,
     pub(crate) seq: u64,
     pub(crate) message: Message,
 }

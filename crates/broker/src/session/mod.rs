@@ -238,6 +238,8 @@ struct Session {
     /// Of one that ends: what its open transactions would have settled.
     abandoned: Vec<Lien>,
     failed: bool,
+    /// It failed since it held a delivery for too long.
+    overdue: bool,
 }
 
 /// See the module. Dropping it closes it.

@@ -109,7 +109,7 @@ impl Session {
         let is_over = |tag: u64, timeout: Duration| self.notes.given_out_by(tag).is_some_and(|at| at + timeout <= now);
         let over =
             self.unsettled.iter().find_map(|(tag, lien)| timeout(lien.consumer).filter(|most| is_over(tag, *most)));
-        self.failed = over.is_some();
+        (self.failed, self.overdue) = (over.is_some(), over.is_some());
         over
     }
 }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::Message;
+use crate::queue::Returns;
 use crate::session::mailbox::{Lent, Mailbox};
 use crate::session::{Client, SessionId};
 
@@ -43,7 +44,7 @@ pub(crate) struct Requester {
 impl Requester {
     /// False when it leaves too much unread.
     pub(crate) fn deliver(&self, message: Message) -> bool {
-        let lent = Lent { consumer: self.consumer, redelivered: false, returns: 0, seq: 0, message };
+        let lent = Lent { consumer: self.consumer, redelivered: false, returns: Returns::default(), seq: 0, message };
         self.mailbox.deliver_reply(lent, REPLIES_MAX)
     }
 }

@@ -11,7 +11,7 @@ use crate::catalog::definitions::{Key, Sort};
 use crate::encoding::{Malformed, Reader, write_bool, write_bytes, write_table, write_text, write_varint};
 use crate::error::Error;
 use crate::message::value::Table;
-use crate::queue::{Bound, Kept, Keyed, Queue, Reason, Remains, SETTLED_BEFORE, Span, Waiters, reason_code};
+use crate::queue::{Bound, Kept, Keyed, Queue, Reason, Remains, Returns, SETTLED_BEFORE, Span, Waiters, reason_code};
 use crate::routing::ExchangeKind;
 use crate::store::runs::log_valued;
 
@@ -166,8 +166,11 @@ pub(crate) fn log_position(appender: &mut Appender<'_>, queue: Owner, next_seq: 
     log_pair(appender, queue, POSITION, next_seq, mark);
 }
 
-pub(crate) fn log_returns(appender: &mut Appender<'_>, queue: Owner, seq: u64, returns: u32) {
-    log_pair(appender, queue, RETURNS, seq, returns.into());
+pub(crate) fn log_returns(appender: &mut Appender<'_>, queue: Owner, seq: u64, returns: Returns) {
+    if let Some(both) = returns.both() {
+        log_pair(appender, queue, RETURNS, seq, both);
+    }
+    log_pair(appender, queue, RETURNS, seq, returns.counted().into());
 }
 
 pub(crate) fn log_retry(appender: &mut Appender<'_>, queue: Owner, seq: u64, due: u64) {
@@ -370,8 +373,11 @@ pub(crate) fn log_whole_queue(
     for bound in bound {
         log_binding(appender, queue.id, BIND, bound);
     }
-    let returns = remains.returns.iter().map(|(seq, returns)| (*seq, u64::from(*returns)));
-    log_valued(appender, queue.id, RETURNS_RUNS, returns);
+    // In front of what an earlier version reads alone.
+    let both = remains.returns.iter().filter_map(|(seq, returns)| Some((*seq, returns.both()?)));
+    log_valued(appender, queue.id, RETURNS_RUNS, both);
+    let counted = remains.returns.iter().map(|(seq, returns)| (*seq, u64::from(returns.counted())));
+    log_valued(appender, queue.id, RETURNS_RUNS, counted);
     let decided = remains.decided.iter().map(|(seq, reason)| (*seq, u64::from(reason_code(*reason))));
     log_valued(appender, queue.id, DYING_RUNS, decided);
     for (seq, due) in remains.waiting.into_iter().flat_map(Waiters::iter) {

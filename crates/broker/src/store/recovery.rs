@@ -18,7 +18,8 @@ use crate::encoding::Malformed;
 use crate::error::Error;
 use crate::message::value::Table;
 use crate::queue::{
-    Bound, Bounds, Lanes, Latest, Position, Positions, Queue, QueueParts, Reason, Recovered, Seen, Span, reason_code,
+    Bound, Bounds, Lanes, Latest, Position, Positions, Queue, QueueParts, Reason, Recovered, Returns, Seen, Span,
+    reason_code,
 };
 use crate::routing::{Bindings, Destination, Load, Weight};
 use crate::settings::UnknownArguments;
@@ -30,7 +31,7 @@ use crate::store::runs::read_valued;
 struct Entries {
     pages: Pages,
     positions: Positions,
-    returns: BTreeMap<u64, u32>,
+    returns: BTreeMap<u64, Returns>,
     dying: BTreeMap<u64, u8>,
     /// When entries are due that came back.
     waiting: BTreeMap<u64, u64>,
@@ -40,7 +41,7 @@ struct Entries {
 
 impl Entries {
     fn returned(&mut self, seq: u64, returns: u64) {
-        self.returns.insert(seq, u32::try_from(returns).unwrap_or(u32::MAX));
+        self.returns.entry(seq).or_default().take_in(returns);
     }
 
     fn decided(&mut self, seq: u64, reason: u64) {

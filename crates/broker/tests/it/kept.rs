@@ -88,7 +88,7 @@ fn make(path: &Path) {
     take(&mut peer, &broker, "whole", |number| (number < COUNT / 10 * 9).then_some(Outcome::Accepted));
     let came = take(&mut peer, &broker, "quorum", |_| None);
     let back = came.iter().find(|received| received.body == body(RETURNED)).unwrap();
-    peer.client.settle(session, back.tag, false, Outcome::Released).unwrap();
+    peer.client.settle(session, back.tag, false, Outcome::Failed).unwrap();
     (0..50).for_each(|_| drop(turn(&mut peer, &broker)));
     for number in COUNT..COUNT + LATER {
         peer.client.publish(session, message("", "late", body(number).as_bytes())).unwrap();
@@ -141,7 +141,8 @@ fn assert_everything(path: &Path) {
     let quorum = take(&mut peer, &broker, "quorum", accept);
     assert_eq!(numbers(&quorum), (0..COUNT.div_ceil(20)).collect::<Vec<_>>());
     // All came back when their client left, one of them once before.
-    let counts: BTreeMap<_, _> = quorum.iter().map(|one| (one.body.clone(), (one.redelivered, one.count))).collect();
+    let counts: BTreeMap<_, _> =
+        quorum.iter().map(|one| (one.body.clone(), (one.redelivered, one.counts.delivery))).collect();
     let expected = |number| (true, Some(if number == RETURNED { 2 } else { 1 }));
     assert_eq!(counts, (0..COUNT.div_ceil(20)).map(|number| (body(number), expected(number))).collect());
     assert_eq!(broker.broker.take_damages(), Vec::<String>::new());

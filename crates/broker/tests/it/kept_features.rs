@@ -31,7 +31,8 @@ const WRITTEN: &[(&str, &str)] = &[
         "0 0",
     ),
     ("a publish - retry again persistent; get retry", ":3=again left 0"),
-    ("a nack 3", ""),
+    // When it was written every return counted, and this was a nack.
+    ("a fail 3", ""),
     ("a queue dead durable; queue work durable x-dead-letter-exchange= x-dead-letter-routing-key=dead", "0 0, 0 0"),
     ("a publish - work rejected persistent n=1; publish - work fine persistent; get work", ":4=rejected left 1"),
     ("a reject 4", ""),

@@ -140,16 +140,16 @@ fn a_quorum_queue_counts_deliveries_and_gives_up() {
             "0 0, 0 0",
         ),
         ("a publish - q m persistent; consume q c", "c:1=m"),
-        ("a nack 1", "c:2=m!(1)"),
-        ("a nack 2", "c:3=m!(2)"),
-        ("a nack 3", ""),
+        ("a fail 1", "c:2=m!(1)"),
+        ("a fail 2", "c:3=m!(2)"),
+        ("a fail 3", ""),
         ("a get dead no-ack", ":4=m[q/delivery_limit*1] left 0"),
         ("a queue r durable x-queue-type=quorum; publish - r m persistent; consume r d", "0 0, d:5=m"),
         ("a queue s x-queue-type=quorum", "406 invalid property 'non-durable' for queue 's' in vhost '/'"),
     ]);
 }
 
-/// Nobody can have asked RabbitMQ for that: its classic queues have no limit of deliveries, its quorum queues no priorities.
+/// Nobody can have asked RabbitMQ for that: its classic queues have no limit of deliveries, its quorum queues no `x-max-priority`.
 #[test]
 fn a_queue_that_asks_for_no_type_has_limits_of_both_at_once() {
     check(&[
@@ -162,8 +162,8 @@ fn a_queue_that_asks_for_no_type_has_limits_of_both_at_once() {
         ("a publish - q low priority=1; publish - q high priority=7", ""),
         ("a prefetch 1; consume q c", "c:1=high"),
         ("b consume q d", ""),
-        ("a nack 1", "c:2=high!(1)"),
-        ("a nack 2", "c:3=low"),
+        ("a fail 1", "c:2=high!(1)"),
+        ("a fail 2", "c:3=low"),
         ("a get dead no-ack", ":4=high[q/delivery_limit*1] left 0"),
         // Without such an argument it comes back for ever, as from a classic queue.
         ("c queue r; publish - r m; consume r e", "0 0, e:1=m"),

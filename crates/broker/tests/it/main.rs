@@ -34,6 +34,7 @@ mod random;
 mod redriving;
 mod restart;
 mod retrying;
+mod returning;
 mod rights;
 mod routing;
 mod selecting;

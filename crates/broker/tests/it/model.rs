@@ -31,13 +31,13 @@ pub(crate) struct Item {
     /// Why it died in the queue where it was before. Of one message a queue may hold what was published and what died elsewhere.
     pub(crate) death: Option<&'static str>,
     pub(crate) redelivered: bool,
-    pub(crate) returns: u32,
+    pub(crate) failures: u32,
     pub(crate) state: State,
 }
 
 impl Item {
     fn new(id: &str, state: State) -> Self {
-        Self { id: id.to_owned(), death: None, redelivered: false, returns: 0, state }
+        Self { id: id.to_owned(), death: None, redelivered: false, failures: 0, state }
     }
 }
 
@@ -200,6 +200,7 @@ pub(crate) struct Model {
 pub(crate) enum Verdict {
     Accepted,
     Released,
+    Failed,
     Rejected,
 }
 
@@ -327,11 +328,11 @@ impl Model {
             touched.insert(*queue);
             let Some(item) = entry.items.get_mut(position) else { continue };
             item.redelivered = true;
-            item.returns += 1;
+            item.failures += u32::from(*verdict == Verdict::Failed);
             let limit = self.rules[*queue].delivery_limit;
-            let dies = *verdict == Verdict::Released && limit.is_some_and(|limit| item.returns > limit);
+            let dies = *verdict == Verdict::Failed && limit.is_some_and(|limit| item.failures > limit);
             match verdict {
-                Verdict::Released if !dies => {
+                Verdict::Released | Verdict::Failed if !dies => {
                     item.state = State::Ready;
                     if self.rules[*queue].last_values {
                         entry.show(*position);
@@ -454,7 +455,7 @@ impl Model {
             queue.consumers.retain(|_, consumer| consumer.session != session);
         }
         let back: Vec<_> = self.unsettled.remove(&session).unwrap_or_default().into_values().collect();
-        let back: Vec<_> = back.into_iter().map(|delivery| (delivery, Verdict::Released)).collect();
+        let back: Vec<_> = back.into_iter().map(|delivery| (delivery, Verdict::Failed)).collect();
         self.settle(&back);
     }
 }

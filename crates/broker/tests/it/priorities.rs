@@ -135,9 +135,9 @@ fn a_quorum_queue_tells_priorities_apart_without_an_argument() {
         ("* counts q", "8 0"),
         ("a get q; get q; get q; get q", ":1=6 left 7, :2=7 left 6, :3=8 left 5, :4=5 left 4"),
         ("a nack 2; nack 3", ""),
-        ("b consume q c no-ack", "c:1=7!(1), c:2=8!(1), c:3=2, c:4=3, c:5=4, c:6=1"),
+        ("b consume q c no-ack", "c:1=7!(0/1), c:2=8!(0/1), c:3=2, c:4=3, c:5=4, c:6=1"),
         ("a nack 0 multiple", ""),
-        ("b", "c:7=6!(1), c:8=5!(1)"),
+        ("b", "c:7=6!(0/1), c:8=5!(0/1)"),
         ("* counts q", "0 0"),
     ]);
 }
@@ -153,7 +153,7 @@ fn what_is_urgent_overtakes_the_backlog_of_a_quorum_queue_but_not_what_is_out() 
         ("a ack 1", "c:2=high"),
         ("a ack 2", "c:3=late"),
         ("a ack 3", "c:4=2"),
-        ("a nack 4", "c:5=2!(1)"),
+        ("a nack 4", "c:5=2!(0/1)"),
         ("a ack 5", "c:6=3"),
     ]);
 }

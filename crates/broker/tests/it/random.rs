@@ -323,6 +323,8 @@ impl Run {
         let entry = self.model.queues.get_mut(&queue).unwrap();
         let item = entry.items.get_mut(&position).unwrap();
         assert_eq!((&received.body, received.redelivered), (&item.id, item.redelivered));
+        let counted = self.model.rules[queue].delivery_limit.map_or(0, |_| item.failures);
+        assert_eq!(received.counts.delivery.unwrap_or(0), counted);
         assert_eq!(death_of(received), item.death);
         if no_ack {
             entry.items.remove(&position);
@@ -336,6 +338,7 @@ impl Run {
         match self.below(4) {
             0 => (Verdict::Released, Outcome::Released),
             1 => (Verdict::Rejected, Outcome::Rejected),
+            2 => (Verdict::Failed, Outcome::Failed),
             _ => (Verdict::Accepted, Outcome::Accepted),
         }
     }

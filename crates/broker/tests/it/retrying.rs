@@ -18,21 +18,30 @@ fn what_comes_back_waits_longer_each_time_and_keeps_its_place() {
         ("* tick 99", ""),
         ("* counts q", "1 1"),
         ("* tick 1", ""),
-        ("a get q", ":3=1!(1) left 1"),
+        ("a get q", ":3=1!(0/1) left 1"),
         ("a fail 3", ""),
+        ("* tick 100", ""),
+        ("a get q", ":4=1!(1/2) left 1"),
+        ("a fail 4", ""),
         ("* tick 199", ""),
         ("* counts q", "1 1"),
         ("* tick 1", ""),
-        ("a get q", ":4=1!(2) left 1"),
-        ("a nack 4", ""),
+        ("a get q", ":5=1!(2/3) left 1"),
+        // What did not fail again waits no longer than before.
+        ("a nack 5", ""),
+        ("* tick 199", ""),
+        ("* counts q", "1 1"),
+        ("* tick 1", ""),
+        ("a get q", ":6=1!(2/4) left 1"),
+        ("a fail 6", ""),
         ("* tick 249", ""),
         ("* counts q", "1 1"),
         ("* tick 1", ""),
-        ("a get q", ":5=1!(3) left 1"),
-        ("a nack 5", ""),
+        ("a get q", ":7=1!(3/5) left 1"),
+        ("a fail 7", ""),
         ("* counts q delayed", "0"),
         ("* tick 1000", ""),
-        ("a get q; get q", ":6=3 left 0, empty"),
+        ("a get q; get q", ":8=3 left 0, empty"),
     ]);
 }
 
@@ -54,7 +63,7 @@ fn what_is_superseded_waits_no_more() {
 
 #[test]
 fn only_what_failed_or_only_what_was_returned_may_wait() {
-    for (kind, waits, at_once) in [("failed", "fail", "nack"), ("returned", "nack", "fail")] {
+    for (kind, waits, at_once, counts) in [("failed", "fail", "nack", "(0/1)"), ("returned", "nack", "fail", "(1)")] {
         check(&[
             (
                 &format!(
@@ -64,7 +73,7 @@ fn only_what_failed_or_only_what_was_returned_may_wait() {
             ),
             ("a get q", ":1=1 left 0"),
             (&format!("a {at_once} 1"), ""),
-            ("a get q", ":2=1!(1) left 0"),
+            ("a get q", &format!(":2=1!{counts} left 0")),
             (&format!("a {waits} 2"), ""),
             ("a get q", "empty"),
             ("a delete q if-empty", "406 queue 'q' in vhost '/' not empty"),
@@ -87,8 +96,8 @@ fn consumers_get_it_when_it_is_due_and_others_meanwhile() {
         ("* tick 999", ""),
         ("a", ""),
         ("* tick 1", ""),
-        ("a", "c:4=1!(1)"),
-        ("a ack 4", "c:5=2!(1)"),
+        ("a", "c:4=1!(0/1)"),
+        ("a ack 4", "c:5=2!(0/1)"),
         ("a ack 5", ""),
         ("* counts q", "0 0"),
     ]);

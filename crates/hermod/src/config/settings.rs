@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use broker::UnknownArguments;
+use broker::{CountedReturns, UnknownArguments};
 
 use super::ConfigError;
 use super::http::Http;
@@ -99,6 +99,8 @@ pub(crate) struct Compat {
     pub(crate) product: String,
     pub(crate) version: String,
     pub(crate) unknown_arguments: UnknownArguments,
+    /// By the version.
+    pub(crate) counted_returns: CountedReturns,
 }
 
 #[derive(Debug, Clone)]
@@ -281,6 +283,18 @@ impl Names {
     }
 }
 
+const COMPAT_VERSION: &str = "The version that the server announces. Below 4.3, as a version of RabbitMQ, every return of a message counts \
+    towards the delivery limit of its queue, as it did there; from 4.3 on, and unless this is set, those count by which a consumer \
+    says that it failed, or that it has gone.";
+
+/// What counts in this version of RabbitMQ. Hermod's own versions, of which the first number is 0, are none.
+fn counted_returns(version: &str) -> CountedReturns {
+    let mut numbers = version.split(['.', '-', '+']).map_while(|number| number.parse::<u32>().ok());
+    let version_of = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let is_older = version != env!("CARGO_PKG_VERSION") && version_of.0 > 0 && version_of < (4, 3);
+    if is_older { CountedReturns::All } else { CountedReturns::Failures }
+}
+
 const UNKNOWN_ARGUMENTS: &str = "What becomes of a queue or an exchange that is declared with an `x-` argument that Hermod does not \
     know. `refuse`: it is refused, and the argument named. `accept`: as in RabbitMQ the argument is kept and nothing comes of it, so that a \
     slip of the pen goes unnoticed by the program; it is shown as without effect, and the log tells of it. A later version of Hermod may \
@@ -297,15 +311,14 @@ impl Compat {
             ),
             value::text,
         )?;
-        let version = reader.get(
-            declare("compat.version", "text", env!("CARGO_PKG_VERSION"), "The version that the server announces."),
-            value::text,
-        )?;
+        let version =
+            reader.get(declare("compat.version", "text", env!("CARGO_PKG_VERSION"), COMPAT_VERSION), value::text)?;
         let unknown_arguments = reader
             .get(declare("compat.unknown_arguments", "refuse, accept", "refuse", UNKNOWN_ARGUMENTS), |text| {
                 value::choice(text, &[("refuse", UnknownArguments::Refuse), ("accept", UnknownArguments::Accept)])
             })?;
-        Ok(Self { product, version, unknown_arguments })
+        let counted_returns = counted_returns(&version);
+        Ok(Self { product, version, unknown_arguments, counted_returns })
     }
 }
 
@@ -686,5 +699,22 @@ pub(super) fn between(
         number if number < least => Err(format!("{text} is too little; the least is {least}")),
         number if number > most => Err(format!("{text} is too much; the most is {most}")),
         number => Ok(number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_older_version_of_rabbitmq_counts_every_return() {
+        for version in ["4.2.0", "4.2", "4.0.9", "3.13.7", "4", "4.2.5-rc.1+x"] {
+            assert_eq!(counted_returns(version), CountedReturns::All, "{version}");
+        }
+        for version in
+            [env!("CARGO_PKG_VERSION"), "0.2.0", "4.3.0", "4.3.0-rc.1", "4.3-rc.1", "4.10.0", "5.0.0", "", "new"]
+        {
+            assert_eq!(counted_returns(version), CountedReturns::Failures, "{version}");
+        }
     }
 }

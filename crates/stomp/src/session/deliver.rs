@@ -212,8 +212,8 @@ impl Deliveries {
         destination::show(message.exchange(), message.routing_key(), &mut self.destination);
         frame.header("destination", &self.destination);
         frame.lines(if delivery.redelivered { b"redelivered:true\n" } else { b"redelivered:false\n" });
-        if let Some(count) = delivery.delivery_count {
-            frame.number("x-delivery-count", count.into());
+        for (name, count) in delivery.counts.headers() {
+            frame.number(name, count.into());
         }
         let body = message.body();
         // Before what the publisher chose: a length of its own must not end the frame elsewhere.

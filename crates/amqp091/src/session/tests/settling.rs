@@ -267,3 +267,50 @@ fn confirms_and_transactions_exclude_each_other() {
         assert_eq!(peer.lines.last(), Some(&channel_closed(1, 406, text, blamed)));
     }
 }
+
+/// A delivery of `basic.get`: whether it is redelivered, and which of the headers that count it has.
+fn fetch(peer: &mut Peer, queue: &str) -> (bool, Vec<(&'static str, i64)>) {
+    peer.send(1, BasicGet { queue, ..Default::default() });
+    peer.wait_for(3);
+    let lines = std::mem::take(&mut peer.lines);
+    assert!(lines[0].contains("BasicGetOk"), "{lines:?}");
+    let count = |name: &'static str| {
+        let (_, value) = lines[1].split_once(&format!("{name}l"))?;
+        let last = value.strip_prefix("\\x00".repeat(7).as_str())?;
+        let byte = last.strip_prefix("\\x").and_then(|digits| i64::from_str_radix(&digits[..2], 16).ok());
+        Some((name, byte.unwrap_or(-1)))
+    };
+    let counts = ["x-delivery-count", "x-acquired-count"].into_iter().filter_map(count).collect();
+    (lines[0].contains("redelivered: true"), counts)
+}
+
+#[test]
+fn what_is_rejected_counts_and_what_is_nacked_does_not() {
+    let mut peer = server().channel();
+    let arguments = encode_fields(&[
+        ("x-queue-type".to_owned(), Value::from("quorum")),
+        ("x-dead-letter-exchange".to_owned(), Value::from("")),
+        ("x-dead-letter-routing-key".to_owned(), Value::from("dead")),
+    ]);
+    let arguments = Table::new(&arguments).expect("a valid table");
+    peer.declare(1, "dead");
+    peer.send(1, QueueDeclare { queue: "q", durable: true, arguments, ..Default::default() });
+    peer.expect(&[&declared(1, "q", 0, 0)]);
+    peer.put(1, "q", "m");
+    assert_eq!(fetch(&mut peer, "q"), (false, vec![]));
+    for tag in 1..=30 {
+        peer.send(1, BasicNack { delivery_tag: tag, multiple: false, requeue: true });
+        let (redelivered, counts) = fetch(&mut peer, "q");
+        assert!(redelivered && counts.len() == 1 && counts[0].0 == "x-acquired-count", "{tag}: {counts:?}");
+    }
+    peer.send(1, BasicReject { delivery_tag: 31, requeue: true });
+    assert_eq!(fetch(&mut peer, "q"), (true, vec![("x-delivery-count", 1), ("x-acquired-count", 31)]));
+    for tag in 32..=50 {
+        peer.send(1, BasicReject { delivery_tag: tag, requeue: true });
+        assert!(fetch(&mut peer, "q").0);
+    }
+    peer.send(1, BasicReject { delivery_tag: 51, requeue: true });
+    peer.send(1, BasicGet { queue: "q", ..Default::default() });
+    peer.expect(&["1 BasicGetEmpty { cluster_id: \"\" }"]);
+    assert!(!fetch(&mut peer, "dead").0);
+}

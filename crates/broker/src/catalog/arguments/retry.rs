@@ -11,9 +11,9 @@ pub(super) const MAX: &str = "x-delayed-retry-max";
 /// How a message came back.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Return {
-    /// Its consumer could not do with it what it should.
+    /// Its consumer could not do with it what it should, or has gone.
     Failed,
-    /// Its consumer gives it back, or has gone.
+    /// Its consumer gives it back, or held it for too long.
     Returned,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// How many milliseconds a message waits that came back so, and so often.
+    /// How many milliseconds a message waits that came back so, and so often as far as that counts.
     pub(crate) fn delay(&self, how: Return, returns: u32) -> Option<u64> {
         let waits = self.only.is_none_or(|only| only == how);
         waits.then(|| self.min.saturating_mul(returns.max(1).into()).min(self.max))

@@ -105,7 +105,7 @@ fn entry(seq: u64, state: State, file: Option<u32>) -> Entry {
         address: file.map(|file| Address { file, offset: seq as u32 }),
         expires_at: u64::MAX,
         length: 0,
-        returns: 0,
+        returns: Returns::default(),
         besides: None,
         redelivered: false,
         state,
@@ -220,7 +220,7 @@ impl World {
         let item = self.model.get_mut(&seq).unwrap();
         let entry = self.lane.get_mut(seq).expect("it is there again");
         assert_eq!(entry.message.as_ref().map(|message| message.body().to_vec()), Some(seq.to_le_bytes().to_vec()));
-        assert_eq!((entry.returns, entry.redelivered), (item.returns, item.returns > 0));
+        assert_eq!((entry.returns.counted(), entry.redelivered), (item.returns, item.returns > 0));
         item.state = State::Out;
         self.lane.set(seq, State::Out);
     }
@@ -241,7 +241,8 @@ impl World {
     fn come_back(&mut self, pick: u16) {
         let Some(seq) = self.pick(pick).filter(|seq| self.model[seq].state == State::Out) else { return };
         let entry = self.lane.get_mut(seq).expect("what is out is in a hot page");
-        (entry.redelivered, entry.returns) = (true, entry.returns + 1);
+        entry.redelivered = true;
+        entry.returns.add(true);
         self.lane.set(seq, State::Ready);
         let item = self.model.get_mut(&seq).unwrap();
         (item.state, item.returns) = (State::Ready, item.returns + 1);
@@ -362,7 +363,8 @@ impl World {
         let mut files: BTreeMap<u32, u64> = BTreeMap::new();
         self.model.values().filter_map(|item| item.file).for_each(|file| *files.entry(file).or_default() += 1);
         assert_eq!(files_of(&self.lane), files);
-        let returns: BTreeMap<u64, u32> = self.lane.returns().into_iter().collect();
+        let returns = self.lane.returns().into_iter().map(|(seq, returns)| (seq, returns.counted()));
+        let returns: BTreeMap<u64, u32> = returns.collect();
         for (seq, item) in self.model.iter().filter(|(_, item)| item.is_durable()) {
             assert_eq!(returns.get(seq).copied().unwrap_or(0), item.returns);
         }
@@ -481,7 +483,9 @@ fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
         Page::absent(0, first, vec![crate::queue::Listed { chunk, live: 3 }]),
         Page::lean(1, second, vec![place(1), place(2)], Vec::new()),
     ];
-    let mut lane = Lane::recovered(pages.map(Box::new).into(), PAGE + 2, 71, BTreeMap::from([(70, 4)]), true);
+    let mut four = Returns::default();
+    (0..4).for_each(|_| four.add(true));
+    let mut lane = Lane::recovered(pages.map(Box::new).into(), PAGE + 2, 71, BTreeMap::from([(70, four)]), true);
     assert_eq!((lane.next(), lane.ready(), lane.live()), (2 * PAGE, 5, 5));
     assert_eq!(files_of(&lane), BTreeMap::from([(9, 3), (3, 2)]));
     assert_eq!(lane.first_ready(), Some(5));
@@ -490,7 +494,7 @@ fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
     assert_eq!(lane.place(0, &[chunk], [4095, 5, 6, 70].map(reference).into()), Placed::Whole);
     let seen: Vec<_> = [5, 70, 4095, 4096, 4097]
         .iter()
-        .map(|seq| lane.get_mut(*seq).map(|entry| (entry.redelivered, entry.returns)))
+        .map(|seq| lane.get_mut(*seq).map(|entry| (entry.redelivered, entry.returns.counted())))
         .collect();
     assert_eq!(seen, [Some((true, 0)), Some((true, 4)), Some((false, 0)), Some((false, 0)), Some((false, 0))]);
     assert_eq!(lane.push(entry(2 * PAGE, State::Ready, None)), 2 * PAGE);

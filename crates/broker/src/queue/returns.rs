@@ -1,0 +1,116 @@
+//! How often entries came back, and how often of these counts towards the delivery limit of their queue.
+
+use crate::settings::CountedReturns;
+
+/// How often an entry came back. Both numbers end at 65 535, so that they take four bytes of an entry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Returns {
+    came_back: u16,
+    counted: u16,
+}
+
+impl Returns {
+    /// It came back once more.
+    pub(crate) fn add(&mut self, counts: bool) {
+        self.came_back = self.came_back.saturating_add(1);
+        self.counted = self.counted.saturating_add(u16::from(counts));
+    }
+
+    /// True when it never came back.
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        self.came_back == 0
+    }
+
+    /// How often of these counts.
+    pub(crate) fn counted(self) -> u32 {
+        self.counted.into()
+    }
+
+    /// What the log says in front of [`Returns::counted`] where not all of them count: this tells both numbers.
+    pub(crate) fn both(self) -> Option<u64> {
+        let differ = self.came_back != self.counted;
+        differ.then(|| u64::from(self.came_back) << 32 | u64::from(self.counted))
+    }
+
+    /// Takes in what the log says next. A version that knew one number wrote and read that alone: it counted every return.
+    pub(crate) fn take_in(&mut self, stored: u64) {
+        let narrow = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
+        self.counted = narrow(stored & u64::from(u32::MAX));
+        self.came_back = self.came_back.max(narrow(stored >> 32)).max(self.counted);
+    }
+
+    /// What consumers are shown of it.
+    #[inline]
+    pub(crate) fn shown(self, counting: CountedReturns) -> Counts {
+        let of = |number: u16| (number > 0).then_some(u32::from(number));
+        let acquired = if counting == CountedReturns::Failures { of(self.came_back) } else { None };
+        Counts { delivery: of(self.counted), acquired }
+    }
+}
+
+/// How often a message came back, as far as its queue counts that and it is more than never.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// How often of these counts towards the delivery limit.
+    pub delivery: Option<u32>,
+    /// How often in all.
+    pub acquired: Option<u32>,
+}
+
+impl Counts {
+    /// True when there is nothing to show.
+    #[inline]
+    pub fn is_none(self) -> bool {
+        self == Self::default()
+    }
+
+    /// The headers that show it.
+    #[inline]
+    pub fn headers(self) -> impl Iterator<Item = (&'static str, u32)> {
+        let all = [("x-delivery-count", self.delivery), ("x-acquired-count", self.acquired)];
+        all.into_iter().filter_map(|(name, count)| Some((name, count?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the log says of it, read by this version, and by one that takes the last number for all.
+    fn read(returns: Returns) -> (Returns, u64) {
+        let stored: Vec<u64> = returns.both().into_iter().chain([returns.counted().into()]).collect();
+        let mut read = Returns::default();
+        // Facts may be said again.
+        stored.iter().chain(&stored).for_each(|number| read.take_in(*number));
+        (read, stored[stored.len() - 1])
+    }
+
+    #[test]
+    fn what_the_log_says_is_read_by_both_versions() {
+        for (came_back, counted) in [(0, 0), (1, 1), (7, 0), (7, 2), (u16::MAX, 3), (u16::MAX, u16::MAX)] {
+            let returns = Returns { came_back, counted };
+            assert_eq!(read(returns), (returns, counted.into()), "{returns:?}");
+        }
+    }
+
+    #[test]
+    fn a_version_that_counted_every_return_said_how_many_there_were() {
+        for (stored, number) in [(0, 0), (3, 3), (70_000, u16::MAX), (u64::from(u32::MAX), u16::MAX)] {
+            let mut returns = Returns::default();
+            returns.take_in(stored);
+            assert_eq!(returns, Returns { came_back: number, counted: number });
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_what_the_rule_knows() {
+        let returns = Returns { came_back: 3, counted: 1 };
+        let headers = |returns: Returns, counting| returns.shown(counting).headers().collect::<Vec<_>>();
+        let both = [("x-delivery-count", 1), ("x-acquired-count", 3)];
+        assert_eq!(headers(returns, CountedReturns::Failures), both);
+        assert_eq!(headers(returns, CountedReturns::All), both[..1]);
+        assert_eq!(headers(Returns { counted: 0, ..returns }, CountedReturns::Failures), both[1..]);
+        assert!(Returns::default().shown(CountedReturns::Failures).is_none());
+    }
+}

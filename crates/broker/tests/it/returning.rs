@@ -1,0 +1,103 @@
+//! Messages that come back to a queue that counts: what counts towards its delivery limit, what is shown, and what a restart
+//! knows of it.
+
+use broker::CountedReturns;
+use testkit::broker::Setup;
+use testkit::script::Script;
+
+use crate::check;
+use crate::restart::{ALL, check_each};
+
+const DYING: &str =
+    "a queue d; queue q durable x-queue-type=quorum x-dead-letter-exchange= x-dead-letter-routing-key=d";
+
+#[test]
+fn what_is_given_back_never_counts() {
+    let mut steps = vec![(DYING.to_owned(), "0 0, 0 0".to_owned()), ("a publish - q m persistent".into(), "".into())];
+    steps.push(("a get q".into(), ":1=m left 0".into()));
+    for time in 1..=30 {
+        let back = if time % 2 == 0 { "recover".to_owned() } else { format!("nack {time}") };
+        steps.push((format!("a {back}"), String::new()));
+        steps.push(("a get q".into(), format!(":{}=m!(0/{time}) left 0", time + 1)));
+    }
+    steps.push(("* counts d".into(), "0 0".into()));
+    check(&steps.iter().map(|(say, expect)| (say.as_str(), expect.as_str())).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_failed_twenty_times_dies_of_the_next_whatever_was_given_back_between() {
+    let mut steps = vec![(DYING.to_owned(), "0 0, 0 0".to_owned()), ("a publish - q m persistent".into(), "".into())];
+    steps.push(("a get q".into(), ":1=m left 0".into()));
+    steps.push(("a nack 1".into(), "".into()));
+    steps.push(("a get q".into(), ":2=m!(0/1) left 0".into()));
+    for time in 1..=20 {
+        steps.push((format!("a fail {}", time + 1), String::new()));
+        steps.push(("a get q".into(), format!(":{}=m!({time}/{}) left 0", time + 2, time + 1)));
+    }
+    steps.push(("a fail 22".into(), "".into()));
+    steps.push(("a get q; get d".into(), "empty, :23=m[q/delivery_limit*1] left 0".into()));
+    check(&steps.iter().map(|(say, expect)| (say.as_str(), expect.as_str())).collect::<Vec<_>>());
+}
+
+#[test]
+fn who_goes_has_failed_but_not_who_held_a_message_for_too_long() {
+    check(&[
+        ("a queue q durable x-queue-type=quorum; publish - q m persistent; consume q c", "0 0, c:1=m"),
+        // The session, and then the connection.
+        ("a/2 consume q d", ""),
+        ("a end", "d:1=m!(1)"),
+        ("b consume q e x-consumer-timeout=1000", ""),
+        ("a close", ""),
+        ("b", "e:1=m!(2)"),
+        ("* tick 1000", ""),
+        ("b", ""),
+        ("* tick 1000", ""),
+        ("b", "overdue 1000 ms"),
+        ("b close", ""),
+        ("c get q", ":1=m!(2/3) left 0"),
+        // What a transaction would have done counts for nothing.
+        ("c begin; tx-ack 1; rollback; get q", ":2=m!(2/4) left 0"),
+    ]);
+}
+
+#[test]
+fn every_return_counts_where_an_older_version_is_announced() {
+    let mut setup = Setup::memory();
+    setup.settings.counted_returns = CountedReturns::All;
+    Script::open(setup, None).check(&[
+        (
+            "a queue q durable x-queue-type=quorum x-delivery-limit=2; publish - q m persistent; get q",
+            "0 0, :1=m left 0",
+        ),
+        ("a nack 1; get q", ":2=m!(1) left 0"),
+        ("a fail 2; get q", ":3=m!(2) left 0"),
+        ("a nack 3; get q", "empty"),
+    ]);
+}
+
+#[test]
+fn both_counts_are_known_after_a_stop_of_any_kind() {
+    check_each(
+        ALL,
+        &[
+            (
+                "a queue q durable x-queue-type=quorum x-delivery-limit=3; publish - q m persistent; get q",
+                "0 0, :1=m left 0",
+            ),
+            ("a nack 1; get q", ":2=m!(0/1) left 0"),
+            ("a fail 2; get q", ":3=m!(1/2) left 0"),
+            ("a nack 3", ""),
+            ("* END", ""),
+            ("a get q", ":1=m!(1/3) left 0"),
+            ("a fail 1; get q", ":2=m!(2/4) left 0"),
+            ("a fail 2", ""),
+            // Said again by what has left the log.
+            ("* background", ""),
+            ("* END", ""),
+            ("a get q", ":1=m!(3/5) left 0"),
+            ("a fail 1; get q", "empty"),
+            ("* END", ""),
+            ("a get q", "empty"),
+        ],
+    );
+}
