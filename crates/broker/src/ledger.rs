@@ -1,5 +1,5 @@
 //! What peers make the broker hold besides queued messages, by kind: counted as long as it is held, and with the queued
-//! messages against the memory limit.
+//! messages against the memory limit. Each client has an [`Account`] of its own part.
 //!
 //! All of it passes when its peer goes on or goes: so it may raise the alarm. What stays as long as it is declared is counted and
 //! bounded elsewhere ([`crate::catalog::admission`]).
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::core::Memory;
+use crate::settings::Settings;
 
 /// What is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,23 +54,76 @@ impl Ledger {
     }
 }
 
+/// What one client makes the broker hold. All of it is counted in the whole, too.
+#[derive(Debug)]
+pub(crate) struct Account {
+    memory: Arc<Memory>,
+    own: Ledger,
+    /// Most bytes; none for a quarter of the memory limit, but no less than `least`.
+    most: Option<usize>,
+    /// What may wait behind an alarm anyway.
+    least: usize,
+}
+
+impl Account {
+    pub(crate) fn new(memory: &Arc<Memory>, settings: &Settings) -> Self {
+        let most = settings.connection_memory.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        Self { memory: Arc::clone(memory), own: Ledger::default(), most, least: settings.park_bytes }
+    }
+
+    pub(crate) fn hold(&self, kind: Held, bytes: usize) {
+        self.own.add(kind, bytes);
+        self.memory.hold(kind, bytes);
+    }
+
+    pub(crate) fn let_go(&self, kind: Held, bytes: usize) {
+        self.own.remove(kind, bytes);
+        self.memory.let_go(kind, bytes);
+    }
+
+    /// Bytes of one kind.
+    pub(crate) fn of(&self, kind: Held) -> usize {
+        self.own.of(kind)
+    }
+
+    /// Bytes of all kinds.
+    pub(crate) fn held(&self) -> usize {
+        self.own.all()
+    }
+
+    /// The most that it may come to.
+    pub(crate) fn most(&self) -> usize {
+        self.most.unwrap_or_else(|| (self.memory.limit() / 4).max(self.least))
+    }
+
+    /// Whether so many bytes more are within what the client may hold.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.held().saturating_add(bytes) <= self.most()
+    }
+
+    /// Whether memory is short for everybody.
+    pub(crate) fn is_full(&self) -> bool {
+        self.memory.is_full()
+    }
+}
+
 /// Bytes that are held, until it is dropped.
 #[derive(Debug)]
 pub struct Charge {
-    memory: Arc<Memory>,
+    account: Arc<Account>,
     kind: Held,
     bytes: usize,
 }
 
 impl Charge {
-    pub(crate) fn new(memory: &Arc<Memory>, kind: Held) -> Self {
-        Self { memory: Arc::clone(memory), kind, bytes: 0 }
+    pub(crate) fn new(account: &Arc<Account>, kind: Held) -> Self {
+        Self { account: Arc::clone(account), kind, bytes: 0 }
     }
 
     /// More is held.
     pub fn add(&mut self, bytes: usize) {
         self.bytes += bytes;
-        self.memory.hold(self.kind, bytes);
+        self.account.hold(self.kind, bytes);
     }
 
     /// How much is held.
@@ -80,6 +134,6 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.memory.let_go(self.kind, self.bytes);
+        self.account.let_go(self.kind, self.bytes);
     }
 }

@@ -211,6 +211,8 @@ pub struct ClientReport {
     pub consumers: u64,
     /// Bytes of deliveries that wait for it.
     pub waiting_bytes: u64,
+    /// Bytes that it makes the broker hold besides queued messages: see [`Held::ALL`].
+    pub held_bytes: u64,
     /// `running`, or `blocked` by an alarm.
     pub state: &'static str,
     /// When it attached, in milliseconds since 1970.
@@ -422,6 +424,7 @@ fn client_report(client: &ClientShared) -> ClientReport {
         sessions: client.sessions.load(Ordering::Relaxed).into(),
         consumers: client.consumers.load(Ordering::Relaxed).into(),
         waiting_bytes: client.mailbox.bytes() as u64,
+        held_bytes: client.account.held() as u64,
         state: if client.is_blocked() { "blocked" } else { "running" },
         connected_at: client.since,
     }

@@ -103,6 +103,9 @@ pub struct Settings {
     pub node: String,
     /// Bytes of queued messages in memory at which the memory alarm rises.
     pub memory_limit: u64,
+    /// Bytes that one connection may make the broker hold besides queued messages ([`crate::Held`]); none for a quarter of the memory
+    /// limit, whatever that is changed to, and no less than `park_bytes`.
+    pub connection_memory: Option<u64>,
     /// Bytes that queues keep in memory of what the disk has too; beyond them messages are read when they are wanted. Half of the
     /// limit at most is in force.
     pub memory_budget: u64,
@@ -127,6 +130,7 @@ impl Default for Settings {
             counted_returns: CountedReturns::default(),
             node: "hermod".to_owned(),
             memory_limit: 4 << 30,
+            connection_memory: None,
             memory_budget: 512 << 20,
             mailbox_bytes: 1 << 20,
             park_timeout: Duration::from_secs(30),

@@ -360,6 +360,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             cc_keys: narrow(limits.cc_keys),
         },
         memory_limit,
+        connection_memory: limits.connection_memory,
         memory_budget: settings.memory.budget.unwrap_or_else(|| (memory_limit / 2).clamp(LEAST_BUDGET, MOST_BUDGET)),
         mailbox_bytes: size(flow.mailbox_bytes),
         park_timeout: flow.park_timeout,

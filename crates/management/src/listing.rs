@@ -363,6 +363,7 @@ fn connection(client: &ClientReport, facts: &Facts, sockets: &[Socket]) -> Json 
     put("timeout", json!(client.terms.keep_alive.as_secs()));
     put("frame_max", json!(client.terms.piece_bytes));
     put("channel_max", json!(client.terms.sessions));
+    put("held_bytes", json!(client.held_bytes));
     let socket = sockets.iter().find(|socket| socket.peer == client.peer);
     if let Some(socket) = socket {
         put("recv_oct", json!(socket.bytes_in));

@@ -254,4 +254,7 @@ pub struct ConnectionRow {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
+    /// Bytes that it makes the broker hold besides queued messages.
+    #[serde(default)]
+    pub held_bytes: u64,
 }

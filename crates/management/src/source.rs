@@ -383,6 +383,7 @@ impl Source {
                 connected_at: client.connected_at / 1000,
                 bytes_in: socket.as_ref().map_or(0, |socket| socket.bytes_in),
                 bytes_out: socket.as_ref().map_or(0, |socket| socket.bytes_out),
+                held_bytes: client.held_bytes,
                 peer: client.peer,
             });
         }
@@ -412,6 +413,7 @@ fn stranger(socket: Socket) -> ConnectionRow {
         connected_at: socket.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         bytes_in: socket.bytes_in,
         bytes_out: socket.bytes_out,
+        held_bytes: 0,
     }
 }
 

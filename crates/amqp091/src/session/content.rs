@@ -152,11 +152,11 @@ impl Channel {
         if let Incoming::Header(address) = std::mem::replace(&mut self.incoming, Incoming::Method) {
             let properties = header.properties.to_vec();
             *cx.unfinished += properties.len() as u64;
-            let charge = (size > 0 && properties.len() > LARGE_PROPERTIES).then(|| {
-                let mut charge = cx.client.body_charge();
-                charge.add(properties.len());
-                charge
-            });
+            let mut charge = None;
+            if size > 0 && properties.len() > LARGE_PROPERTIES {
+                cx.client.check_room(properties.len(), "message")?;
+                charge.insert(cx.client.body_charge()).add(properties.len());
+            }
             cx.client.body_arrives(self.session, size, cx.now);
             let body = Gathered::new(&address.exchange, &address.routing_key, properties.len());
             self.incoming = Incoming::Body { address, properties, size, body, charge };
@@ -210,6 +210,7 @@ fn take_body(
     let whole = body.len() as u64 == size;
     if !whole && size <= LARGE_BODY {
         let unfinished = usize::try_from(*cx.unfinished).unwrap_or(usize::MAX);
+        cx.client.check_room(part.len(), "message")?;
         charge.get_or_insert_with(|| cx.client.body_charge()).add(part.len());
         cx.client.check_hold(unfinished, "message")?;
     }

@@ -50,7 +50,7 @@ impl Client {
 
     /// What counts a small body that is not whole, until it is dropped.
     pub fn body_charge(&self) -> Charge {
-        Charge::new(&self.core.memory, Held::Bodies)
+        Charge::new(&self.shared.account, Held::Bodies)
     }
 
     /// Fails where memory is short and the client already holds as much as may wait behind an alarm: `holding` bytes, by `what` it
@@ -64,6 +64,21 @@ impl Client {
         }
         let alarm = self.core.alarm_text().unwrap_or("in alarm");
         Err(Error::precondition(format!("{what} refused: broker is {alarm}, and the connection holds {holding} bytes")))
+    }
+
+    /// Fails where so many bytes more, by `what` it does, are beyond what one connection may make the broker hold.
+    ///
+    /// # Errors
+    /// `Precondition`.
+    pub fn check_room(&self, bytes: usize, what: &str) -> Result<(), Error> {
+        let account = &self.shared.account;
+        if account.has_room(bytes) {
+            return Ok(());
+        }
+        let (holding, most) = (account.held(), account.most());
+        Err(Error::precondition(format!(
+            "{what} refused: the connection holds {holding} bytes already, and limits.connection_memory allows {most}"
+        )))
     }
 
     /// The session's body is whole: its place, if it was let in.

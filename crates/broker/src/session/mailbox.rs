@@ -10,9 +10,8 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
-use crate::core::Memory;
 use crate::error::Error;
-use crate::ledger::Held;
+use crate::ledger::{Account, Held};
 use crate::message::Message;
 use crate::queue::Returns;
 use crate::session::TransactionId;
@@ -63,9 +62,8 @@ pub(crate) struct Mailbox {
     bytes: AtomicUsize,
     limit: usize,
     passed_by: AtomicBool,
-    /// Bytes of replies that are not read, as the ledger counts them.
-    replies: AtomicUsize,
-    memory: Option<Arc<Memory>>,
+    /// Counts replies that are not read.
+    account: Option<Arc<Account>>,
     waker: Waker,
 }
 
@@ -76,35 +74,33 @@ impl Mailbox {
             bytes: AtomicUsize::new(0),
             limit,
             passed_by: AtomicBool::new(false),
-            replies: AtomicUsize::new(0),
-            memory: None,
+            account: None,
             waker,
         }
     }
 
     /// The same, which counts replies that are not read.
-    pub(crate) fn counted(limit: usize, memory: &Arc<Memory>, waker: Waker) -> Self {
+    pub(crate) fn counted(limit: usize, account: &Arc<Account>, waker: Waker) -> Self {
         let mut mailbox = Self::new(limit, waker);
-        mailbox.memory = Some(Arc::clone(memory));
+        mailbox.account = Some(Arc::clone(account));
         mailbox
     }
 
-    /// Moves a reply in, unless `most` bytes lie here already or memory is short.
+    /// Moves a reply in, unless `most` bytes lie here already or memory is short, for everybody or for this client.
     pub(crate) fn deliver_reply(&self, lent: Lent, most: usize) -> bool {
-        if self.bytes() >= most || self.memory.as_ref().is_some_and(|memory| memory.is_full()) {
+        let cost = lent.message.cost();
+        let short = |account: &Arc<Account>| account.is_full() || !account.has_room(cost);
+        if self.bytes() >= most || self.account.as_ref().is_some_and(short) {
             return false;
         }
-        let cost = lent.message.cost();
-        self.replies.fetch_add(cost, Ordering::Relaxed);
-        self.memory.iter().for_each(|memory| memory.hold(Held::Replies, cost));
+        self.account.iter().for_each(|account| account.hold(Held::Replies, cost));
         self.deliver(&mut vec![lent], cost);
         true
     }
 
     /// Replies of so many bytes were taken out.
     pub(crate) fn replies_taken(&self, bytes: usize) {
-        self.replies.fetch_sub(bytes, Ordering::Relaxed);
-        self.memory.iter().for_each(|memory| memory.let_go(Held::Replies, bytes));
+        self.account.iter().for_each(|account| account.let_go(Held::Replies, bytes));
     }
 
     /// How many bytes may still be put in; at least one delivery always fits into an empty one.
@@ -203,7 +199,6 @@ impl Mailbox {
 impl Drop for Mailbox {
     /// What is left in it goes with it.
     fn drop(&mut self) {
-        let left = *self.replies.get_mut();
-        self.memory.iter().for_each(|memory| memory.let_go(Held::Replies, left));
+        self.account.iter().for_each(|account| account.let_go(Held::Replies, account.of(Held::Replies)));
     }
 }

@@ -36,6 +36,7 @@ use crate::core::Core;
 use crate::encoding::{Reader, write_table};
 use crate::error::{Error, ErrorKind};
 use crate::flow::Flow;
+use crate::ledger::Account;
 use crate::message::value::Table;
 use crate::message::{Arena, Message};
 use crate::queue::{ConsumerKey, Queue, SharedCredit, Visit};
@@ -115,6 +116,7 @@ pub(crate) struct ClientShared {
     /// Milliseconds since 1970.
     pub(crate) since: u64,
     pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) account: Arc<Account>,
     pub(crate) sessions: AtomicU32,
     pub(crate) consumers: AtomicU32,
     shown: Mutex<Vec<Arc<Shown>>>,
@@ -126,6 +128,7 @@ pub(crate) struct ClientShared {
 
 impl ClientShared {
     fn new(core: &Core, login: Login, waker: Waker) -> Self {
+        let account = Arc::new(Account::new(&core.memory, &core.settings));
         Self {
             number: core.client_number(),
             user: login.identity.user().to_owned(),
@@ -137,7 +140,8 @@ impl ClientShared {
             properties: encoded(&login.properties),
             terms: login.terms,
             since: core.clock.unix_ms(),
-            mailbox: Arc::new(Mailbox::counted(core.settings.mailbox_bytes, &core.memory, waker)),
+            mailbox: Arc::new(Mailbox::counted(core.settings.mailbox_bytes, &account, waker)),
+            account,
             sessions: AtomicU32::new(0),
             consumers: AtomicU32::new(0),
             shown: Mutex::default(),

@@ -77,7 +77,7 @@ impl Client {
     pub fn begin(&mut self, session: SessionId) -> TransactionId {
         let number = self.next_transaction;
         self.next_transaction += 1;
-        let charge = Charge::new(&self.core.memory, Held::Transactions);
+        let charge = Charge::new(&self.shared.account, Held::Transactions);
         let open = Open { session, arrivals: Vec::new(), liens: Vec::new(), charge, waiting_since: None };
         self.open.insert(number, open);
         self.show_transactional(session);
@@ -106,11 +106,9 @@ impl Client {
         let message = self.write_message(publish);
         let routed = self.route_again(&message)?;
         self.note_steps(&routed);
-        let cost = message.cost();
-        self.check_hold(
-            self.open.values().map(|open| open.charge.bytes()).sum::<usize>() + cost,
-            "publish in a transaction",
-        )?;
+        let (cost, what) = (message.cost(), "publish in a transaction");
+        self.check_hold(self.open.values().map(|open| open.charge.bytes()).sum::<usize>() + cost, what)?;
+        self.check_room(cost, what)?;
         let open = self.open_mut(transaction)?;
         if (open.charge.bytes() + cost) as u64 > limit {
             return Err(Error::precondition(format!(

@@ -8,11 +8,16 @@ use crate::message;
 
 const BODY: [u8; 1000] = [b'x'; 1000];
 
-/// Room for fifty bodies, and for three behind an alarm.
+/// Room for fifty bodies, and for three behind an alarm. One connection may take all of it.
 fn small() -> TestBroker {
+    small_with(Some(u64::MAX))
+}
+
+fn small_with(connection_memory: Option<u64>) -> TestBroker {
     let mut setup = Setup::memory();
     setup.settings.memory_limit = 50_000;
     setup.settings.park_bytes = 3_000;
+    setup.settings.connection_memory = connection_memory;
     TestBroker::open(setup)
 }
 
@@ -100,4 +105,75 @@ fn replies_that_are_not_read_count_and_find_no_room_where_memory_is_short() {
         drop(responder);
         assert_eq!(held(&broker, Held::Replies), 0, "read: {read}");
     }
+}
+
+/// Gathers publishes in a transaction until one is refused: what it was told, and what the connection holds then.
+fn fill(broker: &TestBroker, peer: &mut Peer, number: u32) -> (String, u64) {
+    let session = peer.session(number);
+    let transaction = peer.client.begin(session);
+    for _ in 0..100 {
+        if let Err(error) = peer.client.publish_in(transaction, session, message("", "q", &BODY)) {
+            let client = peer.client.number();
+            let report = broker.broker.clients().into_iter().find(|report| report.number == client);
+            return (error.text, report.expect("it is listed").held_bytes);
+        }
+    }
+    panic!("nothing was refused");
+}
+
+#[test]
+fn one_connection_holds_no_more_than_its_part() {
+    for (setting, most) in [(None, 12_500), (Some(5_000), 5_000)] {
+        let broker = small_with(setting);
+        let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+        let spec = QueueSpec { name: "q".into(), ..QueueSpec::default() };
+        peer.client.declare_queue(&spec, broker.now()).expect("it may declare");
+        let (told, holds) = fill(&broker, &mut peer, 1);
+        let expected = format!(
+            "publish in a transaction refused: the connection holds {holds} bytes already, and limits.connection_memory allows {most}"
+        );
+        assert_eq!(told, expected);
+        assert!((most - 1_500..=most).contains(&holds), "{holds}");
+        assert_eq!((held(&broker, Held::Transactions), broker.broker.overview().memory_alarm), (holds, false));
+        // Its other sessions have no part of their own, and other connections have.
+        assert_eq!(fill(&broker, &mut peer, 2), (told.clone(), holds));
+        let mut other = Peer::attach(&broker, "guest").expect("it may attach");
+        assert_eq!(fill(&broker, &mut other, 1), (told, holds));
+        assert_eq!(held(&broker, Held::Transactions), 2 * holds);
+    }
+}
+
+/// The part follows the limit where nothing is set, and is what may wait behind an alarm at least.
+#[test]
+fn the_part_of_a_connection_follows_the_memory_limit() {
+    let broker = small_with(None);
+    for (limit, most) in [(100_000, 25_000), (50_000, 12_500), (5_000, 3_000)] {
+        broker.broker.set_memory_limit(limit);
+        let mut peer = Peer::attach(&broker, "guest").expect("it may attach");
+        let spec = QueueSpec { name: "q".into(), ..QueueSpec::default() };
+        peer.client.declare_queue(&spec, broker.now()).expect("it may declare");
+        let (told, _) = fill(&broker, &mut peer, 1);
+        assert!(told.ends_with(&format!("limits.connection_memory allows {most}")), "{told}");
+    }
+}
+
+#[test]
+fn replies_that_are_not_read_find_no_room_beyond_the_part_of_a_connection() {
+    let broker = small_with(None);
+    let mut requester = Peer::attach(&broker, "guest").expect("it may attach");
+    let session = requester.session(1);
+    requester.client.consume_replies(session, "", broker.now()).expect("it may");
+    let address = requester.client.reply_address(session).expect("it has one").to_owned();
+    let mut responder = Peer::attach(&broker, "guest").expect("it may attach");
+    let from = responder.session(1);
+    for _ in 0..100 {
+        let reply = Publish { mandatory: true, ..message("", &address, &BODY) };
+        responder.client.publish(from, reply).expect("it is taken");
+        responder.client.flush(broker.now());
+    }
+    let most = held(&broker, Held::Replies);
+    assert!((11_000..=12_500).contains(&most), "{most}");
+    let returned = responder.turn(&broker).iter().filter(|seen| matches!(seen, Seen::Returned(..))).count();
+    assert_eq!(requester.turn(&broker).len() + returned, 100);
+    assert_eq!(held(&broker, Held::Replies), 0, "they are read");
 }

@@ -59,8 +59,20 @@ fn list(settings: &Settings, json: bool) -> Result<(), Failure> {
         return show_json(&connections);
     }
     let rows: Vec<_> = connections.iter().map(row).collect();
-    let head =
-        ["id", "user", "vhost", "protocol", "peer", "name", "sessions", "consumers", "state", "received", "sent"];
+    let head = [
+        "id",
+        "user",
+        "vhost",
+        "protocol",
+        "peer",
+        "name",
+        "sessions",
+        "consumers",
+        "state",
+        "received",
+        "sent",
+        "held",
+    ];
     show(&table::text(&head, &rows))
 }
 
@@ -77,5 +89,6 @@ fn row(connection: &ConnectionRow) -> Vec<String> {
         connection.state.clone(),
         size(connection.bytes_in),
         size(connection.bytes_out),
+        size(connection.held_bytes),
     ]
 }

@@ -115,6 +115,7 @@ pub(crate) struct Limits {
     pub(crate) declaration_bytes: u64,
     pub(crate) declarations_bytes: u64,
     pub(crate) transaction_bytes: u64,
+    pub(crate) connection_memory: Option<u64>,
     pub(crate) cc_keys: u64,
     pub(crate) handshake_timeout: Duration,
     pub(crate) heartbeat: Duration,
@@ -335,7 +336,7 @@ impl Limits {
         let [declaration_bytes, declarations_bytes] = declarations(reader)?;
         let channel_max = channel_max(reader)?;
         let [consumers_per_channel, consumers_per_connection, consumers_per_queue] = consumers(reader)?;
-        let cc_keys = cc_keys(reader)?;
+        let (connection_memory, cc_keys) = (connection_memory(reader)?, cc_keys(reader)?);
         let mut count = |name, default, doc| {
             reader
                 .get(declare(name, "number", default, doc), |text| between(text, value::count, 1, u64::from(u32::MAX)))
@@ -378,6 +379,7 @@ impl Limits {
             declaration_bytes,
             declarations_bytes,
             transaction_bytes,
+            connection_memory,
             cc_keys,
             handshake_timeout,
             heartbeat,
@@ -437,6 +439,15 @@ fn shares(reader: &mut Reader) -> Result<(Option<u64>, [u64; 2]), ConfigError> {
     let of_user = "Percent of `limits.connections` that one user may have. Its own limit counts instead where it has one; \
                    administrators may have all.";
     Ok((reserved, [percent("limits.vhost_share", of_vhost)?, percent("limits.user_share", of_user)?]))
+}
+
+fn connection_memory(reader: &mut Reader) -> Result<Option<u64>, ConfigError> {
+    let doc = "Bytes that one connection may make the broker hold besides queued messages: open transactions, bodies up to 64 KiB that \
+               are not whole, and direct replies that it does not read. What would be more is refused. `auto` is a quarter of \
+               `memory.limit`, also when that is changed while the broker runs, and at least `flow.park_bytes`.";
+    reader.get(declare("limits.connection_memory", "size", "auto", doc), |text| {
+        value::or_auto(text, |text| at_least(text, value::bytes, 1))
+    })
 }
 
 fn cc_keys(reader: &mut Reader) -> Result<u64, ConfigError> {

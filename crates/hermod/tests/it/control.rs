@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use crate::api::GUEST;
 use crate::server::{Server, hermod, run, until};
 use crate::stomp::Stomp;
 
@@ -37,6 +38,18 @@ fn status_queues_and_connections_show_what_is_there() {
     let shown = &connections[0];
     assert_eq!((&shown["user"], &shown["protocol"]), (&"guest".into(), &"stomp".into()));
     assert!(shown["bytes_in"].as_u64().unwrap() > 100, "{shown}");
+
+    assert_eq!(shown["held_bytes"], 0);
+    client.send("BEGIN\ntransaction:t\n\n");
+    client.send(&format!("SEND\ndestination:/queue/orders\ntransaction:t\nreceipt:r\n\n{}", "x".repeat(50_000)));
+    assert!(client.frame().starts_with("RECEIPT"));
+    let held = json("connections", &dir)[0]["held_bytes"].as_u64().unwrap();
+    assert!((50_000..60_000).contains(&held), "{held}");
+    let (_, over_http) = server.ask("GET", "/api/connections", GUEST);
+    assert!(over_http.contains(&format!("\"held_bytes\":{held}")), "{over_http}");
+    let (_, table, _) = run(&mut hermod("connections", dir.path()));
+    let shown: Vec<_> = table.lines().filter_map(|line| line.rsplit('\t').next()).collect();
+    assert_eq!(shown, ["held", &format!("{} KiB", held / 1024)], "{table}");
 
     let (code, table, _) = run(&mut hermod("queues", dir.path()));
     let lines: Vec<_> = table.lines().collect();

@@ -360,3 +360,42 @@ fn what_is_urgent_comes_before_nine_of_no_hurry_in_a_quorum_queue() {
         assert_eq!(lines.last().map(String::as_str), Some(format!("1 body {body}").as_str()), "{lines:?}");
     }
 }
+
+/// What one connection may make the broker hold, by transactions and by bodies that are not whole.
+#[test]
+fn what_is_beyond_the_part_of_a_connection_is_refused_by_name() {
+    let mut setup = Setup::memory();
+    setup.settings.connection_memory = Some(50_000);
+    let server = server_with(Settings::default(), setup);
+    let mut peer = server.channel();
+    peer.declare(1, "q");
+    let mut bytes = Vec::new();
+    Method::from(BasicPublish { routing_key: "q", ..Default::default() }).encode(1, &mut bytes);
+    frame::encode_header(&mut bytes, 1, 60_000, &[0, 0]);
+    frame::encode_body(&mut bytes, 1, 131_072, &[0; 30_000]);
+    peer.raw(&bytes);
+    peer.expect(&[]);
+    let mut bytes = Vec::new();
+    frame::encode_body(&mut bytes, 1, 131_072, &[0; 20_001]);
+    peer.raw(&bytes);
+    let told = |holds: u64, what: &str| {
+        format!(
+            "PRECONDITION_FAILED - {what} refused: the connection holds {holds} bytes already, and limits.connection_memory allows \
+             50000"
+        )
+    };
+    peer.expect(&[&channel_closed(1, 406, &told(30_000, "message"), (60, 40))]);
+    peer.send(1, ChannelCloseOk {});
+
+    peer.open(2);
+    peer.send(2, TxSelect {});
+    peer.expect(&["2 TxSelectOk"]);
+    peer.put(2, "q", &"x".repeat(40_000));
+    peer.expect(&[]);
+    let holds = server.test.broker.overview().held[broker::Held::Transactions as usize];
+    // Its parts find room, all of it together does not.
+    peer.put(2, "q", &"x".repeat(9_900));
+    peer.expect(&[&channel_closed(2, 406, &told(holds, "publish in a transaction"), (60, 40))]);
+    let held = server.test.broker.overview().held;
+    assert_eq!(held.iter().sum::<u64>(), 0, "its channel has given all of it up");
+}
