@@ -330,9 +330,15 @@ impl TestBroker {
     /// One errand of the pager, and `first` is done between its work and its saying what came of it, when it looks at the
     /// clock.
     pub fn page_overtaken_by(&self, first: impl FnOnce() + Send + 'static) {
+        self.overtaken_by(first, || self.page_once());
+    }
+
+    /// Does `act`, and `first` where that looks at the clock for the first time.
+    pub fn overtaken_by<R>(&self, first: impl FnOnce() + Send + 'static, act: impl FnOnce() -> R) -> R {
         *self.setup.clock.lock_meanwhile() = Some(Box::new(first));
-        self.page_once();
+        let result = act();
         *self.setup.clock.lock_meanwhile() = None;
+        result
     }
 
     /// The housekeeping alone: nothing is read from the disk.

@@ -153,11 +153,11 @@ impl Client {
                 Unattached::TooMany => too_many(&queue, self.core.settings.limits.consumers_per_queue),
             });
         }
-        // Whoever took the right away before it was attached has not found it.
-        if let Err(refused) = self.authorize(Resource::queue(&queue.name), Right::Read) {
-            self.detach_consumer(number);
-            self.forget_consumer(number);
-            return Err(refused);
+        // Whoever took the right away before it was attached has not found it. It may have deliveries by now: it is cancelled
+        // behind them, as when the right goes a moment later.
+        if self.authorize(Resource::queue(&queue.name), Right::Read).is_err() {
+            let own = self.shared.number;
+            self.visit(|visit| queue.expel(&|client| client == own, visit));
         }
         Ok(tag)
     }

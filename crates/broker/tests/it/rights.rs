@@ -1,7 +1,7 @@
 //! Rights that go while something is under way: consumers, bindings of exclusive queues, connections, attaching.
 
 use auth::{Cost, PasswordHash, Permission, TopicPermission, User};
-use broker::{Consume, ExchangeSpec, QueueSpec, SessionId, VhostSpec};
+use broker::{Broker, Consume, ExchangeSpec, QueueSpec, SessionId, VhostSpec};
 use testkit::broker::{Setup, TestBroker};
 use testkit::peer::{Peer, Seen};
 
@@ -17,12 +17,16 @@ fn with_alice() -> TestBroker {
 }
 
 fn permit(broker: &TestBroker, configure: &str, write: &str, read: &str) {
+    permit_at(&broker.broker, configure, write, read);
+}
+
+fn permit_at(broker: &Broker, configure: &str, write: &str, read: &str) {
     let permission = Permission::new(configure, write, read).unwrap();
     let change = |user: &mut User| {
         user.permissions.insert("/".into(), permission);
         Ok(())
     };
-    broker.broker.change_user("alice", change).unwrap();
+    broker.change_user("alice", change).unwrap();
 }
 
 fn consume(peer: &mut Peer, broker: &TestBroker, queue: &str, tag: &str) {
@@ -63,6 +67,34 @@ fn a_consumer_ends_with_the_right_to_read_its_queue() {
     permit(&broker, "", "", ".*");
     consume(&mut alice, &broker, "views", "views");
     assert_eq!(bodies(&alice.drain(&broker)), ["views:2=4"]);
+}
+
+/// What a consumer was given before it is found out comes back as that of any other does.
+#[test]
+fn a_right_that_goes_while_a_consumer_comes_takes_no_messages_along() {
+    let broker = with_alice();
+    let mut guest = Peer::attach(&broker, "guest").unwrap();
+    guest.client.declare_queue(&durable("q"), broker.now()).unwrap();
+    for body in ["1", "2"] {
+        put(&broker, &mut guest, "", "q", body);
+    }
+    for (no_ack, left) in [(false, vec!["c:1=1!", "c:2=2!"]), (true, vec![])] {
+        permit(&broker, ".*", ".*", ".*");
+        let mut alice = Peer::attach(&broker, "alice").unwrap();
+        let session = alice.session(0);
+        let consume = Consume { queue: "q".into(), tag: "late".into(), no_ack, ..Consume::default() };
+        let (other, now) = (broker.broker.clone(), broker.now());
+        let taken = broker
+            .overtaken_by(move || permit_at(&other, ".*", ".*", ""), || alice.client.consume(session, consume, now));
+        assert_eq!(taken.map_err(|error| error.text), Ok("late".to_owned()));
+        let first = if no_ack { ["late:1=1!", "late:2=2!"] } else { ["late:1=1", "late:2=2"] };
+        assert_eq!(bodies(&alice.drain(&broker)), [&first[..], &["cancelled late"]].concat());
+        alice.client.close(broker.now());
+        let mut next = Peer::attach(&broker, "guest").unwrap();
+        next.consume(&broker, 0, Consume { queue: "q".into(), tag: "c".into(), ..Consume::default() });
+        assert_eq!(bodies(&next.drain(&broker)), left);
+        next.client.close(broker.now());
+    }
 }
 
 #[test]
