@@ -75,24 +75,32 @@ impl Core {
                 for binding in exchange.bindings.iter() {
                     let Destination::Queue(id) = binding.destination else { continue };
                     let Some((queue, client)) = own.get(&id) else { continue };
-                    if !self.may_bind(client, exchange, binding) {
+                    if !self.may_bind(client, exchange, binding, queue) {
                         lost.push((Arc::clone(&exchange.name), binding.clone(), Arc::clone(queue)));
                     }
                 }
             }
         }
-        self.unbind_lost(vhost, lost, clients);
+        self.unbind_lost(vhost, lost, &|client| clients.contains_key(&client));
     }
 
-    fn may_bind(&self, client: &ClientShared, exchange: &Exchange, binding: &Binding) -> bool {
+    /// Asks what declaring the binding asks.
+    fn may_bind(&self, client: &ClientShared, exchange: &Exchange, binding: &Binding, queue: &Queue) -> bool {
         let (authority, identity, vhost, name) = (&self.authority, &client.identity, &client.vhost, &exchange.name);
         let is_open = exchange.kind != ExchangeKind::Topic
             || authority.authorize_topic(identity, vhost, name, &binding.key, Right::Read).is_ok();
-        is_open && authority.authorize(identity, vhost, Resource::exchange(name), Right::Read).is_ok()
+        let asked = [(Resource::queue(&queue.name), Right::Write), (Resource::exchange(name), Right::Read)];
+        is_open && asked.into_iter().all(|(asked, right)| authority.authorize(identity, vhost, asked, right).is_ok())
     }
 
-    /// The log knows nothing of exclusive queues and their bindings.
-    fn unbind_lost(&self, vhost: &Vhost, lost: Vec<(Arc<str>, Binding, Arc<Queue>)>, clients: &Clients) {
+    /// Takes away these bindings of exclusive queues, and the consumers that their owners have there. The log knows nothing of such
+    /// queues and their bindings.
+    pub(crate) fn unbind_lost(
+        &self,
+        vhost: &Vhost,
+        lost: Vec<(Arc<str>, Binding, Arc<Queue>)>,
+        owns: &dyn Fn(u64) -> bool,
+    ) {
         let mut work = Vec::new();
         let mut visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };
         for (name, binding, queue) in lost {
@@ -103,7 +111,7 @@ impl Core {
             }
             drop(tables);
             self.catalog.changed();
-            queue.expel(&|client| clients.contains_key(&client), &mut visit);
+            queue.expel(owns, &mut visit);
         }
         self.run_work(&mut work);
     }

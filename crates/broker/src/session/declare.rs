@@ -308,8 +308,14 @@ impl Client {
         drop(tables);
         self.core.catalog.changed();
         // Whoever took the right away before it was bound has not found it.
-        if queue.is_some_and(|queue| queue.exclusive_to.is_some()) {
-            self.authorize_binding(spec).inspect_err(|_| self.core.hold_to_rights(&self.shared.user))?;
+        if let Some(queue) = queue.filter(|queue| queue.exclusive_to.is_some())
+            && let Err(refused) = self.authorize_binding(spec)
+        {
+            let binding = binding_of(destination, &spec.key, &spec.arguments);
+            self.core.unbind_lost(&vhost, vec![(spec.source.as_str().into(), binding, queue)], &|client| {
+                client == self.shared.number
+            });
+            return Err(refused);
         }
         Ok(ticket)
     }

@@ -200,6 +200,22 @@ fn an_exclusive_queue_gets_nothing_by_what_its_owner_could_not_bind_any_more() {
     assert_eq!(bodies(&alice.drain(&broker)), ["cancelled news"], "the exchange is not to be read either");
 }
 
+#[test]
+fn an_exclusive_queue_loses_its_bindings_with_the_right_to_write_to_it() {
+    let broker = with_alice();
+    let mut alice = Peer::attach(&broker, "alice").unwrap();
+    let mut guest = Peer::attach(&broker, "guest").unwrap();
+    for queue in ["one", "two"] {
+        let spec = QueueSpec { exclusive: true, durable: false, ..durable(queue) };
+        alice.client.declare_queue(&spec, broker.now()).unwrap();
+        alice.client.bind(&binding("amq.topic", "k", queue), broker.now()).unwrap();
+        consume(&mut alice, &broker, queue, queue);
+    }
+    permit(&broker, ".*", "^two$", ".*");
+    put(&broker, &mut guest, "amq.topic", "k", "m");
+    assert_eq!(bodies(&alice.drain(&broker)), ["two:1=m", "cancelled one"]);
+}
+
 /// Each policy beside what it is refused for: it must not do what its author could not do by declaring.
 #[test]
 fn a_policy_moves_no_messages_that_its_author_may_not_move() {
