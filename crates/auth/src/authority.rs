@@ -396,6 +396,11 @@ impl Authority {
         self.users.read().get(user).is_some_and(|user| user.tags.has(tag))
     }
 
+    /// Whether more than one user is there without this tag.
+    pub fn has_several_without(&self, tag: &str) -> bool {
+        self.users.read().values().filter(|user| !user.tags.has(tag)).nth(1).is_some()
+    }
+
     /// How much a user may have at a time; nobody who is not known may have anything that counts.
     pub fn limits(&self, user: &str) -> UserLimits {
         self.users.read().get(user).map(|user| user.limits).unwrap_or_default()

@@ -33,7 +33,8 @@ pub struct Limits {
     /// Percent of connections, queues, exchanges and bindings that one vhost may have where there are others, if it has no limit
     /// of its own.
     pub vhost_share: u32,
-    /// Percent of connections that one user may have, if it has no limit of its own and is no administrator.
+    /// Percent of connections that one user may have where there are several that are no administrators, if it is none and has no
+    /// limit of its own.
     pub user_share: u32,
     /// Bytes that the arguments of one declaration may take.
     pub declaration_bytes: u64,

@@ -105,10 +105,13 @@ impl Core {
             Some(limit) if reaches(limit) => Err(Error::not_allowed(format!(
                 "connection refused for user '{user}': user connection limit ({limit}) is reached"
             ))),
-            None if !administers && reaches(share) => Err(Error::not_allowed(format!(
-                "connection refused for user '{user}': it has its share of all connections ({share}); give it a limit of its own, or \
+            // Who is alone takes nothing from anybody: administrators have connections of their own.
+            None if !administers && self.authority.has_several_without(ADMINISTRATOR) && reaches(share) => {
+                Err(Error::not_allowed(format!(
+                    "connection refused for user '{user}': it has its share of all connections ({share}); give it a limit of its own, or \
                  raise limits.user_share"
-            ))),
+                )))
+            }
             _ => Ok(()),
         }
     }

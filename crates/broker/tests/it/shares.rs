@@ -54,6 +54,20 @@ fn one_user_leaves_connections_to_others() {
 }
 
 #[test]
+fn a_user_beside_whom_there_are_only_administrators_has_all_connections() {
+    let limits = Limits { connections: 8, reserved_connections: 2, vhost_share: 100, ..Limits::default() };
+    let broker = shared(limits);
+    let mut open: Vec<_> = (0..4).map(|_| Peer::attach(&broker, "alice").unwrap()).collect();
+    assert!(refusal(Peer::attach(&broker, "alice")).unwrap().contains("it has its share of all connections (4)"));
+    // One who is not connected wants its share, too; who is gone wants none.
+    for other in ["bob", "guest"] {
+        broker.broker.delete_user(other).unwrap();
+    }
+    open.extend((0..2).map(|_| Peer::attach(&broker, "alice").unwrap()));
+    assert!(refusal(Peer::attach(&broker, "alice")).unwrap().contains("are kept for administrators"));
+}
+
+#[test]
 fn one_vhost_leaves_connections_to_others_where_there_are_others() {
     let limits =
         Limits { connections: 8, reserved_connections: 0, vhost_share: 25, user_share: 100, ..Limits::default() };

@@ -436,8 +436,8 @@ fn shares(reader: &mut Reader) -> Result<(Option<u64>, [u64; 2]), ConfigError> {
         |name, doc| reader.get(declare(name, "number", "50", doc), |text| between(text, value::count, 1, 100));
     let of_vhost = "Percent of `limits.connections`, `limits.queues`, `limits.exchanges` and `limits.bindings` that one virtual host may \
                     have, where there are others. Its own limit counts instead where it has one.";
-    let of_user = "Percent of `limits.connections` that one user may have. Its own limit counts instead where it has one; \
-                   administrators may have all.";
+    let of_user = "Percent of `limits.connections` that one user may have, where there are several without the tag `administrator`. \
+                   Its own limit counts instead where it has one; administrators may have all.";
     Ok((reserved, [percent("limits.vhost_share", of_vhost)?, percent("limits.user_share", of_user)?]))
 }
 
