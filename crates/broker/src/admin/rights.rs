@@ -4,12 +4,13 @@
 //! is answered. Whoever begins such a thing at the same moment checks once more when it has begun.
 
 use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use auth::{Resource, Right};
+use auth::{Resource, Right, User};
 use hashbrown::HashMap;
 
-use crate::catalog::{Exchange, Vhost};
+use crate::catalog::Vhost;
 use crate::core::Core;
 use crate::queue::{Queue, Visit};
 use crate::routing::{Binding, Destination, ExchangeKind};
@@ -18,15 +19,63 @@ use crate::session::ClientShared;
 /// Clients by their numbers.
 type Clients = HashMap<u64, Arc<ClientShared>>;
 
+/// Bindings that are looked at while a vhost is locked: a millisecond or so.
+const LOOKED_AT_ONCE: usize = 10_000;
+
+/// What is other about a user, of all that its clients have to be held to. Tags and limits count when something is asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    password: bool,
+    /// The vhosts in which it has other permissions.
+    vhosts: BTreeSet<Box<str>>,
+}
+
+impl Change {
+    pub(crate) fn between(before: &User, after: &User) -> Self {
+        let mut vhosts: BTreeSet<_> = differing(&before.permissions, &after.permissions).cloned().collect();
+        let topics = differing(&before.topic_permissions, &after.topic_permissions);
+        vhosts.extend(topics.map(|(vhost, _)| vhost.clone()));
+        Self { password: before.password != after.password, vhosts }
+    }
+
+    fn is_none(&self) -> bool {
+        !self.password && self.vhosts.is_empty()
+    }
+}
+
+/// Keys that do not have the same value in both.
+fn differing<'a, K: Ord, V: PartialEq>(
+    one: &'a BTreeMap<K, V>,
+    other: &'a BTreeMap<K, V>,
+) -> impl Iterator<Item = &'a K> {
+    let changed = one.iter().filter(|(key, value)| other.get(key) != Some(value)).map(|(key, _)| key);
+    changed.chain(other.keys().filter(|key| !one.contains_key(key)))
+}
+
+/// A binding with what else the right to it depends on.
+struct Held {
+    exchange: Arc<str>,
+    is_topic: bool,
+    binding: Binding,
+}
+
 impl Core {
     /// Holds the clients of a user to what it may do now. Those that it could not log in as, or not to this vhost, are closed;
     /// consumers whose queues it must not read are cancelled, and bindings that it could not make now are taken from exclusive queues.
-    pub(crate) fn hold_to_rights(&self, user: &str) {
+    pub(crate) fn hold_to_rights(&self, user: &str, change: &Change) {
+        if change.is_none() {
+            return;
+        }
         let mut vhosts: HashMap<String, Clients> = HashMap::new();
         for client in self.clients_of(user) {
             if !self.authority.is_current(&client.identity) {
                 client.kick(&format!("the password of user '{user}' has changed"));
-            } else if self.authority.enter(&client.identity, &client.vhost).is_err() {
+                continue;
+            }
+            if !change.vhosts.contains(client.vhost.as_str()) {
+                continue;
+            }
+            if self.authority.enter(&client.identity, &client.vhost).is_err() {
                 client.kick(&format!("user '{user}' has no access to vhost '{}' any more", client.vhost));
             } else {
                 vhosts.entry(client.vhost.clone()).or_default().insert(client.number, client);
@@ -62,22 +111,21 @@ impl Core {
     /// Takes bindings that the user could not make now from the exclusive queues of its clients, and cancels the consumers of
     /// these: a subscription to a topic is such a queue. What others may use as well stays as it was declared.
     fn sever(&self, vhost: &Vhost, clients: &Clients) {
-        let owner = |queue: &Queue| queue.exclusive_to.and_then(|owner| clients.get(&owner));
-        let mut lost = Vec::new();
-        {
+        let (own, exchanges) = {
             let tables = vhost.tables.read();
+            let owner = |queue: &Queue| queue.exclusive_to.and_then(|owner| clients.get(&owner));
             let own: HashMap<u64, (Arc<Queue>, &ClientShared)> =
                 tables.queues().filter_map(|queue| Some((queue.id, (Arc::clone(queue), &**owner(queue)?)))).collect();
-            if own.is_empty() {
-                return;
-            }
-            for exchange in tables.exchanges() {
-                for binding in exchange.bindings.iter() {
-                    let Destination::Queue(id) = binding.destination else { continue };
-                    let Some((queue, client)) = own.get(&id) else { continue };
-                    if !self.may_bind(client, exchange, binding, queue) {
-                        lost.push((Arc::clone(&exchange.name), binding.clone(), Arc::clone(queue)));
-                    }
+            (own, tables.exchange_names())
+        };
+        let mut exchanges = exchanges.iter();
+        let mut lost = Vec::new();
+        while !own.is_empty() && !exchanges.as_slice().is_empty() {
+            for held in some_bindings(vhost, &mut exchanges, &|queue| own.contains_key(&queue)) {
+                let Destination::Queue(id) = held.binding.destination else { continue };
+                let Some((queue, client)) = own.get(&id) else { continue };
+                if !self.may_bind(client, &held, queue) {
+                    lost.push((held.exchange, held.binding, Arc::clone(queue)));
                 }
             }
         }
@@ -85,10 +133,10 @@ impl Core {
     }
 
     /// Asks what declaring the binding asks.
-    fn may_bind(&self, client: &ClientShared, exchange: &Exchange, binding: &Binding, queue: &Queue) -> bool {
-        let (authority, identity, vhost, name) = (&self.authority, &client.identity, &client.vhost, &exchange.name);
-        let is_open = exchange.kind != ExchangeKind::Topic
-            || authority.authorize_topic(identity, vhost, name, &binding.key, Right::Read).is_ok();
+    fn may_bind(&self, client: &ClientShared, held: &Held, queue: &Queue) -> bool {
+        let (authority, identity, vhost, name) = (&self.authority, &client.identity, &client.vhost, &held.exchange);
+        let is_open =
+            !held.is_topic || authority.authorize_topic(identity, vhost, name, &held.binding.key, Right::Read).is_ok();
         let asked = [(Resource::queue(&queue.name), Right::Write), (Resource::exchange(name), Right::Read)];
         is_open && asked.into_iter().all(|(asked, right)| authority.authorize(identity, vhost, asked, right).is_ok())
     }
@@ -114,5 +162,59 @@ impl Core {
             queue.expel(owns, &mut visit);
         }
         self.run_work(&mut work);
+    }
+}
+
+/// The bindings to some queues of so many of these exchanges as can be looked through at once. What they need is asked without
+/// the lock.
+fn some_bindings(
+    vhost: &Vhost,
+    exchanges: &mut std::slice::Iter<'_, Arc<str>>,
+    is_own: &dyn Fn(u64) -> bool,
+) -> Vec<Held> {
+    let tables = vhost.tables.read();
+    let (mut found, mut looked_at) = (Vec::new(), 0);
+    while looked_at < LOOKED_AT_ONCE
+        && let Some(name) = exchanges.next()
+    {
+        let Some(exchange) = tables.exchange(name) else { continue };
+        looked_at += 1 + exchange.bindings.len();
+        let own = |binding: &&Binding| matches!(binding.destination, Destination::Queue(queue) if is_own(queue));
+        let held = |binding: &Binding| Held {
+            exchange: Arc::clone(&exchange.name),
+            is_topic: exchange.kind == ExchangeKind::Topic,
+            binding: binding.clone(),
+        };
+        found.extend(exchange.bindings.iter().filter(own).map(held));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use auth::{Permission, Tags, TopicPermission};
+
+    use super::*;
+
+    #[test]
+    fn only_a_password_and_permissions_are_a_change_and_only_where_they_are_other() {
+        let mut before = User::new("u", None);
+        before.permissions.insert("kept".into(), Permission::full());
+        before.permissions.insert("gone".into(), Permission::full());
+        before.permissions.insert("narrowed".into(), Permission::full());
+        let mut after = before.clone();
+        after.tags = Tags::new(["administrator"]);
+        after.limits.connections = Some(1);
+        assert!(Change::between(&before, &after).is_none());
+        after.permissions.remove("gone");
+        after.permissions.insert("narrowed".into(), Permission::new("", "", "").unwrap());
+        after.permissions.insert("new".into(), Permission::full());
+        let topic = TopicPermission::new("u", "topic", "", "").unwrap();
+        after.topic_permissions.insert(("topic".into(), "amq.topic".into()), topic);
+        let vhosts = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect();
+        let change = Change { password: false, vhosts: vhosts(&["gone", "narrowed", "new", "topic"]) };
+        assert_eq!(Change::between(&before, &after), change);
+        let change = Change { password: false, vhosts: vhosts(&["gone", "narrowed", "new", "topic"]) };
+        assert_eq!(Change::between(&after, &before), change);
     }
 }

@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 use journal::{Owner, Ticket};
 
 use crate::admin::checks::refuse_control;
+use crate::admin::rights::Change;
 use crate::broker::Broker;
 use crate::catalog::admission::Asker;
 use crate::core::Core;
@@ -92,12 +93,14 @@ impl Core {
     pub(crate) fn put_user(&self, user: User) -> Result<Ticket, Error> {
         let name = user.name.clone();
         let mut users = self.users.lock();
+        let before = self.authority.user(&name).unwrap_or_else(|| User::new(&name, None));
+        let change = Change::between(&before, &user);
         let ticket = self.log_user(&user, &mut users)?;
         // Under the lock: a restatement in between would say the old record again, behind the new one.
         self.authority.put(user).map_err(|error| Error::precondition(error.to_string()))?;
         drop(users);
         self.catalog.changed();
-        self.hold_to_rights(&name);
+        self.hold_to_rights(&name, &change);
         Ok(ticket)
     }
 
