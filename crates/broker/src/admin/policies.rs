@@ -142,7 +142,7 @@ impl Core {
         if author.is_operator() || self.authority.has_tag(author.user(), ADMINISTRATOR) {
             return Ok(());
         }
-        let ask = |resource, right| {
+        let ask = |resource: Resource<'_>, right| {
             let asked = self.authority.authorize(author, &vhost.name, resource, right);
             asked.map_err(|denied| Error::refused(format!("policy '{}': {denied}", policy.name)))
         };
@@ -151,9 +151,10 @@ impl Core {
         for exchange in [dead_letters, alternate].into_iter().flatten() {
             ask(Resource::exchange(exchange), Right::Write)?;
         }
-        let tables = vhost.tables.read();
+        // Asked without the lock: matching many names takes longer than anybody is to wait for a declaration.
         if dead_letters.is_some() || key.is_some() {
-            for queue in tables.queues().filter(|queue| policy.is_for_queue(&queue.name, queue.queue_type)) {
+            let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
+            for queue in queues.iter().filter(|queue| policy.is_for_queue(&queue.name, queue.queue_type)) {
                 ask(Resource::queue(&queue.name), Right::Read)?;
                 // The key alone says where another's exchange sends them.
                 if let Some(own) = queue.declared.get(&argument(DEAD_LETTER_EXCHANGE)).and_then(Value::as_text) {
@@ -162,8 +163,9 @@ impl Core {
             }
         }
         if alternate.is_some() {
-            for exchange in tables.exchanges().filter(|exchange| policy.is_for_exchange(&exchange.name)) {
-                ask(Resource::exchange(&exchange.name), Right::Read)?;
+            let exchanges = vhost.tables.read().exchange_names();
+            for exchange in exchanges.iter().filter(|exchange| policy.is_for_exchange(exchange)) {
+                ask(Resource::exchange(exchange), Right::Read)?;
             }
         }
         Ok(())
