@@ -41,14 +41,10 @@ impl Core {
         let administers = self.authority.has_tag(&client.user, ADMINISTRATOR);
         let mut clients = self.clients.lock();
         let [of_all, of_one_vhost, of_one_user] = &self.totals.connections_refused;
-        let refusals = [
-            (of_all, self.refuse_any(clients.len() as u64, administers)),
-            (of_one_vhost, self.refuse_in_vhost(client, vhost, &clients, administers)),
-            (of_one_user, self.refuse_user(client, &clients, administers)),
-        ];
-        for (counter, refused) in refusals {
-            refused.inspect_err(|_| counter.add(1))?;
-        }
+        // The first refusal ends it: each of them may have to count all clients, and log-ins wait for one another here.
+        self.refuse_any(clients.len() as u64, administers).inspect_err(|_| of_all.add(1))?;
+        self.refuse_in_vhost(client, vhost, &clients, administers).inspect_err(|_| of_one_vhost.add(1))?;
+        self.refuse_user(client, &clients, administers).inspect_err(|_| of_one_user.add(1))?;
         clients.insert(client.number, Arc::clone(client));
         Ok(())
     }
