@@ -335,6 +335,7 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
     let (limits, flow) = (&settings.limits, &settings.flow);
     let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
     let memory_limit = memory_limit(settings);
+    let (connections, _) = connections(settings);
     broker::Settings {
         node: node_name(settings),
         unknown_arguments: settings.compat.unknown_arguments,
@@ -352,8 +353,8 @@ fn broker_settings(settings: &Settings) -> broker::Settings {
             exchanges: limits.exchanges,
             bindings: limits.bindings,
             vhosts: limits.vhosts,
-            connections: connections(settings),
-            reserved_connections: limits.reserved_connections.unwrap_or_else(|| reserve(connections(settings))),
+            connections,
+            reserved_connections: limits.reserved_connections.unwrap_or_else(|| reserve(connections)),
             vhost_share: narrow(limits.vhost_share),
             user_share: narrow(limits.user_share),
             transaction_bytes: limits.transaction_bytes,
@@ -377,13 +378,15 @@ fn narrow(count: u64) -> u32 {
 fn net_settings(settings: &Settings) -> net::Settings {
     let limits = &settings.limits;
     let size = |count| usize::try_from(count).unwrap_or(usize::MAX);
+    let (connections, pending) = connections(settings);
     net::Settings {
         write_timeout: settings.tcp.write_timeout,
         detect_timeout: limits.handshake_timeout,
         tls_timeout: settings.tls.handshake_timeout,
         keepalive: Some(settings.tcp.keepalive).filter(|idle| !idle.is_zero()),
-        connections: size(connections(settings)),
-        pending: size(settings.strangers.pending),
+        // Who has not authenticated takes no place from those who have: of these the last are kept for administrators.
+        connections: size(connections + pending),
+        pending: size(pending),
         connects_per_address: narrow(settings.strangers.connects_per_address),
         pending_per_address: size(limits.pending_per_address),
         // A frame is the largest unit that a protocol insists on seeing whole; bodies it gathers itself.
@@ -393,9 +396,16 @@ fn net_settings(settings: &Settings) -> net::Settings {
     }
 }
 
-/// Connections that there may be at a time.
-fn connections(settings: &Settings) -> u64 {
-    settings.limits.connections.min(room_for_connections(machine::descriptors()) as u64)
+/// Connections that there may be at a time, and how many may be beside them that have not authenticated yet.
+fn connections(settings: &Settings) -> (u64, u64) {
+    let room = room_for_connections(machine::descriptors()) as u64;
+    connections_in(room, settings.limits.connections, settings.strangers.pending)
+}
+
+/// The same where there is room for so many in all. Where that is little, strangers have a quarter of it.
+fn connections_in(room: u64, connections: u64, pending: u64) -> (u64, u64) {
+    let pending = pending.min(room / 4);
+    (connections.min(room - pending), pending)
 }
 
 /// Of these so many are kept for administrators, unless the settings say how many.
@@ -652,6 +662,13 @@ mod tests {
             [(100, 50, 12), (256, 128, 32), (1024, 800, 128), (usize::MAX, usize::MAX - 352, 256)]
         {
             assert_eq!((room_for_connections(descriptors), room_for_http(descriptors)), (connections, http));
+        }
+    }
+
+    #[test]
+    fn strangers_and_connections_have_files_of_their_own() {
+        for (room, shared) in [(50, (38, 12)), (800, (600, 200)), (8000, (7000, 1000)), (500_000, (10_000, 1000))] {
+            assert_eq!(connections_in(room, 10_000, 1000), shared);
         }
     }
 }

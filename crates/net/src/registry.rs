@@ -136,7 +136,7 @@ impl std::fmt::Display for Refusal {
         match self {
             Self::Full { most } => write!(
                 f,
-                "{most} connections are open, the most that limits.connections and the limit of open files allow"
+                "{most} connections are open, the most that limits.connections, limits.pending and the limit of open files allow"
             ),
             Self::Strangers { most } => {
                 write!(f, "{most} connections have not authenticated yet, the most that limits.pending allows")

@@ -348,7 +348,7 @@ impl Limits {
              `basic.get`.",
         )?;
         let connections =
-            count("limits.connections", "10000", "Connections at one time, as far as files may be open.")?;
+            count("limits.connections", "10000", "Authenticated connections, as far as files may be open.")?;
         let pending_per_address = count(
             "limits.pending_per_address",
             "64",

@@ -125,7 +125,8 @@ impl Strangers {
         let pending = number(
             "limits.pending",
             "1000",
-            "Most connections that have not authenticated yet, from all addresses together.",
+            "Most connections that have not authenticated yet, from all addresses together. They come beside \
+             `limits.connections`, as far as files may be open: a quarter of the connections that there is room for at most.",
             1,
         )?;
         let connects_per_address = number(

@@ -1,6 +1,7 @@
 //! Users, vhosts, queues and alarms, changed by the command line while the broker runs.
 
 use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -297,7 +298,10 @@ fn what_one_user_may_have_leaves_something_for_others_and_for_administrators() {
     }
     let refused = connect("bob");
     assert!(refused.contains("the last 3 of 12 connections are kept for administrators"), "{refused}");
+    // More than there are connections, none of which says who it is.
+    let strangers: Vec<_> = (0..16).map(|_| TcpStream::connect(("127.0.0.1", server.ports.stomp)).unwrap()).collect();
     assert!(connect("guest").starts_with("CONNECTED\n"));
+    drop(strangers);
     let (code, status) = say(dir.path(), "status");
     let shares = "one vhost 50 % of all there may be, one user 50 % of connections; the last 3 of 12 connections are for administrators";
     assert!(code == 0 && status.contains(shares), "{status}");
