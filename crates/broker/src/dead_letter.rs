@@ -5,8 +5,8 @@
 //! without a rejection in it is not taken, nor one that would multiply a message beyond its share of moves
 //! ([`crate::message::marks::MOVES`]).
 //!
-//! Invariant: a run moves no more than its [`Budget`] at once, and while memory is full nothing to several queues; the rest
-//! waits ([`crate::postponed`]), and what has become of it is logged already.
+//! Invariant: a run ends with the message that spends its [`Budget`]. While memory is full, one run in a second moves messages to
+//! several queues. The rest waits ([`crate::postponed`]); why it died is logged before, unless a start would find it out anew.
 
 use std::sync::Arc;
 
@@ -128,9 +128,11 @@ impl Core {
     /// Whether a message may go to several queues, which takes more memory than it gives. Where what waits is all that fills the
     /// memory nothing else would make room, so once in a while a run goes on all the same.
     fn may_take_more(&self, budget: &mut Budget, now: u64) -> bool {
-        budget.ignores_memory =
-            budget.ignores_memory || (self.memory.is_full() && self.postponed.lock().has_run_while_full(now));
-        budget.ignores_memory || !self.memory.is_full()
+        if budget.ignores_memory || !self.memory.is_full() {
+            return true;
+        }
+        budget.ignores_memory = self.postponed.lock().has_run_while_full(now);
+        budget.ignores_memory
     }
 
     /// Moves some, after they have been read if the disk has them; nothing overtakes what waits for that. Returns those that

@@ -1,5 +1,4 @@
-//! Which frame a connection has looked at last, kept at the price of a copy for each frame: its name is looked up when somebody
-//! asks.
+//! The frame that a connection has handled last. Each frame is copied as it comes; its name is looked up when somebody asks.
 
 use crate::codec::{Frame, FrameKind, Method};
 

@@ -135,9 +135,8 @@ impl Core {
         Ok(policy)
     }
 
-    /// Messages move on with the rights of whoever says so, as where a declaration says it: read on what they come from, write
-    /// on the exchange that they go to. Of what the policy is for that is asked by what is there; what comes later is up to
-    /// whoever declares it.
+    /// A policy that moves messages needs the rights that a declaration needs for it: its author may read each queue and exchange
+    /// that it is for now, and write to the exchange that they go to. What comes later is up to whoever declares it.
     fn authorize_policy(&self, vhost: &Vhost, policy: &Policy, author: &Identity) -> Result<(), Error> {
         if author.is_operator() || self.authority.has_tag(author.user(), ADMINISTRATOR) {
             return Ok(());
