@@ -1,8 +1,9 @@
-//! The crash harness: loads a broker over two protocols, kills it without warning again and again, and holds it to its
-//! promises with a checker that has watched every message.
+//! The crash harness: loads a broker over two protocols, kills it without warning again and again,
+//! and holds it to its promises with a checker that has watched every message.
 //!
-//! The data directory lives through all kills of a run. Some cycles run with a journal so small that its files are
-//! recycled all the time. Every few cycles all queues are drained and the checker says what is missing.
+//! The data directory lives through all kills of a run. Some cycles run with a journal so small
+//! that its files are recycled all the time. Every few cycles all queues are drained and the
+//! checker says what is missing.
 
 pub(crate) mod checker;
 mod counting;
@@ -42,7 +43,8 @@ const KILLED_WITHIN: u64 = 60;
 
 /// Threads that serve connections, one of these numbers at each start.
 const THREADS: [u64; 2] = [1, 3];
-/// Budgets for the messages in memory, one of these at each start: the default, and one that has transient messages spilled.
+/// Budgets for the messages in memory, one of these at each start: the default, and one that has
+/// transient messages spilled.
 const BUDGETS: [Option<&str>; 2] = [None, Some("1MiB")];
 /// How long a broker that dies by itself may take.
 const DYING: Duration = Duration::from_millis(200);
@@ -62,17 +64,19 @@ pub(crate) struct Options {
     /// Drain and check after so many cycles.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     drain_every: u64,
-    /// Also send messages with ids, delay some, and send some again; not in a small log, which the ids would fill.
+    /// Also send messages with ids, delay some, and send some again; not in a small log, which the
+    /// ids would fill.
     #[arg(long)]
     ids: bool,
-    /// The sizes of the journal's files: those of a user who sets nothing, so small that they are recycled all the time,
-    /// or both in turn.
+    /// The sizes of the journal's files: those of a user who sets nothing, so small that they are
+    /// recycled all the time, or both in turn.
     #[arg(long, value_enum, default_value_t = Choice::Both)]
     sizes: Choice,
     /// The broker to start; built if not given.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// The commit that `--binary` was built from, for the ledger; the one that is checked out if not given.
+    /// The commit that `--binary` was built from, for the ledger; the one that is checked out if
+    /// not given.
     #[arg(long)]
     commit: Option<String>,
     /// Append the run to docs/ledger/crash.md, also one that found a broken promise.
@@ -117,8 +121,8 @@ fn parse_seconds(text: &str) -> Result<(u64, u64), String> {
 /// Kills the broker as often as asked.
 ///
 /// # Errors
-/// When it breaks a promise (with a deliberate fault: when none is seen to be broken), refuses something, ends by
-/// itself or does not start.
+/// When it breaks a promise (with a deliberate fault: when none is seen to be broken), refuses
+/// something, ends by itself or does not start.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<(), String> {
     let seed = options.seed.unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -245,15 +249,16 @@ impl Run<'_> {
         )
     }
 
-    /// Lets all parts play for a while and leave. The broker lives on: what it has confirmed since it was started must be
-    /// there, even if it would not survive a kill.
+    /// Lets all parts play for a while and leave. The broker lives on: what it has confirmed since
+    /// it was started must be there, even if it would not survive a kill.
     fn play_calmly(&mut self, server: &mut Server) -> Result<(), String> {
         let end = self.some_time_from_now();
         self.play_all(server, end, |_| true, |server, stage| watch(server, stage, end))?;
         self.drain_at_rest(server)
     }
 
-    /// Lets the parts publish for a while to consumers that wait: what is confirmed must come to them in time.
+    /// Lets the parts publish for a while to consumers that wait: what is confirmed must come to
+    /// them in time.
     fn play_before_waiters(&mut self, server: &mut Server) -> Result<(), String> {
         let end = self.some_time_from_now();
         self.play_all(server, end, Part::only_publishes, |server, stage| {
@@ -347,7 +352,8 @@ fn watch(server: &mut Server, stage: &Stage, end: Instant) -> Result<(), String>
         ended = server.ended();
     }
     if !stage.problems().is_empty() {
-        // Connections that broke by themselves may be the first that is seen of the broker's own death.
+        // Connections that broke by themselves may be the first that is seen of the broker's own
+        // death.
         std::thread::sleep(DYING);
         ended = server.ended();
     }

@@ -1,6 +1,8 @@
-//! The project's own chores, run as `cargo xtask NAME`: what a person or a CI machine does around the programs.
+//! The project's own chores, run as `cargo xtask NAME`: what a person or a CI machine does around
+//! the programs.
 //!
-//! Every chore is a module with one entry that takes the workspace's root and returns an error text or nothing.
+//! Every chore is a module with one entry that takes the workspace's root and returns an error text
+//! or nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! Pictures of a report as people see it: at a desk in both colour schemes, on a phone, on paper. By hand only: it needs a
-//! Chromium, and the pictures are for eyes.
+//! Pictures of a report as people see it: at a desk in both colour schemes, on a phone, on paper.
+//! By hand only: it needs a Chromium, and the pictures are for eyes.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! AMQP 0-9-1's properties and tables beside the broker's neutral ones.
 //!
-//! A message that was published by AMQP 0-9-1 and to which nothing happened is delivered with its property bytes
-//! untouched. Only where the broker has something to add, consumers must not see all headers, or the publisher spoke
-//! another protocol, are they written anew.
+//! A message that was published by AMQP 0-9-1 and to which nothing happened is delivered with its
+//! property bytes untouched. Only where the broker has something to add, consumers must not see all
+//! headers, or the publisher spoke another protocol, are they written anew.
 
 use std::borrow::Cow;
 
@@ -50,7 +50,8 @@ impl Dialect for Amqp091Dialect {
     }
 }
 
-/// A field as selectors see it: numbers, truth values and text; of everything else nothing is known.
+/// A field as selectors see it: numbers, truth values and text; of everything else nothing is
+/// known.
 fn select(value: ValueRef<'_>) -> Selected<'_> {
     match value {
         ValueRef::Bool(truth) => Selected::Bool(truth),
@@ -83,7 +84,8 @@ fn to_neutral(basic: &BasicProperties<'_>) -> Properties {
     }
 }
 
-/// Text of a property; bytes that are not UTF-8 are replaced, since the neutral view is for other protocols' eyes.
+/// Text of a property; bytes that are not UTF-8 are replaced, since the neutral view is for other
+/// protocols' eyes.
 fn text(bytes: Option<&[u8]>) -> Option<String> {
     bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
@@ -226,8 +228,8 @@ pub(crate) fn encode(neutral: &Properties) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// Encodes properties with what the broker adds: its marks, which replace headers of their names and take the
-/// expiration away, and how often it came back.
+/// Encodes properties with what the broker adds: its marks, which replace headers of their names
+/// and take the expiration away, and how often it came back.
 fn rewritten(
     basic: BasicProperties<'_>,
     headers: Option<Vec<(String, Value)>>,
@@ -246,7 +248,8 @@ fn rewritten(
         set(fields.get_or_insert_default(), name, Value::I64(count.into()));
     }
     let encoded = fields.map(|fields| table::encode_fields(&fields));
-    // What was just encoded is a valid table; were it too large to be one, the message goes without headers.
+    // What was just encoded is a valid table; were it too large to be one, the message goes without
+    // headers.
     let headers = encoded.as_deref().map(|bytes| Table::new(bytes).unwrap_or_default());
     BasicProperties { headers, expiration, ..basic }.to_bytes()
 }

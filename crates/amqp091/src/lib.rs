@@ -1,7 +1,9 @@
-//! AMQP 0-9-1 with RabbitMQ's extensions: codec and client, and behind the feature `session` the server.
+//! AMQP 0-9-1 with RabbitMQ's extensions: codec and client, and behind the feature `session` the
+//! server.
 //!
-//! [`codec`] turns bytes into methods and back and knows no state. [`client`] is one end of a connection without I/O.
-//! The server side implements [`wire::Connection`] over the broker's sessions: an AMQP channel is a session.
+//! [`codec`] turns bytes into methods and back and knows no state. [`client`] is one end of a
+//! connection without I/O. The server side implements [`wire::Connection`] over the broker's
+//! sessions: an AMQP channel is a session.
 
 pub mod client;
 pub mod codec;

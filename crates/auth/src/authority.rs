@@ -1,7 +1,9 @@
-//! All users in memory, and the two questions that are asked about them: who is this, and may it do that.
+//! All users in memory, and the two questions that are asked about them: who is this, and may it do
+//! that.
 //!
-//! The authority changes only by explicit calls; whoever makes one journals it ([`User::encode`]) and repeats it after a
-//! restart. Every operation of every protocol passes [`Authority::authorize`]; nothing else grants a right.
+//! The authority changes only by explicit calls; whoever makes one journals it ([`User::encode`])
+//! and repeats it after a restart. Every operation of every protocol passes
+//! [`Authority::authorize`]; nothing else grants a right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -38,8 +40,8 @@ pub struct AuthoritySettings {
     pub failures: FailureLimits,
     /// Fresh random bytes, new at every start of the process.
     pub boot_key: [u8; 32],
-    /// Random bytes that outlive the process, as users do: SCRAM shows a salt for a user that is not there, and one that a
-    /// restart changed would say so.
+    /// Random bytes that outlive the process, as users do: SCRAM shows a salt for a user that is
+    /// not there, and one that a restart changed would say so.
     pub decoy_key: [u8; 32],
 }
 
@@ -60,8 +62,8 @@ impl AuthoritySettings {
 /// Users, passwords and permissions.
 pub struct Authority {
     users: RwLock<BTreeMap<Arc<str>, User>>,
-    /// Counts the changes of `users`. It is raised while they are locked for writing, so whoever reads it under the
-    /// read lock knows which state it saw.
+    /// Counts the changes of `users`. It is raised while they are locked for writing, so whoever
+    /// reads it under the read lock knows which state it saw.
     generation: AtomicU64,
     loopback_users: RwLock<BTreeSet<String>>,
     decoy: PasswordHash,
@@ -124,7 +126,8 @@ impl Authority {
         removed
     }
 
-    /// Takes back all permissions in a virtual host that goes away. Returns the users that changed, for the journal.
+    /// Takes back all permissions in a virtual host that goes away. Returns the users that changed,
+    /// for the journal.
     pub fn remove_vhost(&self, vhost: &str) -> Vec<User> {
         let mut users = self.users.write();
         let changed = users.values_mut().filter_map(|user| user.leave(vhost).then(|| user.clone())).collect();
@@ -142,9 +145,9 @@ impl Authority {
         self.users.read().values().cloned().collect()
     }
 
-    /// Starts a login by name and password. The outcome is there at once (see [`Login::take`]) when nothing needs
-    /// computing; otherwise `waker` is called when it is. Never blocks, so it may be called from a connection. `from` is the
-    /// peer's own address.
+    /// Starts a login by name and password. The outcome is there at once (see [`Login::take`]) when
+    /// nothing needs computing; otherwise `waker` is called when it is. Never blocks, so it may be
+    /// called from a connection. `from` is the peer's own address.
     pub fn login(&self, user: &str, password: &[u8], from: IpAddr, now: Instant, waker: Waker) -> Login {
         let attempt = Attempt { from, user };
         if password.is_empty() {
@@ -166,7 +169,8 @@ impl Authority {
                 user.password.as_ref().map(|hash| (name.clone(), user.tags.clone(), hash.clone()))
             })
         };
-        // For an unknown user the decoy is checked: the refusal takes as long as that of a wrong password.
+        // For an unknown user the decoy is checked: the refusal takes as long as that of a wrong
+        // password.
         let (name, tags, hash) = known.unwrap_or_else(|| (Arc::from(user), Tags::default(), self.decoy.clone()));
         if self.logins.remembers(&name, &hash, password, now) {
             return self.logins.succeeded(Identity::by_password(name, tags, hash), attempt, now);
@@ -183,8 +187,9 @@ impl Authority {
         if self.keeps_scram.load(Ordering::Relaxed) { &[Work::Argon2, Work::Pbkdf2] } else { &[Work::Argon2] }
     }
 
-    /// Lets somebody in as `user` without a password, for mechanisms without one: a certificate names the user, or the operator
-    /// lets everybody in as that user. Where the user may connect from, and what it may do, is as ever.
+    /// Lets somebody in as `user` without a password, for mechanisms without one: a certificate
+    /// names the user, or the operator lets everybody in as that user. Where the user may connect
+    /// from, and what it may do, is as ever.
     pub fn admit(&self, user: &str, from: IpAddr, now: Instant) -> Login {
         let attempt = Attempt { from, user };
         if !self.may_come_from(user, from) {
@@ -198,7 +203,8 @@ impl Authority {
         }
     }
 
-    /// The hash of a new password, of the kind that log-ins here need. The salt must be fresh random bytes.
+    /// The hash of a new password, of the kind that log-ins here need. The salt must be fresh
+    /// random bytes.
     ///
     /// # Errors
     /// When the password is empty or too long.
@@ -209,8 +215,9 @@ impl Authority {
         }
     }
 
-    /// The same for a user that may be there: the hash that it has, if that is of this password and of the kind of new ones. So
-    /// who sets a password again that is in force changes nothing. Takes as long as a log-in besides.
+    /// The same for a user that may be there: the hash that it has, if that is of this password and
+    /// of the kind of new ones. So who sets a password again that is in force changes nothing.
+    /// Takes as long as a log-in besides.
     ///
     /// # Errors
     /// When the password is empty or too long.
@@ -223,8 +230,9 @@ impl Authority {
         }
     }
 
-    /// Answers the first message of a log-in by SCRAM-SHA-256: the exchange, and the challenge. A user that is not there, or
-    /// whose password is kept in another way, is challenged like one that is.
+    /// Answers the first message of a log-in by SCRAM-SHA-256: the exchange, and the challenge. A
+    /// user that is not there, or whose password is kept in another way, is challenged like one
+    /// that is.
     ///
     /// # Errors
     /// When the message is none.
@@ -239,7 +247,8 @@ impl Authority {
         Ok(Exchange::start(&first, verifier, &nonce))
     }
 
-    /// Checks the last message of a log-in by SCRAM-SHA-256. With a log-in that succeeds comes the server's proof.
+    /// Checks the last message of a log-in by SCRAM-SHA-256. With a log-in that succeeds comes the
+    /// server's proof.
     ///
     /// # Errors
     /// When the message is none.
@@ -300,7 +309,8 @@ impl Authority {
         }
     }
 
-    /// Whether an identity is still that of its user: the user is there, and the password is the one that it has shown.
+    /// Whether an identity is still that of its user: the user is there, and the password is the
+    /// one that it has shown.
     pub fn is_current(&self, identity: &Identity) -> bool {
         if identity.is_operator() {
             return true;
@@ -322,7 +332,8 @@ impl Authority {
         }
     }
 
-    /// Whether `identity` has `right` on `resource` in `vhost`. Cheap for what the identity did lately.
+    /// Whether `identity` has `right` on `resource` in `vhost`. Cheap for what the identity did
+    /// lately.
     ///
     /// # Errors
     /// When it does not.
@@ -359,8 +370,9 @@ impl Authority {
 }
 
 impl Authority {
-    /// Whether `identity` may publish to the topic exchange `exchange` with this routing key ([`Right::Write`]), or bind from
-    /// it by that ([`Right::Read`]). Whether it may do that with the exchange at all is another question.
+    /// Whether `identity` may publish to the topic exchange `exchange` with this routing key
+    /// ([`Right::Write`]), or bind from it by that ([`Right::Read`]). Whether it may do that with
+    /// the exchange at all is another question.
     ///
     /// # Errors
     /// When it may not.

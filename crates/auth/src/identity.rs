@@ -1,7 +1,7 @@
 //! Who a connection is, once it has logged in, with the decisions it has lately been given.
 //!
-//! The decisions are valid for one generation of the [`crate::Authority`]; any change of a user starts a new one, so a
-//! withdrawn right is gone at the next operation.
+//! The decisions are valid for one generation of the [`crate::Authority`]; any change of a user
+//! starts a new one, so a withdrawn right is gone at the next operation.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 
 use crate::{PasswordHash, ResourceKind, Right, Tags};
 
-/// Decisions kept per identity. A connection seldom uses more names in turn (RabbitMQ keeps 12 per channel).
+/// Decisions kept per identity. A connection seldom uses more names in turn (RabbitMQ keeps 12 per
+/// channel).
 const KEPT: usize = 16;
 
 /// A user that has logged in. One per connection: it holds a small cache.
@@ -24,7 +25,8 @@ pub struct Identity {
     granted: Mutex<Granted>,
 }
 
-/// What was allowed lately. Refusals are not kept: they end a channel anyway, and their text is built afresh.
+/// What was allowed lately. Refusals are not kept: they end a channel anyway, and their text is
+/// built afresh.
 #[derive(Debug, Default)]
 struct Granted {
     generation: u64,
@@ -73,8 +75,8 @@ impl Identity {
         self.password.as_ref()
     }
 
-    /// Whoever runs the server, under a name for logs. Every right is its own, everywhere: give it to nobody who has not been
-    /// let in by the operating system.
+    /// Whoever runs the server, under a name for logs. Every right is its own, everywhere: give it
+    /// to nobody who has not been let in by the operating system.
     pub fn operator(name: &str) -> Self {
         Self { operator: true, ..Self::new(name.into(), Tags::new(["administrator"])) }
     }

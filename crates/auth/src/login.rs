@@ -1,10 +1,12 @@
-//! Logging in: the order of the checks, the threads that compute hashes, and the memory of recent successes.
+//! Logging in: the order of the checks, the threads that compute hashes, and the memory of recent
+//! successes.
 //!
-//! Argon2 is slow on purpose, so it never runs on a connection's thread: a few threads of its own take jobs from a
-//! bounded queue and wake the connection. That bounds both the processors and the memory (19 MiB a thread) that peers
-//! without an account can use. The queue serves networks in turn, and those that have failed lately behind the others. A
-//! success is remembered for a minute under a keyed hash, so that ten thousand clients coming back after a network failure do
-//! not cost ten thousand computations. Too many failures refuse a login before, also while its job waits.
+//! Argon2 is slow on purpose, so it never runs on a connection's thread: a few threads of its own
+//! take jobs from a bounded queue and wake the connection. That bounds both the processors and the
+//! memory (19 MiB a thread) that peers without an account can use. The queue serves networks in
+//! turn, and those that have failed lately behind the others. A success is remembered for a minute
+//! under a keyed hash, so that ten thousand clients coming back after a network failure do not cost
+//! ten thousand computations. Too many failures refuse a login before, also while its job waits.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -25,11 +27,12 @@ use crate::{FailureLimits, Identity, PasswordHash, Tags};
 const REMEMBER: Duration = Duration::from_secs(60);
 /// How many successes are remembered at once.
 const REMEMBERED: usize = 10_000;
-/// Logins of one standing that may wait for a hashing thread; of more, the newest of the network with the most is refused.
+/// Logins of one standing that may wait for a hashing thread; of more, the newest of the network
+/// with the most is refused.
 const WAITING: usize = 4096;
 
-/// Why a login was refused. The texts are for the log: clients get one and the same text for all of them, since the
-/// difference would tell an attacker which users exist.
+/// Why a login was refused. The texts are for the log: clients get one and the same text for all of
+/// them, since the difference would tell an attacker which users exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no such user, it has no password, or the password is wrong.
@@ -38,15 +41,17 @@ pub enum Refusal {
     EmptyPassword,
     /// The user may connect from a loopback address only, and the peer's is another.
     NotLoopback,
-    /// Too many logins have failed lately from this address, or for this user from there; the password was not looked at.
+    /// Too many logins have failed lately from this address, or for this user from there; the
+    /// password was not looked at.
     TooManyFailures,
     /// Too many logins are waiting already; the client may try again.
     Busy,
 }
 
 impl Refusal {
-    /// Whether this can come as fast as peers can connect, so that a line for each would fill the log: whatever else refuses
-    /// log-ins counts as a failure, and after some failures they are refused by this.
+    /// Whether this can come as fast as peers can connect, so that a line for each would fill the
+    /// log: whatever else refuses log-ins counts as a failure, and after some failures they are
+    /// refused by this.
     pub fn is_endless(&self) -> bool {
         matches!(self, Self::TooManyFailures | Self::Busy)
     }
@@ -143,7 +148,8 @@ impl Shared {
         }
         let job = &waiting.job;
         let attempt = Attempt { from: job.from, user: &job.user };
-        // Asked again: those that came in one burst with this one may have failed since it was asked first.
+        // Asked again: those that came in one burst with this one may have failed since it was
+        // asked first.
         let decided = if self.throttle.judge(attempt, job.now) != Verdict::Look {
             Err(Refusal::TooManyFailures)
         } else if job.hash.matches_among(&job.password, job.kept) {
@@ -257,10 +263,12 @@ impl Line {
     }
 }
 
-/// The hashing threads and what they remember. Threads start at the first login that needs one and end with this.
+/// The hashing threads and what they remember. Threads start at the first login that needs one and
+/// end with this.
 pub(crate) struct Logins {
     usual: Arc<Line>,
-    /// Hashes that take far longer than others, on a thread of their own: they hold up no other login.
+    /// Hashes that take far longer than others, on a thread of their own: they hold up no other
+    /// login.
     costly: Arc<Line>,
     threads: usize,
     shared: Arc<Shared>,
@@ -299,8 +307,9 @@ impl Logins {
         Login { outcome: Arc::new(Mutex::new(Some(outcome))) }
     }
 
-    /// A login that fails without a password to look at. Those are counted for themselves, so that their reason is not told for
-    /// ever either: what is beyond the limits is [`Refusal::TooManyFailures`].
+    /// A login that fails without a password to look at. Those are counted for themselves, so that
+    /// their reason is not told for ever either: what is beyond the limits is
+    /// [`Refusal::TooManyFailures`].
     pub(crate) fn refused(&self, refusal: Refusal, attempt: Attempt<'_>, now: Instant) -> Login {
         if self.shared.unlooked.judge(attempt, now) != Verdict::Look {
             return self.decided(Err(Refusal::TooManyFailures));
@@ -320,7 +329,8 @@ impl Logins {
         self.decided(Ok(identity))
     }
 
-    /// A login that has failed without a hash to compute: what it brought was compared with something known.
+    /// A login that has failed without a hash to compute: what it brought was compared with
+    /// something known.
     pub(crate) fn failed(&self, attempt: Attempt<'_>, verdict: Verdict, now: Instant) -> Login {
         match verdict {
             Verdict::Look => {
@@ -357,7 +367,8 @@ impl Logins {
     }
 }
 
-/// Recent successes, each under a hash keyed with a secret of this process, so that memory holds no password.
+/// Recent successes, each under a hash keyed with a secret of this process, so that memory holds no
+/// password.
 struct Successes {
     boot_key: [u8; 32],
     until: Mutex<HashMap<[u8; 32], Instant>>,
@@ -368,8 +379,8 @@ impl Successes {
         Self { boot_key, until: Mutex::default() }
     }
 
-    /// Argon2id with its smallest parameters and the boot key as its secret: a keyed hash of some microseconds. The
-    /// stored hash is part of it, so a changed password is not remembered.
+    /// Argon2id with its smallest parameters and the boot key as its secret: a keyed hash of some
+    /// microseconds. The stored hash is part of it, so a changed password is not remembered.
     fn key(&self, user: &str, hash: &PasswordHash, password: &[u8]) -> Option<[u8; 32]> {
         let params = Params::new(Params::MIN_M_COST, 1, 1, Some(32)).ok()?;
         let keyed = Argon2::new_with_secret(&self.boot_key, Algorithm::Argon2id, Version::V0x13, params).ok()?;
@@ -446,7 +457,8 @@ mod tests {
         Waiting { job, outcome: Arc::default() }
     }
 
-    /// 15 networks with 20 connections each, all guessing: who comes then is the first or the second to be served.
+    /// 15 networks with 20 connections each, all guessing: who comes then is the first or the
+    /// second to be served.
     #[test]
     fn a_fresh_login_does_not_wait_behind_guesses() {
         let cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
@@ -467,7 +479,8 @@ mod tests {
         }
     }
 
-    /// Who guesses is served too, so that a user whose network has failed is not kept out by others' log-ins without end.
+    /// Who guesses is served too, so that a user whose network has failed is not kept out by
+    /// others' log-ins without end.
     #[test]
     fn each_standing_has_its_share_and_each_network_its_turn() {
         let cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };

@@ -1,9 +1,10 @@
 //! Password hashes as PHC strings, and the check of a password against one.
 //!
-//! New hashes are Argon2id with the parameters OWASP recommends (19 MiB, two passes, one lane). A hash brings its own
-//! parameters, so they are capped when it is parsed: a stored or imported string cannot make a login exhaust memory. Where
-//! log-ins by SCRAM are wanted, new passwords are kept as a verifier for it instead. Hashes of RabbitMQ's definitions are
-//! taken over as they are: one round of SHA-2 over four bytes of salt and the password.
+//! New hashes are Argon2id with the parameters OWASP recommends (19 MiB, two passes, one lane). A
+//! hash brings its own parameters, so they are capped when it is parsed: a stored or imported
+//! string cannot make a login exhaust memory. Where log-ins by SCRAM are wanted, new passwords are
+//! kept as a verifier for it instead. Hashes of RabbitMQ's definitions are taken over as they are:
+//! one round of SHA-2 over four bytes of salt and the password.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -122,7 +123,8 @@ impl std::fmt::Debug for PasswordHash {
 }
 
 impl PasswordHash {
-    /// Hashes `password`. The salt must be fresh random bytes. Takes tens of milliseconds with the default cost.
+    /// Hashes `password`. The salt must be fresh random bytes. Takes tens of milliseconds with the
+    /// default cost.
     ///
     /// # Errors
     /// When the password is empty or too long, or the cost is outside the caps.
@@ -137,8 +139,8 @@ impl PasswordHash {
         Ok(Self { text: hash.to_string().into() })
     }
 
-    /// Derives a verifier for SCRAM-SHA-256 of `password`, which serves other log-ins by password as well. The salt must be fresh
-    /// random bytes. Takes some tenths of a second.
+    /// Derives a verifier for SCRAM-SHA-256 of `password`, which serves other log-ins by password
+    /// as well. The salt must be fresh random bytes. Takes some tenths of a second.
     ///
     /// # Errors
     /// When the password is empty or too long.
@@ -152,10 +154,12 @@ impl PasswordHash {
         Verifier::parse(&self.text)
     }
 
-    /// Takes over a hash that comes in: a PHC string of Argon2id, or what [`PasswordHash::as_str`] shows.
+    /// Takes over a hash that comes in: a PHC string of Argon2id, or what [`PasswordHash::as_str`]
+    /// shows.
     ///
     /// # Errors
-    /// When it is none, or checking it would take more than twice as long as checking one that is made here.
+    /// When it is none, or checking it would take more than twice as long as checking one that is
+    /// made here.
     pub fn parse(text: &str) -> Result<Self, PasswordError> {
         let hash = Self::parse_stored(text)?;
         if let Some(verifier) = hash.scram()
@@ -206,8 +210,9 @@ impl PasswordHash {
         Ok(Self { text: text.into() })
     }
 
-    /// Takes over a hash from RabbitMQ's definitions: the name of its algorithm, and its bytes in base 64. Without a name it
-    /// is RabbitMQ's default. What [`PasswordHash::parts`] gives comes back too.
+    /// Takes over a hash from RabbitMQ's definitions: the name of its algorithm, and its bytes in
+    /// base 64. Without a name it is RabbitMQ's default. What [`PasswordHash::parts`] gives comes
+    /// back too.
     ///
     /// # Errors
     /// For another algorithm, and for bytes that are no hash of that one.
@@ -244,11 +249,12 @@ impl PasswordHash {
         (hash.len() == hashing(b"").len()).then(|| (*salt, hash.to_vec(), hashing))
     }
 
-    /// A well-formed hash that no password matches, at the default cost: verifying against it takes as long as
-    /// verifying against a real one, so that a refusal does not tell whether the user exists.
+    /// A well-formed hash that no password matches, at the default cost: verifying against it takes
+    /// as long as verifying against a real one, so that a refusal does not tell whether the user
+    /// exists.
     pub(crate) fn decoy(random: [u8; 32]) -> Result<Self, PasswordError> {
-        // Hashing random bytes is as good as any other way to a hash nobody knows the password of; the smallest
-        // parameters make it instant, and the text is then given those of a real hash.
+        // Hashing random bytes is as good as any other way to a hash nobody knows the password of;
+        // the smallest parameters make it instant, and the text is then given those of a real hash.
         let smallest = Cost { memory_kib: Params::MIN_M_COST, passes: 1, lanes: 1 };
         let quick = Self::create(&random, [0; 16], smallest)?;
         let cost = Cost::default();
@@ -287,8 +293,8 @@ impl PasswordHash {
         kept.iter().copied().filter(move |work| *work != own)
     }
 
-    /// [`PasswordHash::matches`], with as much to compute as for any other hash where some are `kept` so: how long a refusal
-    /// takes tells nobody which users there are.
+    /// [`PasswordHash::matches`], with as much to compute as for any other hash where some are
+    /// `kept` so: how long a refusal takes tells nobody which users there are.
     pub(crate) fn matches_among(&self, password: &[u8], kept: &[Work]) -> bool {
         if check_length(password).is_err() {
             return false;
@@ -302,7 +308,8 @@ impl PasswordHash {
         self.matches(password)
     }
 
-    /// Whether `password` is the one that was hashed. Compares in constant time; takes as long as hashing.
+    /// Whether `password` is the one that was hashed. Compares in constant time; takes as long as
+    /// hashing.
     pub fn matches(&self, password: &[u8]) -> bool {
         if check_length(password).is_err() {
             return false;
@@ -452,7 +459,8 @@ mod tests {
         }
     }
 
-    /// What comes in must be about as quick to check as what is made here; what is stored already is read, and is slow.
+    /// What comes in must be about as quick to check as what is made here; what is stored already
+    /// is read, and is slow.
     #[test]
     fn hashes_that_take_long_to_check_are_not_taken_over() {
         let good = PasswordHash::create(b"x", [1; 16], QUICK).unwrap();

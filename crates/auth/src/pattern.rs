@@ -1,9 +1,12 @@
-//! Patterns of names: what permissions, topic permissions, policies and filters are written in. One engine for all of them.
+//! Patterns of names: what permissions, topic permissions, policies and filters are written in. One
+//! engine for all of them.
 //!
-//! They are written as RabbitMQ's are, in the language of PCRE, and searched for anywhere in a name. What can be matched in
-//! linear time is; look-around, back-references and atomic groups backtrack, with a bound on the work of each match, on the
-//! memory of each pattern and on how many of these it may have. A match that comes to its bound has not matched: nothing is
-//! allowed by it, it is counted, and it is told once for each pattern. A pattern is compiled when it is made, never to match.
+//! They are written as RabbitMQ's are, in the language of PCRE, and searched for anywhere in a
+//! name. What can be matched in linear time is; look-around, back-references and atomic groups
+//! backtrack, with a bound on the work of each match, on the memory of each pattern and on how many
+//! of these it may have. A match that comes to its bound has not matched: nothing is allowed by it,
+//! it is counted, and it is told once for each pattern. A pattern is compiled when it is made,
+//! never to match.
 
 mod pcre;
 #[cfg(test)]
@@ -19,7 +22,8 @@ use regex::{Regex, RegexBuilder};
 const MAX_PATTERN: usize = 4096;
 /// Memory that a pattern compiled for linear time, and one cache of its automaton, may take.
 const LINEAR_MEMORY: usize = 1024 * 1024;
-/// The same for each part of a backtracking pattern that is matched in linear time; Unicode's letters need a tenth of it.
+/// The same for each part of a backtracking pattern that is matched in linear time; Unicode's
+/// letters need a tenth of it.
 const PART_MEMORY: usize = 256 * 1024;
 /// Look-arounds, back-references and atomic groups that one pattern may have.
 const MAX_HARD: usize = 32;
@@ -97,7 +101,8 @@ impl Pattern {
         Self { source: ".*".into(), matcher: Matcher::All }
     }
 
-    /// A pattern of people who look for something: the case of letters does not matter, and the empty one matches everything.
+    /// A pattern of people who look for something: the case of letters does not matter, and the
+    /// empty one matches everything.
     ///
     /// # Errors
     /// As [`Pattern::new`].
@@ -108,7 +113,8 @@ impl Pattern {
         }
     }
 
-    /// Compiles `source`, in which each of `names`, such as `{username}`, stands for a text letter by letter.
+    /// Compiles `source`, in which each of `names`, such as `{username}`, stands for a text letter
+    /// by letter.
     pub(crate) fn with_names(source: &str, names: &[(&str, &str)]) -> Result<Self, PatternError> {
         Self::compiled(source, "", names)
     }
@@ -146,7 +152,8 @@ impl Matcher {
     fn compile(source: &str, flags: &str, names: &[(&str, &str)]) -> Result<Self, String> {
         let translated = match pcre::translate(source, names) {
             Ok(translated) => translated,
-            // Flags and escapes that the engine alone knows were accepted before, and may be in data directories.
+            // Flags and escapes that the engine alone knows were accepted before, and may be in
+            // data directories.
             Err(reason) if reason.ends_with(pcre::NOT_SUPPORTED) => {
                 return linear(&format!("{flags}{source}")).map_err(|_| reason);
             }

@@ -1,4 +1,5 @@
-//! Permissions as RabbitMQ has them: three patterns per user and virtual host, searched for anywhere in the name.
+//! Permissions as RabbitMQ has them: three patterns per user and virtual host, searched for
+//! anywhere in the name.
 //!
 //! What the patterns are, and what a match may cost, is in `pattern.rs`.
 
@@ -72,7 +73,8 @@ impl<'a> Resource<'a> {
     }
 }
 
-/// Why an operation is not allowed. Its text is the one that RabbitMQ's clients know, without the code in front.
+/// Why an operation is not allowed. Its text is the one that RabbitMQ's clients know, without the
+/// code in front.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denied {
     /// The user has no permissions in this virtual host at all.

@@ -1,7 +1,9 @@
-//! How texts that peers give are shown to people: on one line, with nothing in them that a terminal would act on.
+//! How texts that peers give are shown to people: on one line, with nothing in them that a terminal
+//! would act on.
 //!
-//! Whoever reads a log or a table must be able to trust its lines: a name with a line end forges one, a name with an escape
-//! sequence rewrites the screen. So each control character is shown as its escape, everywhere by this function.
+//! Whoever reads a log or a table must be able to trust its lines: a name with a line end forges
+//! one, a name with an escape sequence rewrites the screen. So each control character is shown as
+//! its escape, everywhere by this function.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -33,7 +35,8 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A document of JSON with the control characters that its texts still have as JSON's escapes: all are within 16 bits.
+/// A document of JSON with the control characters that its texts still have as JSON's escapes: all
+/// are within 16 bits.
 pub fn escaped_in_json(document: &str) -> Cow<'_, str> {
     let is_shown = |letter: char| !is_control(letter) || letter == '\n';
     if document.chars().all(is_shown) {

@@ -1,9 +1,9 @@
 //! How often log-ins may fail: what is beyond that is refused without a look at the password.
 //!
-//! Failures are counted for each network, and for each user in each network, in a fixed number of buckets that a keyed hash
-//! chooses. So memory does not grow with what strangers make up, and none can aim at another's bucket. A user that does not
-//! exist is counted like one that does. Failures from elsewhere lock out no user, and failures for others lock out none that
-//! has just succeeded.
+//! Failures are counted for each network, and for each user in each network, in a fixed number of
+//! buckets that a keyed hash chooses. So memory does not grow with what strangers make up, and none
+//! can aim at another's bucket. A user that does not exist is counted like one that does. Failures
+//! from elsewhere lock out no user, and failures for others lock out none that has just succeeded.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +17,8 @@ use wire::network;
 const BUCKETS: usize = 4096;
 /// Pairs of network and user that are known to have succeeded.
 const PROVEN: usize = 10_000;
-/// How many times as often as a log-in may fail, one that has succeeded lately may be compared beyond that.
+/// How many times as often as a log-in may fail, one that has succeeded lately may be compared
+/// beyond that.
 const REPEATED: u32 = 10;
 /// How long that counts.
 const PROVEN_FOR: Duration = Duration::from_hours(1);
@@ -100,8 +101,9 @@ impl Throttle {
         }
     }
 
-    /// What may be done about an attempt. Failures for other users of its network close nothing to a pair that has succeeded
-    /// lately; failures for this user leave it the comparison, for which guesses are bounded too.
+    /// What may be done about an attempt. Failures for other users of its network close nothing to
+    /// a pair that has succeeded lately; failures for this user leave it the comparison, for which
+    /// guesses are bounded too.
     pub(crate) fn judge(&self, attempt: Attempt<'_>, now: Instant) -> Verdict {
         let places = self.places(attempt);
         let (open, user_open) = (self.addresses.has_room(places.address, now), self.users.has_room(places.user, now));
@@ -200,7 +202,8 @@ impl Buckets {
     fn fill(&self, place: usize, now: Instant) {
         if let Some(bucket) = self.empty_at.lock().get_mut(place) {
             let from = bucket.map_or(now, |empty_at| empty_at.max(now));
-            // What is beyond the brim is not kept: it would close the bucket for longer than a minute.
+            // What is beyond the brim is not kept: it would close the bucket for longer than a
+            // minute.
             *bucket = Some((from + MINUTE / self.per_minute).min(now + MINUTE));
         }
     }

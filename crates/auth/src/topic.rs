@@ -1,7 +1,9 @@
-//! Permissions on topics: which routing keys a user may publish with to a topic exchange, and bind by to take from it.
+//! Permissions on topics: which routing keys a user may publish with to a topic exchange, and bind
+//! by to take from it.
 //!
-//! A user without such a permission for an exchange may use any key there. The patterns may name who acts: `{username}` and
-//! `{vhost}` stand for the user's and the virtual host's name, letter by letter.
+//! A user without such a permission for an exchange may use any key there. The patterns may name
+//! who acts: `{username}` and `{vhost}` stand for the user's and the virtual host's name, letter by
+//! letter.
 
 use crate::{Pattern, PatternError};
 

@@ -1,15 +1,18 @@
-//! A user as it is stored: name, password hash, tags and permissions, with the bytes that the journal keeps.
+//! A user as it is stored: name, password hash, tags and permissions, with the bytes that the
+//! journal keeps.
 //!
-//! Format, big-endian: version `u8` = 2, then name, password hash (empty for a user without password), tag count `u16` and
-//! tags, permission count `u16` and for each one virtual host, configure, write and read pattern. Every text is `u16`
-//! length and UTF-8. The hash is a PHC string of Argon2id, or `$scram-sha-256$` and, with `$` between them, rounds, salt, stored
-//! key and server key, the last three in base 64. Sections follow up to the end, each a `u8` that says what it is, a length `u32`, and content:
+//! Format, big-endian: version `u8` = 2, then name, password hash (empty for a user without
+//! password), tag count `u16` and tags, permission count `u16` and for each one virtual host,
+//! configure, write and read pattern. Every text is `u16` length and UTF-8. The hash is a PHC
+//! string of Argon2id, or `$scram-sha-256$` and, with `$` between them, rounds, salt, stored key
+//! and server key, the last three in base 64. Sections follow up to the end, each a `u8` that says
+//! what it is, a length `u32`, and content:
 //!
 //! - 1: a topic permission: virtual host, exchange, write and read pattern
 //! - 2: limits, each `u32` with `ffffffff` for none: connections, sessions
 //!
-//! Version 1 had no sections. To change the format, add a section, or a version and keep reading the old ones: data
-//! directories hold them.
+//! Version 1 had no sections. To change the format, add a section, or a version and keep reading
+//! the old ones: data directories hold them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +29,8 @@ const NO_LIMIT: u32 = u32::MAX;
 /// Longest name of a user, virtual host or tag, in bytes: AMQP's short string.
 const MAX_NAME: usize = 255;
 
-/// Words attached to a user that open administrative functions, such as `administrator` and `monitoring`.
+/// Words attached to a user that open administrative functions, such as `administrator` and
+/// `monitoring`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tags(BTreeSet<Box<str>>);
 
@@ -56,8 +60,8 @@ pub struct UserLimits {
     pub sessions: Option<u32>,
 }
 
-/// A name that somebody gives as a user's, as the log shows it: no longer than the name of any user, since whoever gives it may
-/// be a stranger.
+/// A name that somebody gives as a user's, as the log shows it: no longer than the name of any
+/// user, since whoever gives it may be a stranger.
 pub fn shown_name(name: &str) -> &str {
     &name[..name.floor_char_boundary(MAX_NAME)]
 }
@@ -73,7 +77,8 @@ pub struct User {
     pub tags: Tags,
     /// Permissions by virtual host. A user has no access to a virtual host that is not listed.
     pub permissions: BTreeMap<Box<str>, Permission>,
-    /// Permissions on routing keys by virtual host and exchange. Any key is allowed on an exchange that is not listed.
+    /// Permissions on routing keys by virtual host and exchange. Any key is allowed on an exchange
+    /// that is not listed.
     pub topic_permissions: BTreeMap<(Box<str>, Box<str>), TopicPermission>,
     /// How much it may have at a time.
     pub limits: UserLimits,
@@ -143,7 +148,8 @@ impl User {
     /// Checks the limits that the stored form relies on.
     ///
     /// # Errors
-    /// When a name or tag is empty or longer than 255 bytes, or there are more than 65 535 tags or permissions.
+    /// When a name or tag is empty or longer than 255 bytes, or there are more than 65 535 tags or
+    /// permissions.
     pub fn check(&self) -> Result<(), UserError> {
         check_name("user name", &self.name)?;
         for tag in self.tags.iter() {

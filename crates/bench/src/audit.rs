@@ -1,5 +1,5 @@
-//! The integrity of a run: every message that the broker took responsibility for came to each of its queues once, in its
-//! producer's order and unchanged.
+//! The integrity of a run: every message that the broker took responsibility for came to each of
+//! its queues once, in its producer's order and unchanged.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,8 @@ pub(crate) struct Integrity {
     pub(crate) redelivered: u64,
 }
 
-/// Compares what producers and consumers of `scenario` saw. `held` is what the queues still hold, where nobody consumes.
+/// Compares what producers and consumers of `scenario` saw. `held` is what the queues still hold,
+/// where nobody consumes.
 pub(crate) fn audit(
     scenario: &Scenario,
     totals: &Totals,
@@ -77,7 +78,8 @@ fn unsettled(scenario: &Scenario, totals: &Totals) -> u64 {
     if scenario.window == 0 { 0 } else { totals.sent.saturating_sub(totals.confirmed + totals.refused) }
 }
 
-/// Compares what consumers took from one queue with what each producer was promised earlier, perhaps by another process.
+/// Compares what consumers took from one queue with what each producer was promised earlier,
+/// perhaps by another process.
 pub(crate) fn audit_drain(scenario: &Scenario, promised: &[Numbers], consumed: &[Consumed]) -> Integrity {
     let mut found = Integrity::of(scenario, consumed);
     for (id, promised) in promised.iter().enumerate() {
@@ -112,7 +114,8 @@ impl Integrity {
         }
     }
 
-    /// Joins what the consumers of one queue saw of the producer `id`, and counts what is wrong with it.
+    /// Joins what the consumers of one queue saw of the producer `id`, and counts what is wrong
+    /// with it.
     fn join<'a>(&mut self, id: usize, consumed: impl Iterator<Item = &'a Consumed>) -> Numbers {
         let mut received = Numbers::default();
         for seen in consumed.filter_map(|one| one.seen.get(id)) {
@@ -179,7 +182,8 @@ mod tests {
         assert_eq!((found.check, found.lost, found.duplicated), (Check::Counted, 0, 1));
     }
 
-    /// A broker that took the argument of a selector and did not know it came out three times as fast as one that selected.
+    /// A broker that took the argument of a selector and did not know it came out three times as
+    /// fast as one that selected.
     #[test]
     fn messages_that_no_selector_asked_for_are_found() {
         let scenario = Scenario { selector: Some(10), size: 64, window: 1, ..Scenario::default() };

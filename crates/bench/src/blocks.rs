@@ -1,5 +1,6 @@
-//! Several targets in one run: in each block every target has its turn once, in random order, so that what the machine does
-//! meanwhile happens to all of them alike; ratios are taken within blocks.
+//! Several targets in one run: in each block every target has its turn once, in random order, so
+//! that what the machine does meanwhile happens to all of them alike; ratios are taken within
+//! blocks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,7 +30,8 @@ const SATURATION_TIME: f64 = 3.0;
 /// Half load is this share of saturation.
 const HALF: f64 = 0.5;
 
-/// A run does not end for its precision before this many blocks: fewer would often look precise by accident.
+/// A run does not end for its precision before this many blocks: fewer would often look precise by
+/// accident.
 const FEWEST_FOR_PRECISION: usize = 10;
 /// Said of a slice with more messages than were asked for.
 const MORE: &str = "more messages than that, so that a slice lasts";
@@ -38,7 +40,8 @@ const SHORT: &str = "over in less than half the time that a slice is to last";
 const SHORT_PART: f64 = 0.5;
 /// Said of a slice whose prefetch could not be set.
 const OWN_PREFETCH: &str = "its client fetches ahead what its own properties say";
-/// What a slice takes besides its warm-up and its measured time, seconds: connections, the drain, the cleaning.
+/// What a slice takes besides its warm-up and its measured time, seconds: connections, the drain,
+/// the cleaning.
 const ROUND_A_SLICE: f64 = 0.5;
 
 /// What a run consists of.
@@ -52,7 +55,8 @@ pub(crate) struct Plan {
     pub(crate) blocks: usize,
     /// Repeats the order of the slices and the arrivals of each.
     pub(crate) seed: u64,
-    /// Tells the queues and messages of this process from those of the one that it goes on for; 0 in a run of its own.
+    /// Tells the queues and messages of this process from those of the one that it goes on for; 0
+    /// in a run of its own.
     pub(crate) salt: u64,
     /// Stop the processes of the targets that are not measured.
     pub(crate) freeze: bool,
@@ -64,10 +68,11 @@ pub(crate) struct Plan {
     pub(crate) forced_dir: Option<PathBuf>,
     /// Name of the target that is the first one again.
     pub(crate) control: Option<String>,
-    /// Seconds that a slice with a fixed number of messages is to last: targets that are faster get more of them.
+    /// Seconds that a slice with a fixed number of messages is to last: targets that are faster get
+    /// more of them.
     pub(crate) least: Option<f64>,
-    /// How long each target is loaded before the first block, where slices are to last: brokers that compile themselves while they run
-    /// are slow at first.
+    /// How long each target is loaded before the first block, where slices are to last: brokers
+    /// that compile themselves while they run are slow at first.
     pub(crate) rehearsal: Duration,
     /// End when every rate's ratio to the first target is known this well: 0.03 for ± 3 %.
     pub(crate) until: Option<f64>,
@@ -83,7 +88,8 @@ impl Plan {
         self.own.get(&target.name).unwrap_or(&self.scenario)
     }
 
-    /// Seconds that the run will take, if everything goes well; none where that depends on the brokers.
+    /// Seconds that the run will take, if everything goes well; none where that depends on the
+    /// brokers.
     pub(crate) fn expected_seconds(&self) -> Option<f64> {
         if self.scenario.messages.is_some() {
             return None;
@@ -123,8 +129,8 @@ pub(crate) struct Results {
     pub(crate) ended: Ended,
 }
 
-/// Runs all blocks, but for the pieces that were finished `earlier`. What is interrupted is measured up to then and is in the
-/// results, but is not kept: it will be done again.
+/// Runs all blocks, but for the pieces that were finished `earlier`. What is interrupted is
+/// measured up to then and is in the results, but is not kept: it will be done again.
 pub(crate) fn run(
     plan: &Plan,
     earlier: Vec<Piece>,
@@ -208,13 +214,15 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Measures the slice, again while it was only disturbed and may be, unless it was finished earlier.
+    /// Measures the slice, again while it was only disturbed and may be, unless it was finished
+    /// earlier.
     fn take(&mut self, slices: &mut Vec<SliceRecord>, keep: Keep<'_>, progress: &mut Progress) -> Result<(), Failure> {
         let Self { plan, block, index, .. } = *self;
         let target = &plan.targets[index];
         let mine = |slice: &&SliceRecord| slice.target == target.name && slice.block == block;
         let before = slices.iter().filter(mine).count();
-        // The last attempt counts; one that was disturbed does not, if a run that is gone on with may repeat it.
+        // The last attempt counts; one that was disturbed does not, if a run that is gone on with
+        // may repeat it.
         for (attempt, slice) in (1..).zip(slices.iter_mut().filter(|slice| mine(&&**slice))) {
             slice.superseded = attempt < before || (is_excused(slice) && before <= plan.retries);
         }
@@ -242,7 +250,8 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Measures until the messages last. A slice of too few is forgotten, and every later one of this target gets more.
+    /// Measures until the messages last. A slice of too few is forgotten, and every later one of
+    /// this target gets more.
     fn long_enough(&mut self, attempt: usize, keep: Keep<'_>, progress: &mut Progress) -> Result<SliceRecord, Failure> {
         let Self { plan, block, index, .. } = *self;
         let target = &plan.targets[index];
@@ -266,7 +275,8 @@ impl Turn<'_> {
     }
 }
 
-/// True for a slice that may be measured again. What was wrong with its messages no disturbance excuses: it counts.
+/// True for a slice that may be measured again. What was wrong with its messages no disturbance
+/// excuses: it counts.
 fn is_excused(slice: &SliceRecord) -> bool {
     let excuses = |measured: &Measured| measured.verdict.disturbed() && is_whole(&measured.integrity);
     slice.measured.as_ref().is_some_and(excuses)
@@ -343,7 +353,8 @@ fn attempt_slice(
     SliceRecord { target: target.name.clone(), block, superseded: false, error, lacks, measured }
 }
 
-/// The scenario that a target gets: its relay form, and half of its own saturation where that is asked for.
+/// The scenario that a target gets: its relay form, and half of its own saturation where that is
+/// asked for.
 fn settle_rate(
     plan: &Plan,
     target: &Target,

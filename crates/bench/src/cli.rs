@@ -29,8 +29,8 @@ use crate::suite::SuiteArgs;
 #[derive(Debug, Parser)]
 #[command(name = "hermod-bench", version)]
 pub(crate) struct Cli {
-    /// Load over a pair of network namespaces, with the peers of this run in the other one: mtu=BYTES (1500), delay=SPAN and
-    /// rate=NUMBERmbit each way
+    /// Load over a pair of network namespaces, with the peers of this run in the other one:
+    /// mtu=BYTES (1500), delay=SPAN and rate=NUMBERmbit each way
     #[arg(long, global = true, value_name = "NETWORK", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     netns: Option<Network>,
     #[command(subcommand)]
@@ -57,7 +57,8 @@ pub(crate) enum Verb {
     Saturate(Box<SaturateArgs>),
     /// Measure latency at shares of the rate that each broker sustains
     Curve(Box<CurveArgs>),
-    /// Find out what a broker's confirms are worth: count flushes, look at its calls, kill it and look for what it confirmed
+    /// Find out what a broker's confirms are worth: count flushes, look at its calls, kill it and
+    /// look for what it confirmed
     Audit(Box<AuditArgs>),
     /// Copy bytes between pairs of sockets: the floor for every broker on this machine
     Relay(RelayArgs),
@@ -67,7 +68,8 @@ pub(crate) enum Verb {
     Disk(DiskArgs),
     /// Fill a queue that nobody consumes, and drain it, perhaps after a restart of the broker
     Backlog(Box<BacklogArgs>),
-    /// Declare many queues with a message in each, and take these back, perhaps after a restart of the broker
+    /// Declare many queues with a message in each, and take these back, perhaps after a restart of
+    /// the broker
     Queues(Box<QueuesArgs>),
     /// Run the rows of published studies on brokers, beside the published figures
     Suite(Box<SuiteArgs>),
@@ -75,7 +77,8 @@ pub(crate) enum Verb {
     Exchange(Box<ExchangeArgs>),
     /// Open many connections that do nothing, and see what they cost
     Connections(Box<ConnectionsArgs>),
-    /// Be a broker whose latency, capacity, stalls, faults and promises are known, to test a benchmark with
+    /// Be a broker whose latency, capacity, stalls, faults and promises are known, to test a
+    /// benchmark with
     Simulate(Box<SimulateArgs>),
     /// Get, start and end other brokers, to be measured beside each other
     Peers(PeersArgs),
@@ -83,7 +86,8 @@ pub(crate) enum Verb {
     Report(ReportArgs),
     /// Compare two records, and fail on a regression
     Compare(CompareArgs),
-    /// See how easy brokers are to run: protocols and endpoints that answer, memory, what they bring along
+    /// See how easy brokers are to run: protocols and endpoints that answer, memory, what they
+    /// bring along
     Scorecard(ScorecardArgs),
 }
 
@@ -96,7 +100,8 @@ pub(crate) struct RelayArgs {
     /// Threads that copy; pairs are spread over them
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
-    /// Force what producers send to a file in this directory before it goes on: the floor of persistent messages
+    /// Force what producers send to a file in this directory before it goes on: the floor of
+    /// persistent messages
     #[arg(long)]
     pub(crate) log: Option<PathBuf>,
     /// End when standard input closes
@@ -118,22 +123,27 @@ pub(crate) struct FloorArgs {
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// A broker: [NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]][,type=QUEUE_TYPE][,durability=CLASS]
-    /// [,metrics=HOST:PORT/PATH], where SCHEME is amqp, stomp, nats, jetstream, mqtt, mqtt5, kafka, relay, or a JMS client: amqp10,
-    /// openwire, openwire5, artemis, openmq; any other is jms:CLASS?KEY=VALUE&... or jndi:CONTEXT?url=URL&cf=NAME. Or a peer,
-    /// [NAME=]PEER[/VARIANT...][,via=SCHEME], which is started for the run if it is not up. Repeat it to compare
+    /// A broker:
+    /// [NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]][,type=QUEUE_TYPE][,durability=CLASS]
+    /// [,metrics=HOST:PORT/PATH], where SCHEME is amqp, stomp, nats, jetstream, mqtt, mqtt5, kafka,
+    /// relay, or a JMS client: amqp10, openwire, openwire5, artemis, openmq; any other is
+    /// jms:CLASS?KEY=VALUE&... or jndi:CONTEXT?url=URL&cf=NAME. Or a peer,
+    /// [NAME=]PEER[/VARIANT...][,via=SCHEME], which is started for the run if it is not up. Repeat
+    /// it to compare
     #[arg(long = "target", value_name = "TARGET", required_unless_present_any = ["relay", "log"])]
     pub(crate) targets: Vec<String>,
     /// Class path of the jars of jms: and jndi: targets that do not have their own as ,classpath=
     #[arg(long, value_name = "PATH")]
     pub(crate) jms_classpath: Option<String>,
-    /// Processes of the only target (its children count too); with several targets give them as ,pid=
+    /// Processes of the only target (its children count too); with several targets give them as
+    /// ,pid=
     #[arg(long, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
     /// Also measure a relay of this program's own, and show ratios to it
     #[arg(long)]
     pub(crate) relay: bool,
-    /// Also measure a relay that forces what it copies to the disk of --dir first: the limit for persistent messages
+    /// Also measure a relay that forces what it copies to the disk of --dir first: the limit for
+    /// persistent messages
     #[arg(long)]
     pub(crate) log: bool,
     /// A row of the speed table; other options change it
@@ -142,10 +152,12 @@ pub(crate) struct RunArgs {
     /// How often every target has its turn, in random order; with --until the most (50)
     #[arg(long)]
     pub(crate) blocks: Option<usize>,
-    /// Also measure the first target again as if it were another: what differs between the two is noise
+    /// Also measure the first target again as if it were another: what differs between the two is
+    /// noise
     #[arg(long)]
     pub(crate) control: bool,
-    /// End when the rates' ratios to the first target are known this well (3%), after ten blocks at the earliest
+    /// End when the rates' ratios to the first target are known this well (3%), after ten blocks at
+    /// the earliest
     #[arg(long)]
     pub(crate) until: Option<Share>,
     /// Begin no block that would probably end after this long: 90s, 10m, 2h
@@ -157,13 +169,15 @@ pub(crate) struct RunArgs {
     /// Go on with the run that was begun in this directory, given the same options
     #[arg(long, conflicts_with = "seed")]
     pub(crate) resume: Option<PathBuf>,
-    /// Stop the processes of the targets that are not being measured (SIGSTOP), as far as their pids are known
+    /// Stop the processes of the targets that are not being measured (SIGSTOP), as far as their
+    /// pids are known
     #[arg(long)]
     pub(crate) freeze: bool,
     /// Wait up to this many seconds before each slice until the machine is quiet
     #[arg(long, default_value_t = 0.0)]
     pub(crate) wait_quiet: f64,
-    /// Measure a slice that other processes disturbed this often again; all attempts are in the record
+    /// Measure a slice that other processes disturbed this often again; all attempts are in the
+    /// record
     #[arg(long, default_value_t = 0)]
     pub(crate) retries: usize,
     /// Repeats the random order and the arrivals of an earlier run
@@ -283,7 +297,8 @@ pub(crate) struct LoadArgs {
     /// Acknowledgement: auto, each or every:K
     #[arg(long)]
     ack: Option<Ack>,
-    /// Open loop: messages a second in all, or half (of the target's own saturation), or max (closed loop)
+    /// Open loop: messages a second in all, or half (of the target's own saturation), or max
+    /// (closed loop)
     #[arg(long)]
     rate: Option<Rate>,
     /// How intended times are spread in an open loop
@@ -373,7 +388,8 @@ impl LoadArgs {
     }
 }
 
-/// The verb of a command line, which must be right. Of an option that is there twice the last counts.
+/// The verb of a command line, which must be right. Of an option that is there twice the last
+/// counts.
 #[cfg(test)]
 pub(crate) fn verb(words: &str) -> Verb {
     use clap::{CommandFactory, FromArgMatches};

@@ -1,4 +1,5 @@
-//! The one clock of a run: monotonic nanoseconds since the program started, the same for all of its threads.
+//! The one clock of a run: monotonic nanoseconds since the program started, the same for all of its
+//! threads.
 
 use std::sync::LazyLock;
 use std::time::Instant;

@@ -10,7 +10,8 @@ pub(crate) enum Durability {
     D0,
     /// The message is in the broker's memory.
     D1,
-    /// The message is in the system's page cache: it survives `kill -9` of the broker, not a power cut.
+    /// The message is in the system's page cache: it survives `kill -9` of the broker, not a power
+    /// cut.
     D2,
     /// The message was forced to the disk before the confirm: it survives a power cut.
     D3,

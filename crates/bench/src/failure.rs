@@ -16,8 +16,8 @@ impl Failure {
         Self { text: text.into(), lacks: None }
     }
 
-    /// What was asked for can't be measured here, because the broker or its protocol has no `what`. Nothing else was
-    /// measured in its place.
+    /// What was asked for can't be measured here, because the broker or its protocol has no `what`.
+    /// Nothing else was measured in its place.
     pub(crate) fn lacking(what: impl Into<String>) -> Self {
         let what = what.into();
         Self { text: format!("not applicable, for lack of {what}"), lacks: Some(what) }

@@ -1,5 +1,6 @@
-//! Ctrl-C: the first asks for an orderly end, in which the present slice is cut short, its queues are removed and what was
-//! measured is written; the second ends the program at once, unless it comes with the first.
+//! Ctrl-C: the first asks for an orderly end, in which the present slice is cut short, its queues
+//! are removed and what was measured is written; the second ends the program at once, unless it
+//! comes with the first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,9 +12,11 @@ use signal_hook::flag;
 
 use crate::failure::{Context, Failure};
 
-/// Exit code of a program that was interrupted, as shells count it: 128 and the number of the signal.
+/// Exit code of a program that was interrupted, as shells count it: 128 and the number of the
+/// signal.
 const EXIT_INTERRUPTED: i32 = 130;
-/// Signals that are no further apart are one request: `timeout` sends its signal to its child, and to its child's group.
+/// Signals that are no further apart are one request: `timeout` sends its signal to its child, and
+/// to its child's group.
 const TOGETHER: Duration = Duration::from_millis(100);
 
 /// Whether the run was asked to end. Clones are one and the same.
@@ -43,8 +46,9 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Lets this process live on through a Ctrl-C on its parent's terminal, and through a request to terminate that goes to all
-    /// processes of the program's name: it ends with its parent, after whatever the parent has it do at the end.
+    /// Lets this process live on through a Ctrl-C on its parent's terminal, and through a request
+    /// to terminate that goes to all processes of the program's name: it ends with its parent,
+    /// after whatever the parent has it do at the end.
     pub(crate) fn leave_to_parent() -> Result<(), Failure> {
         for signal in [SIGINT, SIGTERM] {
             flag::register(signal, Arc::default()).context("listening for Ctrl-C")?;

@@ -1,6 +1,7 @@
-//! What a run has finished, one line for each piece as soon as it is done, so that a run that was interrupted goes on where it
-//! stopped. The first line says what the run is, and notes between the pieces what was known only later; a run that asks for
-//! something else, or finds something else, may not continue it.
+//! What a run has finished, one line for each piece as soon as it is done, so that a run that was
+//! interrupted goes on where it stopped. The first line says what the run is, and notes between the
+//! pieces what was known only later; a run that asks for something else, or finds something else,
+//! may not continue it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -70,7 +71,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens the journal in `dir` to go on with it. A last line that was not written whole is cut off.
+    /// Opens the journal in `dir` to go on with it. A last line that was not written whole is cut
+    /// off.
     pub(crate) fn resume<E: DeserializeOwned>(dir: &Path, plan: &impl Serialize) -> Result<Resumed<E>, Failure> {
         let path = dir.join(NAME);
         let text = fs::read_to_string(&path).context(path.display())?;
@@ -101,7 +103,8 @@ impl Journal {
         Ok(Resumed { journal: Self { file, path, notes }, seed: head.seed, entries })
     }
 
-    /// Notes what the pieces depend on, where that is not noted yet. Refuses what is not as it was noted under this name.
+    /// Notes what the pieces depend on, where that is not noted yet. Refuses what is not as it was
+    /// noted under this name.
     pub(crate) fn note(&mut self, noted: &str, is: &impl Serialize) -> Result<(), Failure> {
         let is = written(is)?;
         if let Some(known) = self.notes.get(noted) {
@@ -113,7 +116,8 @@ impl Journal {
         Ok(())
     }
 
-    /// When the run began, by the clock of the first program that kept this journal: `now`, where that is this one.
+    /// When the run began, by the clock of the first program that kept this journal: `now`, where
+    /// that is this one.
     pub(crate) fn begun(&mut self, now: u64) -> Result<u64, Failure> {
         match self.noted(STARTED)? {
             Some(started) => Ok(started),
@@ -141,7 +145,8 @@ fn written(plan: &impl Serialize) -> Result<Value, Failure> {
     serde_json::from_str(&text).context("writing the plan")
 }
 
-/// Refuses what differs from what is in the journal at `path`, and names the first place below `place`.
+/// Refuses what differs from what is in the journal at `path`, and names the first place below
+/// `place`.
 fn agree(path: &Path, there: &Value, here: &Value, place: &str) -> Result<(), Failure> {
     match difference(there, here, place.to_owned()) {
         Some(place) => {

@@ -1,7 +1,7 @@
 //! `hermod-bench`: load generator, referee and reporter for any broker, Hermod and its peers alike.
 //!
-//! Every producer and consumer is a thread with a connection of its own; every message is checked; CPU is counted for each
-//! message; what the machine itself charges is measured in the same run.
+//! Every producer and consumer is a thread with a connection of its own; every message is checked;
+//! CPU is counted for each message; what the machine itself charges is measured in the same run.
 
 mod audit;
 mod blocks;

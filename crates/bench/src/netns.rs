@@ -1,9 +1,10 @@
-//! Loads brokers over a network with packets, instead of over the loopback device: this program goes on in a network
-//! namespace of its own, what it starts to be measured runs in another, and a pair of veth devices joins the two.
+//! Loads brokers over a network with packets, instead of over the loopback device: this program
+//! goes on in a network namespace of its own, what it starts to be measured runs in another, and a
+//! pair of veth devices joins the two.
 //!
-//! On this side 127.0.0.1 leads to the other one, so that brokers listen on loopback there as ever, with the same descriptions
-//! and addresses. The namespaces have no names: they are gone with the last process in them, and nothing is left to be
-//! removed, whichever way this program ends.
+//! On this side 127.0.0.1 leads to the other one, so that brokers listen on loopback there as ever,
+//! with the same descriptions and addresses. The namespaces have no names: they are gone with the
+//! last process in them, and nothing is left to be removed, whichever way this program ends.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -22,15 +23,17 @@ const MTUS: std::ops::RangeInclusive<u32> = 576..=65_535;
 /// Units of a rate, and their bits a second.
 const RATE_UNITS: [(&str, u64); 3] = [("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000)];
 
-/// Tells this program that it was started again, and by whom: `PID NAMESPACE` of what it was before.
+/// Tells this program that it was started again, and by whom: `PID NAMESPACE` of what it was
+/// before.
 const BEFORE: &str = "HERMOD_BENCH_NETNS";
-/// This side, which to brokers is a loopback address like others: many let nobody else in with default names.
+/// This side, which to brokers is a loopback address like others: many let nobody else in with
+/// default names.
 const NEAR: &str = "127.0.0.2";
 /// The other side, where brokers listen.
 const FAR: &str = "127.0.0.1";
 
-/// The other side, once this program is joined to one. A namespace belongs to a process as its environment does, and so
-/// there is one such place for the program.
+/// The other side, once this program is joined to one. A namespace belongs to a process as its
+/// environment does, and so there is one such place for the program.
 static JOINED: OnceLock<Joined> = OnceLock::new();
 
 #[derive(Debug)]
@@ -40,7 +43,8 @@ struct Joined {
     keeper: Child,
 }
 
-/// What lies between the load and the brokers: `mtu=BYTES`, `delay=SPAN` each way, `rate=NUMBERmbit`, all optional.
+/// What lies between the load and the brokers: `mtu=BYTES`, `delay=SPAN` each way,
+/// `rate=NUMBERmbit`, all optional.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Network {
     /// Bytes of a packet.
@@ -95,7 +99,8 @@ impl Network {
         let discipline = match (self.delay, self.rate) {
             (None, None) => return None,
             (None, Some(rate)) => {
-                // What goes at once is two packets, or what comes in a millisecond where the clock is not exact enough.
+                // What goes at once is two packets, or what comes in a millisecond where the clock
+                // is not exact enough.
                 let burst = (rate / 8_000).max(u64::from(2 * self.mtu));
                 format!("tbf rate {rate}bit burst {burst}b latency 50ms")
             }
@@ -121,15 +126,16 @@ pub(crate) fn beside_brokers(program: &Path) -> Command {
     command
 }
 
-/// Starts this program again, in its place, in a namespace of its own, and joins that to another one. Returns in the
-/// second process alone, unless it fails.
+/// Starts this program again, in its place, in a namespace of its own, and joins that to another
+/// one. Returns in the second process alone, unless it fails.
 pub(crate) fn enter(network: &Network) -> Result<(), Failure> {
     if !cfg!(target_os = "linux") {
         return Err(Failure::new("--netns needs the network namespaces of Linux"));
     }
     let here = std::fs::read_link("/proc/self/ns/net").context("--netns: /proc/self/ns/net")?;
     let here = here.display().to_string();
-    // Whoever has another process's variable, or is still in the same namespace, was not started by this.
+    // Whoever has another process's variable, or is still in the same namespace, was not started by
+    // this.
     let me = std::process::id().to_string();
     let before = std::env::var(BEFORE).unwrap_or_default();
     if before.split_once(' ').is_none_or(|(pid, namespace)| pid != me || namespace == here) {
@@ -138,7 +144,8 @@ pub(crate) fn enter(network: &Network) -> Result<(), Failure> {
     join(network)
 }
 
-/// Becomes `unshare`, which becomes this program: the process stays the same, for signals and for whoever waits.
+/// Becomes `unshare`, which becomes this program: the process stays the same, for signals and for
+/// whoever waits.
 fn again(before: &str) -> Result<Failure, Failure> {
     for program in ["ip", "nsenter"] {
         Order::new([program, "-V"]).output().context("--netns")?;
@@ -160,7 +167,8 @@ fn replaced_by(_command: &mut Command) -> std::io::Error {
     std::io::ErrorKind::Unsupported.into()
 }
 
-/// What makes a namespace here: root may, others as root of a user namespace, where the system lets them.
+/// What makes a namespace here: root may, others as root of a user namespace, where the system lets
+/// them.
 fn permitted() -> Result<&'static [&'static str], Failure> {
     let ways: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
     let mut refused = Vec::new();

@@ -10,7 +10,8 @@ pub(crate) enum Preset {
     Transient64,
     /// 1 KiB transient, automatic acknowledgement, 1:1, saturated
     Transient1k,
-    /// 1 KiB persistent, confirms with a window of 1000, prefetch 1000, one acknowledgement each, 1:1 on two connections
+    /// 1 KiB persistent, confirms with a window of 1000, prefetch 1000, one acknowledgement each,
+    /// 1:1 on two connections
     Persistent1k,
     /// 64 B transient, one message at a time there and back
     Pingpong,

@@ -1,4 +1,5 @@
-//! The verb `run`: from its options to a plan, from the plan to a record. A run that keeps a journal can be gone on with.
+//! The verb `run`: from its options to a plan, from the plan to a record. A run that keeps a
+//! journal can be gone on with.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -75,7 +76,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
     let floors = OwnRelay::floors(args.relay, args.log, &dir)?;
     // Peers that are started for this run end with their guards.
     let (given, _guards) = peers::resolve_all(&args.targets)?;
-    // From here on a request to end is one to stop in order: whoever just died would leave peers that are still ending.
+    // From here on a request to end is one to stop in order: whoever just died would leave peers
+    // that are still ending.
     let interrupt = Interrupt::by_signal()?;
     let targets = targets(args, given, &floors)?;
     if args.freeze && !freeze::supported() {

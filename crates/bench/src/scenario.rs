@@ -1,4 +1,5 @@
-//! What is done to a broker: how many connections, which messages, which promises, how fast and for how long.
+//! What is done to a broker: how many connections, which messages, which promises, how fast and for
+//! how long.
 
 use std::ops::Range;
 
@@ -29,7 +30,8 @@ pub(crate) enum Mode {
 pub(crate) enum Rate {
     /// Closed loop: as fast as window and in-flight bound allow. Latency counts from the send time.
     Saturate,
-    /// Open loop: this many messages a second in all, whatever the broker does. Latency counts from the intended time.
+    /// Open loop: this many messages a second in all, whatever the broker does. Latency counts from
+    /// the intended time.
     Fixed(f64),
     /// Open loop at half of what the target was first measured to sustain.
     Half,
@@ -203,7 +205,8 @@ pub(crate) struct Scenario {
     pub(crate) persistent: bool,
     /// Priority of each message; none: the protocol's default.
     pub(crate) priority: Option<u8>,
-    /// Consumers ask for some messages, and one of this many is such a one; none: they take all without asking.
+    /// Consumers ask for some messages, and one of this many is such a one; none: they take all
+    /// without asking.
     pub(crate) selector: Option<u64>,
     /// Most unconfirmed messages of one producer; 0: no confirms.
     pub(crate) window: u64,
@@ -211,14 +214,16 @@ pub(crate) struct Scenario {
     pub(crate) prefetch: u16,
     /// One acknowledgement for this many messages; 0: automatic.
     pub(crate) ack_every: u64,
-    /// Acknowledgements may come late, so that messages may come twice (JMS calls it DUPS_OK): a client library with such a
-    /// mode uses it, the others acknowledge `ack_every` at once.
+    /// Acknowledgements may come late, so that messages may come twice (JMS calls it DUPS_OK): a
+    /// client library with such a mode uses it, the others acknowledge `ack_every` at once.
     pub(crate) dups_ok: bool,
     /// Consumers ask for each message by itself (`basic.get`).
     pub(crate) poll: bool,
-    /// The queues are filled first, which is not measured; then they are emptied, and nobody produces.
+    /// The queues are filled first, which is not measured; then they are emptied, and nobody
+    /// produces.
     pub(crate) drain: bool,
-    /// A consumer is open on each queue that is only filled: it is sent what its prefetch allows, and settles nothing.
+    /// A consumer is open on each queue that is only filled: it is sent what its prefetch allows,
+    /// and settles nothing.
     pub(crate) bystander: bool,
     /// Each consumer sends one empty message back when all have come, and producers wait for it.
     pub(crate) reply: bool,
@@ -239,7 +244,8 @@ pub(crate) struct Scenario {
     pub(crate) messages: Option<u64>,
     /// Messages before these, which are not measured.
     pub(crate) warmup_messages: u64,
-    /// Seconds after which a number of messages is given up and what was done until then counts; none: it is done in full.
+    /// Seconds after which a number of messages is given up and what was done until then counts;
+    /// none: it is done in full.
     pub(crate) cap: Option<f64>,
     /// Seconds of silence after which a drain is given up and what is missing is lost.
     pub(crate) patience: f64,
@@ -253,7 +259,8 @@ impl Scenario {
         matches!(self.destination, Destination::Fanout) || self.is_topic()
     }
 
-    /// True when what is received is not acknowledged, or as little as the protocol or the client allows.
+    /// True when what is received is not acknowledged, or as little as the protocol or the client
+    /// allows.
     pub(crate) fn acks_nothing(&self) -> bool {
         self.ack_every == 0 && !self.dups_ok
     }
@@ -263,8 +270,8 @@ impl Scenario {
         matches!(self.destination, Destination::Topic | Destination::DurableTopic)
     }
 
-    /// True when a confirm stands for a message that outlives the broker: a persistent one, where a durable queue takes it.
-    /// A topic whose subscriptions end with their consumers keeps nothing.
+    /// True when a confirm stands for a message that outlives the broker: a persistent one, where a
+    /// durable queue takes it. A topic whose subscriptions end with their consumers keeps nothing.
     pub(crate) fn is_kept(&self) -> bool {
         self.persistent && self.queue == QueueKind::Durable
     }
@@ -278,7 +285,8 @@ impl Scenario {
         }
     }
 
-    /// The count that a slice is about: received, or confirmed (sent, without confirms) where nobody receives.
+    /// The count that a slice is about: received, or confirmed (sent, without confirms) where
+    /// nobody receives.
     pub(crate) fn main_count(&self, totals: &Totals) -> u64 {
         match (self.copies(), self.window) {
             (0, 0) => totals.sent,
@@ -287,7 +295,8 @@ impl Scenario {
         }
     }
 
-    /// How much of the main count follows from each message that is sent. The rate of an open loop counts what is sent.
+    /// How much of the main count follows from each message that is sent. The rate of an open loop
+    /// counts what is sent.
     pub(crate) fn receipts_per_send(&self) -> f64 {
         match self.copies() {
             0 => 1.0,
@@ -311,7 +320,8 @@ impl Scenario {
         self.selector.unwrap_or(1)
     }
 
-    /// How many groups of consumers there are that share messages: each queue has one, or all queues together.
+    /// How many groups of consumers there are that share messages: each queue has one, or all
+    /// queues together.
     pub(crate) fn groups(&self) -> usize {
         if self.destination == Destination::Spread { 1 } else { self.queues }
     }
@@ -341,8 +351,8 @@ impl Scenario {
         all / producers + u64::from((id as u64) < all % producers)
     }
 
-    /// The kind of queue that fits where none was chosen: durable where messages are, and where several consumers share
-    /// one or nobody consumes.
+    /// The kind of queue that fits where none was chosen: durable where messages are, and where
+    /// several consumers share one or nobody consumes.
     pub(crate) fn natural_kind(&self) -> QueueKind {
         match self.destination {
             Destination::Topic => return QueueKind::Exclusive,
@@ -356,8 +366,9 @@ impl Scenario {
         if self.persistent || shared || self.drain { QueueKind::Durable } else { QueueKind::Exclusive }
     }
 
-    /// The nearest thing that a relay can do: pairs of one producer and one consumer, both at work. Where there are
-    /// confirms, the consumer's acknowledgements pass through the relay and are the producer's confirms.
+    /// The nearest thing that a relay can do: pairs of one producer and one consumer, both at work.
+    /// Where there are confirms, the consumer's acknowledgements pass through the relay and are the
+    /// producer's confirms.
     pub(crate) fn for_relay(&self) -> Self {
         let ack_every = if self.window > 0 { self.ack_every.clamp(1, self.window) } else { 0 };
         // Orders go one way through a relay: nobody could match them.

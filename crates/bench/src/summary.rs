@@ -1,5 +1,5 @@
-//! What a target's slices say together: medians over blocks for the eye, ratios within blocks with their intervals for a
-//! judgement, and what was remarked.
+//! What a target's slices say together: medians over blocks for the eye, ratios within blocks with
+//! their intervals for a judgement, and what was remarked.
 
 use crate::blocks::Plan;
 use crate::measure::ratio::Ratio;
@@ -36,8 +36,8 @@ fn confirm_p99(measured: &Measured) -> Option<f64> {
     measured.confirm_us.as_ref().map(|latency| latency.p99)
 }
 
-/// How the figures of `name` compare with those of `other` within blocks. `control` names the target whose difference from
-/// `other` is noise.
+/// How the figures of `name` compare with those of `other` within blocks. `control` names the
+/// target whose difference from `other` is noise.
 pub(crate) fn ratios(name: &str, other: &str, control: Option<&str>, slices: &[SliceRecord]) -> Ratios {
     let theirs = usable(other, slices);
     let of = |name: &str, figure: Figure, noise: Option<(f64, f64)>| {
@@ -62,7 +62,8 @@ pub(crate) fn ratios(name: &str, other: &str, control: Option<&str>, slices: &[S
     }
 }
 
-/// The figures of one target over its blocks, and its ratios to the relay and to the first target within each block.
+/// The figures of one target over its blocks, and its ratios to the relay and to the first target
+/// within each block.
 pub(crate) fn summarise(plan: &Plan, target: &Target, slices: &[SliceRecord]) -> TargetSummary {
     let mine: Vec<(usize, &Measured)> = usable(&target.name, slices);
     let relay = plan.targets.iter().find(|other| other.only_copies() && other.name != target.name);

@@ -1,5 +1,5 @@
-//! A broker to be measured: `[NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]]`, or the class of a JMS client
-//! with its properties: `[NAME=]jms:CLASS?KEY=VALUE&…`.
+//! A broker to be measured: `[NAME=]SCHEME://[USER:PASSWORD@]HOST:PORT[/VHOST][,pid=PID[+PID]]`, or
+//! the class of a JMS client with its properties: `[NAME=]jms:CLASS?KEY=VALUE&…`.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,8 @@ pub(crate) struct Target {
     /// The text that it was read from, an address with its options. It may hold a password.
     #[serde(skip)]
     pub(crate) text: String,
-    /// The protocol: `amqp`, `stomp`, `nats`, `jetstream`, `mqtt`, `mqtt5`, `kafka`, `relay`, or that of a JMS client.
+    /// The protocol: `amqp`, `stomp`, `nats`, `jetstream`, `mqtt`, `mqtt5`, `kafka`, `relay`, or
+    /// that of a JMS client.
     pub(crate) scheme: String,
     /// `host:port`, or the class of a JMS client's factory.
     pub(crate) address: String,
@@ -30,7 +31,8 @@ pub(crate) struct Target {
     pub(crate) pids: Vec<u32>,
     /// Where it shows its counters: `HOST:PORT/PATH` of a Prometheus page.
     pub(crate) metrics: Option<String>,
-    /// Where consumers connect, if not to the same broker as producers but to another of a network: `host:port`.
+    /// Where consumers connect, if not to the same broker as producers but to another of a network:
+    /// `host:port`.
     pub(crate) consume_at: Option<String>,
     /// Type of its queues (`x-queue-type`), when not the broker's default.
     pub(crate) queue_type: Option<String>,

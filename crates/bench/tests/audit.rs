@@ -1,5 +1,5 @@
-//! The audit of promises, on brokers whose promises are known: one that keeps confirmed messages in memory and one that writes
-//! them down are both killed, and told apart.
+//! The audit of promises, on brokers whose promises are known: one that keeps confirmed messages in
+//! memory and one that writes them down are both killed, and told apart.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a panic here is a failed test")]
 
@@ -18,8 +18,8 @@ struct Broker {
 
 impl Broker {
     fn start(promise: &str) -> Self {
-        // The restarted broker needs the same port: one below those that systems give to outgoing connections, so that no
-        // client gets it in between.
+        // The restarted broker needs the same port: one below those that systems give to outgoing
+        // connections, so that no client gets it in between.
         let mut candidates = (19_000..20_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let address = candidates.find(|candidate| TcpListener::bind(candidate).is_ok()).unwrap();
         let line = format!("{BENCH} simulate --listen {address} {promise}");

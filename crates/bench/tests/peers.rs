@@ -1,5 +1,6 @@
-//! A run whose target is a peer: it is started for the run and ends with it, however the run ends. The peers are this
-//! program's own relay and its simulated broker, under descriptions of the user's.
+//! A run whose target is a peer: it is started for the run and ends with it, however the run ends.
+//! The peers are this program's own relay and its simulated broker, under descriptions of the
+//! user's.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -64,8 +65,8 @@ fn said(mut command: Command) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// A directory of peers. Those of two directories know nothing of each other's ports before they listen, so that one test after
-/// the other has one.
+/// A directory of peers. Those of two directories know nothing of each other's ports before they
+/// listen, so that one test after the other has one.
 struct Place {
     dir: tempfile::TempDir,
     _turn: MutexGuard<'static, ()>,
@@ -249,8 +250,9 @@ fn a_peer_ends_when_a_load_is_interrupted() {
     let load = Running::start(bench(dir.path(), "connections --target simulated --count 1 --idle 600 --quiet"));
     let note = dir.path().join("run/simulated.json");
     becomes("started", || is_ready(&note));
-    // Not SIGINT: what a shell starts in the background, as some run tests, ignores that from the beginning. The keeper of the
-    // peer is told first, as by `pkill hermod-bench`: once it left the peer behind.
+    // Not SIGINT: what a shell starts in the background, as some run tests, ignores that from the
+    // beginning. The keeper of the peer is told first, as by `pkill hermod-bench`: once it left the
+    // peer behind.
     let pid = load.0.id().to_string();
     for (program, words) in [("pkill", ["-TERM", "-P"]), ("kill", ["-TERM", "--"])] {
         assert!(Command::new(program).args(words).arg(&pid).status().unwrap().success(), "{program}");
@@ -258,8 +260,9 @@ fn a_peer_ends_when_a_load_is_interrupted() {
     becomes("ended", || !note.exists());
 }
 
-/// `timeout` sends its signal to its child, and to the group of its child. The second of them once ended a run on the spot, without
-/// a report, and left its peer to end while the next run took it for one that was up.
+/// `timeout` sends its signal to its child, and to the group of its child. The second of them once
+/// ended a run on the spot, without a report, and left its peer to end while the next run took it
+/// for one that was up.
 #[test]
 fn a_request_to_terminate_that_comes_twice_is_one() {
     let dir = place();

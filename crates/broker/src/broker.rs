@@ -1,4 +1,5 @@
-//! The broker as the server program sees it: opened from a data directory, attached to by clients, reported on, closed.
+//! The broker as the server program sees it: opened from a data directory, attached to by clients,
+//! reported on, closed.
 
 use std::io;
 use std::sync::Arc;
@@ -37,13 +38,15 @@ pub struct Parts {
     pub settings: Settings,
     /// How logging in works. The key of decoys is for a directory that has none.
     pub authority: AuthoritySettings,
-    /// The encodings of all protocols, also of those that are not served: stored messages may be in any.
+    /// The encodings of all protocols, also of those that are not served: stored messages may be in
+    /// any.
     pub dialects: Dialects,
     /// Calendar time.
     pub clock: Arc<dyn Clock>,
     /// Random bytes from which the broker's names follow: a secret.
     pub name_key: [u8; 32],
-    /// Name and password of the user that an empty data directory gets, with vhost `/` and every right there.
+    /// Name and password of the user that an empty data directory gets, with vhost `/` and every
+    /// right there.
     pub default_user: Option<(String, String)>,
     /// Random bytes for the hash of that password.
     pub salt: [u8; 16],
@@ -102,7 +105,8 @@ impl Broker {
         Self::open_with(parts, |opened, live, owners, on_failure| opened.start(live, owners, on_failure))
     }
 
-    /// As [`Broker::open`], with another way to start the journal: a simulation runs it step by step.
+    /// As [`Broker::open`], with another way to start the journal: a simulation runs it step by
+    /// step.
     ///
     /// # Errors
     /// As [`Broker::open`].
@@ -188,7 +192,8 @@ impl Broker {
         Ok(())
     }
 
-    /// A name that no other thing has and that can't be guessed: `prefix` and 22 characters of URL-safe base 64.
+    /// A name that no other thing has and that can't be guessed: `prefix` and 22 characters of
+    /// URL-safe base 64.
     pub fn name(&self, prefix: &str) -> String {
         self.core.names.name(prefix)
     }
@@ -206,7 +211,8 @@ impl Broker {
             core.users.lock().extend(record.iter().map(|(owner, _)| (name.clone(), *owner)));
             core.authority.put(user).map_err(|error| failed(&error))?;
         }
-        // Both or neither: a directory with one of them is what an operator left of it, and gets nothing again.
+        // Both or neither: a directory with one of them is what an operator left of it, and gets
+        // nothing again.
         let id = core.owners(OWNERS_PER_VHOST);
         let mut appender = core.journal.appender();
         let group = appender.begin_group();
@@ -255,7 +261,8 @@ impl Broker {
         self.core.sessions_per_connection.store(sessions, Ordering::Relaxed);
     }
 
-    /// Attaches an authenticated connection to a vhost. `waker` is woken when `Client::drain` should be called.
+    /// Attaches an authenticated connection to a vhost. `waker` is woken when `Client::drain`
+    /// should be called.
     ///
     /// # Errors
     /// `NotAllowed`: no such vhost, no access to it, too many connections.
@@ -263,7 +270,8 @@ impl Broker {
         Client::attach(&self.core, login, waker)
     }
 
-    /// A client for one request of management: it acts as `identity` in a vhost, is listed nowhere and counts against no limit.
+    /// A client for one request of management: it acts as `identity` in a vhost, is listed nowhere
+    /// and counts against no limit.
     ///
     /// # Errors
     /// `NotAllowed`: no such vhost, or no access to it.
@@ -280,7 +288,8 @@ impl Broker {
         Client::attach_unlisted(&self.core, login, waker)
     }
 
-    /// Does what is due, and says when to come again if `waker` is not woken before. One task runs it.
+    /// Does what is due, and says when to come again if `waker` is not woken before. One task runs
+    /// it.
     pub fn housekeep(&self, now: Instant, waker: &Waker) -> Option<Instant> {
         self.core.housekeep(now, waker)
     }
@@ -295,8 +304,8 @@ impl Broker {
         self.core.memory.used()
     }
 
-    /// Reads one thing that a queue waits for from the disk. True when more waits; else `waker` is woken when there is
-    /// something. One thread runs it, since it waits for the disk.
+    /// Reads one thing that a queue waits for from the disk. True when more waits; else `waker` is
+    /// woken when there is something. One thread runs it, since it waits for the disk.
     pub fn page(&self, waker: &Waker) -> bool {
         self.core.page(waker)
     }
@@ -308,7 +317,8 @@ impl Broker {
         damages
     }
 
-    /// Has the files of backlogs read from time to time, at most so many bytes of them each second; zero for never.
+    /// Has the files of backlogs read from time to time, at most so many bytes of them each second;
+    /// zero for never.
     pub fn scrub(&self, bytes_per_second: u64) {
         self.core.journal.scrub(bytes_per_second);
     }
@@ -325,7 +335,8 @@ impl Broker {
         self.core.journal.take_damages().into_iter().map(line).collect()
     }
 
-    /// Begins to copy the data directory into `to`, which must be empty: everything confirmed by now will be in the copy.
+    /// Begins to copy the data directory into `to`, which must be empty: everything confirmed by
+    /// now will be in the copy.
     ///
     /// # Errors
     /// Why there can't be a copy.
@@ -341,7 +352,8 @@ impl Broker {
         true
     }
 
-    /// Writes how far deliveries really went, flushes and stops the journal. Call it when all clients are gone.
+    /// Writes how far deliveries really went, flushes and stops the journal. Call it when all
+    /// clients are gone.
     ///
     /// # Errors
     /// When the journal could not take its last records.
@@ -361,8 +373,8 @@ impl Broker {
     }
 }
 
-/// Users as they were, but for their rights in vhosts that are gone: the end of a vhost ends those too. The second result
-/// is whom that changed.
+/// Users as they were, but for their rights in vhosts that are gone: the end of a vhost ends those
+/// too. The second result is whom that changed.
 fn load_users(rebuilt: &Rebuilt, authority: &Authority) -> Result<(HashMap<String, u64>, Vec<User>), OpenError> {
     let (mut users, mut curtailed) = (HashMap::new(), Vec::new());
     for (owner, bytes) in &rebuilt.users {

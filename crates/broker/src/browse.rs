@@ -1,6 +1,7 @@
 //! Looking through the ready messages of a queue for an operator, who takes none of them.
 //!
-//! Messages that only the disk has are read without a lock and not kept. Expired ones are shown as long as they are there.
+//! Messages that only the disk has are read without a lock and not kept. Expired ones are shown as
+//! long as they are there.
 
 use std::sync::Arc;
 
@@ -42,12 +43,12 @@ pub struct Browse<'a> {
 }
 
 impl Broker {
-    /// Shows the ready messages of a queue in order, from the front, for as long as `wanted` says. Reads what only the disk
-    /// has, so it may take a while.
+    /// Shows the ready messages of a queue in order, from the front, for as long as `wanted` says.
+    /// Reads what only the disk has, so it may take a while.
     ///
     /// # Errors
-    /// `NotFound` without such a queue, `Precondition` for a text that is no selector, `Internal` for a message that can't
-    /// be read.
+    /// `NotFound` without such a queue, `Precondition` for a text that is no selector, `Internal`
+    /// for a message that can't be read.
     pub fn browse(
         &self,
         browse: &Browse<'_>,
@@ -80,7 +81,8 @@ impl Core {
         Ok((queue.ok_or_else(no_queue)?, selector))
     }
 
-    /// Hands every ready message that is selected to `each`, in order, for as long as both want more.
+    /// Hands every ready message that is selected to `each`, in order, for as long as both want
+    /// more.
     pub(crate) fn walk(
         &self,
         queue: &Arc<Queue>,
@@ -117,8 +119,8 @@ impl Core {
         Ok(())
     }
 
-    /// Reads what only the disk has, up to the first that has left its place meanwhile: the log moves what it holds, and it lies
-    /// elsewhere if it is still there.
+    /// Reads what only the disk has, up to the first that has left its place meanwhile: the log
+    /// moves what it holds, and it lies elsewhere if it is still there.
     fn with_messages(&self, queue: &Queue, entries: Vec<Glimpse>) -> Result<Vec<(Glimpse, Message)>, Error> {
         let wanted: Vec<Reference> = entries.iter().filter_map(|glimpse| glimpse.place).collect();
         let mut read = self.read_all_messages(queue, &wanted)?.into_iter().peekable();

@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The longest span of time that a peer may ask for, in milliseconds: ten years, as in RabbitMQ. The present and such a
-/// span together are far from what a calendar time or an `Instant` can hold.
+/// The longest span of time that a peer may ask for, in milliseconds: ten years, as in RabbitMQ.
+/// The present and such a span together are far from what a calendar time or an `Instant` can hold.
 pub const LONGEST_SPAN_MS: u64 = 315_360_000_000;
 /// What a span of time must be, as refusals say it.
 pub const SPAN_WANTED: &str = "a number of milliseconds, ten years at most";

@@ -1,7 +1,9 @@
-//! What every part of the broker shares: the journal, the catalog, the clock, the alarms, the totals.
+//! What every part of the broker shares: the journal, the catalog, the clock, the alarms, the
+//! totals.
 //!
-//! Lock order: groups → catalog write → queue → journal buffer → mailbox. The small locks here (timers, waiting lists) are leaves:
-//! nothing else is locked while one is held, but the errands of the pager behind what is postponed.
+//! Lock order: groups → catalog write → queue → journal buffer → mailbox. The small locks here
+//! (timers, waiting lists) are leaves: nothing else is locked while one is held, but the errands of
+//! the pager behind what is postponed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,7 +36,8 @@ use crate::settings::Settings;
 use crate::spilling::Spilling;
 use crate::stats::Totals;
 
-/// A queue with consumers keeps so many bytes of messages in memory ahead of them that it could read again.
+/// A queue with consumers keeps so many bytes of messages in memory ahead of them that it could
+/// read again.
 const WINDOW: usize = 1 << 20;
 /// The same, while memory is very short.
 const SMALL_WINDOW: usize = 64 << 10;
@@ -62,8 +65,9 @@ pub(crate) struct Memory {
     housekeeper: Arc<Housekeeper>,
 }
 
-/// The budget under a limit: half of that at most, so that a backlog has left memory long before it could stop publishers.
-/// At the limit 0 they are stopped whatever there is, so that nothing has to leave for it.
+/// The budget under a limit: half of that at most, so that a backlog has left memory long before it
+/// could stop publishers. At the limit 0 they are stopped whatever there is, so that nothing has to
+/// leave for it.
 fn budget_in_force(limit: usize, budget: usize) -> usize {
     if limit == 0 { budget } else { budget.min(limit / 2) }
 }
@@ -269,8 +273,9 @@ pub(crate) struct Core {
     pub(crate) pager: Pager,
     pub(crate) sweep: Mutex<Sweep>,
     pub(crate) spilling: Spilling,
-    /// Held by whoever writes a group, from its first settlement to its end, and exclusively while a queue is restated:
-    /// what is restated as settled must not be undone by a group that never ends. Locked before any queue.
+    /// Held by whoever writes a group, from its first settlement to its end, and exclusively while
+    /// a queue is restated: what is restated as settled must not be undone by a group that never
+    /// ends. Locked before any queue.
     pub(crate) groups: RwLock<()>,
     pub(crate) clients: Mutex<HashMap<u64, Arc<ClientShared>>>,
     pub(crate) replies: Replies,
@@ -281,8 +286,9 @@ pub(crate) struct Core {
     /// Owners of the users' records in the journal.
     pub(crate) users: Mutex<HashMap<String, u64>>,
     pub(crate) definitions: Definitions,
-    /// Held by whoever adds, changes or deletes vhosts, users and definitions, from the look at what is there to the end:
-    /// these changes come one after the other. Locked before everything else.
+    /// Held by whoever adds, changes or deletes vhosts, users and definitions, from the look at
+    /// what is there to the end: these changes come one after the other. Locked before everything
+    /// else.
     pub(crate) administration: Mutex<()>,
     /// The queue of each bundle of ids. One that is no more leaves when the log would say it again.
     pub(crate) id_bundles: Mutex<HashMap<Owner, Owner>>,
@@ -379,8 +385,8 @@ impl Core {
         self.next_owner.fetch_add(count, Ordering::Relaxed)
     }
 
-    /// The right to write a group that brings messages to these queues: alone where one compares ids, so that what it knows
-    /// is in the log whole.
+    /// The right to write a group that brings messages to these queues: alone where one compares
+    /// ids, so that what it knows is in the log whole.
     pub(crate) fn write_group(&self, targets: &[Vec<Arc<Queue>>]) -> Writing<'_> {
         if targets.iter().flatten().any(|queue| queue.sifts()) {
             Writing::Alone(self.groups.write())

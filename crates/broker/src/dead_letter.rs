@@ -1,12 +1,14 @@
-//! Where dead messages go: to their queue's dead-letter exchange, as new messages that carry the story of their deaths.
+//! Where dead messages go: to their queue's dead-letter exchange, as new messages that carry the
+//! story of their deaths.
 //!
-//! Each hop is a group: the settlement in the old queue and the arrivals in the new ones happen together, so a crash
-//! neither loses nor doubles the message; the arrivals are visible once the group is durable. A hop that closes a cycle
-//! without a rejection in it is not taken, nor one that would multiply a message beyond its share of moves
-//! ([`crate::message::marks::MOVES`]).
+//! Each hop is a group: the settlement in the old queue and the arrivals in the new ones happen
+//! together, so a crash neither loses nor doubles the message; the arrivals are visible once the
+//! group is durable. A hop that closes a cycle without a rejection in it is not taken, nor one that
+//! would multiply a message beyond its share of moves ([`crate::message::marks::MOVES`]).
 //!
-//! Invariant: a run ends with the message that spends its [`Budget`]. While memory is full, one run in a second moves messages to
-//! several queues. The rest waits ([`crate::postponed`]); why it died is logged before, unless a start would find it out anew.
+//! Invariant: a run ends with the message that spends its [`Budget`]. While memory is full, one run
+//! in a second moves messages to several queues. The rest waits ([`crate::postponed`]); why it died
+//! is logged before, unless a start would find it out anew.
 
 use std::sync::Arc;
 
@@ -30,7 +32,8 @@ use crate::session::turn::{Arrival, Work};
 const CHUNK: usize = 64;
 /// Bytes moved at once while the log is full, but at least one message.
 const RESERVED: usize = 64 << 10;
-/// Bytes of keys from `CC` that the story of one death tells, so that a long list leaves room for more deaths.
+/// Bytes of keys from `CC` that the story of one death tells, so that a long list leaves room for
+/// more deaths.
 const COPIED_KEYS: usize = 1 << 10;
 
 /// A message as it goes on, where to, and what makes it a duplicate there.
@@ -39,7 +42,8 @@ type Hop = (Message, Vec<Arc<Queue>>, Option<Box<Identity>>);
 /// So many deaths are decided before others may have the queue and the log.
 const DECIDED_AT_ONCE: usize = 1000;
 
-/// What a run may still make of dead letters, in entries: as many as a turn. Its last message may exceed it.
+/// What a run may still make of dead letters, in entries: as many as a turn. Its last message may
+/// exceed it.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: usize,
@@ -68,7 +72,8 @@ impl Budget {
     }
 }
 
-/// Logs that these die, so that a start does not bring them back; one whose time is over dies then without that.
+/// Logs that these die, so that a start does not bring them back; one whose time is over dies then
+/// without that.
 fn decide_all(queue: &Queue, dying: &[Dying], core: &Core) {
     for some in dying.chunks(DECIDED_AT_ONCE) {
         queue.decide(some.iter().filter(|dead| dead.reason != Reason::Expired), core);
@@ -93,20 +98,23 @@ impl Core {
         }
     }
 
-    /// What waits for room is looked at from time to time; what waits for the next run only, as soon as others had theirs.
+    /// What waits for room is looked at from time to time; what waits for the next run only, as
+    /// soon as others had theirs.
     fn go_on_soon(&self, budget: &Budget) {
         if budget.goes_on() {
             self.housekeeper.wake();
         }
     }
 
-    /// Goes on with some of what waits; each queue that can go on has its turn. True when there is more that can.
+    /// Goes on with some of what waits; each queue that can go on has its turn. True when there is
+    /// more that can.
     pub(crate) fn retry_postponed(&self, work: &mut Vec<Work>) -> bool {
         let mut budget = Budget::of_a_run();
         let mut stuck = 0;
         while !budget.is_spent() && stuck < self.postponed.lock().queues() {
-            // They may be all that keeps the oldest file of a full log: then no room would ever come by itself. What a move
-            // appends it frees, if not at once, so a few at a time are taken from the reserve while there is one.
+            // They may be all that keeps the oldest file of a full log: then no room would ever
+            // come by itself. What a move appends it frees, if not at once, so a few at a time are
+            // taken from the reserve while there is one.
             let closed = self.journal.admission() == Admission::Closed;
             let journal = self.journal.stats();
             if closed && journal.used_bytes >= journal.max_bytes {
@@ -114,7 +122,8 @@ impl Core {
             }
             let next = self.postponed.lock().next(CHUNK, if closed { RESERVED } else { usize::MAX });
             let Some((queue, chunk)) = next else { return false };
-            // What the disk has of a queue is read for some of it at a time: the rest waits here until that has moved.
+            // What the disk has of a queue is read for some of it at a time: the rest waits here
+            // until that has moved.
             let left = if queue.mourns() { chunk } else { self.move_read(&queue, chunk, &mut budget, work) };
             stuck = if left.is_empty() { 0 } else { stuck + 1 };
             self.postponed.lock().end_turn(&queue, left);
@@ -125,8 +134,9 @@ impl Core {
         budget.goes_on()
     }
 
-    /// Whether a message may go to several queues, which takes more memory than it gives. Where what waits is all that fills the
-    /// memory nothing else would make room, so once in a while a run goes on all the same.
+    /// Whether a message may go to several queues, which takes more memory than it gives. Where
+    /// what waits is all that fills the memory nothing else would make room, so once in a while a
+    /// run goes on all the same.
     fn may_take_more(&self, budget: &mut Budget, now: u64) -> bool {
         if budget.ignores_memory || !self.memory.is_full() {
             return true;
@@ -135,8 +145,8 @@ impl Core {
         budget.ignores_memory
     }
 
-    /// Moves some, after they have been read if the disk has them; nothing overtakes what waits for that. Returns those that
-    /// have to wait.
+    /// Moves some, after they have been read if the disk has them; nothing overtakes what waits for
+    /// that. Returns those that have to wait.
     fn move_read(
         &self,
         queue: &Arc<Queue>,
@@ -145,7 +155,8 @@ impl Core {
         work: &mut Vec<Work>,
     ) -> Vec<Dying> {
         if queue.mourns() || chunk.iter().any(|dead| dead.message.is_none()) {
-            // Who rejected one is answered before it has moved, and must not get it again: that it dies is logged now.
+            // Who rejected one is answered before it has moved, and must not get it again: that it
+            // dies is logged now.
             queue.decide(chunk.iter().filter(|dead| dead.reason == Reason::Rejected), self);
             budget.charge(chunk.len());
             budget.has_moved = true;
@@ -155,9 +166,9 @@ impl Core {
         self.move_chunk(queue, chunk, budget, work)
     }
 
-    /// Reads dead letters and moves them on. All that were asked for before may have left less room than there was; then only
-    /// few at a time go on, as they are taken from what waits.
-    /// Returns whether any have moved.
+    /// Reads dead letters and moves them on. All that were asked for before may have left less room
+    /// than there was; then only few at a time go on, as they are taken from what waits. Returns
+    /// whether any have moved.
     pub(crate) fn move_unread(&self, queue: &Arc<Queue>, dying: Vec<Dying>, work: &mut Vec<Work>) -> bool {
         let many = dying.len() > RESERVED / LIKELY_BYTES && self.journal.admission() == Admission::Closed;
         if many {
@@ -175,7 +186,8 @@ impl Core {
         budget.has_moved
     }
 
-    /// What was to be read and moved waits, and so does all that was to be read behind it: it is older than what waits already.
+    /// What was to be read and moved waits, and so does all that was to be read behind it: it is
+    /// older than what waits already.
     fn postpone_unread(&self, queue: &Arc<Queue>, mut dying: Vec<Dying>) {
         decide_all(queue, &dying, self);
         let mut postponed = self.postponed.lock();
@@ -189,9 +201,10 @@ impl Core {
         self.postponed.lock().push(queue, dying);
     }
 
-    /// Moves some whose messages are in memory. Those that the log can't take stay, dying, until a start with a larger one.
-    /// Returns those that have to wait, the last ones of the chunk: the budget is spent, or memory is full and the next
-    /// one goes to several queues, which takes more memory than it gives.
+    /// Moves some whose messages are in memory. Those that the log can't take stay, dying, until a
+    /// start with a larger one. Returns those that have to wait, the last ones of the chunk: the
+    /// budget is spent, or memory is full and the next one goes to several queues, which takes more
+    /// memory than it gives.
     fn move_chunk(
         &self,
         queue: &Arc<Queue>,
@@ -244,7 +257,8 @@ impl Core {
         }
         let durable = leave.iter().any(|dead| dead.durable);
         let mut visit = Visit { core: self, now, work };
-        // A crash before it is durable lets the message die once more: had it been delivered, it would come again as new.
+        // A crash before it is durable lets the message die once more: had it been delivered, it
+        // would come again as new.
         if !leave.is_empty() {
             budget.has_moved = true;
             self.move_together(arrivals, &targets, durable, &|group| queue.bury(&leave, group, self), &mut visit);
@@ -252,8 +266,8 @@ impl Core {
         wait
     }
 
-    /// True for a message that these queues would have in the log, which has become too small for it: it was published when
-    /// the log's files were larger.
+    /// True for a message that these queues would have in the log, which has become too small for
+    /// it: it was published when the log's files were larger.
     pub(crate) fn is_too_large(&self, message: &Message, targets: &[Arc<Queue>]) -> bool {
         let large = message.persistent() && message.block().len() > self.journal.max_body() as usize;
         large && targets.iter().any(|queue| queue.logged())
@@ -270,8 +284,9 @@ impl Core {
         ));
     }
 
-    /// Messages leave one queue and arrive in others, all in one group: `leave` settles them where they were. They are
-    /// visible once that is durable; `durable` says whether the log knows them, or it does from now on.
+    /// Messages leave one queue and arrive in others, all in one group: `leave` settles them where
+    /// they were. They are visible once that is durable; `durable` says whether the log knows them,
+    /// or it does from now on.
     pub(crate) fn move_together(
         &self,
         mut arrivals: Vec<Arrival>,

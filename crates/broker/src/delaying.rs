@@ -1,8 +1,10 @@
-//! Who makes buckets for messages that are not due, sorts them when their time nears, and moves what is due.
+//! Who makes buckets for messages that are not due, sorts them when their time nears, and moves
+//! what is due.
 //!
-//! The pager does both, since it may wait for the disk: one page of a bucket, or one group of messages, in each step. A
-//! move is a group: the settlement in the bucket and the arrival in the queue happen together, so a crash neither loses nor
-//! doubles the message. What is due moves in the order of its due times, over all buckets of its queue.
+//! The pager does both, since it may wait for the disk: one page of a bucket, or one group of
+//! messages, in each step. A move is a group: the settlement in the bucket and the arrival in the
+//! queue happen together, so a crash neither loses nor doubles the message. What is due moves in
+//! the order of its due times, over all buckets of its queue.
 
 use std::sync::Arc;
 
@@ -102,7 +104,8 @@ impl Core {
         })
     }
 
-    /// Looks what of a queue is due, sorts a page of what soon will be, and moves some. To be called by the pager.
+    /// Looks what of a queue is due, sorts a page of what soon will be, and moves some. To be
+    /// called by the pager.
     pub(crate) fn release_due(&self, queue: &Arc<Queue>, work: &mut Vec<Work>) {
         queue.delays.lock().asked = false;
         let now = self.clock.unix_ms();
@@ -123,7 +126,8 @@ impl Core {
         }
     }
 
-    /// Looks through one page of the earliest bucket that is not sorted. True if there is more to do.
+    /// Looks through one page of the earliest bucket that is not sorted. True if there is more to
+    /// do.
     fn sort_some(&self, near: &[Arc<Queue>]) -> bool {
         let sorted: usize = near.iter().map(|bucket| bucket.sorted_count(self)).sum();
         let first = near.iter().filter_map(|bucket| bucket.first_due(self)).min();
@@ -146,7 +150,8 @@ impl Core {
             let mut found: Vec<_> =
                 bucket.in_memory(page, self).iter().map(|(seq, message)| (self.due_of(message), *seq)).collect();
             let on_disk = bucket.on_disk(page, self);
-            // A page that could be placed may have become absent again since, and is looked at anew.
+            // A page that could be placed may have become absent again since, and is looked at
+            // anew.
             let mut whole = damage.is_some() || on_disk.is_some();
             damage.into_iter().for_each(|damage| self.pager.tell(damage));
             for piece in on_disk.unwrap_or_default().chunks(READ_AT_ONCE) {
@@ -160,8 +165,8 @@ impl Core {
         false
     }
 
-    /// Reads messages. Those that can't be read are told of, and stay where they are; false if some were moved meanwhile and
-    /// must be looked for again.
+    /// Reads messages. Those that can't be read are told of, and stay where they are; false if some
+    /// were moved meanwhile and must be looked for again.
     fn read_what_can_be(&self, bucket: &Queue, wanted: &[Reference], found: &mut dyn FnMut(u64, Message)) -> bool {
         let (mut whole, mut rest) = (true, wanted);
         while !rest.is_empty() {
@@ -214,8 +219,9 @@ impl Core {
         taken
     }
 
-    /// Takes these entries out of a bucket. While other pages are placed the sweep may make one absent again of which nothing
-    /// has been taken; then it is placed once more, for what is due must not be overtaken by what is due later.
+    /// Takes these entries out of a bucket. While other pages are placed the sweep may make one
+    /// absent again of which nothing has been taken; then it is placed once more, for what is due
+    /// must not be overtaken by what is due later.
     fn take_placed(&self, bucket: &Arc<Queue>, mut due: Vec<(u64, u64)>) -> Vec<Dying> {
         let mut taken = Vec::with_capacity(due.len());
         let mut damaged = Vec::new();
@@ -270,8 +276,8 @@ impl Core {
         self.move_together(arrivals, &targets, durable, &leave, &mut Visit { core: self, now, work });
     }
 
-    /// Where a message with instructions goes: into buckets, where it is not due yet; and what makes it a duplicate. Without
-    /// `published_at` its delay is spent.
+    /// Where a message with instructions goes: into buckets, where it is not due yet; and what
+    /// makes it a duplicate. Without `published_at` its delay is spent.
     pub(crate) fn follow(
         &self,
         routing: &mut Routing,
@@ -296,7 +302,8 @@ impl Core {
         Ok((queues, identity))
     }
 
-    /// What makes a message a duplicate in `queue`: which exchanges stand before it is asked again, as they are now.
+    /// What makes a message a duplicate in `queue`: which exchanges stand before it is asked again,
+    /// as they are now.
     fn identity_at(&self, queue: &Arc<Queue>, message: &Message) -> Option<Box<Identity>> {
         if !message.instructed() {
             return None;

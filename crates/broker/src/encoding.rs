@@ -1,8 +1,8 @@
 //! The binary encoding of what the broker keeps in its journal: varints, texts and field tables.
 //!
-//! Writers append to a buffer; a [`Reader`] gives back exactly what was written or says where the bytes are
-//! [`Malformed`]. No input makes it panic, recurse deeper than [`DEPTH_LIMIT`] or allocate by a length it was told.
-//! Tags stand in journals and are never reused or renumbered.
+//! Writers append to a buffer; a [`Reader`] gives back exactly what was written or says where the
+//! bytes are [`Malformed`]. No input makes it panic, recurse deeper than [`DEPTH_LIMIT`] or
+//! allocate by a length it was told. Tags stand in journals and are never reused or renumbered.
 
 use crate::error::Error;
 use crate::message::value::{Table, Value};
@@ -34,7 +34,8 @@ mod tag {
     pub(super) const TABLE: u8 = 17;
 }
 
-/// Appends an unsigned integer as LEB128: seven bits a byte, the lowest first, the top bit set on all but the last.
+/// Appends an unsigned integer as LEB128: seven bits a byte, the lowest first, the top bit set on
+/// all but the last.
 pub(crate) fn write_varint(into: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         into.push(number as u8 | 0x80);
@@ -67,8 +68,8 @@ pub(crate) fn write_optional_varint(into: &mut Vec<u8>, number: Option<u64>) {
     }
 }
 
-/// Appends the number of fields and each name and value. When fields are nested deeper than [`DEPTH_LIMIT`] this is
-/// an error of kind `Precondition`, and the buffer is as it was.
+/// Appends the number of fields and each name and value. When fields are nested deeper than
+/// [`DEPTH_LIMIT`] this is an error of kind `Precondition`, and the buffer is as it was.
 pub(crate) fn write_table(into: &mut Vec<u8>, table: &Table) -> Result<(), Error> {
     let before = into.len();
     let written = write_fields(into, table, 1);

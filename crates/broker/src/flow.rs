@@ -1,7 +1,8 @@
 //! Alarms, and who must stop publishing because of them.
 //!
-//! The journal's lag passes by itself: it only pauses a socket. Alarms pass when consumers work: clients that only publish
-//! stop at once; a client that consumes goes on into a headroom, and past that its publishes are parked.
+//! The journal's lag passes by itself: it only pauses a socket. Alarms pass when consumers work:
+//! clients that only publish stop at once; a client that consumes goes on into a headroom, and past
+//! that its publishes are parked.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Waker;
@@ -124,8 +125,8 @@ impl Core {
         }
     }
 
-    /// Tells everybody who waits to look again. True when the housekeeping must look again too: somebody was told, who
-    /// may go on waiting.
+    /// Tells everybody who waits to look again. True when the housekeeping must look again too:
+    /// somebody was told, who may go on waiting.
     pub(crate) fn announce_alarms(&self) -> bool {
         let waiting = {
             let mut watch = self.alarms.watch.lock();

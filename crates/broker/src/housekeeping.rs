@@ -1,6 +1,8 @@
-//! Everything that happens without a client asking: work left by visits, timers, flushes that somebody waits for, alarms.
+//! Everything that happens without a client asking: work left by visits, timers, flushes that
+//! somebody waits for, alarms.
 //!
-//! One task runs [`Core::housekeep`]; it is woken when something new waits and otherwise comes when the next timer is due.
+//! One task runs [`Core::housekeep`]; it is woken when something new waits and otherwise comes when
+//! the next timer is due.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -18,12 +20,13 @@ use crate::session::mailbox::Notice;
 use crate::session::transaction::Sealed;
 use crate::session::turn::Work;
 
-/// While somebody waits for an alarm to pass, or dead letters wait for room, they are looked at this often.
+/// While somebody waits for an alarm to pass, or dead letters wait for room, they are looked at
+/// this often.
 const ALARM_PERIOD: Duration = Duration::from_millis(50);
 
 impl Core {
-    /// Does what visits left behind, and what that leaves behind, until nothing does. Returns when the queues that went with
-    /// it are gone for good.
+    /// Does what visits left behind, and what that leaves behind, until nothing does. Returns when
+    /// the queues that went with it are gone for good.
     pub(crate) fn run_work(&self, work: &mut Vec<Work>) -> Ticket {
         let mut gone = Ticket::NONE;
         let mut budget = Budget::of_a_run();
@@ -142,8 +145,8 @@ impl Core {
         ended.map_or(Ticket::NONE, |(_, ticket)| ticket)
     }
 
-    /// Deletes a queue with its bindings, unless `check`, which is asked under its lock, says what keeps it. Returns the
-    /// number of entries that were ready, and what the reply waits for.
+    /// Deletes a queue with its bindings, unless `check`, which is asked under its lock, says what
+    /// keeps it. Returns the number of entries that were ready, and what the reply waits for.
     pub(crate) fn end_queue(
         &self,
         tables: &mut Tables,
@@ -178,7 +181,8 @@ impl Core {
         Ok((ready, ticket))
     }
 
-    /// Deletes an exchange with the bindings to it and from it, and auto-delete exchanges that this leaves unbound.
+    /// Deletes an exchange with the bindings to it and from it, and auto-delete exchanges that this
+    /// leaves unbound.
     pub(crate) fn end_exchange(&self, tables: &mut Tables, name: &str) -> Ticket {
         let mut ticket = Ticket::NONE;
         let mut names: Vec<Arc<str>> = vec![name.into()];

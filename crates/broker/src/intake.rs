@@ -1,8 +1,10 @@
-//! Large bodies on their way from a socket into the log: how many there may be at once, and whose turn it is.
+//! Large bodies on their way from a socket into the log: how many there may be at once, and whose
+//! turn it is.
 //!
-//! A body counts with all it has announced, from its header until it is durable, or until queues count it where it is not
-//! logged. When no more fit, whoever begins one waits in line. One goes on however large it is, and a connection that was
-//! let in is never stopped before its body's end: so the line always moves.
+//! A body counts with all it has announced, from its header until it is durable, or until queues
+//! count it where it is not logged. When no more fit, whoever begins one waits in line. One goes on
+//! however large it is, and a connection that was let in is never stopped before its body's end: so
+//! the line always moves.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,18 +15,21 @@ use parking_lot::Mutex;
 
 use crate::core::Memory;
 
-/// Bodies up to so many bytes are not counted: they are not worth a lock, and a read of a socket brings more.
+/// Bodies up to so many bytes are not counted: they are not worth a lock, and a read of a socket
+/// brings more.
 pub const LARGE_BODY: u64 = 64 << 10;
-/// The part of the memory limit that may be under way: in memory a body may be twice at a time, as message and in the log's
-/// buffer.
+/// The part of the memory limit that may be under way: in memory a body may be twice at a time, as
+/// message and in the log's buffer.
 const SHARE: usize = 4;
-/// And never more than this: it keeps any disk busy, and what waits in a socket instead costs nothing.
+/// And never more than this: it keeps any disk busy, and what waits in a socket instead costs
+/// nothing.
 const MOST: usize = 128 << 20;
 
 /// Who gets a place before whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// At once: the connection has another body under way, which ends only if the connection is read.
+    /// At once: the connection has another body under way, which ends only if the connection is
+    /// read.
     Now,
     /// Before those in `Turn`: whom the broker waits for to make room.
     First,
@@ -58,7 +63,8 @@ struct Place {
 
 /// The place of one body, or its wait for one. Dropping it lets the next ones in.
 ///
-/// As a waker it does nothing when it is woken: the journal drops it when the ticket that it waits for is durable.
+/// As a waker it does nothing when it is woken: the journal drops it when the ticket that it waits
+/// for is durable.
 #[derive(Debug)]
 pub(crate) struct Claim(Arc<Place>);
 
@@ -151,8 +157,8 @@ mod tests {
         Arc::new(Intake::new(Arc::new(memory)))
     }
 
-    /// `+NAME BYTES` claims, with `!` now and `^` first; `-NAME` leaves; `*BYTES` sets what queues hold. Each line names who was
-    /// let in so far and is still there, and the bytes.
+    /// `+NAME BYTES` claims, with `!` now and `^` first; `-NAME` leaves; `*BYTES` sets what queues
+    /// hold. Each line names who was let in so far and is still there, and the bytes.
     #[test]
     fn bodies_are_let_in_in_turn_as_far_as_there_is_room() {
         let intake = intake(400);

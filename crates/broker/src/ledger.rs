@@ -1,8 +1,9 @@
-//! What peers make the broker hold besides queued messages, by kind: counted as long as it is held, and with the queued
-//! messages against the memory limit. Each client has an [`Account`] of its own part.
+//! What peers make the broker hold besides queued messages, by kind: counted as long as it is held,
+//! and with the queued messages against the memory limit. Each client has an [`Account`] of its own
+//! part.
 //!
-//! All of it passes when its peer goes on or goes: so it may raise the alarm. What stays as long as it is declared is counted and
-//! bounded elsewhere ([`crate::catalog::admission`]).
+//! All of it passes when its peer goes on or goes: so it may raise the alarm. What stays as long as
+//! it is declared is counted and bounded elsewhere ([`crate::catalog::admission`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,10 +1,11 @@
 //! The model and the engine of the broker: no sockets, no protocol, no tokio.
 //!
-//! The life of a message: a protocol hands it to [`Client::publish`], which writes it into one block and routes it
-//! (`routing`, `catalog`). [`Client::flush`] ends the turn: bodies go to the journal, then each touched queue is locked
-//! once, logs its references and dispatches (`queue`) into consumers' mailboxes (`session::mailbox`).
-//! [`Client::drain`] reports deliveries and confirms to the protocol. [`Client::settle`] brings the outcome back.
-//! `docs/flows` follows each path file by file.
+//! The life of a message: a protocol hands it to [`Client::publish`], which writes it into one
+//! block and routes it (`routing`, `catalog`). [`Client::flush`] ends the turn: bodies go to the
+//! journal, then each touched queue is locked once, logs its references and dispatches (`queue`)
+//! into consumers' mailboxes (`session::mailbox`). [`Client::drain`] reports deliveries and
+//! confirms to the protocol. [`Client::settle`] brings the outcome back. `docs/flows` follows each
+//! path file by file.
 
 mod admin;
 mod broker;

@@ -1,7 +1,8 @@
-//! Messages that nobody gets any more: counted by reason, and the last of them told of, so that none goes silently.
+//! Messages that nobody gets any more: counted by reason, and the last of them told of, so that
+//! none goes silently.
 //!
-//! What is told of is a sample: of those that go within the same millisecond one is noted, so that a flood of them costs
-//! little. They live in memory and are gone with the process.
+//! What is told of is a sample: of those that go within the same millisecond one is noted, so that
+//! a flood of them costs little. They live in memory and are gone with the process.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +23,8 @@ pub struct Loss {
     pub at: u64,
     /// Its vhost.
     pub vhost: String,
-    /// `unroutable`, `rejected`, `expired`, `maxlen`, `delivery_limit`; or of a dead letter `dead_letter_unroutable`,
-    /// `dead_letter_out_of_steps`, `dead_letter_out_of_moves`.
+    /// `unroutable`, `rejected`, `expired`, `maxlen`, `delivery_limit`; or of a dead letter
+    /// `dead_letter_unroutable`, `dead_letter_out_of_steps`, `dead_letter_out_of_moves`.
     pub reason: &'static str,
     /// The queue that it was in; `None` for one that reached none.
     pub queue: Option<String>,

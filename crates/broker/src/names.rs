@@ -1,7 +1,8 @@
 //! The names that the broker gives to queues, consumers, reply addresses and sessions.
 //!
-//! Invariant: any number of them tells nothing of any other. Each is a part of the key stream of ChaCha20 that
-//! no other name has, under a key that never leaves the process; so a name is also the right to use what it names.
+//! Invariant: any number of them tells nothing of any other. Each is a part of the key stream of
+//! ChaCha20 that no other name has, under a key that never leaves the process; so a name is also
+//! the right to use what it names.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +14,8 @@ use chacha20::rand_core::{Rng, SeedableRng};
 /// Random bytes in a name, and in each part of an address: too many to find one by trying.
 const BYTES: usize = 16;
 
-/// The generator. It takes no lock and asks the system for nothing: a name costs one addition that cores share.
+/// The generator. It takes no lock and asks the system for nothing: a name costs one addition that
+/// cores share.
 pub(crate) struct Names {
     key: [u8; 32],
     /// How many names there are: each has a stream of its own.
@@ -34,7 +36,8 @@ impl Names {
         name
     }
 
-    /// `prefix` and two such parts with a dot between them, the second of them padded: clients match this form.
+    /// `prefix` and two such parts with a dot between them, the second of them padded: clients
+    /// match this form.
     pub(crate) fn address(&self, prefix: &str) -> String {
         let mut address = self.name(prefix);
         address.push('.');
@@ -85,7 +88,8 @@ mod tests {
         assert!(first([1; 32]).is_disjoint(&first(other)));
     }
 
-    /// The key streams of key 0 with the nonces 0 and 1, as the cipher's first test vectors have them.
+    /// The key streams of key 0 with the nonces 0 and 1, as the cipher's first test vectors have
+    /// them.
     #[test]
     fn names_are_the_key_stream_of_chacha20() {
         let names = Names::new([0; 32]);

@@ -1,7 +1,8 @@
 //! Messages that come back from the disk, and those that leave memory.
 //!
-//! One thread, the pager, runs [`Core::page`]: it reads and spills without any lock and hands what came of it to the queue. The
-//! housekeeping sweeps the queues while memory is short. A message that can't be read stops its queue and no other.
+//! One thread, the pager, runs [`Core::page`]: it reads and spills without any lock and hands what
+//! came of it to the queue. The housekeeping sweeps the queues while memory is short. A message
+//! that can't be read stops its queue and no other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -20,10 +21,11 @@ use crate::error::Error;
 use crate::message::{Arena, Message};
 use crate::queue::{Damage, Dying, Picked, Placed, Purpose, Queue, Task, Visit};
 
-/// Steps of one errand at most: an index or two, and the messages, some of them again if they were moved meanwhile.
+/// Steps of one errand at most: an index or two, and the messages, some of them again if they were
+/// moved meanwhile.
 const STEPS: usize = 64;
-/// Messages up to this length are copied out of the piece that they were read with, which would otherwise stay as long as
-/// the last of them.
+/// Messages up to this length are copied out of the piece that they were read with, which would
+/// otherwise stay as long as the last of them.
 const COPIED: usize = 4 << 10;
 /// Queues that one step of the sweep looks at.
 const SWEPT_AT_ONCE: usize = 64;
@@ -143,8 +145,8 @@ fn unlisted(queue: &Queue) -> String {
 }
 
 impl Core {
-    /// Runs the oldest errand, or tidies up if there is none. True when there may be more to do; else `waker` is woken when
-    /// there is.
+    /// Runs the oldest errand, or tidies up if there is none. True when there may be more to do;
+    /// else `waker` is woken when there is.
     pub(crate) fn page(&self, waker: &Waker) -> bool {
         *self.pager.waker.lock() = Some(waker.clone());
         let errand = self.pager.errands.lock().pop_front();
@@ -227,7 +229,8 @@ impl Core {
         Came::Load { damage: None }
     }
 
-    /// Reads messages for those who ask for some only. What can't be read they do without; it is told of.
+    /// Reads messages for those who ask for some only. What can't be read they do without; it is
+    /// told of.
     fn read_selection(&self, queue: &Arc<Queue>, wanted: &[Reference]) {
         let Read { messages, failed } = self.read_messages(wanted);
         queue.install(messages, Purpose::Select, self);
@@ -238,14 +241,16 @@ impl Core {
         }
     }
 
-    /// A body that could not be read where it lay: damage, in words, if it lies there still, and nothing if it was moved
-    /// meanwhile. Queues hear of a move before the old place goes, so there is no third case.
+    /// A body that could not be read where it lay: damage, in words, if it lies there still, and
+    /// nothing if it was moved meanwhile. Queues hear of a move before the old place goes, so there
+    /// is no third case.
     fn blame(&self, queue: &Queue, one: &Reference, error: &str) -> Result<(), String> {
         if queue.lies_at(one, self) { Err(queue.damage_text(Some(one.address), &error)) } else { Ok(()) }
     }
 
-    /// Makes an absent page of a queue hot. Merges go on meanwhile; what was read of other chunks stays good, so that even
-    /// a page with hundreds of them is placed in the end. The error is in words.
+    /// Makes an absent page of a queue hot. Merges go on meanwhile; what was read of other chunks
+    /// stays good, so that even a page with hundreds of them is placed in the end. The error is in
+    /// words.
     pub(crate) fn place(&self, queue: &Arc<Queue>, page: u64) -> Result<(), String> {
         let mut lists: BTreeMap<u32, Vec<Reference>> = BTreeMap::new();
         while let Some(chunks) = queue.absent_chunks_of(page, self) {
@@ -279,7 +284,8 @@ impl Core {
         }
     }
 
-    /// Finds out when the first ready entry dies of age; nothing comes of it if its body was moved meanwhile.
+    /// Finds out when the first ready entry dies of age; nothing comes of it if its body was moved
+    /// meanwhile.
     fn peek(&self, queue: &Arc<Queue>, seq: u64, place: Option<Reference>) -> Result<(), String> {
         let place = match place {
             Some(place) => Some(place),
@@ -332,7 +338,8 @@ impl Core {
         Read { messages, failed: None }
     }
 
-    /// Reads messages for somebody who is not in a hurry; those that were moved meanwhile are left out.
+    /// Reads messages for somebody who is not in a hurry; those that were moved meanwhile are left
+    /// out.
     pub(crate) fn read_all_messages(
         &self,
         queue: &Queue,
@@ -375,7 +382,8 @@ impl Core {
         blocks
     }
 
-    /// Gives dead letters their messages. One that can't be read stays where it is, dying, and is told of.
+    /// Gives dead letters their messages. One that can't be read stays where it is, dying, and is
+    /// told of.
     pub(crate) fn read_dying(&self, queue: &Arc<Queue>, mut dying: Vec<Dying>) -> Vec<Dying> {
         let mut unreadable: Vec<u64> = Vec::new();
         loop {
@@ -401,15 +409,15 @@ impl Core {
         dying
     }
 
-    /// While memory is short, lets queues let go of what they can do without, some queues in each step. Returns when to
-    /// come again.
+    /// While memory is short, lets queues let go of what they can do without, some queues in each
+    /// step. Returns when to come again.
     pub(crate) fn sweep(&self, now: Instant) -> Option<Instant> {
         if self.memory.index_is_large() {
             self.journal.relieve();
         }
         let mut sweep = self.sweep.lock();
-        // A round goes to its end. Messages that came together share memory: those of the queues that were not reached would
-        // keep that of all the others.
+        // A round goes to its end. Messages that came together share memory: those of the queues
+        // that were not reached would keep that of all the others.
         if sweep.queues.is_empty() && !self.memory.is_short() {
             return None;
         }

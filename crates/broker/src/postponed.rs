@@ -1,7 +1,8 @@
-//! Dead letters that wait: for room in the log, for memory, or since a run has moved as many as one may.
+//! Dead letters that wait: for room in the log, for memory, or since a run has moved as many as one
+//! may.
 //!
-//! Invariant: those of a queue keep their order, and queues take turns, so that nobody's dead letters wait for all of
-//! somebody else's.
+//! Invariant: those of a queue keep their order, and queues take turns, so that nobody's dead
+//! letters wait for all of somebody else's.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ const FULL_PERIOD: u64 = 1000;
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Postponed {
-    /// Of a queue that has its turn also where nothing is left: what comes meanwhile waits behind it.
+    /// Of a queue that has its turn also where nothing is left: what comes meanwhile waits behind
+    /// it.
     waiting: HashMap<Owner, VecDeque<Dying>>,
     /// The queues that wait for their turn, the next one first.
     turns: VecDeque<Arc<Queue>>,
@@ -78,7 +80,8 @@ impl Postponed {
         }
     }
 
-    /// Whether a run may go on as if memory were not full: what waits would wait for ever where it is all that fills it.
+    /// Whether a run may go on as if memory were not full: what waits would wait for ever where it
+    /// is all that fills it.
     pub(crate) fn has_run_while_full(&mut self, now: u64) -> bool {
         let is_due = now.abs_diff(self.full_at) >= FULL_PERIOD;
         if is_due {
@@ -87,8 +90,8 @@ impl Postponed {
         is_due
     }
 
-    /// Takes the oldest of the queue whose turn it is: `count` at most and up to so many bytes, but at least one.
-    /// [`Postponed::end_turn`] follows.
+    /// Takes the oldest of the queue whose turn it is: `count` at most and up to so many bytes, but
+    /// at least one. [`Postponed::end_turn`] follows.
     pub(crate) fn next(&mut self, count: usize, bytes: usize) -> Option<(Arc<Queue>, Vec<Dying>)> {
         let queue = self.turns.pop_front()?;
         let waiting = self.waiting.get_mut(&queue.id)?;

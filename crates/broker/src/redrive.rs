@@ -1,7 +1,8 @@
 //! Dead letters back to where they came from, on an operator's word.
 //!
-//! Each chunk moves as a dead letter does, as a group: the entries leave the queue and arrive in others together, so a crash neither loses nor doubles a
-//! message. A redrive goes through what was there when it began, so what dies anew meanwhile is not taken again.
+//! Each chunk moves as a dead letter does, as a group: the entries leave the queue and arrive in
+//! others together, so a crash neither loses nor doubles a message. A redrive goes through what was
+//! there when it began, so what dies anew meanwhile is not taken again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -48,8 +49,9 @@ struct Return {
 }
 
 impl Broker {
-    /// Moves the dead letters of a queue back to the queue that each died in first, or if that is gone, to where the exchange
-    /// brings it that it was published to. With `dry_run` nothing is moved, and the same is counted.
+    /// Moves the dead letters of a queue back to the queue that each died in first, or if that is
+    /// gone, to where the exchange brings it that it was published to. With `dry_run` nothing is
+    /// moved, and the same is counted.
     ///
     /// # Errors
     /// As [`Broker::browse`]. What was moved before stays moved.
@@ -106,7 +108,8 @@ struct Returns {
 }
 
 impl Core {
-    /// The message as it was published, and the queues that it goes back to; `None` if it never died, or has nowhere to go.
+    /// The message as it was published, and the queues that it goes back to; `None` if it never
+    /// died, or has nowhere to go.
     fn way_back(
         &self,
         vhost: &Vhost,
@@ -186,8 +189,8 @@ impl Core {
         Ok(())
     }
 
-    /// Takes an entry out, whose page the sweep may have made absent again since it was placed. False if it is not there any
-    /// more, or nobody can say where it lies, which is told of.
+    /// Takes an entry out, whose page the sweep may have made absent again since it was placed.
+    /// False if it is not there any more, or nobody can say where it lies, which is told of.
     fn seize(&self, queue: &Arc<Queue>, seq: u64) -> bool {
         loop {
             match queue.seize(seq, self) {

@@ -1,7 +1,8 @@
-//! Finds what of a queue can't be read, and lets the queue go on without it, but only when an operator accepts the loss.
+//! Finds what of a queue can't be read, and lets the queue go on without it, but only when an
+//! operator accepts the loss.
 //!
-//! Invariants: looking changes nothing that is durable; nothing is given up that can be read; everything is read without
-//! a lock, page by page, while the queue is in use.
+//! Invariants: looking changes nothing that is durable; nothing is given up that can be read;
+//! everything is read without a lock, page by page, while the queue is in use.
 
 use std::sync::Arc;
 
@@ -32,8 +33,9 @@ pub struct Repair {
 }
 
 impl Broker {
-    /// Reads every message of a queue that only the disk has. With `accept_loss` those that can't be read are settled, and
-    /// the queue goes on. `None` if there is no such queue. Takes as long as the disk needs for the whole queue.
+    /// Reads every message of a queue that only the disk has. With `accept_loss` those that can't
+    /// be read are settled, and the queue goes on. `None` if there is no such queue. Takes as long
+    /// as the disk needs for the whole queue.
     pub fn repair(&self, vhost: &str, queue: &str, accept_loss: bool) -> Option<Repair> {
         let vhost = self.core.catalog.vhost(vhost)?;
         let queue = vhost.tables.read().queue(queue).cloned()?;

@@ -1,4 +1,5 @@
-//! What management shows: counts, queues, clients. Read from the same state that serves clients, with short locks.
+//! What management shows: counts, queues, clients. Read from the same state that serves clients,
+//! with short locks.
 
 mod objects;
 mod parts;
@@ -45,11 +46,13 @@ pub struct Overview {
     pub unacked: u64,
     /// Messages that are not due yet.
     pub delayed: u64,
-    /// Bytes of messages in memory: queued ones, those that peers make the broker hold, and large ones that are under way.
+    /// Bytes of messages in memory: queued ones, those that peers make the broker hold, and large
+    /// ones that are under way.
     pub memory_used: u64,
     /// Of that, what peers make the broker hold besides, by kind: see [`Held::ALL`].
     pub held: [u64; Held::ALL.len()],
-    /// Bytes of memory that names, keys and arguments of declarations take. They are not among those that raise the alarm.
+    /// Bytes of memory that names, keys and arguments of declarations take. They are not among
+    /// those that raise the alarm.
     pub declarations_bytes: u64,
     /// Bytes of the log that durable declarations take.
     pub logged_declarations_bytes: u64,
@@ -107,7 +110,8 @@ pub struct Overview {
     pub redelivered: u64,
     /// Deliveries accepted.
     pub acknowledged: u64,
-    /// Deaths of messages that had a dead-letter exchange: rejected, expired, maxlen, delivery limit.
+    /// Deaths of messages that had a dead-letter exchange: rejected, expired, maxlen, delivery
+    /// limit.
     pub dead_lettered: [u64; 4],
     /// Dead letters that no queue took.
     pub dead_letters_dropped: u64,
@@ -115,11 +119,13 @@ pub struct Overview {
     pub duplicates: u64,
     /// Dead letters that went back to where they came from.
     pub redriven: u64,
-    /// Connections that a limit refused once they had authenticated: of the broker, of their vhost, of their user.
+    /// Connections that a limit refused once they had authenticated: of the broker, of their vhost,
+    /// of their user.
     pub connections_refused: [u64; 3],
     /// Messages that newer ones of their keys took the place of.
     pub superseded: u64,
-    /// Deaths of messages that had no dead-letter exchange: rejected, expired, maxlen, delivery limit.
+    /// Deaths of messages that had no dead-letter exchange: rejected, expired, maxlen, delivery
+    /// limit.
     pub lost: [u64; 4],
     /// Publishes that waited behind an alarm and were given up without anybody to tell.
     pub parked_dropped: u64,

@@ -7,7 +7,8 @@ use std::time::Duration;
 pub struct Limits {
     /// Largest body of a message, in bytes.
     pub max_message_bytes: u64,
-    /// Sessions (AMQP 0-9-1: channels) of one connection, until [`crate::Broker::set_sessions_per_connection`] says otherwise.
+    /// Sessions (AMQP 0-9-1: channels) of one connection, until
+    /// [`crate::Broker::set_sessions_per_connection`] says otherwise.
     pub sessions_per_connection: u32,
     /// Consumers of one session.
     pub consumers_per_session: u32,
@@ -15,8 +16,8 @@ pub struct Limits {
     pub consumers_per_connection: u32,
     /// Consumers of one queue, browsers included.
     pub consumers_per_queue: u32,
-    /// Deliveries that one consumer, or one session by fetching, may hold unsettled: consumers get no more until they settle some, as
-    /// if that were their prefetch, and a fetch is refused.
+    /// Deliveries that one consumer, or one session by fetching, may hold unsettled: consumers get
+    /// no more until they settle some, as if that were their prefetch, and a fetch is refused.
     pub unsettled: u32,
     /// Queues in all.
     pub queues: u64,
@@ -30,11 +31,11 @@ pub struct Limits {
     pub connections: u64,
     /// Of these so many are kept for administrators, a quarter of them at most.
     pub reserved_connections: u64,
-    /// Percent of connections, queues, exchanges and bindings that one vhost may have where there are others, if it has no limit
-    /// of its own.
+    /// Percent of connections, queues, exchanges and bindings that one vhost may have where there
+    /// are others, if it has no limit of its own.
     pub vhost_share: u32,
-    /// Percent of connections that one user may have where there are several that are no administrators, if it is none and has no
-    /// limit of its own.
+    /// Percent of connections that one user may have where there are several that are no
+    /// administrators, if it is none and has no limit of its own.
     pub user_share: u32,
     /// Bytes that the arguments of one declaration may take.
     pub declaration_bytes: u64,
@@ -71,7 +72,8 @@ impl Default for Limits {
     }
 }
 
-/// What becomes of a declaration with an argument that begins with `x-` and that nothing here knows.
+/// What becomes of a declaration with an argument that begins with `x-` and that nothing here
+/// knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownArguments {
     /// It is refused, and the argument named.
@@ -104,18 +106,19 @@ pub struct Settings {
     pub node: String,
     /// Bytes of queued messages in memory at which the memory alarm rises.
     pub memory_limit: u64,
-    /// Bytes that one connection may make the broker hold besides queued messages ([`crate::Held`]); none for a quarter of the memory
-    /// limit, whatever that is changed to, and no less than `park_bytes`.
+    /// Bytes that one connection may make the broker hold besides queued messages
+    /// ([`crate::Held`]); none for a quarter of the memory limit, whatever that is changed to, and
+    /// no less than `park_bytes`.
     pub connection_memory: Option<u64>,
-    /// Bytes that queues keep in memory of what the disk has too; beyond them messages are read when they are wanted. Half of the
-    /// limit at most is in force.
+    /// Bytes that queues keep in memory of what the disk has too; beyond them messages are read
+    /// when they are wanted. Half of the limit at most is in force.
     pub memory_budget: u64,
     /// Bytes of deliveries that wait for one connection at most (but one delivery always fits).
     pub mailbox_bytes: usize,
     /// How long a publish waits behind an alarm before it is refused.
     pub park_timeout: Duration,
-    /// How long a consumer may hold a delivery before its session is closed, unless it or its queue says otherwise; 0 is without
-    /// end.
+    /// How long a consumer may hold a delivery before its session is closed, unless it or its queue
+    /// says otherwise; 0 is without end.
     pub consumer_timeout: Duration,
     /// Bytes of publishes of one connection that may wait behind an alarm.
     pub park_bytes: usize,

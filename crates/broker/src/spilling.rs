@@ -1,7 +1,8 @@
 //! Messages that the log does not have, on their way out of memory while memory is short.
 //!
-//! The sweep picks them and the pager writes them, since that waits for the disk. A disk that takes none is no failure: they
-//! stay in memory, the memory alarm does what it does, and a second later the sweep tries again.
+//! The sweep picks them and the pager writes them, since that waits for the disk. A disk that takes
+//! none is no failure: they stay in memory, the memory alarm does what it does, and a second later
+//! the sweep tries again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +28,8 @@ pub(crate) struct Spilling {
 }
 
 impl Core {
-    /// Whether the sweep may pick messages now; `retry_at` is when it may again after the disk has taken none.
+    /// Whether the sweep may pick messages now; `retry_at` is when it may again after the disk has
+    /// taken none.
     pub(crate) fn may_spill(&self, now: Instant, retry_at: &mut Option<Instant>) -> bool {
         if self.spilling.refused.swap(false, Ordering::AcqRel) {
             *retry_at = Some(now + RETRY_AFTER);
@@ -36,8 +38,9 @@ impl Core {
         self.journal.spills() && retry_at.is_none()
     }
 
-    /// Writes what the sweep has picked, and while memory is short picks more of the same queue: the sweep may run on another
-    /// thread, which would cost more than the writing. False when it is the sweep's turn again.
+    /// Writes what the sweep has picked, and while memory is short picks more of the same queue:
+    /// the sweep may run on another thread, which would cost more than the writing. False when it
+    /// is the sweep's turn again.
     pub(crate) fn spill(&self, queue: &Arc<Queue>, picked: Vec<Picked>) -> bool {
         let bodies: Vec<&[u8]> = picked.iter().map(|(_, message)| message.block()).collect();
         match self.journal.spill(&bodies) {
@@ -82,7 +85,8 @@ impl Core {
         }
     }
 
-    /// Writes anew what is wanted of a file, which goes then. What can't be moved stays where it is.
+    /// Writes anew what is wanted of a file, which goes then. What can't be moved stays where it
+    /// is.
     fn spill_anew(&self, file: u32) {
         for vhost in self.catalog.vhosts() {
             let queues: Vec<Arc<Queue>> = vhost.tables.read().all_queues().cloned().collect();

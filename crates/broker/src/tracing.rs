@@ -1,7 +1,9 @@
-//! The firehose: while a vhost is traced, what is published and delivered in it is copied to `amq.rabbitmq.trace`.
+//! The firehose: while a vhost is traced, what is published and delivered in it is copied to
+//! `amq.rabbitmq.trace`.
 //!
-//! Copies are transient messages of the broker's own, with RabbitMQ's routing keys and headers. Nothing that came through that
-//! exchange is traced itself. Whether a vhost is traced is not logged: after a restart none is.
+//! Copies are transient messages of the broker's own, with RabbitMQ's routing keys and headers.
+//! Nothing that came through that exchange is traced itself. Whether a vhost is traced is not
+//! logged: after a restart none is.
 
 use std::sync::atomic::Ordering;
 
@@ -25,8 +27,8 @@ use crate::store::facts;
 pub(crate) const EXCHANGE: &str = "amq.rabbitmq.trace";
 
 impl Broker {
-    /// Copies what is published and delivered in a vhost to `amq.rabbitmq.trace`, until the next start, or not any more. Returns
-    /// what the answer waits for.
+    /// Copies what is published and delivered in a vhost to `amq.rabbitmq.trace`, until the next
+    /// start, or not any more. Returns what the answer waits for.
     ///
     /// # Errors
     /// `NotFound`.
@@ -40,7 +42,8 @@ impl Broker {
 }
 
 impl Core {
-    /// Makes the exchange that copies go to, which is there from its first use on. Returns what waits for it to stay.
+    /// Makes the exchange that copies go to, which is there from its first use on. Returns what
+    /// waits for it to stay.
     pub(crate) fn make_trace_exchange(&self, vhost: &Vhost) -> Ticket {
         let mut tables = vhost.tables.write();
         if tables.is_ended() || tables.exchange(EXCHANGE).is_some() {
@@ -72,7 +75,8 @@ impl Core {
         ticket
     }
 
-    /// The copy of a message: its routing key is `what`, a dot and `of`, its headers say how the original was, and `more`.
+    /// The copy of a message: its routing key is `what`, a dot and `of`, its headers say how the
+    /// original was, and `more`.
     pub(crate) fn traced(
         &self,
         message: &Message,

@@ -1,6 +1,7 @@
 //! AMQP 0-9-1: frames, methods, tables, properties and a whole conversation as a client reads it.
 //!
-//! The property of every decoder: what it accepts, its encoder writes so that it is read as the same again.
+//! The property of every decoder: what it accepts, its encoder writes so that it is read as the
+//! same again.
 
 use amqp091::client::{Client, Options};
 use amqp091::codec::frame::ContentHeader;

@@ -1,7 +1,9 @@
-//! What fuzzers call: one function per decoder of bytes from outside, each with the properties that must hold for any
-//! input. The package in `fuzz/` drives them with libFuzzer; a test here replays the corpus and simple mutations of it.
+//! What fuzzers call: one function per decoder of bytes from outside, each with the properties that
+//! must hold for any input. The package in `fuzz/` drives them with libFuzzer; a test here replays
+//! the corpus and simple mutations of it.
 //!
-//! A target returns for every input. A broken property, like a panic in the code under test, panics.
+//! A target returns for every input. A broken property, like a panic in the code under test,
+//! panics.
 
 mod amqp;
 mod disk;

@@ -1,5 +1,5 @@
-//! Recovery of a damaged journal: whatever is on the disk, opening it ends with a value, and never invents a record. Some
-//! files of the log have become segments, adopted and copied.
+//! Recovery of a damaged journal: whatever is on the disk, opening it ends with a value, and never
+//! invents a record. Some files of the log have become segments, adopted and copied.
 //!
 //! The log is a good one to begin with; an input is a list of damages to it.
 
@@ -18,7 +18,8 @@ const QUEUE: Owner = 7;
 /// Bytes of one damage: four of place, one of kind, one of value.
 const DAMAGE: usize = 6;
 
-/// Each six bytes of the input damage one place: the byte there is changed, zeroed, or the file is cut.
+/// Each six bytes of the input damage one place: the byte there is changed, zeroed, or the file is
+/// cut.
 pub(super) fn recovery(input: &[u8]) {
     let mut files = good_log().clone();
     for damage in input.chunks_exact(DAMAGE) {
@@ -41,7 +42,8 @@ pub(super) fn recovery(input: &[u8]) {
     }
 }
 
-/// Whether message `seq` of the undamaged log is settled: of the early ones every third, of the later ones nearly all.
+/// Whether message `seq` of the undamaged log is settled: of the early ones every third, of the
+/// later ones nearly all.
 fn is_settled(seq: u64) -> bool {
     if seq < EARLY { seq.is_multiple_of(3) } else { !seq.is_multiple_of(16) }
 }

@@ -1,8 +1,10 @@
-//! Selectors: any text is refused at a place that it has, or is a selector whose NOT is its opposite.
+//! Selectors: any text is refused at a place that it has, or is a selector whose NOT is its
+//! opposite.
 
 use selector::{Lookup, Selector, Value};
 
-/// Properties that depend on nothing but the first byte of their names, so that inputs reach all types.
+/// Properties that depend on nothing but the first byte of their names, so that inputs reach all
+/// types.
 struct ByName;
 
 impl Lookup for ByName {

@@ -1,4 +1,5 @@
-//! STOMP frames: the decoder gives the same frames however the bytes are cut, in all three versions.
+//! STOMP frames: the decoder gives the same frames however the bytes are cut, in all three
+//! versions.
 
 use stomp::codec::{Decoder, FrameError, Version, decode};
 use stomp::limits::Limits;

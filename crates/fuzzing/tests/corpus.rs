@@ -1,6 +1,7 @@
-//! Replays the committed corpus through the same entries that the fuzzers use, and then simple mutations of it: every
-//! seed cut at every offset, and with single bytes changed by a fixed sequence. It is no fuzzing; it keeps what fuzzing
-//! has found from coming back, and shows that the entries work.
+//! Replays the committed corpus through the same entries that the fuzzers use, and then simple
+//! mutations of it: every seed cut at every offset, and with single bytes changed by a fixed
+//! sequence. It is no fuzzing; it keeps what fuzzing has found from coming back, and shows that the
+//! entries work.
 
 use std::path::{Path, PathBuf};
 

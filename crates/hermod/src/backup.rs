@@ -1,5 +1,6 @@
-//! The copy of a running broker's data directory: where it may go, and how far it is. The journal makes it, a piece at a
-//! time, so that a copy of any size takes little memory and can be given up at any moment.
+//! The copy of a running broker's data directory: where it may go, and how far it is. The journal
+//! makes it, a piece at a time, so that a copy of any size takes little memory and can be given up
+//! at any moment.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use management::BackupRow;
 /// How often the log says how far a copy is.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// Copies the data directory `data` of `broker` to `to`, an absolute path, for as long as `wanted`. The error is one line
-/// for whoever asked.
+/// Copies the data directory `data` of `broker` to `to`, an absolute path, for as long as `wanted`.
+/// The error is one line for whoever asked.
 pub(crate) fn run(broker: &Broker, data: &Path, to: &Path, wanted: &dyn Fn() -> bool) -> Result<BackupRow, String> {
     let shown = to.display();
     let failed = |error: &dyn std::fmt::Display| format!("{shown}: {error}");

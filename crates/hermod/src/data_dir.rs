@@ -1,5 +1,5 @@
-//! Where the data directory lies when nobody says: one place per user that does not depend on the working directory,
-//! so that `hermod status` finds what `hermod serve` opened.
+//! Where the data directory lies when nobody says: one place per user that does not depend on the
+//! working directory, so that `hermod status` finds what `hermod serve` opened.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Exit codes: what a script or a service manager can tell from the end of the program. The numbers follow sysexits.
+//! Exit codes: what a script or a service manager can tell from the end of the program. The numbers
+//! follow sysexits.
 
 use std::fmt;
 
@@ -9,7 +10,8 @@ use auth::shown::escaped;
 pub(crate) enum Exit {
     /// 64: the command line makes no sense.
     Usage = 64,
-    /// 65: the data directory holds something that must not be touched: foreign files, a damaged or newer journal.
+    /// 65: the data directory holds something that must not be touched: foreign files, a damaged or
+    /// newer journal.
     BadData = 65,
     /// 66: what was named does not exist.
     NotFound = 66,
@@ -19,7 +21,8 @@ pub(crate) enum Exit {
     Bug = 70,
     /// 71: the operating system refuses something: a port is taken, a thread cannot be started.
     System = 71,
-    /// 73: what was asked for could not be made: a backup, a declaration that contradicts what exists.
+    /// 73: what was asked for could not be made: a backup, a declaration that contradicts what
+    /// exists.
     CannotCreate = 73,
     /// 74: the journal could not be written or flushed. Nothing was confirmed that is not stored.
     Io = 74,
@@ -69,7 +72,8 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The explanation, and a line for each thing that it is about. Names in it, which peers gave, end no line.
+    /// The explanation, and a line for each thing that it is about. Names in it, which peers gave,
+    /// end no line.
     pub(crate) fn lines(&self) -> String {
         let mut lines = escaped(&self.text).into_owned();
         for item in &self.items {

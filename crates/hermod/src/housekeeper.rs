@@ -1,5 +1,5 @@
-//! The thread that runs the broker's housekeeping, tells what the scrub has found, and gives memory back that messages have
-//! left: it sleeps until something is due or somebody wakes it.
+//! The thread that runs the broker's housekeeping, tells what the scrub has found, and gives memory
+//! back that messages have left: it sleeps until something is due or somebody wakes it.
 
 use std::io;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! Log lines on stderr: one event, one line, as text or JSON, with nothing in it that a terminal would act on.
+//! Log lines on stderr: one event, one line, as text or JSON, with nothing in it that a terminal
+//! would act on.
 //!
-//! What announces the start is always logged, whatever the level: scripts wait for it. What a peer can make the log say
-//! again and again passes a gate, for each user and each kind of line.
+//! What announces the start is always logged, whatever the level: scripts wait for it. What a peer
+//! can make the log say again and again passes a gate, for each user and each kind of line.
 
 mod gate;
 mod line;

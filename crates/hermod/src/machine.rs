@@ -10,8 +10,8 @@ pub(crate) fn memory() -> u64 {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let total = meminfo_total(&read("/proc/meminfo")).unwrap_or(ASSUMED_MEMORY);
     let groups = read("/proc/self/cgroup");
-    // Every group above has a limit of its own, down from the root as this process sees it. Version 2 has one tree,
-    // version 1 one for each controller.
+    // Every group above has a limit of its own, down from the root as this process sees it. Version
+    // 2 has one tree, version 1 one for each controller.
     let version_2 = limits_above(group(&groups, ""), "/sys/fs/cgroup", "memory.max", &read);
     let version_1 = limits_above(group(&groups, "memory"), "/sys/fs/cgroup/memory", "memory.limit_in_bytes", &read);
     version_2.into_iter().chain(version_1).fold(total, u64::min)
@@ -37,7 +37,8 @@ pub(crate) fn name() -> String {
     "localhost".to_owned()
 }
 
-/// How many files and sockets this process may have open, after asking for as many as it is allowed to ask for.
+/// How many files and sockets this process may have open, after asking for as many as it is allowed
+/// to ask for.
 #[cfg(unix)]
 pub(crate) fn descriptors() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

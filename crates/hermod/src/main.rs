@@ -1,4 +1,5 @@
-//! `hermod`: the broker and its command line. `hermod serve` runs the broker; the other verbs ask a running one.
+//! `hermod`: the broker and its command line. `hermod serve` runs the broker; the other verbs ask a
+//! running one.
 
 mod allocator;
 mod backup;

@@ -1,4 +1,5 @@
-//! The thread that reads messages back from the disk for the queues that wait for them, and tells what can't be read.
+//! The thread that reads messages back from the disk for the queues that wait for them, and tells
+//! what can't be read.
 
 use std::io;
 

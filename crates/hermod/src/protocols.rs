@@ -1,4 +1,5 @@
-//! The table of protocols: what each is called, where it listens and how it is made. One entry per protocol.
+//! The table of protocols: what each is called, where it listens and how it is made. One entry per
+//! protocol.
 
 use std::sync::Arc;
 

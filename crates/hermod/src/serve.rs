@@ -24,9 +24,11 @@ use crate::protocols::{self, SERVED, ServedWeb};
 use crate::tls::Certificates;
 use crate::{backup, data_dir, housekeeper, log, machine, pager, secrets, signals};
 
-/// Files that the broker itself may have open at a time: the log's, segments that are being read, listeners.
+/// Files that the broker itself may have open at a time: the log's, segments that are being read,
+/// listeners.
 const KEPT_DESCRIPTORS: usize = 96;
-/// HTTP connections at a time: each may wait for an answer of some megabytes, and tools and people need few.
+/// HTTP connections at a time: each may wait for an answer of some megabytes, and tools and people
+/// need few.
 const MOST_HTTP_CONNECTIONS: usize = 256;
 /// Bytes that may be received behind an unfinished frame.
 const INPUT_SLACK: usize = 64 * 1024;
@@ -67,7 +69,8 @@ pub(crate) fn run(
         amqp091::encode,
     ));
     define(settings, &source)?;
-    // Not before: who came earlier would find less than the definitions say, and a user of theirs no log-in.
+    // Not before: who came earlier would find less than the definitions say, and a user of theirs
+    // no log-in.
     entrances.into_iter().try_for_each(|entrance| entrance.open(&net)).map_err(|error| thread_failure(&error))?;
     let control = data_dir::control_socket(settings)?;
     let management = manage(&source, endpoints, &control)?;
@@ -159,7 +162,8 @@ fn compare(before: &Config, now: &Config, level: &log::Level) {
     }
 }
 
-/// Sockets are bound before anything is opened: a taken port is told at once, and early clients wait instead of failing.
+/// Sockets are bound before anything is opened: a taken port is told at once, and early clients
+/// wait instead of failing.
 struct Bound {
     /// In the order of [`SERVED`].
     protocols: Vec<Vec<Listener>>,
@@ -222,7 +226,8 @@ fn bind_port(
     Ok(bound)
 }
 
-/// Opens the broker. A journal that writes nothing takes no lock of the directory; the second result is then held instead.
+/// Opens the broker. A journal that writes nothing takes no lock of the directory; the second
+/// result is then held instead.
 ///
 /// With `accept_damage` a log that is damaged in that file is ended before the damage first.
 fn open(settings: &Settings, directory: &Path, accept_damage: Option<&str>) -> Result<(Broker, Option<Lock>), Failure> {
@@ -305,7 +310,8 @@ fn parts(settings: &Settings, disk: RealDisk) -> Result<Parts, Failure> {
     })
 }
 
-/// Nothing may be confirmed any more, and what a flush has lost no second try brings back: only a restart helps.
+/// Nothing may be confirmed any more, and what a flush has lost no second try brings back: only a
+/// restart helps.
 fn end_without_journal(error: &std::io::Error) {
     tracing::error!(%error, "the journal cannot be written any more; the server ends so that it confirms nothing it has lost");
     std::process::exit(Exit::Io.code().into());
@@ -384,25 +390,29 @@ fn net_settings(settings: &Settings) -> net::Settings {
         detect_timeout: limits.handshake_timeout,
         tls_timeout: settings.tls.handshake_timeout,
         keepalive: Some(settings.tcp.keepalive).filter(|idle| !idle.is_zero()),
-        // Who has not authenticated takes no place from those who have: of these the last are kept for administrators.
+        // Who has not authenticated takes no place from those who have: of these the last are kept
+        // for administrators.
         connections: size(connections + pending),
         pending: size(pending),
         connects_per_address: narrow(settings.strangers.connects_per_address),
         pending_per_address: size(limits.pending_per_address),
-        // A frame is the largest unit that a protocol insists on seeing whole; bodies it gathers itself.
+        // A frame is the largest unit that a protocol insists on seeing whole; bodies it gathers
+        // itself.
         input_limit: size(limits.frame_max) + INPUT_SLACK,
         spin: settings.io_spin,
         ..net::Settings::default()
     }
 }
 
-/// Connections that there may be at a time, and how many may be beside them that have not authenticated yet.
+/// Connections that there may be at a time, and how many may be beside them that have not
+/// authenticated yet.
 fn connections(settings: &Settings) -> (u64, u64) {
     let room = room_for_connections(machine::descriptors()) as u64;
     connections_in(room, settings.limits.connections, settings.strangers.pending)
 }
 
-/// The same where there is room for so many in all. Where that is little, strangers have a quarter of it.
+/// The same where there is room for so many in all. Where that is little, strangers have a quarter
+/// of it.
 fn connections_in(room: u64, connections: u64, pending: u64) -> (u64, u64) {
     let pending = pending.min(room / 4);
     (connections.min(room - pending), pending)
@@ -413,7 +423,8 @@ fn reserve(connections: u64) -> u64 {
     (connections / 20).max(LEAST_RESERVE)
 }
 
-/// How many of the files that may be open are left for connections: without one for its next file the log would stand still.
+/// How many of the files that may be open are left for connections: without one for its next file
+/// the log would stand still.
 fn room_for_connections(descriptors: usize) -> usize {
     descriptors.saturating_sub(KEPT_DESCRIPTORS + room_for_http(descriptors)).max(descriptors / 2)
 }
@@ -485,7 +496,8 @@ impl Entrance {
     }
 }
 
-/// Says what is spoken on which socket: on those of protocols, and what management is to be reached by.
+/// Says what is spoken on which socket: on those of protocols, and what management is to be reached
+/// by.
 fn furnish(
     settings: &Settings,
     broker: &Broker,
@@ -517,7 +529,8 @@ fn furnish(
     (entrances, rows, Endpoints { http: sockets(bound.http), https, limits, hosts, per_object, control: None })
 }
 
-/// All plain sockets of protocols, or all within TLS. Each speaks every protocol that has one; its own comes first.
+/// All plain sockets of protocols, or all within TLS. Each speaks every protocol that has one; its
+/// own comes first.
 fn for_protocols(
     made: &[Arc<dyn Protocol>],
     bound: Vec<Vec<Listener>>,
@@ -627,7 +640,8 @@ fn copying(
     move |to, wanted| backup::run(&broker, &directory, to, wanted)
 }
 
-/// Without its control socket a server works as well, only `hermod status` does not: worth a warning, not an end.
+/// Without its control socket a server works as well, only `hermod status` does not: worth a
+/// warning, not an end.
 fn manage(source: &Arc<Source>, endpoints: Endpoints, control: &Path) -> Result<Management, Failure> {
     let endpoints = Endpoints { control: Some(control.to_owned()), ..endpoints };
     let (management, no_control) = Management::start(source, endpoints).map_err(|error| thread_failure(&error))?;

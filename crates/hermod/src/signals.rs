@@ -34,7 +34,8 @@ impl Signals {
         Ok(Self { runtime })
     }
 
-    /// Blocks until one of them comes that stops the server; returns its name. Calls `reload` at each SIGHUP before.
+    /// Blocks until one of them comes that stops the server; returns its name. Calls `reload` at
+    /// each SIGHUP before.
     #[cfg(unix)]
     pub(crate) fn wait(self, reload: impl Fn()) -> &'static str {
         let Self { runtime, mut terminate, mut interrupt, mut hangup } = self;
@@ -52,7 +53,8 @@ impl Signals {
     /// Blocks until Ctrl-C; there is no SIGHUP.
     #[cfg(not(unix))]
     pub(crate) fn wait(self, _reload: impl Fn()) -> &'static str {
-        // An error means that there is no console to press it on: then only the end of the process ends it.
+        // An error means that there is no console to press it on: then only the end of the process
+        // ends it.
         if self.runtime.block_on(tokio::signal::ctrl_c()).is_err() {
             loop {
                 std::thread::park();

@@ -1,7 +1,8 @@
 //! When memory that no message has is worth giving back to the system.
 //!
-//! What went back has to be asked for again, page by page, when the next burst comes. So only what was spare at every look of half
-//! a minute counts, and looks are counted rather than time: a process that was stopped meanwhile has not been idle.
+//! What went back has to be asked for again, page by page, when the next burst comes. So only what
+//! was spare at every look of half a minute counts, and looks are counted rather than time: a
+//! process that was stopped meanwhile has not been idle.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,8 @@ impl Spare {
         Self { looked: now, looks: 0, least: usize::MAX, fixed: 0 }
     }
 
-    /// Looks, if it is time to, at how many bytes are resident and not for messages. True when memory should go back.
+    /// Looks, if it is time to, at how many bytes are resident and not for messages. True when
+    /// memory should go back.
     pub(crate) fn look(&mut self, now: Instant, bytes: impl FnOnce() -> usize) -> bool {
         if now < self.looked + BETWEEN {
             return false;
@@ -45,7 +47,8 @@ impl Spare {
         idle - self.fixed >= WORTH
     }
 
-    /// Memory went back, and so many bytes are still resident and not for messages: those are in use.
+    /// Memory went back, and so many bytes are still resident and not for messages: those are in
+    /// use.
     pub(crate) fn gave_back(&mut self, bytes: usize) {
         self.fixed = bytes;
     }

@@ -1,5 +1,5 @@
-//! A thread of the server that repeats one step: it sleeps in between, until the next is due or somebody wakes it, and ends
-//! after the step that it is in when it is told to stop.
+//! A thread of the server that repeats one step: it sleeps in between, until the next is due or
+//! somebody wakes it, and ends after the step that it is in when it is told to stop.
 
 use std::io;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Whether the log has room for publishes: the gate between *open*, *headroom* and *closed*.
 //!
-//! Invariant: the gate closes while there is still room for what must always be accepted: settlements, facts and one
-//! restatement. It opens again only when clearly more than the threshold is free, so that it does not flap.
+//! Invariant: the gate closes while there is still room for what must always be accepted:
+//! settlements, facts and one restatement. It opens again only when clearly more than the threshold
+//! is free, so that it does not flap.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Waker;
@@ -22,7 +23,8 @@ pub enum Admission {
 /// The bytes at which the gate changes.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Thresholds {
-    /// Kept for settlements, facts and a restatement: at or below this much room the gate is closed.
+    /// Kept for settlements, facts and a restatement: at or below this much room the gate is
+    /// closed.
     pub(crate) reserve: u64,
     /// Room beyond the reserve for those who consume.
     pub(crate) headroom: u64,

@@ -1,9 +1,10 @@
-//! Appending to the log. An [`Appender`] holds the buffer's lock: what one appends lies together, and its cost is a
-//! copy and a few additions per record.
+//! Appending to the log. An [`Appender`] holds the buffer's lock: what one appends lies together,
+//! and its cost is a copy and a few additions per record.
 //!
-//! Invariant: nothing here allocates per record or calls the system; a sleeping writer is woken once, when the appender
-//! is dropped. A caller with more to append puts that off with an [`Unwoken`], which makes up for it: no record lies in
-//! the buffer with neither a writer awake nor an appender or an `Unwoken` that will wake it.
+//! Invariant: nothing here allocates per record or calls the system; a sleeping writer is woken
+//! once, when the appender is dropped. A caller with more to append puts that off with an
+//! [`Unwoken`], which makes up for it: no record lies in the buffer with neither a writer awake nor
+//! an appender or an `Unwoken` that will wake it.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +17,8 @@ use crate::{Address, Owner, Ticket};
 
 /// The right to append, until it is dropped. Dropping it wakes the writer if that sleeps.
 ///
-/// After the journal has failed or was closed everything appended is swallowed, and its ticket never becomes durable.
+/// After the journal has failed or was closed everything appended is swallowed, and its ticket
+/// never becomes durable.
 pub struct Appender<'a> {
     core: &'a Core,
     state: MutexGuard<'a, State>,
@@ -31,19 +33,21 @@ impl<'a> Appender<'a> {
         Self { core, state: core.state.lock(), housekeeping, more_follows: false, bytes: 0 }
     }
 
-    /// Ends the appender without waking the writer: the caller goes on appending at once, and what belongs together shares
-    /// a flush. If nothing has woken the writer when what this returns is dropped, that does.
+    /// Ends the appender without waking the writer: the caller goes on appending at once, and what
+    /// belongs together shares a flush. If nothing has woken the writer when what this returns is
+    /// dropped, that does.
     #[must_use = "dropped at once it wakes the writer, before more is appended"]
     pub fn and_more(mut self) -> Unwoken<'a> {
         self.more_follows = true;
         Unwoken(self.core)
     }
 
-    /// Appends a body, the parts one after the other, and takes a hold on it: it stays readable until the hold is
-    /// released and every reference to it is settled.
+    /// Appends a body, the parts one after the other, and takes a hold on it: it stays readable
+    /// until the hold is released and every reference to it is settled.
     ///
     /// # Panics
-    /// If the body is longer than [`Journal::max_body`](crate::Journal::max_body): callers bound what they take.
+    /// If the body is longer than [`Journal::max_body`](crate::Journal::max_body): callers bound
+    /// what they take.
     pub fn body(&mut self, parts: &[&[u8]]) -> Address {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         self.check(length);
@@ -63,7 +67,8 @@ impl<'a> Appender<'a> {
         address
     }
 
-    /// Releases the hold that [`Appender::body`] took, at once: whoever published has made all its references.
+    /// Releases the hold that [`Appender::body`] took, at once: whoever published has made all its
+    /// references.
     pub fn release_hold(&mut self, address: Address) {
         match &mut self.state.target {
             Target::Log(buffer) => buffer.table.release(address.file),
@@ -71,9 +76,9 @@ impl<'a> Appender<'a> {
         }
     }
 
-    /// `owner` references `bodies` with consecutive sequence numbers from `first_seq`; each stays readable until it is
-    /// settled. `mark` is the caller's and comes back at replay. A hold on each body must last until here: a body without one
-    /// may be on its way out of the log.
+    /// `owner` references `bodies` with consecutive sequence numbers from `first_seq`; each stays
+    /// readable until it is settled. `mark` is the caller's and comes back at replay. A hold on
+    /// each body must last until here: a body without one may be on its way out of the log.
     pub fn reference(&mut self, group: Option<Group>, owner: Owner, first_seq: u64, mark: u64, bodies: &[Address]) {
         let mut first_seq = first_seq;
         for bodies in bodies.chunks(LIST) {
@@ -89,9 +94,10 @@ impl<'a> Appender<'a> {
         }
     }
 
-    /// `owner` settles the references in `runs`, each (first sequence number, count); `freed` are their bodies, one
-    /// per reference. In a group they are freed when it ends. Runs outside of one may span what an open group settles: that is
-    /// left out of them, and stands or falls with its group.
+    /// `owner` settles the references in `runs`, each (first sequence number, count); `freed` are
+    /// their bodies, one per reference. In a group they are freed when it ends. Runs outside of one
+    /// may span what an open group settles: that is left out of them, and stands or falls with its
+    /// group.
     pub fn settle(&mut self, group: Option<Group>, owner: Owner, reason: u8, runs: &[(u64, u64)], freed: &[Address]) {
         self.append_runs(group, owner, reason, runs);
         for run in freed.chunk_by(|a, b| a.file == b.file) {
@@ -121,8 +127,9 @@ impl<'a> Appender<'a> {
         self.append(group, Some(owner), &Draft::Fact { owner, kind, parts });
     }
 
-    /// All that the log says of `owner` is said again by what follows, or need not be: it is not asked to restate that when
-    /// the files leave. For an owner of facts alone; one that references bodies must be asked where these lie.
+    /// All that the log says of `owner` is said again by what follows, or need not be: it is not
+    /// asked to restate that when the files leave. For an owner of facts alone; one that references
+    /// bodies must be asked where these lie.
     pub fn supersede(&mut self, owner: Owner) {
         if let Target::Log(buffer) = &mut self.state.target {
             buffer.table.forget(owner);
@@ -135,7 +142,8 @@ impl<'a> Appender<'a> {
         freed.for_each(|(file, count)| self.free(group, file, count));
     }
 
-    /// Begins a group. It must be ended, soon: until then no file that holds its records is recycled.
+    /// Begins a group. It must be ended, soon: until then no file that holds its records is
+    /// recycled.
     pub fn begin_group(&mut self) -> Group {
         match &mut self.state.target {
             Target::Log(buffer) => {
@@ -193,8 +201,9 @@ impl<'a> Appender<'a> {
         address
     }
 
-    /// Takes `count` off the live count of a file: at once, or when the group ends. That this is not yet durable does no
-    /// harm: the file is overwritten only after a later batch is, which says that the file is out of the log.
+    /// Takes `count` off the live count of a file: at once, or when the group ends. That this is
+    /// not yet durable does no harm: the file is overwritten only after a later batch is, which
+    /// says that the file is out of the log.
     fn free(&mut self, group: Option<Group>, file: u32, count: u64) {
         let groups = match &mut self.state.target {
             Target::Log(buffer) => &mut buffer.groups,
@@ -222,7 +231,8 @@ impl<'a> Appender<'a> {
 impl Drop for Appender<'_> {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            // Counted before the lock is let go, so that the writer never takes off what was not yet added.
+            // Counted before the lock is let go, so that the writer never takes off what was not
+            // yet added.
             self.core.progress.appended(self.bytes);
             if !self.more_follows {
                 self.core.wake_writer(&mut self.state);
@@ -237,14 +247,15 @@ impl Drop for Appender<'_> {
     }
 }
 
-/// Records were appended that a sleeping writer was not woken for, because more was to follow. Dropping it wakes the writer
-/// if nothing else has done so: what was to follow may have stayed out, and an answer may wait for these records.
+/// Records were appended that a sleeping writer was not woken for, because more was to follow.
+/// Dropping it wakes the writer if nothing else has done so: what was to follow may have stayed
+/// out, and an answer may wait for these records.
 pub struct Unwoken<'a>(&'a Core);
 
 impl Drop for Unwoken<'_> {
     fn drop(&mut self) {
-        // Set by this thread, under the lock; taken back under it by what has woken the writer since. So this sees either
-        // its own store or one that makes it needless.
+        // Set by this thread, under the lock; taken back under it by what has woken the writer
+        // since. So this sees either its own store or one that makes it needless.
         if self.0.unwoken.load(Ordering::Relaxed) {
             let mut state = self.0.state.lock();
             self.0.wake_writer(&mut state);

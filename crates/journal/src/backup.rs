@@ -1,9 +1,10 @@
 //! A copy of a journal that runs, made a bounded piece at a time into another directory.
 //!
-//! While a [`Backup`] lives, nothing leaves the log and no segment goes, so what was listed at its beginning stays as it
-//! was: closed files and segments do not change, and of the head only what was flushed by then is copied, with zeros behind
-//! it. Invariant: the marker is written when all else of the copy is durable and the journal still had its directory to
-//! itself, so a copy that was cut short is no data directory.
+//! While a [`Backup`] lives, nothing leaves the log and no segment goes, so what was listed at its
+//! beginning stays as it was: closed files and segments do not change, and of the head only what
+//! was flushed by then is copied, with zeros behind it. Invariant: the marker is written when all
+//! else of the copy is durable and the journal still had its directory to itself, so a copy that
+//! was cut short is no data directory.
 
 use std::fmt;
 use std::io;
@@ -101,8 +102,8 @@ impl std::error::Error for BackupError {
     }
 }
 
-/// A backup under way. It is done when [`Backup::step`] says so; dropped before, it removes what it has written. Nothing
-/// leaves the log while it lives.
+/// A backup under way. It is done when [`Backup::step`] says so; dropped before, it removes what it
+/// has written. Nothing leaves the log while it lives.
 pub struct Backup {
     pin: Pin,
     /// Of the directory of the copy.
@@ -159,8 +160,8 @@ impl Drop for Pin {
 }
 
 impl Journal {
-    /// Begins to copy the journal into the directory `to`, which must be empty: everything appended before this call will
-    /// be there. Waits until the writer has flushed that.
+    /// Begins to copy the journal into the directory `to`, which must be empty: everything appended
+    /// before this call will be there. Waits until the writer has flushed that.
     ///
     /// # Errors
     /// Why there can't be a copy; nothing of it was written then.
@@ -196,15 +197,16 @@ impl Journal {
         Ok(Backup { pin, _lock: lock, to, items, current: None, made: Vec::new(), copied, done: false })
     }
 
-    /// Has everything flushed that was appended so far. Gives the end of what is flushed, and its ticket.
+    /// Has everything flushed that was appended so far. Gives the end of what is flushed, and its
+    /// ticket.
     fn flush_for(
         &self,
         log: &Log,
         flush: &mut dyn FnMut(&Log) -> io::Result<()>,
     ) -> Result<(Address, Ticket), BackupError> {
         let wanted = self.core().state.lock().ticket();
-        // With the second a batch is there, empty or not, that proves the first to be flushed: what is copied of that is
-        // damage if it does not read back, and never taken for a torn tail.
+        // With the second a batch is there, empty or not, that proves the first to be flushed: what
+        // is copied of that is damage if it does not read back, and never taken for a torn tail.
         for _ in 0..2 {
             self.look()?;
             flush(log).or_else(|error| self.look().and(Err(BackupError::io("flushing the log")(error))))?;
@@ -215,7 +217,8 @@ impl Journal {
         }
     }
 
-    /// The journal's lock on its directory ends with the journal: what was read before this still was its own.
+    /// The journal's lock on its directory ends with the journal: what was read before this still
+    /// was its own.
     fn look(&self) -> Result<(), BackupError> {
         let state = self.core().state.lock();
         if state.failed || state.stopping { Err(BackupError::Stopped) } else { Ok(()) }
@@ -261,15 +264,16 @@ fn flushed(log: &Log) -> (Option<Address>, Ticket) {
     (writer.synced_end, Ticket(writer.synced))
 }
 
-/// Everything that a copy of the log up to `end` needs, the marker last. What lies in the directory rules: an index that can't
-/// be read and the file it speaks of go along too.
+/// Everything that a copy of the log up to `end` needs, the marker last. What lies in the directory
+/// rules: an index that can't be read and the file it speaks of go along too.
 fn list(log: &Log, end: Address) -> Result<Vec<Item>, BackupError> {
     let disk = &log.cold.disk;
     let length = |name: &str| {
         let opened = disk.open(name).and_then(|file| file.length());
         opened.map_err(BackupError::io(format!("opening {name}")))
     };
-    // Slots that nobody uses, or that are ready for what comes after the end, may change at any time.
+    // Slots that nobody uses, or that are ready for what comes after the end, may change at any
+    // time.
     let listed = log.ring.standing(|shelf| {
         let mut names = disk.list()?;
         let later = shelf.used.iter().filter(|(generation, _)| **generation > end.file).map(|(_, slot)| slot);
@@ -297,8 +301,8 @@ fn list(log: &Log, end: Address) -> Result<Vec<Item>, BackupError> {
     Ok(items)
 }
 
-/// Whether a file that the log does not use was a file of it before generation `last` at the latest: an adopted segment. Any
-/// other is one that could not be readied.
+/// Whether a file that the log does not use was a file of it before generation `last` at the
+/// latest: an adopted segment. Any other is one that could not be readied.
 fn is_older(disk: &dyn Disk, name: &str, last: u32) -> bool {
     let mut front = [0; FILE_HEADER];
     let read = disk.open(name).and_then(|file| file.read_exact_at(&mut front, 0));
@@ -378,7 +382,8 @@ impl Drop for Backup {
         if self.done {
             return;
         }
-        // Closed first: Windows removes no open file. What stays is no data directory, and in nobody's way but a backup's.
+        // Closed first: Windows removes no open file. What stays is no data directory, and in
+        // nobody's way but a backup's.
         self.current = None;
         for name in self.made.iter().rev() {
             let _ = self.to.remove(name);

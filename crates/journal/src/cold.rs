@@ -1,7 +1,9 @@
-//! What lies outside the log: bodies of backlogs, in segments, each with an index of who references what in it.
+//! What lies outside the log: bodies of backlogs, in segments, each with an index of who references
+//! what in it.
 //!
-//! The index is in pages of [`PAGE`] consecutive sequence numbers of one owner; what one page has in one segment is a
-//! [`Chunk`]. Invariant: a segment exists if and only if its index is whole and durable.
+//! The index is in pages of [`PAGE`] consecutive sequence numbers of one owner; what one page has
+//! in one segment is a [`Chunk`]. Invariant: a segment exists if and only if its index is whole and
+//! durable.
 
 use std::io;
 use std::sync::Arc;
@@ -20,10 +22,12 @@ pub(crate) mod merge;
 pub(crate) mod plan;
 pub(crate) mod segment;
 
-/// How many consecutive sequence numbers of an owner make a page: those with the same quotient by this.
+/// How many consecutive sequence numbers of an owner make a page: those with the same quotient by
+/// this.
 pub const PAGE: u64 = 4096;
 
-/// One bit for each sequence number of a page; the lowest bit of the first word is the page's first number.
+/// One bit for each sequence number of a page; the lowest bit of the first word is the page's first
+/// number.
 pub type Bits = [u64; (PAGE / 64) as usize];
 
 /// A reference, and where its body lies.
@@ -75,7 +79,8 @@ pub(crate) fn index_name(number: u32) -> String {
     format!("{FOLDER}/{number:08x}.idx")
 }
 
-/// The number in the name of a file that ends with `suffix`, if that is the name this journal gives.
+/// The number in the name of a file that ends with `suffix`, if that is the name this journal
+/// gives.
 fn number_in(name: &str, suffix: &str, name_of: fn(u32) -> String) -> Option<u32> {
     let digits = name.strip_prefix(FOLDER)?.strip_prefix('/')?.strip_suffix(suffix)?;
     let number = u32::from_str_radix(digits, 16).ok()?;
@@ -92,7 +97,8 @@ pub(crate) fn index_number(name: &str) -> Option<u32> {
     number_in(name, ".idx", index_name)
 }
 
-/// The files read last, the most recent one at the end; the oldest is closed when there are too many.
+/// The files read last, the most recent one at the end; the oldest is closed when there are too
+/// many.
 #[derive(Default)]
 pub(crate) struct OpenFiles(Vec<(u32, Arc<dyn DiskFile>)>);
 
@@ -171,7 +177,8 @@ impl Cold {
         self.shelf.lock().segments.remove(&number);
     }
 
-    /// The file with the bodies of segment `number`; `None` if there is no such segment or it can't be opened.
+    /// The file with the bodies of segment `number`; `None` if there is no such segment or it can't
+    /// be opened.
     pub(crate) fn open(&self, number: u32) -> Option<Arc<dyn DiskFile>> {
         let name = {
             let mut shelf = self.shelf.lock();

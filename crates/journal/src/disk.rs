@@ -1,6 +1,7 @@
 //! The disk as the journal sees it: files of one directory, and the real one.
 //!
-//! Invariant: nothing else in the journal touches the file system, so a simulated [`Disk`] sees every operation.
+//! Invariant: nothing else in the journal touches the file system, so a simulated [`Disk`] sees
+//! every operation.
 
 mod direct;
 mod folder;
@@ -15,38 +16,43 @@ pub use real::RealDisk;
 /// Keeps the directory locked until it is dropped.
 pub type Lock = Box<dyn Send + Sync>;
 
-/// A directory of files. Names are relative and use `/`; there is one level of folders below the root at most.
+/// A directory of files. Names are relative and use `/`; there is one level of folders below the
+/// root at most.
 pub trait Disk: Send + Sync {
     /// Locks the directory for this process; `None` if another one has it.
     fn lock(&self) -> io::Result<Option<Lock>>;
-    /// The names of everything in the directory; the files in its folders `wal`, `cold` and `spill` as `wal/name` and so on.
+    /// The names of everything in the directory; the files in its folders `wal`, `cold` and `spill`
+    /// as `wal/name` and so on.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
-    /// Creates a file, or empties the one that has this name. It is sure to be found after a power cut only after
-    /// [`Disk::sync_directory`].
+    /// Creates a file, or empties the one that has this name. It is sure to be found after a power
+    /// cut only after [`Disk::sync_directory`].
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Makes creations and removals durable, but for those in `spill`, of which nothing has to last.
+    /// Makes creations and removals durable, but for those in `spill`, of which nothing has to
+    /// last.
     fn sync_directory(&self) -> io::Result<()>;
     /// Bytes still free on the file system.
     fn free(&self) -> io::Result<u64>;
 }
 
-/// How long a file is waited for that is there and can't be opened for want of handles, and between two tries.
+/// How long a file is waited for that is there and can't be opened for want of handles, and between
+/// two tries.
 const PATIENCE: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Whether the process or the system has no file handle left: a want that passes, and says nothing of a file.
+/// Whether the process or the system has no file handle left: a want that passes, and says nothing
+/// of a file.
 pub(crate) fn is_want_of_handles(error: &io::Error) -> bool {
     // ENFILE and EMFILE have no kind of their own.
     cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 impl dyn Disk + '_ {
-    /// Opens an existing file to be read, as soon as there is a handle for it: who can't open a file that holds messages takes
-    /// them for damaged.
+    /// Opens an existing file to be read, as soon as there is a handle for it: who can't open a
+    /// file that holds messages takes them for damaged.
     pub(crate) fn open_in_time(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut waited = Duration::ZERO;
         loop {
@@ -71,8 +77,8 @@ pub trait DiskFile: Send + Sync {
     fn sync_data(&self) -> io::Result<()>;
     /// The length in bytes.
     fn length(&self) -> io::Result<u64>;
-    /// False when the file has no name any more: it goes when it is closed, with all that is in it. Systems that delete no
-    /// open file, or tell nothing of it, say true.
+    /// False when the file has no name any more: it goes when it is closed, with all that is in it.
+    /// Systems that delete no open file, or tell nothing of it, say true.
     fn is_linked(&self) -> io::Result<bool> {
         Ok(true)
     }
@@ -114,7 +120,8 @@ impl dyn DiskFile + '_ {
 
 /// The folder that holds the log files.
 pub(crate) const WAL: &str = "wal";
-/// The folders of a journal: of the log, of the segments and their indexes, and of what ends with the process.
+/// The folders of a journal: of the log, of the segments and their indexes, and of what ends with
+/// the process.
 const FOLDERS: [&str; 3] = [WAL, crate::cold::FOLDER, crate::spill::FOLDER];
 /// The file whose lock says that the directory is in use.
 pub(crate) const LOCK: &str = "LOCK";

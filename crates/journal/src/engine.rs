@@ -1,7 +1,8 @@
 //! The engine behind a journal: everything its handles, its appenders and its threads share.
 //!
-//! Lock order: scrub, recycler → writer → readying a file → state → a batch's bytes → shelf, progress, gate. No waker is woken
-//! with one of them held, and owners restate with only the recycler's.
+//! Lock order: scrub, recycler → writer → readying a file → state → a batch's bytes → shelf,
+//! progress, gate. No waker is woken with one of them held, and owners restate with only the
+//! recycler's.
 
 use std::io;
 use std::sync::Arc;
@@ -84,14 +85,15 @@ pub(crate) struct Log {
     pub(crate) failures: AtomicU64,
     /// What was free on the disk at the last look.
     pub(crate) free: AtomicU64,
-    /// What is alive in closed files that will be copied out of the log, at the last look: room on the disk that is spoken for,
-    /// so that whatever was admitted can leave the log again.
+    /// What is alive in closed files that will be copied out of the log, at the last look: room on
+    /// the disk that is spoken for, so that whatever was admitted can leave the log again.
     pub(crate) to_copy: AtomicU64,
     /// The largest restatement so far, in bytes.
     pub(crate) restatement: AtomicU64,
     /// Bytes of facts that are always alive, as the user of the log says.
     pub(crate) declared: AtomicU64,
-    /// A backup runs: no file that the log or a segment has may leave or change. Set under the recycler's lock.
+    /// A backup runs: no file that the log or a segment has may leave or change. Set under the
+    /// recycler's lock.
     pub(crate) pinned: AtomicBool,
     pub(crate) scrub: Scrub,
     pub(crate) spill: Spill,
@@ -106,12 +108,14 @@ pub(crate) struct Core {
     pub(crate) progress: Progress,
     pub(crate) gate: Gate,
     pub(crate) writer_wakes: Condvar,
-    /// The writer sleeps over records whose appender has put off waking it. Changed under the state's lock.
+    /// The writer sleeps over records whose appender has put off waking it. Changed under the
+    /// state's lock.
     pub(crate) unwoken: AtomicBool,
     pub(crate) background_wakes: Condvar,
     pub(crate) log: Option<Log>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Somebody was turned away, and the recycler has been told that the room of what was recovered is wanted.
+    /// Somebody was turned away, and the recycler has been told that the room of what was recovered
+    /// is wanted.
     pub(crate) recovered_wanted: AtomicBool,
     pub(crate) directory: Mutex<Option<Lock>>,
 }
@@ -130,8 +134,9 @@ impl Core {
         self.background_wakes.notify_one();
     }
 
-    /// Somebody is turned away. If what was recovered is dead and fills the ring, nothing new comes in before it is gone:
-    /// once in each run, all of it counts as new to the recycler, which else waits for something new.
+    /// Somebody is turned away. If what was recovered is dead and fills the ring, nothing new comes
+    /// in before it is gone: once in each run, all of it counts as new to the recycler, which else
+    /// waits for something new.
     pub(crate) fn want_recovered_room(&self) {
         if self.recovered_wanted.load(Ordering::Relaxed) {
             return;
@@ -146,7 +151,8 @@ impl Core {
         self.background_wakes.notify_one();
     }
 
-    /// Moves the admission gate to what there is room for, and gives the wakers to wake once no lock is held.
+    /// Moves the admission gate to what there is room for, and gives the wakers to wake once no
+    /// lock is held.
     pub(crate) fn look_at_room(&self, state: &mut State) -> Vec<Waker> {
         let (room, thresholds) = match (&mut state.target, &self.log) {
             (Target::Log(buffer), Some(log)) => (log.room(buffer), log.thresholds(self.sizes)),
@@ -197,9 +203,10 @@ impl Log {
         in_ring.min(claimed.saturating_add(on_disk))
     }
 
-    /// Bytes on the disk that the oldest file may take when it becomes a segment: what is free beyond all that the ring may
-    /// still grow by, and beyond what others will be copied. A backlog that finds no more room so fills the ring, and
-    /// closes the gate while those who consume still have their headroom.
+    /// Bytes on the disk that the oldest file may take when it becomes a segment: what is free
+    /// beyond all that the ring may still grow by, and beyond what others will be copied. A backlog
+    /// that finds no more room so fills the ring, and closes the gate while those who consume still
+    /// have their headroom.
     pub(crate) fn to_spare(&self, buffer: &mut Buffer) -> u64 {
         let Thresholds { reserve, .. } = self.thresholds(buffer.sizes);
         let full = buffer.sizes.ring.saturating_sub(buffer.used()) <= reserve;
@@ -213,8 +220,8 @@ impl Log {
         free.saturating_sub(others + reserve)
     }
 
-    /// Bytes on the disk that the ring takes anew when it parts with a file of `length` bytes: nothing while it is larger
-    /// than it should be.
+    /// Bytes on the disk that the ring takes anew when it parts with a file of `length` bytes:
+    /// nothing while it is larger than it should be.
     pub(crate) fn slot_cost(&self, buffer: &Buffer, length: u32) -> u64 {
         let (ring, made) = (buffer.sizes.ring, self.made(buffer));
         ring.saturating_sub(made.saturating_sub(u64::from(length))) - ring.saturating_sub(made)

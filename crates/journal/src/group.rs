@@ -1,7 +1,7 @@
 //! Groups: records that stand or fall together.
 //!
-//! Invariant: what a grouped settlement frees is freed when its group ends, not before, and a file that holds part of an
-//! open group is not recycled.
+//! Invariant: what a grouped settlement frees is freed when its group ends, not before, and a file
+//! that holds part of an open group is not recycled.
 
 use std::num::NonZeroU64;
 
@@ -9,7 +9,8 @@ use crate::Owner;
 
 /// The name of a group of records that recovery applies as a whole or not at all.
 ///
-/// Every group that is begun must be ended; until then the files that hold its records cannot be recycled.
+/// Every group that is begun must be ended; until then the files that hold its records cannot be
+/// recycled.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Group(NonZeroU64);
 

@@ -1,5 +1,5 @@
-//! The handles of a journal: [`Journal`] for everybody, [`Opened`] between recovery and start, [`Stepper`] to drive
-//! the engine without threads.
+//! The handles of a journal: [`Journal`] for everybody, [`Opened`] between recovery and start,
+//! [`Stepper`] to drive the engine without threads.
 
 use std::io;
 use std::sync::Arc;
@@ -44,11 +44,12 @@ pub struct Opened {
 pub struct Stepper(Journal);
 
 impl Journal {
-    /// Opens the journal on `disk`, or makes one there, and replays every durable record into `replay` in log order.
+    /// Opens the journal on `disk`, or makes one there, and replays every durable record into
+    /// `replay` in log order.
     ///
     /// # Errors
-    /// If the directory is in use, is not a journal's, or can't be read; and if something that had been acknowledged
-    /// does not read back. Nothing is changed on disk then.
+    /// If the directory is in use, is not a journal's, or can't be read; and if something that had
+    /// been acknowledged does not read back. Nothing is changed on disk then.
     pub fn open(disk: Arc<dyn Disk>, options: Options, replay: &mut dyn Replay) -> Result<Opened, OpenError> {
         if options.durability == Durability::Memory {
             let sizes = Sizes::new(&options, u64::MAX);
@@ -89,7 +90,8 @@ impl Journal {
         self.0.sizes.max_body()
     }
 
-    /// True when that is as little because the disk was short when the journal was opened, whatever the settings say.
+    /// True when that is as little because the disk was short when the journal was opened, whatever
+    /// the settings say.
     pub fn is_short_of_disk(&self) -> bool {
         self.0.sizes.short_of_disk
     }
@@ -111,8 +113,8 @@ impl Journal {
         read::body(&*file, log.incarnation, address)
     }
 
-    /// Reads many bodies, in the order asked for. Neighbours are read with one operation and share its memory, up to a
-    /// mebibyte of it.
+    /// Reads many bodies, in the order asked for. Neighbours are read with one operation and share
+    /// its memory, up to a mebibyte of it.
     ///
     /// # Errors
     /// As [`Journal::read`], for the first that can't be read.
@@ -120,10 +122,12 @@ impl Journal {
         read::all(self, wanted)
     }
 
-    /// Adds to `into` the references that `chunk`, of `page`, lists, in ascending order; also those settled since.
+    /// Adds to `into` the references that `chunk`, of `page`, lists, in ascending order; also those
+    /// settled since.
     ///
     /// # Errors
-    /// `NotFound` if there is no such chunk; `InvalidData` if it is damaged; else what the disk said.
+    /// `NotFound` if there is no such chunk; `InvalidData` if it is damaged; else what the disk
+    /// said.
     pub fn read_chunk(&self, chunk: Chunk, page: u64, into: &mut Vec<Reference>) -> io::Result<()> {
         let log = self.0.log.as_ref().ok_or_else(|| no_chunk(chunk))?;
         log.cold.read_chunk(chunk, page, into)
@@ -134,12 +138,13 @@ impl Journal {
         self.0.log.is_some()
     }
 
-    /// Writes bodies outside the log, for want of memory: nothing is flushed, and nothing of it is there after the process has
-    /// ended. Each is held once, until [`Journal::free_spilled`]; meanwhile it is read as any other. Waits for the disk.
+    /// Writes bodies outside the log, for want of memory: nothing is flushed, and nothing of it is
+    /// there after the process has ended. Each is held once, until [`Journal::free_spilled`];
+    /// meanwhile it is read as any other. Waits for the disk.
     ///
     /// # Errors
-    /// If there is no disk, or no room on it that the log can't come to need; else what the disk said. No body is held then, and
-    /// the journal goes on.
+    /// If there is no disk, or no room on it that the log can't come to need; else what the disk
+    /// said. No body is held then, and the journal goes on.
     pub fn spill(&self, bodies: &[&[u8]]) -> io::Result<Vec<Address>> {
         let log = self.0.log.as_ref().ok_or_else(|| io::Error::other("this journal lies in memory"))?;
         let room = |length: u64| {
@@ -157,25 +162,26 @@ impl Journal {
         log.spill.write(bodies, &room)
     }
 
-    /// Lets go of `count` bodies that were spilled to `file`. True when [`Journal::tidy_spilled`] has something to do. Never
-    /// waits for the disk.
+    /// Lets go of `count` bodies that were spilled to `file`. True when [`Journal::tidy_spilled`]
+    /// has something to do. Never waits for the disk.
     pub fn free_spilled(&self, file: u32, count: u64) -> bool {
         self.0.log.as_ref().is_some_and(|log| log.spill.free(file, count))
     }
 
-    /// Removes a file of which no body is held, or that an earlier process left. True when there are more.
+    /// Removes a file of which no body is held, or that an earlier process left. True when there
+    /// are more.
     pub fn tidy_spilled(&self) -> bool {
         self.0.log.as_ref().is_some_and(|log| log.spill.tidy())
     }
 
-    /// A file of spilled bodies that takes far more room than those of it which are held: they should be spilled anew. Each
-    /// file is named once.
+    /// A file of spilled bodies that takes far more room than those of it which are held: they
+    /// should be spilled anew. Each file is named once.
     pub fn sparse_spilled(&self) -> Option<u32> {
         self.0.log.as_ref().and_then(|log| log.spill.sparse())
     }
 
-    /// What the log's files list costs its user too much memory: the oldest closed file is to leave the log soon, however
-    /// much room there is. Cheap; to be called again while the need lasts.
+    /// What the log's files list costs its user too much memory: the oldest closed file is to leave
+    /// the log soon, however much room there is. Cheap; to be called again while the need lasts.
     pub fn relieve(&self) {
         let mut state = self.0.state.lock();
         let Target::Log(buffer) = &mut state.target else { return };
@@ -194,8 +200,9 @@ impl Journal {
         admission
     }
 
-    /// Bytes that facts which are always alive may take: half a file. Whatever a file is about when it leaves, all of them may
-    /// have to be said again for it; with more the log could grow by what should make room. Without an end in memory.
+    /// Bytes that facts which are always alive may take: half a file. Whatever a file is about when
+    /// it leaves, all of them may have to be said again for it; with more the log could grow by
+    /// what should make room. Without an end in memory.
     pub fn lasting_max(&self) -> u64 {
         if self.0.log.is_some() { u64::from(self.0.sizes.file) / 2 } else { u64::MAX }
     }
@@ -282,8 +289,8 @@ impl Journal {
         stats
     }
 
-    /// Flushes everything, seals the log with an empty batch, ends the threads and lets go of the directory. What is
-    /// appended afterwards is swallowed. A second call does nothing.
+    /// Flushes everything, seals the log with an empty batch, ends the threads and lets go of the
+    /// directory. What is appended afterwards is swallowed. A second call does nothing.
     ///
     /// # Errors
     /// If the log has failed, or could not take the last records.
@@ -303,10 +310,11 @@ impl Journal {
 }
 
 impl Opened {
-    /// Starts the journal and its two threads. `live` gives the references that survived replay as counts by the file or
-    /// segment that their bodies lie in. `owners` restates owners before a file goes; it is not asked before something is
-    /// appended or [`Journal::admission`] is looked at: until then the caller may still build what it answers from.
-    /// `on_failure` is told, once, that the log has failed: the process must end, since nothing will be durable any more.
+    /// Starts the journal and its two threads. `live` gives the references that survived replay as
+    /// counts by the file or segment that their bodies lie in. `owners` restates owners before a
+    /// file goes; it is not asked before something is appended or [`Journal::admission`] is looked
+    /// at: until then the caller may still build what it answers from. `on_failure` is told, once,
+    /// that the log has failed: the process must end, since nothing will be durable any more.
     pub fn start(
         self,
         live: &mut dyn Iterator<Item = (u32, u64)>,
@@ -464,8 +472,8 @@ impl Stepper {
         self.0.0.log.as_ref().map_or(Ok(Flushed::Idle), |log| self.0.0.flush(log))
     }
 
-    /// What the writer's thread would do by itself: writes and flushes until nothing is left, then sleeps; once it
-    /// sleeps, nothing before it is woken.
+    /// What the writer's thread would do by itself: writes and flushes until nothing is left, then
+    /// sleeps; once it sleeps, nothing before it is woken.
     ///
     /// # Errors
     /// What the disk said. The journal has failed then.
@@ -486,7 +494,8 @@ impl Stepper {
         self.0.0.log.as_ref().map_or(Ok(Flushed::Idle), |log| self.0.0.seal(log))
     }
 
-    /// One step of the scrub, `now` after the start: see [`Journal::scrub`]. Gives when there is more to do.
+    /// One step of the scrub, `now` after the start: see [`Journal::scrub`]. Gives when there is
+    /// more to do.
     pub fn scrub(&self, now: Duration) -> Option<Duration> {
         self.0.0.log.as_ref().and_then(|log| self.0.0.scrub(log, now))
     }

@@ -1,9 +1,10 @@
 //! A write-ahead log for opaque 64-bit owners: bodies, references to them, settlements and facts.
 //!
-//! One log per data directory, written in batches by one thread: the next batch is what arrived during the last flush.
-//! A [`Ticket`] names the end of what was appended, and is durable when the log is flushed up to there. The journal
-//! knows bytes, owners and sequence numbers, and nothing of what they mean. Its engine runs without threads, without a
-//! clock and over any [`Disk`], so that a seeded simulation can drive it; `docs/formats/journal.md` draws every byte.
+//! One log per data directory, written in batches by one thread: the next batch is what arrived
+//! during the last flush. A [`Ticket`] names the end of what was appended, and is durable when the
+//! log is flushed up to there. The journal knows bytes, owners and sequence numbers, and nothing of
+//! what they mean. Its engine runs without threads, without a clock and over any [`Disk`], so that
+//! a seeded simulation can drive it; `docs/formats/journal.md` draws every byte.
 
 mod admission;
 mod appender;

@@ -1,6 +1,8 @@
-//! The journal that writes nothing: bodies lie in memory until nobody references them, facts are dropped.
+//! The journal that writes nothing: bodies lie in memory until nobody references them, facts are
+//! dropped.
 //!
-//! Invariant: a segment goes when its live count falls to zero; what a group frees is freed when the group ends.
+//! Invariant: a segment goes when its live count falls to zero; what a group frees is freed when
+//! the group ends.
 
 use bytes::Bytes;
 

@@ -5,7 +5,8 @@
 pub enum Durability {
     /// A ticket is durable when its records are flushed to the disk: it survives a power cut.
     Fsync,
-    /// A ticket is durable when its records are handed to the operating system: it survives the end of the process.
+    /// A ticket is durable when its records are handed to the operating system: it survives the end
+    /// of the process.
     Os,
     /// Nothing is written, every ticket is durable at once, and nothing survives.
     Memory,
@@ -16,16 +17,18 @@ pub enum Durability {
 pub struct Options {
     /// When a ticket counts as durable.
     pub durability: Durability,
-    /// The size of a log file; rounded down to whole blocks and, so that a ring has at least eight files, to an eighth
-    /// of `max_bytes`.
+    /// The size of a log file; rounded down to whole blocks and, so that a ring has at least eight
+    /// files, to an eighth of `max_bytes`.
     pub file_bytes: u32,
     /// The size of the very first file, small so that the first start is instant.
     pub first_file_bytes: u32,
     /// How large the log may grow before publishes are refused.
     pub max_bytes: u64,
-    /// A batch is closed when the next record would make it larger than this; a larger record has a batch of its own.
+    /// A batch is closed when the next record would make it larger than this; a larger record has a
+    /// batch of its own.
     pub max_batch_bytes: u32,
-    /// A random number, used when the directory is new: it tells this journal's bytes from any other's.
+    /// A random number, used when the directory is new: it tells this journal's bytes from any
+    /// other's.
     pub incarnation: u64,
 }
 
@@ -51,7 +54,8 @@ const MIN_FILE: u32 = 64 << 10;
 /// How many files the smallest ring has.
 const MIN_FILES: u64 = 8;
 
-/// The sizes a journal works with, derived from [`Options`] and, for the ring, from the file system.
+/// The sizes a journal works with, derived from [`Options`] and, for the ring, from the file
+/// system.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub(crate) file: u32,
@@ -69,7 +73,8 @@ impl Sizes {
         let ring = options.max_bytes.min(disk / 4 * 3).max(u64::from(MIN_FILE) * MIN_FILES);
         let eighth_of = |ring: u64| u32::try_from(ring / MIN_FILES).unwrap_or(u32::MAX);
         let eighth = eighth_of(ring);
-        // A limit set by the file system moves from start to start; a power of two keeps old files fitting.
+        // A limit set by the file system moves from start to start; a power of two keeps old files
+        // fitting.
         let eighth = if ring < options.max_bytes { 1 << eighth.ilog2() } else { eighth };
         let file = options.file_bytes.min(eighth).max(MIN_FILE) / BLOCK * BLOCK;
         Self {

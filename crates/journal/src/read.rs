@@ -1,7 +1,7 @@
 //! Reading bodies back from files: one by one, or many with large reads.
 //!
-//! Invariant: bytes are handed out only if they carry the checksum of a body at just that place of that file, so a slot
-//! that was written over in between gives an error and never another body.
+//! Invariant: bytes are handed out only if they carry the checksum of a body at just that place of
+//! that file, so a slot that was written over in between gives an error and never another body.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use crate::wal::batch::Checksums;
 const SPAN: u64 = 1 << 20;
 /// How much is read for the heads of records in one place.
 const HEADS: u64 = 64 << 10;
-/// What may lie between two bodies that are read together: more than the end of one batch and the header of the next.
+/// What may lie between two bodies that are read together: more than the end of one batch and the
+/// header of the next.
 const GAP: u64 = 16 << 10;
 
 pub(crate) fn no_body(address: Address) -> io::Error {
@@ -87,7 +88,8 @@ pub(crate) fn all(journal: &Journal, wanted: &[Reference]) -> io::Result<Vec<Byt
     Ok(bodies)
 }
 
-/// Reads the bodies of those of `wanted` whose indexes are in `order`, by place, and gives each to `take` with its index.
+/// Reads the bodies of those of `wanted` whose indexes are in `order`, by place, and gives each to
+/// `take` with its index.
 pub(crate) fn many(
     wanted: &[Reference],
     mut order: Vec<usize>,
@@ -129,7 +131,8 @@ pub(crate) enum Unread {
     IsNone,
 }
 
-/// Reads the lengths of bodies from the heads of their records, at `offsets`, which ascend; zero for what is no body.
+/// Reads the lengths of bodies from the heads of their records, at `offsets`, which ascend; zero
+/// for what is no body.
 pub(crate) fn lengths(file: &dyn DiskFile, offsets: &[u32], unread: Unread) -> io::Result<Vec<u32>> {
     let end = file.length()?;
     let (mut window, mut start) = (Vec::new(), 0);
@@ -159,7 +162,8 @@ pub(crate) fn lengths(file: &dyn DiskFile, offsets: &[u32], unread: Unread) -> i
     Ok(lengths)
 }
 
-/// How many of `order` are read with one operation, from the first on, and where the last of them ends.
+/// How many of `order` are read with one operation, from the first on, and where the last of them
+/// ends.
 fn span(order: &[usize], wanted: &[Reference]) -> (usize, u64) {
     let end_of = |one: &Reference| u64::from(one.address.offset) + BODY_HEAD as u64 + u64::from(one.length);
     let (mut count, mut end) = (0, 0);

@@ -1,7 +1,8 @@
 //! The records of the log: their bytes, written and read back.
 //!
-//! A record is `kind u8, flags u8, length u32` and `length` bytes, all integers little-endian. Invariant: the decoder
-//! reads nothing outside the slice it is given and gives an error for every slice the encoder can't have written.
+//! A record is `kind u8, flags u8, length u32` and `length` bytes, all integers little-endian.
+//! Invariant: the decoder reads nothing outside the slice it is given and gives an error for every
+//! slice the encoder can't have written.
 
 use crate::group::Group;
 use crate::{Address, Owner};
@@ -126,7 +127,8 @@ impl Kind<'_> {
     }
 }
 
-/// Takes the record at the front of `input` and gives it with what follows. The error says what is wrong.
+/// Takes the record at the front of `input` and gives it with what follows. The error says what is
+/// wrong.
 pub(crate) fn decode(input: &[u8]) -> Result<(Record<'_>, &[u8]), &'static str> {
     const SHORT: &str = "a record goes on past the end of its batch";
     let ([kind, flags, a, b, c, d], rest) = input.split_first_chunk::<HEAD>().ok_or(SHORT)?;

@@ -1,8 +1,8 @@
-//! Recovery: opens the directory, finds what is whole, tells a torn tail from damage, replays, and flushes what it
-//! keeps.
+//! Recovery: opens the directory, finds what is whole, tells a torn tail from damage, replays, and
+//! flushes what it keeps.
 //!
-//! Invariant: nothing on disk is changed before the whole log has been read and found good; a batch that a later batch
-//! proves to have been flushed is either replayed or stops the start.
+//! Invariant: nothing on disk is changed before the whole log has been read and found good; a batch
+//! that a later batch proves to have been flushed is either replayed or stops the start.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -56,7 +56,8 @@ pub(crate) struct Recovered {
 /// What the first pass over the log learns: which groups are whole.
 #[derive(Default)]
 pub(crate) struct GroupEnds {
-    /// With the last file that has an end of them: a number is used again once nothing in the log has it.
+    /// With the last file that has an end of them: a number is used again once nothing in the log
+    /// has it.
     pub(crate) ended: HashMap<Group, usize>,
     highest: u64,
 }
@@ -136,7 +137,8 @@ fn length_of(disk: &dyn Disk, names: &[String]) -> u64 {
     names.iter().map(length).sum()
 }
 
-/// With the log beginning at file `start`, sees which segments count, and which of them are damaged or missing.
+/// With the log beginning at file `start`, sees which segments count, and which of them are damaged
+/// or missing.
 fn choose_segments(
     segments: &mut Segments,
     disk: &dyn Disk,
@@ -275,8 +277,8 @@ pub(crate) fn deliver(record: &Record<'_>, ended: &HashMap<Group, usize>, oldest
     }
 }
 
-/// Writes the batches again that are not proven flushed, byte for byte, and flushes every file of the log: after a
-/// failed flush the system may show bytes that never reached the disk.
+/// Writes the batches again that are not proven flushed, byte for byte, and flushes every file of
+/// the log: after a failed flush the system may show bytes that never reached the disk.
 fn rewrite_tail(scan: &Scan, start: usize, tail: &VecDeque<Unproven>) -> Result<(), OpenError> {
     for Unproven { at, header } in tail {
         let file = &scan.files[*at];
@@ -294,8 +296,8 @@ fn rewrite_tail(scan: &Scan, start: usize, tail: &VecDeque<Unproven>) -> Result<
     Ok(())
 }
 
-/// Sorts the files on disk: those of the log, those readied for it, adopted ones, free ones; what fits nowhere is removed.
-/// Gives the highest readied generation too.
+/// Sorts the files on disk: those of the log, those readied for it, adopted ones, free ones; what
+/// fits nowhere is removed. Gives the highest readied generation too.
 fn shelve(
     disk: &dyn Disk,
     scan: Scan,
@@ -311,7 +313,8 @@ fn shelve(
     let mut unfit: Vec<u32> = scan.broken.into_iter().map(|file| file.number).collect();
     unfit.extend(short.iter().filter(|file| !segments.adopts(file.generation, file.number)).map(|file| file.number));
     let mut ahead = Vec::new();
-    // What is left of a damaged segment stays, and where its file is missing nothing else may take its place.
+    // What is left of a damaged segment stays, and where its file is missing nothing else may take
+    // its place.
     shelf.numbers.extend(segments.slots().chain(short.iter().map(|file| file.number)));
     if segments.misses_slots() {
         shelf.numbers.extend(unfit.drain(..));
@@ -323,7 +326,8 @@ fn shelve(
         if at <= head {
             shelf.used.insert(file.generation, slot);
         } else if slot.length == sizes.file && file.generation == ready + 1 {
-            // The system may show a header that the disk does not have, and the next file would then stand behind a gap.
+            // The system may show a header that the disk does not have, and the next file would
+            // then stand behind a gap.
             let (generation, length) = (file.generation, slot.length);
             write_header(&*slot.handle, scan.incarnation, generation, length)
                 .map_err(OpenError::io(format!("writing the header of {} again", slot_name(slot.number))))?;
@@ -346,7 +350,8 @@ fn shelve(
             unfit.push(number);
         }
     }
-    // The last one first and each durably: a file may never be missing before one that was readied after it.
+    // The last one first and each durably: a file may never be missing before one that was readied
+    // after it.
     for number in ahead.iter().rev() {
         remove_slots(disk, &[*number], &mut shelf)?;
     }
@@ -373,9 +378,9 @@ fn make_table(mut files: Vec<LogFile>) -> Option<Table> {
     Some(Table::new(files, head))
 }
 
-/// Where in the head the next batch goes. A head longer than the files that are made now, because the ring has been made
-/// smaller, could fill the ring alone, and as the head it is never recycled: the log goes on in the next file, which the
-/// writer readies.
+/// Where in the head the next batch goes. A head longer than the files that are made now, because
+/// the ring has been made smaller, could fill the ring alone, and as the head it is never recycled:
+/// the log goes on in the next file, which the writer readies.
 fn leave_large_head(table: &mut Table, end: &End, sizes: Sizes) -> u32 {
     if table.head_length() <= sizes.file {
         return end.offset;

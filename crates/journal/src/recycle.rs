@@ -1,10 +1,12 @@
-//! Recycling: what the background does. It readies the next file, takes the oldest out of the log with what is alive in it
-//! moved aside, and gives back segments that nothing keeps.
+//! Recycling: what the background does. It readies the next file, takes the oldest out of the log
+//! with what is alive in it moved aside, and gives back segments that nothing keeps.
 //!
-//! Invariant: a file leaves the table only when no body in it is referenced or held but through a durable index, no open
-//! group has a record in it, and every owner with a record in it, or a reference into it, has been restated. Its bytes are
-//! overwritten only after a batch is flushed that says the log begins behind it. That batch comes after everything the
-//! decision rested on, so whenever recovery believes it, recovery has all of that too; before, recovery still has the file.
+//! Invariant: a file leaves the table only when no body in it is referenced or held but through a
+//! durable index, no open group has a record in it, and every owner with a record in it, or a
+//! reference into it, has been restated. Its bytes are overwritten only after a batch is flushed
+//! that says the log begins behind it. That batch comes after everything the decision rested on, so
+//! whenever recovery believes it, recovery has all of that too; before, recovery still has the
+//! file.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -49,12 +51,13 @@ pub(crate) struct Recycler {
     /// Oldest first.
     retired: VecDeque<Retired>,
     dying: VecDeque<Dying>,
-    /// Files of a job that was given up. They must be gone, durably, before the next begins: it may list the same.
+    /// Files of a job that was given up. They must be gone, durably, before the next begins: it may
+    /// list the same.
     leftovers: Vec<String>,
     /// The log file in which a body could not be read.
     unreadable: Option<u32>,
-    /// How many files may still be recycled before something new has to be appended: where restating takes as much
-    /// room as it frees, an idle log must not turn for ever.
+    /// How many files may still be recycled before something new has to be appended: where
+    /// restating takes as much room as it frees, an idle log must not turn for ever.
     budget: usize,
     /// What was flushed when the step began.
     synced: Ticket,
@@ -118,8 +121,8 @@ impl Log {
     }
 }
 
-/// Whether the oldest file can be taken out of the log: nobody can come to reference it any more, and no group is open in
-/// it.
+/// Whether the oldest file can be taken out of the log: nobody can come to reference it any more,
+/// and no group is open in it.
 fn can_leave(buffer: &Buffer) -> bool {
     let oldest = buffer.table.oldest();
     buffer.table.len() > 1 && oldest.holds == 0 && !buffer.groups.hold(oldest.generation)
@@ -131,8 +134,8 @@ fn is_dead(buffer: &Buffer) -> bool {
 }
 
 impl Core {
-    /// One step of the background; true if there may be more to do at once. `idle` says that nothing has been appended
-    /// for a while: time to give back room.
+    /// One step of the background; true if there may be more to do at once. `idle` says that
+    /// nothing has been appended for a while: time to give back room.
     pub(crate) fn background(&self, log: &Log, journal: &Journal, idle: bool) -> bool {
         let mut recycler = log.recycler.lock();
         if let Ok(free) = log.ring.free_on_disk() {
@@ -150,8 +153,8 @@ impl Core {
             Target::Log(buffer) => buffer.table.head_generation(),
             Target::Memory(_) => return false,
         };
-        // After recycling, so that a slot that just became free is taken. A failure shows in the ring's figures and in
-        // the admission; the next step tries again.
+        // After recycling, so that a slot that just became free is taken. A failure shows in the
+        // ring's figures and in the admission; the next step tries again.
         let readied = log.ring.ready() <= head && log.ring.ensure(head + 1).is_ok();
         if idle && !progress {
             log.ring.trim(IDLE_SLOTS);
@@ -199,7 +202,8 @@ impl Core {
         }
     }
 
-    /// A job can't go on: what it has written goes, and it is begun anew when the background looks again.
+    /// A job can't go on: what it has written goes, and it is begun anew when the background looks
+    /// again.
     fn give_up(&self, recycler: &mut Recycler, job: &Job, failure: Failure) {
         recycler.leftovers = job.leftovers();
         let unreadable = match (failure, job.leaving()) {
@@ -240,7 +244,8 @@ impl Core {
         recycler.job.is_some()
     }
 
-    /// Takes the oldest file out of the table, and has a batch flushed that says so; not yet if something keeps it.
+    /// Takes the oldest file out of the table, and has a batch flushed that says so; not yet if
+    /// something keeps it.
     fn retire(&self, log: &Log, recycler: &mut Recycler, job: Job) -> bool {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -266,7 +271,8 @@ impl Core {
         true
     }
 
-    /// The segments that a merge has replaced go: its index supersedes them from the moment it is durable.
+    /// The segments that a merge has replaced go: its index supersedes them from the moment it is
+    /// durable.
     fn drop_replaced(&self, recycler: &mut Recycler, job: &Job) {
         self.with_buffer(|buffer| buffer.segments.segments.retain(|number, _| !job.replaced().contains(number)));
         let wait = self.wait_from_now();
@@ -297,14 +303,17 @@ impl Core {
         true
     }
 
-    /// Notes for the writer and for whoever ends a group what the recycler waits for. True if it came meanwhile.
+    /// Notes for the writer and for whoever ends a group what the recycler waits for. True if it
+    /// came meanwhile.
     fn note_waits(&self, log: &Log, recycler: &Recycler) -> bool {
         let retired = recycler.retired.front().map(|retired| retired.ticket);
         let tickets = recycler.waits().filter_map(Wait::ticket).chain(retired);
-        // What had come when the step began is not waited for: what is left of that is to be tried again.
+        // What had come when the step began is not waited for: what is left of that is to be tried
+        // again.
         let awaited = tickets.filter(|ticket| *ticket > recycler.synced).min().map_or(0, |ticket| ticket.0);
         let group = recycler.waits().filter_map(Wait::group).min();
-        // Under the lock that the writer takes after each flush, so that it sees this or what it did is seen here.
+        // Under the lock that the writer takes after each flush, so that it sees this or what it
+        // did is seen here.
         self.with_buffer(|buffer| {
             buffer.awaited_group = group;
             log.awaited.store(awaited, Ordering::Relaxed);
@@ -352,7 +361,8 @@ fn clear_leftovers(log: &Log, recycler: &mut Recycler) -> bool {
     cleared
 }
 
-/// Removes a segment: its index first, durably, so that nothing is left that speaks of what is gone.
+/// Removes a segment: its index first, durably, so that nothing is left that speaks of what is
+/// gone.
 fn remove_segment(log: &Log, number: u32) -> std::io::Result<()> {
     log.cold.remove(&index_name(number))?;
     log.cold.disk.sync_directory()?;

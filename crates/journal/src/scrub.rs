@@ -1,9 +1,10 @@
-//! The scrub: reads segments from time to time, slowly, so that a disk that loses bits is noticed before somebody waits for
-//! the message.
+//! The scrub: reads segments from time to time, slowly, so that a disk that loses bits is noticed
+//! before somebody waits for the message.
 //!
-//! It works in rounds, of the segments there were when a round began; what was written since then waits for the next.
-//! Invariant: it runs on the background's thread, between two of its steps, so that no segment goes while a piece of it is
-//! read; from piece to piece it keeps no file open. It changes nothing, and tells of a segment once.
+//! It works in rounds, of the segments there were when a round began; what was written since then
+//! waits for the next. Invariant: it runs on the background's thread, between two of its steps, so
+//! that no segment goes while a piece of it is read; from piece to piece it keeps no file open. It
+//! changes nothing, and tells of a segment once.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,7 +64,8 @@ struct Check {
 enum Stage {
     /// Nothing was read yet.
     Begin,
-    /// The blocks still to be read, last first, and where the last body that was listed so far ends.
+    /// The blocks still to be read, last first, and where the last body that was listed so far
+    /// ends.
     Blocks(Vec<Row>, u64),
     Bodies(Box<Walk>),
 }
@@ -80,8 +82,8 @@ enum Piece {
 struct Bad(String, u64, String);
 
 impl Journal {
-    /// Has segments read from time to time, at most so many bytes of them each second; zero for never, which is how a
-    /// journal begins.
+    /// Has segments read from time to time, at most so many bytes of them each second; zero for
+    /// never, which is how a journal begins.
     pub fn scrub(&self, bytes_per_second: u64) {
         let core = self.core();
         if let Some(log) = &core.log {
@@ -109,8 +111,8 @@ impl Scrub {
 }
 
 impl Core {
-    /// Reads the next piece of a segment if it is time for that, `now` after the start. Gives the time when there is more to
-    /// do; none if scrubbing is off.
+    /// Reads the next piece of a segment if it is time for that, `now` after the start. Gives the
+    /// time when there is more to do; none if scrubbing is off.
     pub(crate) fn scrub(&self, log: &Log, now: Duration) -> Option<Duration> {
         let rate = log.scrub.rate.load(Ordering::Relaxed);
         if rate == 0 {
@@ -149,7 +151,8 @@ impl Core {
         Some(progress.due)
     }
 
-    /// The next segment of the round, or of a new one if that is due; the end of the last one is noted.
+    /// The next segment of the round, or of a new one if that is due; the end of the last one is
+    /// noted.
     fn next_check(&self, log: &Log, progress: &mut Progress, now: Duration) -> Option<Check> {
         if progress.left.is_empty() {
             if std::mem::take(&mut progress.in_round) {
@@ -223,7 +226,8 @@ impl Check {
     }
 }
 
-/// Reads some more blocks of an index, and moves `end` to the end of the last body that they list. Gives how much was read.
+/// Reads some more blocks of an index, and moves `end` to the end of the last body that they list.
+/// Gives how much was read.
 fn blocks(log: &Log, number: u32, rows: &mut Vec<Row>, end: &mut u64) -> Result<u64, Bad> {
     let name = index_name(number);
     let file = log.cold.open_index(number).map_err(|error| Bad(name.clone(), 0, error.to_string()))?;

@@ -1,8 +1,10 @@
-//! Bodies that nobody was promised and memory has no room for: in files beside the log, which end with the process.
+//! Bodies that nobody was promised and memory has no room for: in files beside the log, which end
+//! with the process.
 //!
-//! Nothing of it is flushed, no record speaks of it, and no file of an earlier run is ever read: what is left of one goes, a
-//! file at a time, once the journal runs. Invariant: a file is there while one of its bodies is held, and files are made
-//! and removed only by who writes and tidies, never by who lets go of a body.
+//! Nothing of it is flushed, no record speaks of it, and no file of an earlier run is ever read:
+//! what is left of one goes, a file at a time, once the journal runs. Invariant: a file is there
+//! while one of its bodies is held, and files are made and removed only by who writes and tidies,
+//! never by who lets go of a body.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +26,8 @@ const SPILLED: u32 = COPIED | 1 << 30;
 /// Of so many files' worth of bytes it does not matter how many are still wanted.
 const SLACK: u64 = 4;
 
-/// Whether `file`, of an [`Address`], is one of those that end with the process: see [`crate::Journal::spill`].
+/// Whether `file`, of an [`Address`], is one of those that end with the process: see
+/// [`crate::Journal::spill`].
 #[inline]
 pub fn is_spilled(file: u32) -> bool {
     file & SPILLED == SPILLED && file != LOST
@@ -98,8 +101,8 @@ impl Spill {
         Self { disk, incarnation, file_bytes, head: Mutex::new(None), shelf: Mutex::new(shelf) }
     }
 
-    /// Writes bodies, each of which is held once from now on. `room` is asked whether a file of so many bytes may be made.
-    /// After an error none of them is held.
+    /// Writes bodies, each of which is held once from now on. `room` is asked whether a file of so
+    /// many bytes may be made. After an error none of them is held.
     pub(crate) fn write(&self, bodies: &[&[u8]], room: &dyn Fn(u64) -> io::Result<()>) -> io::Result<Vec<Address>> {
         let mut head = self.head.lock();
         let mut addresses: Vec<Address> = Vec::with_capacity(bodies.len());
@@ -143,7 +146,8 @@ impl Spill {
             if addresses.len() > before && !fits {
                 break;
             }
-            // The first body lies within the file's length or at its beginning, and was found short enough.
+            // The first body lies within the file's length or at its beginning, and was found short
+            // enough.
             let (offset, length) = (offset as u32, body.len() as u32);
             out.extend_from_slice(&body_head(length, sums.body(offset, body)));
             out.extend_from_slice(body);
@@ -213,8 +217,8 @@ impl Spill {
         !self.shelf.lock().dead.is_empty()
     }
 
-    /// A file of which too little is wanted for what it takes: what is left of it should be written anew. Each file is named
-    /// once.
+    /// A file of which too little is wanted for what it takes: what is left of it should be written
+    /// anew. Each file is named once.
     pub(crate) fn sparse(&self) -> Option<u32> {
         let mut shelf = self.shelf.lock();
         let (bytes, live) =

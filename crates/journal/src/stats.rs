@@ -53,15 +53,18 @@ pub struct Stats {
     pub segment_bytes: u64,
     /// An estimate of the bytes of bodies in them that are still referenced.
     pub live_segment_bytes: u64,
-    /// Bytes of bodies copied out of the log or from segment to segment, since the journal was opened.
+    /// Bytes of bodies copied out of the log or from segment to segment, since the journal was
+    /// opened.
     pub evacuated_bytes: u64,
     /// Log files that became segments where they lie, since the journal was opened.
     pub adopted_files: u64,
     /// Segments written in place of others, since the journal was opened.
     pub merges: u64,
-    /// How often a segment could not be written (for want of space, say) or read, and the journal tried again.
+    /// How often a segment could not be written (for want of space, say) or read, and the journal
+    /// tried again.
     pub segment_failures: u64,
-    /// Bytes of segments that were read to see whether they still can be, since the journal was opened.
+    /// Bytes of segments that were read to see whether they still can be, since the journal was
+    /// opened.
     pub scrubbed_bytes: u64,
     /// How often all of them were read that way.
     pub scrub_rounds: u64,
@@ -69,6 +72,7 @@ pub struct Stats {
     pub damaged_segments: u32,
     /// Bodies that end with the process.
     pub spill: SpillStats,
-    /// How often a log file could not be readied (for want of space, say) and the journal tried again.
+    /// How often a log file could not be readied (for want of space, say) and the journal tried
+    /// again.
     pub ready_failures: u64,
 }

@@ -1,4 +1,5 @@
-//! The two threads of a journal: the writer and the background. Each is a loop around a step of the engine and a wait.
+//! The two threads of a journal: the writer and the background. Each is a loop around a step of the
+//! engine and a wait.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use crate::journal::Journal;
 use crate::ticket::Ticket;
 use crate::wal::writer::Flushed;
 
-/// How long the writer is idle before it seals the log: long enough that a lone publisher's pauses cost no flush.
+/// How long the writer is idle before it seals the log: long enough that a lone publisher's pauses
+/// cost no flush.
 const SEAL_AFTER: Duration = Duration::from_millis(100);
 /// How long a writer without room waits before it tries again.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -93,8 +95,8 @@ impl Core {
         Ok(())
     }
 
-    /// Waits until the background is needed, for a look at the disk at the latest; scrubs meanwhile, one piece at least if
-    /// that is due.
+    /// Waits until the background is needed, for a look at the disk at the latest; scrubs
+    /// meanwhile, one piece at least if that is due.
     fn wait_for_work(&self, log: &Log, started: Instant) {
         let until = Instant::now() + LOOK_EVERY;
         loop {

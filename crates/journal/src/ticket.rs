@@ -1,7 +1,8 @@
-//! Where things lie in the log and how far the log is durable: [`Address`], [`Ticket`] and the wakers that wait for
-//! a ticket.
+//! Where things lie in the log and how far the log is durable: [`Address`], [`Ticket`] and the
+//! wakers that wait for a ticket.
 //!
-//! Invariant: a ticket never becomes durable before every record appended up to it is, and never stops being so.
+//! Invariant: a ticket never becomes durable before every record appended up to it is, and never
+//! stops being so.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
@@ -20,15 +21,16 @@ pub struct Address {
 }
 
 impl Address {
-    /// Whether the body lies outside the log, where nothing survives the process: see [`crate::Journal::spill`].
+    /// Whether the body lies outside the log, where nothing survives the process: see
+    /// [`crate::Journal::spill`].
     #[inline]
     pub fn is_spilled(self) -> bool {
         is_spilled(self.file)
     }
 }
 
-/// The end of some records in the log. They are durable once [`Journal::durable`](crate::Journal::durable) has
-/// reached it.
+/// The end of some records in the log. They are durable once
+/// [`Journal::durable`](crate::Journal::durable) has reached it.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Ticket(pub u64);
 
@@ -81,7 +83,8 @@ impl Progress {
     pub(crate) fn when_durable(&self, ticket: Ticket, waker: &Waker) {
         if self.durable() < ticket {
             let mut waiting = self.waiting.lock();
-            // `reach` stores before it takes this lock, so what it stored is seen here or `reach` sees the waiter.
+            // `reach` stores before it takes this lock, so what it stored is seen here or `reach`
+            // sees the waiter.
             if self.durable() < ticket {
                 waiting.push((ticket, waker.clone()));
                 return;

@@ -1,8 +1,10 @@
-//! Reads a whole data directory that no process has open, and says what is in it and what of it is damaged.
+//! Reads a whole data directory that no process has open, and says what is in it and what of it is
+//! damaged.
 //!
-//! Invariants: nothing is changed; every byte that a start or a later read would rely on is read and checked, by the
-//! decoders that recovery uses; what recovery would call damage is damage here, and reading goes on behind it as far as
-//! what follows can be told from what an earlier use of the disk has left.
+//! Invariants: nothing is changed; every byte that a start or a later read would rely on is read
+//! and checked, by the decoders that recovery uses; what recovery would call damage is damage here,
+//! and reading goes on behind it as far as what follows can be told from what an earlier use of the
+//! disk has left.
 
 use std::io;
 use std::sync::Arc;
@@ -32,7 +34,8 @@ pub struct Verification {
     pub log: Vec<VerifiedFile>,
     /// The sequence of the last batch; zero for a log without one.
     pub last_sequence: u64,
-    /// Where something was being written when the last run ended, and never acknowledged: the file, and the offset in it.
+    /// Where something was being written when the last run ended, and never acknowledged: the file,
+    /// and the offset in it.
     pub torn_tail: Option<(String, u64)>,
     /// The segments that count, by number.
     pub segments: Vec<VerifiedSegment>,
@@ -133,12 +136,13 @@ impl Verification {
     }
 }
 
-/// Reads everything in the data directory on `disk`, which stays locked as long as the result lives. The records that a start
-/// would replay go to `replay`; if the log is damaged, those that are left.
+/// Reads everything in the data directory on `disk`, which stays locked as long as the result
+/// lives. The records that a start would replay go to `replay`; if the log is damaged, those that
+/// are left.
 ///
 /// # Errors
-/// If the directory is in use, holds no journal or one of another version, or its marker is damaged; and if the disk
-/// can't even be listed.
+/// If the directory is in use, holds no journal or one of another version, or its marker is
+/// damaged; and if the disk can't even be listed.
 pub fn verify(disk: Arc<dyn Disk>, replay: &mut dyn Replay) -> Result<Verification, OpenError> {
     let lock = disk.lock().map_err(OpenError::io("locking the data directory"))?.ok_or(OpenError::Locked)?;
     let names = disk.list().map_err(OpenError::io("listing the data directory"))?;

@@ -1,4 +1,5 @@
-//! The write-ahead log itself: batches, the buffer they are filled in, the files they go to, the writer.
+//! The write-ahead log itself: batches, the buffer they are filled in, the files they go to, the
+//! writer.
 
 pub(crate) mod batch;
 pub(crate) mod buffer;

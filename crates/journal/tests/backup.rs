@@ -1,5 +1,5 @@
-//! Copies of a journal that runs: they hold just what had been appended when they were begun, whatever went on meanwhile,
-//! and one that was cut short is no data directory.
+//! Copies of a journal that runs: they hold just what had been appended when they were begun,
+//! whatever went on meanwhile, and one that was cut short is no data directory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 
@@ -219,7 +219,8 @@ fn everything_durable_when_it_was_begun_is_in_the_copy_of_a_busy_journal() {
     std::thread::scope(|scope| {
         let _stop = Stop(&stop);
         scope.spawn(|| {
-            // The last thousand of one queue wait; what is older was settled, and files come and go.
+            // The last thousand of one queue wait; what is older was settled, and files come and
+            // go.
             for seq in 0.. {
                 if stop.load(Ordering::Relaxed) {
                     return;

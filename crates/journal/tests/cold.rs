@@ -1,5 +1,5 @@
-//! Backlogs: what is alive leaves the log for segments, on a real disk and on a simulated one, and what is damaged, missing
-//! or in the way there.
+//! Backlogs: what is alive leaves the log for segments, on a real disk and on a simulated one, and
+//! what is damaged, missing or in the way there.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 
@@ -87,7 +87,8 @@ fn a_backlog_that_is_all_alive_is_written_once() {
     assert!(disk.names().len() < 14, "slots are given back: {:?}", disk.names());
 }
 
-/// A queue of large backlog beside one of which a message in each file stays: files are mostly dead.
+/// A queue of large backlog beside one of which a message in each file stays: files are mostly
+/// dead.
 fn leave_few(journal: &Journal, stepper: &Stepper, queues: &Queues) {
     for at in 0..700 {
         queues.publish(journal, 1, &body(1, at, 1000));
@@ -115,8 +116,8 @@ fn what_little_is_alive_is_copied_and_small_segments_are_merged() {
     check(&journal, &queues);
 }
 
-/// As [`leave_few`], one flush and some background at a time, until the disk stops. Gives the operations on the disk before
-/// and after the step in which a merge came to its end.
+/// As [`leave_few`], one flush and some background at a time, until the disk stops. Gives the
+/// operations on the disk before and after the step in which a merge came to its end.
 fn merge_once(disk: &SimDisk) -> Option<(u64, u64)> {
     let (journal, stepper, queues) = step(disk);
     let mut at = 0;
@@ -286,14 +287,16 @@ fn a_file_with_a_bad_place_leaves_the_log_although_lengths_are_not_known() {
     let moved: Vec<_> = queues.of(1).into_iter().filter(|one| one.address.file == 1).collect();
     let unmeasured = moved.iter().filter(|one| one.length == 0).count();
     assert!(moved.len() > 50 && (1..8).contains(&unmeasured), "{unmeasured} of {}", moved.len());
-    // A read takes whole blocks, so that others beside the bad place may fail too; those that are far off do not.
+    // A read takes whole blocks, so that others beside the bad place may fail too; those that are
+    // far off do not.
     for one in moved.iter().filter(|one| u64::from(one.address.offset).abs_diff(start) > 4096) {
         assert_eq!(journal.read(one.address).unwrap(), body(1, one.seq, 1000));
     }
     assert!(journal.read(hurt.address).is_err());
 }
 
-/// A disk on which, once `wants` is set, files can't be opened at times for want of handles, twice in a row.
+/// A disk on which, once `wants` is set, files can't be opened at times for want of handles, twice
+/// in a row.
 #[cfg(unix)]
 struct Wanting {
     disk: SimDisk,

@@ -1,5 +1,5 @@
-//! What recovery makes of files that were cut, damaged, swapped or left over: a torn tail is cut, anything that was
-//! acknowledged and does not read back stops the start.
+//! What recovery makes of files that were cut, damaged, swapped or left over: a torn tail is cut,
+//! anything that was acknowledged and does not read back stops the start.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 
@@ -145,7 +145,8 @@ fn damage_in_the_last_batch_is_a_torn_tail_only_while_nothing_proves_it_flushed(
 
 #[test]
 fn a_tail_that_was_cut_never_comes_back() {
-    // Batches 0 and 2 reached the disk, 1 was torn; the next life writes a new 1 that ends where 2 begins.
+    // Batches 0 and 2 reached the disk, 1 was torn; the next life writes a new 1 that ends where 2
+    // begins.
     let disk = SimDisk::new(1, 4 << 20);
     let (journal, stepper) = start(&disk);
     append(&journal, &stepper, 0..1);

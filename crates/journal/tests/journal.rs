@@ -1,4 +1,5 @@
-//! The journal as its users see it: threads, a real directory, tickets and wakers, admission, refusals.
+//! The journal as its users see it: threads, a real directory, tickets and wakers, admission,
+//! refusals.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 
@@ -342,8 +343,8 @@ fn a_group_counts_only_when_its_end_is_durable() {
     assert_eq!(found.facts, [(2, 1, b"fact".to_vec())]);
 }
 
-/// A purge says runs that span what was settled before. That took along what an open group had settled, which must be there
-/// again when the group does not end.
+/// A purge says runs that span what was settled before. That took along what an open group had
+/// settled, which must be there again when the group does not end.
 #[test]
 fn a_run_takes_nothing_along_that_an_open_group_settles() {
     for ends in [false, true] {
@@ -465,7 +466,8 @@ fn a_head_larger_than_the_files_of_a_smaller_ring_goes_once_it_is_dead() {
         settle_down(&stepper);
         let left = found.references.len();
         assert_eq!(journal.admission(), if left == 0 { Admission::Open } else { Admission::Closed }, "{left} left");
-        // A crash before anything is in the next file, and one after: the log goes on there all the same.
+        // A crash before anything is in the next file, and one after: the log goes on there all the
+        // same.
         disk.power_cut();
         drop((journal, stepper));
         let (journal, stepper, found) = step(&disk, &small());
@@ -553,7 +555,8 @@ fn a_full_disk_closes_the_gate_and_is_no_failure() {
     assert_eq!(journal.admission(), Admission::Open);
 }
 
-/// Whatever was written to a file that has no name goes with the process: nothing may be confirmed any more.
+/// Whatever was written to a file that has no name goes with the process: nothing may be confirmed
+/// any more.
 #[test]
 fn a_log_file_that_is_deleted_or_cut_short_ends_the_log() {
     type Harm = fn(&SimDisk, &str);

@@ -1,4 +1,5 @@
-//! The scrub: it finds what does not read back, tells of it once, keeps its pace, and sees no damage where there is none.
+//! The scrub: it finds what does not read back, tells of it once, keeps its pace, and sees no
+//! damage where there is none.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 

@@ -1,4 +1,5 @@
-//! Spilled bodies: they read back while they are held, their files go with them, and nothing of them outlives the journal.
+//! Spilled bodies: they read back while they are held, their files go with them, and nothing of
+//! them outlives the journal.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 

@@ -266,8 +266,8 @@ fn readied_after(disk: &SimDisk) -> String {
     disk.names().into_iter().filter(|name| name.ends_with(".wal")).max_by_key(generation).unwrap()
 }
 
-/// With its log damaged a journal does not start; with a segment damaged it does, says so, gives what is whole, and keeps
-/// the files.
+/// With its log damaged a journal does not start; with a segment damaged it does, says so, gives
+/// what is whole, and keeps the files.
 fn starts_or_refuses(what: &str, disk: &SimDisk, said: &str) {
     let before = bytes_of(disk);
     let mut replayed = Found::default();

@@ -1,4 +1,5 @@
-//! What the audit log says of a change: what was done, to what, and a bounded extract of the rest. Never a secret.
+//! What the audit log says of a change: what was done, to what, and a bounded extract of the rest.
+//! Never a secret.
 
 use std::fmt::{self, Arguments, Write};
 

@@ -1,6 +1,7 @@
 //! What can be changed through management: one list for the command line, `rabbitmqctl` and HTTP.
 //!
-//! A change is answered when it is durable, and each is told to the audit log: who asked, from where, and what came of it.
+//! A change is answered when it is durable, and each is told to the audit log: who asked, from
+//! where, and what came of it.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -178,7 +179,8 @@ pub enum Change {
         /// How many; `None` for as many as the broker lets anybody.
         value: Option<u32>,
     },
-    /// Copies what is published and delivered in a vhost to `amq.rabbitmq.trace` until the next start, or not any more.
+    /// Copies what is published and delivered in a vhost to `amq.rabbitmq.trace` until the next
+    /// start, or not any more.
     Trace {
         /// The vhost.
         vhost: String,
@@ -205,7 +207,8 @@ pub enum Change {
         /// Whether it is up.
         up: bool,
     },
-    /// Sets the bytes of queued messages in memory at which the memory alarm rises, until the next start.
+    /// Sets the bytes of queued messages in memory at which the memory alarm rises, until the next
+    /// start.
     MemoryLimit {
         /// Those bytes; at 0 the alarm is up.
         bytes: u64,
@@ -300,8 +303,8 @@ pub(crate) struct Caller {
     pub(crate) from: String,
 }
 
-/// Makes a change, waits until it is durable, and tells the audit log. Blocks meanwhile. The number is that of the messages
-/// or connections that it cost.
+/// Makes a change, waits until it is durable, and tells the audit log. Blocks meanwhile. The number
+/// is that of the messages or connections that it cost.
 pub(crate) fn make(broker: &Broker, change: Change, caller: Caller) -> Result<u64, Refused> {
     let (who, from) = (caller.identity.user().to_owned(), caller.from.clone());
     let Told { action, vhost, name, about } = Told::of(&change);

@@ -1,8 +1,9 @@
 //! The control socket: how the command line talks to a running broker.
 //!
-//! A UNIX socket in the data directory, readable by its owner only, so whoever may read the data may ask. A request is
-//! one line of JSON, the answer another. Both ends are here. A request line has a limit and a time limit, and few
-//! connections are served at a time: a stuck script must not tie up the server.
+//! A UNIX socket in the data directory, readable by its owner only, so whoever may read the data
+//! may ask. A request is one line of JSON, the answer another. Both ends are here. A request line
+//! has a limit and a time limit, and few connections are served at a time: a stuck script must not
+//! tie up the server.
 
 use serde::{Deserialize, Serialize};
 
@@ -222,7 +223,8 @@ mod unix {
         poll_fn(|context| watching.watch.over(tell, || conversation.as_mut().poll(context))).await
     }
 
-    /// The peer has [`PATIENCE`] to ask and to read its answer; the answer itself takes what it takes.
+    /// The peer has [`PATIENCE`] to ask and to read its answer; the answer itself takes what it
+    /// takes.
     async fn converse(mut socket: UnixStream, source: Arc<Source>) -> io::Result<()> {
         let credentials = socket.peer_cred();
         let (reading, mut writing) = socket.split();
@@ -271,8 +273,8 @@ mod unix {
         Failed(String),
     }
 
-    /// Asks the server behind the socket at `path`. Blocks, for ten seconds at most, but for a repair or a backup as long
-    /// as that takes.
+    /// Asks the server behind the socket at `path`. Blocks, for ten seconds at most, but for a
+    /// repair or a backup as long as that takes.
     pub fn ask(path: &Path, request: &Request) -> Result<Answer, AskError> {
         let failed = |error: &dyn std::fmt::Display| AskError::Failed(error.to_string());
         let mut socket = std::os::unix::net::UnixStream::connect(path).map_err(AskError::NoServer)?;

@@ -1,5 +1,5 @@
-//! Messages put in and taken out for management, by the same client and the same rights as over a protocol. Every such
-//! request is told to the audit log, without what is in its messages.
+//! Messages put in and taken out for management, by the same client and the same rights as over a
+//! protocol. Every such request is told to the audit log, without what is in its messages.
 
 use std::thread::park;
 use std::time::Instant;
@@ -13,15 +13,16 @@ use crate::source::Source;
 
 /// Bytes of messages that one request takes out at most, but for a single larger message.
 const MOST_BYTES: usize = 16 << 20;
-/// What each message counts for besides its body, its properties and its address: the names of all that in an answer.
+/// What each message counts for besides its body, its properties and its address: the names of all
+/// that in an answer.
 const EACH: usize = 512;
 /// Bytes of names that the audit log has.
 const NAME: usize = 255;
 /// Bytes of deliveries that one look reports; there are none here, only answers.
 const BUDGET: usize = 1 << 16;
 
-/// Writes properties in the encoding of a protocol, checked as those of its clients are; the publish has no address and no
-/// body yet.
+/// Writes properties in the encoding of a protocol, checked as those of its clients are; the
+/// publish has no address and no body yet.
 pub type Encoding = for<'a> fn(&Properties, &'a mut Vec<u8>) -> Result<Publish<'a>, Error>;
 
 /// A message to be published.
@@ -80,8 +81,8 @@ pub(crate) struct Fetched {
 }
 
 impl Source {
-    /// Publishes a message and waits until it is as safe as a confirm says. Whether it reached a queue. While an alarm lets
-    /// nothing in it is refused at once.
+    /// Publishes a message and waits until it is as safe as a confirm says. Whether it reached a
+    /// queue. While an alarm lets nothing in it is refused at once.
     pub(crate) fn publish(&self, vhost: &str, message: &Outgoing, caller: Caller) -> Result<bool, Refused> {
         let (who, from) = (caller.identity.user().to_owned(), caller.from.clone());
         let (exchange, routing_key) = (extract(&message.exchange, NAME), extract(&message.routing_key, NAME));
@@ -103,7 +104,8 @@ impl Source {
         published
     }
 
-    /// Fetches messages and settles them as they are to be; what is gone from the queue is gone durably when this returns.
+    /// Fetches messages and settles them as they are to be; what is gone from the queue is gone
+    /// durably when this returns.
     pub(crate) fn fetch(&self, vhost: &str, fetching: &Fetching, caller: Caller) -> Result<Vec<Fetched>, Refused> {
         let (who, from) = (caller.identity.user().to_owned(), caller.from.clone());
         let (queue, ackmode) = (&fetching.queue, fetching.ackmode);
@@ -189,8 +191,8 @@ impl Source {
             if let Some(ended) = ended.take() {
                 return ended.map(|()| routed);
             }
-            // An alarm that leaves room for some more has let the message in: it is confirmed like any other, and who was told
-            // otherwise would publish it twice.
+            // An alarm that leaves room for some more has let the message in: it is confirmed like
+            // any other, and who was told otherwise would publish it twice.
             if let Some(reason) = stopped.as_ref().filter(|_| client.parked(session)) {
                 let text = format!("rejected Unable to publish message: publishers are stopped, {reason}");
                 return Err(Refused::new(Why::Invalid, text));

@@ -1,7 +1,9 @@
-//! Definitions: users, vhosts, rights and what is declared, as RabbitMQ's JSON document, written and read.
+//! Definitions: users, vhosts, rights and what is declared, as RabbitMQ's JSON document, written
+//! and read.
 //!
-//! A document is looked at whole before anything changes: one that is refused has changed nothing. What Hermod has no
-//! meaning for is named, and refuses the document unless it is to be skipped; then no more than that is left out.
+//! A document is looked at whole before anything changes: one that is refused has changed nothing.
+//! What Hermod has no meaning for is named, and refuses the document unless it is to be skipped;
+//! then no more than that is left out.
 
 mod document;
 mod export;
@@ -69,11 +71,13 @@ fn words_of(text: &str) -> Vec<String> {
     text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
 }
 
-/// Takes over a document: what of it is there already is replaced, or must be the same. Blocks until all of it is durable.
+/// Takes over a document: what of it is there already is replaced, or must be the same. Blocks
+/// until all of it is durable.
 ///
 /// # Errors
-/// Nothing was changed: it is no such document, contradicts itself or what exists, or has things that are not supported while
-/// they are not to be skipped. Or something else changed what exists between the look and the end; the text says what.
+/// Nothing was changed: it is no such document, contradicts itself or what exists, or has things
+/// that are not supported while they are not to be skipped. Or something else changed what exists
+/// between the look and the end; the text says what.
 pub(crate) fn import(broker: &Broker, text: &str, import: &Import<'_>) -> Result<Imported, Refused> {
     let (who, from) = (import.caller.identity.user(), &import.caller.from);
     let imported = look_and_make(broker, text, import);

@@ -1,4 +1,5 @@
-//! `/metrics/detailed`: the families of metrics that a scrape names, under RabbitMQ's names of both, in the vhosts that it names.
+//! `/metrics/detailed`: the families of metrics that a scrape names, under RabbitMQ's names of
+//! both, in the vhosts that it names.
 //!
 //! A family that Hermod has no figures for is empty, as one that RabbitMQ does not know is there.
 

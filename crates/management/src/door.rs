@@ -27,7 +27,8 @@ pub struct Limits {
     pub connections: usize,
     /// Most from one network that have not shown who they are.
     pub per_network: usize,
-    /// How long a peer may take for the head of a request, counted from when nothing else is going on.
+    /// How long a peer may take for the head of a request, counted from when nothing else is going
+    /// on.
     pub head_timeout: Duration,
     /// How long it may read nothing of what waits for it.
     pub write_timeout: Duration,

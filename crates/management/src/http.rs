@@ -241,7 +241,8 @@ async fn live() -> &'static str {
     "live\n"
 }
 
-/// Clients can connect. An alarm does not unset this: consumers must reach a broker that stops publishers.
+/// Clients can connect. An alarm does not unset this: consumers must reach a broker that stops
+/// publishers.
 async fn ready(State(source): State<Arc<Source>>) -> Answer {
     if source.is_ready() {
         "ready\n".into_response()

@@ -1,7 +1,7 @@
 //! Arguments and properties as JSON, both ways.
 //!
-//! JSON has fewer types than a protocol: what has none there is written as the text or number closest to it, and a number
-//! that is read is an integer of 64 bits, or a float.
+//! JSON has fewer types than a protocol: what has none there is written as the text or number
+//! closest to it, and a number that is read is an integer of 64 bits, or a float.
 
 use broker::{Table, Value};
 use serde::Deserializer;

@@ -1,4 +1,5 @@
-//! What can be listed, as JSON in the shape of RabbitMQ's HTTP API: for HTTP itself, for `--json`, for `rabbitmqctl`.
+//! What can be listed, as JSON in the shape of RabbitMQ's HTTP API: for HTTP itself, for `--json`,
+//! for `rabbitmqctl`.
 //!
 //! A field whose figure is not known is left out, never made up.
 
@@ -220,7 +221,8 @@ fn date(milliseconds: u64) -> Option<String> {
     Some(time.strftime("%Y-%m-%dT%H:%M:%S%.3f+00:00").to_string())
 }
 
-/// Bytes of bodies: counted where a limit needs that, else by their mean; left out where nothing is known of them.
+/// Bytes of bodies: counted where a limit needs that, else by their mean; left out where nothing is
+/// known of them.
 fn put_weights(row: &mut Json, queue: &QueueReport) {
     let figures = &queue.figures;
     let mean = |messages: u64| figures.bytes_of(messages);
@@ -280,8 +282,9 @@ fn binding(binding: &BindingReport) -> Json {
     })
 }
 
-/// What tells a binding from others between the same two, as a segment of a path: its routing key, percent-encoded, and
-/// after a tilde what stands for its arguments. Tools keep it, so it is the same in every version.
+/// What tells a binding from others between the same two, as a segment of a path: its routing key,
+/// percent-encoded, and after a tilde what stands for its arguments. Tools keep it, so it is the
+/// same in every version.
 pub(crate) fn properties_key(routing_key: &str, arguments: &Map<String, Json>) -> String {
     if arguments.is_empty() {
         return if routing_key.is_empty() { "~".to_owned() } else { percent_encoded(routing_key) };
@@ -291,8 +294,8 @@ pub(crate) fn properties_key(routing_key: &str, arguments: &Map<String, Json>) -
     format!("{}~{}", percent_encoded(routing_key), URL_SAFE_NO_PAD.encode(&digest[..KEY_BYTES]))
 }
 
-/// The `properties_key` that a segment of a path stands for. Clients encode a routing key once, for the path, or twice, as part of
-/// `properties_key`; either way this is the same.
+/// The `properties_key` that a segment of a path stands for. Clients encode a routing key once, for
+/// the path, or twice, as part of `properties_key`; either way this is the same.
 pub(crate) fn canonical_key(segment: &str) -> String {
     match segment.rsplit_once('~') {
         Some((routing_key, digest)) => format!("{}~{digest}", percent_encoded(&percent_decoded(routing_key))),
@@ -394,7 +397,8 @@ fn encryption_fields(encryption: Option<&Encryption>) -> [(&'static str, Json); 
     ]
 }
 
-/// Key exchange, cipher and hash of `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`; since TLS 1.3 suites name no key exchange.
+/// Key exchange, cipher and hash of `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`; since TLS 1.3 suites
+/// name no key exchange.
 fn suite_parts(suite: &str) -> [String; 3] {
     let suite = suite.to_lowercase();
     let (exchange, rest) = match suite.split_once("_with_") {

@@ -1,6 +1,7 @@
 //! What takes the memory of the process, in RabbitMQ's parts.
 //!
-//! Hermod knows three: queued messages, large ones on their way in, and the rest. Nothing is Erlang's, so the other parts are 0.
+//! Hermod knows three: queued messages, large ones on their way in, and the rest. Nothing is
+//! Erlang's, so the other parts are 0.
 
 use broker::Overview;
 use serde_json::{Map, Value as Json, json};

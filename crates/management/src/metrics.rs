@@ -1,5 +1,6 @@
-//! The metrics of a scrape. Where RabbitMQ has the figure, it has RabbitMQ's name, so that dashboards made for it work;
-//! what only Hermod has starts with `hermod_`. No name is printed whose figure is not known.
+//! The metrics of a scrape. Where RabbitMQ has the figure, it has RabbitMQ's name, so that
+//! dashboards made for it work; what only Hermod has starts with `hermod_`. No name is printed
+//! whose figure is not known.
 
 use broker::{Held, Overview, QueueReport};
 
@@ -262,7 +263,8 @@ fn journal(out: &mut Exposition, overview: &Overview) {
     }
 }
 
-/// Per protocol, over the sockets that are open now: sums over closed ones too would need a memory of them.
+/// Per protocol, over the sockets that are open now: sums over closed ones too would need a memory
+/// of them.
 fn traffic(out: &mut Exposition, sockets: &[Socket]) {
     let mut by_protocol = std::collections::BTreeMap::<&str, (u64, u64, u64)>::new();
     for socket in sockets {

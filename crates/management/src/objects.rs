@@ -1,5 +1,5 @@
-//! Exchanges, queues and bindings, declared and deleted for whoever asks: by the same code, and with the same rights, as a
-//! client of a protocol declares and deletes them.
+//! Exchanges, queues and bindings, declared and deleted for whoever asks: by the same code, and
+//! with the same rights, as a client of a protocol declares and deletes them.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -128,7 +128,8 @@ pub(crate) fn apply(
     }
 }
 
-/// Names as RabbitMQ keeps them, and as they are kept of clients of AMQP: line feeds and carriage returns are dropped.
+/// Names as RabbitMQ keeps them, and as they are kept of clients of AMQP: line feeds and carriage
+/// returns are dropped.
 fn without_line_ends(mut change: ObjectChange) -> ObjectChange {
     let names = match &mut change {
         ObjectChange::DeclareQueue { name, .. }

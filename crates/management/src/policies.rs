@@ -1,4 +1,5 @@
-//! Policies, set for whoever asks, and shown as JSON. Names of fields are those of RabbitMQ's definitions.
+//! Policies, set for whoever asks, and shown as JSON. Names of fields are those of RabbitMQ's
+//! definitions.
 
 use auth::Identity;
 use broker::{ApplyTo, Broker, Error, PolicyKind, PolicyReport, PolicySpec, Ticket};

@@ -1,4 +1,5 @@
-//! Figures about this process that the operating system knows. Where it does not tell them, they are left out.
+//! Figures about this process that the operating system knows. Where it does not tell them, they
+//! are left out.
 
 /// What `/proc` says about this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

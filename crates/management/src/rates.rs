@@ -1,7 +1,9 @@
-//! How fast counters grow, for those who ask again and again: `…_details` with a `rate` beside each counter of `message_stats`.
+//! How fast counters grow, for those who ask again and again: `…_details` with a `rate` beside each
+//! counter of `message_stats`.
 //!
-//! Nothing is sampled in the background. What a reader was told is remembered, and the next reading is compared with one that is
-//! some seconds old. Of whom nobody has asked before the rate is 0, as RabbitMQ says of what is new.
+//! Nothing is sampled in the background. What a reader was told is remembered, and the next reading
+//! is compared with one that is some seconds old. Of whom nobody has asked before the rate is 0, as
+//! RabbitMQ says of what is new.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -30,7 +32,8 @@ struct Memory {
 }
 
 impl Memory {
-    /// True when one more thing may be remembered. Where there is no room, those go of which nobody has asked for long.
+    /// True when one more thing may be remembered. Where there is no room, those go of which nobody
+    /// has asked for long.
     fn has_room(&mut self, now: Instant) -> bool {
         let is_due = self.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= SPAN);
         if self.things.len() >= MOST && is_due {

@@ -1,5 +1,5 @@
-//! What a running broker tells about itself: the shapes that travel over the control socket, the same on both ends and
-//! in the `--json` output.
+//! What a running broker tells about itself: the shapes that travel over the control socket, the
+//! same on both ends and in the `--json` output.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -39,8 +39,8 @@ pub struct Status {
     pub max_connections: u64,
     /// Of these so many are kept for administrators.
     pub reserved_connections: u64,
-    /// Percent of connections, queues, exchanges and bindings that a vhost without a limit of its own may have where there are
-    /// others.
+    /// Percent of connections, queues, exchanges and bindings that a vhost without a limit of its
+    /// own may have where there are others.
     pub vhost_share: u32,
     /// Percent of connections that a user without a limit of its own may have.
     pub user_share: u32,
@@ -207,7 +207,8 @@ pub struct QueueRow {
     pub delivered: u64,
     /// Messages that were acknowledged since the start.
     pub acknowledged: u64,
-    /// Messages that died here since the start: rejected, expired, over a length limit, over the delivery limit.
+    /// Messages that died here since the start: rejected, expired, over a length limit, over the
+    /// delivery limit.
     pub died: [u64; 4],
     /// The name of its policy.
     pub policy: Option<String>,

@@ -1,5 +1,6 @@
-//! HTTP connections, plain and within TLS: each takes a place at the door, shakes hands if it is to, and is answered for as
-//! long as its peer goes on: with its handshake, with the heads of its requests, and with reading the answers.
+//! HTTP connections, plain and within TLS: each takes a place at the door, shakes hands if it is
+//! to, and is answered for as long as its peer goes on: with its handshake, with the heads of its
+//! requests, and with reading the answers.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -214,7 +215,8 @@ impl Patient {
         let patience = self.patience.saturating_sub(self.waited);
         let (_, sleep) = self.stalled.get_or_insert_with(|| (Instant::now(), Box::pin(tokio::time::sleep(patience))));
         ready!(sleep.as_mut().poll(context));
-        // The kernel is not to keep for a while what nobody reads; if it does, that is no more than it takes for anybody.
+        // The kernel is not to keep for a while what nobody reads; if it does, that is no more than
+        // it takes for anybody.
         let _ = self.socket.set_zero_linger();
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer reads nothing, or too slowly")))
     }

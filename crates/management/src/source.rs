@@ -1,4 +1,5 @@
-//! What management reads: the broker's reports, the sockets, and what never changes while the server runs.
+//! What management reads: the broker's reports, the sockets, and what never changes while the
+//! server runs.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -26,7 +27,8 @@ use crate::watch::Watch;
 /// One open socket, as the part of the program that owns it sees it.
 #[derive(Debug, Clone)]
 pub struct Socket {
-    /// Peer and local address, in the words that protocols give to the broker: `1.2.3.4:5 -> 127.0.0.1:5672`.
+    /// Peer and local address, in the words that protocols give to the broker:
+    /// `1.2.3.4:5 -> 127.0.0.1:5672`.
     pub peer: String,
     /// Its protocol; empty while it is not known yet.
     pub protocol: &'static str,
@@ -59,8 +61,8 @@ pub struct Network {
     pub count: Box<dyn Fn() -> usize + Send + Sync>,
     /// How many were refused as they came, by reason.
     pub refused: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
-    /// How often one connection held up all others of its thread for 100 ms or longer, and the same of what else the program
-    /// watches, by kind.
+    /// How often one connection held up all others of its thread for 100 ms or longer, and the same
+    /// of what else the program watches, by kind.
     pub long_turns: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
     /// When the certificate ends that TLS is served with.
     pub certificate_ends: Box<dyn Fn() -> Option<SystemTime> + Send + Sync>,
@@ -90,14 +92,16 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Whether a node of this name is meant to be this one: scripts build the name that RabbitMQ would have from the machine's.
+    /// Whether a node of this name is meant to be this one: scripts build the name that RabbitMQ
+    /// would have from the machine's.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         let host = |name: &'_ str| name.split_once('@').map(|(_, host)| host.to_owned());
         name == self.node || (name.starts_with("rabbit@") && host(name) == host(&self.node))
     }
 }
 
-/// Copies the data directory to a path for as long as the second argument says; the error is one line for whoever asked.
+/// Copies the data directory to a path for as long as the second argument says; the error is one
+/// line for whoever asked.
 type Copying = dyn Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync;
 
 /// Everything that management reads.
@@ -116,13 +120,15 @@ pub struct Source {
     backup: Box<Copying>,
     pub(crate) encoding: Encoding,
     ready: AtomicBool,
-    /// HTTP connections that were refused: since there were too many in all, and from their address.
+    /// HTTP connections that were refused: since there were too many in all, and from their
+    /// address.
     refused: [AtomicU64; 2],
 }
 
 impl Source {
-    /// Reads `broker`, asks `network` for the sockets, and has `backup` copy the data directory to a path, for as long
-    /// as its second argument says. What it publishes has properties as `encoding` writes them.
+    /// Reads `broker`, asks `network` for the sockets, and has `backup` copy the data directory to
+    /// a path, for as long as its second argument says. What it publishes has properties as
+    /// `encoding` writes them.
     pub fn new(
         broker: Broker,
         facts: Facts,
@@ -150,7 +156,8 @@ impl Source {
         }
     }
 
-    /// Says whether clients are served: true once the server has started, false when it begins to stop.
+    /// Says whether clients are served: true once the server has started, false when it begins to
+    /// stop.
     pub fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Release);
     }
@@ -255,12 +262,14 @@ impl Source {
         definitions::export(&self.broker, &self.facts)
     }
 
-    /// What is declared in a vhost, and its policies and limits, as the same document without the vhost.
+    /// What is declared in a vhost, and its policies and limits, as the same document without the
+    /// vhost.
     pub(crate) fn export_vhost(&self, vhost: &str) -> serde_json::Value {
         definitions::export_vhost(&self.broker, &self.facts, vhost)
     }
 
-    /// Takes over the document in the server's settings; `from` says that. Blocks until it is durable.
+    /// Takes over the document in the server's settings; `from` says that. Blocks until it is
+    /// durable.
     ///
     /// # Errors
     /// Why it was refused.

@@ -1,4 +1,5 @@
-//! Counts what holds up everything else of its kind: a round of housekeeping, or a request on the loop of management.
+//! Counts what holds up everything else of its kind: a round of housekeeping, or a request on the
+//! loop of management.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ const LONG: Duration = Duration::from_millis(100);
 pub struct Watch(AtomicU64);
 
 impl Watch {
-    /// Does work during which others wait. If it takes long, that is counted, and `tell` is given its milliseconds.
+    /// Does work during which others wait. If it takes long, that is counted, and `tell` is given
+    /// its milliseconds.
     pub fn over<T>(&self, tell: impl FnOnce(u128), work: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let done = work();

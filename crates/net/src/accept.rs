@@ -1,7 +1,7 @@
 //! The accept loop of one listener: admits within the limits and starts a task per connection.
 //!
-//! Running out of file descriptors makes it wait instead of spinning: the kernel would report the same connection again
-//! at once.
+//! Running out of file descriptors makes it wait instead of spinning: the kernel would report the
+//! same connection again at once.
 
 use std::io;
 use std::net::SocketAddr;
@@ -89,7 +89,8 @@ impl Acceptor {
     }
 }
 
-/// Errors of the connection that was about to be accepted, not of the listener: the next one may be fine.
+/// Errors of the connection that was about to be accepted, not of the listener: the next one may be
+/// fine.
 fn is_peers_doing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,7 +1,8 @@
-//! How other threads reach the task of a connection: one atomic byte of orders and the task's waker.
+//! How other threads reach the task of a connection: one atomic byte of orders and the task's
+//! waker.
 //!
-//! Rings that come before the task has looked merge into one, so a batch of deliveries costs one wake-up however many
-//! queues they come from.
+//! Rings that come before the task has looked merge into one, so a batch of deliveries costs one
+//! wake-up however many queues they come from.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -24,9 +24,10 @@ enum Choice {
     Undecided,
 }
 
-/// Reads until the protocol is known. A listener with one protocol asks nothing, so that the server may speak first.
-/// When nobody recognises the bytes, the first protocol gets them: it knows how to refuse a stranger in its own words.
-/// `None` when the peer left or the connection was ordered to end.
+/// Reads until the protocol is known. A listener with one protocol asks nothing, so that the server
+/// may speak first. When nobody recognises the bytes, the first protocol gets them: it knows how to
+/// refuse a stranger in its own words. `None` when the peer left or the connection was ordered to
+/// end.
 pub(crate) async fn detect(
     socket: &mut Stream,
     input: &mut Input,

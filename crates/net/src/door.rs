@@ -1,4 +1,5 @@
-//! What a socket passes before its protocol sees a byte: TLS and a WebSocket handshake, where the listener has them.
+//! What a socket passes before its protocol sees a byte: TLS and a WebSocket handshake, where the
+//! listener has them.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -22,10 +23,11 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// The stream behind it, and the user that the peer's certificate stands for. `None` when a handshake failed, took too long,
-    /// or the connection was ordered to end.
+    /// The stream behind it, and the user that the peer's certificate stands for. `None` when a
+    /// handshake failed, took too long, or the connection was ordered to end.
     pub(crate) async fn pass(&self, socket: TcpStream, listed: &Listed) -> Option<(Stream, Option<Arc<str>>)> {
-        // In boxes: the states of handshakes are large, and plain connections would carry them, too.
+        // In boxes: the states of handshakes are large, and plain connections would carry them,
+        // too.
         let (stream, user) = match &self.secure {
             None => (Stream::Plain(socket), None),
             Some(secure) => Box::pin(secure.open(socket, listed)).await?,
@@ -37,7 +39,8 @@ impl Door {
     }
 }
 
-/// Waits for a handshake. `None` when the connection was ordered to end meanwhile; `late` says what it took longer than.
+/// Waits for a handshake. `None` when the connection was ordered to end meanwhile; `late` says what
+/// it took longer than.
 pub(crate) async fn heeding<T>(
     listed: &Listed,
     patience: Duration,

@@ -1,8 +1,9 @@
 //! The life of one connection: the only async loop of the data path.
 //!
-//! A turn does what was ordered, what is due and what arrived, and writes the answer at once, in the same task. Turns
-//! follow each other while there is something to do; after a budget the task yields, so that the others run. Reading
-//! goes on while the kernel refuses output: how much may wait is the protocol's business, for how long is ours.
+//! A turn does what was ordered, what is due and what arrived, and writes the answer at once, in
+//! the same task. Turns follow each other while there is something to do; after a budget the task
+//! yields, so that the others run. Reading goes on while the kernel refuses output: how much may
+//! wait is the protocol's business, for how long is ours.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,10 +29,12 @@ use crate::timer::Timer;
 const TURNS: usize = 16;
 /// How long turns may follow each other, however little they move: few bytes can be much work.
 const SLICE: Duration = Duration::from_millis(10);
-/// Turns that take longer than this hold up all other connections of their thread, so the log tells of them.
+/// Turns that take longer than this hold up all other connections of their thread, so the log tells
+/// of them.
 const LONG: Duration = Duration::from_millis(100);
-/// Bytes that a connection may read before others get their turn. With half of it, where messages are large, a third of the work
-/// is to wake peers; with twice of it others wait longer, and only messages of 256 KiB gain.
+/// Bytes that a connection may read before others get their turn. With half of it, where messages
+/// are large, a third of the work is to wake peers; with twice of it others wait longer, and only
+/// messages of 256 KiB gain.
 const BUDGET: usize = 2 * TURN_BYTES;
 /// After this long without traffic a connection gives its buffers back.
 const IDLE: Duration = Duration::from_secs(5);
@@ -40,8 +43,9 @@ const ENOUGH_OUTPUT: usize = 256 * 1024;
 
 /// What a connection may still move before others get their turn.
 ///
-/// A written byte counts half. Where all are busy, publishers and consumers have as many turns, and a queue that once fell behind
-/// would never catch up if it could lose no more in a turn than comes in.
+/// A written byte counts half. Where all are busy, publishers and consumers have as many turns, and
+/// a queue that once fell behind would never catch up if it could lose no more in a turn than comes
+/// in.
 #[derive(Debug)]
 struct Budget {
     /// Of bytes read.
@@ -181,7 +185,8 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// Takes turns until there is nothing to do, the budget is used up, or the connection has ended.
+    /// Takes turns until there is nothing to do, the budget is used up, or the connection has
+    /// ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         let began = Instant::now();
         let mut budget = Budget::full(began);
@@ -333,7 +338,8 @@ impl<'a> Drive<'a> {
         match outcome {
             Poll::Ready(Err(error)) => Err(End::Failed(error)),
             Poll::Ready(Ok(())) => {
-                // Whoever held something back because the output was long is told that there is room.
+                // Whoever held something back because the output was long is told that there is
+                // room.
                 self.woken |= self.stalled.take().is_some() || waiting >= ENOUGH_OUTPUT;
                 Ok(self.woken)
             }
@@ -364,7 +370,8 @@ impl<'a> Drive<'a> {
 }
 
 impl Drop for Drive<'_> {
-    /// However the task ends, also when the runtime drops it, the protocol hears that nothing reaches the peer any more.
+    /// However the task ends, also when the runtime drops it, the protocol hears that nothing
+    /// reaches the peer any more.
     fn drop(&mut self) {
         let began = Instant::now();
         self.connection.close(CloseReason::Gone, began);
@@ -416,7 +423,8 @@ mod tests {
         moved
     }
 
-    /// With equal turns a queue of 64 KiB messages grew to a gibibyte while its consumer took all it was given.
+    /// With equal turns a queue of 64 KiB messages grew to a gibibyte while its consumer took all
+    /// it was given.
     #[test]
     fn a_turn_takes_out_twice_what_it_lets_in() {
         for piece in [1000, 4096, 65_536] {
@@ -428,8 +436,8 @@ mod tests {
         assert_eq!(moved(4 << 20, Budget::wrote), 4 << 20);
     }
 
-    /// Ten thousand idle connections hold ten thousand of it. A buffer to discard into once lay in it, which few need and only at
-    /// their end.
+    /// Ten thousand idle connections hold ten thousand of it. A buffer to discard into once lay in
+    /// it, which few need and only at their end.
     #[test]
     fn a_connection_carries_no_buffer_in_its_task() {
         assert!(size_of_task(drive) < 1500, "{} bytes", size_of_task(drive));

@@ -11,7 +11,8 @@ use wire::Output;
 
 use crate::stream::Stream;
 
-/// Pieces handed to the kernel at once. More would not be faster: pieces are at least 4 KiB or the only small one.
+/// Pieces handed to the kernel at once. More would not be faster: pieces are at least 4 KiB or the
+/// only small one.
 const SLICES: usize = 32;
 
 /// What became of the output.
@@ -19,8 +20,8 @@ const SLICES: usize = 32;
 pub(crate) struct Flushed {
     /// Bytes the socket took and that were removed from the output.
     pub(crate) written: usize,
-    /// Ready when nothing is left, in the socket neither; pending when the kernel takes no more for now, and the task is
-    /// woken when it does.
+    /// Ready when nothing is left, in the socket neither; pending when the kernel takes no more for
+    /// now, and the task is woken when it does.
     pub(crate) outcome: Poll<io::Result<()>>,
 }
 

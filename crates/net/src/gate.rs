@@ -1,4 +1,5 @@
-//! Keeps an event that a peer can repeat at will from filling the log: one line per interval, with a count of the rest.
+//! Keeps an event that a peer can repeat at will from filling the log: one line per interval, with
+//! a count of the rest.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,8 @@ impl LogGate {
         Self { interval, state: Mutex::new(State { last: None, held: 0 }) }
     }
 
-    /// `Some(n)` when the event at `now` is to be logged, where `n` events were held back since the last one.
+    /// `Some(n)` when the event at `now` is to be logged, where `n` events were held back since the
+    /// last one.
     pub fn pass(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         if state.last.is_some_and(|last| now.saturating_duration_since(last) < self.interval) {

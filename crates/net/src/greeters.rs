@@ -1,9 +1,11 @@
-//! The threads that TLS handshakes run on. A signature with an RSA key takes milliseconds, and anybody who reaches the port can
-//! ask for one: on a thread of the sockets everybody else would wait for it.
+//! The threads that TLS handshakes run on. A signature with an RSA key takes milliseconds, and
+//! anybody who reaches the port can ask for one: on a thread of the sockets everybody else would
+//! wait for it.
 //!
-//! A handshake takes a step whenever its socket has something for it. Those that could take one wait in a line that serves
-//! networks in turn, so that one with many of them holds up its own. Invariants: a handshake is in the line once at most, is on
-//! one thread at most, and takes no step once nobody waits for what it comes to.
+//! A handshake takes a step whenever its socket has something for it. Those that could take one
+//! wait in a line that serves networks in turn, so that one with many of them holds up its own.
+//! Invariants: a handshake is in the line once at most, is on one thread at most, and takes no step
+//! once nobody waits for what it comes to.
 
 use std::future::Future;
 use std::io;
@@ -41,7 +43,8 @@ impl Greeters {
         Ok(greeters)
     }
 
-    /// What a handshake with a peer of that address comes to. It is given up when nobody waits for it any more.
+    /// What a handshake with a peer of that address comes to. It is given up when nobody waits for
+    /// it any more.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         from: IpAddr,

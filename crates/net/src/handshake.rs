@@ -1,6 +1,8 @@
-//! What answers a request on a port for WebSockets that opens none: the library above ends it without a word.
+//! What answers a request on a port for WebSockets that opens none: the library above ends it
+//! without a word.
 //!
-//! Only the method and the version are looked at; what else may be wrong with a handshake the library tells itself.
+//! Only the method and the version are looked at; what else may be wrong with a handshake the
+//! library tells itself.
 
 /// To another method than GET (RFC 9110, 15.5.6).
 const NO_SUCH_METHOD: &str = "HTTP/1.1 405 Method Not Allowed\r\nAllow: GET\r\nContent-Type: text/plain\r\n\
@@ -12,7 +14,8 @@ const NO_SUCH_VERSION: &str = "HTTP/1.1 426 Upgrade Required\r\nSec-WebSocket-Ve
 /// The version that is spoken.
 const VERSION: &str = "13";
 
-/// What to answer to a head before the end; nothing while it is not complete, to a handshake, and to what is not HTTP.
+/// What to answer to a head before the end; nothing while it is not complete, to a handshake, and
+/// to what is not HTTP.
 pub(crate) fn refusal(head: &[u8]) -> Option<&'static str> {
     let end = head.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&head[..end]);

@@ -1,7 +1,7 @@
 //! The read buffer of one connection: grows with what arrives, never with what a peer announces.
 //!
-//! Bytes lie in `bytes[start..end]`. The memory is zeroed once, when it is allocated, so that reading into it needs no
-//! unsafe code; an idle connection holds none.
+//! Bytes lie in `bytes[start..end]`. The memory is zeroed once, when it is allocated, so that
+//! reading into it needs no unsafe code; an idle connection holds none.
 
 use std::io;
 use std::ops::Range;
@@ -12,7 +12,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::stream::Stream;
 
-/// What a connection starts with: enough for each step of a usual handshake, and ten thousand of it are no burden.
+/// What a connection starts with: enough for each step of a usual handshake, and ten thousand of it
+/// are no burden.
 const SMALLEST: usize = 1024;
 /// What may wait of a peer that has not authenticated: twice the largest unit of any handshake.
 const STRANGERS: usize = 16 * 1024;
@@ -63,7 +64,8 @@ impl Input {
         }
     }
 
-    /// Reads once. `Ok(0)` is the end of the stream; a full buffer reads nothing and must not be polled.
+    /// Reads once. `Ok(0)` is the end of the stream; a full buffer reads nothing and must not be
+    /// polled.
     pub(crate) fn poll_read(&mut self, socket: &mut Stream, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.bytes.is_empty() {
             // Nothing is allocated for a peer that sends nothing.
@@ -71,7 +73,8 @@ impl Input {
         }
         self.make_room();
         let mut space = ReadBuf::new(&mut self.bytes[self.filled.end..]);
-        // `poll_read` rather than `try_read`: after a short read it knows without a system call that nothing is left.
+        // `poll_read` rather than `try_read`: after a short read it knows without a system call
+        // that nothing is left.
         std::task::ready!(Pin::new(socket).poll_read(cx, &mut space))?;
         let count = space.filled().len();
         self.hungry = space.remaining() == 0;
@@ -92,7 +95,8 @@ impl Input {
         let held = self.filled.len();
         let capacity = self.bytes.len();
         let wanted = if self.hungry && capacity < TURN_BYTES { (capacity * 4).min(TURN_BYTES) } else { capacity };
-        // A unit that does not fit by half gets twice the space, so that moving it about stays linear in its size.
+        // A unit that does not fit by half gets twice the space, so that moving it about stays
+        // linear in its size.
         let wanted = if held * 2 > wanted { wanted * 2 } else { wanted };
         let wanted = wanted.clamp(SMALLEST, self.limit.max(SMALLEST));
         if wanted > capacity {
@@ -128,7 +132,8 @@ mod tests {
         assert!(!input.is_full() && arrive(&mut input, usize::MAX, &mut next) > 0);
     }
 
-    /// Does what a read of `count` bytes does, without a socket; returns how many bytes there was space for.
+    /// Does what a read of `count` bytes does, without a socket; returns how many bytes there was
+    /// space for.
     fn arrive(input: &mut Input, count: usize, next: &mut u8) -> usize {
         input.make_room();
         let space = input.bytes.len() - input.filled.end;

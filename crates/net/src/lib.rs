@@ -1,8 +1,10 @@
 //! Sockets and time: the only place with sockets on the data path.
 //!
-//! [`Listener`] binds, the accept loop admits within limits, and one task per connection ([`drive`]) moves bytes
-//! between its socket and a [`wire::Connection`], which it never looks into. [`Net`] owns the threads and the
-//! [`Registry`] of what is connected. Whether a socket is plain, within TLS or a WebSocket is seen by `door` and `stream` alone. A connection never outlives its registration, and a panic in one ends that one.
+//! [`Listener`] binds, the accept loop admits within limits, and one task per connection
+//! ([`drive`]) moves bytes between its socket and a [`wire::Connection`], which it never looks
+//! into. [`Net`] owns the threads and the [`Registry`] of what is connected. Whether a socket is
+//! plain, within TLS or a WebSocket is seen by `door` and `stream` alone. A connection never
+//! outlives its registration, and a panic in one ends that one.
 
 mod accept;
 mod bell;

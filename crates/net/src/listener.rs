@@ -23,7 +23,8 @@ pub struct BindError {
 }
 
 impl BindError {
-    /// True when this machine does not have the address (no IPv6, say): a default address may then be skipped.
+    /// True when this machine does not have the address (no IPv6, say): a default address may then
+    /// be skipped.
     pub fn is_unavailable(&self) -> bool {
         matches!(self.cause.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
             || (self.address.is_ipv6() && self.cause.raw_os_error().is_some_and(is_no_address_family))
@@ -69,7 +70,8 @@ impl std::error::Error for BindError {
 }
 
 impl Listener {
-    /// Binds `address`; port 0 takes any free port. Accepted sockets get `TCP_NODELAY` when `nodelay` is true.
+    /// Binds `address`; port 0 takes any free port. Accepted sockets get `TCP_NODELAY` when
+    /// `nodelay` is true.
     pub fn bind(address: SocketAddr, nodelay: bool) -> Result<Self, BindError> {
         let bound = Self::open(address).map_err(|cause| BindError { address, cause })?;
         Ok(Self { socket: bound, nodelay })

@@ -1,7 +1,8 @@
-//! What is connected: admission within the limits, counters, and the way to reach each connection from outside.
+//! What is connected: admission within the limits, counters, and the way to reach each connection
+//! from outside.
 //!
-//! A connection is listed from before its first byte until its task has ended, however it ends: [`Registration`]
-//! removes it when dropped. The lock is held for look-ups and listings only.
+//! A connection is listed from before its first byte until its task has ended, however it ends:
+//! [`Registration`] removes it when dropped. The lock is held for look-ups and listings only.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -41,7 +42,8 @@ pub(crate) struct Limits {
     pub(crate) pending: usize,
     /// The same from one address.
     pub(crate) pending_per_address: usize,
-    /// Most new ones from one address within a second, but for this machine's own; 0 for any number.
+    /// Most new ones from one address within a second, but for this machine's own; 0 for any
+    /// number.
     pub(crate) rate_per_address: u32,
 }
 
@@ -224,7 +226,8 @@ impl Registry {
         self.long_turns.load(Ordering::Relaxed)
     }
 
-    /// Orders connection `id` to close, telling its peer `explanation`. False when there is none of that number.
+    /// Orders connection `id` to close, telling its peer `explanation`. False when there is none of
+    /// that number.
     pub fn close(&self, id: u64, explanation: &str) -> bool {
         let listed = self.table.lock().listed.get(&id).cloned();
         listed.inspect(|listed| listed.order_close(CloseReason::Forced(explanation.to_owned()))).is_some()
@@ -296,7 +299,8 @@ impl Table {
 
     /// Notes a connection from `address` that has not authenticated yet.
     fn note(&mut self, address: IpAddr, now: Instant) {
-        // Whoever comes from many addresses makes room for the next: those are kept that still count.
+        // Whoever comes from many addresses makes room for the next: those are kept that still
+        // count.
         if self.callers.len() >= CALLERS + 2 * self.pending {
             self.callers.retain(|_, caller| caller.pending > 0 || caller.is_recent(now));
         }

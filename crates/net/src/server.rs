@@ -1,4 +1,5 @@
-//! The I/O threads, what they listen on, and the way down: stop accepting, close politely, cut what is left.
+//! The I/O threads, what they listen on, and the way down: stop accepting, close politely, cut what
+//! is left.
 
 use std::io;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ use crate::web::{Hall, Web};
 /// How long connections get to end after they were cut: they only have to notice.
 const CUT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The default number of I/O threads on a machine with `cores` cores: all of them, but one on two, where a second thread
-/// moves every body to the other core's cache.
+/// The default number of I/O threads on a machine with `cores` cores: all of them, but one on two,
+/// where a second thread moves every body to the other core's cache.
 pub fn io_threads_for(cores: usize) -> usize {
     if cores <= 2 { 1 } else { cores }
 }
@@ -66,8 +67,8 @@ impl Net {
         Ok(Self { handle, stop, finish, host: Some(host), registry, settings, io_threads, greeters })
     }
 
-    /// Accepts connections on `listener` that speak one of `protocols`, within TLS if `tls` is given, and within WebSockets if
-    /// `web` is; the first is the one that answers strangers.
+    /// Accepts connections on `listener` that speak one of `protocols`, within TLS if `tls` is
+    /// given, and within WebSockets if `web` is; the first is the one that answers strangers.
     pub fn serve(
         &self,
         listener: Listener,
@@ -93,7 +94,8 @@ impl Net {
         Ok(())
     }
 
-    /// Who shakes hands on all listeners: half as many threads as move bytes, so that these have cores whatever strangers ask for.
+    /// Who shakes hands on all listeners: half as many threads as move bytes, so that these have
+    /// cores whatever strangers ask for.
     fn greeters(&self) -> io::Result<Arc<Greeters>> {
         let mut greeters = self.greeters.lock();
         if let Some(greeters) = &*greeters {
@@ -108,8 +110,8 @@ impl Net {
         &self.registry
     }
 
-    /// Stops accepting, lets every connection say goodbye for at most `patience`, then ends the threads. Blocks;
-    /// returns how many connections had to be cut off.
+    /// Stops accepting, lets every connection say goodbye for at most `patience`, then ends the
+    /// threads. Blocks; returns how many connections had to be cut off.
     pub fn shutdown(mut self, patience: Duration) -> usize {
         self.stop.send_replace(true);
         self.registry.close_all();
@@ -139,7 +141,8 @@ impl Drop for Net {
     }
 }
 
-/// One thread needs no scheduler that shares work between threads, and is measurably faster without.
+/// One thread needs no scheduler that shares work between threads, and is measurably faster
+/// without.
 fn build(io_threads: usize, spin: Duration) -> io::Result<Runtime> {
     if io_threads == 1 {
         let mut one = Builder::new_current_thread();

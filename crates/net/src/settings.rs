@@ -1,4 +1,5 @@
-//! What an operator can set about sockets. The values arrive checked; this crate reads no configuration.
+//! What an operator can set about sockets. The values arrive checked; this crate reads no
+//! configuration.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use std::time::Duration;
 pub struct Settings {
     /// How long a peer may take none of the bytes that wait for it before its connection is closed.
     pub write_timeout: Duration,
-    /// How long a peer may take to send the bytes that tell its protocol, on a listener that serves several, or for the handshake of a
-    /// WebSocket.
+    /// How long a peer may take to send the bytes that tell its protocol, on a listener that serves
+    /// several, or for the handshake of a WebSocket.
     pub detect_timeout: Duration,
     /// How long a TLS handshake may take.
     pub tls_timeout: Duration,
@@ -20,13 +21,16 @@ pub struct Settings {
     pub connections: usize,
     /// Most connections that have not authenticated yet.
     pub pending: usize,
-    /// Most new connections from one address within a second, but for this machine's own; 0 for any number.
+    /// Most new connections from one address within a second, but for this machine's own; 0 for any
+    /// number.
     pub connects_per_address: u32,
     /// Most connections from one address that have not authenticated yet.
     pub pending_per_address: usize,
-    /// Most bytes that may wait for a protocol that takes none of them: the largest unit it may insist on seeing whole.
+    /// Most bytes that may wait for a protocol that takes none of them: the largest unit it may
+    /// insist on seeing whole.
     pub input_limit: usize,
-    /// How long a single I/O thread looks for more work before it sleeps; zero: not at all. Several threads never do.
+    /// How long a single I/O thread looks for more work before it sleeps; zero: not at all. Several
+    /// threads never do.
     pub spin: Duration,
 }
 

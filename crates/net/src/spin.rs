@@ -1,9 +1,11 @@
-//! A moment of looking for work before the thread of the sockets goes to sleep. To wake a thread costs more than most requests
-//! do, above all where the core was given back to a hypervisor; a client that waits for each answer asks again sooner than that.
+//! A moment of looking for work before the thread of the sockets goes to sleep. To wake a thread
+//! costs more than most requests do, above all where the core was given back to a hypervisor; a
+//! client that waits for each answer asks again sooner than that.
 //!
-//! Invariants: where looking leads to nothing it is left off. A look in vain quadruples the number of sleeps before the next one, a
-//! look that found something takes an eighth off it, so that looks go on only where some nine of ten find something. And a look
-//! keeps no other thread from the core.
+//! Invariants: where looking leads to nothing it is left off. A look in vain quadruples the number
+//! of sleeps before the next one, a look that found something takes an eighth off it, so that looks
+//! go on only where some nine of ten find something. And a look keeps no other thread from the
+//! core.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -43,7 +45,8 @@ impl Looks {
         Self { limit, until: None, sleeps: 0, left: 0 }
     }
 
-    /// There is nothing to do; `worked` says whether there was, since the last call. True to look once more, false to sleep.
+    /// There is nothing to do; `worked` says whether there was, since the last call. True to look
+    /// once more, false to sleep.
     fn looks(&mut self, worked: bool, now: Instant) -> bool {
         if worked {
             if self.until.take().is_some() {
@@ -84,7 +87,8 @@ impl Spin {
         if !self.looks.lock().looks(WORKED.replace(false), Instant::now()) {
             return;
         }
-        // Whoever waits for this core would else wait until the scheduler takes it away: a few milliseconds.
+        // Whoever waits for this core would else wait until the scheduler takes it away: a few
+        // milliseconds.
         thread::yield_now();
         if let Some(waker) = &*self.waker.lock() {
             waker.wake_by_ref();
@@ -107,8 +111,8 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_micros(50);
 
-    /// Lets work come `gap` after the thread ran out of it, for each of `gaps`; returns how often it looked and how often it
-    /// slept.
+    /// Lets work come `gap` after the thread ran out of it, for each of `gaps`; returns how often
+    /// it looked and how often it slept.
     fn play(gaps: impl IntoIterator<Item = Duration>) -> (usize, usize) {
         let (mut looks, mut now, mut found, mut slept) = (Looks::new(LIMIT), Instant::now(), 0, 0);
         for gap in gaps {
@@ -146,15 +150,16 @@ mod tests {
         assert!((10..=20).contains(&looked), "{looked}");
     }
 
-    /// A confirm that waits for the disk lies between two requests: every other look is in vain, and costs more than the others
-    /// bring in.
+    /// A confirm that waits for the disk lies between two requests: every other look is in vain,
+    /// and costs more than the others bring in.
     #[test]
     fn where_every_other_look_is_in_vain_it_is_left_off() {
         let (found, slept) = play((0..1000).map(|at| if at % 2 == 0 { LIMIT / 2 } else { LIMIT * 4 }));
         assert!(found < 60 && found + slept == 1000, "{found} {slept}");
     }
 
-    /// Independent clients, as in an open loop: what comes by chance within the limit pays for no looking.
+    /// Independent clients, as in an open loop: what comes by chance within the limit pays for no
+    /// looking.
     #[test]
     fn where_two_of_three_looks_find_something_it_is_left_off() {
         let (found, slept) = play((0..3000).map(|at| if at % 3 == 0 { LIMIT * 4 } else { LIMIT / 2 }));

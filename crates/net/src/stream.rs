@@ -1,7 +1,9 @@
-//! A connected socket, plain, within TLS, or of WebSocket messages: the one type that the data path reads from and writes to.
+//! A connected socket, plain, within TLS, or of WebSocket messages: the one type that the data path
+//! reads from and writes to.
 //!
-//! A plain connection pays one branch for the other kinds, beside a system call. The states of TLS and WebSockets are large, so they
-//! lie behind boxes: a plain connection does not carry their size.
+//! A plain connection pays one branch for the other kinds, beside a system call. The states of TLS
+//! and WebSockets are large, so they lie behind boxes: a plain connection does not carry their
+//! size.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -27,8 +29,8 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Makes the socket end by a reset when it is dropped. An orderly end waits for a peer that takes nothing, perhaps for
-    /// minutes, and tells it nothing meanwhile.
+    /// Makes the socket end by a reset when it is dropped. An orderly end waits for a peer that
+    /// takes nothing, perhaps for minutes, and tells it nothing meanwhile.
     pub(crate) fn end_by_reset(&self) {
         let socket = match self {
             Self::Plain(socket) => socket,
@@ -39,8 +41,8 @@ impl Stream {
         let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
     }
 
-    /// Tells the peer that nothing more comes, where that can be told without ending what lies beneath: WebSockets have a
-    /// message for it, which the peer answers.
+    /// Tells the peer that nothing more comes, where that can be told without ending what lies
+    /// beneath: WebSockets have a message for it, which the peer answers.
     pub(crate) fn poll_end_of_messages(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) | Self::Tls(_) => Poll::Ready(Ok(())),
@@ -55,8 +57,9 @@ impl Stream {
         }
     }
 
-    /// Ready when a read may bring something. Plain sockets are asked, so that nothing needs to be allocated for a peer
-    /// that sends nothing; within the others bytes may wait that the kernel knows nothing of, and only a read tells.
+    /// Ready when a read may bring something. Plain sockets are asked, so that nothing needs to be
+    /// allocated for a peer that sends nothing; within the others bytes may wait that the kernel
+    /// knows nothing of, and only a read tells.
     pub(crate) fn poll_arrival(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(socket) => socket.poll_read_ready(cx),

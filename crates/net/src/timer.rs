@@ -1,7 +1,8 @@
-//! A deadline that moves with every frame, on a timer that is touched only when it must fire earlier.
+//! A deadline that moves with every frame, on a timer that is touched only when it must fire
+//! earlier.
 //!
-//! Heartbeat deadlines move back with each read. Resetting the runtime's timer each time would cost more than the read's
-//! own bookkeeping, so the timer is left to fire early and is set again then.
+//! Heartbeat deadlines move back with each read. Resetting the runtime's timer each time would cost
+//! more than the read's own bookkeeping, so the timer is left to fire early and is set again then.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,8 +20,8 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Sees to it that the task runs at `deadline`, if any. Ready when `deadline` has passed already. The task may run
-    /// earlier as well.
+    /// Sees to it that the task runs at `deadline`, if any. Ready when `deadline` has passed
+    /// already. The task may run earlier as well.
     pub(crate) fn poll_until(&mut self, deadline: Option<Instant>, now: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let Some(deadline) = deadline else { return Poll::Pending };
         if deadline <= now {

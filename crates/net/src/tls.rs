@@ -1,7 +1,9 @@
-//! TLS on a listener: who brings the certificates, and the handshake, which must end within its time.
+//! TLS on a listener: who brings the certificates, and the handshake, which must end within its
+//! time.
 //!
-//! The configuration is asked for anew at each handshake. Certificates change that way while connections stay as they are. What
-//! a handshake computes, and what its certificates are read for, is computed by the [`Greeters`].
+//! The configuration is asked for anew at each handshake. Certificates change that way while
+//! connections stay as they are. What a handshake computes, and what its certificates are read for,
+//! is computed by the [`Greeters`].
 
 use std::io;
 use std::sync::Arc;
@@ -48,7 +50,8 @@ pub struct PeerCertificate {
 pub trait Tls: Send + Sync {
     /// Certificates, versions and the check of peers, as they are now.
     fn config(&self) -> Arc<ServerConfig>;
-    /// The user that a peer's certificate stands for; it has been verified already. `None` if it names nobody.
+    /// The user that a peer's certificate stands for; it has been verified already. `None` if it
+    /// names nobody.
     fn user_of(&self, certificate: &CertificateDer<'_>) -> Option<Arc<str>>;
     /// What a peer's certificate says.
     fn describe(&self, certificate: &CertificateDer<'_>) -> Option<PeerCertificate>;
@@ -68,8 +71,8 @@ impl Secure {
         Self { tls, greeters, patience, failed: LogGate::new(LOG_INTERVAL) }
     }
 
-    /// Shakes hands: the socket within TLS, and the user that the peer's certificate stands for. `None` when the
-    /// handshake failed, took too long, or the connection was ordered to end.
+    /// Shakes hands: the socket within TLS, and the user that the peer's certificate stands for.
+    /// `None` when the handshake failed, took too long, or the connection was ordered to end.
     pub(crate) async fn open(&self, socket: TcpStream, listed: &Listed) -> Option<(Stream, Option<Arc<str>>)> {
         let handshake = self.greeters.run(listed.peer().remote.ip(), shake(self.tls.clone(), socket));
         match heeding(listed, self.patience, "tls.handshake_timeout", handshake).await? {

@@ -1,7 +1,9 @@
-//! WebSocket (RFC 6455) on a listener: who may open one, and the stream of bytes that its messages are.
+//! WebSocket (RFC 6455) on a listener: who may open one, and the stream of bytes that its messages
+//! are.
 //!
-//! Where one message ends and the next begins means nothing to the protocol within. What is written goes out as text where it is
-//! text, since that is what pages expect, and as binary messages where it is not.
+//! Where one message ends and the next begins means nothing to the protocol within. What is written
+//! goes out as text where it is text, since that is what pages expect, and as binary messages where
+//! it is not.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -40,11 +42,12 @@ const READ_BUFFER: usize = 4096;
 /// Who may open WebSockets on a listener, and what is spoken in them.
 #[derive(Clone)]
 pub struct Web {
-    /// Names of what is spoken, the best first (RFC 6455, 1.9). Of a peer that offers names the best of these is chosen, and one
-    /// that offers others alone is refused.
+    /// Names of what is spoken, the best first (RFC 6455, 1.9). Of a peer that offers names the
+    /// best of these is chosen, and one that offers others alone is refused.
     pub subprotocols: &'static [&'static str],
-    /// Pages of these origins may connect, such as `https://example.org`, and of all with `*`. Pages from the host that the
-    /// connection is for may always, and so may programs, which name no origin.
+    /// Pages of these origins may connect, such as `https://example.org`, and of all with `*`.
+    /// Pages from the host that the connection is for may always, and so may programs, which name
+    /// no origin.
     pub origins: Arc<[String]>,
     /// Whether a peer may call the server so. A page can have its own name lead here, and is then
     /// no page of the server's host.
@@ -216,7 +219,8 @@ impl WebStream {
         Pin::new(&mut self.messages).poll_flush(cx).map_err(broken)
     }
 
-    /// Sends a close frame. The peer answers with its own (RFC 6455, 5.5.1), and reads as at its end from then on.
+    /// Sends a close frame. The peer answers with its own (RFC 6455, 5.5.1), and reads as at its
+    /// end from then on.
     pub(crate) fn poll_end_of_messages(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.messages).poll_close(cx).map_err(broken)
     }
@@ -228,7 +232,8 @@ impl WebStream {
     }
 }
 
-/// A message of the first of these bytes, and of how many. A character that is cut at the end waits for its rest.
+/// A message of the first of these bytes, and of how many. A character that is cut at the end waits
+/// for its rest.
 fn message(bytes: &[u8]) -> (Message, usize) {
     let text = match str::from_utf8(bytes) {
         Ok(text) => text,

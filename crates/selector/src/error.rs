@@ -5,7 +5,8 @@ use std::fmt;
 /// A text that is no selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
-    /// The character at which it stops making sense, counted from 1; one past the last if the text ends too early.
+    /// The character at which it stops making sense, counted from 1; one past the last if the text
+    /// ends too early.
     pub position: usize,
     /// What is wrong there, and what to write instead.
     pub reason: String,

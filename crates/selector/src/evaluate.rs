@@ -1,6 +1,7 @@
 //! What a selector is of a message: true, false, or unknown.
 //!
-//! An absent property is unknown, and so is everything that depends on it; AND is false as soon as one side is, OR true.
+//! An absent property is unknown, and so is everything that depends on it; AND is false as soon as
+//! one side is, OR true.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,9 @@
-//! SQL-92 message selectors, as JMS 2.0 and 3.1 define them (§3.8.1): parsed once, evaluated in three-valued logic over a
-//! look-up of properties.
+//! SQL-92 message selectors, as JMS 2.0 and 3.1 define them (§3.8.1): parsed once, evaluated in
+//! three-valued logic over a look-up of properties.
 //!
-//! This crate is pure: it depends on nothing of ours and does no I/O. Whatever text comes in, parsing and evaluation take
-//! bounded time, memory and depth, and evaluation allocates only where it joins strings.
+//! This crate is pure: it depends on nothing of ours and does no I/O. Whatever text comes in,
+//! parsing and evaluation take bounded time, memory and depth, and evaluation allocates only where
+//! it joins strings.
 //!
 //! ```
 //! use selector::{Lookup, Selector, Value};
@@ -45,11 +46,12 @@ pub const MAX_LENGTH: usize = 8192;
 pub const MAX_TOKENS: usize = 1024;
 /// How deep parentheses, signs and NOTs may nest.
 pub const MAX_DEPTH: usize = 64;
-/// The longest pattern of LIKE, in characters. A character of the text takes a step for each 64 of them, and one more at most.
+/// The longest pattern of LIKE, in characters. A character of the text takes a step for each 64 of
+/// them, and one more at most.
 pub const MAX_PATTERN: usize = 512;
 
-/// In front of a selector: a property that is text counts as a number or a truth value where it is compared with one, as in
-/// ActiveMQ and Artemis.
+/// In front of a selector: a property that is text counts as a number or a truth value where it is
+/// compared with one, as in ActiveMQ and Artemis.
 const CONVERTS: &str = "convert_string_expressions:";
 
 /// Where a selector finds the properties that it names.

@@ -1,8 +1,8 @@
 //! Patterns of LIKE: `%` stands for any characters, `_` for one. Nothing else is special.
 //!
-//! Matching reads the text once. It keeps all places of the pattern that the text so far can have led to, a bit for each, so
-//! that a character takes a step for each 64 of them, whatever the text and the pattern are (Baeza-Yates, Gonnet: A new
-//! approach to text searching, 1992).
+//! Matching reads the text once. It keeps all places of the pattern that the text so far can have
+//! led to, a bit for each, so that a character takes a step for each 64 of them, whatever the text
+//! and the pattern are (Baeza-Yates, Gonnet: A new approach to text searching, 1992).
 
 use crate::MAX_PATTERN;
 
@@ -34,8 +34,8 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a pattern of at most [`MAX_PATTERN`] characters. The escape character counts in front of `%`, `_` and itself;
-    /// elsewhere it is what it would be without ESCAPE, as in ActiveMQ.
+    /// Reads a pattern of at most [`MAX_PATTERN`] characters. The escape character counts in front
+    /// of `%`, `_` and itself; elsewhere it is what it would be without ESCAPE, as in ActiveMQ.
     pub(crate) fn new(text: &str, escape: Option<char>) -> Self {
         let (mut end, mut stays, mut any) = (0, Places::default(), Places::default());
         let mut known: Vec<(char, Places)> = Vec::new();

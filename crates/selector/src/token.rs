@@ -1,6 +1,7 @@
 //! Words, signs and literals of a selector, one after the other.
 //!
-//! Keywords are known in any case, identifiers are case-sensitive. A number keeps its magnitude: its sign is an operator.
+//! Keywords are known in any case, identifiers are case-sensitive. A number keeps its magnitude:
+//! its sign is an operator.
 
 use crate::error::ParseError;
 

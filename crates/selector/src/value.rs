@@ -1,7 +1,7 @@
 //! Values of properties and expressions: how they compare and count.
 //!
-//! Integers are 64 bits wide and compare with floating-point numbers by their exact values. What overflows goes on as a
-//! floating-point number; what has no result is unknown.
+//! Integers are 64 bits wide and compare with floating-point numbers by their exact values. What
+//! overflows goes on as a floating-point number; what has no result is unknown.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,7 +9,8 @@ use std::cmp::Ordering;
 /// What a property or an expression is worth.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value<'a> {
-    /// Nothing is known of it: the property does not exist, or has no type that a selector can compare.
+    /// Nothing is known of it: the property does not exist, or has no type that a selector can
+    /// compare.
     Null,
     /// A truth value.
     Bool(bool),
@@ -99,7 +100,8 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// Calculates; two texts are joined by `+`. Null where a side is no number, and for a division by zero.
+    /// Calculates; two texts are joined by `+`. Null where a side is no number, and for a division
+    /// by zero.
     pub(crate) fn apply<'a>(self, left: Value<'a>, right: Value<'a>) -> Value<'a> {
         match (left, right) {
             (Value::Int(left), Value::Int(right)) => self.exact(left, right),

@@ -1,7 +1,9 @@
-//! The client side of a connection without its socket: for the benchmark and for tests that kill a broker.
+//! The client side of a connection without its socket: for the benchmark and for tests that kill a
+//! broker.
 //!
-//! [`Client::feed`] takes received bytes and hands borrowed events to a closure together with [`Requests`], so that a
-//! delivery can be settled while it is looked at; the bytes to send are in [`Requests::output`].
+//! [`Client::feed`] takes received bytes and hands borrowed events to a closure together with
+//! [`Requests`], so that a delivery can be settled while it is looked at; the bytes to send are in
+//! [`Requests::output`].
 
 mod event;
 mod requests;
@@ -63,8 +65,8 @@ impl Client {
         &mut self.requests
     }
 
-    /// Hands each complete frame at the front of `input` to `handle` and returns how many bytes are done with; the
-    /// rest must come again at the front of the next input.
+    /// Hands each complete frame at the front of `input` to `handle` and returns how many bytes are
+    /// done with; the rest must come again at the front of the next input.
     ///
     /// # Errors
     /// When the bytes are no answer of a STOMP server; the client can't go on after it.

@@ -1,7 +1,8 @@
 //! STOMP headers and the neutral properties of a message, in both directions.
 //!
-//! Stored are the header lines of the SEND that belong to the message, escaped as STOMP 1.2 writes them, in the order
-//! of arrival. What `check` has accepted, `read` can read. The names are those of RabbitMQ's STOMP plugin.
+//! Stored are the header lines of the SEND that belong to the message, escaped as STOMP 1.2 writes
+//! them, in the order of arrival. What `check` has accepted, `read` can read. The names are those
+//! of RabbitMQ's STOMP plugin.
 
 use std::borrow::Cow;
 
@@ -96,8 +97,8 @@ pub(crate) struct Marked {
 }
 
 impl Marked {
-    /// Takes note of `expires`, ActiveMQ's and Artemis's time of death in milliseconds since 1970, 0 for never. Of a lifetime
-    /// and a time of death the earlier end counts.
+    /// Takes note of `expires`, ActiveMQ's and Artemis's time of death in milliseconds since 1970,
+    /// 0 for never. Of a lifetime and a time of death the earlier end counts.
     pub(crate) fn expires(&mut self, value: &str, now: u64) -> Result<(), Error> {
         let left = value.trim().parse().map(|at: u64| (at > 0).then(|| at.saturating_sub(now)));
         match left {
@@ -115,7 +116,8 @@ impl Marked {
         self.expiration = Some(self.expiration.map_or(ms, |other| other.min(ms)));
     }
 
-    /// Takes note of one header of a SEND and refuses a value that could not be read back. The error names the header.
+    /// Takes note of one header of a SEND and refuses a value that could not be read back. The
+    /// error names the header.
     pub(crate) fn note(&mut self, name: &str, value: &str) -> Result<(), Error> {
         let refuse = |what: &str| Err(Error::precondition(format!("header '{name}' must be {what}, not '{value}'")));
         match name {
@@ -137,7 +139,8 @@ impl Marked {
     }
 }
 
-/// Hands the headers that a STOMP subscriber is shown for these properties to `add`, in a fixed order.
+/// Hands the headers that a STOMP subscriber is shown for these properties to `add`, in a fixed
+/// order.
 pub(crate) fn write(properties: &Properties, add: &mut dyn FnMut(&str, &str)) {
     let mut optional = |name: &str, value: &Option<String>| {
         if let Some(value) = value {
@@ -164,9 +167,10 @@ pub(crate) fn write(properties: &Properties, add: &mut dyn FnMut(&str, &str)) {
 /// Headers of a MESSAGE that are the server's to set.
 const SERVERS: [&str; 6] = ["subscription", "message-id", "ack", "destination", "redelivered", "content-length"];
 
-/// Hands each field that can be a header of a MESSAGE to `add`. Lists, tables and bytes have no text form in STOMP and are
-/// left out, as in RabbitMQ's plugin. So is what has no name, which no STOMP client reads, and what is called like a header
-/// of the server's: a client would take it for one where the server sets none, or where it takes the last of repeated ones.
+/// Hands each field that can be a header of a MESSAGE to `add`. Lists, tables and bytes have no
+/// text form in STOMP and are left out, as in RabbitMQ's plugin. So is what has no name, which no
+/// STOMP client reads, and what is called like a header of the server's: a client would take it for
+/// one where the server sets none, or where it takes the last of repeated ones.
 pub(crate) fn write_table(table: &Table, add: &mut dyn FnMut(&str, &str)) {
     for (name, value) in table.0.iter().filter(|(name, _)| !name.is_empty() && !SERVERS.contains(&name.as_str())) {
         if let Some(value) = as_text(value) {

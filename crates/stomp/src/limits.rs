@@ -1,6 +1,7 @@
 //! What a peer may make this side hold: every limit of the codec, named once.
 //!
-//! Each is checked before memory grows; buffers grow with the bytes received and never with a length announced.
+//! Each is checked before memory grows; buffers grow with the bytes received and never with a
+//! length announced.
 
 /// Longest command line in bytes. The longest command of any version, `UNSUBSCRIBE`, has 11.
 pub const COMMAND: usize = 32;
@@ -15,7 +16,8 @@ pub const HEAD: usize = 64 * 1024;
 pub const STRANGERS_HEAD: usize = 12 * 1024;
 /// Longest body in bytes.
 pub const BODY: usize = 16 * 1024 * 1024;
-/// An incomplete frame at least this long moves into a buffer of its own, so that the buffer of the socket stays small.
+/// An incomplete frame at least this long moves into a buffer of its own, so that the buffer of the
+/// socket stays small.
 pub const GATHER_FROM: usize = 32 * 1024;
 /// How many transactions a connection may have open (RabbitMQ's number).
 pub const TRANSACTIONS: usize = 16;

@@ -1,7 +1,8 @@
-//! A broker inside the test's own process, over memory, a simulated disk or a real directory, with a clock that the
-//! test sets.
+//! A broker inside the test's own process, over memory, a simulated disk or a real directory, with
+//! a clock that the test sets.
 //!
-//! Over a simulated disk the journal has no threads: nothing is durable before [`TestBroker::flush`] says so.
+//! Over a simulated disk the journal has no threads: nothing is durable before
+//! [`TestBroker::flush`] says so.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,7 +19,8 @@ use crate::sim_disk::SimDisk;
 /// The calendar time at which every test begins, in milliseconds since 1970.
 const BEGIN: u64 = 1_700_000_000_000;
 
-/// A clock that moves only when it is told to; it tells calendar time and the passing of time alike.
+/// A clock that moves only when it is told to; it tells calendar time and the passing of time
+/// alike.
 pub struct FakeClock {
     start: Instant,
     passed_ms: AtomicU64,
@@ -58,8 +60,8 @@ impl Clock for FakeClock {
     }
 }
 
-/// The encoding of properties in tests: lines `name=value`, each a header. A value of digits is an integer; `CC` and `BCC`
-/// are lists of texts with commas between them.
+/// The encoding of properties in tests: lines `name=value`, each a header. A value of digits is an
+/// integer; `CC` and `BCC` are lists of texts with commas between them.
 #[derive(Debug)]
 pub struct TextDialect;
 
@@ -133,9 +135,11 @@ pub struct Setup {
     pub threads: bool,
     /// The broker's settings.
     pub settings: Settings,
-    /// The user that the broker itself makes on an empty directory, besides `guest`, which the test adds each time.
+    /// The user that the broker itself makes on an empty directory, besides `guest`, which the test
+    /// adds each time.
     pub default_user: Option<(String, String)>,
-    /// The encodings of properties that it knows: [`TextDialect`], and those of the protocol that is tested.
+    /// The encodings of properties that it knows: [`TextDialect`], and those of the protocol that
+    /// is tested.
     pub dialects: Dialects,
     /// The clock, which outlives restarts.
     pub clock: Arc<FakeClock>,
@@ -150,7 +154,8 @@ impl Setup {
         Self::new(Arc::new(SimDisk::new(0, 0)), options, false)
     }
 
-    /// Over a simulated disk: a ring of `ring` bytes in files of an eighth of it, driven by the test.
+    /// Over a simulated disk: a ring of `ring` bytes in files of an eighth of it, driven by the
+    /// test.
     pub fn stepped(disk: &SimDisk, ring: u64) -> Self {
         Self::new(Arc::new(disk.clone()), small_ring(ring), false)
     }
@@ -212,7 +217,8 @@ impl TestBroker {
         let parts = Parts {
             disk: Arc::clone(&setup.disk),
             journal: setup.journal.clone(),
-            // Whoever drives the journal sees the error, and with threads nothing becomes durable any more.
+            // Whoever drives the journal sees the error, and with threads nothing becomes durable
+            // any more.
             on_journal_failure: Box::new(|_| ()),
             settings: setup.settings.clone(),
             authority: AuthoritySettings::new(setup.boot_key),
@@ -292,8 +298,9 @@ impl TestBroker {
         self.setup.clock.now()
     }
 
-    /// Lets the journal's writer flush, if the test drives it, and runs the housekeeping until it is not woken any more. A
-    /// writer that something was appended for and that was not woken sleeps on, as its thread would.
+    /// Lets the journal's writer flush, if the test drives it, and runs the housekeeping until it
+    /// is not woken any more. A writer that something was appended for and that was not woken
+    /// sleeps on, as its thread would.
     ///
     /// # Panics
     /// If the journal has failed.
@@ -327,8 +334,8 @@ impl TestBroker {
         self.broker.page(&Waker::from(Arc::clone(&self.pager)))
     }
 
-    /// One errand of the pager, and `first` is done between its work and its saying what came of it, when it looks at the
-    /// clock.
+    /// One errand of the pager, and `first` is done between its work and its saying what came of
+    /// it, when it looks at the clock.
     pub fn page_overtaken_by(&self, first: impl FnOnce() + Send + 'static) {
         self.overtaken_by(first, || self.page_once());
     }
@@ -346,8 +353,8 @@ impl TestBroker {
         self.broker.housekeep(self.now(), &Waker::from(Arc::clone(&self.housekeeper)));
     }
 
-    /// Lets the journal's background work for at most `steps`, if the test drives it, and flushes in between. False when
-    /// the journal has failed.
+    /// Lets the journal's background work for at most `steps`, if the test drives it, and flushes
+    /// in between. False when the journal has failed.
     pub fn background(&self, steps: usize) -> bool {
         let Some(stepper) = &self.stepper else { return true };
         for _ in 0..steps {
@@ -375,7 +382,8 @@ impl TestBroker {
         self.setup
     }
 
-    /// Lets go of it as a crash does: nothing more is written. The disk must have been told already.
+    /// Lets go of it as a crash does: nothing more is written. The disk must have been told
+    /// already.
     pub fn abandon(self) -> Setup {
         self.setup
     }

@@ -1,5 +1,5 @@
-//! What the tests of several crates share: simulated disks, clocks, brokers and peers. Nothing here is part of the
-//! product.
+//! What the tests of several crates share: simulated disks, clocks, brokers and peers. Nothing here
+//! is part of the product.
 
 // Test code: a test that can't go on ends here, with words.
 #![allow(clippy::panic, clippy::unwrap_used)]

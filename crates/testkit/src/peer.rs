@@ -100,7 +100,8 @@ pub fn error_text(error: &Error) -> String {
     format!("{code} {}", error.text)
 }
 
-/// `c:1=body`, with `!` when redelivered, `(n)` when it came back n times and all of that counts, `(n/m)` when n of m do, `[q/reason*n …]` for its deaths.
+/// `c:1=body`, with `!` when redelivered, `(n)` when it came back n times and all of that counts,
+/// `(n/m)` when n of m do, `[q/reason*n …]` for its deaths.
 impl fmt::Display for Received {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}={}", self.consumer, self.tag, self.body)?;

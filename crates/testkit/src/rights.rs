@@ -1,7 +1,9 @@
-//! Every combination of rights on what an operation touches, and what a broker that asks for the documented ones says to it.
+//! Every combination of rights on what an operation touches, and what a broker that asks for the
+//! documented ones says to it.
 //!
-//! What an operation needs is written as a list: `configure queue q`, `write exchange amq.default`; `|` stands between rights of
-//! which any one is enough. The names of things get a number of their own in each case, but for those that begin with `amq.`.
+//! What an operation needs is written as a list: `configure queue q`, `write exchange amq.default`;
+//! `|` stands between rights of which any one is enough. The names of things get a number of their
+//! own in each case, but for those that begin with `amq.`.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +17,8 @@ pub struct Case<'a> {
     granted: Vec<String>,
 }
 
-/// The name of a thing in the case of this number, as operations give it: the default exchange has none.
+/// The name of a thing in the case of this number, as operations give it: the default exchange has
+/// none.
 pub fn name(thing: &str, number: usize) -> String {
     if thing == "amq.default" { String::new() } else { shown(thing, number) }
 }
@@ -25,7 +28,8 @@ fn shown(thing: &str, number: usize) -> String {
     if thing.starts_with("amq.") { thing.to_owned() } else { format!("{thing}{number}") }
 }
 
-/// Every combination of the three rights on all the things that `needs` speaks of. `next` counts the cases on.
+/// Every combination of the three rights on all the things that `needs` speaks of. `next` counts
+/// the cases on.
 pub fn cases<'a>(needs: &'a [&'a str], next: &mut usize) -> Vec<Case<'a>> {
     let things: BTreeSet<_> = needs.iter().flat_map(|need| need.split('|')).map(|need| split(need).1).collect();
     let each = |thing| ["configure", "read", "write"].map(|right| format!("{right} {thing}"));
@@ -69,8 +73,8 @@ impl Case<'_> {
         Permission::new(&pattern("configure"), &pattern("write"), &pattern("read")).unwrap()
     }
 
-    /// Holds what the broker said to `user` against what `needs` makes it say: without a missing right no refusal, else a
-    /// refusal that names one that is missing. `None` when they agree.
+    /// Holds what the broker said to `user` against what `needs` makes it say: without a missing
+    /// right no refusal, else a refusal that names one that is missing. `None` when they agree.
     pub fn disagrees(&self, user: &str, refused: bool, said: &str) -> Option<String> {
         let missing =
             self.needs.iter().filter(|need| !need.split('|').any(|right| self.granted.iter().any(|g| g == right)));

@@ -1,10 +1,11 @@
 //! Conversations with a broker as lines of text: what a peer does, and what it is told.
 //!
-//! A line is `peer statement; statement; …` or `peer/session …`: one turn of that peer, made at its first mention. The
-//! answer is what the statements gave, then what the peer was told, joined by `, `. After each turn the journal is
-//! flushed and the housekeeping runs, unless the script holds it. Lines of the peer `*` are about the world: `* tick 500`,
-//! `* hold`, `* release`, `* restart`, `* crash`, `* cut`, `* counts q`, `* counts q delayed`, `* browse q`,
-//! `* redrive q`, `* trace on`.
+//! A line is `peer statement; statement; …` or `peer/session …`: one turn of that peer, made at its
+//! first mention. The answer is what the statements gave, then what the peer was told, joined by
+//! `, `. After each turn the journal is flushed and the housekeeping runs, unless the script holds
+//! it. Lines of the peer `*` are about the world: `* tick 500`, `* hold`, `* release`, `* restart`,
+//! `* crash`, `* cut`, `* counts q`, `* counts q delayed`, `* browse q`, `* redrive q`,
+//! `* trace on`.
 
 use std::collections::BTreeMap;
 

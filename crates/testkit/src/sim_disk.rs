@@ -1,8 +1,10 @@
-//! A simulated disk for the journal: everything happens in memory, and every fault follows from a seed.
+//! A simulated disk for the journal: everything happens in memory, and every fault follows from a
+//! seed.
 //!
-//! It keeps two pictures of each file: what a reader sees, and what survives a power cut. Only a flush carries the one
-//! over to the other; at a power cut each write since then is kept, lost or torn at 512-byte sectors, one by one, and
-//! each creation or removal not yet flushed is kept or lost.
+//! It keeps two pictures of each file: what a reader sees, and what survives a power cut. Only a
+//! flush carries the one over to the other; at a power cut each write since then is kept, lost or
+//! torn at 512-byte sectors, one by one, and each creation or removal not yet flushed is kept or
+//! lost.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,8 +16,8 @@ use parking_lot::Mutex;
 /// The unit a disk writes as a whole.
 const SECTOR: usize = 512;
 
-/// A small reproducible source of random numbers: SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-/// generators, 2014).
+/// A small reproducible source of random numbers: SplitMix64 (Steele, Lea, Flood: Fast splittable
+/// pseudorandom number generators, 2014).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -49,8 +51,8 @@ impl Random {
 pub enum Fault {
     /// The machine stops: this operation and all later ones fail, until [`SimDisk::power_cut`].
     Crash,
-    /// The operation fails. A flush that fails leaves its writes visible and marks them clean: what of them reaches
-    /// the disk is a matter of luck, and a later flush does not carry them over.
+    /// The operation fails. A flush that fails leaves its writes visible and marks them clean: what
+    /// of them reaches the disk is a matter of luck, and a later flush does not carry them over.
     Error,
     /// A write takes only part of its bytes; other operations are not disturbed.
     Short,
@@ -79,7 +81,8 @@ impl Change {
         to[self.offset..end].copy_from_slice(&self.bytes);
     }
 
-    /// Applies what a power cut leaves of the change: all, nothing, a prefix, or any of its sectors.
+    /// Applies what a power cut leaves of the change: all, nothing, a prefix, or any of its
+    /// sectors.
     fn apply_torn(&self, to: &mut Vec<u8>, random: &mut Random) {
         let Self { offset, bytes } = self;
         let fate = random.below(4);
@@ -169,7 +172,8 @@ impl SimDisk {
         self.0.lock().crashed
     }
 
-    /// The power goes: what was not flushed is kept, lost or torn, as luck has it; locks and open files are gone.
+    /// The power goes: what was not flushed is kept, lost or torn, as luck has it; locks and open
+    /// files are gone.
     pub fn power_cut(&self) {
         let mut state = self.0.lock();
         let state = &mut *state;
@@ -217,7 +221,8 @@ impl SimDisk {
         state.kept.insert(name.to_owned(), id);
     }
 
-    /// Deletes a file behind the program's back, and durably so. Who has it open keeps it until the end of the process.
+    /// Deletes a file behind the program's back, and durably so. Who has it open keeps it until the
+    /// end of the process.
     pub fn unlink(&self, name: &str) {
         let mut state = self.0.lock();
         state.seen.remove(name);

@@ -1,7 +1,8 @@
 //! The contract between a protocol and whatever moves its bytes.
 //!
-//! The driver owns the read buffer and the socket; the protocol owns all state. The driver calls one method at a time,
-//! then writes what [`Connection::output`] holds, then asks [`Connection::read_state`] what to do next.
+//! The driver owns the read buffer and the socket; the protocol owns all state. The driver calls
+//! one method at a time, then writes what [`Connection::output`] holds, then asks
+//! [`Connection::read_state`] what to do next.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,8 +48,8 @@ pub trait Protocol: Send + Sync {
     fn name(&self) -> &'static str;
     /// Tells from its first bytes whether a connection speaks this protocol.
     fn recognise(&self, first: &[u8]) -> Recognition;
-    /// Starts the server side of a connection. Waking `waker` schedules one [`Connection::wake`]; it is cheap, never
-    /// blocks and may be woken from any thread and under any lock.
+    /// Starts the server side of a connection. Waking `waker` schedules one [`Connection::wake`];
+    /// it is cheap, never blocks and may be woken from any thread and under any lock.
     fn accept(&self, peer: Peer, waker: Waker, now: Instant) -> Box<dyn Connection>;
 }
 
@@ -59,15 +60,17 @@ pub enum ReadState {
     Handshake,
     /// Read and hand over what arrives.
     Read,
-    /// Do not read for now; `receive` would take nothing. The connection calls its waker when that changes.
-    /// A paused peer is not dead: its silence does not count against its heartbeat.
+    /// Do not read for now; `receive` would take nothing. The connection calls its waker when that
+    /// changes. A paused peer is not dead: its silence does not count against its heartbeat.
     Pause,
     /// Write what is left in the output, then close the socket. Nothing more is read.
     Closed,
-    /// Write what is left in the output, the last word of this connection, and leave the socket for the peer to close; what
-    /// still comes is discarded. A peer that does not close it in time is closed.
+    /// Write what is left in the output, the last word of this connection, and leave the socket for
+    /// the peer to close; what still comes is discarded. A peer that does not close it in time is
+    /// closed.
     Answered,
-    /// The peer is taken for dead: drop what is left and reset the socket, so that a peer that lives after all notices.
+    /// The peer is taken for dead: drop what is left and reset the socket, so that a peer that
+    /// lives after all notices.
     GivenUp,
 }
 
@@ -89,18 +92,21 @@ pub struct Doing<'c> {
     pub user: &'c str,
     /// The vhost; empty before there is one.
     pub vhost: &'c str,
-    /// The method, command or kind of frame that was handled last, by its name in the protocol; empty before the first.
+    /// The method, command or kind of frame that was handled last, by its name in the protocol;
+    /// empty before the first.
     pub last: &'static str,
 }
 
 /// The server side of one connection: a deterministic function of the bytes and times it is given.
 pub trait Connection: Send {
-    /// Takes bytes from the peer: one turn. Returns how many were consumed; the driver keeps the rest and hands it over
-    /// again, with what arrived since, at the next call. Taking nothing is no error: the frame is incomplete, or the
-    /// connection is paused. Must process at most one turn's budget (256 KiB or 10 000 entries).
+    /// Takes bytes from the peer: one turn. Returns how many were consumed; the driver keeps the
+    /// rest and hands it over again, with what arrived since, at the next call. Taking nothing is
+    /// no error: the frame is incomplete, or the connection is paused. Must process at most one
+    /// turn's budget (256 KiB or 10 000 entries).
     fn receive(&mut self, input: &[u8], now: Instant) -> usize;
-    /// Drains the mailbox into the output, while the output is short. Called when the waker was woken, when output that the
-    /// socket refused has been written at last, and again as long as the last call produced output that was written.
+    /// Drains the mailbox into the output, while the output is short. Called when the waker was
+    /// woken, when output that the socket refused has been written at last, and again as long as
+    /// the last call produced output that was written.
     fn wake(&mut self, now: Instant);
     /// The deadline passed (heartbeats, handshake timeout).
     fn tick(&mut self, now: Instant);
@@ -112,6 +118,7 @@ pub trait Connection: Send {
     fn read_state(&self) -> ReadState;
     /// Whose it is and what it is at, also once it has ended.
     fn doing(&self) -> Doing<'_>;
-    /// Ends the connection from the server side. Idempotent; after `Gone` the connection is dropped.
+    /// Ends the connection from the server side. Idempotent; after `Gone` the connection is
+    /// dropped.
     fn close(&mut self, reason: CloseReason, now: Instant);
 }

@@ -1,7 +1,8 @@
 //! What every protocol shares with the sockets: bytes in, bytes out, time as an argument.
 //!
-//! A protocol implements [`Connection`] and never sees a socket; `net` drives any `Connection` and never sees a
-//! frame. Everything here is synchronous and deterministic, so a whole conversation is a unit test.
+//! A protocol implements [`Connection`] and never sees a socket; `net` drives any `Connection` and
+//! never sees a frame. Everything here is synchronous and deterministic, so a whole conversation is
+//! a unit test.
 
 mod connection;
 mod network;

@@ -1,12 +1,15 @@
-//! Where peers come from: the network that a count is kept for, and a queue that serves networks in turn.
+//! Where peers come from: the network that a count is kept for, and a queue that serves networks in
+//! turn.
 //!
-//! A host with IPv6 has 2^64 addresses of its own, so what is counted by address must be counted by [`network`], the same one
-//! everywhere. [`InTurn`] keeps one network with much that waits from holding up the others.
+//! A host with IPv6 has 2^64 addresses of its own, so what is counted by address must be counted by
+//! [`network`], the same one everywhere. [`InTurn`] keeps one network with much that waits from
+//! holding up the others.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The part of an address that one peer cannot choose: all of it for IPv4, mapped or not, and the first 64 bits for IPv6.
+/// The part of an address that one peer cannot choose: all of it for IPv4, mapped or not, and the
+/// first 64 bits for IPv6.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -30,8 +33,8 @@ impl<T> InTurn<T> {
         Self { lines: HashMap::new(), turns: VecDeque::new(), waiting: 0, most }
     }
 
-    /// Puts one behind the others of its network. Returns what has no place then: where the queue is full, the newest of the
-    /// network that has the most.
+    /// Puts one behind the others of its network. Returns what has no place then: where the queue
+    /// is full, the newest of the network that has the most.
     pub fn push(&mut self, from: IpAddr, item: T) -> Option<T> {
         let network = network(from);
         let line = self.lines.entry(network).or_default();

@@ -1,6 +1,8 @@
-//! The bytes waiting for one socket: small pieces copied into one buffer, large ones kept by reference.
+//! The bytes waiting for one socket: small pieces copied into one buffer, large ones kept by
+//! reference.
 //!
-//! Copying a piece under [`SHARE_FROM`] is cheaper than a reference count and an entry in the vector of a gathering write.
+//! Copying a piece under [`SHARE_FROM`] is cheaper than a reference count and an entry in the
+//! vector of a gathering write.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -9,8 +11,8 @@ use bytes::{Buf, Bytes};
 
 /// Pieces of at least this many bytes are referenced instead of copied (measured: equal at 4 KiB).
 pub const SHARE_FROM: usize = 4096;
-/// A buffer that has grown past this is given back when it has been written out; what an idle connection keeps below
-/// it goes with [`Output::shrink`].
+/// A buffer that has grown past this is given back when it has been written out; what an idle
+/// connection keeps below it goes with [`Output::shrink`].
 const KEEP: usize = 1024 * 1024;
 
 /// Ordered bytes for one peer.
@@ -33,7 +35,8 @@ impl Default for Output {
 }
 
 impl Output {
-    /// An output that keeps its memory however large it grows: for few connections that send large messages over and over.
+    /// An output that keeps its memory however large it grows: for few connections that send large
+    /// messages over and over.
     pub fn keeping_all() -> Self {
         Self { keep: usize::MAX, ..Self::default() }
     }

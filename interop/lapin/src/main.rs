@@ -107,7 +107,8 @@ async fn work_queue(connection: &Connection) -> Result<(), Failure> {
     assert!(!first.redelivered);
     lazy.close(200, "lazy".into()).await?;
     let again = loop {
-        // Requeueing may take a moment after the channel has closed; the step's time limit ends a wait in vain.
+        // Requeueing may take a moment after the channel has closed; the step's time limit ends a
+        // wait in vain.
         match channel.basic_get(queue.clone(), BasicGetOptions::default()).await? {
             Some(message) => break message,
             None => tokio::time::sleep(QUIET / 10).await,

@@ -1,9 +1,10 @@
-//! The checker: takes the history event by event, keeps eight bytes for each message and queue, and says which of the
-//! broker's promises a history breaks.
+//! The checker: takes the history event by event, keeps eight bytes for each message and queue, and
+//! says which of the broker's promises a history breaks.
 //!
-//! Nothing is sorted and nothing is kept of what a drain has settled, so it runs beside the load for any number of kills.
-//! The rules are those of Jepsen's total-queue, sharpened: a message that was confirmed must not only be delivered but
-//! delivered again until it is settled, and it must not come back once a settlement is fenced.
+//! Nothing is sorted and nothing is kept of what a drain has settled, so it runs beside the load
+//! for any number of kills. The rules are those of Jepsen's total-queue, sharpened: a message that
+//! was confirmed must not only be delivered but delivered again until it is settled, and it must
+//! not come back once a settlement is fenced.
 
 mod counting;
 mod holders;
@@ -66,8 +67,8 @@ struct Draining {
     consumer: u32,
     /// The lowest priority that has come from each queue.
     lowest: [u8; QUEUES.len()],
-    /// The newest message that has come of each queue, producer and priority. None where others may still give
-    /// messages back.
+    /// The newest message that has come of each queue, producer and priority. None where others may
+    /// still give messages back.
     newest: Option<HashMap<(usize, u32, u8), u64>>,
 }
 
@@ -81,7 +82,8 @@ pub(crate) struct Checker {
     holders: Holders,
     /// Who has got something last from each queue that has one consumer at a time.
     active: HashMap<usize, u32>,
-    /// Producers below this one are finished: every message of theirs was settled for good, or is gone.
+    /// Producers below this one are finished: every message of theirs was settled for good, or is
+    /// gone.
     retired: u32,
     kills: u64,
     counts: Counts,
@@ -348,8 +350,8 @@ impl Checker {
         }
     }
 
-    /// I6, the part that shows at once: nothing of a transaction is visible before its commit was asked for; what is
-    /// visible is promised.
+    /// I6, the part that shows at once: nothing of a transaction is visible before its commit was
+    /// asked for; what is visible is promised.
     fn member_delivered(&mut self, number: u64, id: Id, place: &str) {
         let transaction = self.transactions.get_mut(number);
         match transaction.stage {
@@ -392,7 +394,8 @@ impl Checker {
         if let (Outcome::Rejected, Some(target)) = (outcome, QUEUES[queue].dead_letter) {
             self.lanes.entry((target, id.producer)).or_default().attempt(id.seq);
             if QUEUES[queue].redriven {
-                // Each death may be followed by one way back, so no answer says that it will not be seen here again.
+                // Each death may be followed by one way back, so no answer says that it will not be
+                // seen here again.
                 if let Some(entry) = self.entry(queue, id) {
                     entry.attempts = entry.attempts.saturating_add(1);
                     entry.holder = 0;
@@ -405,7 +408,8 @@ impl Checker {
 
     fn fence(&mut self, consumer: u32, fence: u64) {
         let Some(pending) = self.pending.get_mut(&consumer) else { return };
-        // Answers of different kinds may overtake each other: one that was overtaken says nothing new.
+        // Answers of different kinds may overtake each other: one that was overtaken says nothing
+        // new.
         let Some(at) = pending.asked.iter().position(|(number, ..)| *number == fence) else { return };
         let (_, upto, answered) = pending.asked[at];
         pending.asked.drain(..=at);
@@ -456,12 +460,14 @@ impl Checker {
                 entry.marks.clear(Marks::CONFIRMED);
             }
             if source_of(*queue).is_some_and(|source| QUEUES[source].passes_on()) {
-                // A message that a queue moved on by itself may be back there, and be moved on once more.
+                // A message that a queue moved on by itself may be back there, and be moved on once
+                // more.
                 for entry in lane.iter_mut().filter(|entry| !entry.marks.has(Marks::FENCED)) {
                     entry.attempts = entry.attempts.saturating_add(1);
                 }
             } else if QUEUES[*queue].sifts {
-                // What is not confirmed may have been delivered and be lost all the same. It is sent again, and is new then.
+                // What is not confirmed may have been delivered and be lost all the same. It is
+                // sent again, and is new then.
                 for entry in lane.iter_mut().filter(|entry| !entry.marks.has(Marks::CONFIRMED)) {
                     entry.attempts = entry.first.saturating_add(1);
                     entry.marks.clear(Marks::DELIVERED);
@@ -470,8 +476,8 @@ impl Checker {
         }
     }
 
-    /// Everything has been drained and all settlements are fenced: says what is missing, and forgets all messages of
-    /// producers below `retired`, which must be all that there were.
+    /// Everything has been drained and all settlements are fenced: says what is missing, and
+    /// forgets all messages of producers below `retired`, which must be all that there were.
     pub(crate) fn finish(&mut self, retired: u32) {
         let mut transaction_of = HashMap::new();
         for (number, transaction) in self.transactions.take() {
@@ -515,7 +521,8 @@ impl Checker {
         beyond || marks.has(Marks::ACCEPTED)
     }
 
-    /// I6, the part that shows in the end: of a commit without an answer either everything happened or nothing.
+    /// I6, the part that shows in the end: of a commit without an answer either everything happened
+    /// or nothing.
     fn finish_transaction(&mut self, number: u64, transaction: &Transaction) {
         if transaction.stage != Stage::Asked {
             return;

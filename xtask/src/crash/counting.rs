@@ -1,4 +1,5 @@
-//! What the queues hold behind a kill, before anybody consumes: the broker's own counts, for the checker to judge.
+//! What the queues hold behind a kill, before anybody consumes: the broker's own counts, for the
+//! checker to judge.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,8 @@ use super::stage::Stage;
 use super::talk::{Broken, Control};
 use super::topology::{QUEUES, source_of};
 
-/// How long what was under way at the kill may take: dead letters to move on, and the too many and the too old to die.
+/// How long what was under way at the kill may take: dead letters to move on, and the too many and
+/// the too old to die.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How often the counts are asked for meanwhile.
 const GLANCE: Duration = Duration::from_millis(5);

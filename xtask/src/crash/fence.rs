@@ -1,7 +1,7 @@
 //! The kinds of replies that promise that all earlier settlements of their session are on disk.
 //!
-//! A violation names the kind that let a settlement back, so each kind is one value here and one request in a
-//! conversation.
+//! A violation names the kind that let a settlement back, so each kind is one value here and one
+//! request in a conversation.
 
 /// What kind of reply answers a fence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,7 +33,8 @@ pub(crate) enum Fence {
     BeginReceipt,
     CommitReceipt,
     AbortReceipt,
-    /// The receipt of the DISCONNECT, or of the UNSUBSCRIBE of everything, of a consumer that leaves.
+    /// The receipt of the DISCONNECT, or of the UNSUBSCRIBE of everything, of a consumer that
+    /// leaves.
     DisconnectReceipt,
     /// The answer to the commit that contains the settlement.
     Commit,

@@ -1,7 +1,8 @@
 //! What happened, in the words of the checker: one event for each thing that a client did or heard.
 //!
-//! An event that the client causes is told before its bytes are written; an event that it hears is told after they were
-//! read. So the order in which events are told is one that really can have been.
+//! An event that the client causes is told before its bytes are written; an event that it hears is
+//! told after they were read. So the order in which events are told is one that really can have
+//! been.
 
 use super::fence::Fence;
 use super::stamp::{Damage, Id, Stamp};
@@ -40,7 +41,8 @@ pub(crate) enum Event {
         /// By how much.
         early: u64,
     },
-    /// It came with other properties than it was published with, or with other marks than its way has given it.
+    /// It came with other properties than it was published with, or with other marks than its way
+    /// has given it.
     Changed {
         /// Where it came from.
         queue: usize,
@@ -62,7 +64,8 @@ pub(crate) enum Event {
         /// In which transaction.
         transaction: Option<u64>,
     },
-    /// A question is about to be asked whose answer means that the consumer's settlements so far are on disk.
+    /// A question is about to be asked whose answer means that the consumer's settlements so far
+    /// are on disk.
     FenceAsked {
         /// Who asks.
         consumer: u32,
@@ -78,8 +81,9 @@ pub(crate) enum Event {
         /// The question's number.
         fence: u64,
     },
-    /// The consumer is about to close its connection, or to give back all that it holds: from here on what it has not
-    /// settled may come to others, and so may what it settled without a fence if its connection is dropped.
+    /// The consumer is about to close its connection, or to give back all that it holds: from here
+    /// on what it has not settled may come to others, and so may what it settled without a fence if
+    /// its connection is dropped.
     Left(u32),
     /// A commit is about to be asked for.
     CommitAsked(u64),
@@ -87,7 +91,8 @@ pub(crate) enum Event {
     Committed(u64),
     /// The transaction is about to be rolled back.
     Aborted(u64),
-    /// Behind a kill, before anybody consumed or published, a queue said that so many messages are ready.
+    /// Behind a kill, before anybody consumed or published, a queue said that so many messages are
+    /// ready.
     Counted {
         /// Which queue.
         queue: usize,
@@ -102,7 +107,8 @@ pub(crate) enum Event {
     Overdue,
     /// All consumers are gone, and what they held and gave back is in its place.
     AtRest,
-    /// From here on this consumer takes all that there is, and nobody else takes or publishes anything.
+    /// From here on this consumer takes all that there is, and nobody else takes or publishes
+    /// anything.
     Draining(u32),
     /// The broker was killed: no connection of before exists any more.
     Killed,

@@ -100,7 +100,8 @@ pub(crate) fn today() -> String {
     date(seconds / 86_400)
 }
 
-/// The date that lies so many days after 1970-01-01 (Howard Hinnant's civil_from_days, for dates from then on).
+/// The date that lies so many days after 1970-01-01 (Howard Hinnant's civil_from_days, for dates
+/// from then on).
 fn date(days: u64) -> String {
     let shifted = days + 719_468;
     let day_of_era = shifted % 146_097;

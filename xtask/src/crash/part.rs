@@ -1,7 +1,9 @@
-//! The parts of the load: who publishes what where over which protocol, who consumes it and who moves it on.
+//! The parts of the load: who publishes what where over which protocol, who consumes it and who
+//! moves it on.
 //!
-//! All parts play at the same time, each on a thread and a connection of its own, and tell the history what they do. A
-//! part opens a new connection when its broker is alive and it has had enough of the old one, without any goodbye.
+//! All parts play at the same time, each on a thread and a connection of its own, and tell the
+//! history what they do. A part opens a new connection when its broker is alive and it has had
+//! enough of the old one, without any goodbye.
 
 mod consume;
 mod produce;
@@ -144,7 +146,8 @@ impl Part {
     }
 }
 
-/// Publishes what nobody consumes, and waits until it is dead of age: consumers that play may be quicker than age with everything.
+/// Publishes what nobody consumes, and waits until it is dead of age: consumers that play may be
+/// quicker than age with everything.
 pub(crate) fn let_age(stage: &Stage, random: &mut Random) -> Result<(), Broken> {
     const BRIEFLY: Duration = Duration::from_millis(50);
     const PRODUCER: Part = produce("amqp brief producer", Protocol::Amqp, &[straight(BRIEF)]);
@@ -187,8 +190,8 @@ fn size(random: &mut Random, largest: u64) -> usize {
     size as usize
 }
 
-/// How a consumer settles a delivery from `queue`: mostly it accepts. What is to die of age is not rejected, which would bring it
-/// to the same place earlier.
+/// How a consumer settles a delivery from `queue`: mostly it accepts. What is to die of age is not
+/// rejected, which would bring it to the same place earlier.
 fn outcome(random: &mut Random, queue: usize) -> Outcome {
     // What is sent back is to have died often.
     let rejected = if QUEUES[queue].redriven { 40 } else { 8 };

@@ -1,7 +1,8 @@
-//! The properties that a message is published with, which follow from its name, and what a delivery must show of them:
-//! what the broker keeps beside a body must be neither lost nor mixed up.
+//! The properties that a message is published with, which follow from its name, and what a delivery
+//! must show of them: what the broker keeps beside a body must be neither lost nor mixed up.
 //!
-//! Both protocols tell of properties by the same names here, those of headers of STOMP where it has them.
+//! Both protocols tell of properties by the same names here, those of headers of STOMP where it has
+//! them.
 
 use super::random::Random;
 use super::stamp::{Id, Stamp};
@@ -24,7 +25,8 @@ pub(crate) const WORD: &str = "crash-word";
 /// A header that is a number where the protocol has them.
 pub(crate) const NUMBER: &str = "crash-number";
 
-/// What the broker adds to a message that died, in headers that both protocols show: queue, reason, exchange.
+/// What the broker adds to a message that died, in headers that both protocols show: queue, reason,
+/// exchange.
 pub(crate) const FIRST_DEATH: [&str; 3] = ["x-first-death-queue", "x-first-death-reason", "x-first-death-exchange"];
 pub(crate) const LAST_DEATH: [&str; 3] = ["x-last-death-queue", "x-last-death-reason", "x-last-death-exchange"];
 /// The story of all deaths, which STOMP does not show: queue, reason, exchange and keys of each.

@@ -1,7 +1,8 @@
-//! What died in one queue goes back to it: again and again while all parts play, and all of it before a drain.
+//! What died in one queue goes back to it: again and again while all parts play, and all of it
+//! before a drain.
 //!
-//! A redrive that a kill cuts short has moved each message or left it; the checker sees which. One that nothing disturbs says how many
-//! it moved, and so many are then there.
+//! A redrive that a kill cuts short has moved each message or left it; the checker sees which. One
+//! that nothing disturbs says how many it moved, and so many are then there.
 
 use std::ffi::OsStr;
 use std::process::Output;

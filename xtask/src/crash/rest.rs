@@ -1,4 +1,5 @@
-//! When a broker that lives on is at rest: no connection of the load is left, and no queue has anything out with a consumer.
+//! When a broker that lives on is at rest: no connection of the load is left, and no queue has
+//! anything out with a consumer.
 
 use std::ffi::OsStr;
 use std::process::Output;
@@ -15,7 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How often that is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Waits until the connections of the load are gone, with what they had sent, and what their consumers held is back.
+/// Waits until the connections of the load are gone, with what they had sent, and what their
+/// consumers held is back.
 pub(crate) fn wait(program: &Program, stage: &Stage) -> Result<(), String> {
     let begin = Instant::now();
     loop {

@@ -52,7 +52,8 @@ pub(crate) struct Launch {
     pub(crate) sizes: Sizes,
     /// Threads that serve connections.
     pub(crate) threads: u64,
-    /// A program and its arguments that becomes the server, with the server's command line behind them.
+    /// A program and its arguments that becomes the server, with the server's command line behind
+    /// them.
     pub(crate) wrapper: Vec<String>,
     /// Settings, as variables of the environment; they win over those of `sizes`.
     pub(crate) variables: Vec<(&'static str, String)>,
@@ -90,7 +91,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// A copy of the executable `source`, so that a later build does not change it under a run, to be run in `folder`.
+    /// A copy of the executable `source`, so that a later build does not change it under a run, to
+    /// be run in `folder`.
     pub(crate) fn prepare(source: &Path, folder: &Path, sabotage: Option<&str>) -> Result<Self, String> {
         if folder.exists() {
             std::fs::remove_dir_all(folder).map_err(|error| format!("cannot clear {}: {error}", folder.display()))?;
@@ -221,8 +223,8 @@ impl Drop for Server {
     }
 }
 
-/// Whether somebody answers the first bytes of AMQP: the port of a broker that was just killed may still take a connection,
-/// and drops it.
+/// Whether somebody answers the first bytes of AMQP: the port of a broker that was just killed may
+/// still take a connection, and drops it.
 fn answers(port: u16) -> bool {
     let answer = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).and_then(|mut stream| {
         stream.set_read_timeout(Some(ANSWER_LIMIT))?;
@@ -237,8 +239,8 @@ pub(crate) fn target_folder(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// Builds the server in the profile of the tests and returns its path. For a deliberate fault it has the feature that
-/// makes faults possible.
+/// Builds the server in the profile of the tests and returns its path. For a deliberate fault it
+/// has the feature that makes faults possible.
 pub(crate) fn build(root: &Path, sabotage: Option<&str>) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -253,7 +255,8 @@ pub(crate) fn build(root: &Path, sabotage: Option<&str>) -> Result<PathBuf, Stri
     Ok(target_folder(root).join("ci").join("hermod"))
 }
 
-/// An offset at which all ports are free now. Somebody else may take one before the server does; then its start fails.
+/// An offset at which all ports are free now. Somebody else may take one before the server does;
+/// then its start fails.
 fn free_offset() -> Result<u16, String> {
     let first = 1500 + (std::process::id() % 1000) as u16;
     let free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();

@@ -1,6 +1,8 @@
-//! What all parts of a load share: the history, which the checker follows, and what went wrong besides broken promises.
+//! What all parts of a load share: the history, which the checker follows, and what went wrong
+//! besides broken promises.
 //!
-//! Here is also what a run does with all parts at once: ask the broker something, drain it, and judge.
+//! Here is also what a run does with all parts at once: ask the broker something, drain it, and
+//! judge.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,7 +40,8 @@ pub(crate) struct Stage {
     delays: AtomicBool,
     /// When the last message is due that was delayed, in milliseconds since 1970.
     last_due: AtomicU64,
-    /// Messages with ids of which nobody knows whether the broker has them, and their sizes: to be sent again.
+    /// Messages with ids of which nobody knows whether the broker has them, and their sizes: to be
+    /// sent again.
     unsure: Mutex<Vec<(Stamp, usize)>>,
 }
 
@@ -81,7 +84,8 @@ impl Stage {
         self.last_due.fetch_max(due, Ordering::SeqCst);
     }
 
-    /// True when nothing waits for its time any more. What is due moves to its queue first, and is in no count until then.
+    /// True when nothing waits for its time any more. What is due moves to its queue first, and is
+    /// in no count until then.
     pub(crate) fn is_all_due(&self) -> bool {
         self.last_due.load(Ordering::SeqCst) + LATE_MS <= now_ms()
     }

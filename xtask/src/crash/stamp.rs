@@ -1,5 +1,6 @@
-//! What a body says about itself: 48 bytes in front, sealed together with the rest of the body by a CRC32C, so that a
-//! delivery that the harness did not send, or that lost a byte, can't pass for one that it did.
+//! What a body says about itself: 48 bytes in front, sealed together with the rest of the body by a
+//! CRC32C, so that a delivery that the harness did not send, or that lost a byte, can't pass for
+//! one that it did.
 
 /// First bytes of every body: "HMX1".
 const MAGIC: u32 = 0x484d_5831;

@@ -1,7 +1,8 @@
-//! A conversation with the broker in words that both protocols have, so that every part of the load can be played over
-//! either: publish, subscribe, settle, fence, commit, abort.
+//! A conversation with the broker in words that both protocols have, so that every part of the load
+//! can be played over either: publish, subscribe, settle, fence, commit, abort.
 //!
-//! Nothing is written before [`Talk::exchange`], so the caller can tell the history first what it is about to do.
+//! Nothing is written before [`Talk::exchange`], so the caller can tell the history first what it
+//! is about to do.
 
 mod amqp;
 mod control;
@@ -103,7 +104,8 @@ pub(crate) struct Settlement<'a> {
     pub(crate) handle: &'a Handle,
     pub(crate) outcome: Outcome,
     pub(crate) transaction: Option<u64>,
-    /// A question with this number goes with it, whose answer comes when this and all earlier settlements are on disk.
+    /// A question with this number goes with it, whose answer comes when this and all earlier
+    /// settlements are on disk.
     pub(crate) fence: Option<(u64, Fence)>,
 }
 
@@ -141,7 +143,8 @@ pub(crate) trait Talk: Send {
     fn subscribe(&mut self, queue: usize, prefetch: u16);
     /// Settles a delivery.
     fn settle(&mut self, settlement: &Settlement<'_>);
-    /// The kinds of fences that it can ask for while it goes on, and those of a consumer that leaves.
+    /// The kinds of fences that it can ask for while it goes on, and those of a consumer that
+    /// leaves.
     fn fences(&self) -> (&'static [Fence], &'static [Fence]);
     /// Asks for a fence of a consumer that leaves: what it holds goes back to its queues.
     fn leave(&mut self, number: u64, kind: Fence);

@@ -1,4 +1,5 @@
-//! The queues and exchanges of the load, as data: what each queue is for decides what the checker demands of it.
+//! The queues and exchanges of the load, as data: what each queue is for decides what the checker
+//! demands of it.
 //!
 //! A queue is named by its place in [`QUEUES`], so that a set of queues is a word of bits.
 
@@ -17,7 +18,8 @@ pub(crate) struct Queue {
     pub(crate) refuses: bool,
     /// How often a message may come back to it before it goes where dead letters go.
     pub(crate) delivery_limit: Option<i64>,
-    /// Whether first deliveries come in the order of publishing. Dead letters come in the order of their rejection.
+    /// Whether first deliveries come in the order of publishing. Dead letters come in the order of
+    /// their rejection.
     pub(crate) ordered: bool,
     /// Whether it takes nothing twice that has the same id.
     pub(crate) sifts: bool,
@@ -47,8 +49,8 @@ impl Queue {
         }
     }
 
-    /// The most messages it holds, where the oldest make room for others. One that refuses may hold more: what comes back to it
-    /// finds its place.
+    /// The most messages it holds, where the oldest make room for others. One that refuses may hold
+    /// more: what comes back to it finds its place.
     pub(crate) fn drop_limit(&self) -> Option<u64> {
         self.max_length.filter(|_| !self.refuses).map(|limit| limit as u64)
     }
@@ -156,7 +158,8 @@ pub(crate) const EXCHANGES: [Exchange; 5] = [
 /// The bindings between exchanges: from, key, to.
 pub(crate) const LINKS: [(&str, &str, &str); 1] = [("crash.entry", "far.away", "crash.inner")];
 
-/// A queue and a fanout exchange that stand for nothing, for requests that are only asked for their answers.
+/// A queue and a fanout exchange that stand for nothing, for requests that are only asked for their
+/// answers.
 pub(crate) const VOID: &str = "crash.void";
 /// What is never there.
 pub(crate) const NONE: &str = "crash.none";
@@ -231,7 +234,8 @@ mod tests {
                 assert_eq!(QUEUES.iter().filter(|other| other.dead_letter == Some(target)).count(), 1);
             }
         }
-        // Whether a queue passes on by itself or is sent back to, its dead letters can be told from others'.
+        // Whether a queue passes on by itself or is sent back to, its dead letters can be told from
+        // others'.
         assert!(QUEUES.iter().all(|queue| queue.dead_letter.is_some() || !(queue.passes_on() || queue.redriven)));
         assert_eq!(members(FAN.queues).collect::<Vec<_>>(), [FAN_A, FAN_B]);
     }

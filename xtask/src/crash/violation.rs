@@ -19,11 +19,14 @@ pub(crate) enum Invariant {
     Early,
     /// I8: while nothing is published, nothing comes after what has a lower priority.
     Priority,
-    /// I9: while the broker lives, nothing comes again that a live connection holds or has accepted.
+    /// I9: while the broker lives, nothing comes again that a live connection holds or has
+    /// accepted.
     Twice,
-    /// I10: properties, headers, routing key and marks come as they were published, and as the message's way has made them.
+    /// I10: properties, headers, routing key and marks come as they were published, and as the
+    /// message's way has made them.
     Changed,
-    /// I11: queues hold what they must and no more, by their own counts, and no more than their length limit.
+    /// I11: queues hold what they must and no more, by their own counts, and no more than their
+    /// length limit.
     Count,
     /// I12: what is confirmed comes in time to consumers that wait for it.
     Stalled,

@@ -1,5 +1,5 @@
-//! What the broker has promised about queues: declared means there, deleted means gone, also after a crash; what was asked
-//! for and not answered may be either.
+//! What the broker has promised about queues: declared means there, deleted means gone, also after
+//! a crash; what was asked for and not answered may be either.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Checks all promises against a broker that serves, and declares the queues of the load if they may be missing.
+    /// Checks all promises against a broker that serves, and declares the queues of the load if
+    /// they may be missing.
     pub(super) fn check(&self, stage: &Stage) -> Result<(), String> {
         stage.control(if self.load { Control::verify } else { Control::declare })?;
         let mut control = Control::open(stage.ports.amqp).map_err(|error| error.to_string())?;

@@ -1,5 +1,6 @@
-//! F11, a calendar that jumps while the passing of time does not, by libfaketime inside the broker: connections live, nothing
-//! is lost or comes twice, and messages that are published after a jump die at their age.
+//! F11, a calendar that jumps while the passing of time does not, by libfaketime inside the broker:
+//! connections live, nothing is lost or comes twice, and messages that are published after a jump
+//! die at their age.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -86,7 +87,8 @@ pub(super) fn jumps(scene: &Scene) -> Result<String, Stop> {
     ))
 }
 
-/// Moves the calendar, and sees that messages die when they should. Returns how long the short-lived one lived.
+/// Moves the calendar, and sees that messages die when they should. Returns how long the
+/// short-lived one lived.
 fn step(stage: &Stage, calendar: &Path, number: usize) -> Result<Duration, String> {
     set(calendar, JUMPS[number])?;
     let depth = |queue: &Queue| stage.control(|control: &mut Control| control.depth(queue.name));
@@ -104,8 +106,9 @@ fn step(stage: &Stage, calendar: &Path, number: usize) -> Result<Duration, Strin
         std::thread::sleep(Duration::from_millis(5));
     }
     let lived = begin.elapsed();
-    // A jump to where it never was ends the life of what came before, and of nothing else. Behind the head of a queue the
-    // dead may wait: what was published before a jump back stands there in their way.
+    // A jump to where it never was ends the life of what came before, and of nothing else. Behind
+    // the head of a queue the dead may wait: what was published before a jump back stands there in
+    // their way.
     let ahead = number > 0 && JUMPS[..number].iter().all(|before| JUMPS[number] - before > LATE.after_ms / 1000);
     let (found, most) = (depth(&LATE)?, if ahead { 1 } else { u64::MAX });
     if found == 0 || found > most {

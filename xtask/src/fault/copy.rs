@@ -1,5 +1,6 @@
-//! D10, a backup that is taken under load: the copy opens as a data directory of its own and has everything that was confirmed
-//! before the backup began, and nothing that was settled and fenced by then.
+//! D10, a backup that is taken under load: the copy opens as a data directory of its own and has
+//! everything that was confirmed before the backup began, and nothing that was settled and fenced
+//! by then.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -17,7 +18,8 @@ use crate::crash::stamp::Stamp;
 use crate::crash::talk::{Broken, Protocol};
 use crate::crash::topology::{FAN, FAN_A, FAN_B};
 
-/// What is published before if nothing else is said, and taken and fenced again; then the load goes on through the backup.
+/// What is published before if nothing else is said, and taken and fenced again; then the load goes
+/// on through the backup.
 const BEFORE: u64 = 3000;
 const TAKEN: u64 = 500;
 const BODY: usize = 4096;
@@ -48,7 +50,8 @@ pub(super) fn backup(scene: &Scene) -> Result<String, Stop> {
     }
     answered?;
     demand(status == Some(0), || rig.with_log(format!("the backup ended with {status:?}: {said}")))?;
-    // Whether the copy has what came while it was made is open: it was attempted, and no confirm is known there.
+    // Whether the copy has what came while it was made is open: it was attempted, and no confirm is
+    // known there.
     let later = publisher.ids_from(before).map(|id| {
         let stamp = Stamp { id, transaction: None, queues: FAN.queues, due: 0 };
         Event::Attempt { stamp, persistent: true }

@@ -1,4 +1,5 @@
-//! L4 and L5, many of something at once: consumers of which one is slow, and queues that all get a copy.
+//! L4 and L5, many of something at once: consumers of which one is slow, and queues that all get a
+//! copy.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,8 +27,8 @@ const AHEAD: u64 = 20_000;
 const QUEUES: u64 = 1000;
 const COPIED: u64 = 200;
 const COPIED_BODY: usize = 16 * 1024;
-/// The most that may be written for each byte of a body that goes to all of them: the log is zeroed before it is used,
-/// and each queue has a reference.
+/// The most that may be written for each byte of a body that goes to all of them: the log is zeroed
+/// before it is used, and each queue has a reference.
 const WRITTEN: u64 = 8;
 
 /// L4: consumers go on as before when another one joins them that hardly settles anything.
@@ -93,7 +94,8 @@ impl Moved {
         Ok(())
     }
 
-    /// Lets consumers consume for a while, with so many slow ones beside them. Returns how much they took.
+    /// Lets consumers consume for a while, with so many slow ones beside them. Returns how much
+    /// they took.
     fn consume(&self, stage: &Stage, slow: usize) -> u64 {
         let before = self.consumed.load(Ordering::SeqCst);
         std::thread::scope(|scope| {

@@ -1,5 +1,6 @@
-//! F6 and F7, damaged data directories: one bit flipped, a file cut, missing, swapped, doubled or stale. A broker either
-//! refuses to start, or everything confirmed is there, byte for byte. A start with less or with something else is the failure.
+//! F6 and F7, damaged data directories: one bit flipped, a file cut, missing, swapped, doubled or
+//! stale. A broker either refuses to start, or everything confirmed is there, byte for byte. A
+//! start with less or with something else is the failure.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,7 +22,8 @@ const FLIPS: u64 = 300;
 const SPOILT: u64 = 100;
 /// An idle broker has proven by then that all before was flushed.
 pub(super) const IDLE: Duration = Duration::from_millis(500);
-/// Room for the data directory in memory, where it is put if that is permitted: its flushes are not the point here.
+/// Room for the data directory in memory, where it is put if that is permitted: its flushes are not
+/// the point here.
 const ROOM: u64 = 64 << 20;
 /// Messages that lie in the queues when the broker stops.
 const LEFT: u64 = 20;
@@ -37,8 +39,8 @@ type Spoil = fn(&mut Random, files: &mut Files, older: &Files) -> Spoilt;
 /// What was done.
 struct Spoilt {
     what: String,
-    /// A file was replaced by an earlier state of its own generation: a directory that once was like that, which nothing
-    /// in it can tell from the truth.
+    /// A file was replaced by an earlier state of its own generation: a directory that once was
+    /// like that, which nothing in it can tell from the truth.
     rolled_back: bool,
 }
 

@@ -1,5 +1,6 @@
-//! L10, messages that are not due yet: a million for the next day take no memory, a kill loses none, and those that come due
-//! by the thousand come in the order of their times, none early and hardly any late.
+//! L10, messages that are not due yet: a million for the next day take no memory, a kill loses
+//! none, and those that come due by the thousand come in the order of their times, none early and
+//! hardly any late.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +20,8 @@ const BODY: usize = 200;
 const BUDGET: (&str, u64) = ("32MiB", 32 * MIB);
 /// What the broker may have in memory besides that.
 const BESIDES: u64 = 64 * MIB;
-/// Messages that come due within the run: so many, one each millisecond, from so many milliseconds ahead on.
+/// Messages that come due within the run: so many, one each millisecond, from so many milliseconds
+/// ahead on.
 const DUE: u64 = 10_000;
 const AHEAD: u64 = 40_000;
 /// How late 99 of 100 of them may be.
@@ -79,7 +81,8 @@ pub(super) fn delayed(scene: &Scene) -> Result<String, Stop> {
     ))
 }
 
-/// Publishes `count` messages after `before` others, each with when it is due in front of its body, and waits for all confirms.
+/// Publishes `count` messages after `before` others, each with when it is due in front of its body,
+/// and waits for all confirms.
 fn publish(talk: &mut dyn Talk, before: u64, count: u64, mut due: impl FnMut() -> u64) -> Result<(), Broken> {
     let (mut sent, mut confirmed) = (0, 0);
     let end = Instant::now() + PATIENCE * 10;

@@ -1,8 +1,9 @@
-//! A disk in memory that knows what was flushed and what was not, without any I/O: files and folders as they are seen, and
-//! as they would be found after a power cut.
+//! A disk in memory that knows what was flushed and what was not, without any I/O: files and
+//! folders as they are seen, and as they would be found after a power cut.
 //!
-//! A flush of a file makes its bytes and its length stable; a flush of a folder makes the names in it stable, and nothing
-//! else does. A power cut keeps what is stable and, sector by sector and name by name, as much of the rest as it likes.
+//! A flush of a file makes its bytes and its length stable; a flush of a folder makes the names in
+//! it stable, and nothing else does. A power cut keeps what is stable and, sector by sector and
+//! name by name, as much of the rest as it likes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -46,7 +47,8 @@ pub(super) enum Kind {
 pub(super) enum Trouble {
     #[default]
     None,
-    /// The next flush of a file fails, and what it should have flushed is taken for clean all the same, as Linux does.
+    /// The next flush of a file fails, and what it should have flushed is taken for clean all the
+    /// same, as Linux does.
     FlushFails,
     /// Nothing works any more.
     Gone,
@@ -79,8 +81,8 @@ pub(super) struct State {
     next: u64,
 }
 
-/// Is told of each moment at which a power cut would take names in another way than before: before a name changes, before a
-/// folder is flushed, and after a file was.
+/// Is told of each moment at which a power cut would take names in another way than before: before
+/// a name changes, before a folder is flushed, and after a file was.
 pub(super) type Watch = Box<dyn FnMut(&State) + Send>;
 
 /// What was done to the disk.
@@ -167,7 +169,8 @@ impl Disk {
         Some(number)
     }
 
-    /// Takes a name out of a folder; whoever has the file open keeps it. False if there is no such name.
+    /// Takes a name out of a folder; whoever has the file open keeps it. False if there is no such
+    /// name.
     pub(super) fn unlink(&mut self, folder: u64, name: &OsStr) -> bool {
         self.tell();
         self.changes.push(Change::Removed(name.to_owned()));
@@ -263,8 +266,8 @@ impl Disk {
         self.cut_by(&mut |_| random.chance(kept));
     }
 
-    /// The power is cut: of what was not flushed that survives of which `keep` says so. It is asked about the names in the order
-    /// in which [`State::pending`] counts them.
+    /// The power is cut: of what was not flushed that survives of which `keep` says so. It is asked
+    /// about the names in the order in which [`State::pending`] counts them.
     pub(super) fn cut_by(&mut self, keep: &mut dyn FnMut(Piece) -> bool) {
         for number in self.state.numbers() {
             let Some(node) = self.node_mut(number) else { continue };
@@ -363,7 +366,8 @@ fn cut_bytes(node: &mut Node, keep: &mut dyn FnMut(Piece) -> bool) -> u64 {
     lost
 }
 
-/// The messages of a run whose whole stamps are in these bytes. What comes behind a stamp is not looked at.
+/// The messages of a run whose whole stamps are in these bytes. What comes behind a stamp is not
+/// looked at.
 fn messages(run: u32, bytes: &[u8]) -> Vec<Id> {
     let mark: Vec<u8> = Stamp::mark(run);
     let starts = bytes.windows(mark.len()).enumerate().filter(|(_, window)| *window == mark).map(|(at, _)| at);
@@ -462,7 +466,8 @@ mod tests {
             let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
             let notes = Arc::clone(&seen);
             disk.watch = Some(Box::new(move |state| notes.lock().unwrap().push(state.pending())));
-            // The flush of a file, a new name and the flush of the folder are such moments; a write is none.
+            // The flush of a file, a new name and the flush of the folder are such moments; a write
+            // is none.
             assert!(disk.write(file, 0, b"x").is_some() && disk.flush(file));
             assert!(disk.make(ROOT, OsStr::new("b"), Kind::File, 0o600).is_some() && disk.flush(ROOT));
             assert!(disk.flush(file));

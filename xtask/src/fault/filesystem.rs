@@ -1,5 +1,5 @@
-//! The disk of [`super::disk`] as a file system of Linux, through FUSE and without its library. Nothing is cached by the
-//! kernel, so what the disk knows is what the broker did.
+//! The disk of [`super::disk`] as a file system of Linux, through FUSE and without its library.
+//! Nothing is cached by the kernel, so what the disk knows is what the broker did.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! F1, the full disk: publishers are stopped by name before the log has no room, everything that makes room goes on, and
-//! publishing resumes by itself. Nothing that was confirmed is lost, also when the broker is killed on a full disk.
+//! F1, the full disk: publishers are stopped by name before the log has no room, everything that
+//! makes room goes on, and publishing resumes by itself. Nothing that was confirmed is lost, also
+//! when the broker is killed on a full disk.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -58,8 +59,8 @@ fn own_log(scene: &Scene, mount: impl Fn(&Path) -> Result<Mount, Stop>) -> Resul
     until_blocked(scene, &Launch::plain(Sizes::Default), mount)
 }
 
-/// Publishes into a broker with `place` under its data directory until it is blocked, whatever by; then consumers make
-/// room.
+/// Publishes into a broker with `place` under its data directory until it is blocked, whatever by;
+/// then consumers make room.
 fn until_blocked<P>(scene: &Scene, launch: &Launch, place: impl Fn(&Path) -> Result<P, Stop>) -> Result<String, Stop> {
     let rig = Rig::new(scene)?;
     let _place = place(&rig.program.data())?;
@@ -89,7 +90,8 @@ fn until_blocked<P>(scene: &Scene, launch: &Launch, place: impl Fn(&Path) -> Res
     Ok(format!("{figure}; {} confirmed, 0 lost", load.confirmed()))
 }
 
-/// Publishes at least `bytes` into a broker from which nobody consumes, and kills it: it must have held them all.
+/// Publishes at least `bytes` into a broker from which nobody consumes, and kills it: it must have
+/// held them all.
 pub(super) fn held(scene: &Scene, launch: &Launch, bytes: u64) -> Result<String, Stop> {
     let rig = Rig::new(scene)?;
     let mut server = rig.start_new(launch)?;
@@ -110,7 +112,8 @@ pub(super) fn held(scene: &Scene, launch: &Launch, bytes: u64) -> Result<String,
     Ok(format!("{figure}; {} confirmed, 0 lost", load.confirmed()))
 }
 
-/// Somebody else takes the last byte, and gives it back. The broker is killed and started again in between.
+/// Somebody else takes the last byte, and gives it back. The broker is killed and started again in
+/// between.
 fn foreign(scene: &Scene, mount: impl Fn(&Path) -> Result<Mount, Stop>) -> Result<String, Stop> {
     let rig = Rig::new(scene)?;
     let mount = mount(&rig.program.data())?;
@@ -163,7 +166,8 @@ fn remove(path: &Path) -> Result<(), String> {
     }
 }
 
-/// What must go on while the disk is full: log-in, consuming, acknowledging, deleting. Returns how long a log-in took.
+/// What must go on while the disk is full: log-in, consuming, acknowledging, deleting. Returns how
+/// long a log-in took.
 fn serves_while_full(rig: &Rig, server: &mut Server) -> Result<Duration, Stop> {
     let begin = Instant::now();
     let mut control = Control::open(rig.stage.ports.amqp).map_err(|error| format!("a log-in while full: {error}"))?;
@@ -187,7 +191,8 @@ struct Load {
 }
 
 impl Load {
-    /// Runs `act` while the publishers publish, and stops them; whether it killed the broker is its own affair.
+    /// Runs `act` while the publishers publish, and stops them; whether it killed the broker is its
+    /// own affair.
     fn during<T>(&self, rig: &Rig, act: impl FnOnce(&Self) -> Result<T, Stop>) -> Result<T, Stop> {
         std::thread::scope(|scope| {
             for protocol in [Protocol::Amqp, Protocol::Amqp, Protocol::Stomp] {
@@ -243,7 +248,8 @@ impl Load {
         Ok(waited.saturating_sub(STILL))
     }
 
-    /// Makes room by `free`, and waits until the publishers go on by themselves. Returns how long after that was.
+    /// Makes room by `free`, and waits until the publishers go on by themselves. Returns how long
+    /// after that was.
     fn resumed(&self, server: &mut Server, free: impl FnOnce() -> Result<(), Broken>) -> Result<Duration, String> {
         let before = self.confirmed();
         let begin = Instant::now();

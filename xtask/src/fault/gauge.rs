@@ -9,7 +9,8 @@ use std::time::Duration;
 pub(super) const TICKS: u64 = 100;
 /// The unit in which a file's room is counted.
 const SECTOR: u64 = 512;
-/// The name and password of a new broker's first user, as HTTP has them, and how long the broker may take for an answer.
+/// The name and password of a new broker's first user, as HTTP has them, and how long the broker
+/// may take for an answer.
 const USER: &str = "Z3Vlc3Q6Z3Vlc3Q=";
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -32,7 +33,8 @@ pub(super) fn written(process: u32) -> Result<u64, String> {
     line(&told(process, "io")?, "wchar:")
 }
 
-/// The room that the files below a folder take, in bytes. What goes while it is looked at does not count.
+/// The room that the files below a folder take, in bytes. What goes while it is looked at does not
+/// count.
 pub(super) fn room_below(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };

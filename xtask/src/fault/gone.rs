@@ -1,5 +1,6 @@
-//! F13, the disk that goes away under a running broker or takes no more writes: it ends by itself or goes on with the files
-//! that it has, but everything that it confirmed is on the disk that comes back.
+//! F13, the disk that goes away under a running broker or takes no more writes: it ends by itself
+//! or goes on with the files that it has, but everything that it confirmed is on the disk that
+//! comes back.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ const FILE_BYTES: &str = "1MiB";
 const LOG_BYTES: &str = "96MiB";
 const LARGEST: &str = "128KiB";
 const BODY: usize = 8 * 1024;
-/// Messages that are confirmed before the mount is taken away, and published in all if the broker goes on.
+/// Messages that are confirmed before the mount is taken away, and published in all if the broker
+/// goes on.
 const BEFORE: u64 = 1000;
 const PUBLISHED: u64 = 4000;
 const WINDOW: usize = 32;

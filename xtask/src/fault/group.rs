@@ -25,7 +25,8 @@ impl Drop for Group {
 }
 
 impl Group {
-    /// An empty group with so many bytes of memory; where that is not permitted, the fault is skipped.
+    /// An empty group with so many bytes of memory; where that is not permitted, the fault is
+    /// skipped.
     pub(super) fn with_memory(bytes: u64) -> Result<Self, Stop> {
         let folder = PathBuf::from(GROUPS).join(format!("hermod-fault-{}", std::process::id()));
         std::fs::create_dir(&folder)

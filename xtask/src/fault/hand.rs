@@ -1,5 +1,5 @@
-//! Clients that a fault leads by the hand: one publishes as told, one takes as many messages as told. Both tell the
-//! history what they do.
+//! Clients that a fault leads by the hand: one publishes as told, one takes as many messages as
+//! told. Both tell the history what they do.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -123,12 +123,14 @@ impl<'a> Taker<'a> {
         self.books.held.len()
     }
 
-    /// Accepts at most `most` of the messages that it has, writes, and hears once. Returns whether anything was heard.
+    /// Accepts at most `most` of the messages that it has, writes, and hears once. Returns whether
+    /// anything was heard.
     pub(super) fn turn(&mut self, most: usize) -> Result<bool, Broken> {
         let now = most.min(self.held());
         let settled: Vec<_> = self.books.held.drain(..now).collect();
         let mut events = Vec::new();
-        // Each protocol has kinds of its own: one that this conversation cannot ask for would never be answered.
+        // Each protocol has kinds of its own: one that this conversation cannot ask for would never
+        // be answered.
         let fence = self.talk.fences().0.first().copied();
         for (at, one) in settled.iter().enumerate() {
             self.books.settle(self.talk.as_mut(), one, Outcome::Accepted, fence.filter(|_| at + 1 == now), &mut events);

@@ -1,7 +1,8 @@
-//! System calls that fail, by strace's injection into the serving process: F2 (a flush fails), F3 (a write fails, has no
-//! room, or lies), F5 (a read fails).
+//! System calls that fail, by strace's injection into the serving process: F2 (a flush fails), F3
+//! (a write fails, has no room, or lies), F5 (a read fails).
 //!
-//! strace counts the calls of each thread for itself, so *the n-th call* is that of the first thread that gets there.
+//! strace counts the calls of each thread for itself, so *the n-th call* is that of the first
+//! thread that gets there.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -53,15 +54,16 @@ pub(super) fn strace(folder: &Path, inject: &str) -> Result<Vec<String>, Stop> {
     // With -D the server is our child, and strace its own.
     let words = ["strace", "-D", "-f", "-qq", "-o", &log.to_string_lossy(), "-e", &trace, "-e"];
     let mut words: Vec<String> = words.iter().map(ToString::to_string).chain([format!("inject={inject}")]).collect();
-    // The filter stops the server only at the calls that matter, but where it stops it no signal can be injected.
+    // The filter stops the server only at the calls that matter, but where it stops it no signal
+    // can be injected.
     if !inject.contains(":signal=") {
         words.insert(1, "--seccomp-bpf".to_owned());
     }
     Ok(words)
 }
 
-/// A failure after which nothing may be confirmed: the broker ends by itself with its exit code, and what it had confirmed
-/// is there.
+/// A failure after which nothing may be confirmed: the broker ends by itself with its exit code,
+/// and what it had confirmed is there.
 fn fail_stop(scene: &Scene, inject: &str, from_then_on: &str) -> Result<String, Stop> {
     let mut rig = Rig::new(scene)?;
     let plain = Launch::plain(Sizes::Small);
@@ -86,8 +88,8 @@ fn fail_stop(scene: &Scene, inject: &str, from_then_on: &str) -> Result<String, 
     Ok(format!("{rounds} times exit code {CANNOT_WRITE}, restarted; {confirmed} confirmed, 0 lost"))
 }
 
-/// A write that claims 512 bytes and wrote nothing. Nobody can notice at once; a restart must, or the queue that needs what is
-/// missing, or nothing is missing.
+/// A write that claims 512 bytes and wrote nothing. Nobody can notice at once; a restart must, or
+/// the queue that needs what is missing, or nothing is missing.
 pub(super) fn write_lies(scene: &Scene) -> Result<String, Stop> {
     let rounds = scene.count.unwrap_or(ROUNDS);
     let (mut refused, mut stopped, mut harmless) = (0, 0, 0);

@@ -1,5 +1,6 @@
-//! L7, messages that are as large as they may be, over several connections at once: memory follows what is under way, not
-//! what has passed, and little memory is no reason to be ended by the kernel.
+//! L7, messages that are as large as they may be, over several connections at once: memory follows
+//! what is under way, not what has passed, and little memory is no reason to be ended by the
+//! kernel.
 
 use std::time::Instant;
 
@@ -15,7 +16,8 @@ const MIB: u64 = 1 << 20;
 const BODY: u64 = 16 * MIB;
 /// Messages of each connection if nothing else is said.
 const EACH: u64 = 4;
-/// Connections that publish where there is memory, and where there is less than they have under way.
+/// Connections that publish where there is memory, and where there is less than they have under
+/// way.
 const FEW: u64 = 8;
 const MANY: u64 = 40;
 const MEMORY: u64 = 512 * MIB;

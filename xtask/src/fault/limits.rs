@@ -1,4 +1,5 @@
-//! Faults of the machine besides the disk: F8 (little memory), F9 (few file descriptors), F10 (a stopped process).
+//! Faults of the machine besides the disk: F8 (little memory), F9 (few file descriptors), F10 (a
+//! stopped process).
 
 use std::time::{Duration, Instant};
 
@@ -17,14 +18,16 @@ const MEMORY: u64 = 128 * MIB;
 /// File descriptors that a broker gets, and the connections that are tried.
 const DESCRIPTORS: &str = "--nofile=256";
 const CONNECTIONS: usize = 300;
-/// How long a broker without descriptors is watched, and the part of a core, in percent, that it may use.
+/// How long a broker without descriptors is watched, and the part of a core, in percent, that it
+/// may use.
 const WATCHED: Duration = Duration::from_secs(3);
 const BUSY: u64 = 20;
 /// How long a process is stopped, and how long the load lasts before and after.
 const STOPPED: (u64, u64) = (5, 8);
 const BESIDE: Duration = Duration::from_secs(1);
 
-/// F8: a queue twice as large as the memory does not have the kernel end the broker. The broker finds its limit itself.
+/// F8: a queue twice as large as the memory does not have the kernel end the broker. The broker
+/// finds its limit itself.
 pub(super) fn memory(scene: &Scene) -> Result<String, Stop> {
     little_memory(scene, Vec::new())
 }
@@ -41,7 +44,8 @@ fn little_memory(scene: &Scene, variables: Vec<(&'static str, String)>) -> Resul
     Ok(format!("{figure}; peak {} of {} MiB with the file cache", group.peak() / MIB, MEMORY / MIB))
 }
 
-/// F9: without descriptors the broker takes no new connection, does not spin, and serves the ones that it has.
+/// F9: without descriptors the broker takes no new connection, does not spin, and serves the ones
+/// that it has.
 pub(super) fn descriptors(scene: &Scene) -> Result<String, Stop> {
     run("prlimit", &[DESCRIPTORS, "true"]).map_err(Stop::Skipped)?;
     let rig = Rig::new(scene)?;

@@ -1,8 +1,9 @@
-//! Faults as commands: each breaks something real under a running broker (a full disk, a failing flush, a flipped bit)
-//! and holds the broker to its promises with the checker of the crash harness.
+//! Faults as commands: each breaks something real under a running broker (a full disk, a failing
+//! flush, a flipped bit) and holds the broker to its promises with the checker of the crash
+//! harness.
 //!
-//! Each fault is bounded in time and prints one line with its figure. What this machine does not permit is skipped,
-//! never passed in silence.
+//! Each fault is bounded in time and prints one line with its figure. What this machine does not
+//! permit is skipped, never passed in silence.
 
 mod catalog;
 mod clock;
@@ -40,19 +41,22 @@ use crate::crash::{ledger as commits, server};
 /// What to run.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Faults by name, all whose names begin so with a dash behind (`F1`), or `all`; `list` shows them.
+    /// Faults by name, all whose names begin so with a dash behind (`F1`), or `all`; `list` shows
+    /// them.
     #[arg(required = true)]
     names: Vec<String>,
     /// The decisions of a run can be made again from its seed; one is chosen if none is given.
     #[arg(long)]
     seed: Option<u64>,
-    /// How often the fault is made, for those that are made again and again; for others how much passes.
+    /// How often the fault is made, for those that are made again and again; for others how much
+    /// passes.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// The broker to start; built if not given.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// The commit that `--binary` was built from, for the ledger; the one that is checked out if not given.
+    /// The commit that `--binary` was built from, for the ledger; the one that is checked out if
+    /// not given.
     #[arg(long)]
     commit: Option<String>,
     /// Append the runs to docs/ledger/faults.md.

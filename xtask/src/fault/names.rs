@@ -1,8 +1,10 @@
-//! D4, a power cut that takes names: a file's bytes are flushed with the file, its name only with the folder that it lies in. A script
-//! makes, adopts, merges and removes the files of a small log; each moment at which names were not flushed is kept, and
-//! the broker is started on what is left when any of them are lost, the removed ones come back, or both.
+//! D4, a power cut that takes names: a file's bytes are flushed with the file, its name only with
+//! the folder that it lies in. A script makes, adopts, merges and removes the files of a small log;
+//! each moment at which names were not flushed is kept, and the broker is started on what is left
+//! when any of them are lost, the removed ones come back, or both.
 //!
-//! A moment is the whole disk together with the history as the clients knew it then, so one run of the script has all of them.
+//! A moment is the whole disk together with the history as the clients knew it then, so one run of
+//! the script has all of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -82,8 +84,8 @@ impl Moments {
 #[derive(Debug, Clone, Copy)]
 struct Fate {
     moment: usize,
-    /// The names that were not flushed and survive a power cut, a bit for each; `None`: the broker is only killed, and what the
-    /// next one sees is flushed by nobody but itself.
+    /// The names that were not flushed and survive a power cut, a bit for each; `None`: the broker
+    /// is only killed, and what the next one sees is flushed by nobody but itself.
     names: Option<u64>,
 }
 
@@ -113,7 +115,8 @@ pub(super) fn lose(scene: &Scene) -> Result<String, Stop> {
     ))
 }
 
-/// The same on a disk that answers the flush of a folder and does nothing: what is lost must be seen.
+/// The same on a disk that answers the flush of a folder and does nothing: what is lost must be
+/// seen.
 pub(super) fn deaf(scene: &Scene) -> Result<String, Stop> {
     let mut recording = record(scene, Trouble::Deaf)?;
     let (chosen, _) = recording.fates(scene.count.unwrap_or(DEAF_CUTS));
@@ -161,7 +164,8 @@ fn record(scene: &Scene, trouble: Trouble) -> Result<Recording, Stop> {
     Ok(Recording { rig, moments, changes, adopted, merges })
 }
 
-/// Keeps each moment. The disk stands still meanwhile: what is confirmed in this time was flushed before.
+/// Keeps each moment. The disk stands still meanwhile: what is confirmed in this time was flushed
+/// before.
 fn watch(stage: &Arc<Stage>, moments: &Arc<Mutex<Moments>>, declared: &Arc<AtomicBool>) -> Watch {
     let (stage, moments, declared) = (Arc::clone(stage), Arc::clone(moments), Arc::clone(declared));
     Box::new(move |state| {
@@ -173,8 +177,8 @@ fn watch(stage: &Arc<Stage>, moments: &Arc<Mutex<Moments>>, declared: &Arc<Atomi
     })
 }
 
-/// Fills a log of eight files until those that are mostly alive have to leave it, kills half of what is in them, fills it
-/// again, and empties it.
+/// Fills a log of eight files until those that are mostly alive have to leave it, kills half of
+/// what is in them, fills it again, and empties it.
 fn play(stage: &Stage) -> Result<(), Broken> {
     let mut work = Publisher::open(stage, Protocol::Amqp)?;
     let mut plain = Publisher::open(stage, Protocol::Stomp)?;
@@ -192,7 +196,8 @@ fn play(stage: &Stage) -> Result<(), Broken> {
 }
 
 impl Recording {
-    /// At most `wanted` of all fates, one by chance from each of as many equal shares, and how many there are.
+    /// At most `wanted` of all fates, one by chance from each of as many equal shares, and how many
+    /// there are.
     fn fates(&mut self, wanted: u64) -> (Vec<Fate>, usize) {
         let mut all = Vec::new();
         for (moment, kept) in self.moments.kept.iter().enumerate() {
@@ -262,13 +267,14 @@ impl Recording {
     }
 }
 
-/// Starts the broker and looks at everything. Then the power is cut, and all that was not flushed is lost: what was there by then
-/// is there, and nothing that was settled comes back.
+/// Starts the broker and looks at everything. Then the power is cut, and all that was not flushed
+/// is lost: what was there by then is there, and nothing that was settled comes back.
 fn judge(rig: &Rig, mounted: &MountedDisk, declared: bool) -> Result<(), String> {
     let launch = script::launch();
     let mut server = rig.start(&launch)?;
     rig.stage.control(if declared { Control::verify } else { Control::declare })?;
-    // With patience: what was not confirmed may be under way still, and would seem to come back after the second cut.
+    // With patience: what was not confirmed may be under way still, and would seem to come back
+    // after the second cut.
     rig.stage.drain(&mut server)?;
     let retired = rig.stage.number();
     rig.stage.checker().finish(retired);

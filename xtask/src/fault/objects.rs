@@ -1,5 +1,5 @@
-//! D8: the broker is killed while queues are declared and deleted as fast as it answers. What was answered is true after the
-//! restart: declared is there, deleted is gone.
+//! D8: the broker is killed while queues are declared and deleted as fast as it answers. What was
+//! answered is true after the restart: declared is there, deleted is gone.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Faults of a disk that is ours from the kernel down: D3 (a power cut), D6 (no confirm before its flush), F2 (a failed flush
-//! whose bytes are lost), F3 (short writes), F4 (slow flushes) and F13 (everything fails from one moment on).
+//! Faults of a disk that is ours from the kernel down: D3 (a power cut), D6 (no confirm before its
+//! flush), F2 (a failed flush whose bytes are lost), F3 (short writes), F4 (slow flushes) and F13
+//! (everything fails from one moment on).
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,8 @@ const ROUNDS: u64 = 3;
 const LOAD: (u64, u64) = (200, 1500);
 /// How much of 100 unflushed sectors and names survive a cut: nothing, or some in any order.
 const KEPT: [u64; 4] = [0, 10, 50, 95];
-/// How long a flush takes at most while the power may be cut, in microseconds: what waits for it is what can be lost.
+/// How long a flush takes at most while the power may be cut, in microseconds: what waits for it is
+/// what can be lost.
 const FLUSH: u64 = 8000;
 /// The exit code of a broker that cannot write its log any more.
 const CANNOT_WRITE: i32 = 74;
@@ -31,7 +33,8 @@ const AUDITED: u64 = 1500;
 const SLOW: Duration = Duration::from_millis(5);
 const SLOWER: Duration = Duration::from_millis(200);
 
-/// D3: from one moment on nothing reaches the disk, and what had not been flushed by then is gone, wholly or in part.
+/// D3: from one moment on nothing reaches the disk, and what had not been flushed by then is gone,
+/// wholly or in part.
 pub(super) fn cut(scene: &Scene) -> Result<String, Stop> {
     let mut rig = Rig::new(scene)?;
     let mounted = MountedDisk::mount(&rig.program.data(), Duration::ZERO)?;
@@ -73,8 +76,8 @@ pub(super) fn cut(scene: &Scene) -> Result<String, Stop> {
     ))
 }
 
-/// F2 and F13: trouble in the middle of the load. The broker ends with its exit code; then the power is cut as well, so that
-/// a confirm that should not have been shows as a loss.
+/// F2 and F13: trouble in the middle of the load. The broker ends with its exit code; then the
+/// power is cut as well, so that a confirm that should not have been shows as a loss.
 fn trouble(scene: &Scene, trouble: Trouble) -> Result<String, Stop> {
     let notice = if trouble == Trouble::Gone { NOTICE } else { NOTICE / 5 };
     let mut rig = Rig::new(scene)?;
@@ -187,7 +190,8 @@ pub(super) fn audit(scene: &Scene) -> Result<String, Stop> {
     Ok(format!("{confirmed} confirms held against {flushes} flushes of {SLOW:?}: none was early"))
 }
 
-/// F4: every flush takes long. Confirms wait for it; a log-in and a heartbeat's worth of answers do not.
+/// F4: every flush takes long. Confirms wait for it; a log-in and a heartbeat's worth of answers do
+/// not.
 pub(super) fn slow(scene: &Scene) -> Result<String, Stop> {
     let mut rig = Rig::new(scene)?;
     let _mounted = MountedDisk::mount(&rig.program.data(), SLOWER)?;

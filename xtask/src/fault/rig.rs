@@ -66,9 +66,9 @@ impl Rig {
         self.stage.set_dying(false);
     }
 
-    /// Lets all parts of the crash harness play until `end` says so, or the broker ends by itself, or something goes
-    /// wrong. The broker is dead afterwards, and the history knows; says how it ended if it did so by itself, which is
-    /// for the caller to judge.
+    /// Lets all parts of the crash harness play until `end` says so, or the broker ends by itself,
+    /// or something goes wrong. The broker is dead afterwards, and the history knows; says how it
+    /// ended if it did so by itself, which is for the caller to judge.
     pub(super) fn play(
         &mut self,
         server: &mut Server,
@@ -108,8 +108,9 @@ impl Rig {
         Ok(ended)
     }
 
-    /// Starts the broker as it is on what a fault has left, drains it, and judges the whole history. The broker must
-    /// serve and everything confirmed must be there; afterwards it is dead and its queues are empty.
+    /// Starts the broker as it is on what a fault has left, drains it, and judges the whole
+    /// history. The broker must serve and everything confirmed must be there; afterwards it is dead
+    /// and its queues are empty.
     pub(super) fn judge(&self, launch: &Launch) -> Result<(), String> {
         let mut server = self.start(launch)?;
         self.stage.control(Control::verify)?;
@@ -120,11 +121,13 @@ impl Rig {
         self.kill(&mut server)
     }
 
-    /// Drains a broker that does nothing by itself and judges the history, without waiting where nothing is missing.
+    /// Drains a broker that does nothing by itself and judges the history, without waiting where
+    /// nothing is missing.
     pub(super) fn settle(&self) -> Result<(), String> {
         let retired = self.stage.number();
         part::drain(&self.stage, Duration::ZERO).map_err(|error| self.with_log(error.to_string()))?;
-        // Deliveries may still have been under way: only a second look, with patience, says that something is missing.
+        // Deliveries may still have been under way: only a second look, with patience, says that
+        // something is missing.
         let mut look = self.stage.checker().clone();
         look.finish(retired);
         if look.counts().violations > 0 {
@@ -145,7 +148,8 @@ pub(super) fn demand(holds: bool, error: impl FnOnce() -> String) -> Result<(), 
     if holds { Ok(()) } else { Err(Stop::Failed(error())) }
 }
 
-/// Waits until `reached`; fails with `what` if that takes longer than `limit`, or if the broker ends by itself.
+/// Waits until `reached`; fails with `what` if that takes longer than `limit`, or if the broker
+/// ends by itself.
 pub(super) fn wait_for(
     server: &mut Server,
     limit: Duration,

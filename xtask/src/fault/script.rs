@@ -1,5 +1,5 @@
-//! A fixed script of operations against a tiny log, so that its files are made, rolled, recycled and removed; with what each
-//! answer has promised about queues. The broker may die at any step.
+//! A fixed script of operations against a tiny log, so that its files are made, rolled, recycled
+//! and removed; with what each answer has promised about queues. The broker may die at any step.
 
 use super::catalog::Catalog;
 use super::hand::{Publisher, Taker};

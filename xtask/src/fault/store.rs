@@ -1,5 +1,5 @@
-//! L3 and L9, what a store may cost: a backlog much larger than the memory for it, and an old message that must not keep the
-//! log from being emptied.
+//! L3 and L9, what a store may cost: a backlog much larger than the memory for it, and an old
+//! message that must not keep the log from being emptied.
 
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,8 @@ pub(super) fn backlog(scene: &Scene) -> Result<String, Stop> {
     ))
 }
 
-/// L9: while the oldest message of a queue is not settled, many times the log's size passes through the same queue.
+/// L9: while the oldest message of a queue is not settled, many times the log's size passes through
+/// the same queue.
 pub(super) fn oldest_stays(scene: &Scene) -> Result<String, Stop> {
     let rig = Rig::new(scene)?;
     let small = Launch::plain(Sizes::Small);

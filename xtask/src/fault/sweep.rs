@@ -1,7 +1,9 @@
-//! D2, death at the n-th system call: a fixed script is run again and again, and the broker is killed at each of its calls
-//! that change the disk in turn. After each death everything that was answered must be true.
+//! D2, death at the n-th system call: a fixed script is run again and again, and the broker is
+//! killed at each of its calls that change the disk in turn. After each death everything that was
+//! answered must be true.
 //!
-//! strace counts for each thread, so the n-th call of a kind is made by the first thread that gets there.
+//! strace counts for each thread, so the n-th call of a kind is made by the first thread that gets
+//! there.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,8 @@ use crate::crash::talk::Broken;
 const CALLS: &str = "pwrite64,fdatasync,fsync,ftruncate,fallocate,unlink,rename,mkdir";
 /// How many points one run tries if nothing else is said.
 const POINTS: u64 = 120;
-/// Spreads the points of one piece over the whole script; any number that shares no factor with their count would do.
+/// Spreads the points of one piece over the whole script; any number that shares no factor with
+/// their count would do.
 const STRIDE: usize = 7919;
 
 /// Runs one piece of the sweep: the seed says which.
@@ -84,8 +87,8 @@ fn count_calls(scene: &Scene) -> Result<Vec<(String, u64)>, Stop> {
     Ok(points.into_iter().flat_map(|(call, most)| (1..=most).map(move |when| (call.clone(), when))).collect())
 }
 
-/// Runs the script on an empty directory with death at one call, and checks everything. Returns whether the broker died,
-/// and how much it had confirmed.
+/// Runs the script on an empty directory with death at one call, and checks everything. Returns
+/// whether the broker died, and how much it had confirmed.
 fn die_at(scene: &Scene, call: &str, when: u64) -> Result<(bool, u64), Stop> {
     let rig = Rig::new(scene)?;
     let wrapper = strace(&scene.folder, &format!("{call}:signal=SIGKILL:when={when}"))?;

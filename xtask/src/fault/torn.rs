@@ -1,5 +1,6 @@
-//! D5, the torn tail: the last write of the log is cut at every length, as a power cut may leave it. The broker starts, has
-//! everything from before, and the last message as a whole or not at all.
+//! D5, the torn tail: the last write of the log is cut at every length, as a power cut may leave
+//! it. The broker starts, has everything from before, and the last message as a whole or not at
+//! all.
 
 use super::catalog::Catalog;
 use super::damage::{Files, IDLE, Original, Start, read, restore, start};

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::server::Address;
 
-/// One foreign client. In the command lines `{source}` is its folder, `{made}` the folder for what it needs.
+/// One foreign client. In the command lines `{source}` is its folder, `{made}` the folder for what
+/// it needs.
 pub(super) struct Client {
     pub(super) name: &'static str,
     /// Command lines that make it ready, one after the other.

@@ -1,7 +1,9 @@
-//! Other people's clients against a fresh server: each runs its tutorial's patterns, then survives the server's death.
+//! Other people's clients against a fresh server: each runs its tutorial's patterns, then survives
+//! the server's death.
 //!
-//! For every client a server is started with an empty data directory on free ports. The client publishes with
-//! confirms, the server is killed, started again on the same data, and the client must get everything back.
+//! For every client a server is started with an empty data directory on free ports. The client
+//! publishes with confirms, the server is killed, started again on the same data, and the client
+//! must get everything back.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! A server under test: started on free ports with its own data directory, killed, started again, stopped.
+//! A server under test: started on free ports with its own data directory, killed, started again,
+//! stopped.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -50,7 +51,8 @@ pub(super) fn build(root: &Path) -> Result<PathBuf, String> {
 }
 
 impl Server {
-    /// Starts `program` with an empty data directory in `folder` and waits until it accepts connections.
+    /// Starts `program` with an empty data directory in `folder` and waits until it accepts
+    /// connections.
     pub(super) fn start(program: &Path, folder: &Path) -> Result<Self, String> {
         if folder.exists() {
             std::fs::remove_dir_all(folder).map_err(|error| format!("cannot clear {}: {error}", folder.display()))?;
@@ -135,7 +137,8 @@ fn spawn(program: &Path, folder: &Path, offset: u16) -> Result<Child, String> {
         .map_err(|error| format!("cannot start {}: {error}", program.display()))
 }
 
-/// An offset at which all ports are free now. Somebody else may take one before the server does; then its start fails.
+/// An offset at which all ports are free now. Somebody else may take one before the server does;
+/// then its start fails.
 fn free_offset() -> Result<u16, String> {
     let first = 100 + (std::process::id() % 1000) as u16;
     (first..MAX_OFFSET)

@@ -36,7 +36,8 @@ fn links(text: &str) -> Vec<(usize, &str)> {
                 }
             }
         }
-        // A link whose text is code, such as [`name`](path), is split by its backticks: the target follows the last one.
+        // A link whose text is code, such as [`name`](path), is split by its backticks: the target
+        // follows the last one.
         for part in line.split("`](").skip(1) {
             let target = part.split([')', ' ']).next().unwrap_or("");
             if !target.is_empty() && !target.contains("://") {

@@ -1,7 +1,8 @@
-//! Which crate may depend on which, checked against every `Cargo.toml`. Dependencies only point down.
+//! Which crate may depend on which, checked against every `Cargo.toml`. Dependencies only point
+//! down.
 //!
-//! A new edge, or a new place for a heavy dependency, is a decision: change the table together with a record in
-//! docs/decisions.
+//! A new edge, or a new place for a heavy dependency, is a decision: change the table together with
+//! a record in docs/decisions.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,8 @@ struct Wall {
     name: &'static str,
     /// Crates of this workspace that it may depend on.
     allowed: &'static [&'static str],
-    /// Those that it may depend on in its `session` feature only, so that its codec stands without them.
+    /// Those that it may depend on in its `session` feature only, so that its codec stands without
+    /// them.
     behind_session: &'static [&'static str],
     /// Those that its tests need besides, to put a broker together.
     in_tests: &'static [&'static str],

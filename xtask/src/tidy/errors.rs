@@ -1,7 +1,8 @@
-//! The rule for texts of errors: each that a client can be told is in docs/manual/errors.md, and what is there is in the program.
+//! The rule for texts of errors: each that a client can be told is in docs/manual/errors.md, and
+//! what is there is in the program.
 //!
-//! A text is the first literal behind what makes an error, or what is called `text` and is one then. Variables and what the page
-//! writes as `…` are the same.
+//! A text is the first literal behind what makes an error, or what is called `text` and is one
+//! then. Variables and what the page writes as `…` are the same.
 
 use std::path::Path;
 

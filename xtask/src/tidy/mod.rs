@@ -1,7 +1,8 @@
-//! The rules of the house that a program can check, as data where possible. See docs/STYLE.md for the reasons.
+//! The rules of the house that a program can check, as data where possible. See docs/STYLE.md for
+//! the reasons.
 //!
-//! A rule looks at files and returns findings; nothing is fixed here. The same check runs as a unit test, so that
-//! `cargo test --workspace` fails on an untidy tree.
+//! A rule looks at files and returns findings; nothing is fixed here. The same check runs as a unit
+//! test, so that `cargo test --workspace` fails on an untidy tree.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! The rules for one Rust file: its header, its sizes, what it may not contain, and how things may not be called.
+//! The rules for one Rust file: its header, its sizes, what it may not contain, and how things may
+//! not be called.
 
 use std::path::{Path, PathBuf};
 
@@ -34,14 +35,16 @@ const EMPTY_NAMES: [&str; 9] =
 /// Keywords in front of a name that somebody chose.
 const DECLARING: [&str; 7] = ["struct", "enum", "trait", "mod", "type", "fn", "union"];
 
-/// Words of one protocol that may not name anything in these crates, where they would mean something else.
+/// Words of one protocol that may not name anything in these crates, where they would mean
+/// something else.
 const FOREIGN_WORDS: [(&str, &[&str]); 3] = [
     ("channel", &["broker", "journal", "selector", "wire", "net", "stomp"]),
     ("packet", &["broker", "journal", "selector", "wire", "amqp091", "stomp"]),
     ("vhost", &["journal", "selector", "wire", "net"]),
 ];
 
-/// The modules that are declared under `#[cfg(test)]` and live in files of their own: paths without extension.
+/// The modules that are declared under `#[cfg(test)]` and live in files of their own: paths without
+/// extension.
 pub(super) fn test_modules(file: &File) -> Vec<PathBuf> {
     let is_root = ["mod.rs", "lib.rs", "main.rs"].iter().any(|name| file.path.ends_with(name));
     let folder = if is_root { file.path.with_file_name("") } else { file.path.with_extension("") };
@@ -115,7 +118,8 @@ fn contains_call(code: &str, wanted: &str) -> bool {
     })
 }
 
-/// Checks a declared name. In the name of a function such a word may be an adjective, so only the whole name counts.
+/// Checks a declared name. In the name of a function such a word may be an adjective, so only the
+/// whole name counts.
 fn check_name(path: &Path, is_function: bool, name: &str, find: &mut dyn FnMut(String)) {
     for word in name_words(name) {
         if EMPTY_NAMES.contains(&word.as_str()) && (!is_function || word == name) {

@@ -1,7 +1,8 @@
-//! A Rust file taken apart just far enough for the rules: code without comments and literals, and which lines are tests.
+//! A Rust file taken apart just far enough for the rules: code without comments and literals, and
+//! which lines are tests.
 //!
-//! This is a scanner, not a parser: it knows comments, strings, characters and braces. A file that it misreads would
-//! not compile either, or would be formatted in a way rustfmt does not produce.
+//! This is a scanner, not a parser: it knows comments, strings, characters and braces. A file that
+//! it misreads would not compile either, or would be formatted in a way rustfmt does not produce.
 
 /// One line of a file.
 #[derive(Debug, Default)]
@@ -109,7 +110,8 @@ impl Scanner {
         self.advance(Kind::Code);
     }
 
-    /// Whether the character before is part of a name, as in `for"` (never) or `br"` (a raw string all the same).
+    /// Whether the character before is part of a name, as in `for"` (never) or `br"` (a raw string
+    /// all the same).
     fn follows_identifier(&self) -> bool {
         let before = |back: usize| self.at.checked_sub(back).and_then(|at| self.rest.get(at)).copied();
         let is_name = |character: Option<char>| character.is_some_and(|c| c.is_alphanumeric() || c == '_');
@@ -172,7 +174,8 @@ enum Kind {
     Literal,
 }
 
-/// Marks the lines of every item under `#[cfg(test)]` or `#[test]`: up to its closing brace, or its semicolon.
+/// Marks the lines of every item under `#[cfg(test)]` or `#[test]`: up to its closing brace, or its
+/// semicolon.
 fn mark_tests(lines: &mut [Line]) {
     for start in 0..lines.len() {
         let code = lines[start].code.trim();

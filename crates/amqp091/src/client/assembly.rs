@@ -1,4 +1,5 @@
-//! A message that arrives in pieces: kept per channel until it is whole, in buffers that are used again.
+//! A message that arrives in pieces: kept per channel until it is whole, in buffers that are used
+//! again.
 
 use crate::client::{ClientError, Event, WholeContent};
 use crate::codec::{ContentHeader, Method, decode_method};

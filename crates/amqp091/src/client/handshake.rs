@@ -1,4 +1,5 @@
-//! The client's half of the opening handshake: start, tune, open (specification §2.2.4), with PLAIN authentication.
+//! The client's half of the opening handshake: start, tune, open (specification §2.2.4), with PLAIN
+//! authentication.
 
 use crate::client::Client;
 use crate::codec::Method;

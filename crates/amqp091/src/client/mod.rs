@@ -1,9 +1,10 @@
 //! A small client without I/O, for the benchmark, the tests and the crash harness.
 //!
-//! The caller owns the socket. [`Client::start`] and [`Client::send`] append frames to a vector that the caller
-//! writes; [`Client::poll`] takes bytes that the caller read and answers with one [`Event`] at a time, borrowed from
-//! them. The handshake and the close handshakes happen inside. A rate is made of publishes and deliveries, so these are
-//! cheap: a [`PublishTemplate`] copies a prepared prefix, and a delivery that lies whole in the input is not copied.
+//! The caller owns the socket. [`Client::start`] and [`Client::send`] append frames to a vector
+//! that the caller writes; [`Client::poll`] takes bytes that the caller read and answers with one
+//! [`Event`] at a time, borrowed from them. The handshake and the close handshakes happen inside. A
+//! rate is made of publishes and deliveries, so these are cheap: a [`PublishTemplate`] copies a
+//! prepared prefix, and a delivery that lies whole in the input is not copied.
 //!
 //! ```
 //! use amqp091::client::{Client, Event, Options};
@@ -219,7 +220,8 @@ impl Client {
         self.connected.as_ref()
     }
 
-    /// The size that frames must not exceed: what was negotiated, or what was asked for before that.
+    /// The size that frames must not exceed: what was negotiated, or what was asked for before
+    /// that.
     pub fn frame_max(&self) -> u32 {
         self.connected.as_ref().map_or(self.options.frame_max, |connected| connected.frame_max)
     }
@@ -245,8 +247,9 @@ impl Client {
         frame::encode_heartbeat(out);
     }
 
-    /// Reads what `input` begins with and moves `input` behind it. `None` when more bytes are needed; the caller keeps
-    /// what is left, at most one frame that is not whole yet. Answers that cannot wait are appended to `out`.
+    /// Reads what `input` begins with and moves `input` behind it. `None` when more bytes are
+    /// needed; the caller keeps what is left, at most one frame that is not whole yet. Answers that
+    /// cannot wait are appended to `out`.
     ///
     /// # Errors
     /// When the server broke the protocol. The connection cannot be used any further.
@@ -366,8 +369,8 @@ pub(crate) struct WholeContent<'a> {
     body: &'a [u8],
 }
 
-/// The usual case: method, header and at most one body frame lie whole in the input. Answers with them and with what
-/// follows; `None` sends the frame the long way.
+/// The usual case: method, header and at most one body frame lie whole in the input. Answers with
+/// them and with what follows; `None` sends the frame the long way.
 #[inline]
 fn whole_content<'a>(
     first: Frame<'a>,

@@ -18,7 +18,8 @@ pub struct PublishTemplate {
 
 impl PublishTemplate {
     /// Prepares publishes. `properties` are encoded flags and values
-    /// ([`BasicProperties::to_bytes`](crate::codec::BasicProperties::to_bytes)); `frame_max` is the negotiated one.
+    /// ([`BasicProperties::to_bytes`](crate::codec::BasicProperties::to_bytes)); `frame_max` is the
+    /// negotiated one.
     pub fn new(channel: u16, publish: BasicPublish<'_>, properties: &[u8], frame_max: u32) -> Self {
         let mut prefix = Vec::new();
         Method::from(publish).encode(channel, &mut prefix);

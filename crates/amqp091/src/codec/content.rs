@@ -1,7 +1,9 @@
-//! Methods with content from the server: deliver, get-ok and return, each with its header and body frames.
+//! Methods with content from the server: deliver, get-ok and return, each with its header and body
+//! frames.
 //!
-//! These are the hottest encoders of a broker. Nothing is allocated; a small message is one growth check and a few
-//! copies; a large body goes to the socket by reference. Properties are written exactly as the publisher encoded them.
+//! These are the hottest encoders of a broker. Nothing is allocated; a small message is one growth
+//! check and a few copies; a large body goes to the socket by reference. Properties are written
+//! exactly as the publisher encoded them.
 
 use bytes::Bytes;
 use wire::Output;

@@ -1,6 +1,7 @@
 //! How each type of method argument is read and written, bits included (specification §4.2.5).
 //!
-//! Neighbouring bits share octets, lowest bit first; anything else ends the octet. That rule lives here and nowhere else.
+//! Neighbouring bits share octets, lowest bit first; anything else ends the octet. That rule lives
+//! here and nowhere else.
 
 use wire::{DecodeError, Reader};
 
@@ -134,7 +135,8 @@ impl Field<'_> for u64 {
     }
 }
 
-/// A short string: names and texts. The specification wants UTF-8, and everything that shows a name needs it.
+/// A short string: names and texts. The specification wants UTF-8, and everything that shows a name
+/// needs it.
 impl<'a> Field<'a> for &'a str {
     #[inline]
     fn read(reader: &mut FieldReader<'a>) -> Result<Self, DecodeError> {

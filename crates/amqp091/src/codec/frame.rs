@@ -1,7 +1,8 @@
-//! One frame in place: type, channel and payload, borrowed from the bytes that arrived (specification §4.2.3).
+//! One frame in place: type, channel and payload, borrowed from the bytes that arrived
+//! (specification §4.2.3).
 //!
-//! A frame's announced size is judged before the frame is waited for, so that no peer can make us buffer more than
-//! one frame of the negotiated size.
+//! A frame's announced size is judged before the frame is waited for, so that no peer can make us
+//! buffer more than one frame of the negotiated size.
 
 use crate::limits::{BASIC_CLASS, FRAME_END, FRAME_HEADER, FRAME_OVERHEAD, FRAME_SIZE_FUDGE};
 
@@ -99,7 +100,8 @@ impl std::error::Error for FrameError {}
 
 /// Reads the frame at the start of `input`: `None` when more bytes are needed.
 ///
-/// `frame_max` is the negotiated size of a whole frame in bytes; 0 means no limit, which a server should not agree to.
+/// `frame_max` is the negotiated size of a whole frame in bytes; 0 means no limit, which a server
+/// should not agree to.
 ///
 /// # Errors
 /// When the bytes cannot be or become a frame of the allowed size.
@@ -145,7 +147,8 @@ pub struct ContentHeader<'a> {
 }
 
 impl<'a> ContentHeader<'a> {
-    /// Reads the payload of a header frame; `None` when it is too short or its weight, which is reserved, is not zero.
+    /// Reads the payload of a header frame; `None` when it is too short or its weight, which is
+    /// reserved, is not zero.
     #[inline]
     pub fn decode(payload: &'a [u8]) -> Option<Self> {
         let (&[c0, c1, 0, 0], rest) = payload.split_first_chunk::<4>()? else {

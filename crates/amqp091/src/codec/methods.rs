@@ -1,7 +1,9 @@
-//! Every method of AMQP 0-9-1 and of RabbitMQ's extensions, as plain structures that borrow from the frame.
+//! Every method of AMQP 0-9-1 and of RabbitMQ's extensions, as plain structures that borrow from
+//! the frame.
 //!
-//! One list at the end of this file says everything: class and method number, name, and arguments in wire order. The
-//! numbers and names are those of the specification (§1.8 to §1.12 of its reference) and of RabbitMQ's extensions.
+//! One list at the end of this file says everything: class and method number, name, and arguments
+//! in wire order. The numbers and names are those of the specification (§1.8 to §1.12 of its
+//! reference) and of RabbitMQ's extensions.
 
 use wire::{DecodeError, Reader};
 
@@ -55,8 +57,8 @@ pub fn decode_method(payload: &[u8]) -> Result<Method<'_>, MethodError> {
     }
 }
 
-/// Turns the list of methods into structures, the enum of all of them, and both directions of coding. A macro, since
-/// each line of the list has to become a type of its own.
+/// Turns the list of methods into structures, the enum of all of them, and both directions of
+/// coding. A macro, since each line of the list has to become a type of its own.
 macro_rules! methods {
     ($( $(#[$doc:meta])* $class:literal $id:literal $wire_name:literal
         $name:ident $(<$life:lifetime>)? { $($field:ident : $kind:ty),* $(,)? } )*) => {
@@ -147,7 +149,8 @@ pub fn method_name(class: u16, method: u16) -> Option<&'static str> {
     match Method::decode(class, method, &[]) {
         Ok(method) => Some(method.name()),
         Err(MethodError::Unknown { .. }) => None,
-        // Without its arguments the method does not decode, but its zeroes do: the longest needs fewer than 32 octets.
+        // Without its arguments the method does not decode, but its zeroes do: the longest needs
+        // fewer than 32 octets.
         Err(MethodError::Malformed { .. }) => {
             const ZEROES: [u8; 32] = [0; 32];
             (1..ZEROES.len()).find_map(|n| Method::decode(class, method, &ZEROES[..n]).ok()).map(|m| m.name())

@@ -1,7 +1,9 @@
-//! The properties of a message: fourteen optional values behind a word of flags (specification §4.2.6.1).
+//! The properties of a message: fourteen optional values behind a word of flags (specification
+//! §4.2.6.1).
 //!
-//! The server keeps a publisher's bytes verbatim and looks at them once, with [`scan_properties`]; whoever wants all
-//! values uses [`BasicProperties`]. Short strings are kept as bytes: what a client sent is what a consumer gets.
+//! The server keeps a publisher's bytes verbatim and looks at them once, with [`scan_properties`];
+//! whoever wants all values uses [`BasicProperties`]. Short strings are kept as bytes: what a
+//! client sent is what a consumer gets.
 
 use wire::{DecodeError, Reader};
 
@@ -53,7 +55,8 @@ impl PropertyScan<'_> {
     }
 }
 
-/// Validates the property bytes of a content header (flags and values) and picks out what a broker acts on.
+/// Validates the property bytes of a content header (flags and values) and picks out what a broker
+/// acts on.
 ///
 /// # Errors
 /// When a value is cut off or malformed, or bytes are left over.

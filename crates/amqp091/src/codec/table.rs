@@ -1,7 +1,9 @@
-//! Field tables and arrays (specification §4.2.5.5, with the type octets that RabbitMQ and all clients really use).
+//! Field tables and arrays (specification §4.2.5.5, with the type octets that RabbitMQ and all
+//! clients really use).
 //!
-//! [`Table`] and [`Array`] are bytes that have been validated once, depth and number of values included; iterating
-//! them can no longer fail. [`Value`] is the owned form for those who build or keep one.
+//! [`Table`] and [`Array`] are bytes that have been validated once, depth and number of values
+//! included; iterating them can no longer fail. [`Value`] is the owned form for those who build or
+//! keep one.
 
 use wire::{DecodeError, Reader};
 
@@ -16,7 +18,8 @@ pub enum ValueRef<'a> {
     I8(i8),
     /// `B`: unsigned, 8 bits.
     U8(u8),
-    /// `s`: signed, 16 bits. (The specification's text calls `s` a short string; nobody follows it.)
+    /// `s`: signed, 16 bits. (The specification's text calls `s` a short string; nobody follows
+    /// it.)
     I16(i16),
     /// `u`: unsigned, 16 bits.
     U16(u16),
@@ -116,12 +119,14 @@ impl<'a> Table<'a> {
     /// Validates the bytes of a table, given without their length.
     ///
     /// # Errors
-    /// When they are not a table, nest deeper than [`TABLE_DEPTH`] or hold more than [`TABLE_ELEMENTS`] values.
+    /// When they are not a table, nest deeper than [`TABLE_DEPTH`] or hold more than
+    /// [`TABLE_ELEMENTS`] values.
     pub fn new(fields: &'a [u8]) -> Result<Self, DecodeError> {
         Self::new_within(fields, &mut { TABLE_ELEMENTS })
     }
 
-    /// Like [`Table::new`], but takes its values from a budget that several tables of one frame share.
+    /// Like [`Table::new`], but takes its values from a budget that several tables of one frame
+    /// share.
     pub(crate) fn new_within(fields: &'a [u8], budget: &mut usize) -> Result<Self, DecodeError> {
         check_table(fields, TABLE_DEPTH, budget)?;
         Ok(Self { fields })
@@ -166,7 +171,8 @@ impl<'a> Iterator for Fields<'a> {
         if self.reader.is_empty() {
             return None;
         }
-        // The bytes were validated when the table was made, so these end the iteration only at its end.
+        // The bytes were validated when the table was made, so these end the iteration only at its
+        // end.
         let name = read_name(&mut self.reader).ok()?;
         let value = read_value(&mut self.reader).ok()?;
         Some((name, value))
@@ -325,7 +331,8 @@ pub fn encode_fields(fields: &[(String, Value)]) -> Vec<u8> {
     out
 }
 
-/// Appends one name and value to the bytes of a table. A name longer than 255 bytes is cut at a character.
+/// Appends one name and value to the bytes of a table. A name longer than 255 bytes is cut at a
+/// character.
 pub fn encode_field(out: &mut Vec<u8>, name: &str, value: &Value) {
     let name = &name[..name.floor_char_boundary(SHORT_STRING_MAX)];
     out.push(name.len() as u8);

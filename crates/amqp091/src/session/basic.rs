@@ -141,7 +141,8 @@ impl Channel {
     }
 }
 
-/// Redelivery to the same consumer, which the specification has for `requeue=false`, was never built by RabbitMQ either.
+/// Redelivery to the same consumer, which the specification has for `requeue=false`, was never
+/// built by RabbitMQ either.
 fn check_requeue(requeue: bool) -> Result<(), Failure> {
     if requeue { Ok(()) } else { Err(Failure::new(ReplyCode::NotImplemented, "requeue=false")) }
 }

@@ -1,4 +1,5 @@
-//! One channel: a session of the broker, the content that is arriving, and the dispatch of methods to their class.
+//! One channel: a session of the broker, the content that is arriving, and the dispatch of methods
+//! to their class.
 //!
 //! A method that cannot be dealt with yet leaves no trace: its frame is looked at again later.
 
@@ -142,7 +143,8 @@ impl Channel {
         Ok(Step::Done)
     }
 
-    /// The peer closes the channel. Its number is free once the answer is written, which comes before anything else.
+    /// The peer closes the channel. Its number is free once the answer is written, which comes
+    /// before anything else.
     fn close(&mut self, cx: &mut Context<'_>) -> Step {
         let Context { client, link, sessions, broker, now, .. } = cx;
         client.report_returned(Some(self.session), *now, &mut |event| events::report(link, sessions, broker, event));

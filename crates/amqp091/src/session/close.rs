@@ -1,7 +1,7 @@
 //! Every way a connection or a channel ends: the peer's wish, our error, lost frames, silence.
 //!
-//! Whatever ends it, the broker's side is released first, so that exclusive queues and unsettled deliveries are free
-//! when the peer hears of the end.
+//! Whatever ends it, the broker's side is released first, so that exclusive queues and unsettled
+//! deliveries are free when the peer hears of the end.
 
 use std::time::Instant;
 
@@ -56,9 +56,9 @@ impl AmqpConnection {
         self.link.waiting = Some(Waiting::Reply { ticket, frame, closes: true });
     }
 
-    /// The bytes make no frames any more: says so, and passes over the rest for a while, so that the peer can read it.
-    /// Before the login what has no frame's type or end is told nothing, since it may be no AMQP at all (specification
-    /// §4.2.3); a frame that is too large is told so.
+    /// The bytes make no frames any more: says so, and passes over the rest for a while, so that
+    /// the peer can read it. Before the login what has no frame's type or end is told nothing,
+    /// since it may be no AMQP at all (specification §4.2.3); a frame that is too large is told so.
     pub(super) fn lose_sync(&mut self, error: FrameError, now: Instant) {
         if matches!(self.phase, Phase::Closing) {
             self.finish();

@@ -1,4 +1,5 @@
-//! Classes `confirm` and `tx`: the two ways of knowing that publishes are safe. A channel uses one of them or neither.
+//! Classes `confirm` and `tx`: the two ways of knowing that publishes are safe. A channel uses one
+//! of them or neither.
 
 use broker::Outcome;
 
@@ -31,8 +32,9 @@ impl Channel {
         Ok(())
     }
 
-    /// Keeps a settlement until the commit: after a rollback the delivery is still this channel's, unsettled, as if
-    /// nothing had been said about it. A tag that is wrong is refused at once (specification, `basic.ack.delivery-tag`).
+    /// Keeps a settlement until the commit: after a rollback the delivery is still this channel's,
+    /// unsettled, as if nothing had been said about it. A tag that is wrong is refused at once
+    /// (specification, `basic.ack.delivery-tag`).
     pub(super) fn settle_at_commit(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,7 +1,7 @@
 //! One connection: its phases, its turns, and the driver's contract ([`wire::Connection`]).
 //!
-//! A phase only ever goes forward. Input is taken frame by frame while nothing is waited for; at the end of each turn the
-//! broker gets what was gathered and the output gets what the broker has.
+//! A phase only ever goes forward. Input is taken frame by frame while nothing is waited for; at
+//! the end of each turn the broker gets what was gathered and the output gets what the broker has.
 
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -27,8 +27,8 @@ use crate::session::running::{Running, Taken};
 const TURN_BYTES: usize = 256 * 1024;
 /// The same for frames or whole publishes.
 const TURN_ENTRIES: usize = 10_000;
-/// Largest frame before both sides have agreed on a size. The specification has 4096 (§4.2.3), RabbitMQ since 4.1 twice as
-/// much, as room for a long token as password.
+/// Largest frame before both sides have agreed on a size. The specification has 4096 (§4.2.3),
+/// RabbitMQ since 4.1 twice as much, as room for a long token as password.
 pub(super) const HANDSHAKE_FRAME_MAX: u32 = 8192;
 /// How long the peer may take to answer our close.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -106,7 +106,8 @@ pub(super) struct AmqpConnection {
     pub(super) phase_ends: Option<Instant>,
     pub(super) link: Link,
     pub(super) heartbeat: Heartbeat,
-    /// Bytes of the last input that were not taken: when no more than these are offered, nothing has arrived.
+    /// Bytes of the last input that were not taken: when no more than these are offered, nothing
+    /// has arrived.
     left_over: usize,
     pub(super) running: Option<Running>,
     last: Last,
@@ -173,7 +174,8 @@ impl AmqpConnection {
             Ok(Taken::Frames(more)) => frame.wire_len() + more,
             Ok(Taken::Later) => {
                 if self.link.waiting.is_none() {
-                    // What it waited for has just come, and nothing else would have the frame looked at again.
+                    // What it waited for has just come, and nothing else would have the frame
+                    // looked at again.
                     self.waker.wake_by_ref();
                 }
                 0
@@ -217,11 +219,12 @@ impl AmqpConnection {
         }
     }
 
-    /// Takes events from the broker; true when more wait and the output has room, or the frame that waited for parked
-    /// publishes can be looked at.
+    /// Takes events from the broker; true when more wait and the output has room, or the frame that
+    /// waited for parked publishes can be looked at.
     fn drain(&mut self, now: Instant) -> bool {
         let Some(running) = &mut self.running else { return false };
-        // With a full output too: what is due by time is done there, or the deadline would stay in the past.
+        // With a full output too: what is due by time is done there, or the deadline would stay in
+        // the past.
         let budget = OUTPUT_ENOUGH.saturating_sub(self.link.out.len());
         let Running { client, sessions, .. } = running;
         let (link, broker) = (&mut self.link, &self.server.broker);
@@ -375,7 +378,8 @@ impl Connection for AmqpConnection {
             Phase::GivenUp => ReadState::GivenUp,
             _ if !self.may_read() => ReadState::Pause,
             Phase::Running => ReadState::Read,
-            // Closing, too: a peer that was put out is not to be trusted with more than one that never got in.
+            // Closing, too: a peer that was put out is not to be trusted with more than one that
+            // never got in.
             _ => ReadState::Handshake,
         }
     }

@@ -1,6 +1,8 @@
-//! Content on its way in: a publish, its header and its body, whole in the read buffer or frame by frame.
+//! Content on its way in: a publish, its header and its body, whole in the read buffer or frame by
+//! frame.
 //!
-//! A body is kept only as far as it has arrived; what it announced is checked against the limits first.
+//! A body is kept only as far as it has arrived; what it announced is checked against the limits
+//! first.
 
 use broker::{Body, Charge, Gathered, LARGE_BODY, SessionId};
 
@@ -60,7 +62,8 @@ pub(super) fn is_publish(frame: Frame<'_>) -> bool {
     frame.kind == FrameKind::Method && matches!(frame.payload, [0, 60, 0, 40, ..])
 }
 
-/// Header and body that lie whole in `after`, the body in one frame at most, and their length with all frames.
+/// Header and body that lie whole in `after`, the body in one frame at most, and their length with
+/// all frames.
 #[inline]
 fn whole_content(channel: u16, after: &[u8], frame_max: u32) -> Option<(&[u8], &[u8], usize)> {
     // What is no frame, or no frame of this content, is dealt with frame by frame.
@@ -79,7 +82,8 @@ fn whole_content(channel: u16, after: &[u8], frame_max: u32) -> Option<(&[u8], &
 }
 
 impl Channel {
-    /// The fast way of a publish. Answers with how many bytes of `after` belong to it; 0 sends it the long way.
+    /// The fast way of a publish. Answers with how many bytes of `after` belong to it; 0 sends it
+    /// the long way.
     #[inline]
     pub(super) fn take_whole_publish(
         &mut self,
@@ -95,7 +99,8 @@ impl Channel {
         };
         let Method::BasicPublish(publish) = decode_method(frame.payload)? else { return Ok(0) };
         check_immediate(&publish)?;
-        // When this fails the channel closes, and passes over the content frames, which are still to come.
+        // When this fails the channel closes, and passes over the content frames, which are still
+        // to come.
         self.publish(cx, &publish, properties, body.into()).map_err(|failure| failure.of(PUBLISH))?;
         Ok(length)
     }

@@ -1,7 +1,9 @@
-//! What goes wrong, in the words of AMQP 0-9-1: reply codes, their scope, and the mapping of the broker's errors.
+//! What goes wrong, in the words of AMQP 0-9-1: reply codes, their scope, and the mapping of the
+//! broker's errors.
 //!
-//! The scope follows from the code alone (specification §1.2), with one exception: whatever happens on channel 0 closes
-//! the connection. Texts are `NAME - explanation`, as RabbitMQ writes them, since clients match on them.
+//! The scope follows from the code alone (specification §1.2), with one exception: whatever happens
+//! on channel 0 closes the connection. Texts are `NAME - explanation`, as RabbitMQ writes them,
+//! since clients match on them.
 
 use broker::{Error, ErrorKind};
 use wire::DecodeError;

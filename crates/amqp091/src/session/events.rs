@@ -76,7 +76,8 @@ pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, 
     }
 }
 
-/// Calls `write` with the content of a message. A body by reference is kept alive by the message itself.
+/// Calls `write` with the content of a message. A body by reference is kept alive by the message
+/// itself.
 #[inline]
 fn with_content(
     link: &mut Link,

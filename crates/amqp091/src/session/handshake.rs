@@ -1,7 +1,8 @@
-//! The server's half of the opening: header, start, login, tune, open, and the methods of channel 0 after that.
+//! The server's half of the opening: header, start, login, tune, open, and the methods of channel 0
+//! after that.
 //!
-//! Until a user has logged in and a virtual host is open, nothing here asks the broker for anything but that. The texts
-//! of refusals are RabbitMQ's.
+//! Until a user has logged in and a virtual host is open, nothing here asks the broker for anything
+//! but that. The texts of refusals are RabbitMQ's.
 
 use std::time::Instant;
 
@@ -33,7 +34,8 @@ impl AmqpConnection {
     pub(super) fn take_header(&mut self, input: &[u8]) -> usize {
         let Some(header) = input.first_chunk::<8>() else { return 0 };
         if !matches!(*header, PROTOCOL_HEADER | HEADER_0_9) {
-            // The specification's answer to any other version, and to noise: our header, and the end.
+            // The specification's answer to any other version, and to noise: our header, and the
+            // end.
             self.link.out.put(&PROTOCOL_HEADER);
             self.finish();
             return input.len();
@@ -126,7 +128,8 @@ impl AmqpConnection {
                 Ok(())
             }
             (Method::ConnectionUpdateSecret(_), Phase::Running) => {
-                // The users are our own, and their passwords do not expire: there is nothing to renew.
+                // The users are our own, and their passwords do not expire: there is nothing to
+                // renew.
                 self.link.send(0, ConnectionUpdateSecretOk {});
                 Ok(())
             }
@@ -164,8 +167,9 @@ impl AmqpConnection {
                 let given = parse(response).map_err(|error| Failure::new(ReplyCode::SyntaxError, error.0))?;
                 (authority.login(given.user, given.password, from, now, self.waker.clone()), given.user)
             }
-            // What the client says of itself in its response is not looked at: clients put anything there, and nobody is to
-            // trust it. Without a user neither is offered, and a user of no name does not exist.
+            // What the client says of itself in its response is not looked at: clients put anything
+            // there, and nobody is to trust it. Without a user neither is offered, and a user of no
+            // name does not exist.
             Mechanism::External | Mechanism::Anonymous => {
                 let (certified, anonymous) = (&self.peer.certified_user, &self.server.settings.anonymous_user);
                 let named = if mechanism == Mechanism::External { certified.as_deref() } else { anonymous.as_deref() };
@@ -207,7 +211,8 @@ impl AmqpConnection {
     fn refuse_login(&mut self, mechanism: &str, user: &str, refusal: &Refusal, now: Instant) {
         let (peer, user) = (self.peer.remote, shown_name(user));
         if refusal.is_endless() {
-            // What led to it has been told, and this can be repeated as fast as connections can be made.
+            // What led to it has been told, and this can be repeated as fast as connections can be
+            // made.
             tracing::debug!(target: "audit", %peer, user, mechanism, reason = %refusal, "login refused");
         } else {
             tracing::warn!(target: "audit", %peer, user, mechanism, reason = %refusal, stranger = Empty, "login refused");
@@ -285,14 +290,16 @@ fn properties_of(bytes: &[u8]) -> broker::Table {
     table_to_neutral(Table::new(bytes).unwrap_or_default())
 }
 
-/// What is agreed on: a client may lower what was offered, but not below `min`. 0 stands for no limit, on both sides.
+/// What is agreed on: a client may lower what was offered, but not below `min`. 0 stands for no
+/// limit, on both sides.
 fn negotiated(field: &str, client: u32, min: u32, server: u32) -> Result<u32, Failure> {
     let refused = |relation: &str, limit: u32| {
         let text = format!("negotiated {field} = {client} is {relation} allowed value ({limit})");
         Err(Failure::new(ReplyCode::NotAllowed, text).of(TUNE))
     };
     match client {
-        // The specification, of tune-ok: "Zero means that the client does not impose any specific limit".
+        // The specification, of tune-ok: "Zero means that the client does not impose any specific
+        // limit".
         0 => Ok(server),
         _ if client < min => refused("lower than the minimum", min),
         _ if server != 0 && client > server => refused("higher than the maximum", server),

@@ -1,5 +1,6 @@
-//! Signs of life: one is sent when half an interval passed without output, and the peer is given up after two
-//! intervals without input (specification §4.2.7; the halves are RabbitMQ's, which clients rely on).
+//! Signs of life: one is sent when half an interval passed without output, and the peer is given up
+//! after two intervals without input (specification §4.2.7; the halves are RabbitMQ's, which
+//! clients rely on).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! The frame that a connection has handled last. Each frame is copied as it comes; its name is looked up when somebody asks.
+//! The frame that a connection has handled last. Each frame is copied as it comes; its name is
+//! looked up when somebody asks.
 
 use crate::codec::{Frame, FrameKind, Method};
 

@@ -1,6 +1,7 @@
 //! What every part of a connection writes through, and what it may be waiting for.
 //!
-//! While something is [`Waiting`], no further input is taken, so a connection has at most one reply that is held back.
+//! While something is [`Waiting`], no further input is taken, so a connection has at most one reply
+//! that is held back.
 
 use broker::{Client, SessionId, Ticket};
 use wire::Output;
@@ -10,7 +11,8 @@ use crate::session::error::Failure;
 
 /// Deliveries are taken from the broker only while fewer bytes than this wait in the output.
 pub(super) const OUTPUT_ENOUGH: usize = 256 * 1024;
-/// Input is not taken while so many bytes of replies, returns and confirms wait to be read by the peer.
+/// Input is not taken while so many bytes of replies, returns and confirms wait to be read by the
+/// peer.
 const UNREAD_REPLIES: usize = 1024 * 1024;
 
 /// What a client said of itself in the handshake.
@@ -27,7 +29,8 @@ pub(super) struct Traits {
     pub(super) connection_name: Option<String>,
     /// How it logs in.
     pub(super) mechanism: &'static str,
-    /// All of it as it came, until the broker has it: before the log-in nothing else of it is decoded.
+    /// All of it as it came, until the broker has it: before the log-in nothing else of it is
+    /// decoded.
     pub(super) properties: Vec<u8>,
 }
 
@@ -43,7 +46,8 @@ impl Traits {
             cancel_notify: able("consumer_cancel_notify"),
             blocked: able("connection.blocked"),
             authentication_failure_close: able("authentication_failure_close"),
-            // From any server but RabbitMQ, py-amqp and Celery above it expect the specification's meaning.
+            // From any server but RabbitMQ, py-amqp and Celery above it expect the specification's
+            // meaning.
             strict_qos: text("product") == Some("py-amqp"),
             connection_name: text("connection_name").map(str::to_owned),
             mechanism: "",
@@ -109,7 +113,8 @@ impl Link {
         self.replies += tail.len() - before;
     }
 
-    /// Tells of a failure, but behind a reply that is held back: who hears of the end of a channel takes nothing more from it.
+    /// Tells of a failure, but behind a reply that is held back: who hears of the end of a channel
+    /// takes nothing more from it.
     pub(super) fn send_failure(&mut self, channel: u16, failure: &Failure) {
         match self.held_back() {
             Some(reply) => failure.encode(channel, reply),
@@ -134,8 +139,9 @@ impl Link {
         }
     }
 
-    /// Sends `method`, but behind a reply that is held back: who deletes the queue of its own consumer hears first that it
-    /// is deleted, as from RabbitMQ. Some clients end what they do at the other word.
+    /// Sends `method`, but behind a reply that is held back: who deletes the queue of its own
+    /// consumer hears first that it is deleted, as from RabbitMQ. Some clients end what they do at
+    /// the other word.
     pub(super) fn send_after_reply<'m>(&mut self, channel: u16, method: impl Into<Method<'m>>) {
         match self.held_back() {
             Some(reply) => method.into().encode(channel, reply),
@@ -143,7 +149,8 @@ impl Link {
         }
     }
 
-    /// The bytes of the reply that waits for the disk, behind which more can be put: nothing follows the one that closes.
+    /// The bytes of the reply that waits for the disk, behind which more can be put: nothing
+    /// follows the one that closes.
     fn held_back(&mut self) -> Option<&mut Vec<u8>> {
         match &mut self.waiting {
             Some(Waiting::Reply { frame, closes: false, .. }) => Some(frame),

@@ -1,7 +1,8 @@
 //! The server side: one [`wire::Connection`] per socket, over one client of the broker.
 //!
-//! An AMQP channel is a session of the broker. Bytes become methods in the codec, methods become the broker's
-//! operations in the file of their class, and the broker's events become frames in `events`. Nothing here does I/O.
+//! An AMQP channel is a session of the broker. Bytes become methods in the codec, methods become
+//! the broker's operations in the file of their class, and the broker's events become frames in
+//! `events`. Nothing here does I/O.
 
 mod basic;
 mod channel;
@@ -47,10 +48,11 @@ pub struct Settings {
     pub product: String,
     /// The version that the server says it has, as `major.minor.patch`.
     pub version: String,
-    /// How clients may show who they are, in the order in which they are told. EXTERNAL is offered to clients only whose
-    /// certificate stands for a user, ANONYMOUS only with `anonymous_user`.
+    /// How clients may show who they are, in the order in which they are told. EXTERNAL is offered
+    /// to clients only whose certificate stands for a user, ANONYMOUS only with `anonymous_user`.
     pub mechanisms: Vec<Mechanism>,
-    /// Whom a client is that does not say who it is (mechanism ANONYMOUS); none to let no such client in.
+    /// Whom a client is that does not say who it is (mechanism ANONYMOUS); none to let no such
+    /// client in.
     pub anonymous_user: Option<String>,
     /// The cluster that the server says it belongs to.
     pub cluster_name: String,

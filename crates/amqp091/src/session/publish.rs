@@ -1,7 +1,8 @@
-//! `basic.publish` with its content: what AMQP 0-9-1 checks of the properties, then the broker takes the message.
+//! `basic.publish` with its content: what AMQP 0-9-1 checks of the properties, then the broker
+//! takes the message.
 //!
-//! RabbitMQ checks the exchange before the properties, and clients see which error comes first: so a bad property is
-//! reported only if the exchange is there.
+//! RabbitMQ checks the exchange before the properties, and clients see which error comes first: so
+//! a bad property is reported only if the exchange is there.
 
 use broker::{Body, DialectId, Error, LONGEST_SPAN_MS, Properties, Publish};
 
@@ -68,8 +69,8 @@ impl Channel {
     }
 }
 
-/// A publish by nobody's channel: properties in this protocol's encoding, checked as those of a client, but for the user that they
-/// name. It has no address and no body yet.
+/// A publish by nobody's channel: properties in this protocol's encoding, checked as those of a
+/// client, but for the user that they name. It has no address and no body yet.
 ///
 /// # Errors
 /// `Precondition` for what a client would be refused.
@@ -144,8 +145,8 @@ fn asked(scan: &PropertyScan<'_>) -> Result<Asked, Failure> {
     Ok(Asked { expiration, copies, instructed })
 }
 
-/// Whether the headers hold lists of more routing keys, and whether they tell the broker what to do. Of a repeated header
-/// the first one counts.
+/// Whether the headers hold lists of more routing keys, and whether they tell the broker what to
+/// do. Of a repeated header the first one counts.
 fn check_headers(headers: Table<'_>) -> Result<(bool, bool), Failure> {
     let (mut cc, mut bcc, mut instructed) = (None, None, false);
     for (name, value) in headers.iter() {

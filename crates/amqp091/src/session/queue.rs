@@ -1,4 +1,5 @@
-//! Class `queue`: declare, bind, unbind, purge, delete. What the broker decides is passed on in its own words.
+//! Class `queue`: declare, bind, unbind, purge, delete. What the broker decides is passed on in its
+//! own words.
 
 use broker::{BindingSpec, Declared, DestinationName, QueueSpec, REPLY_PREFIX};
 
@@ -60,7 +61,8 @@ impl Channel {
         Ok(())
     }
 
-    /// An empty queue stands for the one declared last; with an empty key as well, its name is the key.
+    /// An empty queue stands for the one declared last; with an empty key as well, its name is the
+    /// key.
     fn binding(&self, queue: &str, exchange: &str, key: &str, arguments: Table<'_>) -> Result<BindingSpec, Failure> {
         let name = self.queue_name(&without_line_ends(queue))?;
         let key = if queue.is_empty() && key.is_empty() { name.clone() } else { key.to_owned() };

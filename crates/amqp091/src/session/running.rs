@@ -1,7 +1,7 @@
 //! An open connection: its channels, and the way of a frame to its channel.
 //!
-//! A publish that lies whole in the input goes straight from the read buffer to the broker; every other frame takes
-//! the channel's own state into account.
+//! A publish that lies whole in the input goes straight from the read buffer to the broker; every
+//! other frame takes the channel's own state into account.
 
 use std::time::Instant;
 
@@ -203,8 +203,8 @@ impl Running {
         self.report_returned(link, Some(session), now);
         self.client.close_session(session, now);
         self.sessions.remove(session);
-        // Nothing tells the end of a commit that waited for an alarm and is rolled back now, and of one that stands there is
-        // nobody left to tell.
+        // Nothing tells the end of a commit that waited for an alarm and is rolled back now, and of
+        // one that stands there is nobody left to tell.
         link.waiting.take_if(|waiting| matches!(waiting, Waiting::Commit { channel } if *channel == number));
         link.send_failure(number, failure);
     }

@@ -1,7 +1,8 @@
-//! The exchange of SCRAM-SHA-256 within the handshake: challenge and proof, and the server's own proof before tune.
+//! The exchange of SCRAM-SHA-256 within the handshake: challenge and proof, and the server's own
+//! proof before tune.
 //!
-//! AMQP has no room for data with the outcome, so the server's proof is one more challenge; the client answers it with an
-//! empty response.
+//! AMQP has no room for data with the outcome, so the server's proof is one more challenge; the
+//! client answers it with an empty response.
 
 use std::time::Instant;
 
@@ -22,7 +23,8 @@ impl AmqpConnection {
         Ok(())
     }
 
-    /// A secure-ok: the client's proof, or its empty answer to the server's; with PLAIN, what it left out of start-ok.
+    /// A secure-ok: the client's proof, or its empty answer to the server's; with PLAIN, what it
+    /// left out of start-ok.
     pub(super) fn take_secure_ok(&mut self, response: &[u8], now: Instant) -> Result<(), Failure> {
         match std::mem::replace(&mut self.phase, Phase::Starting) {
             Phase::Challenged(exchange) => {

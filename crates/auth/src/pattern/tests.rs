@@ -4,7 +4,8 @@ use super::*;
 
 const NO_RECURSION: &str = "recursion and subroutine calls are not supported";
 
-/// Pattern, names in which it is found, names in which it is not. Erlang's `re:run(Name, Pattern)` says the same of each.
+/// Pattern, names in which it is found, names in which it is not. Erlang's `re:run(Name, Pattern)`
+/// says the same of each.
 const CASES: [(&str, &[&str], &[&str]); 64] = [
     ("ord", &["my-orders"], &["x"]),
     ("^ord", &["orders"], &["my-orders"]),

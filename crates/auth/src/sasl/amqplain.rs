@@ -1,6 +1,8 @@
-//! AMQPLAIN, the mechanism of AMQP 0-8: a field table without its length, with the long strings `LOGIN` and `PASSWORD`.
+//! AMQPLAIN, the mechanism of AMQP 0-8: a field table without its length, with the long strings
+//! `LOGIN` and `PASSWORD`.
 //!
-//! Other fields are passed over by their type's length; nothing is copied and nothing nested is entered.
+//! Other fields are passed over by their type's length; nothing is copied and nothing nested is
+//! entered.
 
 use super::{Credentials, MalformedResponse, user_name};
 

@@ -1,4 +1,5 @@
-//! The SASL mechanisms, and what the responses say of those with a password. Sans-IO; the check is [`crate::Authority`]'s.
+//! The SASL mechanisms, and what the responses say of those with a password. Sans-IO; the check is
+//! [`crate::Authority`]'s.
 
 pub mod amqplain;
 mod mechanism;

@@ -1,8 +1,9 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: the client proves that it knows the password without sending it, and
-//! learns that the server has its verifier.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: the client proves that it knows the
+//! password without sending it, and learns that the server has its verifier.
 //!
-//! What is stored lets nobody log in, and cannot be told from what an unknown user is answered with. Channel binding is
-//! not offered. Passwords are taken as the bytes they are, without the normalisation of SASLprep.
+//! What is stored lets nobody log in, and cannot be told from what an unknown user is answered
+//! with. Channel binding is not offered. Passwords are taken as the bytes they are, without the
+//! normalisation of SASLprep.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -171,7 +172,8 @@ impl Exchange {
         self.verifier == *verifier
     }
 
-    /// Answers the first message: the exchange, and the challenge. `nonce` must never have been used before.
+    /// Answers the first message: the exchange, and the challenge. `nonce` must never have been
+    /// used before.
     pub(crate) fn start(first: &First<'_>, verifier: Verifier, nonce: &str) -> (Self, String) {
         let nonce = format!("{}{nonce}", first.nonce);
         let challenge = format!("r={nonce},s={},i={}", STANDARD.encode(&verifier.salt), verifier.iterations);
@@ -180,7 +182,8 @@ impl Exchange {
         (Self { user: first.user.as_str().into(), verifier, expected, signed }, challenge)
     }
 
-    /// Checks the proof in the last message; the answer, by which the server proves itself, if it is right.
+    /// Checks the proof in the last message; the answer, by which the server proves itself, if it
+    /// is right.
     ///
     /// # Errors
     /// When the message is none, or belongs to another exchange.
@@ -205,8 +208,8 @@ impl Exchange {
     }
 }
 
-/// The client's half: the last message that answers `challenge` after the first message `n,,` and `bare`. `None` when the
-/// challenge is none. For clients and tests.
+/// The client's half: the last message that answers `challenge` after the first message `n,,` and
+/// `bare`. `None` when the challenge is none. For clients and tests.
 pub fn answer(password: &[u8], bare: &str, challenge: &str) -> Option<String> {
     let mut parts = challenge.split(',');
     let nonce = parts.next()?.strip_prefix("r=")?;

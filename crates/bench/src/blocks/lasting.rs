@@ -1,6 +1,7 @@
-//! How many messages a slice needs so that it lasts. A thousand are through in 16 ms with one broker and take a second with
-//! another; of 16 ms neither a rate can be told nor what others did to the machine meanwhile. A target gets at least as many
-//! as were asked for, and never fewer than before.
+//! How many messages a slice needs so that it lasts. A thousand are through in 16 ms with one
+//! broker and take a second with another; of 16 ms neither a rate can be told nor what others did
+//! to the machine meanwhile. A target gets at least as many as were asked for, and never fewer than
+//! before.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +11,22 @@ use crate::report::progress::Progress;
 use crate::scenario::{Mode, Payload, Rate, Scenario};
 use crate::target::Target;
 
-/// Slices are to last this many times as long as they must, since brokers become faster as they warm up.
+/// Slices are to last this many times as long as they must, since brokers become faster as they
+/// warm up.
 const AIM: f64 = 1.5;
 /// A rate that was seen for a moment is not trusted any further than this.
 const MOST_GROWTH: f64 = 32.0;
-/// The most messages, and the most bytes of bodies: of those that a broker has to hold before the time begins, of those that it is sent
-/// and keeps, and of those that pass through. As many more where a slice is to last longer than a second.
+/// The most messages, and the most bytes of bodies: of those that a broker has to hold before the
+/// time begins, of those that it is sent and keeps, and of those that pass through. As many more
+/// where a slice is to last longer than a second.
 const MOST_MESSAGES: u64 = 5_000_000;
 const MOST_HELD: u64 = 512 << 20;
 const MOST_KEPT: u64 = 1 << 30;
 const MOST_PASSED: u64 = 4 << 30;
 
-/// Tries how long the messages of `scenario` last on `target`, again and again until the plan's rehearsal is over, and returns how many
-/// it is to get at first; none where that was not found out: what can't be measured says so in its slices.
+/// Tries how long the messages of `scenario` last on `target`, again and again until the plan's
+/// rehearsal is over, and returns how many it is to get at first; none where that was not found
+/// out: what can't be measured says so in its slices.
 pub(super) fn settle(
     plan: &Plan,
     target: &Target,
@@ -48,23 +52,24 @@ pub(super) fn settle(
     scenario.messages
 }
 
-/// How many messages `scenario` needs instead of its own, which were through in `seconds`; none where that was long enough, or where
-/// there can't be more.
+/// How many messages `scenario` needs instead of its own, which were through in `seconds`; none
+/// where that was long enough, or where there can't be more.
 pub(super) fn more(plan: &Plan, scenario: &Scenario, seconds: f64) -> Option<u64> {
     let least = least(plan, scenario).filter(|least| seconds < *least)?;
     let asked = scenario.messages?;
     Some(grown(scenario, asked, least / seconds).min(most(scenario, least))).filter(|more| *more > asked)
 }
 
-/// Seconds that the messages of `scenario` are to last at least; none where they may be through at once.
+/// Seconds that the messages of `scenario` are to last at least; none where they may be through at
+/// once.
 fn least(plan: &Plan, scenario: &Scenario) -> Option<f64> {
     plan.least.filter(|_| scenario.mode != Mode::Exchange && scenario.rate == Rate::Saturate)
 }
 
 /// As many messages as last `times` as long as `asked`, or more.
 fn grown(scenario: &Scenario, asked: u64, times: f64) -> u64 {
-    // What is drained is filled in before, all of it, and the last messages may be of another kind. All else is ended by its
-    // time, and messages that were too many cost nothing.
+    // What is drained is filled in before, all of it, and the last messages may be of another kind.
+    // All else is ended by its time, and messages that were too many cost nothing.
     if scenario.cap.is_some() && !scenario.drain && scenario.tail.is_none() {
         return u64::MAX;
     }

@@ -206,7 +206,8 @@ fn whoever_was_just_started_is_loaded_for_a_while_before_the_first_block() {
     let begin = Instant::now();
     let (_, pieces) = run_until(&plan, Vec::new(), usize::MAX);
     assert!(begin.elapsed() >= rehearsal && pieces.len() == 2, "{pieces:?}");
-    // What is finished is not rehearsed once more, and what is not is: the broker may have been started again.
+    // What is finished is not rehearsed once more, and what is not is: the broker may have been
+    // started again.
     let counted = |earlier: &[Piece]| run_until(&plan, earlier.to_vec(), usize::MAX).1.len() - earlier.len();
     assert_eq!([counted(&pieces), counted(&pieces[..1])], [0, 2]);
 }

@@ -1,5 +1,6 @@
-//! What a broker can hold: messages that nobody consumes, queues, connections. Each kind of load has a phase that makes and,
-//! where there is something to take back, a phase that takes back and checks.
+//! What a broker can hold: messages that nobody consumes, queues, connections. Each kind of load
+//! has a phase that makes and, where there is something to take back, a phase that takes back and
+//! checks.
 
 pub(crate) mod backlog;
 pub(crate) mod connections;
@@ -52,7 +53,8 @@ pub(crate) struct TrialArgs {
 }
 
 impl TrialArgs {
-    /// Finds the broker, which is started if it is a peer, by a protocol that can say what the load needs.
+    /// Finds the broker, which is started if it is a peer, by a protocol that can say what the load
+    /// needs.
     fn begin(&self, schemes: &[&str], why: &str) -> Result<Trial, Failure> {
         let (target, guard) = peers::resolve_one(&self.target, schemes)?;
         let scheme = &target.scheme;

@@ -1,5 +1,6 @@
-//! Many durable queues: declared, bound to one direct exchange with a key each and given one persistent message each; later,
-//! perhaps by another process after a restart of the broker, each message is taken back and checked, and each queue deleted.
+//! Many durable queues: declared, bound to one direct exchange with a key each and given one
+//! persistent message each; later, perhaps by another process after a restart of the broker, each
+//! message is taken back and checked, and each queue deleted.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -99,7 +100,8 @@ pub(crate) struct Step {
     pub(crate) stretch: Stretch,
     /// Resident bytes that it added for each queue.
     pub(crate) resident_each: Option<f64>,
-    /// Answers that one connection waited for one after the other, where the broker has to force each to the disk.
+    /// Answers that one connection waited for one after the other, where the broker has to force
+    /// each to the disk.
     pub(crate) waits: Option<u64>,
     /// Seconds that as many forced writes take here, one after the other.
     pub(crate) forced_seconds: Option<f64>,
@@ -226,7 +228,8 @@ impl Load<'_> {
         count * id / connections..count * (id + 1) / connections
     }
 
-    /// Lets every connection do its work at once. `unanswered` is none where nothing waits for the disk.
+    /// Lets every connection do its work at once. `unanswered` is none where nothing waits for the
+    /// disk.
     fn step(&mut self, name: &'static str, unanswered: Option<u32>, work: Work<'_>) -> Result<(), Failure> {
         let shares: Vec<Range<usize>> = (0..self.sessions.len()).map(|id| self.share(id)).collect();
         let until = Instant::now().checked_add(self.limit);

@@ -92,8 +92,8 @@ pub(crate) fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / 1_048_576.0
 }
 
-/// How the last of several stretches compares with the second: the first still warms up, and a last one that is shorter
-/// than half of the others says little.
+/// How the last of several stretches compares with the second: the first still warms up, and a last
+/// one that is shorter than half of the others says little.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Drift {
     /// CPU for each of the last over the same of the second.

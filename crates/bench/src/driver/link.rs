@@ -1,4 +1,5 @@
-//! One socket to a broker: what was read and not yet understood, and writing what a conversation wants to say.
+//! One socket to a broker: what was read and not yet understood, and writing what a conversation
+//! wants to say.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -37,7 +38,8 @@ impl Link {
         Self::connect(address, READ, &|place| TcpStream::connect_timeout(place, PATIENCE))
     }
 
-    /// Connects with a buffer for a connection that is idle, from the local address `source` where one is given.
+    /// Connects with a buffer for a connection that is idle, from the local address `source` where
+    /// one is given.
     pub(crate) fn open_idle(address: &str, source: Option<IpAddr>) -> Result<Self, Failure> {
         Self::connect(address, SMALL_READ, &|place| {
             let Some(source) = source else { return TcpStream::connect_timeout(place, PATIENCE) };
@@ -73,7 +75,8 @@ impl Link {
         Ok(Self { stream, input: vec![0; buffer], start: 0, end: 0, ready: Vec::new() })
     }
 
-    /// Fails when the broker has closed the connection. Waits for nothing; what it sent meanwhile is kept.
+    /// Fails when the broker has closed the connection. Waits for nothing; what it sent meanwhile
+    /// is kept.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
         self.stream.set_nonblocking(true)?;
         let seen = self.read();
@@ -91,7 +94,8 @@ impl Link {
         Ok(self.stream.local_addr().context("asking for a local port")?.port())
     }
 
-    /// Lets the system hold small segments back while others are unacknowledged (Nagle's delay), or not.
+    /// Lets the system hold small segments back while others are unacknowledged (Nagle's delay), or
+    /// not.
     pub(crate) fn set_nodelay(&self, nodelay: bool) -> Result<(), Failure> {
         self.stream.set_nodelay(nodelay).context("setting TCP_NODELAY")
     }
@@ -129,7 +133,8 @@ impl Link {
         }
     }
 
-    /// The input of one message must fit; the buffer grows with what has arrived, not with what was announced.
+    /// The input of one message must fit; the buffer grows with what has arrived, not with what was
+    /// announced.
     fn make_room(&mut self) -> Result<(), Failure> {
         if self.start > 0 {
             self.input.copy_within(self.start..self.end, 0);

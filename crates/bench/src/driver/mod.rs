@@ -1,7 +1,8 @@
-//! What a broker must be able to do to be measured, in words that fit every protocol. One file per protocol.
+//! What a broker must be able to do to be measured, in words that fit every protocol. One file per
+//! protocol.
 //!
-//! A driver sets places up and opens connections; a conversation is one connection that is ready to carry messages and turns
-//! them into bytes and back, without any socket.
+//! A driver sets places up and opens connections; a conversation is one connection that is ready to
+//! carry messages and turns them into bytes and back, without any socket.
 
 pub(crate) mod amqp;
 pub(crate) mod jvm;
@@ -31,7 +32,8 @@ pub(crate) enum Part {
     Produce(usize),
     /// Consumes: the consumer with this number.
     Consume(usize),
-    /// Publishes to the first queue and consumes from the second, or, as the far end, the other way round.
+    /// Publishes to the first queue and consumes from the second, or, as the far end, the other way
+    /// round.
     PingPong {
         /// True for the end that answers.
         far: bool,
@@ -57,12 +59,13 @@ pub(crate) enum Event<'a> {
 pub(crate) trait Conversation: Send {
     /// Appends one message with this body to the output.
     fn publish(&mut self, body: &[u8]) -> Result<(), Failure>;
-    /// Understands what is whole at the front of `input`, appends the acknowledgements that are due to the output, and
-    /// returns how many bytes are done with.
+    /// Understands what is whole at the front of `input`, appends the acknowledgements that are due
+    /// to the output, and returns how many bytes are done with.
     fn receive(&mut self, input: &[u8], on: &mut dyn FnMut(Event<'_>)) -> Result<usize, Failure>;
     /// Acknowledges what was received and is not acknowledged yet.
     fn settle(&mut self) -> Result<(), Failure>;
-    /// Bytes that wait in the output. A message that others may follow in the same frame stays open to them.
+    /// Bytes that wait in the output. A message that others may follow in the same frame stays open
+    /// to them.
     fn waiting(&mut self) -> usize {
         self.output().len()
     }
@@ -77,7 +80,8 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Reads once and understands what came, now or together with an earlier answer. False: there was nothing.
+    /// Reads once and understands what came, now or together with an earlier answer. False: there
+    /// was nothing.
     pub(crate) fn receive(&mut self, on: &mut dyn FnMut(Event<'_>)) -> Result<bool, Failure> {
         let came = self.link.read()?;
         if self.link.input().is_empty() {
@@ -133,7 +137,8 @@ fn special(scenario: &Scenario) -> Option<&'static str> {
     first_wanted(&cases)
 }
 
-/// How a protocol writes the places that messages are routed by: the words of a place, and patterns over them.
+/// How a protocol writes the places that messages are routed by: the words of a place, and patterns
+/// over them.
 #[derive(Debug, Clone, Copy)]
 struct Notation {
     /// Between two words.

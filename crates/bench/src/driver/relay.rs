@@ -1,5 +1,6 @@
-//! The relay seen as a broker that neither reads nor keeps what it is sent: a producer's publish frames come out at its
-//! consumer unchanged, and the consumer's acknowledgements come out at the producer, where they are its confirms.
+//! The relay seen as a broker that neither reads nor keeps what it is sent: a producer's publish
+//! frames come out at its consumer unchanged, and the consumer's acknowledgements come out at the
+//! producer, where they are its confirms.
 
 use amqp091::client::PublishTemplate;
 use amqp091::codec::methods::{BasicAck, BasicPublish};

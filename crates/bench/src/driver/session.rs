@@ -1,4 +1,5 @@
-//! An AMQP 0-9-1 connection with one channel that asks and waits: for answers one by one, or with some of them outstanding.
+//! An AMQP 0-9-1 connection with one channel that asks and waits: for answers one by one, or with
+//! some of them outstanding.
 
 use std::time::Instant;
 
@@ -80,8 +81,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Sends a method and waits for its answer, which has the next number in its class. Returns the message count of
-    /// `queue.declare-ok` and `queue.delete-ok`, else 0.
+    /// Sends a method and waits for its answer, which has the next number in its class. Returns the
+    /// message count of `queue.declare-ok` and `queue.delete-ok`, else 0.
     pub(crate) fn call<'m>(&mut self, method: impl Into<Method<'m>>) -> Result<u64, Failure> {
         let method = method.into();
         let (class, number) = method.id();
@@ -99,9 +100,9 @@ impl Session {
         Ok(count)
     }
 
-    /// Asks all `questions` in order: `ask` appends the one with the number it is given, `hear` is shown what the broker
-    /// says and returns how many questions that answers. It may append to the output too. What comes behind the last
-    /// answer stays for later.
+    /// Asks all `questions` in order: `ask` appends the one with the number it is given, `hear` is
+    /// shown what the broker says and returns how many questions that answers. It may append to the
+    /// output too. What comes behind the last answer stays for later.
     pub(crate) fn ask(
         &mut self,
         questions: Questions<'_>,

@@ -80,8 +80,8 @@ impl StompDriver {
         }
     }
 
-    /// Opens a connection of a producer, or of a consumer, which may be at another broker of a network; `client` is its
-    /// `client-id`, where it owns a durable subscription.
+    /// Opens a connection of a producer, or of a consumer, which may be at another broker of a
+    /// network; `client` is its `client-id`, where it owns a durable subscription.
     fn connect(&mut self, consumes: bool, client: Option<&str>) -> Result<(Link, StompTalk), Failure> {
         let elsewhere = self.target.consume_at.as_ref().filter(|_| consumes);
         let mut link = Link::open(elsewhere.unwrap_or(&self.target.address))?;
@@ -106,7 +106,8 @@ impl StompDriver {
         Ok((link, talk))
     }
 
-    /// The headers that make the subscription of consumer `id` a durable one, as this broker calls them.
+    /// The headers that make the subscription of consumer `id` a durable one, as this broker calls
+    /// them.
     fn durable_headers(&self, id: usize) -> Vec<(&'static str, String)> {
         let name = self.subscription(id);
         if self.server.contains("Artemis") {
@@ -145,7 +146,8 @@ impl StompDriver {
         let last = numbers.end - 1;
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         for number in numbers {
-            // Nothing may come before the time of a drain is taken: it leaves with the consumer's first turn.
+            // Nothing may come before the time of a drain is taken: it leaves with the consumer's
+            // first turn.
             let receipt = (number == last && !scenario.drain).then_some(READY);
             let (destination, own) = (self.destination(number), self.subscription(number));
             talk.client.requests().subscribe(&Subscribe {
@@ -170,7 +172,8 @@ impl StompDriver {
         await_answer(link, &mut talk.client, "the receipt of SUBSCRIBE", is_ready)
     }
 
-    /// Fails where consumers can't ask for some messages: a broker may well take the header and not know it.
+    /// Fails where consumers can't ask for some messages: a broker may well take the header and not
+    /// know it.
     fn need_selectors(&mut self) -> Result<(), Failure> {
         let (mut link, mut talk) = self.connect(false, None)?;
         let destination = format!("/topic/hermod-bench.{:08x}.probe", self.run);
@@ -239,7 +242,8 @@ impl Driver for StompDriver {
         Ok(None)
     }
 
-    /// STOMP has no way to delete a queue; its name is this run's own. Durable subscriptions are ended.
+    /// STOMP has no way to delete a queue; its name is this run's own. Durable subscriptions are
+    /// ended.
     fn clean(&mut self) -> Result<(), Failure> {
         if self.scenario.destination != Destination::DurableTopic {
             return Ok(());

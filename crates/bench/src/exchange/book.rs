@@ -1,5 +1,6 @@
-//! The order book of the matching engine: a queue of orders for each price, and where the best prices are. Price before time;
-//! each order is added and taken in constant time, and the best prices move over as many empty prices as orders moved them.
+//! The order book of the matching engine: a queue of orders for each price, and where the best
+//! prices are. Price before time; each order is added and taken in constant time, and the best
+//! prices move over as many empty prices as orders moved them.
 
 use std::collections::VecDeque;
 
@@ -33,7 +34,8 @@ impl Book {
         Self { levels: vec![VecDeque::new(); prices], volumes: vec![0; prices], bid: 0, ask: PRICES }
     }
 
-    /// Takes an order in; the answer is a trade if any of it found a match, and what is left of it waits.
+    /// Takes an order in; the answer is a trade if any of it found a match, and what is left of it
+    /// waits.
     pub(crate) fn take(&mut self, id: u32, side: Side, price: u16, volume: u16) -> Message {
         let price = price.clamp(1, PRICES - 1);
         let (mut left, mut at) = (volume, 0);

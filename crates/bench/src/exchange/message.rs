@@ -1,5 +1,5 @@
-//! What the parts of the stock exchange say to each other: one byte for the kind, then numbers in network order. Orders and
-//! their answers have 5 to 13 bytes, 9 on average, as in the study.
+//! What the parts of the stock exchange say to each other: one byte for the kind, then numbers in
+//! network order. Orders and their answers have 5 to 13 bytes, 9 on average, as in the study.
 
 /// Which side of the market an order is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
-//! The stock exchange of the osu2008 study: a gateway, a matching engine and a reporter of statistics around one direct
-//! exchange with three queues. Orders come by a schedule that waits for nobody; a rate that is too much for the broker or for
-//! this program is marked as such. `suite osu2008` runs it as its rows O6 and O6p, the verb `exchange` by itself.
+//! The stock exchange of the osu2008 study: a gateway, a matching engine and a reporter of
+//! statistics around one direct exchange with three queues. Orders come by a schedule that waits
+//! for nobody; a rate that is too much for the broker or for this program is marked as such.
+//! `suite osu2008` runs it as its rows O6 and O6p, the verb `exchange` by itself.
 
 mod book;
 pub(crate) mod message;
@@ -41,7 +42,8 @@ use crate::target::Target;
 pub(crate) const QUEUES: usize = 3;
 /// The number of the queue of statistics.
 const STATISTICS: usize = 2;
-/// What tells the queues of parts in several processes from those of others, unless another is given.
+/// What tells the queues of parts in several processes from those of others, unless another is
+/// given.
 const SHARED_ID: u32 = 0x0e8c_0001;
 
 /// Options of `exchange`.
@@ -59,10 +61,12 @@ pub(crate) struct ExchangeArgs {
     /// Seconds after which a rate is ended, whatever is left of its orders
     #[arg(long)]
     seconds: Option<f64>,
-    /// Whether client sockets send small segments at once (on), or wait for company as Nagle has it (off)
+    /// Whether client sockets send small segments at once (on), or wait for company as Nagle has it
+    /// (off)
     #[arg(long, value_enum, value_delimiter = ',', default_value = "on")]
     nodelay: Vec<Switch>,
-    /// Run one part here and the others elsewhere, the gateway last; with one target, one rate and one --nodelay
+    /// Run one part here and the others elsewhere, the gateway last; with one target, one rate and
+    /// one --nodelay
     #[arg(long, value_enum)]
     role: Option<Part3>,
     /// Tells the parts of one exchange from those of another, where they run apart

@@ -1,5 +1,5 @@
-//! The three parts of the stock exchange: the gateway sends orders by a schedule and times their answers, the engine matches
-//! them, the reporter collects what both say about their rates.
+//! The three parts of the stock exchange: the gateway sends orders by a schedule and times their
+//! answers, the engine matches them, the reporter collects what both say about their rates.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

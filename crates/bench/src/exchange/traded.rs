@@ -11,7 +11,8 @@ use crate::measure::stamp::Check;
 /// The figures of the parts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Traded {
-    /// Segments that went to and came from the broker on the connections of gateway and engine, for each order.
+    /// Segments that went to and came from the broker on the connections of gateway and engine, for
+    /// each order.
     pub(crate) packets_per_order: Option<f64>,
     /// Orders a second that the engine received, and answers and quotes that it sent.
     pub(crate) engine_orders_per_s: Option<f64>,

@@ -1,4 +1,5 @@
-//! One consumer: reads, checks every body, acknowledges what is due and measures how long each message took.
+//! One consumer: reads, checks every body, acknowledges what is due and measures how long each
+//! message took.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use crate::measure::latency::Latency;
 use crate::measure::sequence::Seen;
 use crate::measure::stamp::{Check, Damage};
 
-/// Silence after which acknowledgements that wait for company are sent, and the phase of the run is looked at.
+/// Silence after which acknowledgements that wait for company are sent, and the phase of the run is
+/// looked at.
 const SILENCE: Duration = Duration::from_millis(10);
 
 /// What a consumer is told.

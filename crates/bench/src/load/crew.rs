@@ -27,7 +27,8 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// Opens all connections, consumers first, so that exclusive queues exist before anybody publishes.
+    /// Opens all connections, consumers first, so that exclusive queues exist before anybody
+    /// publishes.
     pub(crate) fn open(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Self, Failure> {
         let mut crew = Self::consumers(driver, scenario)?;
         for id in 0..scenario.producers {

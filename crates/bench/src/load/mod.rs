@@ -1,4 +1,5 @@
-//! Making the load: one thread for each connection, and what the threads share with the one that measures them.
+//! Making the load: one thread for each connection, and what the threads share with the one that
+//! measures them.
 
 pub(crate) mod consumer;
 pub(crate) mod crew;

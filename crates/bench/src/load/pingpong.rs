@@ -1,4 +1,5 @@
-//! One message at a time: the near end sends, the far end sends the same body back, the near end takes the time.
+//! One message at a time: the near end sends, the far end sends the same body back, the near end
+//! takes the time.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -17,8 +18,8 @@ const SILENCE: Duration = Duration::from_millis(50);
 /// A message that has not come back after this long is lost.
 const LOST_AFTER_NS: u64 = 10_000_000_000;
 
-/// The near end: round trips until the run drains or the quota is done. Its figures are those of a consumer.
-/// The connection comes back too: it stays open until the far end has stopped.
+/// The near end: round trips until the run drains or the quota is done. Its figures are those of a
+/// consumer. The connection comes back too: it stays open until the far end has stopped.
 pub(crate) fn near(mut line: Line, quota: u64, run: &Run, tally: &Tally) -> Result<(Line, Consumed), Failure> {
     sharpen_timer();
     line.link.set_read_timeout(SILENCE)?;
@@ -61,7 +62,8 @@ pub(crate) fn near(mut line: Line, quota: u64, run: &Run, tally: &Tally) -> Resu
 pub(crate) fn far(mut line: Line, run: &Run) -> Result<(), Failure> {
     sharpen_timer();
     line.link.set_read_timeout(SILENCE)?;
-    // In buffers that are used again: else making room for a large body would be measured with each message.
+    // In buffers that are used again: else making room for a large body would be measured with each
+    // message.
     let (mut bodies, mut lengths) = (Vec::new(), Vec::new());
     while run.phase() != Phase::End {
         line.receive(&mut |event| {

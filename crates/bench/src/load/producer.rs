@@ -1,4 +1,5 @@
-//! One producer: fills its window or follows its schedule, gathers what may go now into one write, and takes confirms.
+//! One producer: fills its window or follows its schedule, gathers what may go now into one write,
+//! and takes confirms.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -55,7 +56,8 @@ pub(crate) struct Produced {
     pub(crate) unknown_confirms: u64,
     /// Confirm minus intended time.
     pub(crate) confirm: Latency,
-    /// How late the generator itself was: send minus intended time, without what the broker held it back.
+    /// How late the generator itself was: send minus intended time, without what the broker held it
+    /// back.
     pub(crate) lateness: Latency,
 }
 
@@ -67,8 +69,9 @@ enum Pause {
     For(Duration),
 }
 
-/// Produces until its quota is sent or the run drains, and then until all is confirmed. The connection comes back too: it
-/// stays open until all is received, since a broker may drop what a closed one still had to say.
+/// Produces until its quota is sent or the run drains, and then until all is confirmed. The
+/// connection comes back too: it stays open until all is received, since a broker may drop what a
+/// closed one still had to say.
 pub(crate) fn produce(job: Producer, run: &Run, tally: &Tally) -> Result<(Line, Produced), Failure> {
     sharpen_timer();
     job.line.link.set_nonblocking()?;

@@ -1,5 +1,6 @@
-//! A load that a worker process makes: steering it as the threads of this program are steered, and turning what it saw into
-//! what they would have seen, so that everything behind is the same for both.
+//! A load that a worker process makes: steering it as the threads of this program are steered, and
+//! turning what it saw into what they would have seen, so that everything behind is the same for
+//! both.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -106,7 +107,8 @@ impl<'a> Remote<'a> {
         self.counts = counts;
     }
 
-    /// Hears until the counters come that were asked for; with no patience only what was said already.
+    /// Hears until the counters come that were asked for; with no patience only what was said
+    /// already.
     fn hear(&mut self, patience: Duration) -> Result<(), Failure> {
         let begin = Instant::now();
         loop {

@@ -1,4 +1,5 @@
-//! The state of everything at one instant, so that a measured time is the difference of two of these.
+//! The state of everything at one instant, so that a measured time is the difference of two of
+//! these.
 
 use super::{Run, Totals};
 use crate::clock::now;
@@ -40,8 +41,8 @@ impl Sample {
         Self { broker, client, threads, machine, flushes, disk_bytes, totals: totals(), at: now(), gc_ms: None }
     }
 
-    /// Takes a sample of a load that the process `worker` makes, and whose `counters` tell their own time and the
-    /// milliseconds of its collector.
+    /// Takes a sample of a load that the process `worker` makes, and whose `counters` tell their
+    /// own time and the milliseconds of its collector.
     pub(crate) fn beside(pids: &[u32], worker: u32, counters: impl FnOnce() -> (Totals, u64, u64)) -> Self {
         let mut sample = Self::with(pids, Totals::default);
         if let (Some(all), Some(there)) = (&mut sample.client, process::usage(&[worker])) {
@@ -52,8 +53,8 @@ impl Sample {
         Self { totals, at, gc_ms: Some(gc_ms), ..sample }
     }
 
-    /// Cores that neither broker nor client used since `before`. Without the broker's processes its CPU can't be told from
-    /// that of others.
+    /// Cores that neither broker nor client used since `before`. Without the broker's processes its
+    /// CPU can't be told from that of others.
     pub(crate) fn other_cores(&self, before: &Self) -> Option<f64> {
         let spent = |after: Option<Usage>, before: Option<Usage>| Some(after?.cpu_since(&before?));
         let all = self.machine?.busy_ns.saturating_sub(before.machine?.busy_ns);
@@ -88,7 +89,8 @@ mod tests {
         assert_eq!(after.busiest(&before), Some(("b".to_owned(), 0.5)));
         after.threads.insert(3, thread("new", 600));
         assert_eq!(after.busiest(&before), Some(("new".to_owned(), 0.6)));
-        // Four threads whose names begin alike were once taken for one that used more than a core can give.
+        // Four threads whose names begin alike were once taken for one that used more than a core
+        // can give.
         for number in 4..8 {
             after.threads.insert(number, thread("AsyncSendListen", 550));
         }

@@ -1,5 +1,5 @@
-//! One slice: one scenario on one target, from the first connection to the last. Warm up, measure, stop sending, let the
-//! queues run dry, compare, clean up.
+//! One slice: one scenario on one target, from the first connection to the last. Warm up, measure,
+//! stop sending, let the queues run dry, compare, clean up.
 
 use std::thread::{ScopedJoinHandle, sleep};
 use std::time::{Duration, Instant};
@@ -98,8 +98,8 @@ impl<T> Hands for Threads<'_, '_, T> {
     fn steer(&mut self) {}
 }
 
-/// Runs `scenario` on `target`; `number` tells this run's messages and queues from all others. A target that a worker loads
-/// finds its worker among `workers`.
+/// Runs `scenario` on `target`; `number` tells this run's messages and queues from all others. A
+/// target that a worker loads finds its worker among `workers`.
 pub(crate) fn run(
     target: &Target,
     scenario: &Scenario,
@@ -215,7 +215,8 @@ impl Slice<'_> {
         self.outcome(samples, integrity, &[], &seen)
     }
 
-    /// A fixed number of messages without others before them is measured from before the first: nobody has been started.
+    /// A fixed number of messages without others before them is measured from before the first:
+    /// nobody has been started.
     fn before(&mut self, sample: impl FnOnce(&[u32]) -> Sample) -> Option<Sample> {
         if self.scenario.messages.is_none() || self.scenario.warmup_messages > 0 {
             return None;
@@ -225,8 +226,9 @@ impl Slice<'_> {
         Some(sample(&self.target.pids))
     }
 
-    /// Lets the hands warm up, measures, tells them to stop, waits until all is received. With a fixed number of
-    /// messages, which `before` says, all of them are measured, until the last is received.
+    /// Lets the hands warm up, measures, tells them to stop, waits until all is received. With a
+    /// fixed number of messages, which `before` says, all of them are measured, until the last is
+    /// received.
     fn watch(&mut self, before: Option<Sample>, hands: &mut dyn Hands) -> (Sample, Sample) {
         let pids = &self.target.pids;
         let (first, last) = match before {
@@ -256,7 +258,8 @@ impl Slice<'_> {
         (first, last)
     }
 
-    /// Waits until all is sent, received and answered, or the time for it is over. The end is when the last moved.
+    /// Waits until all is sent, received and answered, or the time for it is over. The end is when
+    /// the last moved.
     fn count(&mut self, first: Sample, hands: &mut dyn Hands) -> (Sample, Sample) {
         let run = self.run;
         let cap = self.scenario.cap.map(|cap| Instant::now() + Duration::from_secs_f64(cap));
@@ -273,7 +276,8 @@ impl Slice<'_> {
                 Some(cap) if out_of_time() => format!("after {cap} s"),
                 _ => format!("when nothing had moved for {} s", self.scenario.patience),
             };
-            // Without the counts, which the record has, notes of many slices are the same and are shown once.
+            // Without the counts, which the record has, notes of many slices are the same and are
+            // shown once.
             self.stopped = Some(format!("stopped {reason}, before all messages were through"));
         }
         (first, last)
@@ -321,8 +325,8 @@ impl Slice<'_> {
         sleep(LAST_WORDS);
     }
 
-    /// Waits for `seconds`, or until the rate is steady where that is waited for, or until a thread has failed or somebody
-    /// interrupts. Measured is what comes after `since`.
+    /// Waits for `seconds`, or until the rate is steady where that is waited for, or until a thread
+    /// has failed or somebody interrupts. Measured is what comes after `since`.
     fn pass(
         &mut self,
         seconds: f64,
@@ -363,8 +367,8 @@ impl Slice<'_> {
         self.rates.look(now(), totals, measured.then(|| self.scenario.main_count(&totals)));
     }
 
-    /// Waits until `done`, or nothing has moved for a while, or a thread has failed. `since` is where a measured number of
-    /// messages began; it may be interrupted, a drain may not.
+    /// Waits until `done`, or nothing has moved for a while, or a thread has failed. `since` is
+    /// where a measured number of messages began; it may be interrupted, a drain may not.
     fn settle(&mut self, since: Option<&Sample>, done: &mut dyn FnMut() -> bool) {
         let doing = if since.is_some() { "measuring" } else { "draining" };
         self.wait(self.run, doing, since, done);
@@ -457,7 +461,8 @@ impl Steady {
     }
 }
 
-/// Connections that are pushed what their prefetch allows and settle nothing, one for each queue, where these are wanted.
+/// Connections that are pushed what their prefetch allows and settle nothing, one for each queue,
+/// where these are wanted.
 fn bystanders(driver: &mut dyn Driver, scenario: &Scenario) -> Result<Vec<Line>, Failure> {
     let queues = if scenario.bystander { 0..scenario.queues } else { 0..0 };
     queues.map(|id| driver.open(Part::Consume(id))).collect()

@@ -1,7 +1,8 @@
-//! What a disk gives to a backlog: the same batches, each forced to the disk, kept in the ways a store can choose from.
+//! What a disk gives to a backlog: the same batches, each forced to the disk, kept in the ways a
+//! store can choose from.
 //!
-//! No broker is involved. `append` and `zeroed` are the two limits that a store is held against; `adopted` and `copied`
-//! are what a write-ahead log has to do besides when nothing is consumed.
+//! No broker is involved. `append` and `zeroed` are the two limits that a store is held against;
+//! `adopted` and `copied` are what a write-ahead log has to do besides when nothing is consumed.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -270,7 +271,8 @@ pub(crate) struct DiskArgs {
     /// Directory on the disk that is asked about
     #[arg(long)]
     pub(crate) dir: PathBuf,
-    /// Bytes of a batch, each written with one call and forced to the disk; several are measured one after the other
+    /// Bytes of a batch, each written with one call and forced to the disk; several are measured
+    /// one after the other
     #[arg(long, value_delimiter = ',', default_values_t = [64 << 10, 1 << 20])]
     pub(crate) batch: Vec<usize>,
     /// Bytes of batches in each turn, rounded up to files of 64 MiB

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-/// Lets this process open as many as the system's administrator allows it: raises the soft limit to the hard one. Returns
-/// the limit, or none where there is none or it is not known.
+/// Lets this process open as many as the system's administrator allows it: raises the soft limit to
+/// the hard one. Returns the limit, or none where there is none or it is not known.
 #[cfg(unix)]
 pub(crate) fn raise() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

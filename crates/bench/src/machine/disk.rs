@@ -11,9 +11,11 @@ use crate::clock::now;
 use crate::failure::{Context, Failure};
 use crate::measure::latency::{Latency, Summary};
 
-/// Field of `/sys/block/DEVICE/stat` that counts completed cache flushes (kernel documentation, block/stat).
+/// Field of `/sys/block/DEVICE/stat` that counts completed cache flushes (kernel documentation,
+/// block/stat).
 const FLUSHES: usize = 15;
-/// Field of the same line that counts sectors written, and the bytes of such a sector whatever the device's own are.
+/// Field of the same line that counts sectors written, and the bytes of such a sector whatever the
+/// device's own are.
 const SECTORS_WRITTEN: usize = 6;
 const SECTOR: u64 = 512;
 /// Bytes of one forced write: what a journal writes at least.
@@ -21,15 +23,17 @@ const BLOCK: usize = 4096;
 /// The file is written over from the start after this many blocks, so that the probe stays small.
 const BLOCKS: u64 = 4096;
 
-/// Cache flushes completed by all block devices since the machine started; none where `/sys/block` is absent.
+/// Cache flushes completed by all block devices since the machine started; none where `/sys/block`
+/// is absent.
 pub(crate) fn flushes() -> Option<u64> {
     let devices = fs::read_dir("/sys/block").ok()?.flatten();
     let counts = devices.filter_map(|device| field(&fs::read_to_string(device.path().join("stat")).ok()?, FLUSHES));
     Some(counts.sum())
 }
 
-/// Bytes that all disks of the machine were given since it started; none where `/sys/block` shows no disk. Devices that
-/// stand on others (volumes, loops) do not count, so that nothing counts twice.
+/// Bytes that all disks of the machine were given since it started; none where `/sys/block` shows
+/// no disk. Devices that stand on others (volumes, loops) do not count, so that nothing counts
+/// twice.
 pub(crate) fn bytes_written() -> Option<u64> {
     let disks = fs::read_dir("/sys/block").ok()?.flatten().filter(|device| device.path().join("device").exists());
     let counts: Vec<u64> = disks

@@ -1,7 +1,9 @@
-//! Stopping the brokers that are not measured right now, so that they use no CPU, and never leaving one stopped.
+//! Stopping the brokers that are not measured right now, so that they use no CPU, and never leaving
+//! one stopped.
 //!
-//! A keeper process holds the list of stopped processes and continues them when this program ends in whatever way: its
-//! standard input is a pipe from here, and a pipe closes even when its writer is killed.
+//! A keeper process holds the list of stopped processes and continues them when this program ends
+//! in whatever way: its standard input is a pipe from here, and a pipe closes even when its writer
+//! is killed.
 
 use std::process::{Child, Command, Stdio};
 
@@ -15,7 +17,8 @@ pub(crate) struct Frozen {
     keeper: Child,
 }
 
-/// What the keeper does: wait for the end of its input, untouched by Ctrl-C, then continue everybody.
+/// What the keeper does: wait for the end of its input, untouched by Ctrl-C, then continue
+/// everybody.
 const KEEPER: &str = "trap '' INT TERM HUP; cat >/dev/null; kill -CONT \"$@\" 2>/dev/null; exit 0";
 
 impl Frozen {

@@ -1,4 +1,5 @@
-//! Which build of a program it is. Versions do not change with each build, and figures of two builds are not figures of one thing.
+//! Which build of a program it is. Versions do not change with each build, and figures of two
+//! builds are not figures of one thing.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,8 @@ pub(crate) fn build_of(path: &Path) -> Result<String, Failure> {
     Ok(format!("{:08x}", crc32_iscsi(&fs::read(path).context(path.display())?)))
 }
 
-/// The name of this very program, as it was when it was first asked for; empty where the system does not say which file it is.
+/// The name of this very program, as it was when it was first asked for; empty where the system
+/// does not say which file it is.
 pub(crate) fn own_build() -> &'static str {
     static BUILD: OnceLock<String> = OnceLock::new();
     BUILD.get_or_init(|| std::env::current_exe().ok().and_then(|path| build_of(&path).ok()).unwrap_or_default())

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The home of a Java of version `least` or newer: the one in the search path, or one installed beside it.
+/// The home of a Java of version `least` or newer: the one in the search path, or one installed
+/// beside it.
 pub(crate) fn home(least: u32) -> Result<PathBuf, Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let programs = std::env::split_paths(&path).map(|dir| dir.join(program()));

@@ -1,5 +1,5 @@
-//! A broker's own counters, read from its Prometheus page before and after the measured time: what it says it did, beside
-//! what it was seen to do.
+//! A broker's own counters, read from its Prometheus page before and after the measured time: what
+//! it says it did, beside what it was seen to do.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! What the operating system knows: processes, disks, the whole machine, waiting for sockets. On systems without `/proc` and
-//! `/sys` the figures are absent, never guessed.
+//! What the operating system knows: processes, disks, the whole machine, waiting for sockets. On
+//! systems without `/proc` and `/sys` the figures are absent, never guessed.
 
 pub(crate) mod backlog;
 pub(crate) mod descriptors;

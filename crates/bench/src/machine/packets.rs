@@ -1,5 +1,5 @@
-//! How many TCP segments went over sockets of this process, as the system's own tool `ss` shows them; none where there is no
-//! such tool.
+//! How many TCP segments went over sockets of this process, as the system's own tool `ss` shows
+//! them; none where there is no such tool.
 
 use std::process::Command;
 
@@ -9,7 +9,8 @@ pub(crate) fn segments(ports: &[u16]) -> Option<u64> {
     Some(count(&String::from_utf8_lossy(&output.stdout), ports)).filter(|count| *count > 0)
 }
 
-/// The sum over the lines whose local port is one of `ports`: each is `STATE RECV SEND LOCAL PEER` and then facts.
+/// The sum over the lines whose local port is one of `ports`: each is `STATE RECV SEND LOCAL PEER`
+/// and then facts.
 fn count(text: &str, ports: &[u16]) -> u64 {
     let of = |line: &str| -> u64 {
         let local = line.split_whitespace().nth(3).and_then(|address| address.rsplit_once(':'));

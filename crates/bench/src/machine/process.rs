@@ -1,7 +1,7 @@
 //! CPU time, context switches, memory and written bytes of process trees, read from `/proc`.
 //!
-//! CPU time comes from the scheduler's nanoseconds (`schedstat`), since the ticks of `stat` are 10 ms long; ticks are kept
-//! beside it because they alone still count threads that have ended.
+//! CPU time comes from the scheduler's nanoseconds (`schedstat`), since the ticks of `stat` are 10
+//! ms long; ticks are kept beside it because they alone still count threads that have ended.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,24 +23,27 @@ pub(crate) struct Usage {
     pub(crate) switches: u64,
     /// Resident memory, bytes.
     pub(crate) resident: u64,
-    /// The most memory that was resident since the start, bytes. Of a tree the sum of each process's own peak.
+    /// The most memory that was resident since the start, bytes. Of a tree the sum of each
+    /// process's own peak.
     pub(crate) peak: Option<u64>,
-    /// Bytes of the pages that it made dirty, to be written to disks. A file system that keeps large pieces of a file
-    /// together counts whole pieces, however little of them changed.
+    /// Bytes of the pages that it made dirty, to be written to disks. A file system that keeps
+    /// large pieces of a file together counts whole pieces, however little of them changed.
     pub(crate) write_bytes: Option<u64>,
-    /// Bytes that it gave to write calls. Those are of files; sockets mostly have calls of their own.
+    /// Bytes that it gave to write calls. Those are of files; sockets mostly have calls of their
+    /// own.
     pub(crate) wchar: Option<u64>,
     /// How many processes there are in the tree.
     pub(crate) processes: u64,
 }
 
 impl Usage {
-    /// CPU nanoseconds used since `before`: the exact clock, unless threads that ended in between took more with them than the
-    /// ticks are coarse.
+    /// CPU nanoseconds used since `before`: the exact clock, unless threads that ended in between
+    /// took more with them than the ticks are coarse.
     pub(crate) fn cpu_since(&self, before: &Self) -> u64 {
         let exact = self.cpu_ns.saturating_sub(before.cpu_ns);
         let ticks = self.ticks_ns.saturating_sub(before.ticks_ns);
-        // Four counters of each process are whole ticks: its own time and its children's, for itself and for the system.
+        // Four counters of each process are whole ticks: its own time and its children's, for
+        // itself and for the system.
         let coarse = 4 * TICK_NS * self.processes.max(1);
         if ticks > exact + coarse { ticks } else { exact }
     }
@@ -61,7 +64,8 @@ impl Usage {
     }
 }
 
-/// The usage of `roots` and all their descendants; none where there is no `/proc` or no such process.
+/// The usage of `roots` and all their descendants; none where there is no `/proc` or no such
+/// process.
 pub(crate) fn usage(roots: &[u32]) -> Option<Usage> {
     let mut tree = descendants(roots).into_iter().filter_map(of_process);
     let mut total = tree.next()?;
@@ -95,8 +99,8 @@ pub(crate) fn descendants(roots: &[u32]) -> Vec<u32> {
     tree
 }
 
-/// True while a process runs or has threads that are still ending; remains that nobody has taken away do not count. Without
-/// `/proc` nothing is known to run.
+/// True while a process runs or has threads that are still ending; remains that nobody has taken
+/// away do not count. Without `/proc` nothing is known to run.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     let state = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
@@ -104,7 +108,8 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     threads > 1 || !matches!(state, Some('Z' | 'X') | None)
 }
 
-/// What one thread has used. The system cuts names after 15 bytes, so that several threads of one process may share one.
+/// What one thread has used. The system cuts names after 15 bytes, so that several threads of one
+/// process may share one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ThreadTime {
     pub(crate) name: String,
@@ -285,7 +290,8 @@ mod tests {
     fn this_process_is_found_and_a_missing_one_is_not() {
         let own = usage(&[std::process::id()]).unwrap();
         assert!(own.cpu_ns > 0 && own.resident > 0 && own.processes >= 1);
-        // Without the children that other tests have just now: one that is ending has no peak any more.
+        // Without the children that other tests have just now: one that is ending has no peak any
+        // more.
         let alone = own_usage().unwrap();
         assert!(alone.peak.is_some_and(|peak| peak >= alone.resident / 2), "{alone:?}");
         assert!(usage(&[u32::MAX - 1]).is_none());

@@ -10,8 +10,8 @@ pub(crate) const QUIET_CORES: f64 = 0.25;
 /// How long one look takes.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Waits until the whole machine is quiet, at most `time`; false when it never was. Without `/proc` it can't be told, and
-/// counts as quiet.
+/// Waits until the whole machine is quiet, at most `time`; false when it never was. Without `/proc`
+/// it can't be told, and counts as quiet.
 pub(crate) fn wait_until_quiet(time: Duration) -> bool {
     let end = Instant::now() + time;
     loop {

@@ -1,4 +1,5 @@
-//! Waiting until a socket is ready or a time has come, exact to the nanosecond where the system allows.
+//! Waiting until a socket is ready or a time has come, exact to the nanosecond where the system
+//! allows.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -12,8 +13,8 @@ pub(crate) struct Ready {
     pub(crate) write: bool,
 }
 
-/// Waits until one of `sockets` can be read (first flag) or written (second flag), or `time` is over (none: for ever).
-/// Fills `ready`, one entry for each socket.
+/// Waits until one of `sockets` can be read (first flag) or written (second flag), or `time` is
+/// over (none: for ever). Fills `ready`, one entry for each socket.
 #[cfg(unix)]
 pub(crate) fn wait_any(
     sockets: &[(&TcpStream, bool, bool)],
@@ -43,7 +44,8 @@ pub(crate) fn wait_any(
     Ok(())
 }
 
-/// Without a way to wait for several sockets: sleeps briefly and calls all of them ready. Sockets must be non-blocking.
+/// Without a way to wait for several sockets: sleeps briefly and calls all of them ready. Sockets
+/// must be non-blocking.
 #[cfg(not(unix))]
 pub(crate) fn wait_any(
     sockets: &[(&TcpStream, bool, bool)],

@@ -1,5 +1,6 @@
-//! How a figure changed between two runs. Their blocks are not pairs, so that the interval is Welch's, of the difference of
-//! the mean logarithms: twice and half cancel out, and the two runs may vary differently.
+//! How a figure changed between two runs. Their blocks are not pairs, so that the interval is
+//! Welch's, of the difference of the mean logarithms: twice and half cancel out, and the two runs
+//! may vary differently.
 
 use serde::Serialize;
 
@@ -78,7 +79,8 @@ mod tests {
         let old = [1.0, 2.0, 1.0, 2.0, 1.0, 2.0].map(f64::exp);
         let new = [2.0, 3.0, 2.0, 3.0, 2.0, 3.0].map(f64::exp);
         let change = Change::between(&old, &new).unwrap();
-        // Means 1.5 and 2.5, both variances 0.3, error √0.1, 10 degrees of freedom: 1 ± 2.228 · 0.316 23.
+        // Means 1.5 and 2.5, both variances 0.3, error √0.1, 10 degrees of freedom: 1 ± 2.228 ·
+        // 0.316 23.
         let (low, high) = change.interval.unwrap();
         assert!((low.ln() - 0.295_4).abs() < 1e-3 && (high.ln() - 1.704_6).abs() < 1e-3, "{low} {high}");
     }

@@ -24,7 +24,8 @@ pub(crate) fn normal_share(z: f64) -> f64 {
     if z < 0.0 { tail } else { 1.0 - tail }
 }
 
-/// Where a normal distribution has `share` (between 0 and 1) below: the inverse of [`normal_share`], by bisection.
+/// Where a normal distribution has `share` (between 0 and 1) below: the inverse of
+/// [`normal_share`], by bisection.
 pub(crate) fn normal_quantile(share: f64) -> f64 {
     let (mut low, mut high) = (-9.0, 9.0);
     for _ in 0..60 {

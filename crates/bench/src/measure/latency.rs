@@ -1,4 +1,5 @@
-//! Distributions of nanoseconds, kept whole: quantiles come from every sample, never from a reservoir.
+//! Distributions of nanoseconds, kept whole: quantiles come from every sample, never from a
+//! reservoir.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -107,7 +108,8 @@ mod tests {
 
     #[test]
     fn a_stall_shows_in_every_message_it_delayed() {
-        // 1000 messages/s, a stall of one second: 1000 messages are late by 1 s down to nothing, evenly.
+        // 1000 messages/s, a stall of one second: 1000 messages are late by 1 s down to nothing,
+        // evenly.
         let mut all = Latency::new().unwrap();
         (0..1000u64).for_each(|n| all.record(1_000_000_000 - n * 1_000_000));
         let summary = all.summary().unwrap();

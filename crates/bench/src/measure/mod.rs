@@ -1,4 +1,5 @@
-//! What is measured, without any socket: stamps in bodies, sequences, windows, schedules, distributions.
+//! What is measured, without any socket: stamps in bodies, sequences, windows, schedules,
+//! distributions.
 
 pub(crate) mod change;
 pub(crate) mod distribution;

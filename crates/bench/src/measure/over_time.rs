@@ -1,5 +1,5 @@
-//! How a rate went over the time of a slice: what moved in each tenth of a second, warm-up included, and how fast each next
-//! thousand messages went.
+//! How a rate went over the time of a slice: what moved in each tenth of a second, warm-up
+//! included, and how fast each next thousand messages went.
 
 use std::ops::Range;
 
@@ -32,8 +32,9 @@ pub(crate) struct OverTime {
 }
 
 impl OverTime {
-    /// The rate of the second half of the measured time over that of the first, of what was received, else confirmed, else sent.
-    /// None where too few windows, or none with anything, can tell.
+    /// The rate of the second half of the measured time over that of the first, of what was
+    /// received, else confirmed, else sent. None where too few windows, or none with anything, can
+    /// tell.
     pub(crate) fn second_half(&self) -> Option<f64> {
         let counts = [&self.received, &self.confirmed, &self.sent];
         let counts = counts.into_iter().find(|counts| counts.iter().any(|count| *count > 0))?;
@@ -47,7 +48,8 @@ impl OverTime {
     }
 }
 
-/// Messages a second over each thousand messages of the measured time, or over as many more as came between two looks.
+/// Messages a second over each thousand messages of the measured time, or over as many more as came
+/// between two looks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Thousands {
     /// How many steps there were.
@@ -62,7 +64,8 @@ pub(crate) struct Thousands {
 /// Makes both from looks at the counters.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorder {
-    /// When the windows began and what had moved by then, the last one being open; nanoseconds of the run's clock.
+    /// When the windows began and what had moved by then, the last one being open; nanoseconds of
+    /// the run's clock.
     looks: Vec<(u64, Totals)>,
     /// When the last thousand was complete, and the count by then.
     step: Option<(u64, u64)>,
@@ -78,7 +81,8 @@ impl Recorder {
         }
     }
 
-    /// Looks at the counters. `main` is the count that the slice is about, where it is measured now.
+    /// Looks at the counters. `main` is the count that the slice is about, where it is measured
+    /// now.
     pub(crate) fn look(&mut self, at: u64, totals: Totals, main: Option<u64>) {
         if self.looks.last().is_some_and(|(last, _)| at.saturating_sub(*last) >= WINDOW_NS)
             && self.looks.len() <= MOST_WINDOWS

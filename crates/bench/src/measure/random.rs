@@ -1,4 +1,5 @@
-//! A seeded source of randomness, so that a run's order and its arrivals can be repeated from the recorded seed.
+//! A seeded source of randomness, so that a run's order and its arrivals can be repeated from the
+//! recorded seed.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): one multiplication chain, every seed is good.
 #[derive(Debug, Clone)]
@@ -23,7 +24,8 @@ impl Random {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// A number below `bound`, which must not be zero. The bias of the remainder is far below anything measured here.
+    /// A number below `bound`, which must not be zero. The bias of the remainder is far below
+    /// anything measured here.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }

@@ -1,8 +1,10 @@
-//! How one target compares with another: the ratio of a figure within each block, its mean over blocks, and how far that mean
-//! may be trusted. Ratios are averaged as logarithms, so that twice and half cancel out.
+//! How one target compares with another: the ratio of a figure within each block, its mean over
+//! blocks, and how far that mean may be trusted. Ratios are averaged as logarithms, so that twice
+//! and half cancel out.
 //!
-//! The interval is a bootstrap over blocks, bias-corrected and accelerated (Efron 1987). For few blocks a bootstrap is too
-//! narrow: its levels are widened by Student's quantile and √(n/(n−1)) (Hesterberg 2015, expanded percentiles).
+//! The interval is a bootstrap over blocks, bias-corrected and accelerated (Efron 1987). For few
+//! blocks a bootstrap is too narrow: its levels are widened by Student's quantile and √(n/(n−1))
+//! (Hesterberg 2015, expanded percentiles).
 
 use serde::{Deserialize, Serialize};
 
@@ -33,15 +35,16 @@ pub(crate) struct Ratio {
 pub(crate) enum Difference {
     /// Too few blocks for an interval.
     Unknown,
-    /// None was detected: the interval holds 1, or lies within what the same target differs from itself here.
+    /// None was detected: the interval holds 1, or lies within what the same target differs from
+    /// itself here.
     None,
     /// The interval lies on one side of 1.
     Found,
 }
 
 impl Ratio {
-    /// Compares the values of both in each block; pairs without two positive values are left out. None without any.
-    /// `noise` is the interval of the control, where there is one.
+    /// Compares the values of both in each block; pairs without two positive values are left out.
+    /// None without any. `noise` is the interval of the control, where there is one.
     pub(crate) fn of(pairs: impl Iterator<Item = (f64, f64)>, noise: Option<(f64, f64)>) -> Option<Self> {
         let values: Vec<f64> =
             pairs.filter(|(mine, theirs)| *mine > 0.0 && *theirs > 0.0).map(|(a, b)| a / b).collect();
@@ -108,8 +111,8 @@ mod tests {
         (-2.0 * random.unit().ln()).sqrt() * (2.0 * std::f64::consts::PI * random.unit()).cos()
     }
 
-    /// The rates of two targets in each block, on a machine whose speed wanders from slice to slice and keeps nine tenths of
-    /// where it was; `truth` is how much faster the first is.
+    /// The rates of two targets in each block, on a machine whose speed wanders from slice to slice
+    /// and keeps nine tenths of where it was; `truth` is how much faster the first is.
     fn blocks(random: &mut Random, count: usize, truth: f64) -> Vec<(f64, f64)> {
         let mut speed = 0.0;
         let mut slice = |random: &mut Random| {

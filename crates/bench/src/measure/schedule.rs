@@ -1,5 +1,6 @@
-//! When each message of an open loop is meant to leave. The schedule never waits for the broker: a message that goes out
-//! late keeps its intended time, so that a stall is charged to every message that it delayed.
+//! When each message of an open loop is meant to leave. The schedule never waits for the broker: a
+//! message that goes out late keeps its intended time, so that a stall is charged to every message
+//! that it delayed.
 
 use super::random::Random;
 
@@ -34,8 +35,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule of `rate` messages a second that begins at `begin`, shifted by `share` (0 to 1) of its first gap so that
-    /// several producers of one run do not send at the same instants.
+    /// A schedule of `rate` messages a second that begins at `begin`, shifted by `share` (0 to 1)
+    /// of its first gap so that several producers of one run do not send at the same instants.
     pub(crate) fn new(arrivals: Arrivals, rate: f64, begin: u64, share: f64, seed: u64) -> Self {
         let gap = 1e9 / rate;
         Self { arrivals, gap, next: begin as f64 + gap * share, burst: begin as f64, random: Random::new(seed) }
@@ -56,7 +57,8 @@ impl Schedule {
             Arrivals::Bursts => self.gap * BURST,
         };
         if self.arrivals == Arrivals::Bursts {
-            // What is left of the last gap counts in the next burst, so that the mean rate holds exactly.
+            // What is left of the last gap counts in the next burst, so that the mean rate holds
+            // exactly.
             while self.next >= self.burst + PERIOD * BURST {
                 self.burst += PERIOD;
                 self.next += PERIOD * (1.0 - BURST);

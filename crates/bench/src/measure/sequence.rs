@@ -1,7 +1,8 @@
-//! The proof that every message came once and in order: what one consumer has seen of one producer, as bits.
+//! The proof that every message came once and in order: what one consumer has seen of one producer,
+//! as bits.
 
-/// Largest jump forward that is believed. A number further ahead than this can't be a message of this run, and no memory
-/// is spent on it.
+/// Largest jump forward that is believed. A number further ahead than this can't be a message of
+/// this run, and no memory is spent on it.
 const FURTHEST_JUMP: u64 = 1 << 24;
 
 /// A growing set of sequence numbers.
@@ -82,7 +83,8 @@ impl Numbers {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     pub(crate) numbers: Numbers,
-    /// The highest number of each lane; number n is in lane n modulo their number. Empty stands for one lane.
+    /// The highest number of each lane; number n is in lane n modulo their number. Empty stands for
+    /// one lane.
     newest: Vec<u64>,
     /// The highest number there is, where that is known.
     last: Option<u64>,
@@ -91,7 +93,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Nothing seen yet of a producer that sent the numbers from 1 to `last`: any of them may come first.
+    /// Nothing seen yet of a producer that sent the numbers from 1 to `last`: any of them may come
+    /// first.
     pub(crate) fn up_to(last: u64) -> Self {
         Self { last: Some(last), ..Self::default() }
     }

@@ -1,5 +1,6 @@
-//! What a body carries so that its receiver can tell who sent it, which one it is, when it was meant to leave and whether
-//! any byte changed. How much fits depends on the size; every byte behind the stamp is compared with a known pattern.
+//! What a body carries so that its receiver can tell who sent it, which one it is, when it was
+//! meant to leave and whether any byte changed. How much fits depends on the size; every byte
+//! behind the stamp is compared with a known pattern.
 
 use super::random::{Random, mix};
 use crate::scenario::{Payload, Scenario};
@@ -18,7 +19,8 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Check {
-    /// 40 bytes and more: magic, run, producer and number, intended and actual time, a seal over all of these.
+    /// 40 bytes and more: magic, run, producer and number, intended and actual time, a seal over
+    /// all of these.
     Full,
     /// 16 to 39 bytes: producer, number and intended time.
     Timed,
@@ -184,7 +186,8 @@ impl Bodies {
         if body.len() != self.length(stamp.number) { Err(Damage::Length) } else { Ok(stamp) }
     }
 
-    /// A word that changes with every bit of the stamp. It guards against accidents, not against forgers.
+    /// A word that changes with every bit of the stamp. It guards against accidents, not against
+    /// forgers.
     #[inline]
     fn seal(&self, name: u64, intended: u64, sent: u64) -> u64 {
         mix(mix(mix(u64::from(self.run) ^ name).wrapping_add(intended)).wrapping_add(sent))
@@ -240,7 +243,8 @@ mod tests {
         }
     }
 
-    /// run, size, producer, number, intended, sent and the body; the worker's own test reads the same file.
+    /// run, size, producer, number, intended, sent and the body; the worker's own test reads the
+    /// same file.
     const VECTORS: &str = include_str!("../../jvm/src/test/resources/stamps.txt");
 
     #[test]

@@ -1,4 +1,5 @@
-//! Figures over blocks. The unit of replication is the block, never the message: messages of one run depend on each other.
+//! Figures over blocks. The unit of replication is the block, never the message: messages of one
+//! run depend on each other.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,8 @@ pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
-    /// What holds the median of all that could have been drawn, with [`coverage`]; none below five values.
+    /// What holds the median of all that could have been drawn, with [`coverage`]; none below five
+    /// values.
     pub(crate) interval: Option<(f64, f64)>,
     pub(crate) values: Vec<f64>,
 }
@@ -28,8 +30,9 @@ impl Spread {
     }
 }
 
-/// How sure the interval of so many values holds the median, whatever they are distributed like: 0.9375 for five, which have no
-/// wider one than from the least to the most, and at least 0.95 for more.
+/// How sure the interval of so many values holds the median, whatever they are distributed like:
+/// 0.9375 for five, which have no wider one than from the least to the most, and at least 0.95 for
+/// more.
 pub(crate) fn coverage(count: usize) -> f64 {
     1.0 - 2.0 * beyond(count, left_out(count))
 }
@@ -40,8 +43,8 @@ fn middle(sorted: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
 }
 
-/// From one value to another, as many from either end. Each value is above the median with one half: that is exact, where a
-/// bootstrap of few values is too narrow.
+/// From one value to another, as many from either end. Each value is above the median with one
+/// half: that is exact, where a bootstrap of few values is too narrow.
 fn interval(sorted: &[f64]) -> Option<(f64, f64)> {
     let out = left_out(sorted.len());
     (sorted.len() >= FEWEST_FOR_INTERVAL).then(|| (sorted[out], sorted[sorted.len() - 1 - out]))

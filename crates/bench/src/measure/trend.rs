@@ -1,4 +1,5 @@
-//! Whether a series goes anywhere: over the blocks of a run, the windows of a warm-up, the depth of a queue.
+//! Whether a series goes anywhere: over the blocks of a run, the windows of a warm-up, the depth of
+//! a queue.
 
 use super::distribution::student_95;
 
@@ -14,8 +15,9 @@ pub(crate) enum Trend {
     Down,
 }
 
-/// The trend of `values` by Mann and Kendall: whether later values are larger (smaller) than earlier ones more often than
-/// accident makes them. None: there is none, or fewer than five values.
+/// The trend of `values` by Mann and Kendall: whether later values are larger (smaller) than
+/// earlier ones more often than accident makes them. None: there is none, or fewer than five
+/// values.
 pub(crate) fn mann_kendall(values: &[f64]) -> Option<Trend> {
     let n = values.len() as f64;
     if values.len() < FEWEST {
@@ -37,8 +39,8 @@ pub(crate) fn mann_kendall(values: &[f64]) -> Option<Trend> {
     }
 }
 
-/// The slope of `points` (x, y) by Theil and Sen, the median of the slopes of all pairs, which a few wild points do not move.
-/// None for fewer than two points, or where all are at one x.
+/// The slope of `points` (x, y) by Theil and Sen, the median of the slopes of all pairs, which a
+/// few wild points do not move. None for fewer than two points, or where all are at one x.
 pub(crate) fn theil_sen(points: &[(f64, f64)]) -> Option<f64> {
     let mut slopes = Vec::new();
     for (at, (x, y)) in points.iter().enumerate() {
@@ -48,7 +50,8 @@ pub(crate) fn theil_sen(points: &[(f64, f64)]) -> Option<f64> {
     slopes.get(slopes.len() / 2).copied()
 }
 
-/// Whether a rate has settled: over the last five windows its slope can't be told from none, and it varies little.
+/// Whether a rate has settled: over the last five windows its slope can't be told from none, and it
+/// varies little.
 pub(crate) fn is_steady(rates: &[f64]) -> bool {
     const WINDOWS: usize = 5;
     const VARIATION: f64 = 0.05;

@@ -1,4 +1,5 @@
-//! The messages of one producer that are sent and not yet confirmed, with the time each was meant to be sent.
+//! The messages of one producer that are sent and not yet confirmed, with the time each was meant
+//! to be sent.
 //!
 //! Sequence numbers start at 1 and grow by 1, as the delivery tags of publisher confirms do.
 
@@ -47,8 +48,9 @@ impl Window {
         }
     }
 
-    /// Takes a confirm of `upto`, and with `multiple` of all before it; calls `on(sequence, intended)` for each message it
-    /// settles. Numbers never sent or settled before are ignored and reported as false.
+    /// Takes a confirm of `upto`, and with `multiple` of all before it; calls
+    /// `on(sequence, intended)` for each message it settles. Numbers never sent or settled before
+    /// are ignored and reported as false.
     pub(crate) fn confirm(&mut self, upto: u64, multiple: bool, mut on: impl FnMut(u64, u64)) -> bool {
         let Some(index) = upto.checked_sub(self.first).filter(|index| *index < self.times.len() as u64) else {
             return multiple && upto < self.first;

@@ -1,5 +1,5 @@
-//! What a peer asks of whoever runs it, as its recipe and its installation say: commands, lines of configuration, room on the
-//! disk, and under which licence.
+//! What a peer asks of whoever runs it, as its recipe and its installation say: commands, lines of
+//! configuration, room on the disk, and under which licence.
 
 use serde::Serialize;
 

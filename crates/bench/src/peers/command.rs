@@ -1,5 +1,6 @@
-//! Running other programs: to their end, with all they say in a log, or in the background. Inside a Debian root tree a
-//! command sees the peer's directory as `/peer` and nothing of the machine's files beside `/proc` and `/dev`.
+//! Running other programs: to their end, with all they say in a log, or in the background. Inside a
+//! Debian root tree a command sees the peer's directory as `/peer` and nothing of the machine's
+//! files beside `/proc` and `/dev`.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -14,7 +15,8 @@ const LAST_LINES: usize = 8;
 pub(crate) const INSIDE: &str = "/peer";
 /// Where programs are inside a root tree.
 const INSIDE_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
-/// Enters a root tree: its mounts are seen by the command alone, and gone when it ends. `exec` keeps the process id.
+/// Enters a root tree: its mounts are seen by the command alone, and gone when it ends. `exec`
+/// keeps the process id.
 const ENTER: &str = r#"mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" && mkdir -p "$0/peer" &&
     mount --bind "$1" "$0/peer" && root=$0 && shift && exec chroot "$root" "$@""#;
 
@@ -68,8 +70,8 @@ impl Order {
         command
     }
 
-    /// Starts it in the background, in a process group of its own so that Ctrl-C does not reach it. What it says goes to
-    /// the end of `log`.
+    /// Starts it in the background, in a process group of its own so that Ctrl-C does not reach it.
+    /// What it says goes to the end of `log`.
     pub(crate) fn start(&self, log: &Path) -> Result<Child, Failure> {
         let out = append(log)?;
         let mut command = self.command();

@@ -1,6 +1,6 @@
-//! A peer that is there for one run: a keeper process starts it, starts it again when it is told that it was killed, and ends
-//! it when this program ends in whatever way. The keeper's standard input is a pipe from here, and a pipe closes even when
-//! its writer is killed.
+//! A peer that is there for one run: a keeper process starts it, starts it again when it is told
+//! that it was killed, and ends it when this program ends in whatever way. The keeper's standard
+//! input is a pipe from here, and a pipe closes even when its writer is killed.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -70,19 +70,22 @@ impl Guard {
         self.keeper.is_some()
     }
 
-    /// Seconds from the start of the peer's first process until it was ready, whoever started it; none where it is no peer.
+    /// Seconds from the start of the peer's first process until it was ready, whoever started it;
+    /// none where it is no peer.
     pub(crate) fn ready_seconds(&self) -> Option<f64> {
         self.ready_seconds
     }
 
-    /// Seconds since the first process of the peer was started; none where this value did not start it.
+    /// Seconds since the first process of the peer was started; none where this value did not start
+    /// it.
     pub(crate) fn seconds_since_start(&self) -> Result<Option<f64>, Failure> {
         let Some(keeper) = &self.keeper else { return Ok(None) };
         let since_ready = keeper.ready.elapsed().as_secs_f64();
         Ok(keeper.instance()?.ready_seconds.map(|seconds| seconds + since_ready))
     }
 
-    /// Starts the peer again, which somebody has killed, with the data that it left. Returns its new processes.
+    /// Starts the peer again, which somebody has killed, with the data that it left. Returns its
+    /// new processes.
     pub(crate) fn start_again(&mut self) -> Result<Vec<u32>, Failure> {
         let keeper = self.keeper.as_mut().ok_or_else(|| Failure::new("only what was started here is started again"))?;
         let input = keeper.child.stdin.as_mut().ok_or_else(|| Failure::new("a keeper without input"))?;
@@ -118,7 +121,8 @@ impl Drop for Keeper {
     }
 }
 
-/// What a keeper does: starts the peer, says so, starts it again whenever it is told to, and ends it with its input.
+/// What a keeper does: starts the peer, says so, starts it again whenever it is told to, and ends
+/// it with its input.
 pub(super) fn keep(place: &Place, wanted: &Wanted, port_base: u16) -> Result<bool, Failure> {
     let kept = serve(place, wanted, port_base);
     if let Err(failure) = &kept {

@@ -1,5 +1,6 @@
-//! A running peer: ports that nobody else has, files from its templates, processes started in order, each when the one before
-//! is ready. A note on the disk names every process from the moment of its start, so that whoever comes later can end them.
+//! A running peer: ports that nobody else has, files from its templates, processes started in
+//! order, each when the one before is ready. A note on the disk names every process from the moment
+//! of its start, so that whoever comes later can end them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +38,8 @@ pub(crate) struct Instance {
     pub(crate) metrics: Option<String>,
     pub(crate) ports: BTreeMap<String, u16>,
     pub(crate) uris: Vec<String>,
-    /// Seconds from the start of its first process until the last was ready; none: it is still starting.
+    /// Seconds from the start of its first process until the last was ready; none: it is still
+    /// starting.
     pub(crate) ready_seconds: Option<f64>,
     /// Installed size, bytes.
     pub(crate) bytes: u64,
@@ -102,7 +104,8 @@ impl Instance {
     }
 }
 
-/// Gets what is missing and starts it with empty data on ports from `port_base` on. Returns when it is ready.
+/// Gets what is missing and starts it with empty data on ports from `port_base` on. Returns when it
+/// is ready.
 pub(crate) fn start(place: &Place, wanted: &Wanted, port_base: u16) -> Result<Instance, Failure> {
     start_installed(&Starting { place, wanted, software: &install(place, wanted)? }, port_base)
 }
@@ -121,7 +124,8 @@ pub(super) fn start_installed(starting: &Starting<'_>, port_base: u16) -> Result
     Ok(instance)
 }
 
-/// Starts an instance whose processes have ended, however they did, on the data and the ports that it had.
+/// Starts an instance whose processes have ended, however they did, on the data and the ports that
+/// it had.
 pub(super) fn start_again(starting: &Starting<'_>, instance: &mut Instance) -> Result<(), Failure> {
     end(&instance.processes);
     instance.processes.clear();

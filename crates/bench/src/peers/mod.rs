@@ -1,5 +1,6 @@
-//! Other brokers, to be measured beside each other: getting them, starting them with a known promise of durability on
-//! loopback, telling what they cost before any load, and ending them. What a peer is, is data: see `recipe`.
+//! Other brokers, to be measured beside each other: getting them, starting them with a known
+//! promise of durability on loopback, telling what they cost before any load, and ending them. What
+//! a peer is, is data: see `recipe`.
 
 pub(crate) mod card;
 mod command;
@@ -39,10 +40,12 @@ pub(crate) const SETTLE: Duration = Duration::from_secs(2);
 /// Options of `peers`.
 #[derive(Debug, Args)]
 pub(crate) struct PeersArgs {
-    /// Where software, data and logs of peers are; else $HERMOD_BENCH_PEERS, else hermod-bench/peers in the user's cache
+    /// Where software, data and logs of peers are; else $HERMOD_BENCH_PEERS, else
+    /// hermod-bench/peers in the user's cache
     #[arg(long, global = true)]
     dir: Option<PathBuf>,
-    /// Peers get free ports from this one on, on 127.0.0.1; else from one between 21000 and 32520 that follows from the directory
+    /// Peers get free ports from this one on, on 127.0.0.1; else from one between 21000 and 32520
+    /// that follows from the directory
     #[arg(long, global = true)]
     port_base: Option<u16>,
     #[command(subcommand)]
@@ -185,7 +188,8 @@ pub(crate) fn resolve_all(texts: &[String]) -> Result<(Vec<Target>, Vec<Guard>),
     Ok(resolved.into_iter().unzip())
 }
 
-/// One target, and what ends it if it was started. A peer is taken by the first of its protocols that is among `schemes`.
+/// One target, and what ends it if it was started. A peer is taken by the first of its protocols
+/// that is among `schemes`.
 pub(crate) fn resolve_one(text: &str, schemes: &[&str]) -> Result<(Target, Guard), Failure> {
     resolve(text, schemes, &mut Vec::new())
 }
@@ -200,7 +204,8 @@ pub(crate) fn label(text: &str) -> Result<String, Failure> {
     Ok(label.to_owned())
 }
 
-/// What `text` says of its target, without what may be another each time: its name, where it is, who it is made of, who we are.
+/// What `text` says of its target, without what may be another each time: its name, where it is,
+/// who it is made of, who we are.
 pub(crate) fn terms(text: &str) -> Result<String, Failure> {
     let what = if is_address(text) {
         let target: Target = text.parse()?;
@@ -217,8 +222,8 @@ pub(crate) fn terms(text: &str) -> Result<String, Failure> {
     Ok([what.as_str()].into_iter().chain(lasting).collect::<Vec<_>>().join(","))
 }
 
-/// `text`, without its `via` where that is none of `schemes`, so that its target is taken by one of them; none where it speaks
-/// none.
+/// `text`, without its `via` where that is none of `schemes`, so that its target is taken by one of
+/// them; none where it speaks none.
 pub(crate) fn spoken(text: &str, schemes: &[&str]) -> Result<Option<String>, Failure> {
     if is_address(text) {
         let scheme = text.parse::<Target>()?.scheme;
@@ -234,7 +239,8 @@ fn spoken_at(place: &Place, text: &str, schemes: &[&str]) -> Result<Option<Strin
     Ok(recipe.uris.iter().any(speaks).then(|| text.split(',').filter(fits).collect::<Vec<_>>().join(",")))
 }
 
-/// True where `text` means an address and no peer: no peer's name has a colon, and every address has one.
+/// True where `text` means an address and no peer: no peer's name has a colon, and every address
+/// has one.
 fn is_address(text: &str) -> bool {
     text.split(',').next().is_some_and(|first| first.contains(':'))
 }
@@ -247,9 +253,10 @@ fn split(text: &str) -> (&str, &str, std::str::Split<'_, char>) {
     (label, name, parts)
 }
 
-/// The target that `text` means: an address, or `[NAME=]PEER[/VARIANT...][,via=SCHEME][,OPTION...]`, a peer that is up, or is
-/// started now and ends with the guard. Without `via` it is taken by one of `schemes` if it speaks one. `claimed` are the
-/// peers that this run has claimed before: it may measure one of them in several ways.
+/// The target that `text` means: an address, or
+/// `[NAME=]PEER[/VARIANT...][,via=SCHEME][,OPTION...]`, a peer that is up, or is started now and
+/// ends with the guard. Without `via` it is taken by one of `schemes` if it speaks one. `claimed`
+/// are the peers that this run has claimed before: it may measure one of them in several ways.
 fn resolve(text: &str, schemes: &[&str], claimed: &mut Vec<String>) -> Result<(Target, Guard), Failure> {
     if is_address(text) {
         if netns::joined().is_some() {
@@ -299,7 +306,8 @@ fn resolve_at(
     Ok((target(&instance, uri, label, &options)?, guard.with(claim, &instance)))
 }
 
-/// The address by the protocol `via`, else by the first that is among `schemes`, else by the one that the peer is measured by.
+/// The address by the protocol `via`, else by the first that is among `schemes`, else by the one
+/// that the peer is measured by.
 fn uri<'a>(instance: &'a Instance, via: Option<&str>, schemes: &[&str]) -> Result<&'a str, Failure> {
     let scheme = |uri: &str| uri.split_once("://").map_or("", |(scheme, _)| scheme).to_owned();
     let by = |wanted: &[&str]| instance.uris.iter().find(|uri| wanted.contains(&scheme(uri).as_str()));

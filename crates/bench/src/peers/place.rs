@@ -1,5 +1,5 @@
-//! Where peers live: one directory with their software, root trees, data, logs, and notes of what runs. Nothing is written
-//! outside it.
+//! Where peers live: one directory with their software, root trees, data, logs, and notes of what
+//! runs. Nothing is written outside it.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ const VARIABLE: &str = "HERMOD_BENCH_PEERS";
 
 /// The first port that a peer may get, unless somebody says otherwise.
 const FIRST_PORT: u16 = 21_000;
-/// Beginnings that directories have, and the ports between two of them: below those that systems give to clients.
+/// Beginnings that directories have, and the ports between two of them: below those that systems
+/// give to clients.
 const SHARES: u64 = 360;
 const PORTS_OF_A_SHARE: u16 = 32;
 
@@ -76,8 +77,8 @@ impl Place {
         self.root.join("run")
     }
 
-    /// Where the search for free ports begins. Each directory has a beginning of its own, because a port that is free may be
-    /// taken by a peer of another directory before ours listens on it.
+    /// Where the search for free ports begins. Each directory has a beginning of its own, because a
+    /// port that is free may be taken by a peer of another directory before ours listens on it.
     pub(crate) fn port_base(&self) -> u16 {
         let bytes = self.root.as_os_str().as_encoded_bytes();
         let number = bytes.iter().fold(0, |state, byte| mix(state ^ u64::from(*byte)));
@@ -92,7 +93,8 @@ impl Place {
         Ok(file)
     }
 
-    /// Keeps other runs from measuring `instance` until the returned file is closed: they would freeze it, and load it too.
+    /// Keeps other runs from measuring `instance` until the returned file is closed: they would
+    /// freeze it, and load it too.
     pub(crate) fn claim(&self, instance: &str) -> Result<File, Failure> {
         let path = self.root.join(format!("{instance}.lock"));
         let file = File::create(&path).context(path.display())?;

@@ -1,5 +1,6 @@
-//! Processes that this program started, remembered across its own end. A process is its id together with the time of its
-//! start and the boot that it belongs to: an id that the system has given to somebody else is never signalled.
+//! Processes that this program started, remembered across its own end. A process is its id together
+//! with the time of its start and the boot that it belongs to: an id that the system has given to
+//! somebody else is never signalled.
 
 use std::fs;
 use std::thread::sleep;
@@ -47,7 +48,8 @@ impl Kept {
             Signal::Kill => Raw::KILL,
         };
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return };
-        // The descriptor stands for whoever has the id now; from here on it can't change hands any more.
+        // The descriptor stands for whoever has the id now; from here on it can't change hands any
+        // more.
         let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else { return };
         if self.lives() {
             let _ = pidfd_send_signal(&fd, raw);
@@ -68,7 +70,8 @@ enum Signal {
     Kill,
 }
 
-/// Ends `roots`, the last started first, each with all that it started, and waits until they are gone.
+/// Ends `roots`, the last started first, each with all that it started, and waits until they are
+/// gone.
 pub(crate) fn end(roots: &[Kept]) {
     for root in roots.iter().rev().filter(|root| root.lives()) {
         let tree: Vec<Kept> = descendants(&[root.pid]).into_iter().filter_map(Kept::of).collect();

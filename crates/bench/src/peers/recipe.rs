@@ -1,5 +1,6 @@
-//! The description of a peer: where it is to be had, what it is configured with, how it is started and when it is ready, and
-//! which promise its confirms make. Data in TOML; variants change parts of it and can be combined.
+//! The description of a peer: where it is to be had, what it is configured with, how it is started
+//! and when it is ready, and which promise its confirms make. Data in TOML; variants change parts
+//! of it and can be combined.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +46,8 @@ pub(crate) struct Recipe {
     pub(crate) metrics: Option<String>,
     /// Names of its ports; each is `{{port.NAME}}`.
     pub(crate) ports: Vec<String>,
-    /// Where it can be reached, the protocol that it is measured by first: `SCHEME://USER:PASSWORD@HOST:PORT`.
+    /// Where it can be reached, the protocol that it is measured by first:
+    /// `SCHEME://USER:PASSWORD@HOST:PORT`.
     pub(crate) uris: Vec<String>,
     /// Names for the texts below, and for variants to change.
     #[serde(default)]
@@ -93,13 +95,15 @@ pub(crate) struct Variant {
 pub(crate) enum Source {
     /// Packages of a Debian suite, in a root tree of their own; nothing of the machine changes.
     Debian { suite: String, packages: Vec<String> },
-    /// A distribution, `GROUP:NAME:VERSION:TYPE[:CLASSIFIER]`, unpacked without its outermost folder.
+    /// A distribution, `GROUP:NAME:VERSION:TYPE[:CLASSIFIER]`, unpacked without its outermost
+    /// folder.
     MavenArchive { artifact: String },
     /// Jars, `GROUP:NAME:VERSION`, with all that they need.
     MavenJars { artifacts: Vec<String> },
     /// A program of a Go module, `MODULE@VERSION`.
     Go { package: String },
-    /// A program that is there already: beside this one, in the search path, or at the path that the variable names.
+    /// A program that is there already: beside this one, in the search path, or at the path that
+    /// the variable names.
     Program { program: String, variable: String },
 }
 
@@ -198,7 +202,8 @@ impl Wanted {
     }
 }
 
-/// All peers by name with their descriptions: the program's own, then those in `own_dir`, which replace namesakes.
+/// All peers by name with their descriptions: the program's own, then those in `own_dir`, which
+/// replace namesakes.
 pub(crate) fn all(own_dir: &Path) -> Result<BTreeMap<String, Recipe>, Failure> {
     texts(own_dir)?.into_iter().map(|(name, text)| Ok((name.clone(), parse(&name, &text)?))).collect()
 }

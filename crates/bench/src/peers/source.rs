@@ -1,4 +1,5 @@
-//! Having a peer's software: getting it through the machine's own package clients, its version, and how much room it takes.
+//! Having a peer's software: getting it through the machine's own package clients, its version, and
+//! how much room it takes.
 
 use std::fs;
 use std::io::Write;
@@ -38,7 +39,8 @@ pub(crate) struct Software {
     pub(crate) folder: Option<PathBuf>,
     /// The root tree that it is in.
     pub(crate) tree: Option<PathBuf>,
-    /// Seconds that getting it took, with whatever the package client had kept; none: that was not measured.
+    /// Seconds that getting it took, with whatever the package client had kept; none: that was not
+    /// measured.
     pub(crate) install_seconds: Option<f64>,
     pub(crate) licence: Option<Licence>,
 }
@@ -251,7 +253,8 @@ impl One<'_> {
         Ok(Software { version, bytes, licence, folder, ..Software::default() })
     }
 
-    /// Fills `folder` by `fill`, unless that was done before. What a failed try leaves is removed first.
+    /// Fills `folder` by `fill`, unless that was done before. What a failed try leaves is removed
+    /// first.
     fn once(&self, folder: &Path, what: &str, fill: &dyn Fn() -> Result<(), Failure>) -> Result<(), Failure> {
         if folder.join(DONE).exists() {
             return Ok(());

@@ -1,5 +1,6 @@
-//! Texts with `{{NAME}}` in them: commands, configuration files and addresses of a description. A value may name others; what
-//! nobody defines is an error, so that a misspelt name never reaches a broker.
+//! Texts with `{{NAME}}` in them: commands, configuration files and addresses of a description. A
+//! value may name others; what nobody defines is an error, so that a misspelt name never reaches a
+//! broker.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Peers that are shell scripts go through their whole life: started, ready, refused twice, ended, and nothing left.
+//! Peers that are shell scripts go through their whole life: started, ready, refused twice, ended,
+//! and nothing left.
 
 use std::fs;
 

@@ -1,6 +1,7 @@
-//! Which calls that force data to a disk a broker makes, seen by `strace` where there is one and it may look. All processes of
-//! the broker's tree are traced before the first message is sent, and whatever they start later with them. A broker may force
-//! its data in ways that it does not show (writes that are synchronous by themselves), so that seeing none is no proof.
+//! Which calls that force data to a disk a broker makes, seen by `strace` where there is one and it
+//! may look. All processes of the broker's tree are traced before the first message is sent, and
+//! whatever they start later with them. A broker may force its data in ways that it does not show
+//! (writes that are synchronous by themselves), so that seeing none is no proof.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -21,7 +22,8 @@ const ATTACHING: Duration = Duration::from_secs(20);
 const LEAVING: Duration = Duration::from_secs(5);
 /// How often is looked whether it has.
 const GLANCE: Duration = Duration::from_millis(20);
-/// Who still finds threads without a tracer after this many rounds looks at a broker that never comes to rest.
+/// Who still finds threads without a tracer after this many rounds looks at a broker that never
+/// comes to rest.
 const ROUNDS: usize = 8;
 
 /// Forcing calls that the broker made while messages were confirmed.
@@ -37,7 +39,8 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// True when there were about as many as forced confirms need at least: one for each full window.
+    /// True when there were about as many as forced confirms need at least: one for each full
+    /// window.
     pub(super) fn force(&self) -> bool {
         self.confirmed > 0 && self.count as f64 >= self.confirmed as f64 / self.window as f64 * FLUSHED
     }
@@ -131,8 +134,9 @@ impl Tracer {
 }
 
 impl Drop for Tracer {
-    /// Lets go of the threads. A strace that is asked to waits for each of them to stop, and so for ever for one that waits itself
-    /// for a child which the same strace holds (`vfork`); when it is ended, the kernel lets go of all.
+    /// Lets go of the threads. A strace that is asked to waits for each of them to stop, and so for
+    /// ever for one that waits itself for a child which the same strace holds (`vfork`); when it is
+    /// ended, the kernel lets go of all.
     fn drop(&mut self) {
         let end = Instant::now() + LEAVING;
         if matches!(self.child.try_wait(), Ok(None)) {
@@ -149,8 +153,8 @@ impl Drop for Tracer {
     }
 }
 
-/// What strace is to be given so that all threads of `tree` are traced: the processes of which none is, and single threads of
-/// the others.
+/// What strace is to be given so that all threads of `tree` are traced: the processes of which none
+/// is, and single threads of the others.
 fn untraced(tree: &[u32]) -> Vec<u32> {
     let mut missed = Vec::new();
     for pid in tree.iter().copied().filter(|pid| is_alive(*pid)) {
@@ -190,7 +194,8 @@ fn interrupt(_: u32) {
     // There is no strace here.
 }
 
-/// The calls that strace wrote down. One that another line interrupts has a second line, where it is resumed.
+/// The calls that strace wrote down. One that another line interrupts has a second line, where it
+/// is resumed.
 fn forcing(seen: &str) -> u64 {
     let begins = |line: &&str| {
         // A line begins with the thread's number, where there is more than one.
@@ -234,7 +239,8 @@ mod tests {
         }
     }
 
-    /// As strace was found to, between a shell and its child that had not become another program yet. The audit waited for ever.
+    /// As strace was found to, between a shell and its child that had not become another program
+    /// yet. The audit waited for ever.
     #[test]
     #[cfg(unix)]
     fn a_tracer_that_does_not_let_go_is_ended() {
@@ -246,8 +252,8 @@ mod tests {
         assert!(!is_alive(pid));
     }
 
-    /// A shell that started another, which starts a program again and again: a tree of which some was there before, and some
-    /// comes later.
+    /// A shell that started another, which starts a program again and again: a tree of which some
+    /// was there before, and some comes later.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_whole_tree_is_traced_with_what_it_starts_later() {

@@ -1,4 +1,5 @@
-//! A broker killed while it confirms: who publishes until the connection ends, who kills and starts again, and what comes back.
+//! A broker killed while it confirms: who publishes until the connection ends, who kills and starts
+//! again, and what comes back.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -77,8 +78,8 @@ impl Signals {
     }
 }
 
-/// Publishes with at most `window` messages unconfirmed until it is over, then waits for the confirms; or until the connection
-/// ends.
+/// Publishes with at most `window` messages unconfirmed until it is over, then waits for the
+/// confirms; or until the connection ends.
 pub(super) fn publish(mut line: Line, bodies: &Bodies, window: u64, signals: &Signals) -> Witness {
     let mut witness = Witness::default();
     let mut open = Window::new(window);
@@ -157,8 +158,8 @@ pub(super) fn drain(mut line: Line, bodies: &Bodies, wanted: &Numbers) -> Result
     Ok(seen.numbers)
 }
 
-/// Opens the broker's queue again, and a consumer on it, as soon as both are answered: some brokers take connections before
-/// they have found their queues.
+/// Opens the broker's queue again, and a consumer on it, as soon as both are answered: some brokers
+/// take connections before they have found their queues.
 pub(super) fn reopened(
     target: &Target,
     scenario: &Scenario,
@@ -230,8 +231,8 @@ impl Killer {
         }
     }
 
-    /// Kills all processes of the broker, this program never, and waits until they are gone: a socket that they listened on is
-    /// free only then.
+    /// Kills all processes of the broker, this program never, and waits until they are gone: a
+    /// socket that they listened on is free only then.
     pub(super) fn kill(&mut self) -> Result<(), Failure> {
         let own = std::process::id();
         let pids: Vec<u32> = descendants(&self.roots).into_iter().filter(|pid| *pid > 1 && *pid != own).collect();

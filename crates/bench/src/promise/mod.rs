@@ -1,6 +1,7 @@
-//! What a broker's confirms are worth. Three kinds of evidence: the flushes that the disks counted while it confirmed, the calls
-//! that force data to a disk and that it was seen to make, and what is left of confirmed messages when it is killed without a
-//! warning. A claim that the evidence does not carry is printed as such.
+//! What a broker's confirms are worth. Three kinds of evidence: the flushes that the disks counted
+//! while it confirmed, the calls that force data to a disk and that it was seen to make, and what
+//! is left of confirmed messages when it is killed without a warning. A claim that the evidence
+//! does not carry is printed as such.
 
 mod calls;
 mod crash;
@@ -47,7 +48,8 @@ struct Effort {
     /// How often it is killed
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// How long before its first message the queue of a kill is declared: some brokers keep a declaration in memory for seconds
+    /// How long before its first message the queue of a kill is declared: some brokers keep a
+    /// declaration in memory for seconds
     #[arg(long, default_value = "5s", value_name = "SPAN")]
     settle: Span,
     /// Bytes of a body
@@ -77,8 +79,8 @@ pub(crate) struct AuditArgs {
     /// What it claims of persistent messages that it confirmed
     #[arg(long, value_enum, ignore_case = true)]
     claims: Option<Durability>,
-    /// Kill the broker (SIGKILL), start it again by this command of the shell, and look for what it had confirmed. A peer that
-    /// is started for the audit needs no command
+    /// Kill the broker (SIGKILL), start it again by this command of the shell, and look for what it
+    /// had confirmed. A peer that is started for the audit needs no command
     #[arg(long, value_name = "COMMAND", num_args = 0..=1)]
     restart: Option<Option<String>>,
     #[command(flatten)]
@@ -106,7 +108,8 @@ struct Flushes {
 }
 
 impl Flushes {
-    /// True when the disks flushed about as often as forced confirms need at least: once for each full window.
+    /// True when the disks flushed about as often as forced confirms need at least: once for each
+    /// full window.
     fn force(&self) -> bool {
         self.confirmed_per_s > 0.0
             && self.per_s - self.idle_per_s >= self.confirmed_per_s / self.window as f64 * FLUSHED
@@ -178,8 +181,8 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// Audits the target that `text` means by one of [`SCHEMES`], as the verb does by default. What is started for it is killed and
-/// started again; what is up already is not.
+/// Audits the target that `text` means by one of [`SCHEMES`], as the verb does by default. What is
+/// started for it is killed and started again; what is up already is not.
 pub(crate) fn finding(text: &str, progress: &Progress) -> Result<Finding, Failure> {
     let (target, guard) = peers::resolve_one(text, &SCHEMES)?;
     let (mut killer, mut guard) = (None, Some(guard));
@@ -250,8 +253,8 @@ impl Audit<'_> {
         Scenario { queue: QueueKind::Durable, consumers: 0, prefetch: 1000, ack_every: 1, ..base }
     }
 
-    /// Publishes while it looks at what `counter` counts, and removes the queue. What declaring the queue took, and what comes
-    /// after the watch, is in neither of the counts.
+    /// Publishes while it looks at what `counter` counts, and removes the queue. What declaring the
+    /// queue took, and what comes after the watch, is in neither of the counts.
     fn published(&mut self, counter: impl Fn() -> Result<u64, Failure>) -> Result<Watched, Failure> {
         let (scenario, number) = (self.scenario(), self.random.next() as u32);
         let mut driver = driver::open(self.target, &scenario, number)?;
@@ -323,7 +326,8 @@ impl Audit<'_> {
             let publishing = scope.spawn(|| publish(line, &bodies, scenario.window, &signals));
             std::thread::sleep(after);
             let killed = killer.kill();
-            // The end of its connection ends the publisher too, unless the connection leads to something else.
+            // The end of its connection ends the publisher too, unless the connection leads to
+            // something else.
             std::thread::sleep(LAST_WORDS);
             signals.over.store(true, Relaxed);
             killed.map(|()| publishing.join().unwrap_or_default())
@@ -467,7 +471,8 @@ mod tests {
             (Some(flushed(0.0, 100.0)), None, vec![crash(0), crash(0)], D3),
             // Flushes of somebody else are not the broker's.
             (Some(flushed(98.0, 101.0)), None, vec![crash(0)], D2),
-            // Calls that were looked for and not seen weigh more than flushes that anybody may have made.
+            // Calls that were looked for and not seen weigh more than flushes that anybody may have
+            // made.
             (Some(flushed(0.0, 100.0)), Some(called(2)), vec![crash(0)], D2),
             (Some(flushed(0.0, 100.0)), Some(called(90)), vec![crash(0)], D3),
             // What was lost was lost, however much was flushed.

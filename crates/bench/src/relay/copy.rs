@@ -1,6 +1,8 @@
-//! The loop that copies: read up to 256 KiB from each socket that has something, write at the end of the turn.
+//! The loop that copies: read up to 256 KiB from each socket that has something, write at the end
+//! of the turn.
 //!
-//! What is read from one end waits in the other's buffer; a full buffer stops the reading, so nothing is ever lost.
+//! What is read from one end waits in the other's buffer; a full buffer stops the reading, so
+//! nothing is ever lost.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! The first bytes on a relay's socket: `HRLY`, the role, the number of the pair, the number of the run.
+//! The first bytes on a relay's socket: `HRLY`, the role, the number of the pair, the number of the
+//! run.
 
 /// What the relay answers: to a consumer when it waits, to a producer when it is paired.
 pub(crate) const PAIRED: u8 = b'!';

@@ -1,5 +1,6 @@
-//! A plain log: what a relay takes from its producers is written to a file and forced to the disk, once for all that came in
-//! one turn, before any of it goes on. No broker can keep the same promise for the same bytes with less.
+//! A plain log: what a relay takes from its producers is written to a file and forced to the disk,
+//! once for all that came in one turn, before any of it goes on. No broker can keep the same
+//! promise for the same bytes with less.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};

@@ -1,5 +1,6 @@
-//! The floor: pairs a producer's socket with a consumer's and copies bytes between them. No broker on this machine can move
-//! the same bytes between two sockets with less; what one needs beyond it is what it costs.
+//! The floor: pairs a producer's socket with a consumer's and copies bytes between them. No broker
+//! on this machine can move the same bytes between two sockets with less; what one needs beyond it
+//! is what it costs.
 //!
 //! One thread accepts and pairs; the threads that copy use non-blocking sockets, as a broker does.
 
@@ -28,8 +29,8 @@ const MOST_WAITING: usize = 1024;
 /// A producer's socket and its consumer's.
 type Pair = (TcpStream, TcpStream);
 
-/// Serves on `listen` for ever, copying on `threads` threads; what producers send is forced to a file in `log` first, where one
-/// is named. `started` hears the address when it is open.
+/// Serves on `listen` for ever, copying on `threads` threads; what producers send is forced to a
+/// file in `log` first, where one is named. `started` hears the address when it is open.
 pub(crate) fn serve(
     listen: SocketAddr,
     threads: usize,

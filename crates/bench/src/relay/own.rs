@@ -1,4 +1,5 @@
-//! A relay of this run's own, in a process of its own so that its CPU can be measured like a broker's.
+//! A relay of this run's own, in a process of its own so that its CPU can be measured like a
+//! broker's.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -25,14 +26,15 @@ pub(crate) struct OwnRelay {
 }
 
 impl OwnRelay {
-    /// Starts the floors that are asked for: the relay, and one that forces what it copies to the disk of `dir`.
+    /// Starts the floors that are asked for: the relay, and one that forces what it copies to the
+    /// disk of `dir`.
     pub(crate) fn floors(relay: bool, log: bool, dir: &Path) -> Result<Vec<Self>, Failure> {
         let wanted = [relay.then_some(None), log.then_some(Some(dir))];
         wanted.into_iter().flatten().map(Self::start).collect()
     }
 
-    /// Starts this program again as a relay on a free port, which forces what it copies to the disk of `log` where one is
-    /// named. It also ends by itself when its standard input closes.
+    /// Starts this program again as a relay on a free port, which forces what it copies to the disk
+    /// of `log` where one is named. It also ends by itself when its standard input closes.
     pub(crate) fn start(log: Option<&Path>) -> Result<Self, Failure> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut command = netns::beside_brokers(&program);

@@ -1,6 +1,7 @@
-//! Two records beside each other, the older first: what a change did to each target in each cell. A regression is a change for
-//! the worse whose whole interval is beyond the limit, slices that go wrong more often, or a figure that can't be judged any more:
-//! what could be told from the older record and can't from the newer one does not pass.
+//! Two records beside each other, the older first: what a change did to each target in each cell. A
+//! regression is a change for the worse whose whole interval is beyond the limit, slices that go
+//! wrong more often, or a figure that can't be judged any more: what could be told from the older
+//! record and can't from the newer one does not pass.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -167,7 +168,8 @@ fn is_broker(report: &Report, target: &str) -> bool {
     report.targets.iter().any(|facts| facts.target.name == target && facts.role == Role::Broker)
 }
 
-/// CPU per message is compared too, being the steadiest figure of a shared machine, unless a cell of its own is about it.
+/// CPU per message is compared too, being the steadiest figure of a shared machine, unless a cell
+/// of its own is about it.
 fn cpu_too(report: &Report, suite: &str, cell: &Cell) -> Option<Metric> {
     let cpu = Metric::CpuUsPerMessage;
     let own = cells(report).any(|(id, other)| {
@@ -179,7 +181,8 @@ fn cpu_too(report: &Report, suite: &str, cell: &Cell) -> Option<Metric> {
 /// A cell and what a target gave in it.
 type Given<'a> = (&'a Cell, &'a CellResult);
 
-/// Compares one figure; none where there was no valid one before. What is wrong with all of a cell is said of its own figure.
+/// Compares one figure; none where there was no valid one before. What is wrong with all of a cell
+/// is said of its own figure.
 fn entry(suite: &str, old: Given<'_>, new: Option<Given<'_>>, metric: Metric, limit: Limit) -> Option<Entry> {
     let before = valid(old, metric).ok()?;
     let missing = || "it is not in the new record".to_owned();
@@ -219,7 +222,8 @@ fn entry(suite: &str, old: Given<'_>, new: Option<Given<'_>>, metric: Metric, li
     })
 }
 
-/// Says so where a larger share of the slices went wrong than before. However many are left are no better for it.
+/// Says so where a larger share of the slices went wrong than before. However many are left are no
+/// better for it.
 fn more_went_wrong(old: &CellResult, new: &CellResult) -> Option<String> {
     let ((before, all_before), (mut now, all)) = (wrong(old), wrong(new));
     let share = |wrong: &[String], all: usize| wrong.len() as f64 / all.max(1) as f64;
@@ -232,8 +236,8 @@ fn more_went_wrong(old: &CellResult, new: &CellResult) -> Option<String> {
     Some(format!("{count} of {all} slices went wrong, before {} of {all_before}: {}", before.len(), now.join("; ")))
 }
 
-/// What went wrong with each slice that did, and how many there are. A machine that others used, or a generator that was too slow,
-/// is no fault of the target's.
+/// What went wrong with each slice that did, and how many there are. A machine that others used, or
+/// a generator that was too slow, is no fault of the target's.
 fn wrong(result: &CellResult) -> (Vec<String>, usize) {
     let CellOutcome::Measured(found) = &result.outcome else { return (Vec::new(), 0) };
     let counted = found.all.iter().filter(|slice| !slice.superseded);
@@ -410,7 +414,8 @@ mod tests {
         assert!(render(&found).contains("it did not start"));
     }
 
-    /// One figure as so many slices leave it: valid ones, and ones that lost a message, failed or were disturbed.
+    /// One figure as so many slices leave it: valid ones, and ones that lost a message, failed or
+    /// were disturbed.
     fn sliced([valid, lossy, failed, disturbed]: [usize; 4]) -> Report {
         let mut report = sample::small();
         report.suites[0].cells[0].results.truncate(1);

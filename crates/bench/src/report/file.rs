@@ -1,4 +1,5 @@
-//! Records as files: of a suite or of a single run, plain or compressed. What is inside decides, not the name.
+//! Records as files: of a suite or of a single run, plain or compressed. What is inside decides,
+//! not the name.
 
 use std::fs::File;
 use std::io::Read;

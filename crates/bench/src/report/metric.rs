@@ -1,4 +1,5 @@
-//! What the figures of cells are called, in which unit they are, which direction is better, and how they follow from a slice.
+//! What the figures of cells are called, in which unit they are, which direction is better, and how
+//! they follow from a slice.
 
 use super::record::Measured;
 use crate::measure::statistics::Spread;

@@ -1,5 +1,5 @@
-//! What a person and a program get to see: one line while it runs, a table at the end, a record of everything, and a page
-//! that is drawn from the record.
+//! What a person and a program get to see: one line while it runs, a table at the end, a record of
+//! everything, and a page that is drawn from the record.
 
 pub(crate) mod compare;
 mod file;

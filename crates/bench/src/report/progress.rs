@@ -1,5 +1,5 @@
-//! The person in front of a run: one line shows them what is going on, and Ctrl-C tells that they want it to end. The line goes
-//! to standard error, so that standard output stays a clean table.
+//! The person in front of a run: one line shows them what is going on, and Ctrl-C tells that they
+//! want it to end. The line goes to standard error, so that standard output stays a clean table.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
@@ -36,7 +36,8 @@ struct Course {
 }
 
 impl Course {
-    /// `slice 13 of 60, 4 min 10 s left`, at a time of the run's clock. What is left follows from what was needed so far.
+    /// `slice 13 of 60, 4 min 10 s left`, at a time of the run's clock. What is left follows from
+    /// what was needed so far.
     fn told(&self, now: u64) -> String {
         let passed = now.saturating_sub(self.began) as f64 / 1e9;
         let left = match (self.over, self.expected) {
@@ -77,8 +78,8 @@ impl Progress {
         self.part = part;
     }
 
-    /// Says how many slices are to come, and how many seconds they are expected to take: the line then tells how far it is.
-    /// Whoever begins the whole says it; its parts don't.
+    /// Says how many slices are to come, and how many seconds they are expected to take: the line
+    /// then tells how far it is. Whoever begins the whole says it; its parts don't.
     pub(crate) fn expect(&mut self, slices: usize, expected: Option<f64>) {
         self.course = Some(Course { slices, over: 0, began: now(), expected });
     }

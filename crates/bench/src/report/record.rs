@@ -1,4 +1,5 @@
-//! The record of a run: everything that was asked for and everything that was seen, for programs to read.
+//! The record of a run: everything that was asked for and everything that was seen, for programs to
+//! read.
 
 use std::fs;
 use std::thread::available_parallelism;
@@ -33,7 +34,8 @@ pub(crate) struct Record {
     pub(crate) program: String,
     /// Seconds since 1970 at its start.
     pub(crate) started: u64,
-    /// Seconds since 1970 at its end; none when it was interrupted and holds what was measured until then.
+    /// Seconds since 1970 at its end; none when it was interrupted and holds what was measured
+    /// until then.
     #[serde(default)]
     pub(crate) finished: Option<u64>,
     /// Why it ended when it did.
@@ -191,7 +193,8 @@ pub(crate) struct Measured {
     /// Cache flushes of all disks of the machine.
     pub(crate) flushes_per_s: Option<f64>,
     pub(crate) flushes_per_message: Option<f64>,
-    /// The highest class that the disks' flushes leave to the confirms of persistent messages; none where that can't be told.
+    /// The highest class that the disks' flushes leave to the confirms of persistent messages; none
+    /// where that can't be told.
     #[serde(default)]
     pub(crate) durability_at_most: Option<Durability>,
     /// By how much the broker's own counters grew, where the target names its page.
@@ -292,7 +295,8 @@ pub(crate) struct TargetSummary {
     /// How its figures compare with the first target's; none for the first.
     #[serde(default)]
     pub(crate) to_first: Option<Ratios>,
-    /// How its figures compare with those of forcing the same bytes to a plain log; none where that was not measured.
+    /// How its figures compare with those of forcing the same bytes to a plain log; none where that
+    /// was not measured.
     #[serde(default)]
     pub(crate) to_log: Option<Ratios>,
     /// Violations and notes of its slices, each once, with how many slices had it.

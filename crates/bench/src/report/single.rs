@@ -1,5 +1,5 @@
-//! The record of a single run as a report of one scenario, so that everything that reads reports reads runs too: a cell for
-//! the rate, one for the CPU per message, one for the latency.
+//! The record of a single run as a report of one scenario, so that everything that reads reports
+//! reads runs too: a cell for the rate, one for the CPU per message, one for the latency.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ const ID: &str = "run";
 /// A figure of a target's summary.
 type Part<T> = fn(&TargetSummary) -> Option<&T>;
 
-/// What becomes of a summary: a row, its title, its metric, and where the figure and its ratios are.
+/// What becomes of a summary: a row, its title, its metric, and where the figure and its ratios
+/// are.
 struct Row {
     id: &'static str,
     metric: Metric,

@@ -1,5 +1,5 @@
-//! Who is ahead: how one target compares with the first within a cell, and when nothing can be said. A ratio without an
-//! interval ranks nobody, and neither does one between different promises.
+//! Who is ahead: how one target compares with the first within a cell, and when nothing can be
+//! said. A ratio without an interval ranks nobody, and neither does one between different promises.
 
 use crate::durability::Durability;
 use crate::measure::ratio::{Difference, Ratio};
@@ -23,7 +23,8 @@ pub(crate) enum Standing {
 /// The first target against another one in one cell.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Comparison {
-    /// How many times better the first target is: below 1 it is worse, whatever the metric's direction.
+    /// How many times better the first target is: below 1 it is worse, whatever the metric's
+    /// direction.
     pub(crate) advantage: f64,
     /// Its 95 % interval.
     pub(crate) interval: Option<(f64, f64)>,
@@ -46,8 +47,8 @@ pub(crate) fn compare(metric: Metric, to_first: &Ratio) -> Comparison {
     Comparison { advantage, interval, standing }
 }
 
-/// What a confirm promises on a target under a load that is `kept` or not and waits for confirms or not. An audit that
-/// supports less than was declared prevails; none: the target declares nothing.
+/// What a confirm promises on a target under a load that is `kept` or not and waits for confirms or
+/// not. An audit that supports less than was declared prevails; none: the target declares nothing.
 pub(crate) fn promise(facts: &TargetFacts, kept: bool, confirmed: bool) -> Option<Durability> {
     match (facts.role, confirmed, kept) {
         (Role::Limit, _, _) => None,

@@ -1,4 +1,5 @@
-//! The table at the end of a run: one row for each target, and under it what a reader must know to believe it.
+//! The table at the end of a run: one row for each target, and under it what a reader must know to
+//! believe it.
 
 use std::fmt::Write;
 
@@ -31,7 +32,8 @@ pub(crate) fn render(record: &Record) -> String {
     text
 }
 
-/// What the ratios to the first target come to, for each target that has some; and why the run ended.
+/// What the ratios to the first target come to, for each target that has some; and why the run
+/// ended.
 fn comparison(record: &Record) -> String {
     let mut text = String::new();
     let first = record.targets.first().map_or("", |first| first.name.as_str());

@@ -1,5 +1,5 @@
-//! From what a slice saw to its figures, and whether they may be believed. The rules are the benchmark's own and the same for
-//! every target.
+//! From what a slice saw to its figures, and whether they may be believed. The rules are the
+//! benchmark's own and the same for every target.
 
 use std::ops::RangeInclusive;
 
@@ -17,26 +17,32 @@ use crate::scenario::{Mode, Rate, Scenario};
 
 /// Open loop: less than this share of the offered rate and the broker did not keep up.
 const ACHIEVED: f64 = 0.99;
-/// Open loop: independent arrivals may be fewer than their mean by this many standard deviations, which is chance.
+/// Open loop: independent arrivals may be fewer than their mean by this many standard deviations,
+/// which is chance.
 const BY_CHANCE: f64 = 3.0;
-/// Open loop: when the generator's own lateness is more than this share of the latency (both at the 99th percentile), the
-/// latency is the generator's and not the broker's.
+/// Open loop: when the generator's own lateness is more than this share of the latency (both at the
+/// 99th percentile), the latency is the generator's and not the broker's.
 const LATENESS: f64 = 0.5;
-/// Above this share a reader is told: the latency is an upper bound then, and the transit the better figure.
+/// Above this share a reader is told: the latency is an upper bound then, and the transit the
+/// better figure.
 const NOTED_LATENESS: f64 = 0.1;
 /// A load thread that uses more than this share of a core is itself the limit.
 pub(crate) const FULL_THREAD: f64 = 0.95;
 /// More than this share of all cores taken by a hypervisor disturbs it too.
 const STOLEN: f64 = 0.1;
-/// Above this share a reader is told. Blocks that are interleaved suffer alike, and intervals grow by it.
+/// Above this share a reader is told. Blocks that are interleaved suffer alike, and intervals grow
+/// by it.
 const NOTED_STOLEN: f64 = 0.02;
 /// A worker whose machine collects garbage for more than this share of the time says so.
 const COLLECTED: f64 = 0.05;
-/// A worker whose busiest thread is the Java machine's own, and uses more than this share of a core, says so.
+/// A worker whose busiest thread is the Java machine's own, and uses more than this share of a
+/// core, says so.
 const OWN_WORK: f64 = 0.25;
-/// How such threads are called: those that compile and those that collect garbage. The system keeps 15 letters of a name.
+/// How such threads are called: those that compile and those that collect garbage. The system keeps
+/// 15 letters of a name.
 const OWN_THREADS: [&str; 4] = ["C1 Compiler", "C2 Compiler", "GC Thread", "VM Thread"];
-/// Persistent confirms without at least this share of the flushes that full windows need were not forced to disk.
+/// Persistent confirms without at least this share of the flushes that full windows need were not
+/// forced to disk.
 pub(crate) const FLUSHED: f64 = 0.5;
 /// What the rate of the second half may be of that of the first before a reader is told.
 const STEADY: RangeInclusive<f64> = 0.86..=1.16;
@@ -146,7 +152,8 @@ fn verdict(scenario: &Scenario, measured: &Measured, interrupted: bool, is_relay
         && scenario.mode == Mode::Throughput
     {
         let text = "the generator was the limit: one of its threads used a whole core, the rate is a lower bound";
-        // A relay is the floor of CPU, and nobody is disappointed when it could have been faster still.
+        // A relay is the floor of CPU, and nobody is disappointed when it could have been faster
+        // still.
         let list = if is_relay { &mut notes } else { &mut violations };
         list.push(format!("{text} ({})", name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')));
     }
@@ -187,7 +194,8 @@ fn verdict(scenario: &Scenario, measured: &Measured, interrupted: bool, is_relay
     Verdict { valid: violations.is_empty(), violations, notes }
 }
 
-/// What is said where a worker's Java machine was busier with itself than any of its threads with the load.
+/// What is said where a worker's Java machine was busier with itself than any of its threads with
+/// the load.
 fn own_work((name, share): &(String, f64)) -> Option<String> {
     let own = OWN_THREADS.iter().find(|own| name.starts_with(**own))?;
     let text = "no thread of the worker was busier than one of the Java machine's own, which used more than a quarter of a core";
@@ -229,7 +237,8 @@ pub(crate) fn integrity(found: &Integrity, violations: &mut Vec<String>) {
     violations.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(_, what)| format!("messages {what}")));
 }
 
-/// Compares the flushes that the disks counted with the fewest that forced confirms need: one for each full window.
+/// Compares the flushes that the disks counted with the fewest that forced confirms need: one for
+/// each full window.
 fn durability_at_most(scenario: &Scenario, measured: &Measured) -> Option<Durability> {
     if !scenario.is_kept() || scenario.window == 0 || measured.confirmed_per_s == 0.0 {
         return None;
@@ -237,13 +246,15 @@ fn durability_at_most(scenario: &Scenario, measured: &Measured) -> Option<Durabi
     Some(if forces_enough(scenario, measured)? { Durability::D3 } else { Durability::D2 })
 }
 
-/// True where the disks counted flushes as if each window of confirms was forced; none where they count nothing.
+/// True where the disks counted flushes as if each window of confirms was forced; none where they
+/// count nothing.
 fn forces_enough(scenario: &Scenario, measured: &Measured) -> Option<bool> {
     let fewest = measured.confirmed_per_s / (scenario.window * scenario.producers as u64) as f64;
     Some(measured.flushes_per_s? >= fewest * FLUSHED)
 }
 
-/// True of a load that is not to survive anything, and that all the same seems to wait for the disk at each window.
+/// True of a load that is not to survive anything, and that all the same seems to wait for the disk
+/// at each window.
 fn forces_for_nothing(scenario: &Scenario, measured: &Measured) -> bool {
     let confirmed = scenario.window > 0 && measured.confirmed_per_s > 0.0;
     let many = measured.flushes_per_s.is_some_and(|count| count > MANY_FLUSHES);
@@ -278,7 +289,8 @@ mod tests {
     use crate::measure::over_time::Recorder;
     use crate::scenario::{Destination, QueueKind};
 
-    /// What five seconds saw in which these many messages were sent and received, of 1000 a second that were offered.
+    /// What five seconds saw in which these many messages were sent and received, of 1000 a second
+    /// that were offered.
     fn outcome(scenario: &Scenario, (sent, received): (u64, u64)) -> Outcome {
         let totals = Totals { sent, confirmed: sent, refused: 0, received };
         let none = || Latency::new().unwrap();

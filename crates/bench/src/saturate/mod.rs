@@ -1,7 +1,9 @@
-//! How much a target sustains, and how latency grows up to there. What is sustained is an open loop's rate at which at least
-//! 99 % of the offered messages come, the backlog does not grow, p99 keeps its bound and every message is whole.
+//! How much a target sustains, and how latency grows up to there. What is sustained is an open
+//! loop's rate at which at least 99 % of the offered messages come, the backlog does not grow, p99
+//! keeps its bound and every message is whole.
 //!
-//! Targets take turns: each round tries one rate of each, in random order, so that what the machine does happens to all.
+//! Targets take turns: each round tries one rate of each, in random order, so that what the machine
+//! does happens to all.
 
 mod report;
 mod search;
@@ -76,7 +78,8 @@ pub(crate) struct SaturateArgs {
 pub(crate) struct CurveArgs {
     #[command(flatten)]
     search: SaturateArgs,
-    /// 100 % is this many messages a second for every target, instead of what each is first found to sustain
+    /// 100 % is this many messages a second for every target, instead of what each is first found
+    /// to sustain
     #[arg(long)]
     full: Option<f64>,
     /// How often each share is measured
@@ -106,7 +109,8 @@ struct Record {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Found {
     target: Target,
-    /// Messages sent a second that came through in the closed loop; none where that was not measured.
+    /// Messages sent a second that came through in the closed loop; none where that was not
+    /// measured.
     closed_loop_per_s: Option<f64>,
     /// The highest rate that was sustained; none: none was.
     sustained_per_s: Option<f64>,
@@ -118,7 +122,8 @@ struct Found {
 }
 
 impl Found {
-    /// True when a rate was sustained, or given, and something was measured at its shares if these were looked at.
+    /// True when a rate was sustained, or given, and something was measured at its shares if these
+    /// were looked at.
     fn is_good(&self) -> bool {
         let looked = self.curve.is_empty() || self.curve.iter().any(|point| point.trial.measured.is_some());
         self.sustained_per_s.is_some() && looked

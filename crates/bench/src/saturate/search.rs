@@ -1,5 +1,6 @@
-//! The search for the highest rate that a target sustains: bisection between a rate that went well and one that did not, in
-//! steps of equal factors. It asks for rates and is told what came of them, so that several targets can take turns.
+//! The search for the highest rate that a target sustains: bisection between a rate that went well
+//! and one that did not, in steps of equal factors. It asks for rates and is told what came of
+//! them, so that several targets can take turns.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,8 @@ use crate::report::record::Measured;
 use crate::report::verdict::DISTURBED;
 use crate::scenario::Scenario;
 
-/// What is loaded first is this share of what a closed loop reached: often enough that is too much for an open one.
+/// What is loaded first is this share of what a closed loop reached: often enough that is too much
+/// for an open one.
 const FIRST: f64 = 0.9;
 /// How much more is tried while everything goes well, and less while nothing does.
 const STEP: f64 = 1.25;
@@ -34,7 +36,8 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// Judges a slice of `load` that offered `rate`. `slo_us` bounds the p99 of the latency, microseconds.
+    /// Judges a slice of `load` that offered `rate`. `slo_us` bounds the p99 of the latency,
+    /// microseconds.
     pub(crate) fn of(rate: f64, load: &Scenario, measured: Result<Measured, String>, slo_us: f64) -> Self {
         let measured = match measured {
             Ok(measured) => measured,
@@ -50,7 +53,8 @@ impl Trial {
         if measured.latency_us.as_ref().or(measured.confirm_us.as_ref()).is_some_and(|latency| latency.p99 > slo_us) {
             reasons.push("p99 is above the bound".to_owned());
         }
-        // Others on the machine make it harder to keep up, never easier: what went well in spite of them went well.
+        // Others on the machine make it harder to keep up, never easier: what went well in spite of
+        // them went well.
         if reasons.iter().all(|reason| reason.starts_with(DISTURBED)) {
             reasons.clear();
         }
@@ -103,7 +107,8 @@ impl Search {
     pub(crate) fn tried(&mut self, rate: f64, sustained: bool) {
         if sustained {
             self.good = Some(self.good.map_or(rate, |good| good.max(rate)));
-            // A rate that went well says more than a lower one that did not: the machine may have been to blame.
+            // A rate that went well says more than a lower one that did not: the machine may have
+            // been to blame.
             self.bad = self.bad.filter(|bad| *bad > rate);
         } else {
             self.bad = Some(self.bad.map_or(rate, |bad| bad.min(rate)));
@@ -138,8 +143,8 @@ mod tests {
         }
     }
 
-    /// What 20 windows of a tenth of a second saw of 1000 messages a second, of which these many a second were confirmed and
-    /// received.
+    /// What 20 windows of a tenth of a second saw of 1000 messages a second, of which these many a
+    /// second were confirmed and received.
     fn windows(confirmed_per_s: u64, receipts_per_s: u64) -> OverTime {
         let each = |per_s: u64| vec![per_s / 10; 20];
         OverTime {

@@ -27,7 +27,8 @@ fn a_programmed_capacity_is_found() {
     study.search().unwrap();
     let found = &study.found[0];
     let sustained = found.sustained_per_s.unwrap_or_default();
-    // A busy machine may make a trial fail that would have gone well; none goes well above the capacity.
+    // A busy machine may make a trial fail that would have gone well; none goes well above the
+    // capacity.
     assert!((800.0..=2020.0).contains(&sustained), "{found:?}");
     assert!(found.trials.iter().any(|trial| !trial.sustained), "{found:?}");
 }

@@ -1,4 +1,5 @@
-//! What a broker offers to operators over HTTP: a page to manage it, an interface for programs, metrics, health.
+//! What a broker offers to operators over HTTP: a page to manage it, an interface for programs,
+//! metrics, health.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,5 @@
-//! The first message of a broker that has just started: published and received through its usual protocol, as soon as it can be.
+//! The first message of a broker that has just started: published and received through its usual
+//! protocol, as soon as it can be.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

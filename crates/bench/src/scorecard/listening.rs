@@ -9,7 +9,8 @@ use crate::machine::process::descendants;
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
 
-/// Where the processes of `roots` and all below them listen, by port; nothing where the system does not tell.
+/// Where the processes of `roots` and all below them listen, by port; nothing where the system does
+/// not tell.
 pub(super) fn addresses(roots: &[u32]) -> Vec<SocketAddr> {
     let pids = descendants(roots);
     let held: HashSet<String> = pids.iter().flat_map(|pid| sockets(*pid)).collect();
@@ -30,7 +31,8 @@ fn sockets(pid: u32) -> Vec<String> {
         .collect()
 }
 
-/// The listening sockets of a table that are among `held`. One on every address is reached by loopback.
+/// The listening sockets of a table that are among `held`. One on every address is reached by
+/// loopback.
 fn listeners(table: &str, held: &HashSet<String>) -> Vec<SocketAddr> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();

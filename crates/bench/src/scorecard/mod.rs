@@ -1,6 +1,6 @@
-//! How easy a broker is to run, as far as that can be measured: what it takes from nothing to the first message, which
-//! protocols and endpoints answer, what it needs when it has nothing to do, what it brings along. Speed is not the half of
-//! what a broker is chosen by.
+//! How easy a broker is to run, as far as that can be measured: what it takes from nothing to the
+//! first message, which protocols and endpoints answer, what it needs when it has nothing to do,
+//! what it brings along. Speed is not the half of what a broker is chosen by.
 
 mod endpoints;
 mod first;
@@ -30,8 +30,8 @@ use probe::Answer;
 /// Options of `scorecard`.
 #[derive(Debug, Args)]
 pub(crate) struct ScorecardArgs {
-    /// A peer, which is started for its card, or a broker with its processes: [NAME=]SCHEME://HOST:PORT,pid=PID. Repeat it to
-    /// compare; each has the machine for itself
+    /// A peer, which is started for its card, or a broker with its processes:
+    /// [NAME=]SCHEME://HOST:PORT,pid=PID. Repeat it to compare; each has the machine for itself
     #[arg(long = "target", value_name = "TARGET", required = true)]
     targets: Vec<String>,
     /// Where a target is installed: NAME=DIR
@@ -138,7 +138,8 @@ fn score(text: &str, args: &ScorecardArgs) -> Result<Score, Failure> {
     Ok(score)
 }
 
-/// Sends the first message, if the broker was started just now and this program speaks its protocol.
+/// Sends the first message, if the broker was started just now and this program speaks its
+/// protocol.
 fn first_message(target: &Target, guard: &Guard) -> Result<Option<FirstMessage>, Failure> {
     if !guard.started_it() || !first::SCHEMES.contains(&target.scheme.as_str()) {
         return Ok(None);

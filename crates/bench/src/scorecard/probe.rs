@@ -1,5 +1,5 @@
-//! Which protocols answer on a port: a real handshake for each, the answer recognised by what the specification says of it.
-//! An open port proves nothing.
+//! Which protocols answer on a port: a real handshake for each, the answer recognised by what the
+//! specification says of it. An open port proves nothing.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -89,7 +89,8 @@ fn amqp091(answer: &[u8]) -> Option<String> {
     found(answer.starts_with(&[1, 0, 0]) && answer.get(7..11) == Some(&[0, 10, 0, 10]), "connection.start")
 }
 
-/// The header of SASL, or of the protocol itself where no log-in is wanted. Other servers answer a header of their own.
+/// The header of SASL, or of the protocol itself where no log-in is wanted. Other servers answer a
+/// header of their own.
 fn amqp10(answer: &[u8]) -> Option<String> {
     match answer.get(..8)? {
         b"AMQP\x03\x01\x00\x00" => Some("SASL header".to_owned()),

@@ -1,4 +1,5 @@
-//! The scores as one table: a line for each measure, a column for each broker. What has several answers goes on below itself.
+//! The scores as one table: a line for each measure, a column for each broker. What has several
+//! answers goes on below itself.
 
 use super::Score;
 use super::endpoints::Purpose;

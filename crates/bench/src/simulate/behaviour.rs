@@ -1,5 +1,5 @@
-//! What a simulated broker is told to do: how long it takes, how much it can take, when it stands still, what it does to
-//! chosen messages, and what its confirms are worth.
+//! What a simulated broker is told to do: how long it takes, how much it can take, when it stands
+//! still, what it does to chosen messages, and what its confirms are worth.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

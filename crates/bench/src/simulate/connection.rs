@@ -1,5 +1,5 @@
-//! One connection to a simulated broker: reads frames, answers methods, and takes publishes together as they come, so that one
-//! flush serves all of them.
+//! One connection to a simulated broker: reads frames, answers methods, and takes publishes
+//! together as they come, so that one flush serves all of them.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -325,7 +325,8 @@ impl Connection {
         self.say(channel, ChannelClose { reply_code, reply_text, ..ChannelClose::default() });
     }
 
-    /// Takes the messages that have come: writes the persistent ones down together, then routes and confirms each.
+    /// Takes the messages that have come: writes the persistent ones down together, then routes and
+    /// confirms each.
     fn take_waiting(&mut self) -> Result<(), Failure> {
         if let Some(store) = &self.store {
             let kept = self.waiting.iter().filter(|publish| publish.message.exchange.is_empty());

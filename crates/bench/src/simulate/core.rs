@@ -1,5 +1,6 @@
-//! What all connections of a simulated broker share: queues, exchanges, consumers, and what is done to chosen messages. Each
-//! queue gives its messages out in order; what a consumer did not settle comes back when its connection ends.
+//! What all connections of a simulated broker share: queues, exchanges, consumers, and what is done
+//! to chosen messages. Each queue gives its messages out in order; what a consumer did not settle
+//! comes back when its connection ends.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! The file of a simulated broker that writes its persistent messages down: keys of durable queues and bodies, one behind the
-//! other. What was acknowledged is not noted, so that it comes again after a restart.
+//! The file of a simulated broker that writes its persistent messages down: keys of durable queues
+//! and bodies, one behind the other. What was acknowledged is not noted, so that it comes again
+//! after a restart.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -21,7 +22,8 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Opens the file in `dir` and returns what it holds. A record that was not written whole is cut off.
+    /// Opens the file in `dir` and returns what it holds. A record that was not written whole is
+    /// cut off.
     pub(super) fn open(dir: &Path, flush: bool) -> Result<(Self, Vec<Kept>), Failure> {
         fs::create_dir_all(dir).context(dir.display())?;
         let path = dir.join(NAME);

@@ -1,5 +1,5 @@
-//! What the confirms of a suite's targets are worth, found out before they are measured. Each target is audited by itself, once
-//! for a run and for all that go on with it.
+//! What the confirms of a suite's targets are worth, found out before they are measured. Each
+//! target is audited by itself, once for a run and for all that go on with it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use crate::promise::{self, Finding, SCHEMES};
 use crate::report::progress::Progress;
 use crate::suite::record::Audited;
 
-/// What an audit takes, seconds: a peer's start, two watches, and kills with all that belongs to them.
+/// What an audit takes, seconds: a peer's start, two watches, and kills with all that belongs to
+/// them.
 const SECONDS: f64 = 45.0;
 
 /// What was found, by the names of the targets.
@@ -35,8 +36,8 @@ impl Audits {
         Ok(Self(found))
     }
 
-    /// The audits that are missing: names of targets, and the text that means each by a protocol whose confirms can be audited;
-    /// none where it speaks none.
+    /// The audits that are missing: names of targets, and the text that means each by a protocol
+    /// whose confirms can be audited; none where it speaks none.
     pub(super) fn missing(&self, texts: &[String]) -> Result<Vec<(String, Option<String>)>, Failure> {
         let all = texts.iter().map(|text| Ok((peers::label(text)?, peers::spoken(text, &SCHEMES)?)));
         all.filter(|one| !one.as_ref().is_ok_and(|(name, _)| self.0.contains_key(name))).collect()

@@ -1,4 +1,5 @@
-//! From the rows of a study to cells: every combination of its variables in every profile, and the load of each, scaled.
+//! From the rows of a study to cells: every combination of its variables in every profile, and the
+//! load of each, scaled.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ pub(crate) struct Sizing {
 }
 
 impl Sizing {
-    /// Seconds that a slice of a cell with this metric is to last at least; none: to pass takes as long as it takes.
+    /// Seconds that a slice of a cell with this metric is to last at least; none: to pass takes as
+    /// long as it takes.
     pub(crate) fn least(&self, metric: Metric) -> Option<f64> {
         self.least.filter(|_| metric != Metric::Passed)
     }

@@ -1,5 +1,6 @@
-//! Which cells of a study are asked for: rows by their name or its beginning, `M1,M3*`, and single points of them,
-//! `O4:size=64,copies=32`. Who asks for nothing gets all; what no study has is refused.
+//! Which cells of a study are asked for: rows by their name or its beginning, `M1,M3*`, and single
+//! points of them, `O4:size=64,copies=32`. Who asks for nothing gets all; what no study has is
+//! refused.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;

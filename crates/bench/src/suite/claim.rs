@@ -1,8 +1,10 @@
-//! What a study says, as predicates over cells: `D1@EMS > D1@Apollo`, `M1:consumers=16/M1:consumers=8 in 0.8..1.25`,
-//! `Q5 >= Q6`. A term names a row, perhaps a point of it, a platform of the study, and a figure other than the row's own.
-//! Figures of one cell are compared block with block, of the slices that broke no rule; those of two cells, whose blocks have
-//! nothing in common but their numbers, as those of two runs are. Without platforms a claim is about each broker by
-//! itself; where it names a row that only variants of a broker can have, about these, beside the broker that they are variants of.
+//! What a study says, as predicates over cells: `D1@EMS > D1@Apollo`,
+//! `M1:consumers=16/M1:consumers=8 in 0.8..1.25`, `Q5 >= Q6`. A term names a row, perhaps a point
+//! of it, a platform of the study, and a figure other than the row's own. Figures of one cell are
+//! compared block with block, of the slices that broke no rule; those of two cells, whose blocks
+//! have nothing in common but their numbers, as those of two runs are. Without platforms a claim is
+//! about each broker by itself; where it names a row that only variants of a broker can have, about
+//! these, beside the broker that they are variants of.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,7 +141,8 @@ pub(crate) struct Bench<'a> {
 type Judged = (ClaimVerdict, String);
 
 impl Bench<'_> {
-    /// All claims of the study: one verdict each, or one for each broker where no platform is named.
+    /// All claims of the study: one verdict each, or one for each broker where no platform is
+    /// named.
     pub(crate) fn claims(&self) -> Vec<Claim> {
         self.study.claims.iter().flat_map(|claimed| self.claim(claimed)).collect()
     }
@@ -177,7 +180,8 @@ impl Bench<'_> {
         vec![Claim { text: claimed.text.clone(), verdict: ClaimVerdict::Undecided, why }]
     }
 
-    /// The figures of a claim that nobody was asked to measure: one line says so, whoever the targets are.
+    /// The figures of a claim that nobody was asked to measure: one line says so, whoever the
+    /// targets are.
     fn left_out(&self, claimed: &Claimed) -> BTreeSet<String> {
         let missing =
             |term: &&Term| !self.cells.iter().any(|cell| cell.row == term.row && is_at(&cell.point, &term.at));
@@ -185,7 +189,8 @@ impl Bench<'_> {
         terms.map(|term| label(&term.row, &term.at)).collect()
     }
 
-    /// True when `target` itself can't do one of the rows that a claim is about: that says nothing about the claim.
+    /// True when `target` itself can't do one of the rows that a claim is about: that says nothing
+    /// about the claim.
     fn lacks(&self, claimed: &Claimed, target: &str) -> bool {
         claimed.holds.iter().flat_map(Predicate::terms).any(|term| {
             let results = self.cells.iter().filter(|cell| cell.row == term.row).flat_map(|cell| &cell.results);
@@ -194,7 +199,8 @@ impl Bench<'_> {
         })
     }
 
-    /// The verdict over all predicates: the first that does not hold decides, then the first that is undecided.
+    /// The verdict over all predicates: the first that does not hold decides, then the first that
+    /// is undecided.
     fn all(&self, claimed: &Claimed, target: Option<&str>) -> Judged {
         let judged: Vec<Judged> = claimed.holds.iter().map(|one| self.judge(one, claimed.profile, target)).collect();
         let first = |verdict: ClaimVerdict| judged.iter().find(|(one, _)| *one == verdict).cloned();
@@ -283,8 +289,8 @@ impl Bench<'_> {
         }
     }
 
-    /// The broker that `variant` is compared with: the first of the same product and protocol without `word` in its name, else
-    /// itself.
+    /// The broker that `variant` is compared with: the first of the same product and protocol
+    /// without `word` in its name, else itself.
     fn without<'a>(&'a self, word: &str, variant: &'a str) -> &'a str {
         let known = self.targets.iter().find(|facts| facts.target.name == variant);
         let beside = |facts: &&TargetFacts| {
@@ -294,7 +300,8 @@ impl Bench<'_> {
         self.targets.iter().find(beside).map_or(variant, |facts| &facts.target.name)
     }
 
-    /// The name of the target that stands for a platform: the one that is called as the product is, else the first that fits.
+    /// The name of the target that stands for a platform: the one that is called as the product is,
+    /// else the first that fits.
     fn standing_for(&self, platform: &str) -> Result<&str, String> {
         let Some(Platform { product: Some(product), unless, .. }) = self.study.platforms.get(platform) else {
             return Err(format!("{platform} is not to be had"));
@@ -344,7 +351,8 @@ struct Estimate {
     /// How sure the interval is, per cent.
     certainty: f64,
     blocks: usize,
-    /// The least and the most; a pass or fail has no noise, so that nothing holds before all blocks agree.
+    /// The least and the most; a pass or fail has no noise, so that nothing holds before all blocks
+    /// agree.
     range: (f64, f64),
 }
 
@@ -377,7 +385,8 @@ impl Estimate {
     }
 }
 
-/// Whether a figure lies within a range, by its interval. Without one nothing is decided: a single block may be off by any factor.
+/// Whether a figure lies within a range, by its interval. Without one nothing is decided: a single
+/// block may be off by any factor.
 fn decide(estimate: &Estimate, (low, high): (f64, f64)) -> (ClaimVerdict, String) {
     let Estimate { blocks, certainty, .. } = *estimate;
     let Some((least, most)) = estimate.interval.filter(|_| blocks >= FEWEST_BLOCKS) else {
@@ -536,7 +545,8 @@ mod tests {
         }
     }
 
-    /// Block 3 of one row was an hour before block 3 of the other: which of them stand side by side must not matter.
+    /// Block 3 of one row was an hour before block 3 of the other: which of them stand side by side
+    /// must not matter.
     #[test]
     fn figures_of_two_rows_are_compared_as_those_of_two_runs() {
         let rates = [1000.0, 1100.0, 1200.0, 1300.0, 1400.0];
@@ -638,7 +648,8 @@ mod tests {
             broker("amq-networked=stomp://127.0.0.1:2", "ActiveMQ"),
             broker("amq=stomp://127.0.0.1:3", "ActiveMQ"),
         ];
-        // Over its second broker the variant is as slow in M0: beside itself it would have lost nothing.
+        // Over its second broker the variant is as slow in M0: beside itself it would have lost
+        // nothing.
         let cells = [
             cell("M0", &[("hermod", 9e5), ("amq-networked", 5e3), ("amq", 1e4)]),
             cell("M4", &[("amq-networked", 5e3)]),
@@ -665,7 +676,8 @@ mod tests {
         assert_eq!((only.verdict, only.why.as_str()), (ClaimVerdict::Undecided, "no target has networked in its name"));
     }
 
-    /// A run of one row said of each claim about the others, for each broker, that there was no figure.
+    /// A run of one row said of each claim about the others, for each broker, that there was no
+    /// figure.
     #[test]
     fn a_claim_about_rows_that_a_run_left_out_is_one_line() {
         let study = Study::find("crimson2003").unwrap();

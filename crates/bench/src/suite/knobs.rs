@@ -1,4 +1,5 @@
-//! What a study's file says about a load: only what differs from the default, in the words of the studies.
+//! What a study's file says about a load: only what differs from the default, in the words of the
+//! studies.
 
 use serde::Deserialize;
 

@@ -1,4 +1,5 @@
-//! The published studies as suites: their rows as data, run on any target, beside the figures that were printed.
+//! The published studies as suites: their rows as data, run on any target, beside the figures that
+//! were printed.
 
 mod audits;
 mod cells;
@@ -22,7 +23,8 @@ use record::Profile;
 /// Options of `suite`.
 #[derive(Debug, Args)]
 pub(crate) struct SuiteArgs {
-    /// kth2016, dynabyte2018, mostlyuseless2007, osu2008, crimson2003, or a file of that form that ends in .toml
+    /// kth2016, dynabyte2018, mostlyuseless2007, osu2008, crimson2003, or a file of that form that
+    /// ends in .toml
     #[arg(required = true)]
     suites: Vec<String>,
     /// A broker or a peer, as for `run`; repeat it to compare. Ratios are to the first
@@ -43,8 +45,8 @@ pub(crate) struct SuiteArgs {
     /// Seconds after which a slice is ended, whatever is left of its messages
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
-    /// Seconds that a slice is to last at least: where its messages are through sooner, they are made more [default: a quarter of
-    /// --seconds]
+    /// Seconds that a slice is to last at least: where its messages are through sooner, they are
+    /// made more [default: a quarter of --seconds]
     #[arg(long, value_name = "SECONDS", conflicts_with = "exact")]
     at_least: Option<f64>,
     /// Let every slice send all of its messages and no more, however long or short that takes
@@ -53,17 +55,20 @@ pub(crate) struct SuiteArgs {
     /// Also measure a relay of this program's own, which only copies bytes: the machine's limit
     #[arg(long)]
     relay: bool,
-    /// Also measure a relay that forces what it copies to the disk of --dir before it passes it on: the limit of persistent rows
+    /// Also measure a relay that forces what it copies to the disk of --dir before it passes it on:
+    /// the limit of persistent rows
     #[arg(long)]
     log: bool,
-    /// Also measure the first target once more under another name: what differs between the two is noise
+    /// Also measure the first target once more under another name: what differs between the two is
+    /// noise
     #[arg(long)]
     control: bool,
-    /// First find out what the confirms of each target are worth, as `audit` does: a peer that is not up is started for that,
-    /// killed and started again; what is up is not killed
+    /// First find out what the confirms of each target are worth, as `audit` does: a peer that is
+    /// not up is started for that, killed and started again; what is up is not killed
     #[arg(long)]
     audit: bool,
-    /// Let the targets that are not being measured run on; otherwise they are stopped meanwhile, where their pids are known
+    /// Let the targets that are not being measured run on; otherwise they are stopped meanwhile,
+    /// where their pids are known
     #[arg(long)]
     no_freeze: bool,
     /// Measure a slice that other processes disturbed this often again

@@ -1,5 +1,6 @@
-//! The record of a suite run: what was asked, what each cell of it gave on each target, what the study published, and which
-//! of its claims hold here. Everything that the report shows is in it, so that a report can be drawn again from the file.
+//! The record of a suite run: what was asked, what each cell of it gave on each target, what the
+//! study published, and which of its claims hold here. Everything that the report shows is in it,
+//! so that a report can be drawn again from the file.
 
 use std::collections::BTreeMap;
 
@@ -24,14 +25,16 @@ pub(crate) struct Report {
     pub(crate) program: String,
     /// Seconds since 1970 at its start.
     pub(crate) started: u64,
-    /// Seconds since 1970 at its end; none: it was interrupted or goes on, and cells may be missing.
+    /// Seconds since 1970 at its end; none: it was interrupted or goes on, and cells may be
+    /// missing.
     pub(crate) finished: Option<u64>,
     /// The command line, with passwords removed.
     pub(crate) command: Vec<String>,
     pub(crate) machine: MachineFacts,
     pub(crate) extent: Extent,
     pub(crate) targets: Vec<TargetFacts>,
-    /// What an empty forced write costs here, once per block, where something persistent was measured.
+    /// What an empty forced write costs here, once per block, where something persistent was
+    /// measured.
     pub(crate) forced: Vec<Forced>,
     pub(crate) suites: Vec<SuiteRecord>,
 }
@@ -102,7 +105,8 @@ pub(crate) struct SuiteRecord {
     pub(crate) citation: String,
     /// What the authors' machines and settings were.
     pub(crate) environment: String,
-    /// What is wrong with the published measurement, one sentence each: the faithful profile repeats it, the fair one does not.
+    /// What is wrong with the published measurement, one sentence each: the faithful profile
+    /// repeats it, the fair one does not.
     pub(crate) faults: Vec<String>,
     pub(crate) cells: Vec<Cell>,
     pub(crate) figures: Vec<Figure>,
@@ -148,7 +152,8 @@ pub(crate) struct Cell {
     pub(crate) row: String,
     pub(crate) title: String,
     pub(crate) profile: Profile,
-    /// The row's variables here, such as `size` or `consumers`; empty where the row has one point only.
+    /// The row's variables here, such as `size` or `consumers`; empty where the row has one point
+    /// only.
     pub(crate) point: BTreeMap<String, f64>,
     pub(crate) metric: Metric,
     /// What was loaded, after scaling.
@@ -205,11 +210,13 @@ pub(crate) enum CellOutcome {
 /// The figures of a cell on one target.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// The cell's metric over the blocks: valid slices, or all where none is valid or the metric is whether they passed.
+    /// The cell's metric over the blocks: valid slices, or all where none is valid or the metric is
+    /// whether they passed.
     pub(crate) value: Spread,
     /// Within blocks, this target's metric over the first target's; none for the first.
     pub(crate) to_first: Option<Spread>,
-    /// Within blocks, this target's metric over the limit's (relay or forced writes); none where no limit fits.
+    /// Within blocks, this target's metric over the limit's (relay or forced writes); none where no
+    /// limit fits.
     pub(crate) of_limit: Option<Spread>,
     /// How many slices were measured, and how many broke no rule.
     pub(crate) slices: usize,
@@ -286,6 +293,7 @@ pub(crate) enum ClaimVerdict {
     Holds,
     /// The interval lies wholly on the other side.
     DoesNotHold,
-    /// The interval holds both, or too few blocks were measured, or a product is not among the targets.
+    /// The interval holds both, or too few blocks were measured, or a product is not among the
+    /// targets.
     Undecided,
 }

@@ -1,5 +1,6 @@
-//! Runs suites: cell by cell, and in each cell all targets in random order, block by block. Whatever is finished is kept at
-//! once, so that a run that is interrupted gives what it has, and can be gone on with.
+//! Runs suites: cell by cell, and in each cell all targets in random order, block by block.
+//! Whatever is finished is kept at once, so that a run that is interrupted gives what it has, and
+//! can be gone on with.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,14 +42,17 @@ use crate::target::Target;
 
 /// What the control is called: the first target again.
 const CONTROL: &str = "control";
-/// A slice lasts at least this part of the time after which it is ended, where nothing else is said.
+/// A slice lasts at least this part of the time after which it is ended, where nothing else is
+/// said.
 const LEAST_PART: f64 = 0.25;
-/// How long each target is loaded before the first slice that counts: brokers that compile themselves while they run are faster by
-/// then than when they were started, some by half, and whoever is measured first would else be measured cold.
+/// How long each target is loaded before the first slice that counts: brokers that compile
+/// themselves while they run are faster by then than when they were started, some by half, and
+/// whoever is measured first would else be measured cold.
 const REHEARSAL: Duration = Duration::from_secs(15);
 /// How long forced writes are timed.
 const FORCED_TIME: Duration = Duration::from_millis(500);
-/// What a slice takes besides its measured time, seconds: connections, a fill, the drain, the cleaning.
+/// What a slice takes besides its measured time, seconds: connections, a fill, the drain, the
+/// cleaning.
 const ROUND_A_SLICE: f64 = 1.0;
 
 /// What a run must have in common with the one that it goes on for.
@@ -98,7 +102,8 @@ struct Entry {
     piece: Piece,
 }
 
-/// Runs what the options ask for. False: some slices broke a rule, or a claim could not be looked at.
+/// Runs what the options ask for. False: some slices broke a rule, or a claim could not be looked
+/// at.
 pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
     let started = unix_time();
     let studies: Vec<Study> = args.suites.iter().map(|name| Study::find(name)).collect::<Result<_, _>>()?;
@@ -221,8 +226,9 @@ impl SuiteArgs {
         facts
     }
 
-    /// Begins a journal, or opens the one that is gone on with, where neither the options nor the loads have changed. Rows, blocks
-    /// and retries may be others: what is finished is the same whichever more is asked for.
+    /// Begins a journal, or opens the one that is gone on with, where neither the options nor the
+    /// loads have changed. Rows, blocks and retries may be others: what is finished is the same
+    /// whichever more is asked for.
     fn open_journal(&self, studies: &[Study], names: &[String]) -> Result<Begun, Failure> {
         let sizing = self.sizing()?;
         let asked = Asked {
@@ -280,7 +286,8 @@ fn key(planned: &Planned<'_>) -> String {
     format!("{} {:?}", planned.label(), planned.profile)
 }
 
-/// Refuses a target that is another than when the run was begun. One that was not reached is not known.
+/// Refuses a target that is another than when the run was begun. One that was not reached is not
+/// known.
 fn note_met(journal: Option<&mut Journal>, targets: &[TargetFacts]) -> Result<(), Failure> {
     let Some(journal) = journal else { return Ok(()) };
     for TargetFacts { target, product, version, declared, .. } in targets {
@@ -476,7 +483,8 @@ impl Runner<'_> {
         let earlier: Vec<Piece> = self.earlier.iter().filter(mine).map(|entry| entry.piece.clone()).collect();
         let (journal, cold) = (&mut self.journal, &mut self.cold);
         let mut keep = |piece: &Piece| {
-            // Where it was tried how many messages last, that was the rehearsal; rows without one leave the brokers cold.
+            // Where it was tried how many messages last, that was the rehearsal; rows without one
+            // leave the brokers cold.
             *cold &= !matches!(piece, Piece::Count { .. });
             let Some(journal) = journal.as_mut() else { return Ok(()) };
             journal.append(&Entry { suite: study.id.clone(), cell: label.clone(), piece: piece.clone() })
@@ -489,7 +497,8 @@ impl Runner<'_> {
         Ok(results.slices)
     }
 
-    /// What a broker can come to at most: forced writes where messages are kept and they were measured, else the relay.
+    /// What a broker can come to at most: forced writes where messages are kept and they were
+    /// measured, else the relay.
     fn limit(&self, kept: bool) -> Option<&TargetFacts> {
         let mut limits = self.targets.iter().filter(|facts| facts.role == Role::Limit);
         let fits = |facts: &&TargetFacts| facts.target.only_copies() != kept;
@@ -518,7 +527,8 @@ impl Runner<'_> {
             };
             Spread::of(own.iter().filter_map(quotient).collect())
         };
-        // An order goes to the exchange, is matched and comes back; a relay carries it one way, and is no limit of that.
+        // An order goes to the exchange, is matched and comes back; a relay carries it one way, and
+        // is no limit of that.
         let there_and_back = scenario.mode == Mode::Exchange;
         let first = self.targets.first().map(|facts| facts.target.name.as_str()).filter(|first| *first != name);
         let limit = self.limit(scenario.is_kept()).filter(|limit| limit.target.name != name && !there_and_back);
@@ -534,13 +544,15 @@ impl Runner<'_> {
     }
 }
 
-/// The target as a cell loads it. A type of queues that keeps what it is given keeps transient messages too, and forces them:
-/// where nothing is to be kept, the broker's ordinary queues do what those of the others do.
+/// The target as a cell loads it. A type of queues that keeps what it is given keeps transient
+/// messages too, and forces them: where nothing is to be kept, the broker's ordinary queues do what
+/// those of the others do.
 fn typed(target: &Target, scenario: &Scenario) -> Target {
     Target { queue_type: target.queue_type.clone().filter(|_| scenario.is_kept()), ..target.clone() }
 }
 
-/// A target's figure in each block: of the slices that count, or, where the figure is whether they passed, of all.
+/// A target's figure in each block: of the slices that count, or, where the figure is whether they
+/// passed, of all.
 pub(super) fn by_block(metric: Metric, scenario: &Scenario, name: &str, slices: &[SliceRecord]) -> Vec<(usize, f64)> {
     if metric == Metric::Passed {
         let tried = |slice: &&SliceRecord| slice.target == name && !slice.superseded && slice.lacks.is_none();
@@ -551,8 +563,9 @@ pub(super) fn by_block(metric: Metric, scenario: &Scenario, name: &str, slices: 
     usable.iter().filter_map(|(block, measured)| Some((*block, value(metric, scenario, measured)?))).collect()
 }
 
-/// True when all messages that were sent in a slice came through, once, in order and unchanged. A slice that its time ended sent
-/// fewer, and passes with those: how slow a broker is, is the matter of other metrics.
+/// True when all messages that were sent in a slice came through, once, in order and unchanged. A
+/// slice that its time ended sent fewer, and passes with those: how slow a broker is, is the matter
+/// of other metrics.
 fn came_through(measured: &Measured) -> bool {
     is_whole(&measured.integrity) && measured.messages_per_s > 0.0
 }
@@ -577,7 +590,8 @@ mod tests {
     use super::*;
     use crate::scenario::QueueKind;
 
-    /// Quorum queues forced each message of rows in which no other broker keeps any, and were ten times as slow for it.
+    /// Quorum queues forced each message of rows in which no other broker keeps any, and were ten
+    /// times as slow for it.
     #[test]
     fn queues_are_of_the_type_that_keeps_only_where_messages_are_kept() {
         let target: Target = "amqp://127.0.0.1:1,type=quorum".parse().unwrap();
@@ -601,7 +615,8 @@ mod tests {
         assert_eq!(lacks(row("O6p"), &facts(Role::Broker)), None);
     }
 
-    /// Slices that lost messages or failed were once left out, so that a target passed that had come through once in ten times.
+    /// Slices that lost messages or failed were once left out, so that a target passed that had
+    /// come through once in ten times.
     #[test]
     fn what_lost_messages_or_failed_did_not_pass() {
         type Change = fn(&mut SliceRecord);
@@ -616,7 +631,8 @@ mod tests {
             ("failed", |slice| (slice.measured, slice.error) = (None, Some("reset".to_owned())), Some(0.0)),
             ("lacking", |slice| (slice.measured, slice.lacks) = (None, Some("queues".to_owned())), None),
             ("measured again", |slice| slice.superseded = true, None),
-            // That others used the machine says nothing about the messages, and neither does the end of the time.
+            // That others used the machine says nothing about the messages, and neither does the
+            // end of the time.
             ("disturbed", |slice| of(slice).verdict.violations = vec!["disturbed: others".to_owned()], Some(1.0)),
             ("ended", |slice| of(slice).verdict.notes = vec!["stopped after 4 s".to_owned()], Some(1.0)),
         ];

@@ -1,5 +1,6 @@
-//! A study as data: what was published, what was wrong with it, and its rows as loads that any target can be given. The five
-//! studies that come with the program are files of this form too, so that whoever has another one writes a file and no code.
+//! A study as data: what was published, what was wrong with it, and its rows as loads that any
+//! target can be given. The five studies that come with the program are files of this form too, so
+//! that whoever has another one writes a file and no code.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -56,7 +57,8 @@ pub(crate) struct Study {
 pub(crate) struct Platform {
     /// Product and version.
     pub(crate) title: String,
-    /// A target stands for it whose product or name has this in it, in lower case; none: no target can.
+    /// A target stands for it whose product or name has this in it, in lower case; none: no target
+    /// can.
     #[serde(default)]
     pub(crate) product: Option<String>,
     /// A target with this in its product or name, in lower case, is another product and does not.
@@ -158,7 +160,8 @@ pub(crate) enum RowKind {
     Load,
     /// Not at all: no broker can be given this, for this reason.
     Absent(String),
-    /// By a load, on targets only whose name has this in it: a variant of a broker that somebody must have set up.
+    /// By a load, on targets only whose name has this in it: a variant of a broker that somebody
+    /// must have set up.
     Needs(String),
 }
 
@@ -198,13 +201,14 @@ pub(crate) struct Claimed {
     pub(crate) text: String,
     /// All of these must hold.
     pub(crate) holds: Vec<Predicate>,
-    /// The profile whose cells are looked at; none: the one that was measured, the faithful one before the fair one.
+    /// The profile whose cells are looked at; none: the one that was measured, the faithful one
+    /// before the fair one.
     #[serde(default)]
     pub(crate) profile: Option<Profile>,
 }
 
-/// Figures with no field but theirs. Their type can't refuse others, since records have it, whose readers pass over what a
-/// later program added.
+/// Figures with no field but theirs. Their type can't refuse others, since records have it, whose
+/// readers pass over what a later program added.
 fn figures<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Figure>, D::Error> {
     let read = |table: Table| {
         let figure: Figure = table.clone().try_into().map_err(D::Error::custom)?;

@@ -1,4 +1,5 @@
-//! Suites as text: a table for each with the published figures beside the measured ones, and what became of the claims.
+//! Suites as text: a table for each with the published figures beside the measured ones, and what
+//! became of the claims.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! The studies that come with the program are complete and can be loaded; a file with a mistake is refused by its place.
+//! The studies that come with the program are complete and can be loaded; a file with a mistake is
+//! refused by its place.
 
 use std::time::Duration;
 
@@ -234,7 +235,8 @@ claims = [{ text = "rates are positive", holds = ["R:size=1 in 1..1e12"] }, { te
     for cell in &suite.cells[..2] {
         for result in &cell.results {
             let CellOutcome::Measured(figures) = &result.outcome else { panic!("{:?}", result.outcome) };
-            // A disturbed machine makes slices invalid, and these count only where there is no other.
+            // A disturbed machine makes slices invalid, and these count only where there is no
+            // other.
             assert!(figures.slices == 2 && (1..=2).contains(&figures.value.values.len()));
             assert!(figures.to_first.is_none() || result.target == "b");
         }
@@ -277,7 +279,8 @@ fn an_audit_is_made_once_and_told_of_the_target_and_its_control() {
     let [file, json, html, out] = ["own.toml", "r.json", "r.html", "out"].map(|name| dir.path().join(name));
     let (json_text, html_text, out_text) = (json.to_str().unwrap(), html.to_str().unwrap(), out.to_str().unwrap());
     std::fs::write(&file, SMALL.replace("[1, 2]", "[1]") + "load = { messages = 20, ack = \"each\" }").unwrap();
-    // It confirms nothing while it is watched, so that nothing is decided, however much others flush.
+    // It confirms nothing while it is watched, so that nothing is decided, however much others
+    // flush.
     let late = Delay::Fixed(Duration::from_millis(1500));
     let broker = local(&Behaviour { confirm: late, ..Behaviour::default() });
     let run = |more: &[&str]| {

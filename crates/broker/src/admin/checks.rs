@@ -1,4 +1,5 @@
-//! What a declaration would be refused for, told without declaring anything: an import is looked at whole before it begins.
+//! What a declaration would be refused for, told without declaring anything: an import is looked at
+//! whole before it begins.
 
 use crate::broker::Broker;
 use crate::catalog::arguments::{ExchangeArguments, QueueArguments};
@@ -12,7 +13,8 @@ use crate::session::declare::{
 use crate::session::{BindingSpec, DestinationName, ExchangeSpec, QueueSpec};
 
 impl Broker {
-    /// Fails where the operator's declaration of this queue would, but for limits. The vhost need not be there yet.
+    /// Fails where the operator's declaration of this queue would, but for limits. The vhost need
+    /// not be there yet.
     ///
     /// # Errors
     /// Those of [`crate::Client::declare_queue`].
@@ -28,7 +30,8 @@ impl Broker {
         parsed.check_properties(&spec.name, vhost, spec.durable, spec.exclusive, spec.auto_delete)
     }
 
-    /// Fails where the operator's declaration of this exchange would, but for limits. The vhost need not be there yet.
+    /// Fails where the operator's declaration of this exchange would, but for limits. The vhost
+    /// need not be there yet.
     ///
     /// # Errors
     /// Those of [`crate::Client::declare_exchange`].
@@ -48,8 +51,9 @@ impl Broker {
             .map(drop)
     }
 
-    /// Fails where this binding of the operator's would, but for limits and for ends that are not there; `source` is what its
-    /// exchange will be, if it is not there yet. False when it is there already.
+    /// Fails where this binding of the operator's would, but for limits and for ends that are not
+    /// there; `source` is what its exchange will be, if it is not there yet. False when it is there
+    /// already.
     ///
     /// # Errors
     /// Those of [`crate::Client::bind`].
@@ -83,7 +87,8 @@ impl Broker {
     }
 }
 
-/// Names that operators give are shown wherever they look: one with a line end or an escape sequence is a mistake or a trap.
+/// Names that operators give are shown wherever they look: one with a line end or an escape
+/// sequence is a mistake or a trap.
 pub(crate) fn refuse_control(what: &str, name: &str) -> Result<(), Error> {
     match name.chars().any(char::is_control) {
         true => {

@@ -1,7 +1,9 @@
-//! What operators change while the broker runs: vhosts, users, how much each may have, and policies.
+//! What operators change while the broker runs: vhosts, users, how much each may have, and
+//! policies.
 //!
-//! Changes come one after the other (`Core::administration`). Each is logged before it counts and returns what its answer
-//! waits for: it is durable when [`Broker::is_durable`] says so. Who may ask for one is checked by whoever asks.
+//! Changes come one after the other (`Core::administration`). Each is logged before it counts and
+//! returns what its answer waits for: it is durable when [`Broker::is_durable`] says so. Who may
+//! ask for one is checked by whoever asks.
 
 mod checks;
 mod policies;
@@ -34,8 +36,8 @@ impl Broker {
 }
 
 impl Broker {
-    /// Raises an alarm, `memory` or `disk`, whatever room there is, or stops doing so: then room decides again. It ends with
-    /// the process.
+    /// Raises an alarm, `memory` or `disk`, whatever room there is, or stops doing so: then room
+    /// decides again. It ends with the process.
     ///
     /// # Errors
     /// `NotFound` for another resource.
@@ -51,7 +53,8 @@ impl Broker {
         Ok(())
     }
 
-    /// Sets the bytes of queued messages in memory at which the memory alarm rises, until the process ends. At 0 it is up.
+    /// Sets the bytes of queued messages in memory at which the memory alarm rises, until the
+    /// process ends. At 0 it is up.
     pub fn set_memory_limit(&self, bytes: u64) {
         self.core.memory.set_limit(bytes);
     }

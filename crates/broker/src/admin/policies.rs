@@ -51,12 +51,12 @@ impl Sort {
 }
 
 impl Broker {
-    /// Sets a policy, in place of the one of its kind that has this name, and gives what it says to all queues and exchanges
-    /// that it is for. Returns what the answer waits for.
+    /// Sets a policy, in place of the one of its kind that has this name, and gives what it says to
+    /// all queues and exchanges that it is for. Returns what the answer waits for.
     ///
     /// # Errors
-    /// `NotFound` without the vhost, `Precondition` for what a policy can't say, `AccessRefused` for one that would move messages as
-    /// its author may not.
+    /// `NotFound` without the vhost, `Precondition` for what a policy can't say, `AccessRefused`
+    /// for one that would move messages as its author may not.
     pub fn set_policy(
         &self,
         vhost: &str,
@@ -135,8 +135,9 @@ impl Core {
         Ok(policy)
     }
 
-    /// A policy that moves messages needs the rights that a declaration needs for it: its author may read each queue and exchange
-    /// that it is for now, and write to the exchange that they go to. What comes later is up to whoever declares it.
+    /// A policy that moves messages needs the rights that a declaration needs for it: its author
+    /// may read each queue and exchange that it is for now, and write to the exchange that they go
+    /// to. What comes later is up to whoever declares it.
     fn authorize_policy(&self, vhost: &Vhost, policy: &Policy, author: &Identity) -> Result<(), Error> {
         if author.is_operator() || self.authority.has_tag(author.user(), ADMINISTRATOR) {
             return Ok(());
@@ -150,7 +151,8 @@ impl Core {
         for exchange in [dead_letters, alternate].into_iter().flatten() {
             ask(Resource::exchange(exchange), Right::Write)?;
         }
-        // Asked without the lock: matching many names takes longer than anybody is to wait for a declaration.
+        // Asked without the lock: matching many names takes longer than anybody is to wait for a
+        // declaration.
         if dead_letters.is_some() || key.is_some() {
             let queues: Vec<_> = vhost.tables.read().queues().cloned().collect();
             for queue in queues.iter().filter(|queue| policy.is_for_queue(&queue.name, queue.queue_type)) {
@@ -180,8 +182,9 @@ impl Core {
         self.run_work(&mut work);
     }
 
-    /// Gives every queue, by way of `give`, and every exchange that these are for what its policies say now. In pieces that let go
-    /// of the vhost between them: with many queues and policies, all of it takes longer than anybody is to wait for a declaration.
+    /// Gives every queue, by way of `give`, and every exchange that these are for what its policies
+    /// say now. In pieces that let go of the vhost between them: with many queues and policies, all
+    /// of it takes longer than anybody is to wait for a declaration.
     fn apply_policies(&self, vhost: &Vhost, changed: &Changed, give: &mut dyn FnMut(&Arc<Queue>, QueueArguments)) {
         let (queues, exchanges, matches) = {
             let tables = vhost.tables.read();
@@ -216,7 +219,8 @@ impl Core {
         self.catalog.changed();
     }
 
-    /// Takes up the policies that the log has kept. Returns the queues that they are for, which have yet to abide by them.
+    /// Takes up the policies that the log has kept. Returns the queues that they are for, which
+    /// have yet to abide by them.
     pub(crate) fn resume_policies(&self) -> Result<Vec<Arc<Queue>>, Error> {
         let (mut work, mut bound) = (Vec::new(), Vec::new());
         let visit = Visit { core: self, now: self.clock.unix_ms(), work: &mut work };

@@ -1,7 +1,9 @@
-//! What the clients of a user have under way when its rights change: consumers, bindings of their own queues, the connection.
+//! What the clients of a user have under way when its rights change: consumers, bindings of their
+//! own queues, the connection.
 //!
-//! Operations are checked as they are asked for. What goes on by itself is held to the new rights here, before the change
-//! is answered. Whoever begins such a thing at the same moment checks once more when it has begun.
+//! Operations are checked as they are asked for. What goes on by itself is held to the new rights
+//! here, before the change is answered. Whoever begins such a thing at the same moment checks once
+//! more when it has begun.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +24,8 @@ type Clients = HashMap<u64, Arc<ClientShared>>;
 /// Bindings that are looked at while a vhost is locked: a millisecond or so.
 const LOOKED_AT_ONCE: usize = 10_000;
 
-/// What is other about a user, of all that its clients have to be held to. Tags and limits count when something is asked for.
+/// What is other about a user, of all that its clients have to be held to. Tags and limits count
+/// when something is asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     password: bool,
@@ -60,8 +63,9 @@ struct Held {
 }
 
 impl Core {
-    /// Holds the clients of a user to what it may do now. Those that it could not log in as, or not to this vhost, are closed;
-    /// consumers whose queues it must not read are cancelled, and bindings that it could not make now are taken from exclusive queues.
+    /// Holds the clients of a user to what it may do now. Those that it could not log in as, or not
+    /// to this vhost, are closed; consumers whose queues it must not read are cancelled, and
+    /// bindings that it could not make now are taken from exclusive queues.
     pub(crate) fn hold_to_rights(&self, user: &str, change: &Change) {
         if change.is_none() {
             return;
@@ -96,7 +100,8 @@ impl Core {
         self.clients.lock().values().filter(|client| client.user == user).cloned().collect()
     }
 
-    /// Cancels the consumers that these clients, which are all of one user, have on a queue that it must not read.
+    /// Cancels the consumers that these clients, which are all of one user, have on a queue that it
+    /// must not read.
     fn expel_unentitled(&self, queue: &Arc<Queue>, clients: &Clients, visit: &mut Visit<'_>) {
         let unentitled = OnceCell::new();
         let leaves = |client| {
@@ -108,8 +113,9 @@ impl Core {
         queue.expel(&leaves, visit);
     }
 
-    /// Takes bindings that the user could not make now from the exclusive queues of its clients, and cancels the consumers of
-    /// these: a subscription to a topic is such a queue. What others may use as well stays as it was declared.
+    /// Takes bindings that the user could not make now from the exclusive queues of its clients,
+    /// and cancels the consumers of these: a subscription to a topic is such a queue. What others
+    /// may use as well stays as it was declared.
     fn sever(&self, vhost: &Vhost, clients: &Clients) {
         let (own, exchanges) = {
             let tables = vhost.tables.read();
@@ -141,8 +147,8 @@ impl Core {
         is_open && asked.into_iter().all(|(asked, right)| authority.authorize(identity, vhost, asked, right).is_ok())
     }
 
-    /// Takes away these bindings of exclusive queues, and the consumers that their owners have there. The log knows nothing of such
-    /// queues and their bindings.
+    /// Takes away these bindings of exclusive queues, and the consumers that their owners have
+    /// there. The log knows nothing of such queues and their bindings.
     pub(crate) fn unbind_lost(
         &self,
         vhost: &Vhost,
@@ -165,8 +171,8 @@ impl Core {
     }
 }
 
-/// The bindings to some queues of so many of these exchanges as can be looked through at once. What they need is asked without
-/// the lock.
+/// The bindings to some queues of so many of these exchanges as can be looked through at once. What
+/// they need is asked without the lock.
 fn some_bindings(
     vhost: &Vhost,
     exchanges: &mut std::slice::Iter<'_, Arc<str>>,

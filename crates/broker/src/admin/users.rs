@@ -1,5 +1,5 @@
-//! Users come, change and go while the broker runs. A change of rights binds open connections at once; who is deleted is
-//! disconnected.
+//! Users come, change and go while the broker runs. A change of rights binds open connections at
+//! once; who is deleted is disconnected.
 
 use auth::User;
 use hashbrown::HashMap;
@@ -44,7 +44,8 @@ impl Broker {
         self.core.user_record(user).map(drop)
     }
 
-    /// Changes a user; `change` says how, and nothing is changed when it fails. Returns what the answer waits for.
+    /// Changes a user; `change` says how, and nothing is changed when it fails. Returns what the
+    /// answer waits for.
     ///
     /// # Errors
     /// `NotFound`, the error of `change`, `Precondition` when the record can't be stored.
@@ -88,15 +89,16 @@ fn no_user(name: &str) -> Error {
 }
 
 impl Core {
-    /// Logs a user, and lets it count from then on, also for what its clients have under way: routes that they remember were
-    /// allowed by its old rights, and so were its consumers.
+    /// Logs a user, and lets it count from then on, also for what its clients have under way:
+    /// routes that they remember were allowed by its old rights, and so were its consumers.
     pub(crate) fn put_user(&self, user: User) -> Result<Ticket, Error> {
         let name = user.name.clone();
         let mut users = self.users.lock();
         let before = self.authority.user(&name).unwrap_or_else(|| User::new(&name, None));
         let change = Change::between(&before, &user);
         let ticket = self.log_user(&user, &mut users)?;
-        // Under the lock: a restatement in between would say the old record again, behind the new one.
+        // Under the lock: a restatement in between would say the old record again, behind the new
+        // one.
         self.authority.put(user).map_err(|error| Error::precondition(error.to_string()))?;
         drop(users);
         self.catalog.changed();

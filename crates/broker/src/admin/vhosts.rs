@@ -1,7 +1,8 @@
 //! Vhosts come, change and go while the broker runs.
 //!
-//! A vhost ends by one record of the log; what is in it ends with it, at a restart too, whatever else of the deletion was
-//! written. Its connections are closed, and from the record on nothing can come to be in it.
+//! A vhost ends by one record of the log; what is in it ends with it, at a restart too, whatever
+//! else of the deletion was written. Its connections are closed, and from the record on nothing can
+//! come to be in it.
 
 use std::sync::Arc;
 
@@ -61,7 +62,8 @@ impl Broker {
     /// Adds a vhost, or changes what it is. Returns what the answer waits for.
     ///
     /// # Errors
-    /// `Precondition` for an empty or too long name, a default queue type that there is not, or one vhost too many.
+    /// `Precondition` for an empty or too long name, a default queue type that there is not, or one
+    /// vhost too many.
     pub fn put_vhost(&self, name: &str, spec: &VhostSpec) -> Result<Ticket, Error> {
         self.check_vhost(name, spec)?;
         let _alone = self.core.administration.lock();
@@ -100,7 +102,8 @@ impl Broker {
         self.core.check_definition(&Key::new(Sort::Vhost, 0, ""), &spec.to_table()).map(drop)
     }
 
-    /// Deletes a vhost with all that is in it, and closes its connections. Returns what the answer waits for.
+    /// Deletes a vhost with all that is in it, and closes its connections. Returns what the answer
+    /// waits for.
     ///
     /// # Errors
     /// `NotFound`.
@@ -126,8 +129,8 @@ impl Broker {
         })
     }
 
-    /// Changes how much a vhost may have; `change` says how, and nothing is changed when it fails. Returns what the answer
-    /// waits for.
+    /// Changes how much a vhost may have; `change` says how, and nothing is changed when it fails.
+    /// Returns what the answer waits for.
     ///
     /// # Errors
     /// `NotFound`, and the error of `change`.

@@ -1,7 +1,8 @@
-//! Whether one more declaration fits: into the log, where it stays as long as it is, and into memory.
+//! Whether one more declaration fits: into the log, where it stays as long as it is, and into
+//! memory.
 //!
-//! A durable one is admitted as publishes are: where the disk or the log is short, deletes and settlements make room, and
-//! nothing else takes any. What is there already is never refused.
+//! A durable one is admitted as publishes are: where the disk or the log is short, deletes and
+//! settlements make room, and nothing else takes any. What is there already is never refused.
 
 use journal::Admission;
 

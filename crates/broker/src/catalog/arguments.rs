@@ -1,7 +1,9 @@
 //! The arguments of queue and exchange declarations, with RabbitMQ's names, rules and reply texts.
 //!
-//! Nothing is accepted and ignored unseen: an `x-` argument is understood, is one that has no effect in RabbitMQ either and is
-//! shown so ([`idle`]), or is refused by name, unless [`UnknownArguments`] has it shown so too. Arguments without `x-` are the application's and are only kept.
+//! Nothing is accepted and ignored unseen: an `x-` argument is understood, is one that has no
+//! effect in RabbitMQ either and is shown so ([`idle`]), or is refused by name, unless
+//! [`UnknownArguments`] has it shown so too. Arguments without `x-` are the application's and are
+//! only kept.
 
 mod deduplication;
 mod equivalence;
@@ -119,8 +121,8 @@ pub enum ArgumentKind {
     Truth,
 }
 
-/// What the value of an argument of queues is; `None` for a name that none of them has. Whether a queue of some type takes it is
-/// another question.
+/// What the value of an argument of queues is; `None` for a name that none of them has. Whether a
+/// queue of some type takes it is another question.
 pub fn queue_argument(name: &str) -> Option<ArgumentKind> {
     if !name.starts_with("x-") || ![CLASSIC, QUORUM, STREAM].iter().any(|known| known.contains(&name)) {
         return None;
@@ -172,8 +174,9 @@ impl QueueType {
         }
     }
 
-    /// The arguments that a queue may have that is declared with these. A type that is asked for holds to its list, as in RabbitMQ;
-    /// a queue that asks for none takes those of every type together, since it is promised no more than it can keep.
+    /// The arguments that a queue may have that is declared with these. A type that is asked for
+    /// holds to its list, as in RabbitMQ; a queue that asks for none takes those of every type
+    /// together, since it is promised no more than it can keep.
     fn lists(table: &Table) -> &'static [&'static [&'static str]] {
         match (Self::of(table), table.get(QUEUE_TYPE).and_then(Value::as_text)) {
             (Ok(Self::Quorum), _) => &[QUORUM],
@@ -198,8 +201,8 @@ impl QueueType {
     }
 }
 
-/// True for what says no more of the type of a vhost's queues than saying nothing does, so that these take the arguments of every
-/// type.
+/// True for what says no more of the type of a vhost's queues than saying nothing does, so that
+/// these take the arguments of every type.
 pub(crate) fn is_no_choice(name: &str) -> bool {
     name == QueueType::Classic.name() || UNSAID.contains(&name)
 }
@@ -233,7 +236,8 @@ impl Overflow {
 pub(crate) struct QueueArguments {
     /// `x-queue-type`.
     pub(crate) queue_type: QueueType,
-    /// `x-message-ttl`: how long a message stays, in milliseconds; 0 is until it can't be delivered at once.
+    /// `x-message-ttl`: how long a message stays, in milliseconds; 0 is until it can't be delivered
+    /// at once.
     pub(crate) message_ttl: Option<u64>,
     /// `x-expires`: after how long without use the queue goes, in milliseconds, at least 1.
     pub(crate) expires: Option<u64>,
@@ -245,7 +249,8 @@ pub(crate) struct QueueArguments {
     pub(crate) max_priority: Option<u8>,
     /// `x-single-active-consumer`: one consumer at a time gets messages, another one when it goes.
     pub(crate) single_active_consumer: bool,
-    /// `x-consumer-timeout`: how long a consumer may hold a delivery, in milliseconds; 0 is without end.
+    /// `x-consumer-timeout`: how long a consumer may hold a delivery, in milliseconds; 0 is without
+    /// end.
     pub(crate) consumer_timeout: Option<u64>,
     /// `x-overflow`.
     pub(crate) overflow: Overflow,
@@ -257,7 +262,8 @@ pub(crate) struct QueueArguments {
     pub(crate) delivery_limit: Option<u64>,
     /// `x-message-deduplication`: a message whose id is remembered is not taken again.
     pub(crate) deduplication: Option<Remember>,
-    /// `x-last-value-key`: of the messages that have the same value of this header only the newest waits.
+    /// `x-last-value-key`: of the messages that have the same value of this header only the newest
+    /// waits.
     pub(crate) last_value_key: Option<String>,
     /// `x-message-groups`: the messages of a group go to one consumer.
     pub(crate) grouping: Option<Grouping>,
@@ -279,9 +285,10 @@ impl QueueArguments {
         if self == **NONE { Arc::clone(&NONE) } else { Arc::new(self) }
     }
 
-    /// What the arguments of queue `name` in `vhost` ask for, or an error of kind `Precondition` that names the first
-    /// argument which is wrong, belongs to another type of queue, or is not built. Arguments nested too deep to be kept
-    /// are refused too. What is declared already is parsed with those that nobody knows, whatever the setting is by now.
+    /// What the arguments of queue `name` in `vhost` ask for, or an error of kind `Precondition`
+    /// that names the first argument which is wrong, belongs to another type of queue, or is not
+    /// built. Arguments nested too deep to be kept are refused too. What is declared already is
+    /// parsed with those that nobody knows, whatever the setting is by now.
     pub(crate) fn parse(name: &str, vhost: &str, table: &Table, unknown: UnknownArguments) -> Result<Self, Error> {
         let invalid = |argument: &str, what: &str| {
             Error::precondition(format!("invalid arg '{argument}' for queue '{name}' in vhost '{vhost}'{what}"))
@@ -315,7 +322,8 @@ impl QueueArguments {
         Ok(parsed)
     }
 
-    /// The same of what is declared already. It may be of a version that took any timeout, and of another setting.
+    /// The same of what is declared already. It may be of a version that took any timeout, and of
+    /// another setting.
     pub(crate) fn parse_stored(name: &str, vhost: &str, table: &Table) -> Result<Self, Error> {
         let mut bounded = table.clone();
         bounded.0.iter_mut().for_each(|(argument, value)| bound_stored(argument, value));
@@ -427,7 +435,8 @@ impl QueueArguments {
 /// What the arguments of an exchange ask for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ExchangeArguments {
-    /// `alternate-exchange`: where messages go that no binding of the exchange takes; the empty name is the default one.
+    /// `alternate-exchange`: where messages go that no binding of the exchange takes; the empty
+    /// name is the default one.
     pub(crate) alternate: Option<String>,
     /// What a consistent-hash exchange hashes.
     pub(crate) hash_on: HashOn,
@@ -448,8 +457,9 @@ pub(crate) fn known_to(kind: ExchangeKind) -> &'static [&'static str] {
 }
 
 impl ExchangeArguments {
-    /// What the arguments of exchange `name` in `vhost` ask for, or an error of kind `Precondition` that names the first
-    /// argument which is wrong or not built. Arguments nested too deep to be kept are refused too.
+    /// What the arguments of exchange `name` in `vhost` ask for, or an error of kind `Precondition`
+    /// that names the first argument which is wrong or not built. Arguments nested too deep to be
+    /// kept are refused too.
     pub(crate) fn parse(
         kind: ExchangeKind,
         name: &str,
@@ -493,7 +503,8 @@ impl ExchangeArguments {
     }
 }
 
-/// What an exchange that delays routes as, or what is wrong with that in the words of RabbitMQ's plugin.
+/// What an exchange that delays routes as, or what is wrong with that in the words of RabbitMQ's
+/// plugin.
 fn delayed_type(table: &Table) -> Result<ExchangeKind, String> {
     let name = table.get(DELAYED_TYPE).and_then(Value::as_text);
     match name.map(|name| (name, ExchangeKind::parse(name))) {
@@ -548,7 +559,8 @@ fn positive_span(value: &Value) -> Result<u64, String> {
     positive(value).and_then(|_| span(value))
 }
 
-/// Brings a timeout that was stored before timeouts had a bound down to it, so that what has one is still there.
+/// Brings a timeout that was stored before timeouts had a bound down to it, so that what has one is
+/// still there.
 pub(crate) fn bound_stored(argument: &str, value: &mut Value) {
     let most = LONGEST_SPAN_MS as i64;
     if [CONSUMER_TIMEOUT, DISCONNECTED_TIMEOUT].contains(&argument) && value.as_integer().is_some_and(|ms| ms > most) {

@@ -1,7 +1,9 @@
-//! What operators define at run time besides exchanges and queues: a table of fields under a sort, a vhost and a name.
+//! What operators define at run time besides exchanges and queues: a table of fields under a sort,
+//! a vhost and a name.
 //!
-//! A definition is one fact of an owner of its own ([`facts::DEFINITION`]). It is logged before it counts, and ends with
-//! its owner, or with its vhost. What a sort means is decided where it is read; here it is only kept.
+//! A definition is one fact of an owner of its own ([`facts::DEFINITION`]). It is logged before it
+//! counts, and ends with its owner, or with its vhost. What a sort means is decided where it is
+//! read; here it is only kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +21,8 @@ use crate::store::facts;
 /// The vhost of definitions that belong to none: no owner has this number.
 pub(crate) const EVERYWHERE: Owner = 0;
 
-/// What a definition is about. The names stand in data directories and are never changed or given another meaning.
+/// What a definition is about. The names stand in data directories and are never changed or given
+/// another meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sort {
     /// What a vhost is for people, and what its queues are by default; its name is empty.
@@ -129,8 +132,8 @@ impl Definitions {
 }
 
 impl Core {
-    /// Keeps the key of decoys for the next start, if the log has none yet. One without room for it has more to do than that,
-    /// and the next start tries again.
+    /// Keeps the key of decoys for the next start, if the log has none yet. One without room for it
+    /// has more to do than that, and the next start tries again.
     pub(crate) fn keep_decoy_key(&self, key: &[u8; 32]) {
         if self.definitions.decoy_key().is_none() {
             let mut table = Table::default();
@@ -139,7 +142,8 @@ impl Core {
         }
     }
 
-    /// Keeps a definition, in place of the one that has this key. Returns what the answer waits for.
+    /// Keeps a definition, in place of the one that has this key. Returns what the answer waits
+    /// for.
     ///
     /// # Errors
     /// `Precondition` for a value that is nested too deeply or too large to be stored.

@@ -1,8 +1,8 @@
 //! The catalog: the declared world. Vhosts, each with its exchanges, bindings and queues.
 //!
-//! A vhost's tables lie behind one lock that is taken for writing by declarations and for reading by a route that no
-//! client remembers yet. Every change raises the generation, which makes clients forget their routes. A change is logged
-//! before it is visible.
+//! A vhost's tables lie behind one lock that is taken for writing by declarations and for reading
+//! by a route that no client remembers yet. Every change raises the generation, which makes clients
+//! forget their routes. A change is logged before it is visible.
 
 pub(crate) mod admission;
 pub(crate) mod arguments;
@@ -85,7 +85,8 @@ pub(crate) struct Routing {
 pub(crate) enum Unrouted {
     /// There is no such exchange.
     NoExchange,
-    /// Its keys, headers and what is bound come to more than [`STEPS`]; the exchange that had the last of them.
+    /// Its keys, headers and what is bound come to more than [`STEPS`]; the exchange that had the
+    /// last of them.
     TooMuch { exchange: Box<str> },
 }
 
@@ -104,8 +105,8 @@ impl Tables {
         self.logged = self.logged.max(ticket);
     }
 
-    /// When this is durable, a restart finds what is here now, and nothing else. A reply that says so waits for it, since
-    /// another connection may have made the last change a moment ago.
+    /// When this is durable, a restart finds what is here now, and nothing else. A reply that says
+    /// so waits for it, since another connection may have made the last change a moment ago.
     pub(crate) fn logged(&self) -> Ticket {
         self.logged
     }
@@ -162,8 +163,8 @@ impl Tables {
         self.queues.remove(&queue.name);
     }
 
-    /// What the arguments of a queue and its policies come to. Each value was checked alone; if they do not go together, those
-    /// of the declaration count.
+    /// What the arguments of a queue and its policies come to. Each value was checked alone; if
+    /// they do not go together, those of the declaration count.
     pub(crate) fn arguments_of(
         &self,
         name: &str,
@@ -203,8 +204,8 @@ impl Tables {
         Some(exchange)
     }
 
-    /// Removes every binding to `destination` from the exchanges that have one. Returns the names of auto-delete
-    /// exchanges that have no binding left.
+    /// Removes every binding to `destination` from the exchanges that have one. Returns the names
+    /// of auto-delete exchanges that have no binding left.
     pub(crate) fn unbind_all(&mut self, destination: Destination) -> Vec<Arc<str>> {
         let mut orphans = Vec::new();
         for exchange in self.exchanges.values_mut() {
@@ -234,8 +235,8 @@ pub(crate) struct Vhost {
     pub(crate) traced: AtomicBool,
 }
 
-/// What every vhost has from the start, besides the default exchange, which is not a table entry: it leads to the queue
-/// that the routing key names.
+/// What every vhost has from the start, besides the default exchange, which is not a table entry:
+/// it leads to the queue that the routing key names.
 const PREDECLARED: [(&str, ExchangeKind); 5] = [
     ("amq.direct", ExchangeKind::Direct),
     ("amq.fanout", ExchangeKind::Fanout),
@@ -253,8 +254,8 @@ pub(crate) fn predeclared(name: &str) -> Option<ExchangeKind> {
 pub(crate) const OWNERS_PER_VHOST: u64 = 1 + PREDECLARED.len() as u64;
 
 impl Vhost {
-    /// A vhost with the predeclared exchanges; it takes [`OWNERS_PER_VHOST`] owners from `id` on. Its bindings
-    /// are counted by `tally`.
+    /// A vhost with the predeclared exchanges; it takes [`OWNERS_PER_VHOST`] owners from `id` on.
+    /// Its bindings are counted by `tally`.
     pub(crate) fn new(id: Owner, name: &str, tally: &Tally) -> Self {
         let (mut tables, bindings) = (Tables::default(), tally.part());
         for (index, (name, kind)) in PREDECLARED.into_iter().enumerate() {
@@ -287,8 +288,8 @@ impl Vhost {
         self.tables.read().queue(name).cloned()
     }
 
-    /// Where a message goes; fails for an exchange that is not there or takes no messages from clients, and where finding out
-    /// takes more than [`STEPS`].
+    /// Where a message goes; fails for an exchange that is not there or takes no messages from
+    /// clients, and where finding out takes more than [`STEPS`].
     pub(crate) fn route(&self, exchange: &str, envelope: &Envelope<'_>) -> Result<Routing, Error> {
         let tables = self.tables.read();
         self.check_takes(&tables, exchange)?;

@@ -1,8 +1,10 @@
-//! Policies: arguments that operators give to queues and exchanges by their names, also to those that are there.
+//! Policies: arguments that operators give to queues and exchanges by their names, also to those
+//! that are there.
 //!
-//! To a queue or an exchange belong the first policy that matches and the first operator policy, by priority and then by name. What
-//! they say and what was declared comes together as in RabbitMQ: of limits the lowest counts, of everything else what was declared,
-//! and between the two policies what the operator's says.
+//! To a queue or an exchange belong the first policy that matches and the first operator policy, by
+//! priority and then by name. What they say and what was declared comes together as in RabbitMQ: of
+//! limits the lowest counts, of everything else what was declared, and between the two policies
+//! what the operator's says.
 
 use auth::Pattern;
 
@@ -164,7 +166,8 @@ impl Key {
         }
     }
 
-    /// What comes of a value that was declared, or is of the policy of a user, and one that is to bound it.
+    /// What comes of a value that was declared, or is of the policy of a user, and one that is to
+    /// bound it.
     fn merge(&self, own: &Value, bound: &Value) -> Value {
         let (Some(one), Some(other)) = (own.as_integer(), bound.as_integer()) else { return own.clone() };
         let lower = match self.merge {
@@ -214,7 +217,8 @@ impl Policy {
         Ok(())
     }
 
-    /// As in RabbitMQ, a policy with a setting that the type does not know is not for the queue at all.
+    /// As in RabbitMQ, a policy with a setting that the type does not know is not for the queue at
+    /// all.
     pub(crate) fn is_for_queue(&self, name: &str, queue_type: QueueType) -> bool {
         let known =
             |setting: &str| key_of(setting).is_some_and(|key| key.types.is_empty() || key.types.contains(&queue_type));
@@ -352,7 +356,8 @@ impl Matched<'_> {
             table.0.retain(|(name, _)| name != "x-dead-letter-routing-key");
         }
         if table.get("x-message-groups") == Some(&Value::Bool(true)) {
-            // The two exclude each other, and groups are always declared. Everything else that the policies say counts.
+            // The two exclude each other, and groups are always declared. Everything else that the
+            // policies say counts.
             table.0.retain(|(name, _)| name != "x-single-active-consumer");
         }
         table

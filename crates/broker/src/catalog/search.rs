@@ -1,9 +1,10 @@
-//! The search for a message's queues: through exchanges, what is bound to them, and their alternate exchanges.
+//! The search for a message's queues: through exchanges, what is bound to them, and their alternate
+//! exchanges.
 //!
-//! Each exchange is visited once and each queue found once, so that circles end. An exchange whose bindings lead nowhere
-//! for this message hands it to its alternate exchange, if that is there; a binding that leads to another exchange leads
-//! somewhere, whatever comes of it there (RabbitMQ's rule). All of it has the steps of one message
-//! ([`crate::routing::STEPS`]).
+//! Each exchange is visited once and each queue found once, so that circles end. An exchange whose
+//! bindings lead nowhere for this message hands it to its alternate exchange, if that is there; a
+//! binding that leads to another exchange leads somewhere, whatever comes of it there (RabbitMQ's
+//! rule). All of it has the steps of one message ([`crate::routing::STEPS`]).
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use super::{Exchange, Routing, Tables, Unrouted};
 use crate::queue::{Gate, Queue};
 use crate::routing::{Destination, Envelope, ExchangeKind, Reached, STEPS};
 
-/// What matters of the exchanges by which something was found; of several ways the one that was followed first.
+/// What matters of the exchanges by which something was found; of several ways the one that was
+/// followed first.
 #[derive(Debug, Clone, Copy, Default)]
 struct Way {
     /// The last one that lets nothing through twice.
@@ -137,7 +139,8 @@ impl<'a> Search<'a> {
     }
 
     fn enter(&mut self, exchange: &'a Exchange, way: Way) {
-        // Also one whose bindings lead nowhere is a step, or ten thousand of these would cost nothing.
+        // Also one whose bindings lead nowhere is a step, or ten thousand of these would cost
+        // nothing.
         if self.reached.charge(1) && self.seen.insert(exchange.id) {
             self.waiting.push((exchange, way));
         }

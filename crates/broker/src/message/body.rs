@@ -1,7 +1,9 @@
-//! A body on its way in: as it lies in somebody's buffer, or gathered piece by piece where its message will be.
+//! A body on its way in: as it lies in somebody's buffer, or gathered piece by piece where its
+//! message will be.
 //!
-//! Invariant: what was gathered is copied no more. In front of it there is room for the rest of the block, so that the message is
-//! made around it; where more room is needed than was expected, it is copied like any other.
+//! Invariant: what was gathered is copied no more. In front of it there is room for the rest of the
+//! block, so that the message is made around it; where more room is needed than was expected, it is
+//! copied like any other.
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -73,8 +75,10 @@ impl Gathered {
         self.block.capacity() - self.room
     }
 
-    /// Adds a piece of a body that will have `whole` bytes. Memory is taken for at most twice what has come, or, if the body's
-    /// place is `sure` ([`Client::body_arrives`](crate::Client::body_arrives)), for a mebibyte; never for more than the whole.
+    /// Adds a piece of a body that will have `whole` bytes. Memory is taken for at most twice what
+    /// has come, or, if the body's place is `sure`
+    /// ([`Client::body_arrives`](crate::Client::body_arrives)), for a mebibyte; never for more than
+    /// the whole.
     pub fn push(&mut self, piece: &[u8], whole: u64, sure: bool) {
         let need = self.len() + piece.len();
         if self.room + need > self.block.capacity() {
@@ -86,7 +90,8 @@ impl Gathered {
         self.block.extend_from_slice(piece);
     }
 
-    /// The message of this body, and of what `write` puts into so many bytes `before` it; the body itself if there is no room.
+    /// The message of this body, and of what `write` puts into so many bytes `before` it; the body
+    /// itself if there is no room.
     pub(super) fn complete(mut self, before: usize, write: impl FnOnce(&mut dyn BufMut)) -> Result<Message, Self> {
         let Some(start) = self.room.checked_sub(before) else { return Err(self) };
         let mut front = &mut self.block[start..self.room];

@@ -1,7 +1,8 @@
-//! The headers that name more routing keys: `CC`, which consumers see, and `BCC`, which they don't (RabbitMQ's
-//! sender-selected distribution). Each is a list of texts.
+//! The headers that name more routing keys: `CC`, which consumers see, and `BCC`, which they don't
+//! (RabbitMQ's sender-selected distribution). Each is a list of texts.
 //!
-//! A message says once, in its block, whether it has them: whoever routes or delivers one without need not look for them.
+//! A message says once, in its block, whether it has them: whoever routes or delivers one without
+//! need not look for them.
 
 use crate::message::value::{Table, Value};
 

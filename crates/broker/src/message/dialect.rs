@@ -56,8 +56,8 @@ pub trait Dialect: Send + Sync {
     fn id(&self) -> DialectId;
     /// The neutral view of properties that this dialect validated when they were published.
     fn read(&self, raw: &[u8]) -> Result<Properties, Error>;
-    /// One property, as selectors see it; unknown if it is not there. A dialect that finds it without reading all others
-    /// makes selectors fast.
+    /// One property, as selectors see it; unknown if it is not there. A dialect that finds it
+    /// without reading all others makes selectors fast.
     fn look_up<'m>(&self, raw: &'m [u8], field: Field<'_>) -> Selected<'m> {
         self.read(raw).map_or(Selected::Null, |properties| properties.look_up(field))
     }

@@ -1,8 +1,8 @@
-//! The headers by which a publisher tells the broker what to do with one message: what makes it a duplicate of another, and
-//! when it is due.
+//! The headers by which a publisher tells the broker what to do with one message: what makes it a
+//! duplicate of another, and when it is due.
 //!
-//! A protocol says at publish whether a message has such headers ([`is_instruction`]), and its block keeps that: whoever
-//! routes or delivers one without need not look for them.
+//! A protocol says at publish whether a message has such headers ([`is_instruction`]), and its
+//! block keeps that: whoever routes or delivers one without need not look for them.
 
 use std::sync::Arc;
 
@@ -10,13 +10,16 @@ use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED, TIME_WANTED};
 use crate::error::Error;
 use crate::message::value::{Table, Value};
 
-/// What makes a message a duplicate, as RabbitMQ's plugin and as Artemis calls it; the first one counts.
+/// What makes a message a duplicate, as RabbitMQ's plugin and as Artemis calls it; the first one
+/// counts.
 const IDS: [&str; 2] = ["x-deduplication-header", "_AMQ_DUPL_ID"];
-/// How long a message's id is remembered, in milliseconds, instead of what the exchange or queue says.
+/// How long a message's id is remembered, in milliseconds, instead of what the exchange or queue
+/// says.
 const REMEMBERED_FOR: &str = "x-cache-ttl";
 /// The longest id, in bytes: ids are kept in memory and in the log as they are.
 const ID_MAX: usize = 255;
-/// After how many milliseconds a message is due: in AMQP 1.0's annotations, and as ActiveMQ calls it.
+/// After how many milliseconds a message is due: in AMQP 1.0's annotations, and as ActiveMQ calls
+/// it.
 const AFTER: [&str; 2] = ["x-opt-delivery-delay", "AMQ_SCHEDULED_DELAY"];
 /// When it is due, in milliseconds since 1970: in AMQP 1.0's annotations, and as Artemis calls it.
 const AT: [&str; 2] = ["x-opt-delivery-time", "_AMQ_SCHED_DELIVERY"];
@@ -83,7 +86,8 @@ impl Instructions {
         Ok(read)
     }
 
-    /// The delay in milliseconds that holds for what comes by way of an exchange that delays. A negative one was spent.
+    /// The delay in milliseconds that holds for what comes by way of an exchange that delays. A
+    /// negative one was spent.
     ///
     /// # Errors
     /// `Precondition` if it can't be understood.
@@ -106,9 +110,10 @@ impl Instructions {
         }
     }
 
-    /// When a message is due that was published at that time; `exchange` is the delay of an exchange on its way. What the
-    /// message says of itself counts first. All in milliseconds since 1970. A stored message may be of a version that took
-    /// every time for ten years that was farther ahead.
+    /// When a message is due that was published at that time; `exchange` is the delay of an
+    /// exchange on its way. What the message says of itself counts first. All in milliseconds
+    /// since 1970. A stored message may be of a version that took every time for ten years that was
+    /// farther ahead.
     pub(crate) fn due(&self, published_at: u64, exchange: Option<u64>) -> Option<u64> {
         let latest = published_at.saturating_add(LONGEST_SPAN_MS);
         let after = self.after.or(exchange).map(|ms| published_at.saturating_add(ms));

@@ -1,7 +1,8 @@
 //! The broker's own marks on a dead-lettered message: where it died, why and how often.
 //!
-//! They are kept beside the publisher's properties, which stay as they were; a dialect's writer merges
-//! [`Marks::headers`] into what it delivers. Names and types of the headers, and what a cycle is, are those of RabbitMQ.
+//! They are kept beside the publisher's properties, which stay as they were; a dialect's writer
+//! merges [`Marks::headers`] into what it delivers. Names and types of the headers, and what a
+//! cycle is, are those of RabbitMQ.
 
 use std::fmt;
 
@@ -58,7 +59,8 @@ impl fmt::Display for Reason {
     }
 }
 
-/// All deaths of a message in one queue for one reason. All but the count tells of the first of them.
+/// All deaths of a message in one queue for one reason. All but the count tells of the first of
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
     /// Name of the queue it died in.
@@ -94,11 +96,13 @@ impl From<&Death> for Place {
     }
 }
 
-/// Moves that a message and all that becomes of it may make by themselves: from queue to queue without a consumer's rejection.
-/// More than any chain of queues has, and few enough that no choice of queues and bindings multiplies one message without end.
+/// Moves that a message and all that becomes of it may make by themselves: from queue to queue
+/// without a consumer's rejection. More than any chain of queues has, and few enough that no choice
+/// of queues and bindings multiplies one message without end.
 pub(crate) const MOVES: u64 = 10_000;
 
-/// What each copy of a first hop has at least: a hop to thousands of queues leaves them a chain of some queues yet.
+/// What each copy of a first hop has at least: a hop to thousands of queues leaves them a chain of
+/// some queues yet.
 const LEAST_MOVES: u64 = 16;
 
 /// The deaths of a message.
@@ -110,17 +114,18 @@ pub struct Marks {
     pub first: Option<Place>,
     /// The newest death; none only where there are no deaths.
     pub last: Option<Place>,
-    /// How many at the end of `deaths` a client brought along when it published the message again, and that have
-    /// not happened again since. Only messages of earlier versions have such deaths.
+    /// How many at the end of `deaths` a client brought along when it published the message again,
+    /// and that have not happened again since. Only messages of earlier versions have such deaths.
     carried: usize,
     /// Of [`MOVES`], those that are left to this copy; none as long as all are.
     moves_left: Option<u64>,
 }
 
 impl Marks {
-    /// Takes the moves of a hop to so many queues off what is left, and shares out the rest: each of them gets one copy with
-    /// these marks. False when it is more than is left. The first hop, and the first behind a rejection, may lead to
-    /// any number of queues: publishing to them directly may, too.
+    /// Takes the moves of a hop to so many queues off what is left, and shares out the rest: each
+    /// of them gets one copy with these marks. False when it is more than is left. The first hop,
+    /// and the first behind a rejection, may lead to any number of queues: publishing to them
+    /// directly may, too.
     pub(crate) fn share_moves(&mut self, queues: usize) -> bool {
         let rejected = self.last.as_ref().is_some_and(|last| last.reason == Reason::Rejected);
         let queues = queues.max(1) as u64;
@@ -132,8 +137,8 @@ impl Marks {
         each.is_some()
     }
 
-    /// Adds a death, which happened just now. If the message died in this queue for this reason before, that is
-    /// counted once more and becomes the newest.
+    /// Adds a death, which happened just now. If the message died in this queue for this reason
+    /// before, that is counted once more and becomes the newest.
     pub fn record(&mut self, death: Death) {
         let place = Place::from(&death);
         let before = self.deaths.iter().position(|known| known.queue == death.queue && known.reason == death.reason);
@@ -161,10 +166,11 @@ impl Marks {
         self.moves_left = None;
     }
 
-    /// The queues to which the message would go round without anyone's doing: it died there before, and neither then nor
-    /// since by a consumer's rejection. It is not sent there.
+    /// The queues to which the message would go round without anyone's doing: it died there before,
+    /// and neither then nor since by a consumer's rejection. It is not sent there.
     ///
-    /// Deaths that a client brought along don't count here: publishing the message was somebody's doing.
+    /// Deaths that a client brought along don't count here: publishing the message was somebody's
+    /// doing.
     pub fn cycles(&self) -> HashSet<&str> {
         let unasked = self.own().iter().take_while(|death| death.reason != Reason::Rejected);
         unasked.map(|death| death.queue.as_str()).collect()
@@ -180,8 +186,8 @@ impl Marks {
         &self.deaths[..self.deaths.len().saturating_sub(self.carried)]
     }
 
-    /// The headers that a consumer sees: `x-death` (newest first), `x-first-death-*` and `x-last-death-*`. They
-    /// replace headers of the same name. Empty without deaths.
+    /// The headers that a consumer sees: `x-death` (newest first), `x-first-death-*` and
+    /// `x-last-death-*`. They replace headers of the same name. Empty without deaths.
     pub fn headers(&self) -> Vec<(String, Value)> {
         let mut headers = Vec::new();
         if !self.deaths.is_empty() {
@@ -222,7 +228,8 @@ impl Marks {
         }
     }
 
-    /// Reads what [`Marks::encode`] wrote. An error of kind `Internal` says where the bytes can't be right.
+    /// Reads what [`Marks::encode`] wrote. An error of kind `Internal` says where the bytes can't
+    /// be right.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
         let marks = decode_marks(&mut reader)?;

@@ -1,7 +1,9 @@
-//! A message: one block of bytes that is the same in memory, in the journal and on its way to a consumer.
+//! A message: one block of bytes that is the same in memory, in the journal and on its way to a
+//! consumer.
 //!
-//! The block is written once, at publish, and never edited; what the broker itself adds later (deaths) makes a new block.
-//! `docs/formats/message.md` draws it. Properties stay in the publisher's encoding, named by its dialect.
+//! The block is written once, at publish, and never edited; what the broker itself adds later
+//! (deaths) makes a new block. `docs/formats/message.md` draws it. Properties stay in the
+//! publisher's encoding, named by its dialect.
 
 pub(crate) mod body;
 pub(crate) mod copies;
@@ -24,7 +26,8 @@ use crate::message::value::Value;
 
 /// Version of the block; the first byte of every message on disk.
 const VERSION: u8 = 2;
-/// The version before, whose expiration had 32 bits: the two bytes in which [`VERSION`] goes on were zero.
+/// The version before, whose expiration had 32 bits: the two bytes in which [`VERSION`] goes on
+/// were zero.
 const SHORT_TIMES: u8 = 1;
 /// Bytes in front of the address.
 const HEAD: usize = 28;
@@ -37,7 +40,8 @@ const PRIORITY_GIVEN: u8 = 32;
 /// All the 48 bits that an expiration has, and all the 32 that it had: there is none.
 const NO_EXPIRATION: u64 = (1 << 48) - 1;
 const NO_SHORT_EXPIRATION: u64 = u32::MAX as u64;
-/// Small messages of a connection share blocks of this size: one live message pins at most this much.
+/// Small messages of a connection share blocks of this size: one live message pins at most this
+/// much.
 const BLOCK: usize = 32 * 1024;
 /// The longest exchange name or routing key, in bytes.
 pub(crate) const NAME_MAX: usize = 255;
@@ -199,8 +203,9 @@ impl Message {
         self.0[2] & DELAYED != 0
     }
 
-    /// What consumers are shown in place of the header `x-delay`, which is `delay`, if that was spent: below zero, as
-    /// RabbitMQ's plugin shows it, so that the message is not delayed again when it is published as it came.
+    /// What consumers are shown in place of the header `x-delay`, which is `delay`, if that was
+    /// spent: below zero, as RabbitMQ's plugin shows it, so that the message is not delayed again
+    /// when it is published as it came.
     pub fn spent_delay(&self, delay: Option<&Value>) -> Option<Value> {
         if !self.was_delayed() {
             return None;
@@ -214,7 +219,8 @@ impl Message {
         self.0[3]
     }
 
-    /// The priority that it was given, which may be 0. Of a block that an older version wrote it is not known whether a 0 was given.
+    /// The priority that it was given, which may be 0. Of a block that an older version wrote it is
+    /// not known whether a 0 was given.
     #[inline]
     pub(crate) fn given_priority(&self) -> Option<u8> {
         let given = self.0[2] & PRIORITY_GIVEN != 0 || self.0[3] != 0;
@@ -312,7 +318,8 @@ impl Arena {
         self.take()
     }
 
-    /// What was written. A block that is for one message alone is not kept: what is left of it would keep all of it alive.
+    /// What was written. A block that is for one message alone is not kept: what is left of it
+    /// would keep all of it alive.
     fn take(&mut self) -> Bytes {
         if self.block.len() > BLOCK / 2 {
             return std::mem::take(&mut self.block).freeze();

@@ -1,9 +1,10 @@
-//! The neutral view of a message's properties: what one protocol's reader hands to another one's writer.
+//! The neutral view of a message's properties: what one protocol's reader hands to another one's
+//! writer.
 
 use crate::message::value::Table;
 
-/// Everything that protocols say about a message besides its body. Built only where a message crosses protocols,
-/// meets a headers exchange or dies; same-protocol delivery never builds it.
+/// Everything that protocols say about a message besides its body. Built only where a message
+/// crosses protocols, meets a headers exchange or dies; same-protocol delivery never builds it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Properties {
     /// MIME type of the body.

@@ -1,6 +1,8 @@
-//! What a selector sees of a message: its properties under the names of JMS and of AMQP 0-9-1, and its headers.
+//! What a selector sees of a message: its properties under the names of JMS and of AMQP 0-9-1, and
+//! its headers.
 //!
-//! `docs/manual/selectors.md` lists the names. Looking one up reads no more of the message than that needs.
+//! `docs/manual/selectors.md` lists the names. Looking one up reads no more of the message than
+//! that needs.
 
 use std::borrow::Cow;
 
@@ -18,8 +20,8 @@ pub(crate) struct Selected<'m> {
 }
 
 impl Selected<'_> {
-    /// What has this name, if that is text, a number or a truth value. Numbers count as their digits, so that every protocol can
-    /// say the same.
+    /// What has this name, if that is text, a number or a truth value. Numbers count as their
+    /// digits, so that every protocol can say the same.
     pub(crate) fn text(&self, name: &str) -> Option<Cow<'_, str>> {
         Some(match self.get(name) {
             Value::Text(text) => text,

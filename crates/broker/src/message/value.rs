@@ -1,6 +1,7 @@
 //! The field types that all protocols can express: header values, declaration arguments.
 //!
-//! A [`Table`] keeps the order in which its fields came. Nesting is bounded by the decoders that build it.
+//! A [`Table`] keeps the order in which its fields came. Nesting is bounded by the decoders that
+//! build it.
 
 /// One field.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,7 @@
 //! Messages on their way into a queue: each gets its place, is logged, and is shown, in this order.
 //!
-//! Invariant: the reference of an entry is in the journal's buffer before anybody can see the entry. What comes as part of a
-//! group stays hidden until the group has ended.
+//! Invariant: the reference of an entry is in the journal's buffer before anybody can see the
+//! entry. What comes as part of a group stays hidden until the group has ended.
 
 use std::sync::Arc;
 
@@ -17,14 +17,16 @@ use crate::queue::{ADDRESSES, Entry, Gone, HiddenRun, Inner, LaneNumber, Queue, 
 use crate::session::turn::Arrival;
 
 impl Queue {
-    /// Takes the picked arrivals at its end and dispatches. The returned ticket covers their references.
+    /// Takes the picked arrivals at its end and dispatches. The returned ticket covers their
+    /// references.
     pub(crate) fn publish(
         self: &Arc<Self>,
         arrivals: &mut [Arrival],
         picks: &[u32],
         visit: &mut Visit<'_>,
     ) -> Result<Ticket, Gone> {
-        // What is known to have come is then in the log whole: nobody is in the middle of a transaction.
+        // What is known to have come is then in the log whole: nobody is in the middle of a
+        // transaction.
         let singly = self.sifts() || self.keeps_latest();
         let whole = singly.then(|| visit.core.groups.read());
         let mut inner = self.lock(visit.core);
@@ -71,9 +73,9 @@ impl Queue {
         }
     }
 
-    /// Takes messages into a group: they have their places, and nobody sees them before [`Queue::reveal`].
-    /// Adds to `hidden` where they are: runs of numbers, each (first, end). What came before is not taken; the caller holds
-    /// the groups alone if the queue sifts.
+    /// Takes messages into a group: they have their places, and nobody sees them before
+    /// [`Queue::reveal`]. Adds to `hidden` where they are: runs of numbers, each (first, end). What
+    /// came before is not taken; the caller holds the groups alone if the queue sifts.
     pub(crate) fn publish_hidden(
         self: &Arc<Self>,
         arrivals: &mut [Arrival],
@@ -116,8 +118,8 @@ impl Queue {
         self.finish(inner, visit);
     }
 
-    /// Takes the picked arrivals one by one, but those that came before: each with all that belongs to it in one group. The
-    /// caller holds the groups: what is known then is in the log whole.
+    /// Takes the picked arrivals one by one, but those that came before: each with all that belongs
+    /// to it in one group. The caller holds the groups: what is known then is in the log whole.
     fn publish_singly(
         self: &Arc<Self>,
         inner: &mut Inner,
@@ -155,8 +157,8 @@ impl Queue {
         ticket
     }
 
-    /// Gives the picked arrivals their places, each at the end of its lane, but those that came before. The ids and keys of the
-    /// others are logged in `group`.
+    /// Gives the picked arrivals their places, each at the end of its lane, but those that came
+    /// before. The ids and keys of the others are logged in `group`.
     fn insert_all(
         &self,
         inner: &mut Inner,
@@ -168,8 +170,8 @@ impl Queue {
     ) {
         let attended = inner.is_attended();
         inner.lanes.begin_visit(attended);
-        // What most queues are declared with is one piece of memory for all of them: who counted another holder of it would fetch
-        // it from whatever core did so last.
+        // What most queues are declared with is one piece of memory for all of them: who counted
+        // another holder of it would fetch it from whatever core did so last.
         let QueueArguments { queue_type, max_priority, message_ttl, .. } = *inner.arguments;
         for pick in picks {
             let arrival = &mut arrivals[*pick as usize];
@@ -239,7 +241,8 @@ impl Queue {
 /// The highest priority that a quorum queue tells apart, and that of a message that was given none.
 const QUORUM_PRIORITIES: (u8, u8) = (31, 4);
 
-/// The lane of a message: its priority, as far as the queue knows any. One without a priority is in lane 0 of any queue.
+/// The lane of a message: its priority, as far as the queue knows any. One without a priority is in
+/// lane 0 of any queue.
 #[inline]
 fn lane_of_message(queue_type: QueueType, max_priority: Option<u8>, message: &Message) -> LaneNumber {
     if queue_type == QueueType::Quorum {
@@ -250,7 +253,8 @@ fn lane_of_message(queue_type: QueueType, max_priority: Option<u8>, message: &Me
     max_priority.map_or(0, |max| message.priority().min(max).into())
 }
 
-/// When a message dies of age that came at `since` to a queue where all have `message_ttl`, in milliseconds since 1970.
+/// When a message dies of age that came at `since` to a queue where all have `message_ttl`, in
+/// milliseconds since 1970.
 #[inline]
 pub(super) fn expires_at(message_ttl: Option<u64>, message: &Message, since: u64) -> u64 {
     let ttl = match (message.expiration(), message_ttl) {

@@ -1,7 +1,9 @@
-//! Entries whose message is away: when it is asked for, what is read, and how it comes back. And the way out of memory.
+//! Entries whose message is away: when it is asked for, what is read, and how it comes back. And
+//! the way out of memory.
 //!
-//! Whoever meets such an entry under the queue's lock asks once and stops; the pager reads without the lock and comes back
-//! with what it read, which counts only if the body still lies where it lay. Nothing is delivered past an entry that is away.
+//! Whoever meets such an entry under the queue's lock asks once and stops; the pager reads without
+//! the lock and comes back with what it read, which counts only if the body still lies where it
+//! lay. Nothing is delivered past an entry that is away.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +34,8 @@ pub(crate) enum Task {
     Messages { wanted: Vec<Reference>, purpose: Purpose },
     /// Those who ask for some messages only look further at what is in memory.
     GoOn,
-    /// When the first ready entry dies of age, whose page stays as small as it is; [`Queue::peeked`] takes it.
+    /// When the first ready entry dies of age, whose page stays as small as it is;
+    /// [`Queue::peeked`] takes it.
     Peek { seq: u64, place: Option<Reference> },
 }
 
@@ -47,7 +50,8 @@ pub(crate) enum Purpose {
     Note,
 }
 
-/// Why a queue can't go on, in words, and up to which of its numbers it can't: it goes on when none of them is ready any more.
+/// Why a queue can't go on, in words, and up to which of its numbers it can't: it goes on when none
+/// of them is ready any more.
 #[derive(Debug)]
 pub(crate) struct Damage {
     pub(crate) numbers: Range<u64>,
@@ -142,7 +146,8 @@ impl Queue {
         self.lock(core).lanes.lies_at(one)
     }
 
-    /// Messages that were read: those of entries that are still away are in memory again, or are only noted.
+    /// Messages that were read: those of entries that are still away are in memory again, or are
+    /// only noted.
     pub(crate) fn install(&self, read: Vec<(Reference, Message)>, purpose: Purpose, core: &Core) {
         let mut inner = self.lock(core);
         let inner = &mut *inner;
@@ -178,8 +183,9 @@ impl Queue {
         }
     }
 
-    /// The pager has read what it could: goes on delivering, and asks again if that is not enough. Who came while it read
-    /// did not ask, so this must, even if there was nothing to read: the need may be younger than the look at it.
+    /// The pager has read what it could: goes on delivering, and asks again if that is not enough.
+    /// Who came while it read did not ask, so this must, even if there was nothing to read: the
+    /// need may be younger than the look at it.
     pub(crate) fn loaded(self: &Arc<Self>, damage: Option<Damage>, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
         inner.loading = false;
@@ -193,8 +199,9 @@ impl Queue {
         fetchers.into_iter().for_each(Waker::wake);
     }
 
-    /// The pager has read for those who ask for some messages only: delivers to them what they want of it. What a client
-    /// waits for may have been among it, and need not be the first any more; while the first is away the pager reads it next.
+    /// The pager has read for those who ask for some messages only: delivers to them what they want
+    /// of it. What a client waits for may have been among it, and need not be the first any more;
+    /// while the first is away the pager reads it next.
     pub(crate) fn looked_at(self: &Arc<Self>, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
         inner.loading = false;
@@ -202,7 +209,8 @@ impl Queue {
             self.dispatch(&mut inner, visit);
             inner.give_back_borrowed();
         }
-        // Nobody looks for the first one unless somebody waits for it: its page may be small, and would not be any more.
+        // Nobody looks for the first one unless somebody waits for it: its page may be small, and
+        // would not be any more.
         let waits = !inner.fetchers.is_empty() && !inner.deleted && inner.head_is_away();
         let fetchers = if waits { Vec::new() } else { std::mem::take(&mut inner.fetchers) };
         self.finish(inner, visit);
@@ -230,8 +238,9 @@ impl Queue {
         self.mourned.load(Ordering::Acquire) > 0
     }
 
-    /// One step of making room: lets go of what memory need not hold, and if it `may_spill` has some of what is on no disk
-    /// written there. True when the whole queue was looked at, as far as can be now.
+    /// One step of making room: lets go of what memory need not hold, and if it `may_spill` has
+    /// some of what is on no disk written there. True when the whole queue was looked at, as far as
+    /// can be now.
     pub(crate) fn sweep(self: &Arc<Self>, may_spill: bool, core: &Core) -> bool {
         let mut inner = self.lock(core);
         let inner = &mut *inner;
@@ -294,8 +303,8 @@ impl Inner {
         others.or(look)
     }
 
-    /// True while nothing is read but for those who ask for some messages only. Somebody may wait for what came back, or is of a
-    /// higher priority: that lies before the damage.
+    /// True while nothing is read but for those who ask for some messages only. Somebody may wait
+    /// for what came back, or is of a higher priority: that lies before the damage.
     fn is_stopped(&mut self) -> bool {
         let Some(damage) = &self.damage else { return false };
         let numbers = damage.numbers.clone();
@@ -335,8 +344,8 @@ impl Inner {
         head.is_some_and(|head| self.lanes.get_mut(head).is_none_or(|entry| entry.message.is_none()))
     }
 
-    /// Bytes of messages that may stay while memory is tight. A hundred thousand short queues are a backlog too, so one that
-    /// nobody consumes keeps none.
+    /// Bytes of messages that may stay while memory is tight. A hundred thousand short queues are a
+    /// backlog too, so one that nobody consumes keeps none.
     pub(super) fn window(&self, core: &Core) -> usize {
         if self.consumers.is_empty() && core.memory.is_short() { 0 } else { core.memory.window() }
     }
@@ -353,7 +362,8 @@ impl Inner {
         self.resident -= dropped.length;
     }
 
-    /// Lets go of messages from `first` up to `end`, all of one lane, that came in this visit and are not wanted soon.
+    /// Lets go of messages from `first` up to `end`, all of one lane, that came in this visit and
+    /// are not wanted soon.
     pub(super) fn let_go(&mut self, first: u64, end: u64, core: &Core) {
         self.let_go_beyond(first, end, self.window(core));
     }

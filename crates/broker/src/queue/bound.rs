@@ -1,11 +1,13 @@
-//! The durable bindings of a queue or an exchange, kept with it so that it can be restated without a search.
+//! The durable bindings of a queue or an exchange, kept with it so that it can be restated without
+//! a search.
 
 use journal::Owner;
 
 use crate::message::value::Table;
 use crate::routing::{Load, Tally, Weight};
 
-/// A durable binding to this queue, kept here so that the queue can be restated and deleted without a search.
+/// A durable binding to this queue, kept here so that the queue can be restated and deleted without
+/// a search.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Bound {
     pub(crate) exchange: Owner,

@@ -1,9 +1,11 @@
-//! Who gets the next message of a queue: consumers with credit and room, highest priority first, in turn. Where only one is
-//! to be active at a time, that is the first that came, until it goes; then of those with the highest priority the one that came first.
+//! Who gets the next message of a queue: consumers with credit and room, highest priority first, in
+//! turn. Where only one is to be active at a time, that is the first that came, until it goes; then
+//! of those with the highest priority the one that came first.
 //!
-//! A consumer that lacks credit or room leaves the ring and comes back when [`Consumers::resume`] is called for it: it has
-//! told its mailbox, or its session, that it waits. What one visit lends to the consumers of one connection goes to its
-//! mailbox together, in the order of the queue. Nothing here looks through all consumers but reports.
+//! A consumer that lacks credit or room leaves the ring and comes back when [`Consumers::resume`]
+//! is called for it: it has told its mailbox, or its session, that it waits. What one visit lends
+//! to the consumers of one connection goes to its mailbox together, in the order of the queue.
+//! Nothing here looks through all consumers but reports.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -25,8 +27,8 @@ const LOOKED_THROUGH: usize = 16;
 const SPARE_MAX: usize = 16;
 
 thread_local! {
-    /// Memory for what visits lend, empty between uses: a few lists for each thread, since there are many more queues, and a list
-    /// that once was long stays so.
+    /// Memory for what visits lend, empty between uses: a few lists for each thread, since there
+    /// are many more queues, and a list that once was long stays so.
     static SPARE: RefCell<Vec<Vec<Lent>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -37,7 +39,8 @@ pub(crate) struct ConsumerKey {
     pub(crate) consumer: u32,
 }
 
-/// A limit on unsettled deliveries that several consumers of a session share, and how many there are.
+/// A limit on unsettled deliveries that several consumers of a session share, and how many there
+/// are.
 #[derive(Debug, Default)]
 pub(crate) struct SharedCredit {
     /// 0 for none.
@@ -59,7 +62,8 @@ impl SharedCredit {
         self.starved.lock().pop_front()
     }
 
-    /// A consumer is no more: where most that are noted are none of those that are `there`, they are forgotten.
+    /// A consumer is no more: where most that are noted are none of those that are `there`, they
+    /// are forgotten.
     pub(crate) fn forget_starved(&self, there: &BTreeSet<u32>) {
         let mut starved = self.starved.lock();
         if starved.len() > 2 * there.len() + FORGOTTEN_MAX {
@@ -170,7 +174,8 @@ struct Outbox {
 }
 
 impl Outbox {
-    /// An empty mailbox takes one delivery of any size, so a full one is one without a byte of room.
+    /// An empty mailbox takes one delivery of any size, so a full one is one without a byte of
+    /// room.
     #[inline]
     fn has_room(&self) -> bool {
         self.mailbox.room() > self.bytes
@@ -217,10 +222,11 @@ impl Consumer {
         has_credit && self.shared.has_room() && self.mailbox.room() > 0
     }
 
-    /// Takes what shared credit a delivery needs, if it can be made now. Whoever can make it possible has been told if not.
+    /// Takes what shared credit a delivery needs, if it can be made now. Whoever can make it
+    /// possible has been told if not.
     ///
-    /// Deliveries that are settled as they are sent use no credit, but like all others of the session they wait while the
-    /// shared limit is reached, as in RabbitMQ.
+    /// Deliveries that are settled as they are sent use no credit, but like all others of the
+    /// session they wait while the shared limit is reached, as in RabbitMQ.
     #[inline]
     fn takes(&mut self, outbox: &Outbox) -> bool {
         let has_credit = self.no_ack || self.prefetch == 0 || self.out < self.prefetch;
@@ -359,7 +365,8 @@ impl Consumers {
         self.slots.iter().flatten()
     }
 
-    /// The same, each with whether it is active: where only one is to be, the others wait until it goes.
+    /// The same, each with whether it is active: where only one is to be, the others wait until it
+    /// goes.
     pub(crate) fn with_activity(&self) -> impl Iterator<Item = (&Consumer, bool)> {
         let is_active = move |slot: u32| self.single.as_ref().is_none_or(|single| single.active == Some(slot));
         (0..).zip(&self.slots).filter_map(move |(slot, consumer)| Some((consumer.as_ref()?, is_active(slot))))
@@ -521,8 +528,8 @@ impl Consumers {
         self.in_rings > 0
     }
 
-    /// `count` deliveries of this consumer were settled. One that shares a limit waits for its turn in the session, which
-    /// resumes it.
+    /// `count` deliveries of this consumer were settled. One that shares a limit waits for its turn
+    /// in the session, which resumes it.
     pub(crate) fn settled(&mut self, key: ConsumerKey, count: u32) {
         let Some(slot) = self.slot_of(key) else { return };
         let Some(consumer) = self.slots[slot as usize].as_mut() else { return };
@@ -588,7 +595,8 @@ impl Consumers {
         None
     }
 
-    /// Hands what this visit gathered to the mailboxes, one lock and one wake-up for each connection.
+    /// Hands what this visit gathered to the mailboxes, one lock and one wake-up for each
+    /// connection.
     pub(crate) fn hand_over(&mut self) {
         for number in self.touched.drain(..) {
             if let Some(outbox) = self.outboxes[number as usize].as_mut() {
@@ -684,8 +692,8 @@ mod tests {
         assert_eq!(turns(&mut consumers, 10), [2]);
     }
 
-    /// Priorities, connections and departures out of order, with more consumers than are looked through: an index finds them, and
-    /// no slot that a ring still names is given to somebody else.
+    /// Priorities, connections and departures out of order, with more consumers than are looked
+    /// through: an index finds them, and no slot that a ring still names is given to somebody else.
     #[test]
     fn many_come_and_go_and_each_keeps_its_own_turn() {
         const MANY: u32 = 300;

@@ -1,9 +1,10 @@
-//! Messages of a queue that are not due yet: they lie in *buckets*, each for a span of time, and move into the queue when
-//! their time comes.
+//! Messages of a queue that are not due yet: they lie in *buckets*, each for a span of time, and
+//! move into the queue when their time comes.
 //!
-//! A bucket is a queue of its own in the log, without a name and without consumers, so that what waits long costs what any
-//! backlog on disk costs. Only when its span nears is a bucket *sorted*: the due times of its messages are then in memory.
-//! Spans grow with their distance, so that a queue has a few hundred buckets at most, however far ahead messages are due.
+//! A bucket is a queue of its own in the log, without a name and without consumers, so that what
+//! waits long costs what any backlog on disk costs. Only when its span nears is a bucket *sorted*:
+//! the due times of its messages are then in memory. Spans grow with their distance, so that a
+//! queue has a few hundred buckets at most, however far ahead messages are due.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -110,7 +111,8 @@ pub(crate) enum ToSort {
 }
 
 impl Queue {
-    /// Takes arrivals as [`Queue::publish`]; a bucket that has ended hands them on, since they are due.
+    /// Takes arrivals as [`Queue::publish`]; a bucket that has ended hands them on, since they are
+    /// due.
     pub(crate) fn publish_or_hand_on(
         self: &Arc<Self>,
         arrivals: &mut [Arrival],
@@ -123,7 +125,8 @@ impl Queue {
         })
     }
 
-    /// The queue that takes what this one was to get: itself, but of a bucket that has ended the queue that it was of.
+    /// The queue that takes what this one was to get: itself, but of a bucket that has ended the
+    /// queue that it was of.
     pub(crate) fn taker(self: Arc<Self>, core: &Core) -> Arc<Self> {
         let of = self.bucket.as_ref().and_then(|bucket| bucket.of.upgrade());
         of.filter(|_| self.lock(core).deleted).unwrap_or(self)
@@ -168,8 +171,8 @@ impl Queue {
         }
     }
 
-    /// A bucket has new entries, in these runs from the first number up to the last: their due times are noted if it is
-    /// sorted, and what is far ahead leaves memory at once.
+    /// A bucket has new entries, in these runs from the first number up to the last: their due
+    /// times are noted if it is sorted, and what is far ahead leaves memory at once.
     pub(super) fn take_delayed(&self, inner: &mut Inner, runs: &[(u64, u64)], visit: &Visit<'_>) {
         let far = inner.dues.as_ref().is_none_or(|dues| dues.sorted == Sorted::Not);
         for (first, end) in runs {
@@ -206,8 +209,8 @@ impl Queue {
         self.lock(core).lanes.first_page(number)
     }
 
-    /// Everything before `page` has been looked through, and the due times of what was found are `found`; without a page
-    /// that was all.
+    /// Everything before `page` has been looked through, and the due times of what was found are
+    /// `found`; without a page that was all.
     pub(crate) fn sorted_to(&self, page: Option<u64>, found: &[(u64, u64)], core: &Core) {
         let mut inner = self.lock(core);
         if let Some(dues) = &mut inner.dues {
@@ -260,8 +263,9 @@ impl Queue {
         pages
     }
 
-    /// Takes entries that are due out of a bucket; they are on their way from here on. What is not there any more was purged, and
-    /// what can't be found in one of the pages `damaged` stays. Those whose page has become absent again are left in `due`.
+    /// Takes entries that are due out of a bucket; they are on their way from here on. What is not
+    /// there any more was purged, and what can't be found in one of the pages `damaged` stays.
+    /// Those whose page has become absent again are left in `due`.
     pub(crate) fn take_due(&self, due: &mut Vec<(u64, u64)>, damaged: &[u64], core: &Core) -> Vec<Dying> {
         let mut inner = self.lock(core);
         let mut taken = Vec::with_capacity(due.len());

@@ -1,7 +1,7 @@
 //! Handing ready entries to consumers, under the queue's lock.
 //!
-//! Before a durable entry is delivered, the delivery mark past it is on disk (or rides on its own reference record): after
-//! a crash, everything below the mark counts as delivered before.
+//! Before a durable entry is delivered, the delivery mark past it is on disk (or rides on its own
+//! reference record): after a crash, everything below the mark counts as delivered before.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -58,7 +58,8 @@ impl Queue {
         self.dispatch_plain(inner, visit);
     }
 
-    /// The same where nothing has changed but for one consumer, which has this view, or takes what comes.
+    /// The same where nothing has changed but for one consumer, which has this view, or takes what
+    /// comes.
     fn dispatch_to(self: &Arc<Self>, inner: &mut Inner, view: Option<u64>, visit: &mut Visit<'_>) {
         if let Some(view) = view {
             self.serve_views(inner, vec![view], visit);
@@ -90,7 +91,8 @@ impl Queue {
         self.expire(inner, visit.now);
     }
 
-    /// Lets the heads of the lanes die while they are too old. One that the pager must find first keeps no other lane from it.
+    /// Lets the heads of the lanes die while they are too old. One that the pager must find first
+    /// keeps no other lane from it.
     fn expire(&self, inner: &mut Inner, now: u64) {
         #[cfg(feature = "sabotage")]
         let now = now + if super::sabotage::armed("early") { super::sabotage::EARLY } else { 0 };
@@ -111,7 +113,8 @@ impl Queue {
         true
     }
 
-    /// Whether `seq` may be delivered as far as the mark is concerned. Raises the mark ahead of need.
+    /// Whether `seq` may be delivered as far as the mark is concerned. Raises the mark ahead of
+    /// need.
     pub(super) fn mark_covers(self: &Arc<Self>, inner: &mut Inner, seq: u64, visit: &mut Visit<'_>) -> bool {
         let Some(lane) = inner.lanes.of_mut(seq) else { return false };
         lane.mark.settle(visit.core.journal.durable());
@@ -210,8 +213,8 @@ impl Queue {
         self.finish(inner, visit);
     }
 
-    /// The same for a consumer whose session ends, in two steps: what it holds comes back between them, before anybody else
-    /// is active. True if it was there; then [`Queue::left`] follows.
+    /// The same for a consumer whose session ends, in two steps: what it holds comes back between
+    /// them, before anybody else is active. True if it was there; then [`Queue::left`] follows.
     pub(crate) fn leave(self: &Arc<Self>, key: ConsumerKey, visit: &mut Visit<'_>) -> bool {
         let mut inner = self.lock(visit.core);
         self.take_away(&mut inner, key, visit)
@@ -251,8 +254,8 @@ impl Queue {
         self.finish(inner, visit);
     }
 
-    /// The timer that was set for `at` has fired: whatever is too old dies. A timer that was set for later, and then
-    /// overtaken, is not heeded.
+    /// The timer that was set for `at` has fired: whatever is too old dies. A timer that was set
+    /// for later, and then overtaken, is not heeded.
     pub(crate) fn grow_old(self: &Arc<Self>, at: u64, visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
         if inner.timer_at != at || inner.deleted {

@@ -1,7 +1,8 @@
 //! How entries leave a queue without having been accepted, and why.
 //!
-//! An entry that has somewhere to go (a dead-letter exchange) turns *dying*: it is never delivered again, and the work
-//! list moves it as a group. One that has nowhere to go is settled at once, with its reason.
+//! An entry that has somewhere to go (a dead-letter exchange) turns *dying*: it is never delivered
+//! again, and the work list moves it as a group. One that has nowhere to go is settled at once,
+//! with its reason.
 
 use std::sync::Arc;
 
@@ -36,7 +37,8 @@ pub(crate) fn reason_code(reason: Reason) -> u8 {
 }
 
 impl Queue {
-    /// Takes an entry out of the queue for `reason`. False, and nothing happens, while it is not known where it lies.
+    /// Takes an entry out of the queue for `reason`. False, and nothing happens, while it is not
+    /// known where it lies.
     pub(super) fn die(&self, inner: &mut Inner, seq: u64, reason: Reason) -> bool {
         let mourned = inner.arguments.dead_letter_exchange.is_some();
         let Some(entry) = inner.lanes.get_mut(seq) else {

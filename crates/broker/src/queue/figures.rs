@@ -1,6 +1,8 @@
-//! What reports show of a queue beyond its counts: how its messages moved, what they weigh, and who takes them.
+//! What reports show of a queue beyond its counts: how its messages moved, what they weigh, and who
+//! takes them.
 //!
-//! Everything is read from counters that the queue keeps anyway, so a list of queues looks at no message but each head.
+//! Everything is read from counters that the queue keeps anyway, so a list of queues looks at no
+//! message but each head.
 
 use crate::core::Core;
 use crate::message::dialect::Field;
@@ -55,7 +57,8 @@ pub struct QueueFigures {
     pub ready_in_memory: u64,
     /// Bytes of the bodies that are ready, where they are counted for a limit.
     pub ready_bytes: Option<u64>,
-    /// What the next message says of when it was made, in seconds since 1970; unknown while only the disk has it.
+    /// What the next message says of when it was made, in seconds since 1970; unknown while only
+    /// the disk has it.
     pub head_timestamp: Option<u64>,
     /// Since when nothing has happened to it, in milliseconds since 1970, if that is a while.
     pub idle_since: Option<u64>,

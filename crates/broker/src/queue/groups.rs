@@ -1,11 +1,13 @@
-//! Message groups: the messages of a group go to one consumer, in their order, as long as it is there.
+//! Message groups: the messages of a group go to one consumer, in their order, as long as it is
+//! there.
 //!
-//! Groups fall into a fixed number of buckets by a hash of their names, and a bucket belongs to a consumer; so memory is bounded,
-//! however many groups there are. Invariant: while messages of a bucket are out with a consumer that has left, the bucket is nobody
-//! else's; its later messages wait until the earlier ones are settled or back at their places.
+//! Groups fall into a fixed number of buckets by a hash of their names, and a bucket belongs to a
+//! consumer; so memory is bounded, however many groups there are. Invariant: while messages of a
+//! bucket are out with a consumer that has left, the bucket is nobody else's; its later messages
+//! wait until the earlier ones are settled or back at their places.
 //!
-//! Each consumer of such a queue has a view of its own ([`crate::queue::views`]), which passes over what is for others: nobody's
-//! group waits for somebody else's credit.
+//! Each consumer of such a queue has a view of its own ([`crate::queue::views`]), which passes over
+//! what is for others: nobody's group waits for somebody else's credit.
 
 use std::cmp::Reverse;
 
@@ -65,7 +67,8 @@ pub(super) struct Groups {
     came: u32,
     /// The buckets of entries that are out.
     held: HashMap<u64, u32>,
-    /// Members that have to look again from this number on, since they may have passed what is for them now.
+    /// Members that have to look again from this number on, since they may have passed what is for
+    /// them now.
     to_look: Vec<(u32, u64)>,
 }
 
@@ -93,7 +96,8 @@ impl Groups {
         Some(Grouped { bucket, ends })
     }
 
-    /// A consumer has come; its number. Where groups are shared out anew, those move of which nothing is out.
+    /// A consumer has come; its number. Where groups are shared out anew, those move of which
+    /// nothing is out.
     pub(super) fn join(&mut self, key: ConsumerKey, priority: i32) -> u32 {
         self.came += 1;
         self.members.push(Member { number: self.came, key, priority, buckets: 0, gone: false });
@@ -142,8 +146,8 @@ impl Groups {
         freed
     }
 
-    /// True when an entry is for this member: then the bucket is its own. A bucket that is nobody's goes to the member of the
-    /// highest priority that has the fewest.
+    /// True when an entry is for this member: then the bucket is its own. A bucket that is nobody's
+    /// goes to the member of the highest priority that has the fewest.
     pub(super) fn is_for(&mut self, grouped: Grouped, member: u32, seq: u64) -> bool {
         if self.buckets.is_empty() {
             self.buckets.resize(self.grouping.buckets as usize, Bucket::default());
@@ -175,7 +179,8 @@ impl Groups {
         }
     }
 
-    /// An entry that was out is settled, or back at its place. True if others may have what was its consumer's own.
+    /// An entry that was out is settled, or back at its place. True if others may have what was its
+    /// consumer's own.
     pub(super) fn settled(&mut self, seq: u64) -> bool {
         let Some(at) = self.held.remove(&seq) else { return false };
         let bucket = &mut self.buckets[at as usize];

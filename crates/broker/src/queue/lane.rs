@@ -1,8 +1,10 @@
-//! A lane: the entries of a queue in order, in pages, each entry ready, out with a consumer, dying, hidden or done.
+//! A lane: the entries of a queue in order, in pages, each entry ready, out with a consumer, dying,
+//! hidden or done.
 //!
-//! An entry is found by its sequence number, so settling out of order and requeuing to its place change one bit. A page
-//! whose entries are all done gives its memory back, whatever lies around it. An entry that is ready and on disk may be
-//! *away*: only the disk has its message; whole pages of such entries shrink to a few bytes for each, or none.
+//! An entry is found by its sequence number, so settling out of order and requeuing to its place
+//! change one bit. A page whose entries are all done gives its memory back, whatever lies around
+//! it. An entry that is ready and on disk may be *away*: only the disk has its message; whole pages
+//! of such entries shrink to a few bytes for each, or none.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -58,7 +60,8 @@ pub(crate) struct Lane {
     keep_hot: bool,
     /// How far deliveries may have gone.
     pub(super) mark: Mark,
-    /// When a message dies of age that was read for nothing else: its number, and milliseconds since 1970.
+    /// When a message dies of age that was read for nothing else: its number, and milliseconds
+    /// since 1970.
     pub(super) peeked: Option<(u64, u64)>,
     /// The first number that this visit gave out, or will.
     fresh: u64,
@@ -71,7 +74,8 @@ pub(crate) struct Lane {
 pub(crate) enum Want {
     /// The messages of those that are away, until they are about so many bytes.
     Messages(usize),
-    /// When those die of age of which nobody knows, likewise, up to the first of which that is known.
+    /// When those die of age of which nobody knows, likewise, up to the first of which that is
+    /// known.
     Ages(usize),
     /// How long those are of which nobody knows, likewise.
     Weights(usize),
@@ -173,8 +177,9 @@ impl Lane {
         }
     }
 
-    /// A lane as recovery found it: pages in order, none of them hot or empty. `chunked` says that some index lists
-    /// numbers of it, `mark` that entries below it count as delivered, `returns` how often entries came back.
+    /// A lane as recovery found it: pages in order, none of them hot or empty. `chunked` says that
+    /// some index lists numbers of it, `mark` that entries below it count as delivered, `returns`
+    /// how often entries came back.
     pub(crate) fn recovered(
         pages: VecDeque<Box<Page>>,
         next: u64,
@@ -182,7 +187,8 @@ impl Lane {
         returns: BTreeMap<u64, Returns>,
         chunked: bool,
     ) -> Self {
-        // A page that is not hot takes no more entries, and one of which an index may list settled numbers is not begun anew.
+        // A page that is not hot takes no more entries, and one of which an index may list settled
+        // numbers is not begun anew.
         let next = if chunked { next.next_multiple_of(PAGE) } else { next };
         let next = pages.back().map_or(next, |last| next.max((last.number + 1) * PAGE));
         let mut lane = Self::starting_at(next);
@@ -222,14 +228,15 @@ impl Lane {
         (self.next, self.mark.said())
     }
 
-    /// The next sequence number, and up to where entries really were delivered: what a good stop says.
+    /// The next sequence number, and up to where entries really were delivered: what a good stop
+    /// says.
     pub(crate) fn last_position(&self) -> (u64, u64) {
         (self.next, self.mark.delivered_to())
     }
 
-    /// A visit begins that may add entries. Their references may carry the delivery mark past themselves if there is
-    /// somebody to deliver to, and nothing older waits above the mark, which would then be delivered on the strength of a record
-    /// that may still be lost.
+    /// A visit begins that may add entries. Their references may carry the delivery mark past
+    /// themselves if there is somebody to deliver to, and nothing older waits above the mark, which
+    /// would then be delivered on the strength of a record that may still be lost.
     #[inline]
     pub(super) fn begin_visit(&mut self, attended: bool) {
         self.fresh = self.next;
@@ -242,8 +249,8 @@ impl Lane {
         (self.fresh, self.next)
     }
 
-    /// The mark that the references of what this visit added are to say. If it rides on them, none has to wait for one of its
-    /// own.
+    /// The mark that the references of what this visit added are to say. If it rides on them, none
+    /// has to wait for one of its own.
     pub(super) fn mark_of_added(&mut self) -> u64 {
         if self.rides {
             self.mark.raise(self.next);
@@ -343,7 +350,8 @@ impl Lane {
         Some(index)
     }
 
-    /// The last page that starts at `seq` or before. Nearly all work is at the head: the first page is tried first.
+    /// The last page that starts at `seq` or before. Nearly all work is at the head: the first page
+    /// is tried first.
     #[inline]
     fn last_starting_by(&self, seq: u64) -> Option<usize> {
         let number = seq / PAGE;
@@ -396,7 +404,8 @@ impl Lane {
         page.is_some_and(|page| page.number == seq / PAGE && page.ready.has(bit_of(seq)))
     }
 
-    /// Moves an entry to another state; `Done` gives its message back. Nothing happens to an entry that is gone.
+    /// Moves an entry to another state; `Done` gives its message back. Nothing happens to an entry
+    /// that is gone.
     pub(crate) fn set(&mut self, seq: u64, state: State) -> Option<Message> {
         let index = self.page_of(seq)?;
         let page = &mut self.pages[index];
@@ -440,7 +449,8 @@ impl Lane {
         message
     }
 
-    /// Gives back the memory of a page whose entries are all done. The last page stays: it restarts at the next push.
+    /// Gives back the memory of a page whose entries are all done. The last page stays: it restarts
+    /// at the next push.
     fn reclaim(&mut self, index: usize) {
         if index + 1 == self.pages.len() {
             return;
@@ -457,7 +467,8 @@ impl Lane {
     /// Gives back what an empty lane keeps for speed.
     pub(crate) fn shrink(&mut self) {
         self.spare = None;
-        // A page of which an index may list settled numbers is remembered as such while it may restart.
+        // A page of which an index may list settled numbers is remembered as such while it may
+        // restart.
         if self.live == 0 && self.pages.back().is_none_or(|page| !page.chunked) {
             self.pages = VecDeque::new();
         }
@@ -481,7 +492,8 @@ impl Lane {
         self.pages.get(self.last_starting_by(head)?).map(Box::as_ref)
     }
 
-    /// When the first ready entry dies of age, as far as anybody has looked, in milliseconds since 1970.
+    /// When the first ready entry dies of age, as far as anybody has looked, in milliseconds
+    /// since 1970.
     #[inline]
     pub(crate) fn head_expires_at(&mut self) -> u64 {
         let Some(head) = self.first_ready() else { return u64::MAX };
@@ -545,10 +557,10 @@ impl Lane {
         self.index_bytes += page.cost();
     }
 
-    /// Lets go of messages, those farthest back first, until they are `excess` bytes, and makes pages smaller in which
-    /// everything is away; in a few pages only, the next call goes on. Of messages that are not on disk up to `room` bytes
-    /// are picked to be spilled, but at least one, and count as if they had gone; with no room none. The message of `kept`
-    /// stays.
+    /// Lets go of messages, those farthest back first, until they are `excess` bytes, and makes
+    /// pages smaller in which everything is away; in a few pages only, the next call goes on. Of
+    /// messages that are not on disk up to `room` bytes are picked to be spilled, but at least one,
+    /// and count as if they had gone; with no room none. The message of `kept` stays.
     pub(crate) fn sweep(&mut self, excess: usize, kept: Option<u64>, room: usize) -> Swept {
         let mut swept = Swept { dropped: Dropped::default(), picked: Vec::new(), whole: false };
         let mut left = Left { excess, room };
@@ -578,7 +590,8 @@ impl Lane {
         swept
     }
 
-    /// The body of an entry that is not on disk was spilled to `address`; false unless it is ready and in memory.
+    /// The body of an entry that is not on disk was spilled to `address`; false unless it is ready
+    /// and in memory.
     pub(crate) fn spill(&mut self, seq: u64, address: Address) -> bool {
         let entry = self
             .get_mut(seq)
@@ -665,8 +678,8 @@ impl Lane {
         self.page_mut(number).filter(|page| page.is_absent()).map(|page| page.chunks())
     }
 
-    /// True when the body of an entry that is not done lies where this says; of an absent page, when some chunk of it is in
-    /// that segment.
+    /// True when the body of an entry that is not done lies where this says; of an absent page,
+    /// when some chunk of it is in that segment.
     pub(crate) fn lies_at(&mut self, one: &Reference) -> bool {
         match self.page_mut(one.seq / PAGE).filter(|page| page.is_absent()) {
             Some(page) => page.chunks().iter().any(|chunk| chunk.segment == one.address.file),
@@ -721,11 +734,13 @@ impl Lane {
         }
     }
 
-    /// Bodies of a page lie in `chunk` now that lay in one of the files `from`. Returns how many of them are still wanted.
+    /// Bodies of a page lie in `chunk` now that lay in one of the files `from`. Returns how many of
+    /// them are still wanted.
     pub(crate) fn moved(&mut self, number: u64, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
         self.chunked = true;
         let Ok(index) = self.pages.binary_search_by_key(&number, |page| page.number) else {
-            // A purge gave the page back while its chunk was written, and it takes more entries yet.
+            // A purge gave the page back while its chunk was written, and it takes more entries
+            // yet.
             if number == self.next / PAGE && bit_of(self.next) != 0 {
                 let mut page = Box::new(Page::new(self.next));
                 page.chunked = true;

@@ -1,9 +1,11 @@
-//! The lanes of a queue, one for each priority that its messages came with: the highest goes first, each keeps its own order.
+//! The lanes of a queue, one for each priority that its messages came with: the highest goes first,
+//! each keeps its own order.
 //!
-//! A sequence number begins with the number of its lane. So the log, the segments and recovery need know nothing of
-//! priorities: that of an entry is as durable as its number, and each lane has its own pages, position and delivery
-//! mark. Lane 0 is for what has no priority of its own. The numbers of the others have a sign: how far above it they are, or
-//! below. A queue without priorities has lane 0 alone, and pays for the others with a look whether there are any.
+//! A sequence number begins with the number of its lane. So the log, the segments and recovery need
+//! know nothing of priorities: that of an entry is as durable as its number, and each lane has its
+//! own pages, position and delivery mark. Lane 0 is for what has no priority of its own. The
+//! numbers of the others have a sign: how far above it they are, or below. A queue without
+//! priorities has lane 0 alone, and pays for the others with a look whether there are any.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, VecDeque};
@@ -202,7 +204,8 @@ impl Lanes {
         self.all_mut().for_each(|lane| lane.begin_visit(attended));
     }
 
-    /// What this visit has added, (first, end) for each lane that got something, in the order in which they are delivered.
+    /// What this visit has added, (first, end) for each lane that got something, in the order in
+    /// which they are delivered.
     pub(crate) fn added(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> {
         self.all().map(Lane::added).filter(|(first, end)| first < end)
     }
@@ -292,13 +295,14 @@ impl Lanes {
         self.of(seq).is_some_and(|lane| lane.is_ready(seq))
     }
 
-    /// What must be read, up to `limit` bytes, to have the messages of a ready entry and of those behind it in its lane.
+    /// What must be read, up to `limit` bytes, to have the messages of a ready entry and of those
+    /// behind it in its lane.
     pub(super) fn away_from(&mut self, seq: u64, limit: usize) -> Away {
         self.of_mut(seq).map_or(Away::Nothing, |lane| lane.away_behind(seq, Want::Messages(limit)))
     }
 
-    /// The first entry of the lane of which `at` are delivered before it, if it has died of age by `now`, in milliseconds since
-    /// 1970, as far as anybody has looked.
+    /// The first entry of the lane of which `at` are delivered before it, if it has died of age by
+    /// `now`, in milliseconds since 1970, as far as anybody has looked.
     #[inline]
     pub(super) fn first_expired(&mut self, at: usize, now: u64) -> Option<u64> {
         let lane = self.nth_mut(at)?;
@@ -319,7 +323,8 @@ impl Lanes {
         self.of_mut(seq)?.set(seq, state)
     }
 
-    /// How to look when a first entry dies of age of which that is not known, while its page stays as it is.
+    /// How to look when a first entry dies of age of which that is not known, while its page stays
+    /// as it is.
     pub(crate) fn peek(&mut self) -> Task {
         let mut unread = self.all_mut().filter_map(|lane| lane.ageless_head().map(|_| lane));
         let cold = |lane: &mut Lane| if lane.head_page().is_some_and(Page::is_hot) { None } else { Some(lane.peek()) };

@@ -1,10 +1,12 @@
 //! Last values: of the messages of one key only the newest waits, in memory as in the log.
 //!
-//! The key of an entry is logged in one group with its reference, and so is the settlement of the entry that it supersedes:
-//! after a crash one of the two is there, never both and never neither. Entries are in the order in which they came. What a
-//! consumer holds stays with it; if it comes back while a newer one is there, it is superseded then.
+//! The key of an entry is logged in one group with its reference, and so is the settlement of the
+//! entry that it supersedes: after a crash one of the two is there, never both and never neither.
+//! Entries are in the order in which they came. What a consumer holds stays with it; if it comes
+//! back while a newer one is there, it is superseded then.
 //!
-//! In the log keys are in bundles of consecutive places, each an owner of its own, as ids are ([`crate::queue::Seen`]).
+//! In the log keys are in bundles of consecutive places, each an owner of its own, as ids are
+//! ([`crate::queue::Seen`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +41,8 @@ pub(crate) struct Keyed {
 /// The entries of a queue that have keys. See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Latest {
-    /// As they came: the places that they got are in that order, which their numbers are not if there are priorities.
+    /// As they came: the places that they got are in that order, which their numbers are not if
+    /// there are priorities.
     all: BTreeMap<u64, Keyed>,
     /// Their places, by number.
     places: HashMap<u64, u64>,
@@ -185,7 +188,8 @@ impl Queue {
         (1..=KEY_MAX).contains(&text.len()).then(|| text.as_bytes().into())
     }
 
-    /// True when an arrival takes the place of an entry that waits, so that the queue does not grow.
+    /// True when an arrival takes the place of an entry that waits, so that the queue does not
+    /// grow.
     pub(super) fn replaces(&self, inner: &mut Inner, arrival: &Arrival, core: &Core) -> bool {
         let Some(key) = self.key_of(arrival.message(), core) else { return false };
         let newest = inner.latest.as_ref().and_then(|latest| latest.newest_of(&key));
@@ -204,8 +208,9 @@ impl Queue {
         }
     }
 
-    /// Takes the keys that recovery found. Returns the entries that were superseded and are still there, since a consumer
-    /// held them or a transaction had just ended, and the pages of all entries with keys.
+    /// Takes the keys that recovery found. Returns the entries that were superseded and are still
+    /// there, since a consumer held them or a transaction had just ended, and the pages of all
+    /// entries with keys.
     pub(crate) fn recover_latest(&self, mut found: Latest, core: &Core) -> Recovered {
         if !self.keeps_latest() {
             return Recovered::default();
@@ -234,7 +239,8 @@ impl Queue {
 pub(crate) struct Recovered {
     /// Entries that others have superseded.
     pub(crate) outdated: Vec<u64>,
-    /// Where entries with keys lie. They must be known one by one, so that they can be superseded at any time.
+    /// Where entries with keys lie. They must be known one by one, so that they can be superseded
+    /// at any time.
     pub(crate) pages: Vec<u64>,
 }
 
@@ -262,7 +268,8 @@ impl Inner {
         core.totals.superseded.add(1);
     }
 
-    /// A consumer gives an entry back. True if there is a newer one: then it is settled and does not come back.
+    /// A consumer gives an entry back. True if there is a newer one: then it is settled and does
+    /// not come back.
     #[inline]
     pub(super) fn comes_back_late(&mut self, number: u64, core: &Core) -> bool {
         let standing = self.latest.as_mut().and_then(|latest| latest.show(number));

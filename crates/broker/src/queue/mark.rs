@@ -29,7 +29,8 @@ impl Mark {
         self.delivered_to
     }
 
-    /// The mark that the log says already. Recovery takes the last one it reads, so no record may say less.
+    /// The mark that the log says already. Recovery takes the last one it reads, so no record may
+    /// say less.
     pub(super) fn said(&self) -> u64 {
         self.rising.map_or(self.at, |(mark, _)| mark.max(self.at))
     }

@@ -1,8 +1,9 @@
 //! A queue: entries in order, consumers in turn, and one lock around both.
 //!
-//! Every visit takes the lock once for a whole batch. A visit logs first and shows afterwards: the reference of an entry
-//! is in the journal's buffer before any consumer can see it. Whoever makes the queue deliverable dispatches, in the same
-//! visit. Effects on anything else (dead letters, deletion, timers) leave as [`Work`] for after the lock.
+//! Every visit takes the lock once for a whole batch. A visit logs first and shows afterwards: the
+//! reference of an entry is in the journal's buffer before any consumer can see it. Whoever makes
+//! the queue deliverable dispatches, in the same visit. Effects on anything else (dead letters,
+//! deletion, timers) leave as [`Work`] for after the lock.
 
 mod arrive;
 mod away;
@@ -82,7 +83,8 @@ const NO_NUMBER: u64 = 0;
 pub(crate) const ENTRY_COST: usize = 96;
 
 thread_local! {
-    /// Memory for a list of addresses, empty between uses: one for each thread, since there are many more queues.
+    /// Memory for a list of addresses, empty between uses: one for each thread, since there are
+    /// many more queues.
     static ADDRESSES: Cell<Vec<Address>> = const { Cell::new(Vec::new()) };
 }
 
@@ -103,7 +105,8 @@ pub(crate) struct Queue {
     last_value_key: Option<Box<str>>,
     /// The arguments as declared.
     pub(crate) declared: Table,
-    /// Batches of its dead letters that wait to be read from the disk; what dies later waits behind them.
+    /// Batches of its dead letters that wait to be read from the disk; what dies later waits behind
+    /// them.
     pub(crate) mourned: AtomicUsize,
     /// An exchange that lets nothing through twice has led here.
     gated: AtomicBool,
@@ -120,7 +123,8 @@ pub(crate) struct Inner {
     pub(crate) arguments: Arc<QueueArguments>,
     lanes: Lanes,
     consumers: Consumers,
-    /// Consumers that ask for some messages only, and browsers; where messages have groups, all consumers.
+    /// Consumers that ask for some messages only, and browsers; where messages have groups, all
+    /// consumers.
     views: Views,
     /// Whose each group is.
     groups: Option<Box<Groups>>,
@@ -137,8 +141,8 @@ pub(crate) struct Inner {
     spilled: usize,
     /// Messages are on their way to be spilled.
     spilling: bool,
-    /// Bytes of the bodies that are ready, where their sum is limited; and the entries that nobody has weighed since the
-    /// start, which count nothing.
+    /// Bytes of the bodies that are ready, where their sum is limited; and the entries that nobody
+    /// has weighed since the start, which count nothing.
     ready_bytes: u64,
     unweighed: usize,
     weighs: bool,
@@ -146,7 +150,8 @@ pub(crate) struct Inner {
     loading: bool,
     /// The first ready entry must be known, and its page is absent.
     head_wanted: bool,
-    /// The first entry that was read last: its message stays until somebody takes it, or nobody ever would.
+    /// The first entry that was read last: its message stays until somebody takes it, or nobody
+    /// ever would.
     kept: Option<u64>,
     /// Clients that wait for a message that is away.
     fetchers: Vec<Waker>,
@@ -186,7 +191,8 @@ pub(crate) struct Inner {
     pub(crate) totals: QueueTotals,
 }
 
-/// The locked queue. Ends the process when a panic begins under it: its state could not be trusted any more.
+/// The locked queue. Ends the process when a panic begins under it: its state could not be trusted
+/// any more.
 pub(crate) struct Guard<'a> {
     inner: MutexGuard<'a, Inner>,
     core: &'a Core,
@@ -354,8 +360,9 @@ impl Queue {
         Arc::clone(&self.lock(core).arguments)
     }
 
-    /// True when taking one more message would be refused, behind those that are `coming` and those that are not seen yet: asked
-    /// before a transaction is committed, and before dead letters go back.
+    /// True when taking one more message would be refused, behind those that are `coming` and those
+    /// that are not seen yet: asked before a transaction is committed, and before dead letters go
+    /// back.
     pub(crate) fn would_refuse(&self, mut coming: Coming, core: &Core) -> bool {
         let inner = self.lock(core);
         if !inner.arguments.overflow.refuses() {
@@ -379,7 +386,8 @@ impl Queue {
         }
     }
 
-    /// Takes other arguments: what counts for messages counts for those that are there too, but their priorities stay.
+    /// Takes other arguments: what counts for messages counts for those that are there too, but
+    /// their priorities stay.
     pub(crate) fn adopt(self: &Arc<Self>, arguments: QueueArguments, visit: &mut Visit<'_>) {
         if self.take_on(arguments, visit) {
             self.abide(visit);
@@ -445,8 +453,9 @@ impl Queue {
         ticket
     }
 
-    /// When an entry at the head of a lane dies of age, or the queue itself goes for want of use. What can't die before the
-    /// pager has found out where it lies is left out until then: it would be tried again at once, for ever if no index says it.
+    /// When an entry at the head of a lane dies of age, or the queue itself goes for want of use.
+    /// What can't die before the pager has found out where it lies is left out until then: it would
+    /// be tried again at once, for ever if no index says it.
     fn next_timer(&self, inner: &mut Inner) -> Option<u64> {
         if let Some(bucket) = &self.bucket {
             return self.next_look(bucket, inner);
@@ -466,7 +475,8 @@ impl Queue {
         Some(inner.used_at.saturating_add(ttl))
     }
 
-    /// True for a queue that should be deleted by now: its last consumer has left, or nobody used it for its time.
+    /// True for a queue that should be deleted by now: its last consumer has left, or nobody used
+    /// it for its time.
     pub(crate) fn should_go(&self, inner: &Inner, now: u64) -> bool {
         let abandoned = self.auto_delete && inner.had_consumer && !inner.is_attended();
         abandoned || self.idle_until(inner).is_some_and(|due| due <= now)
@@ -491,8 +501,8 @@ impl Inner {
             || full(self.arguments.max_length_bytes, self.ready_bytes + coming.bytes)
     }
 
-    /// True where more must be known of entries than the page of a backlog says: how long their bodies are, or where they lie
-    /// at any time.
+    /// True where more must be known of entries than the page of a backlog says: how long their
+    /// bodies are, or where they lie at any time.
     fn keeps_hot(&self) -> bool {
         self.weighs || self.arguments.last_value_key.is_some()
     }
@@ -505,7 +515,8 @@ impl Inner {
         }
     }
 
-    /// Does not take a message, which may go to the dead-letter exchange instead. It never had a number here.
+    /// Does not take a message, which may go to the dead-letter exchange instead. It never had a
+    /// number here.
     fn refuse(&mut self, arrival: &mut Arrival) {
         let dies = self.arguments.overflow == Overflow::RejectPublishDeadLetter;
         if dies && self.arguments.dead_letter_exchange.is_some() {
@@ -612,7 +623,8 @@ impl Inner {
         self.views.report()
     }
 
-    /// Those that take what comes, those with selectors, and browsers; each with whether it is active.
+    /// Those that take what comes, those with selectors, and browsers; each with whether it is
+    /// active.
     pub(crate) fn consumers(&self) -> impl Iterator<Item = (&Consumer, bool)> {
         self.consumers.with_activity().chain(self.views.consumers().map(|consumer| (consumer, true)))
     }
@@ -656,8 +668,8 @@ impl Inner {
         self.lanes.moved(page, from, chunk, entries)
     }
 
-    /// What a restatement says besides declaration, bindings and lanes: how often entries came back, and whose death is
-    /// decided.
+    /// What a restatement says besides declaration, bindings and lanes: how often entries came
+    /// back, and whose death is decided.
     pub(crate) fn remains(&self) -> Remains<'_> {
         Remains { returns: self.lanes.returns(), decided: &self.decided, waiting: self.waiting.as_deref() }
     }

@@ -1,8 +1,10 @@
-//! A page of a lane: 4096 consecutive sequence numbers, and as much of their entries as memory keeps.
+//! A page of a lane: 4096 consecutive sequence numbers, and as much of their entries as memory
+//! keeps.
 //!
-//! A *hot* page has an entry for each number; only in hot pages entries change one by one. A *lean* page knows where each
-//! body lies, an *absent* one only which entries there are: the indexes of its chunks say the rest. Invariant: all live
-//! entries of a page that is not hot are ready and on disk, and an absent page's are durable: its chunks list every one of them.
+//! A *hot* page has an entry for each number; only in hot pages entries change one by one. A *lean*
+//! page knows where each body lies, an *absent* one only which entries there are: the indexes of
+//! its chunks say the rest. Invariant: all live entries of a page that is not hot are ready and on
+//! disk, and an absent page's are durable: its chunks list every one of them.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -71,13 +73,15 @@ pub(crate) struct Entry {
     pub(crate) message: Option<Message>,
     /// Where its body lies in the journal, if it is durable or was spilled.
     pub(crate) address: Option<Address>,
-    /// When it dies of age, in milliseconds since 1970; `u64::MAX` for never, [`NOT_KNOWN`] while nobody has looked.
+    /// When it dies of age, in milliseconds since 1970; `u64::MAX` for never, [`NOT_KNOWN`] while
+    /// nobody has looked.
     pub(crate) expires_at: u64,
     /// Bytes of the stored message while only the disk has it; 0 if that is not known.
     pub(crate) length: u32,
     /// How often it was delivered and came back.
     pub(crate) returns: Returns,
-    /// What the stored message has besides its body while only the disk has it; `None` if nobody has looked.
+    /// What the stored message has besides its body while only the disk has it; `None` if nobody
+    /// has looked.
     pub(crate) besides: Option<Besides>,
     /// True when it may have been delivered before.
     pub(crate) redelivered: bool,
@@ -117,8 +121,8 @@ impl Entry {
         besides.map_or(0, |besides| u64::from(length.saturating_sub(besides.bytes())))
     }
 
-    /// True when it has died of age. With no time to live at all a message may be delivered as it comes, but not when it
-    /// comes back.
+    /// True when it has died of age. With no time to live at all a message may be delivered as it
+    /// comes, but not when it comes back.
     #[inline]
     pub(crate) fn is_too_old(&self, now: u64) -> bool {
         self.expires_at < now || (self.redelivered && self.expires_at <= now)
@@ -134,14 +138,15 @@ impl Entry {
         self.message.is_none() && self.besides.is_none()
     }
 
-    /// Notes what is worth knowing of its message before that leaves memory, or when it was read for that alone.
+    /// Notes what is worth knowing of its message before that leaves memory, or when it was read
+    /// for that alone.
     pub(crate) fn note(&mut self, message: &Message) {
         self.length = message.block().len() as u32;
         self.besides = Besides::of(message);
     }
 
-    /// True when memory need not know more of it than its place. How often it came back is noted for a restart as well, which
-    /// only a durable one sees.
+    /// True when memory need not know more of it than its place. How often it came back is noted
+    /// for a restart as well, which only a durable one sees.
     fn is_plain(&self) -> bool {
         let away = self.state == State::Ready && self.message.is_none();
         away && self.address.is_some_and(|address| self.returns.is_none() || !address.is_spilled())
@@ -249,12 +254,14 @@ impl Page {
         }
     }
 
-    /// Some index may list numbers of this page that are settled, whether or not it lists live ones.
+    /// Some index may list numbers of this page that are settled, whether or not it lists live
+    /// ones.
     pub(crate) fn note_chunks(&mut self) {
         self.chunked = true;
     }
 
-    /// A recovered page: where each of its entries lies, in order; `chunks` list those of them that lie in segments.
+    /// A recovered page: where each of its entries lies, in order; `chunks` list those of them that
+    /// lie in segments.
     pub(crate) fn lean(number: u64, members: Bits, places: Vec<Place>, chunks: Vec<Listed>) -> Self {
         let mut page = Self::cold(number, members, chunks);
         page.content = Content::Lean(Box::new(Lean::new(places)));
@@ -347,8 +354,8 @@ impl Page {
         })
     }
 
-    /// Entries die of age at other times, as `die_at` says of a message; of those that only the disk has it is not known any
-    /// more.
+    /// Entries die of age at other times, as `die_at` says of a message; of those that only the
+    /// disk has it is not known any more.
     pub(super) fn age_anew(&mut self, die_at: &dyn Fn(&Message) -> u64) {
         self.timeless = false;
         for entry in &mut self.entries {
@@ -363,8 +370,8 @@ impl Page {
         }
     }
 
-    /// Makes an absent page hot from what `chunks` list; nothing happens if they do not list every entry, or are not its
-    /// chunks any more.
+    /// Makes an absent page hot from what `chunks` list; nothing happens if they do not list every
+    /// entry, or are not its chunks any more.
     pub(super) fn place(&mut self, chunks: &[Chunk], mut listed: Vec<Reference>, memo: &mut Memo) -> Placed {
         // Where a list had an entry before that list was merged is no place any more.
         if !self.chunks.iter().map(|listed| listed.chunk).eq(chunks.iter().copied()) {
@@ -533,7 +540,8 @@ impl Page {
         self.mark(|address| !address.is_spilled(), bits);
     }
 
-    /// Sets the bits of the entries that are not done and that the disk has, whether or not they are durable.
+    /// Sets the bits of the entries that are not done and that the disk has, whether or not they
+    /// are durable.
     pub(super) fn stored(&self, bits: &mut Bits) {
         self.mark(|_| true, bits);
     }
@@ -549,7 +557,8 @@ impl Page {
         true
     }
 
-    /// Bodies lie in `chunk` now that lay in one of the files `from`. Returns how many entries they are of that are live.
+    /// Bodies lie in `chunk` now that lay in one of the files `from`. Returns how many entries they
+    /// are of that are live.
     pub(super) fn moved(&mut self, from: &[u32], chunk: Chunk, entries: &[Reference]) -> u64 {
         self.chunked = true;
         let mut count = 0;

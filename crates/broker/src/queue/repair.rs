@@ -1,6 +1,7 @@
 //! A queue looked through for what can't be read, page by page, and how it goes on without that.
 //!
-//! Invariant: an entry is given up only if it is still ready, not in memory, and lies where it could not be read.
+//! Invariant: an entry is given up only if it is still ready, not in memory, and lies where it
+//! could not be read.
 
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ impl Queue {
         self.lock(core).lanes.first_stored_page(number)
     }
 
-    /// Makes an absent page hot from what could be read of the lists of `chunks`. Entries that are in none of them lie nowhere.
-    /// False if the page has other chunks by now.
+    /// Makes an absent page hot from what could be read of the lists of `chunks`. Entries that are
+    /// in none of them lie nowhere. False if the page has other chunks by now.
     pub(crate) fn place_what_is_listed(
         &self,
         page: u64,
@@ -43,8 +44,8 @@ impl Queue {
         self.place(page, chunks, all, core) != Placed::Moved
     }
 
-    /// The ready entries of a page that only the disk has; `None` while the page is absent, since it is not known where they
-    /// lie.
+    /// The ready entries of a page that only the disk has; `None` while the page is absent, since
+    /// it is not known where they lie.
     pub(crate) fn on_disk(&self, page: u64, core: &Core) -> Option<Vec<Reference>> {
         let mut inner = self.lock(core);
         if inner.lanes.absent_chunks_of(page).is_some() {

@@ -1,7 +1,8 @@
-//! Entries that came back and wait before they are delivered again: each keeps its place, its count and its number.
+//! Entries that came back and wait before they are delivered again: each keeps its place, its count
+//! and its number.
 //!
-//! When such an entry is due is logged with its return, so a restart makes nothing earlier. Nothing else of the queue waits
-//! for it.
+//! When such an entry is due is logged with its return, so a restart makes nothing earlier. Nothing
+//! else of the queue waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use crate::queue::{Inner, Queue, Reason, State, Visit};
 use crate::settings::CountedReturns;
 use crate::store::facts;
 
-/// The entries of a queue that wait: when each is due, in milliseconds since 1970, and in the order of that.
+/// The entries of a queue that wait: when each is due, in milliseconds since 1970, and in the order
+/// of that.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     due: BTreeMap<u64, u64>,
@@ -50,8 +52,8 @@ impl Waiters {
 }
 
 impl Queue {
-    /// A delivery came back: the entry is ready again at its place, at once or after a while, or dies of having come back
-    /// too often.
+    /// A delivery came back: the entry is ready again at its place, at once or after a while, or
+    /// dies of having come back too often.
     pub(super) fn come_back(&self, inner: &mut Inner, seq: u64, how: Return, visit: &Visit<'_>) {
         let arguments = Arc::clone(&inner.arguments);
         let Some(entry) = inner.lanes.get_mut(seq) else { return };
@@ -86,7 +88,8 @@ impl Queue {
         inner.make_ready(seq);
     }
 
-    /// What an earlier run left waiting, with its due times, goes on waiting; all of it lies in pages that are placed.
+    /// What an earlier run left waiting, with its due times, goes on waiting; all of it lies in
+    /// pages that are placed.
     pub(crate) fn resume_waiting(self: &Arc<Self>, waiting: &[(u64, u64)], visit: &mut Visit<'_>) {
         let mut inner = self.lock(visit.core);
         for (seq, due) in waiting.iter().filter(|(_, due)| *due > visit.now) {

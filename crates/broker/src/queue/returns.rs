@@ -1,8 +1,10 @@
-//! How often entries came back, and how often of these counts towards the delivery limit of their queue.
+//! How often entries came back, and how often of these counts towards the delivery limit of their
+//! queue.
 
 use crate::settings::CountedReturns;
 
-/// How often an entry came back. Both numbers end at 65 535, so that they take four bytes of an entry.
+/// How often an entry came back. Both numbers end at 65 535, so that they take four bytes of an
+/// entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Returns {
     came_back: u16,
@@ -27,13 +29,15 @@ impl Returns {
         self.counted.into()
     }
 
-    /// What the log says in front of [`Returns::counted`] where not all of them count: this tells both numbers.
+    /// What the log says in front of [`Returns::counted`] where not all of them count: this tells
+    /// both numbers.
     pub(crate) fn both(self) -> Option<u64> {
         let differ = self.came_back != self.counted;
         differ.then(|| u64::from(self.came_back) << 32 | u64::from(self.counted))
     }
 
-    /// Takes in what the log says next. A version that knew one number wrote and read that alone: it counted every return.
+    /// Takes in what the log says next. A version that knew one number wrote and read that alone:
+    /// it counted every return.
     pub(crate) fn take_in(&mut self, stored: u64) {
         let narrow = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
         self.counted = narrow(stored & u64::from(u32::MAX));
@@ -77,7 +81,8 @@ impl Counts {
 mod tests {
     use super::*;
 
-    /// What the log says of it, read by this version, and by one that takes the last number for all.
+    /// What the log says of it, read by this version, and by one that takes the last number for
+    /// all.
     fn read(returns: Returns) -> (Returns, u64) {
         let stored: Vec<u64> = returns.both().into_iter().chain([returns.counted().into()]).collect();
         let mut read = Returns::default();

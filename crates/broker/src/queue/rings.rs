@@ -1,8 +1,9 @@
-//! Whose turn it is among consumers that may be ready: one ring for each priority, the highest first.
+//! Whose turn it is among consumers that may be ready: one ring for each priority, the highest
+//! first.
 //!
-//! A ring names places in the list of consumers. A consumer that leaves stays named until its turn comes, or until the
-//! list is swept, so that no departure looks through a ring. What a delivery costs does not grow with consumers or
-//! priorities.
+//! A ring names places in the list of consumers. A consumer that leaves stays named until its turn
+//! comes, or until the list is swept, so that no departure looks through a ring. What a delivery
+//! costs does not grow with consumers or priorities.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -46,7 +47,8 @@ impl Rings {
         at
     }
 
-    /// One less. With the last one of its priority the ring goes too: `free` is given the places that it named.
+    /// One less. With the last one of its priority the ring goes too: `free` is given the places
+    /// that it named.
     pub(super) fn leave(&mut self, at: u32, free: &mut Vec<u32>) {
         let level = &mut self.levels[at as usize];
         level.members -= 1;
@@ -132,7 +134,8 @@ impl Rings {
 mod tests {
     use super::*;
 
-    /// `+P` joins with priority P and enters, `-P:S` leaves, `r` rotates, `p` pops; then the place at the front.
+    /// `+P` joins with priority P and enters, `-P:S` leaves, `r` rotates, `p` pops; then the place
+    /// at the front.
     #[test]
     fn the_highest_priority_is_first_and_equals_come_in_turn() {
         let (mut rings, mut free) = (Rings::default(), Vec::new());

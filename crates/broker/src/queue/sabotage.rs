@@ -1,10 +1,11 @@
-//! Deliberate faults, in builds for the crash harness only. `ack-before-message`: references are logged some visits late, so
-//! that settlements and confirms precede them in the log. `forget-ids`: the log does not hear of ids. `early`: what is delayed
-//! comes before its time, and what has a time to live dies before it. `flat`: messages have no priorities. `copy`: what is redriven stays
+//! Deliberate faults, in builds for the crash harness only. `ack-before-message`: references are
+//! logged some visits late, so that settlements and confirms precede them in the log. `forget-ids`:
+//! the log does not hear of ids. `early`: what is delayed comes before its time, and what has a
+//! time to live dies before it. `flat`: messages have no priorities. `copy`: what is redriven stays
 //! in its queue as well. A harness that does not find them is worth nothing.
 //!
-//! Invariant: a body lives as long as the log says that it does, whatever the order; the fault is found by what clients
-//! see, and not by a broker that stumbles over it.
+//! Invariant: a body lives as long as the log says that it does, whatever the order; the fault is
+//! found by what clients see, and not by a broker that stumbles over it.
 
 use journal::{Address, Owner, Ticket};
 
@@ -24,7 +25,8 @@ pub(super) struct HeldBack {
 }
 
 impl HeldBack {
-    /// Whether the body of this entry stays when the entry is settled: its reference, still to come, revives it.
+    /// Whether the body of this entry stays when the entry is settled: its reference, still to
+    /// come, revives it.
     pub(super) fn keeps(&self, seq: u64) -> bool {
         self.entries.iter().any(|(held, _)| *held == seq)
     }
@@ -39,8 +41,8 @@ pub(super) fn armed(fault: &str) -> bool {
 }
 
 impl Queue {
-    /// Logs the references of all durable entries that this visit added, but some visits late. The ticket is for what is
-    /// logged now.
+    /// Logs the references of all durable entries that this visit added, but some visits late. The
+    /// ticket is for what is logged now.
     pub(super) fn log_references_late(&self, inner: &mut Inner, visit: &Visit<'_>) -> Ticket {
         let mut appender = visit.core.journal.appender();
         inner.lanes.all_mut().for_each(|lane| drop(lane.mark_of_added()));

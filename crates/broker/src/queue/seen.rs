@@ -1,12 +1,14 @@
 //! The ids by which a queue knows messages that it was given already.
 //!
-//! Ids belong to a *scope*: the queue itself (0), or an exchange that lets nothing through twice, by its owner. Within a
-//! scope they are in the order in which they came, and the oldest are forgotten first. An id and the reference of its
-//! message are logged in one group, so that after a crash either both are there or neither: a duplicate is never confirmed
-//! for a message that is gone, and never taken beside one that is not.
+//! Ids belong to a *scope*: the queue itself (0), or an exchange that lets nothing through twice,
+//! by its owner. Within a scope they are in the order in which they came, and the oldest are
+//! forgotten first. An id and the reference of its message are logged in one group, so that after a
+//! crash either both are there or neither: a duplicate is never confirmed for a message that is
+//! gone, and never taken beside one that is not.
 //!
-//! In the log the ids of a scope are in *bundles* of consecutive places, each an owner of its own: when a log file leaves,
-//! only the bundles that it speaks of are said again, so that what must be said again is never more than what leaves.
+//! In the log the ids of a scope are in *bundles* of consecutive places, each an owner of its own:
+//! when a log file leaves, only the bundles that it speaks of are said again, so that what must be
+//! said again is never more than what leaves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +45,8 @@ pub(crate) struct Identity {
     remembered_for: Option<u64>,
     /// By queue.
     gates: HashMap<Owner, Gate>,
-    /// Queues that the message has been in and comes back to: there it is no duplicate, of itself above all.
+    /// Queues that the message has been in and comes back to: there it is no duplicate, of itself
+    /// above all.
     returns_to: HashSet<Owner>,
 }
 
@@ -130,14 +133,16 @@ impl Seen {
         self.count == 0
     }
 
-    /// Whether a message of this id was taken. One that will survive a restart is no duplicate of one that will not.
+    /// Whether a message of this id was taken. One that will survive a restart is no duplicate of
+    /// one that will not.
     fn knows(&self, scope: Owner, id: &[u8], durable: bool, now: u64) -> bool {
         let Some(scope) = self.scopes.get(&scope) else { return false };
         let kept = scope.places.get(id).and_then(|place| scope.kept.get(place));
         kept.is_some_and(|kept| !kept.is_over(now) && (kept.durable || !durable))
     }
 
-    /// Remembers an id, of which at most `size` are remembered, and forgets what is over by `now`. Returns its place.
+    /// Remembers an id, of which at most `size` are remembered, and forgets what is over by `now`.
+    /// Returns its place.
     fn keep(&mut self, scope: Owner, kept: Kept, size: u64, now: u64) -> u64 {
         let place = self.scopes.get(&scope).map_or(0, |ids| ids.next);
         if let Some(before) = self.put(scope, place, kept) {
@@ -187,8 +192,9 @@ impl Seen {
         ids.close(place / BUNDLE);
     }
 
-    /// Takes an id as the log says it, in a bundle of this owner. The log may say one more than once, and more of them than
-    /// anybody is to remember; which came first is told by their places, not by where in the log they stand.
+    /// Takes an id as the log says it, in a bundle of this owner. The log may say one more than
+    /// once, and more of them than anybody is to remember; which came first is told by their
+    /// places, not by where in the log they stand.
     pub(crate) fn recover(&mut self, bundle: Owner, scope: Owner, place: u64, kept: Kept) {
         let ids = self.scopes.entry(scope).or_default();
         if ids.kept.contains_key(&place) {
@@ -295,7 +301,8 @@ impl Queue {
         }
     }
 
-    /// Takes the ids that recovery found; `exists` says whether the exchange of a scope is still there.
+    /// Takes the ids that recovery found; `exists` says whether the exchange of a scope is still
+    /// there.
     pub(crate) fn recover_seen(&self, mut found: Seen, exists: &dyn Fn(Owner) -> bool, core: &Core) {
         found.retain_scopes(&mut |scope| {
             if scope == OWN { self.deduplication.is_some() } else { exists(scope) }
@@ -408,7 +415,8 @@ mod tests {
     #[test]
     fn places_tell_the_order_whatever_the_log_says_first() {
         let mut seen = Seen::default();
-        // The bundle of the older ids was said again, behind the newer ones; "b" came a second time.
+        // The bundle of the older ids was said again, behind the newer ones; "b" came a second
+        // time.
         for (bundle, place, id, number) in
             [(8, BUNDLE, "c", 3), (8, BUNDLE + 1, "b", 4), (7, 0, "a", 1), (7, 1, "b", 2), (7, 0, "a", 1)]
         {

@@ -1,4 +1,5 @@
-//! Settling deliveries: accepted entries go, released ones return to their places, rejected ones die.
+//! Settling deliveries: accepted entries go, released ones return to their places, rejected ones
+//! die.
 
 use std::sync::Arc;
 
@@ -46,8 +47,9 @@ pub(crate) enum Verdict {
     Released,
     /// The same, since its consumer could not do with it what it should, or has gone.
     Failed,
-    /// Never left the broker: to its place, without counting as a return. It is marked as delivered before all the same,
-    /// since it may now come after later ones: only what is marked may come out of order.
+    /// Never left the broker: to its place, without counting as a return. It is marked as delivered
+    /// before all the same, since it may now come after later ones: only what is marked may come
+    /// out of order.
     Unsent,
     Rejected,
 }
@@ -69,7 +71,8 @@ pub(crate) struct Settlement {
 }
 
 impl Queue {
-    /// Settles deliveries of one client, in order, and dispatches. The ticket covers the settlements.
+    /// Settles deliveries of one client, in order, and dispatches. The ticket covers the
+    /// settlements.
     pub(crate) fn settle(self: &Arc<Self>, settlements: &[Settlement], client: u64, visit: &mut Visit<'_>) -> Ticket {
         let mut inner = self.lock(visit.core);
         if inner.deleted {
@@ -85,7 +88,8 @@ impl Queue {
         ticket.max(self.finish(inner, visit))
     }
 
-    /// Settles accepted deliveries as part of a group. They are gone at once: a session that dies can't bring them back.
+    /// Settles accepted deliveries as part of a group. They are gone at once: a session that dies
+    /// can't bring them back.
     pub(crate) fn settle_in(&self, settlements: &[Settlement], client: u64, group: Group, visit: &Visit<'_>) -> Ticket {
         let mut inner = self.lock(visit.core);
         if inner.deleted {
@@ -151,7 +155,8 @@ impl Queue {
         self.log_settled_in(inner, None, core)
     }
 
-    /// Logs what this visit settled, in runs of consecutive entries, one record for each reason in a row.
+    /// Logs what this visit settled, in runs of consecutive entries, one record for each reason in
+    /// a row.
     pub(super) fn log_settled_in(&self, inner: &mut Inner, group: Option<Group>, core: &Core) -> Ticket {
         if inner.settled.is_empty() {
             return Ticket::NONE;
@@ -197,7 +202,8 @@ impl Queue {
         ticket
     }
 
-    /// Drops every ready entry, and all that is not due yet. Returns how many, and what its reply waits for.
+    /// Drops every ready entry, and all that is not due yet. Returns how many, and what its reply
+    /// waits for.
     pub(crate) fn purge(self: &Arc<Self>, core: &Core) -> (u64, Ticket) {
         let (delayed, before) = self.purge_delayed(core);
         let (ready, ticket) = self.purge_ready(core);
@@ -226,8 +232,9 @@ impl Queue {
         (purged.count, appender.ticket())
     }
 
-    /// Ends the queue under its lock: nothing enters or leaves any more. Returns its consumers and the ready count.
-    /// The caller holds the catalog's write lock and has checked what must be checked, on `inner`.
+    /// Ends the queue under its lock: nothing enters or leaves any more. Returns its consumers and
+    /// the ready count. The caller holds the catalog's write lock and has checked what must be
+    /// checked, on `inner`.
     pub(crate) fn end(&self, inner: &mut Guard<'_>, core: &Core) -> (Vec<super::Consumer>, u64, Ticket) {
         let ready = inner.lanes.ready() as u64;
         inner.deleted = true;

@@ -1,7 +1,9 @@
-//! What is not in the log and leaves memory all the same: spilled to files that end with the process.
+//! What is not in the log and leaves memory all the same: spilled to files that end with the
+//! process.
 //!
-//! The pager writes, without the lock; an entry gets its address afterwards, if it still waits then. Invariant: each entry
-//! with such an address that is not done holds its body once, and whoever ends the entry lets go of it in the same visit.
+//! The pager writes, without the lock; an entry gets its address afterwards, if it still waits
+//! then. Invariant: each entry with such an address that is not done holds its body once, and
+//! whoever ends the entry lets go of it in the same visit.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +17,8 @@ use crate::queue::{Inner, Queue};
 pub(crate) type Picked = (u64, Message);
 
 impl Queue {
-    /// Picked messages were written: those of entries that still wait may leave memory. Of the others nothing is kept.
+    /// Picked messages were written: those of entries that still wait may leave memory. Of the
+    /// others nothing is kept.
     pub(crate) fn spilled(&self, picked: &[Picked], addresses: &[Address], core: &Core) {
         let mut inner = self.lock(core);
         let inner = &mut *inner;

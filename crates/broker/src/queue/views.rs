@@ -1,10 +1,12 @@
-//! What consumers with a selector, and browsers, see of a queue: a view for each selector, and one for each browser. Where messages
-//! have groups, each consumer has a view, which passes over what is for others.
+//! What consumers with a selector, and browsers, see of a queue: a view for each selector, and one
+//! for each browser. Where messages have groups, each consumer has a view, which passes over what
+//! is for others.
 //!
-//! A view goes through the queue once, in the order of delivery. Its cursors say how far it has looked; what comes back
-//! before them is remembered by itself, so that an entry is looked at once for each selector and each return, whatever
-//! lies around it. A visit looks at a bounded number of entries, of which those with long properties count more; the pager
-//! goes on, and reads what is away piece by piece without keeping what nobody asked for.
+//! A view goes through the queue once, in the order of delivery. Its cursors say how far it has
+//! looked; what comes back before them is remembered by itself, so that an entry is looked at once
+//! for each selector and each return, whatever lies around it. A visit looks at a bounded number of
+//! entries, of which those with long properties count more; the pager goes on, and reads what is
+//! away piece by piece without keeping what nobody asked for.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,9 +29,11 @@ use crate::session::mailbox::{Lent, Notice};
 
 /// Entries that one visit looks at for each view.
 const LOOKED_AT_ONCE: usize = 1024;
-/// Bytes of properties, times those of the selector that may read all of them again and again, that count as one entry more.
+/// Bytes of properties, times those of the selector that may read all of them again and again, that
+/// count as one entry more.
 const READ_AS_ONE: usize = 64 << 10;
-/// Entries that came back and are remembered one by one; with more of them the view looks again from the first on.
+/// Entries that came back and are remembered one by one; with more of them the view looks again
+/// from the first on.
 const RETURNED_MAX: usize = 4096;
 
 /// Which messages a consumer asks for.
@@ -211,7 +215,8 @@ pub struct SelectorReport {
     pub selector: String,
     /// Consumers that have it.
     pub consumers: u64,
-    /// Messages that were looked at, and that were selected, since the first of these consumers came.
+    /// Messages that were looked at, and that were selected, since the first of these consumers
+    /// came.
     pub looked_at: u64,
     /// Those of them that were selected.
     pub selected: u64,
@@ -224,7 +229,8 @@ pub(super) struct Views {
     all: BTreeMap<u64, View>,
     /// The view of each consumer.
     of: HashMap<ConsumerKey, u64>,
-    /// The views that consumers with the same selector share: by its text, and whether it drops what it is not true of.
+    /// The views that consumers with the same selector share: by its text, and whether it drops
+    /// what it is not true of.
     shared: HashMap<(Box<str>, bool), u64>,
     /// Where messages have groups: the view of each member.
     of_member: HashMap<u32, u64>,
@@ -274,7 +280,8 @@ impl Views {
         self.of.len()
     }
 
-    /// Adds a consumer; the number of its view. Those with the same selector share one, but for the members of groups.
+    /// Adds a consumer; the number of its view. Those with the same selector share one, but for the
+    /// members of groups.
     pub(super) fn add(&mut self, consumer: Consumer, filter: Filter, member: Option<u32>, lanes: &Lanes) -> u64 {
         if member.is_some() {
             // Its groups may have been those of others.
@@ -427,8 +434,9 @@ impl Queue {
         }
     }
 
-    /// Delivers one message to each view after the other, so that what has no group is shared out, until nobody takes any
-    /// more. Who has taken none is asked again only if groups became its own. `due` comes to be all that were asked.
+    /// Delivers one message to each view after the other, so that what has no group is shared out,
+    /// until nobody takes any more. Who has taken none is asked again only if groups became its
+    /// own. `due` comes to be all that were asked.
     fn serve_in_turn(
         self: &Arc<Self>,
         inner: &mut Inner,
@@ -538,8 +546,8 @@ impl Queue {
         true
     }
 
-    /// Messages of these numbers can't be read: views that come to one go on behind the last. Whoever takes messages as they
-    /// come stops there.
+    /// Messages of these numbers can't be read: views that come to one go on behind the last.
+    /// Whoever takes messages as they come stops there.
     pub(crate) fn pass_over(&self, numbers: &Range<u64>, core: &Core) {
         let mut inner = self.lock(core);
         let inner = &mut *inner;
@@ -596,7 +604,8 @@ impl Inner {
         task
     }
 
-    /// Lets go of what was read for a look and is still there, but for what a view is about to deliver.
+    /// Lets go of what was read for a look and is still there, but for what a view is about to
+    /// deliver.
     pub(super) fn give_back_borrowed(&mut self) {
         let mut borrowed = std::mem::take(&mut self.views.borrowed);
         // These are given back the next time.

@@ -1,5 +1,5 @@
-//! A queue walked through by the broker's own hand, without consumers: what is ready, a few entries at a time, each visit
-//! short; and entries taken out of it to be moved elsewhere.
+//! A queue walked through by the broker's own hand, without consumers: what is ready, a few entries
+//! at a time, each visit short; and entries taken out of it to be moved elsewhere.
 //!
 //! Invariant: a walk ends at what was there when it began, whatever comes meanwhile.
 
@@ -113,7 +113,8 @@ impl Queue {
         Seized::Taken
     }
 
-    /// Logs that these entries, which were seized, have moved, as part of `group`, and forgets them.
+    /// Logs that these entries, which were seized, have moved, as part of `group`, and forgets
+    /// them.
     pub(crate) fn let_go_of_moved(&self, seized: &[u64], group: Option<Group>, core: &Core) {
         let mut inner = self.lock(core);
         if inner.deleted {

@@ -1,4 +1,5 @@
-//! What is declared, for management: exchanges, bindings and consumers, read vhost by vhost under its tables' read lock.
+//! What is declared, for management: exchanges, bindings and consumers, read vhost by vhost under
+//! its tables' read lock.
 
 use std::time::Duration;
 
@@ -108,7 +109,8 @@ impl Broker {
         reports
     }
 
-    /// Every binding, by vhost, source, destination and key, with that of each queue to the default exchange.
+    /// Every binding, by vhost, source, destination and key, with that of each queue to the default
+    /// exchange.
     pub fn bindings(&self) -> Vec<BindingReport> {
         let mut reports = Vec::new();
         for vhost in self.core.catalog.vhosts() {

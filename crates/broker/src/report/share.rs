@@ -1,4 +1,5 @@
-//! What one user may see of the broker's sums: what is in the vhosts that it may enter, and its own connections.
+//! What one user may see of the broker's sums: what is in the vhosts that it may enter, and its own
+//! connections.
 
 use std::ops::AddAssign;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! One binding, what makes two of them the same one (destination, key and arguments, whatever the order of the arguments),
-//! and how many there are of all exchanges together.
+//! One binding, what makes two of them the same one (destination, key and arguments, whatever the
+//! order of the arguments), and how many there are of all exchanges together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,8 +28,9 @@ pub(crate) struct Binding {
     pub(crate) arguments: Table,
 }
 
-/// How many bindings there are, of all exchanges that were given the same one, and what declarations weigh. Each exchange's
-/// [`super::Bindings`], and each [`Weight`], keep it true for as long as they are.
+/// How many bindings there are, of all exchanges that were given the same one, and what
+/// declarations weigh. Each exchange's [`super::Bindings`], and each [`Weight`], keep it true for
+/// as long as they are.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Tally {
     all: Arc<Counts>,
@@ -136,8 +137,8 @@ impl Tally {
     }
 }
 
-/// Key and arguments of a binding in one comparable form. Bytes, because field values have neither order nor, with
-/// floating point, an equality to rely on.
+/// Key and arguments of a binding in one comparable form. Bytes, because field values have neither
+/// order nor, with floating point, an equality to rely on.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Identity(Box<[u8]>);
 

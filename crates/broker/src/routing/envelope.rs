@@ -1,5 +1,5 @@
-//! What routing may ask of a message: its routing keys, of which its own comes first, and its properties, which are read
-//! when they are first asked for.
+//! What routing may ask of a message: its routing keys, of which its own comes first, and its
+//! properties, which are read when they are first asked for.
 
 use std::cell::OnceCell;
 
@@ -18,8 +18,8 @@ pub(crate) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// A message with this routing key and, where `copies` says so, those that its headers name. `read` gives its
-    /// properties; it is called at most once, and only if they matter.
+    /// A message with this routing key and, where `copies` says so, those that its headers name.
+    /// `read` gives its properties; it is called at most once, and only if they matter.
     pub(crate) fn new(key: &'a str, copies: Copies, read: &'a dyn Fn() -> Option<Properties>) -> Self {
         Self { key, copies, read, properties: OnceCell::new() }
     }

@@ -1,8 +1,9 @@
-//! Hashing exchanges: each message goes to one destination, chosen by a hash, so that what hashes alike stays together.
+//! Hashing exchanges: each message goes to one destination, chosen by a hash, so that what hashes
+//! alike stays together.
 //!
-//! The choice is a pure function of what is hashed and of the set of bindings: neither the order in which they were made
-//! nor a restart nor the machine changes it. The hash functions must never change, since they decide where the messages
-//! of one key lie.
+//! The choice is a pure function of what is hashed and of the set of bindings: neither the order in
+//! which they were made nor a restart nor the machine changes it. The hash functions must never
+//! change, since they decide where the messages of one key lie.
 
 use std::collections::BTreeMap;
 use std::f64::consts::LN_2;
@@ -40,8 +41,8 @@ pub(crate) enum HashOn {
 }
 
 impl HashOn {
-    /// What a consistent-hash exchange with these arguments hashes, or what is wrong with them: in the words of
-    /// RabbitMQ's plugin, but that it has none for a value that is not text.
+    /// What a consistent-hash exchange with these arguments hashes, or what is wrong with them: in
+    /// the words of RabbitMQ's plugin, but that it has none for a value that is not text.
     pub(crate) fn of(arguments: &Table) -> Result<Self, String> {
         let text = |name: &str| match arguments.get(name) {
             None => Ok(None),
@@ -80,7 +81,8 @@ pub(crate) fn digest(bytes: &[u8]) -> u64 {
     mix(bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME)))
 }
 
-/// Integers of all widths are one class, and so are text and bytes: what is equal to a headers exchange hashes alike.
+/// Integers of all widths are one class, and so are text and bytes: what is equal to a headers
+/// exchange hashes alike.
 fn digest_value(value: &Value) -> u64 {
     if let Some(number) = value.as_integer() {
         return digest(&number.to_le_bytes());
@@ -99,18 +101,21 @@ fn digest_value(value: &Value) -> u64 {
     }
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): each bit of the input changes half of those of the output.
+/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): each bit of the input changes half of
+/// those of the output.
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
 }
 
-/// Consistent hashing by weighted rendezvous (Thaler, Ravishankar 1998; Schindelhauer, Schomaker 2005).
+/// Consistent hashing by weighted rendezvous (Thaler, Ravishankar 1998; Schindelhauer, Schomaker
+/// 2005).
 ///
-/// For each key, each destination draws a waiting time, exponential with its weight as the rate, from a hash of both; the
-/// shortest wins. So a destination gets keys in proportion to its weight, one that comes takes its share evenly from all
-/// others, and one that goes leaves all other keys where they are. A message costs one draw for each destination.
+/// For each key, each destination draws a waiting time, exponential with its weight as the rate,
+/// from a hash of both; the shortest wins. So a destination gets keys in proportion to its weight,
+/// one that comes takes its share evenly from all others, and one that goes leaves all other keys
+/// where they are. A message costs one draw for each destination.
 #[derive(Debug, Default)]
 pub(super) struct Consistent {
     on: HashOn,
@@ -151,7 +156,8 @@ impl Consistent {
     }
 }
 
-/// The weight that a binding key stands for, or what is wrong with it, in the words of RabbitMQ's plugin.
+/// The weight that a binding key stands for, or what is wrong with it, in the words of RabbitMQ's
+/// plugin.
 pub(super) fn weight(key: &str) -> Result<u64, Error> {
     let digits = key.strip_prefix(['+', '-']).unwrap_or(key);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -169,7 +175,8 @@ fn too_heavy() -> Error {
     Error::precondition(format!("The binding key must not be greater than {WEIGHT_MAX}"))
 }
 
-/// `-ln(u) / weight` for a number `u` above 0 and up to 1 that depends on the key and the destination alone.
+/// `-ln(u) / weight` for a number `u` above 0 and up to 1 that depends on the key and the
+/// destination alone.
 fn draw(key: u64, destination: Destination, weight: u64) -> f64 {
     // An exchange and a queue never have the same number.
     let (Destination::Queue(id) | Destination::Exchange(id)) = destination;
@@ -177,7 +184,8 @@ fn draw(key: u64, destination: Destination, weight: u64) -> f64 {
     (53.0 * LN_2 - logarithm(bits)) / weight as f64
 }
 
-/// The natural logarithm, by a series: the standard library's differs from machine to machine in its last bits.
+/// The natural logarithm, by a series: the standard library's differs from machine to machine in
+/// its last bits.
 fn logarithm(number: u64) -> f64 {
     let power = number.max(1).ilog2();
     let mantissa = number as f64 / (1u64 << power) as f64;
@@ -188,8 +196,9 @@ fn logarithm(number: u64) -> f64 {
     f64::from(power) * LN_2 + 2.0 * t * series
 }
 
-/// The routing key's hash modulo the number of destinations, which are in the order of their numbers. Evener than
-/// consistent hashing and one step whatever their number, but nearly all keys move when it changes.
+/// The routing key's hash modulo the number of destinations, which are in the order of their
+/// numbers. Evener than consistent hashing and one step whatever their number, but nearly all keys
+/// move when it changes.
 #[derive(Debug, Default)]
 pub(super) struct Modulus {
     /// How many bindings each has.

@@ -1,7 +1,7 @@
-//! Headers exchanges: a message goes where its headers hold all, or any, of the fields that the binding's arguments
-//! name. `x-match` says which: `all` (the default) and `any` pass over arguments whose names begin with `x-`,
-//! `all-with-x` and `any-with-x` only over `x-match` itself. Every binding is compared with every message; the routing
-//! key plays no part.
+//! Headers exchanges: a message goes where its headers hold all, or any, of the fields that the
+//! binding's arguments name. `x-match` says which: `all` (the default) and `any` pass over
+//! arguments whose names begin with `x-`, `all-with-x` and `any-with-x` only over `x-match` itself.
+//! Every binding is compared with every message; the routing key plays no part.
 
 use hashbrown::HashMap;
 
@@ -53,8 +53,9 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// Whether a message with these headers goes where the binding with these arguments leads. Without fields to match,
-/// `all` is true and `any` is false. Each argument looked at is charged to `budget`; without a step left nothing matches.
+/// Whether a message with these headers goes where the binding with these arguments leads. Without
+/// fields to match, `all` is true and `any` is false. Each argument looked at is charged to
+/// `budget`; without a step left nothing matches.
 pub(super) fn matches(arguments: &Table, headers: &Headers<'_>, budget: &mut Reached) -> bool {
     // The argument that names the mode is looked for among all.
     if !budget.charge(1 + arguments.len() / SCANNED) {
@@ -76,8 +77,8 @@ pub(super) fn matches(arguments: &Table, headers: &Headers<'_>, budget: &mut Rea
     !any
 }
 
-/// Whether a header is what is wanted, and the steps that the comparison took. A wanted value of null asks for the field alone,
-/// whatever its value.
+/// Whether a header is what is wanted, and the steps that the comparison took. A wanted value of
+/// null asks for the field alone, whatever its value.
 fn holds(headers: &Headers<'_>, name: &str, wanted: &Value) -> (bool, usize) {
     match headers.get(name) {
         None => (false, 1),
@@ -86,8 +87,8 @@ fn holds(headers: &Headers<'_>, name: &str, wanted: &Value) -> (bool, usize) {
     }
 }
 
-/// Equality within a class of types: integers of all widths, floating point of both, text and bytes. Values of two
-/// classes differ: 1, 1.0 and "1" are three values.
+/// Equality within a class of types: integers of all widths, floating point of both, text and
+/// bytes. Values of two classes differ: 1, 1.0 and "1" are three values.
 fn same(one: &Value, other: &Value) -> bool {
     if let (Some(one), Some(other)) = (one.as_integer(), other.as_integer()) {
         return one == other;

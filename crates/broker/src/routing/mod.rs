@@ -1,8 +1,9 @@
-//! Which destinations a message goes to: the bindings of one exchange and how its kind matches them.
+//! Which destinations a message goes to: the bindings of one exchange and how its kind matches
+//! them.
 //!
-//! Pure, and by ids only: queues and exchanges are looked up by whoever asks. The index of all bindings and the
-//! matcher of the kind hold the same bindings at any time. Nothing here depends on the order of a hash map, so that
-//! the same steps always give the same routes in the same order.
+//! Pure, and by ids only: queues and exchanges are looked up by whoever asks. The index of all
+//! bindings and the matcher of the kind hold the same bindings at any time. Nothing here depends on
+//! the order of a hash map, so that the same steps always give the same routes in the same order.
 
 mod binding;
 mod direct;
@@ -88,8 +89,9 @@ impl ExchangeKind {
 /// The bindings of one exchange.
 #[derive(Debug)]
 pub(crate) struct Bindings {
-    /// All of them, those of one destination together, so that a destination goes with its bindings at no cost to the
-    /// others. One map, not one for each destination: most have a single binding, and a map's node has room for many.
+    /// All of them, those of one destination together, so that a destination goes with its bindings
+    /// at no cost to the others. One map, not one for each destination: most have a single binding,
+    /// and a map's node has room for many.
     index: BTreeMap<(Destination, Identity), Binding>,
     matcher: Matcher,
     /// Has counted what the index holds.
@@ -144,8 +146,8 @@ fn kept_weight(binding: &Binding) -> u64 {
 pub(crate) struct Place((Destination, Identity));
 
 impl Bindings {
-    /// No bindings yet, of an exchange that routes as `kind`: never as one that delays. Only a consistent-hash exchange looks
-    /// at `hash_on`. What comes and goes is counted by `tally`.
+    /// No bindings yet, of an exchange that routes as `kind`: never as one that delays. Only a
+    /// consistent-hash exchange looks at `hash_on`. What comes and goes is counted by `tally`.
     pub(crate) fn new(kind: ExchangeKind, hash_on: HashOn, tally: &Tally) -> Self {
         let matcher = match kind {
             // What delays says what it routes as.
@@ -159,8 +161,8 @@ impl Bindings {
         Self { index: BTreeMap::new(), matcher, tally: tally.clone(), weight: Weight::new(tally, Load::default()) }
     }
 
-    /// An error of kind `Precondition` when the arguments can't be matched by or are nested too deep to be kept, or the key
-    /// is no weight where it should be one.
+    /// An error of kind `Precondition` when the arguments can't be matched by or are nested too
+    /// deep to be kept, or the key is no weight where it should be one.
     pub(crate) fn check(&self, key: &str, arguments: &Table) -> Result<(), Error> {
         match self.matcher {
             Matcher::Headers => headers::validate(arguments)?,
@@ -170,8 +172,8 @@ impl Bindings {
         check_depth(arguments)
     }
 
-    /// Adds a binding: false when it was there already. An error where [`Bindings::check`] has one, and when there are as many
-    /// as `limit` already, of all exchanges together.
+    /// Adds a binding: false when it was there already. An error where [`Bindings::check`] has one,
+    /// and when there are as many as `limit` already, of all exchanges together.
     pub(crate) fn insert(&mut self, binding: Binding, limit: u64) -> Result<bool, Error> {
         self.check(&binding.key, &binding.arguments)?;
         let place = (binding.destination, Identity::of(&binding)?);
@@ -200,7 +202,8 @@ impl Bindings {
         removed
     }
 
-    /// Removes and gives back all bindings that lead to `destination`, at a cost that grows with their number only.
+    /// Removes and gives back all bindings that lead to `destination`, at a cost that grows with
+    /// their number only.
     pub(crate) fn remove_destination(&mut self, destination: Destination) -> Vec<Binding> {
         let identities: Vec<_> = self.leading_to(destination).map(|(identity, _)| identity.clone()).collect();
         let removed: Vec<Binding> =
@@ -261,7 +264,8 @@ impl Bindings {
         self.index.values()
     }
 
-    /// True when a message's own routing key decides alone, so that the route of one message is that of all with its key.
+    /// True when a message's own routing key decides alone, so that the route of one message is
+    /// that of all with its key.
     pub(crate) fn are_by_key(&self) -> bool {
         match &self.matcher {
             Matcher::Direct(_) | Matcher::Fanout(_) | Matcher::Topic(_) | Matcher::Modulus(_) => true,

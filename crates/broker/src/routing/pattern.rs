@@ -1,4 +1,5 @@
-//! Topic keys as words. Words are what stands between dots; the empty key has no words, and `a.` has two.
+//! Topic keys as words. Words are what stands between dots; the empty key has no words, and `a.`
+//! has two.
 
 /// One word of a binding key.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -1,15 +1,17 @@
 //! What routing finds, and what it may cost: destinations, each once, and a budget of steps.
 //!
-//! A publisher chooses the factors of the work of a match: how many keys, patterns, arguments and headers are compared, and
-//! how often the same destination comes up. So each step is charged, and a message whose budget is used up is refused. A
-//! destination that comes up for the first time costs nothing: there are no more than were declared.
+//! A publisher chooses the factors of the work of a match: how many keys, patterns, arguments and
+//! headers are compared, and how often the same destination comes up. So each step is charged, and
+//! a message whose budget is used up is refused. A destination that comes up for the first time
+//! costs nothing: there are no more than were declared.
 
 use hashbrown::HashSet;
 
 use super::binding::Destination;
 
-/// Steps that routing one message may take: nodes of patterns, comparisons, and destinations that were found before. Some
-/// tens of milliseconds, and far beyond what bindings that are meant to be used come to.
+/// Steps that routing one message may take: nodes of patterns, comparisons, and destinations that
+/// were found before. Some tens of milliseconds, and far beyond what bindings that are meant to be
+/// used come to.
 pub(crate) const STEPS: u32 = 250_000;
 
 /// Destinations of one exchange, and what is left of a message's steps.

@@ -1,5 +1,6 @@
-//! A set of destinations in which each counts how many bindings brought it, since several bindings of one
-//! destination may differ in arguments alone. Adding and removing take constant time at any size.
+//! A set of destinations in which each counts how many bindings brought it, since several bindings
+//! of one destination may differ in arguments alone. Adding and removing take constant time at any
+//! size.
 
 use hashbrown::HashMap;
 
@@ -22,8 +23,8 @@ pub(super) enum Targets {
 #[derive(Default, Debug)]
 pub(super) struct Many {
     list: Vec<Target>,
-    /// Place of each destination in `list`; empty until the list outgrows [`SCANNED`], and then complete until the
-    /// list is empty again.
+    /// Place of each destination in `list`; empty until the list outgrows [`SCANNED`], and then
+    /// complete until the list is empty again.
     places: HashMap<Destination, usize>,
 }
 

@@ -1,7 +1,8 @@
 //! Topic exchanges: binding keys in a trie by word, walked by all matches at once.
 //!
-//! The walk keeps the set of nodes that the words so far can reach, each at most once, so that a message costs at
-//! most (words of its key) × (nodes of the trie), however many `#` the binding keys hold.
+//! The walk keeps the set of nodes that the words so far can reach, each at most once, so that a
+//! message costs at most (words of its key) × (nodes of the trie), however many `#` the binding
+//! keys hold.
 
 use std::cell::RefCell;
 
@@ -26,7 +27,8 @@ pub(super) struct Topic {
     free: Vec<NodeId>,
 }
 
-/// What follows after some words of a binding key. Apart from the root, a node without followers and targets is free.
+/// What follows after some words of a binding key. Apart from the root, a node without followers
+/// and targets is free.
 #[derive(Default, Debug)]
 struct Node {
     literals: HashMap<Box<str>, NodeId>,
@@ -70,16 +72,17 @@ impl Node {
     }
 }
 
-/// Where a walk is; empty between walks. Kept from one message to the next, since allocating it costs more than most
-/// walks do.
+/// Where a walk is; empty between walks. Kept from one message to the next, since allocating it
+/// costs more than most walks do.
 #[derive(Default)]
 struct Walk {
-    /// Nodes that the words so far lead to, `#` apart. No node comes up twice: each has one parent, and each parent
-    /// is in `here` or in `many` once.
+    /// Nodes that the words so far lead to, `#` apart. No node comes up twice: each has one parent,
+    /// and each parent is in `here` or in `many` once.
     here: Vec<NodeId>,
     /// Nodes that one word more leads to.
     next: Vec<NodeId>,
-    /// The `#` nodes reached so far. They stay reached to the end of the key, since `#` takes any word.
+    /// The `#` nodes reached so far. They stay reached to the end of the key, since `#` takes any
+    /// word.
     many: Vec<NodeId>,
     /// The same as `many`.
     seen: HashSet<NodeId>,
@@ -103,7 +106,8 @@ impl Walk {
         }
     }
 
-    /// Reaches the `#` that may follow `node` and so far matches no words. A `#` never follows another one.
+    /// Reaches the `#` that may follow `node` and so far matches no words. A `#` never follows
+    /// another one.
     fn open(&mut self, node: &Node) {
         if let Some(many) = node.many
             && self.seen.insert(many)
@@ -169,8 +173,9 @@ impl Topic {
         });
     }
 
-    /// Leaves in `here` and `many` the nodes at which a binding key that matches `key` ends. It stops where `into` has no step
-    /// left: no node of the trie takes part twice in a step, so that it goes too far by the nodes of one word at most.
+    /// Leaves in `here` and `many` the nodes at which a binding key that matches `key` ends. It
+    /// stops where `into` has no step left: no node of the trie takes part twice in a step, so that
+    /// it goes too far by the nodes of one word at most.
     fn walk(&self, key: &str, walk: &mut Walk, into: &mut Reached) {
         walk.here.push(ROOT);
         walk.open(&self.nodes[ROOT]);
@@ -290,7 +295,8 @@ mod tests {
 
     #[test]
     fn many_hashes_cost_no_more_than_words_times_nodes() {
-        // A matcher that tries every way to share out the words would need more steps than there are atoms.
+        // A matcher that tries every way to share out the words would need more steps than there
+        // are atoms.
         let alike = |part: &str| (1..60).map(|count| vec![part; count].join(".")).collect::<Vec<_>>();
         for (patterns, matching) in [
             (alike("#.a"), 59),
@@ -322,7 +328,8 @@ mod tests {
 
     #[test]
     fn a_walk_ends_where_its_steps_do() {
-        // Each key of ten words reaches all of 1024 nodes, which stay reached to the end of the key.
+        // Each key of ten words reaches all of 1024 nodes, which stay reached to the end of the
+        // key.
         let word = |number: usize, place: usize| if number >> place & 1 == 0 { "a" } else { "*" };
         let begin = |number| (0..10).map(|place| word(number, place)).collect::<Vec<_>>().join(".");
         let topic = topic_of(&(0..1024).map(|number| format!("{}.#.b{number}", begin(number))).collect::<Vec<_>>());

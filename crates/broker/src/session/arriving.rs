@@ -1,7 +1,9 @@
-//! Large bodies that this client is sending, at most one in each session, and the place that each has in the [`Intake`].
+//! Large bodies that this client is sending, at most one in each session, and the place that each
+//! has in the [`Intake`].
 //!
-//! While one of them is let in the client is read on, whatever alarm is up, and its others are let in too. While all of
-//! them wait it is not read. Who sends nothing of a body that was let in loses the session when others wait for the place.
+//! While one of them is let in the client is read on, whatever alarm is up, and its others are let
+//! in too. While all of them wait it is not read. Who sends nothing of a body that was let in loses
+//! the session when others wait for the place.
 //!
 //! [`Intake`]: crate::intake::Intake
 
@@ -18,7 +20,8 @@ use crate::session::{Client, SessionId};
 pub(super) struct Arriving {
     session: u32,
     bytes: usize,
-    /// None while it does not even wait in line: an alarm is up, or another body of the client waits.
+    /// None while it does not even wait in line: an alarm is up, or another body of the client
+    /// waits.
     claim: Option<Claim>,
     /// When something of it came last; none before it is let in.
     heard: Option<Instant>,
@@ -31,9 +34,10 @@ impl Arriving {
 }
 
 impl Client {
-    /// Some of a body that has `bytes` bytes in all has arrived in this session, or its header has. A large one needs a
-    /// place among all that are under way; until it has one, [`Client::flow`] says pause. True when it has, and memory for all of
-    /// it is accounted for. To be called before the publish.
+    /// Some of a body that has `bytes` bytes in all has arrived in this session, or its header has.
+    /// A large one needs a place among all that are under way; until it has one, [`Client::flow`]
+    /// says pause. True when it has, and memory for all of it is accounted for. To be called before
+    /// the publish.
     pub fn body_arrives(&mut self, session: SessionId, bytes: u64, now: Instant) -> bool {
         if bytes <= LARGE_BODY {
             return false;
@@ -53,8 +57,8 @@ impl Client {
         Charge::new(&self.shared.account, Held::Bodies)
     }
 
-    /// Fails where memory is short and the client already holds as much as may wait behind an alarm: `holding` bytes, by `what` it
-    /// does.
+    /// Fails where memory is short and the client already holds as much as may wait behind an
+    /// alarm: `holding` bytes, by `what` it does.
     ///
     /// # Errors
     /// `Precondition`.
@@ -66,7 +70,8 @@ impl Client {
         Err(Error::precondition(format!("{what} refused: broker is {alarm}, and the connection holds {holding} bytes")))
     }
 
-    /// Fails where so many bytes more, by `what` it does, are beyond what one connection may make the broker hold.
+    /// Fails where so many bytes more, by `what` it does, are beyond what one connection may make
+    /// the broker hold.
     ///
     /// # Errors
     /// `Precondition`.
@@ -130,7 +135,8 @@ impl Client {
         }
     }
 
-    /// Looks after the bodies that are arriving: whether their turn has come, and whether they come.
+    /// Looks after the bodies that are arriving: whether their turn has come, and whether they
+    /// come.
     pub(super) fn look_after_bodies(&mut self, now: Instant) {
         if self.arriving.is_empty() {
             return;

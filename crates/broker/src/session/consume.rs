@@ -28,10 +28,12 @@ pub struct Consume {
     pub no_ack: bool,
     /// Nobody else may consume.
     pub exclusive: bool,
-    /// The queue is there for this consumer alone: what its selector is not true of is dropped instead of left.
+    /// The queue is there for this consumer alone: what its selector is not true of is dropped
+    /// instead of left.
     pub drops_others: bool,
-    /// `x-priority`; `x-consumer-timeout`; `x-selector` to be given only messages that a selector is true of; `x-browse` to see what there is and
-    /// take nothing, which needs `no_ack` and ends with [`Event::Cancelled`].
+    /// `x-priority`; `x-consumer-timeout`; `x-selector` to be given only messages that a selector
+    /// is true of; `x-browse` to see what there is and take nothing, which needs `no_ack` and ends
+    /// with [`Event::Cancelled`].
     pub arguments: Table,
 }
 
@@ -59,7 +61,8 @@ pub enum Fetch {
     Message,
     /// The queue has none that is ready.
     Empty,
-    /// Ask again when [`Client::durable`] says so of this ticket: it may stand for something else than a flush.
+    /// Ask again when [`Client::durable`] says so of this ticket: it may stand for something else
+    /// than a flush.
     Wait(Ticket),
 }
 
@@ -93,8 +96,8 @@ impl Client {
         self.sessions.get(&session.0).into_iter().flat_map(|session| session.consumers.iter().copied())
     }
 
-    /// Lets consumers try again that queues passed by, as far as the mailbox has room and for a bounded time: those that it
-    /// has none for are first the next time.
+    /// Lets consumers try again that queues passed by, as far as the mailbox has room and for a
+    /// bounded time: those that it has none for are first the next time.
     pub(super) fn resume_passed(&mut self) {
         for _ in 0..RESUMED_AT_ONCE {
             if self.shared.mailbox.room() == 0 {
@@ -117,7 +120,8 @@ impl Client {
     /// Starts a consumer and returns its tag. Its deliveries are reported by `drain`.
     ///
     /// # Errors
-    /// `NotFound`, `Locked`, `AccessRefused` (also for a queue in exclusive use), `NotAllowed` for a tag in use.
+    /// `NotFound`, `Locked`, `AccessRefused` (also for a queue in exclusive use), `NotAllowed` for
+    /// a tag in use.
     pub fn consume(&mut self, session: SessionId, consume: Consume, now: Instant) -> Result<String, Error> {
         self.flush(now);
         let queue = self.queue_to(&consume.queue, Right::Read)?;
@@ -153,8 +157,8 @@ impl Client {
                 Unattached::TooMany => too_many(&queue, self.core.settings.limits.consumers_per_queue),
             });
         }
-        // Whoever took the right away before it was attached has not found it. It may have deliveries by now: it is cancelled
-        // behind them, as when the right goes a moment later.
+        // Whoever took the right away before it was attached has not found it. It may have
+        // deliveries by now: it is cancelled behind them, as when the right goes a moment later.
         if self.authorize(Resource::queue(&queue.name), Right::Read).is_err() {
             let own = self.shared.number;
             self.visit(|visit| queue.expel(&|client| client == own, visit));
@@ -207,8 +211,9 @@ impl Client {
         self.sessions.get(&session.0)?.tags.get(tag).copied()
     }
 
-    /// Stops a consumer. What was already on its way is reported first; nothing of it comes after. Its unsettled
-    /// deliveries stay with the session. Returns what the reply waits for. An unknown tag is no error.
+    /// Stops a consumer. What was already on its way is reported first; nothing of it comes after.
+    /// Its unsettled deliveries stay with the session. Returns what the reply waits for. An unknown
+    /// tag is no error.
     pub fn cancel(&mut self, session: SessionId, tag: &str, now: Instant, report: &mut dyn FnMut(Event<'_>)) -> Ticket {
         self.flush(now);
         let Some(number) = self.find_consumer(session, tag) else { return self.settled_ticket };
@@ -251,7 +256,8 @@ impl Client {
     /// Fetches one message and reports it with how many stay ready.
     ///
     /// # Errors
-    /// `NotFound`, `Locked`, `AccessRefused`; `Precondition` for a session that holds as many unsettled deliveries as it may.
+    /// `NotFound`, `Locked`, `AccessRefused`; `Precondition` for a session that holds as many
+    /// unsettled deliveries as it may.
     pub fn get(
         &mut self,
         session: SessionId,
@@ -376,18 +382,21 @@ struct Wishes {
     timeout: Option<u64>,
     /// Which messages it asks for.
     filter: Filter,
-    /// All of these as they were said. What means nothing here is not kept: it could be of any size.
+    /// All of these as they were said. What means nothing here is not kept: it could be of any
+    /// size.
     arguments: Table,
 }
 
 impl Wishes {
-    /// How long it may hold a delivery: as it says itself, as its queue says, as the broker says; none is without end.
+    /// How long it may hold a delivery: as it says itself, as its queue says, as the broker says;
+    /// none is without end.
     fn timeout(&self, queue: &QueueArguments, default: Duration) -> Option<Duration> {
         let own = self.timeout.or(queue.consumer_timeout).map(Duration::from_millis);
         Some(own.unwrap_or(default)).filter(|timeout| !timeout.is_zero())
     }
 
-    /// A single active consumer takes whatever comes: it can't ask for some messages, and the queue can't share out groups.
+    /// A single active consumer takes whatever comes: it can't ask for some messages, and the queue
+    /// can't share out groups.
     fn check_single(&self, arguments: &QueueArguments, queue: &Queue) -> Result<(), Error> {
         let argument = match (&self.filter.selector, arguments.grouping) {
             (Some(_), _) => "x-selector",
@@ -431,7 +440,8 @@ impl Wishes {
                     Value::Bool(browses) => wishes.filter.browses = *browses,
                     _ => return Err(invalid("expected true or false")),
                 },
-                // A queue has no mirrors that could take over from one another, so there is never a fail-over to tell of.
+                // A queue has no mirrors that could take over from one another, so there is never a
+                // fail-over to tell of.
                 "x-cancel-on-ha-failover" => match value {
                     Value::Bool(_) => {}
                     _ => return Err(invalid("expected a bool")),

@@ -1,6 +1,7 @@
 //! Declaring, binding, deleting and purging: changes of the catalog on behalf of a client.
 //!
-//! Each change is logged under the vhost's write lock before it is visible, and its reply waits until that is durable.
+//! Each change is logged under the vhost's write lock before it is visible, and its reply waits
+//! until that is durable.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -101,7 +102,8 @@ impl Client {
             .map_err(|denied| Error::refused(denied.to_string()))
     }
 
-    /// Whether the user may publish to an exchange with these routing keys, or bind from it by them.
+    /// Whether the user may publish to an exchange with these routing keys, or bind from it by
+    /// them.
     pub(super) fn authorize_topics<'k>(
         &self,
         exchange: &str,
@@ -117,13 +119,15 @@ impl Client {
             .map_err(|denied| Error::refused(denied.to_string()))
     }
 
-    /// Whether the user may learn that the thing is there, and how it is: any right on it will do, as in RabbitMQ.
+    /// Whether the user may learn that the thing is there, and how it is: any right on it will do,
+    /// as in RabbitMQ.
     fn authorize_look(&self, resource: Resource<'_>) -> Result<(), Error> {
         let may = |right| self.authorize(resource, right);
         may(Right::Read).or_else(|_| may(Right::Write)).or_else(|_| may(Right::Configure))
     }
 
-    /// Fails for a declaration that is too large, or for which there is no room. `what` names it in words.
+    /// Fails for a declaration that is too large, or for which there is no room. `what` names it in
+    /// words.
     fn admit_declaration(&self, what: &str, arguments: &Table, load: Load) -> Result<(), Error> {
         let (bytes, most) = (table_bytes(arguments) as u64, self.core.settings.limits.declaration_bytes);
         if bytes > most {
@@ -143,8 +147,8 @@ impl Client {
     /// Declares an exchange, or checks that it is what exists.
     ///
     /// # Errors
-    /// `Precondition` for another kind, other properties or bad arguments, `AccessRefused` for a reserved name or a missing
-    /// right.
+    /// `Precondition` for another kind, other properties or bad arguments, `AccessRefused` for a
+    /// reserved name or a missing right.
     pub fn declare_exchange(&mut self, spec: &ExchangeSpec, now: Instant) -> Result<Ticket, Error> {
         self.flush(now);
         let (name, vhost) = (spec.name.as_str(), Arc::clone(&self.vhost));
@@ -203,7 +207,8 @@ impl Client {
         Ok(ticket)
     }
 
-    /// Tells the log of arguments without effect. Peers choose them, so the line has its user, whose lines are bounded.
+    /// Tells the log of arguments without effect. Peers choose them, so the line has its user,
+    /// whose lines are bounded.
     fn tell_idle(&self, what: &str, name: &str, arguments: &[&str]) {
         let ClientShared { user, peer, vhost, .. } = &*self.shared;
         for argument in arguments {
@@ -217,7 +222,8 @@ impl Client {
         }
     }
 
-    /// Messages move on with the rights of whoever declared the exchange: read on it, write on its alternate exchange.
+    /// Messages move on with the rights of whoever declared the exchange: read on it, write on its
+    /// alternate exchange.
     fn authorize_alternate(&self, name: &str, parsed: &ExchangeArguments) -> Result<(), Error> {
         let Some(alternate) = &parsed.alternate else { return Ok(()) };
         self.authorize(Resource::exchange(name), Right::Read)?;
@@ -227,7 +233,8 @@ impl Client {
     /// Checks that an exchange exists. Returns what the reply waits for.
     ///
     /// # Errors
-    /// `NotFound`; `AccessRefused` without any right on it, and for the default exchange, which is not declared even so.
+    /// `NotFound`; `AccessRefused` without any right on it, and for the default exchange, which is
+    /// not declared even so.
     pub fn check_exchange(&mut self, name: &str, now: Instant) -> Result<Ticket, Error> {
         self.flush(now);
         refuse_default_exchange(name)?;
@@ -413,8 +420,8 @@ impl Client {
     /// Declares a queue, or checks that it is what exists.
     ///
     /// # Errors
-    /// `Precondition` for other properties or bad arguments, `Locked` for somebody else's exclusive queue,
-    /// `AccessRefused` for a reserved name or a missing right.
+    /// `Precondition` for other properties or bad arguments, `Locked` for somebody else's exclusive
+    /// queue, `AccessRefused` for a reserved name or a missing right.
     pub fn declare_queue(&mut self, spec: &QueueSpec, now: Instant) -> Result<Declared, Error> {
         self.flush(now);
         let vhost = Arc::clone(&self.vhost);
@@ -524,15 +531,16 @@ impl Client {
         }
     }
 
-    /// Dead letters move with the rights of whoever declared the queue: read on it, write on their exchange.
+    /// Dead letters move with the rights of whoever declared the queue: read on it, write on their
+    /// exchange.
     fn authorize_dead_letters(&self, name: &str, parsed: &QueueArguments) -> Result<(), Error> {
         let Some(exchange) = &parsed.dead_letter_exchange else { return Ok(()) };
         self.authorize(Resource::queue(name), Right::Read)?;
         self.authorize(Resource::exchange(exchange), Right::Write)
     }
 
-    /// Checks that a queue exists, or that a session waits for replies at this address. Who asks uses it: a queue that goes
-    /// when it is unused for long stays as much longer.
+    /// Checks that a queue exists, or that a session waits for replies at this address. Who asks
+    /// uses it: a queue that goes when it is unused for long stays as much longer.
     ///
     /// # Errors
     /// `NotFound`, `Locked`; `AccessRefused` without any right on it.
@@ -549,9 +557,9 @@ impl Client {
         Ok(self.declared(queue, self.settled_and(&tables)))
     }
 
-    /// Checks that a publish reaches a queue by its name, an exclusive one of another client, too: only its owner may
-    /// consume from it, bind or delete it, but all may publish to it. A client without a right on it is told nothing.
-    /// Returns what a reply waits for.
+    /// Checks that a publish reaches a queue by its name, an exclusive one of another client, too:
+    /// only its owner may consume from it, bind or delete it, but all may publish to it. A client
+    /// without a right on it is told nothing. Returns what a reply waits for.
     ///
     /// # Errors
     /// `NotFound`.
@@ -602,7 +610,8 @@ impl Client {
         Ok((purged, ticket.max(self.settled_ticket)))
     }
 
-    /// Remembers an exclusive queue, and forgets those that are gone whenever their number has doubled.
+    /// Remembers an exclusive queue, and forgets those that are gone whenever their number has
+    /// doubled.
     fn keep_exclusive(&mut self, queue: &Arc<Queue>) {
         if self.exclusive.len() >= 16 && self.exclusive.len().is_power_of_two() {
             let core = &self.core;
@@ -687,7 +696,8 @@ fn refuse_ended(tables: &Tables, vhost: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// True for the name of a queue that the broker has named, or would: whoever runs it may bring that back.
+/// True for the name of a queue that the broker has named, or would: whoever runs it may bring that
+/// back.
 pub(crate) fn is_generated(name: &str) -> bool {
     name.starts_with(GENERATED)
 }

@@ -43,7 +43,8 @@ pub enum Refusal {
 pub enum Event<'a> {
     /// A message for a consumer.
     Deliver(Delivery<'a>),
-    /// Every publish up to this number that was not answered yet is as safe as the durability class promises.
+    /// Every publish up to this number that was not answered yet is as safe as the durability class
+    /// promises.
     Confirmed {
         /// The publisher's session.
         session: SessionId,
@@ -92,8 +93,8 @@ pub enum Event<'a> {
         /// Why.
         error: Error,
     },
-    /// A consumer of the session has held a delivery for longer than its timeout; the session must be closed with an error
-    /// that says so.
+    /// A consumer of the session has held a delivery for longer than its timeout; the session must
+    /// be closed with an error that says so.
     Overdue {
         /// The session.
         session: SessionId,
@@ -115,10 +116,12 @@ pub enum Event<'a> {
 }
 
 impl Client {
-    /// Reports what waits, in order, until nothing does or about `budget` bytes of messages were reported. True when more
-    /// waits. Call it only while the output is short: what is not drained stays in the queues.
+    /// Reports what waits, in order, until nothing does or about `budget` bytes of messages were
+    /// reported. True when more waits. Call it only while the output is short: what is not drained
+    /// stays in the queues.
     pub fn drain(&mut self, now: Instant, budget: usize, report: &mut dyn FnMut(Event<'_>)) -> bool {
-        // First, and whatever room there is: who leaves its deliveries unread is not to stay for that.
+        // First, and whatever room there is: who leaves its deliveries unread is not to stay for
+        // that.
         if let Some(reason) = self.shared.take_kick() {
             report(Event::Kicked { reason });
         }
@@ -147,8 +150,8 @@ impl Client {
         more
     }
 
-    /// Reports what a session's publishes, or all sessions', got back, though confirms before it wait for their flush: nobody
-    /// is told after the end, which is to follow.
+    /// Reports what a session's publishes, or all sessions', got back, though confirms before it
+    /// wait for their flush: nobody is told after the end, which is to follow.
     pub fn report_returned(&mut self, session: Option<SessionId>, now: Instant, report: &mut dyn FnMut(Event<'_>)) {
         self.flush(now);
         for (number, entry) in &mut self.sessions {

@@ -1,8 +1,10 @@
-//! The end of sessions: their consumers leave, what they held returns to its places, exclusive queues go.
+//! The end of sessions: their consumers leave, what they held returns to its places, exclusive
+//! queues go.
 //!
-//! It is done in bounded pieces, and no lock is held from one to the next. A small end is done at once; a large one is the
-//! housekeeping's, so that the connection's thread serves others meanwhile, and whoever waits for the end is woken by it.
-//! The order is the same: all consumers leave, then everything comes back, then others may take the place of who has left.
+//! It is done in bounded pieces, and no lock is held from one to the next. A small end is done at
+//! once; a large one is the housekeeping's, so that the connection's thread serves others
+//! meanwhile, and whoever waits for the end is woken by it. The order is the same: all consumers
+//! leave, then everything comes back, then others may take the place of who has left.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +29,8 @@ pub(super) const ENDING: Ticket = Ticket(u64::MAX - 2);
 const AT_ONCE: usize = 4096;
 /// A piece of an end weighs about so much.
 const PIECE: usize = 2048;
-/// What the end of a queue weighs, in settlements; each exchange of its vhost is asked for bindings to it besides.
+/// What the end of a queue weighs, in settlements; each exchange of its vhost is asked for bindings
+/// to it besides.
 const QUEUE_WEIGHT: usize = 16;
 /// So many exchanges are asked at the cost of one settlement.
 const ASKED_AS_ONE: usize = 8;
@@ -52,7 +55,8 @@ pub(crate) struct Ending {
     leaving: Vec<Leaving>,
     /// Consumers that have left, by queue: others take their places in the end.
     left: HashMap<Owner, (Arc<Queue>, Vec<ConsumerKey>)>,
-    /// The queues of those consumers whose deliveries come back, and deliveries that were never sent.
+    /// The queues of those consumers whose deliveries come back, and deliveries that were never
+    /// sent.
     lenders: HashMap<u32, Arc<Queue>>,
     lent: Vec<Lent>,
     /// The mailbox of a client that ends: what lies in it was never sent either.
@@ -198,8 +202,8 @@ impl Client {
     pub(super) fn end_session(&mut self, session: Session) -> Ticket {
         let consumers = session.consumers.clone();
         let mut ending = self.ending([session], Vec::new());
-        // Before anything else is taken from the mailbox: what lies there for them would have nobody to return it. There are
-        // no more than one session may have.
+        // Before anything else is taken from the mailbox: what lies there for them would have
+        // nobody to return it. There are no more than one session may have.
         let mut work = Vec::new();
         let core = Arc::clone(&self.core);
         while !ending.leaving.is_empty() {
@@ -271,7 +275,8 @@ impl Client {
             self.settled_ticket = self.settled_ticket.max(ending.ticket);
             return self.settled_ticket;
         }
-        // Whoever waits for this may wait for anything else that it asked for before, and names no other ticket.
+        // Whoever waits for this may wait for anything else that it asked for before, and names no
+        // other ticket.
         ending.ticket = ending.ticket.max(self.core.journal.appender().ticket());
         // Of ends that nobody waits for nothing more is kept once they are over.
         let _ = self.ended_ticket();

@@ -1,7 +1,8 @@
 //! The mailbox of a connection: what queues and the broker hand to it, bounded in bytes.
 //!
-//! A full mailbox makes its consumers not ready; entries then stay in their queues, and the mailbox remembers which
-//! consumers were passed by. Locked last: under a queue's lock, never the other way round.
+//! A full mailbox makes its consumers not ready; entries then stay in their queues, and the mailbox
+//! remembers which consumers were passed by. Locked last: under a queue's lock, never the other way
+//! round.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -86,7 +87,8 @@ impl Mailbox {
         mailbox
     }
 
-    /// Moves a reply in, unless `most` bytes lie here already or memory is short, for everybody or for this client.
+    /// Moves a reply in, unless `most` bytes lie here already or memory is short, for everybody or
+    /// for this client.
     pub(crate) fn deliver_reply(&self, lent: Lent, most: usize) -> bool {
         let cost = lent.message.cost();
         let short = |account: &Arc<Account>| account.is_full() || !account.has_room(cost);
@@ -105,8 +107,8 @@ impl Mailbox {
 
     /// How many bytes may still be put in; at least one delivery always fits into an empty one.
     ///
-    /// In one order with [`Mailbox::pass_by`] and [`Mailbox::handed_on`]: of a queue that passes by while the mailbox empties,
-    /// at least one side sees the other.
+    /// In one order with [`Mailbox::pass_by`] and [`Mailbox::handed_on`]: of a queue that passes by
+    /// while the mailbox empties, at least one side sees the other.
     pub(crate) fn room(&self) -> usize {
         self.limit.saturating_sub(self.bytes.load(Ordering::SeqCst))
     }
@@ -127,7 +129,8 @@ impl Mailbox {
         self.inbox.lock().passed.pop_front()
     }
 
-    /// A consumer is no more: where most that are noted are none of those that are `there`, they are forgotten.
+    /// A consumer is no more: where most that are noted are none of those that are `there`, they
+    /// are forgotten.
     pub(crate) fn forget_passed(&self, count: usize, there: &dyn Fn(u32) -> bool) {
         let mut inbox = self.inbox.lock();
         if inbox.passed.len() > 2 * count + FORGOTTEN_MAX {
@@ -135,7 +138,8 @@ impl Mailbox {
         }
     }
 
-    /// Some that were passed by have not tried again: [`Mailbox::take_passed_by`] says so once more.
+    /// Some that were passed by have not tried again: [`Mailbox::take_passed_by`] says so once
+    /// more.
     pub(crate) fn leave_passed(&self) {
         if !self.inbox.lock().passed.is_empty() {
             self.passed_by.store(true, Ordering::SeqCst);

@@ -1,7 +1,9 @@
-//! A client of the broker: one authenticated connection with its sessions, its mailbox and the turn it gathers.
+//! A client of the broker: one authenticated connection with its sessions, its mailbox and the turn
+//! it gathers.
 //!
-//! A protocol calls publish and settle as it parses, then `flush` at the end of the turn, and `drain` to write what
-//! waits. Everything else flushes first, so a session's effects happen in the order in which it asked for them.
+//! A protocol calls publish and settle as it parses, then `flush` at the end of the turn, and
+//! `drain` to write what waits. Everything else flushes first, so a session's effects happen in the
+//! order in which it asked for them.
 
 mod arriving;
 pub(crate) mod consume;
@@ -83,7 +85,8 @@ pub struct Login {
     pub terms: Terms,
 }
 
-/// What a protocol and its peer have agreed on, for reports; zero where a protocol knows no such thing.
+/// What a protocol and its peer have agreed on, for reports; zero where a protocol knows no such
+/// thing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Terms {
     /// How it has shown who it is.
@@ -397,7 +400,8 @@ impl Client {
         self.shared.number
     }
 
-    /// The number of sessions that its user may have, on all its connections, if it has as many already.
+    /// The number of sessions that its user may have, on all its connections, if it has as many
+    /// already.
     pub fn session_limit_reached(&self) -> Option<u32> {
         let limit = self.core.authority.limits(&self.shared.user).sessions?;
         let clients = self.core.clients.lock();
@@ -418,8 +422,9 @@ impl Client {
         SessionId(number)
     }
 
-    /// Ends a session: its consumers go, its unsettled deliveries return to their places, its parked publishes are
-    /// refused. Returns what the reply must wait for. A large end is still under way then; the ticket says so, too.
+    /// Ends a session: its consumers go, its unsettled deliveries return to their places, its
+    /// parked publishes are refused. Returns what the reply must wait for. A large end is still
+    /// under way then; the ticket says so, too.
     pub fn close_session(&mut self, session: SessionId, now: Instant) -> Ticket {
         self.flush(now);
         self.forget_body(session);
@@ -557,8 +562,8 @@ impl Client {
         ConsumerKey { client: self.shared.number, consumer }
     }
 
-    /// Runs what visits left behind. What it rejected is settled only where its dead letters are logged; replies wait for the end
-    /// of queues that went with their last consumer.
+    /// Runs what visits left behind. What it rejected is settled only where its dead letters are
+    /// logged; replies wait for the end of queues that went with their last consumer.
     fn run_work(&mut self) {
         if !self.work.is_empty() {
             let mut work = std::mem::take(&mut self.work);
@@ -598,8 +603,8 @@ fn no_vhost(name: &str) -> Error {
 }
 
 impl Core {
-    /// The vhost, if the user may be there. That there is none is told to those who see all of them; to all others it is as one
-    /// that they may not enter.
+    /// The vhost, if the user may be there. That there is none is told to those who see all of
+    /// them; to all others it is as one that they may not enter.
     fn enter(&self, identity: &Identity, name: &str) -> Result<Arc<Vhost>, Error> {
         let sees_all = |tag| self.authority.has_tag(identity.user(), tag);
         let found = self.catalog.vhost(name);

@@ -1,7 +1,9 @@
-//! Deliveries that a consumer holds too long: their session is closed, and they return to their queues.
+//! Deliveries that a consumer holds too long: their session is closed, and they return to their
+//! queues.
 //!
-//! Nothing is noted of a single delivery. From time to time each session notes which tags it has given out by then; a
-//! delivery is at least as old as the first such note that covers it. So it is noticed up to a quarter of its timeout late, but never early.
+//! Nothing is noted of a single delivery. From time to time each session notes which tags it has
+//! given out by then; a delivery is at least as old as the first such note that covers it. So it is
+//! noticed up to a quarter of its timeout late, but never early.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

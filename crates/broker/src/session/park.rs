@@ -1,7 +1,8 @@
 //! Publishes that wait behind an alarm, in order; settlements and fetches overtake them.
 //!
-//! They are taken as soon as the alarm allows. After the park timeout, or when the connection's byte budget is full, they
-//! are refused: nacked where the session confirms, else the session fails. Nothing is dropped in silence.
+//! They are taken as soon as the alarm allows. After the park timeout, or when the connection's
+//! byte budget is full, they are refused: nacked where the session confirms, else the session
+//! fails. Nothing is dropped in silence.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -109,8 +110,8 @@ impl Client {
         }
     }
 
-    /// Takes as many parked publishes as make a turn. The others stay parked, behind those of the turn if an alarm is up again,
-    /// and the connection looks again at once.
+    /// Takes as many parked publishes as make a turn. The others stay parked, behind those of the
+    /// turn if an alarm is up again, and the connection looks again at once.
     fn take_turn_of_parked(&mut self, session: u32, now: Instant) {
         let mut parked = self.take_parked(session).into_iter();
         for arrival in parked.by_ref() {

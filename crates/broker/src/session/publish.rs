@@ -1,7 +1,8 @@
 //! Publishing: route and gather, then log and enqueue a whole turn at once.
 //!
-//! A body is logged before any queue is locked, each queue's references under its lock, and a confirm waits for the last
-//! reference. Each touched queue is visited once, with its messages in the order in which they were published.
+//! A body is logged before any queue is locked, each queue's references under its lock, and a
+//! confirm waits for the last reference. Each touched queue is visited once, with its messages in
+//! the order in which they were published.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -49,24 +50,28 @@ pub struct Publish<'a> {
     pub instructed: bool,
 }
 
-/// Bytes of a stored message besides its body and properties: its head, its address, and the deaths it may live to see.
+/// Bytes of a stored message besides its body and properties: its head, its address, and the deaths
+/// it may live to see.
 pub const STORED_BESIDES: u64 = 64 << 10;
 
 /// Entries that a turn enqueues at most, but for those of its last message.
 pub(crate) const TURN_ENTRIES: usize = 10_000;
 /// Steps of routing ([`crate::routing::STEPS`]) that cost a turn as much as an entry.
 pub(crate) const STEPS_PER_ENTRY: usize = 16;
-/// What a message costs that is refused since it has no route: nobody knows how much was looked at for it.
+/// What a message costs that is refused since it has no route: nobody knows how much was looked at
+/// for it.
 const REFUSED: usize = STEPS as usize / STEPS_PER_ENTRY;
 
-/// Routes kept at most, more than a stock market has symbols; beyond it all are forgotten, and the slots that they led to: a
-/// connection that publishes to a hundred thousand queues, one after the other, is not to remember all of them.
+/// Routes kept at most, more than a stock market has symbols; beyond it all are forgotten, and the
+/// slots that they led to: a connection that publishes to a hundred thousand queues, one after the
+/// other, is not to remember all of them.
 const ROUTES_MAX: usize = 16 * 1024;
 
 /// The slots of the queues that a message goes to.
 type Route = Arc<[u32]>;
 
-/// Where each exchange and routing key led, valid for one generation of the catalog and of the permissions.
+/// Where each exchange and routing key led, valid for one generation of the catalog and of the
+/// permissions.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     known: HashMap<Arc<[u8]>, Route>,
@@ -145,11 +150,12 @@ impl Routed {
 }
 
 impl Client {
-    /// Checks, routes and gathers a message. In a confirming session it takes the next publish number.
+    /// Checks, routes and gathers a message. In a confirming session it takes the next publish
+    /// number.
     ///
     /// # Errors
-    /// `NotFound` for an unknown exchange, `AccessRefused`, `Precondition` for a message that is too large. Nothing was
-    /// taken then.
+    /// `NotFound` for an unknown exchange, `AccessRefused`, `Precondition` for a message that is
+    /// too large. Nothing was taken then.
     pub fn publish(&mut self, session: SessionId, publish: Publish<'_>) -> Result<(), Error> {
         self.check_publish(&publish)?;
         let now = self.turn_time();
@@ -175,8 +181,8 @@ impl Client {
         Ok(())
     }
 
-    /// Checks what [`Client::publish`] checks of an exchange, for a protocol that has to refuse the message for a reason
-    /// that comes after this one.
+    /// Checks what [`Client::publish`] checks of an exchange, for a protocol that has to refuse the
+    /// message for a reason that comes after this one.
     ///
     /// # Errors
     /// `AccessRefused` without the right to write or for an internal exchange, `NotFound`.
@@ -235,8 +241,9 @@ impl Client {
         self.turn_ms
     }
 
-    /// Where a message goes, by the client's queue slots. Checks the right to write to the exchange. The route of a message
-    /// whose headers name more keys or say what to do with it is neither one that is remembered nor one to remember.
+    /// Where a message goes, by the client's queue slots. Checks the right to write to the
+    /// exchange. The route of a message whose headers name more keys or say what to do with it is
+    /// neither one that is remembered nor one to remember.
     pub(super) fn route(&mut self, wanted: Wanted<'_>) -> Result<Routed, Error> {
         let generation = self.core.catalog.generation();
         if self.routes.generation != generation {
@@ -323,8 +330,8 @@ impl Client {
         }
     }
 
-    /// True when the turn has gathered as much as one may: the protocol takes no more of its input and ends the turn, so that the
-    /// alarms are asked and other connections get theirs.
+    /// True when the turn has gathered as much as one may: the protocol takes no more of its input
+    /// and ends the turn, so that the alarms are asked and other connections get theirs.
     #[inline]
     pub fn is_turn_full(&self) -> bool {
         self.turn_cost >= TURN_ENTRIES
@@ -379,7 +386,8 @@ impl Client {
         }
     }
 
-    /// Logs bodies, then visits each queue that something was picked for. The ticket covers everything logged.
+    /// Logs bodies, then visits each queue that something was picked for. The ticket covers
+    /// everything logged.
     fn enqueue(&mut self, arrivals: &mut [Arrival]) -> Ticket {
         let now = self.turn_time();
         let core = &*self.core;
@@ -424,7 +432,8 @@ impl Client {
                 }
             }
         }
-        // The references follow, unless all are duplicates or their queues are gone: one flush for both, even for a lone message.
+        // The references follow, unless all are duplicates or their queues are gone: one flush for
+        // both, even for a lone message.
         Some(appender.and_more())
     }
 
@@ -507,7 +516,8 @@ impl Client {
         self.answer(session, Answer::UpTo { number, ticket, turn });
     }
 
-    /// Asks to be woken when `ticket` is durable, if somebody waits for it, and paces a connection whose records pile up.
+    /// Asks to be woken when `ticket` is durable, if somebody waits for it, and paces a connection
+    /// whose records pile up.
     fn watch(&mut self, ticket: Ticket) {
         if self.core.journal.lag() > self.core.settings.lag_bytes {
             self.lag_ticket = ticket;
@@ -550,7 +560,8 @@ pub(crate) fn release_holds(arrivals: &[Arrival], core: &Core) {
     }
 }
 
-/// Enqueues what the broker itself sends, outside any client's turn; groups are the caller's affair.
+/// Enqueues what the broker itself sends, outside any client's turn; groups are the caller's
+/// affair.
 pub(crate) fn picks_of(arrivals: &mut [Arrival], targets: &[Vec<Arc<Queue>>]) -> Vec<(Arc<Queue>, Vec<u32>)> {
     let mut queues: Vec<(Arc<Queue>, Vec<u32>)> = Vec::new();
     let mut places: HashMap<Owner, usize> = HashMap::new();

@@ -1,9 +1,8 @@
 //! Replies without a queue: addresses by which publishes to the default exchange reach a session.
 //!
-//! An address is a routing key of its own that lives exactly as long as its consumer, and that only those know who were
-//! told. A reply goes straight into the
-//! requester's mailbox, at most once and never to the disk; for whoever is not there, or leaves its replies unread, it
-//! is unroutable.
+//! An address is a routing key of its own that lives exactly as long as its consumer, and that only
+//! those know who were told. A reply goes straight into the requester's mailbox, at most once and
+//! never to the disk; for whoever is not there, or leaves its replies unread, it is unroutable.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,8 +21,9 @@ use crate::session::{Client, SessionId};
 /// What the address of every reply consumer begins with; RabbitMQ's clients and servers know it.
 pub const REPLY_PREFIX: &str = "amq.rabbitmq.reply-to.";
 
-/// Bytes that may lie in a mailbox for one more reply to be put in. A reply has no queue to wait in, so this is more than
-/// what queues fill: it is up to a requester how much it asks for before it reads.
+/// Bytes that may lie in a mailbox for one more reply to be put in. A reply has no queue to wait
+/// in, so this is more than what queues fill: it is up to a requester how much it asks for before
+/// it reads.
 const REPLIES_MAX: usize = 16 << 20;
 
 /// A session's reply consumer.
@@ -64,7 +64,8 @@ impl Replies {
 }
 
 impl Core {
-    /// The requester that a message is a reply to. Ask this only of what no queue has taken: no queue has such a name.
+    /// The requester that a message is a reply to. Ask this only of what no queue has taken: no
+    /// queue has such a name.
     pub(crate) fn requester(&self, vhost: &str, message: &Message) -> Option<Requester> {
         if !message.exchange().is_empty() {
             return None;
@@ -74,11 +75,12 @@ impl Core {
 }
 
 impl Client {
-    /// Starts the session's reply consumer, which needs no settling, and returns its tag. Replies are reported by `drain`
-    /// as deliveries.
+    /// Starts the session's reply consumer, which needs no settling, and returns its tag. Replies
+    /// are reported by `drain` as deliveries.
     ///
     /// # Errors
-    /// `Precondition` when the session has one, `NotAllowed` for a tag in use or too many consumers.
+    /// `Precondition` when the session has one, `NotAllowed` for a tag in use or too many
+    /// consumers.
     pub fn consume_replies(&mut self, session: SessionId, tag: &str, now: Instant) -> Result<String, Error> {
         self.flush(now);
         let tag = self.consumer_tag(session, tag)?;
@@ -94,13 +96,15 @@ impl Client {
         Ok(tag)
     }
 
-    /// The address of the session's reply consumer: the routing key that reaches it by the default exchange.
+    /// The address of the session's reply consumer: the routing key that reaches it by the default
+    /// exchange.
     pub fn reply_address(&self, session: SessionId) -> Option<&str> {
         self.sessions.get(&session.0)?.replies.as_ref().map(|replies| replies.address.as_str())
     }
 
-    /// Whether a session of this vhost waits for replies at this address, as far as this client may know: it is its own, or it
-    /// could send the reply. A replier asks so whether the requester is still there.
+    /// Whether a session of this vhost waits for replies at this address, as far as this client may
+    /// know: it is its own, or it could send the reply. A replier asks so whether the requester is
+    /// still there.
     pub(super) fn finds_reply_address(&self, name: &str) -> bool {
         let Some(requester) = self.core.replies.at(&self.vhost.name, name) else { return false };
         let own = Arc::ptr_eq(&requester.mailbox, &self.shared.mailbox);

@@ -17,7 +17,8 @@ pub enum Outcome {
     Accepted,
     /// Back to its place in the queue.
     Released,
-    /// The same, since the consumer could not do with it what it should: it counts as failed where that matters.
+    /// The same, since the consumer could not do with it what it should: it counts as failed where
+    /// that matters.
     Failed,
     /// To the dead-letter exchange, or away.
     Rejected,
@@ -46,7 +47,8 @@ pub(super) struct Lien {
     pub(super) seq: u64,
 }
 
-/// What is settled out of order keeps its place in the list until there are so many more such places than others.
+/// What is settled out of order keeps its place in the list until there are so many more such
+/// places than others.
 const SETTLED_MAX: usize = 64;
 
 /// Unsettled deliveries by tag. Tags rise from 1.
@@ -54,12 +56,14 @@ const SETTLED_MAX: usize = 64;
 pub(super) struct Unsettled {
     /// The tag to be given out next.
     next: u64,
-    /// In the order of their tags: the first one is not settled, of the others some are and keep their places.
+    /// In the order of their tags: the first one is not settled, of the others some are and keep
+    /// their places.
     liens: VecDeque<(u64, Option<Lien>)>,
     count: usize,
     /// Tags that an open transaction is going to settle.
     aside: BTreeSet<u64>,
-    /// All up to this tag are aside, so that a row of settlements, each of all there are, costs each of them once.
+    /// All up to this tag are aside, so that a row of settlements, each of all there are, costs
+    /// each of them once.
     aside_to: u64,
 }
 
@@ -100,7 +104,8 @@ impl Unsettled {
         self.liens.iter().filter_map(|(tag, lien)| Some((*tag, lien.as_ref()?)))
     }
 
-    /// How many places in the list have lower tags than this one. While no tag is missing before it that takes no search.
+    /// How many places in the list have lower tags than this one. While no tag is missing before it
+    /// that takes no search.
     fn place(&self, tag: u64) -> usize {
         let Some(most) = tag.checked_sub(self.tags().0) else { return 0 };
         let most = usize::try_from(most).map_or(self.liens.len(), |most| most.min(self.liens.len()));
@@ -161,7 +166,8 @@ impl Unsettled {
         taken
     }
 
-    /// Puts aside what `tag` names; None when it is not that of an unsettled delivery, or was put aside before.
+    /// Puts aside what `tag` names; None when it is not that of an unsettled delivery, or was put
+    /// aside before.
     fn put_aside(&mut self, tag: u64, multiple: bool, each: &mut dyn FnMut(u64)) -> Option<()> {
         let all = multiple && tag == 0;
         if !all && (self.index(tag).is_none() || self.aside.contains(&tag)) {
@@ -188,7 +194,8 @@ impl Unsettled {
 }
 
 impl Client {
-    /// Settles deliveries: one, or all up to `tag` (all there are with tag 0). Gathered until the turn is flushed.
+    /// Settles deliveries: one, or all up to `tag` (all there are with tag 0). Gathered until the
+    /// turn is flushed.
     ///
     /// # Errors
     /// `Precondition` when the tag is not one of an unsettled delivery of this session.
@@ -233,13 +240,15 @@ impl Client {
         Ok(())
     }
 
-    /// Puts deliveries aside that a transaction is going to settle, and reports their tags: one, or all up to `tag` (all
-    /// there are with tag 0). They stay the session's, but nobody names them again before [`Client::settle_in`] or
-    /// [`Client::take_up_again`], and [`Client::recover`] passes them over. This is for a protocol in which a rollback
-    /// leaves deliveries with the client; the bare [`Client::settle_in`] gives them back to their queues.
+    /// Puts deliveries aside that a transaction is going to settle, and reports their tags: one, or
+    /// all up to `tag` (all there are with tag 0). They stay the session's, but nobody names them
+    /// again before [`Client::settle_in`] or [`Client::take_up_again`], and [`Client::recover`]
+    /// passes them over. This is for a protocol in which a rollback leaves deliveries with the
+    /// client; the bare [`Client::settle_in`] gives them back to their queues.
     ///
     /// # Errors
-    /// `Precondition` when the tag is not one of an unsettled delivery of this session, or was put aside before.
+    /// `Precondition` when the tag is not one of an unsettled delivery of this session, or was put
+    /// aside before.
     pub fn put_aside(
         &mut self,
         session: SessionId,
@@ -297,8 +306,8 @@ impl Client {
         }
     }
 
-    /// Credit that several consumers share comes back when the queues have been visited: else the queue that something
-    /// was settled in would have it back each time.
+    /// Credit that several consumers share comes back when the queues have been visited: else the
+    /// queue that something was settled in would have it back each time.
     fn return_credit(&mut self, shared: &Arc<SharedCredit>) {
         if !self.shares_limits {
             shared.give_back(1);
@@ -325,7 +334,8 @@ impl Client {
         }
     }
 
-    /// Lets those consumers of a session try again that its limit held back, in turn, as long as there is credit.
+    /// Lets those consumers of a session try again that its limit held back, in turn, as long as
+    /// there is credit.
     pub(super) fn resume_starved(&mut self, session: u32) {
         let Some(shared) = self.sessions.get(&session).map(|entry| Arc::clone(&entry.shared)) else { return };
         while shared.has_room()
@@ -335,8 +345,8 @@ impl Client {
         }
     }
 
-    /// Puts everything that a session has not settled back to its place, but for what it has put aside. Returns what the
-    /// reply waits for.
+    /// Puts everything that a session has not settled back to its place, but for what it has put
+    /// aside. Returns what the reply waits for.
     pub fn recover(&mut self, session: SessionId, now: std::time::Instant) -> Ticket {
         self.flush(now);
         let Some(entry) = self.sessions.get_mut(&session.0) else { return Ticket::NONE };
@@ -399,7 +409,8 @@ mod tests {
     }
 
     proptest! {
-        /// Steps are a kind and a number: deliveries come, and are settled one by one or up to a tag, in any order.
+        /// Steps are a kind and a number: deliveries come, and are settled one by one or up to a
+        /// tag, in any order.
         #[test]
         fn each_tag_is_that_of_its_delivery(steps in proptest::collection::vec((0..16_u8, 0..4000_u64), 0..1500)) {
             let (mut unsettled, mut expected, mut next) = (Unsettled::default(), BTreeMap::new(), 1_u64);

@@ -1,5 +1,6 @@
-//! What one vhost or user may take of what there is for all, where it has no limit of its own, and the connections that are kept
-//! for administrators. So nobody can keep all others out, nor whoever could end that.
+//! What one vhost or user may take of what there is for all, where it has no limit of its own, and
+//! the connections that are kept for administrators. So nobody can keep all others out, nor whoever
+//! could end that.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ fn share(of_all: u64, percent: u32) -> u64 {
 }
 
 impl Client {
-    /// Fails where the vhost has its share of a limit already. Whoever runs the broker may go beyond.
+    /// Fails where the vhost has its share of a limit already. Whoever runs the broker may go
+    /// beyond.
     pub(super) fn check_share(&self, what: &str, of: &str, there: u64, of_all: u64) -> Result<(), Error> {
         let share = share(of_all, self.core.settings.limits.vhost_share);
         if there < share || self.shared.identity.is_operator() || self.core.catalog.has_one_vhost() {
@@ -41,7 +43,8 @@ impl Core {
         let administers = self.authority.has_tag(&client.user, ADMINISTRATOR);
         let mut clients = self.clients.lock();
         let [of_all, of_one_vhost, of_one_user] = &self.totals.connections_refused;
-        // The first refusal ends it: each of them may have to count all clients, and log-ins wait for one another here.
+        // The first refusal ends it: each of them may have to count all clients, and log-ins wait
+        // for one another here.
         self.refuse_any(clients.len() as u64, administers).inspect_err(|_| of_all.add(1))?;
         self.refuse_in_vhost(client, vhost, &clients, administers).inspect_err(|_| of_one_vhost.add(1))?;
         self.refuse_user(client, &clients, administers).inspect_err(|_| of_one_user.add(1))?;
@@ -101,7 +104,8 @@ impl Core {
             Some(limit) if reaches(limit) => Err(Error::not_allowed(format!(
                 "connection refused for user '{user}': user connection limit ({limit}) is reached"
             ))),
-            // Who is alone takes nothing from anybody: administrators have connections of their own.
+            // Who is alone takes nothing from anybody: administrators have connections of their
+            // own.
             None if !administers && self.authority.has_several_without(ADMINISTRATOR) && reaches(share) => {
                 Err(Error::not_allowed(format!(
                     "connection refused for user '{user}': it has its share of all connections ({share}); give it a limit of its own, or \
@@ -113,7 +117,8 @@ impl Core {
     }
 }
 
-/// Whether as many of them are of this kind as may be. They are counted only where there are as many of all kinds.
+/// Whether as many of them are of this kind as may be. They are counted only where there are as
+/// many of all kinds.
 fn has_as_many(clients: &Clients, limit: u64, which: &dyn Fn(&ClientShared) -> bool) -> bool {
     clients.len() as u64 >= limit && clients.values().filter(|client| which(client)).count() as u64 >= limit
 }

@@ -1,4 +1,5 @@
-//! What reports see of a client's sessions: written where it changes, and never for a single message.
+//! What reports see of a client's sessions: written where it changes, and never for a single
+//! message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

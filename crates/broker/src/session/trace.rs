@@ -1,4 +1,5 @@
-//! What a client publishes and is delivered in a vhost that is traced: copies of it, published with its turn.
+//! What a client publishes and is delivered in a vhost that is traced: copies of it, published with
+//! its turn.
 
 use std::sync::Arc;
 

@@ -1,8 +1,10 @@
-//! Transactions: publishes and settlements that happen together or not at all, across queues and crashes.
+//! Transactions: publishes and settlements that happen together or not at all, across queues and
+//! crashes.
 //!
-//! A commit writes one group: bodies, hidden references, settlements, end. When the group is durable the messages become
-//! visible, and when what takes effect behind it is durable too the client is told; until then its connection is not read. What
-//! the group settles is gone from its end record on, whatever happens to the session.
+//! A commit writes one group: bodies, hidden references, settlements, end. When the group is
+//! durable the messages become visible, and when what takes effect behind it is durable too the
+//! client is told; until then its connection is not read. What the group settles is gone from its
+//! end record on, whatever happens to the session.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,8 +44,8 @@ pub(super) struct Open {
     pub(super) waiting_since: Option<Instant>,
 }
 
-/// A group that has ended, on its way to the disk: of a committed transaction, or of dead letters. Also what is behind the group of
-/// a transaction.
+/// A group that has ended, on its way to the disk: of a committed transaction, or of dead letters.
+/// Also what is behind the group of a transaction.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) ticket: Ticket,
@@ -122,7 +124,8 @@ impl Client {
         Ok(())
     }
 
-    /// Gathers a settlement. The delivery is no longer unsettled, but nothing happens to it before the commit.
+    /// Gathers a settlement. The delivery is no longer unsettled, but nothing happens to it before
+    /// the commit.
     ///
     /// # Errors
     /// As [`Client::settle`].
@@ -144,7 +147,8 @@ impl Client {
     /// Commits: `Event::Committed` follows when everything is durable and visible.
     ///
     /// # Errors
-    /// When a target queue is full and refuses, or an exchange is gone: the transaction is rolled back.
+    /// When a target queue is full and refuses, or an exchange is gone: the transaction is rolled
+    /// back.
     pub fn commit(&mut self, transaction: TransactionId, now: Instant) -> Result<(), Error> {
         self.flush(now);
         let core = Arc::clone(&self.core);
@@ -200,7 +204,8 @@ impl Client {
             core.wait_for_sealed(sealed);
         }
         self.run_work();
-        // What it rejected is logged behind the group, and must not come back either once the client is told.
+        // What it rejected is logged behind the group, and must not come back either once the
+        // client is told.
         let committed = Some((transaction, Arc::clone(&self.shared.mailbox)));
         let behind = Sealed { ticket: self.settled_ticket, hidden: Vec::new(), replies: Vec::new(), committed };
         if at_once && core.journal.durable() >= behind.ticket {
@@ -211,7 +216,8 @@ impl Client {
         Ok(())
     }
 
-    /// What reached no queue and is no reply comes back, if that was asked for. Replies are returned.
+    /// What reached no queue and is no reply comes back, if that was asked for. Replies are
+    /// returned.
     fn return_unroutable(&mut self, session: SessionId, arrivals: &mut Vec<Arrival>) -> Vec<(Requester, Message)> {
         let (all, mut replies) = (arrivals.len(), Vec::new());
         self.core.totals.duplicates.add(arrivals.iter().filter(|arrival| arrival.repeated).count() as u64);
@@ -261,7 +267,8 @@ impl Client {
                     "queue '{name}' in vhost '{vhost}' is full and refuses publishes"
                 )));
             }
-            // What came before is not taken, and a newer value may take the place of one that waits: these are not counted.
+            // What came before is not taken, and a newer value may take the place of one that
+            // waits: these are not counted.
             let may_stay_out = |queue: &Queue| queue.keeps_latest() || (arrival.identity.is_some() && queue.sifts());
             for queue in queues.iter().filter(|queue| !may_stay_out(queue)) {
                 coming.entry(queue.id).or_default().add(arrival.message());
@@ -288,7 +295,8 @@ impl Client {
         }
     }
 
-    /// Released and rejected deliveries have effects of their own; they take place when the group is in the log.
+    /// Released and rejected deliveries have effects of their own; they take place when the group
+    /// is in the log.
     fn settle_rest(&mut self, session: SessionId, liens: &[(Lien, Outcome)]) {
         let (client, now) = (self.shared.number, self.core.clock.unix_ms());
         let core = Arc::clone(&self.core);
@@ -343,8 +351,8 @@ impl Client {
         self.run_work();
     }
 
-    /// Drops every transaction of a session that ends: its publishes are forgotten, the deliveries that it would have settled
-    /// are returned.
+    /// Drops every transaction of a session that ends: its publishes are forgotten, the deliveries
+    /// that it would have settled are returned.
     pub(super) fn abandon_transactions(&mut self, session: SessionId) -> Vec<Lien> {
         let abandoned = self.open.extract_if(|_, open| open.session == session);
         abandoned.flat_map(|(_, open)| open.liens).map(|(lien, _)| lien).collect()
@@ -380,7 +388,8 @@ impl Client {
     }
 }
 
-/// Logs the bodies of arrivals that a durable target will refer to, and gives each its hidden place in each target.
+/// Logs the bodies of arrivals that a durable target will refer to, and gives each its hidden place
+/// in each target.
 pub(crate) fn hide_arrivals(
     arrivals: &mut [Arrival],
     targets: &[Vec<Arc<Queue>>],

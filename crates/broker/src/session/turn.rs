@@ -1,5 +1,5 @@
-//! A turn: what one read of a socket asked for, gathered so that each queue is visited once; and the work that visits
-//! leave behind.
+//! A turn: what one read of a socket asked for, gathered so that each queue is visited once; and
+//! the work that visits leave behind.
 
 use std::sync::Arc;
 

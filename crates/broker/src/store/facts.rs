@@ -1,6 +1,8 @@
-//! The facts that the broker journals: their kinds, and their bytes both ways. `docs/formats/facts.md` draws them.
+//! The facts that the broker journals: their kinds, and their bytes both ways.
+//! `docs/formats/facts.md` draws them.
 //!
-//! Kinds are never renumbered. Each fact is complete in itself and says the same when it is replayed twice.
+//! Kinds are never renumbered. Each fact is complete in itself and says the same when it is
+//! replayed twice.
 
 use std::sync::Arc;
 
@@ -33,7 +35,8 @@ pub(crate) const RETURNS: u8 = 7;
 pub(crate) const USER: u8 = 8;
 /// An entry whose death is decided and whose move is still to come.
 pub(crate) const DYING: u8 = 9;
-/// Of which pages of a queue every number is accounted for: in the log, settled, or listed by an index.
+/// Of which pages of a queue every number is accounted for: in the log, settled, or listed by an
+/// index.
 pub(crate) const ACCOUNTED: u8 = 10;
 /// How often entries came back, said again for many at once.
 pub(crate) const RETURNS_RUNS: u8 = 11;
@@ -48,11 +51,12 @@ pub(crate) const BUCKET: u8 = 17;
 /// When an entry is due that came back.
 pub(crate) const RETRY: u8 = 18;
 
-/// Ids of a bundle: their queue and scope, and of each its place, the number of its message, and until when it is remembered.
+/// Ids of a bundle: their queue and scope, and of each its place, the number of its message, and
+/// until when it is remembered.
 pub(crate) const SEEN: u8 = 19;
 
-/// Keys of a bundle, of messages of which only the last value is kept: their queue, and of each its place and the number of its
-/// message.
+/// Keys of a bundle, of messages of which only the last value is kept: their queue, and of each its
+/// place and the number of its message.
 pub(crate) const KEYED: u8 = 20;
 
 /// Ids or keys that one fact says at most when a bundle is said again.
@@ -80,7 +84,8 @@ pub(crate) struct QueueFact {
 
 fn table_bytes(into: &mut Vec<u8>, table: &Table) {
     let written = write_table(into, table);
-    // Declarations refuse tables that nest too deeply, the only ones that can't be written, before they are logged.
+    // Declarations refuse tables that nest too deeply, the only ones that can't be written, before
+    // they are logged.
     debug_assert!(written.is_ok(), "a table that was accepted can't be stored");
 }
 
@@ -339,7 +344,8 @@ impl LaneFacts {
     fn log(&self, appender: &mut Appender<'_>, queue: Owner) {
         log_position(appender, queue, self.position.0, self.position.1);
         let both = !self.accounted.is_empty() && !self.settled.is_empty();
-        // One without the other would lie: what the log no longer says to be settled would be missed.
+        // One without the other would lie: what the log no longer says to be settled would be
+        // missed.
         let group = both.then(|| appender.begin_group());
         if !self.accounted.is_empty() {
             // Before what is settled: of pages of which nothing is known that is not kept.

@@ -1,4 +1,5 @@
-//! What is durable: facts about owners as the journal keeps them, and the world rebuilt from them at start.
+//! What is durable: facts about owners as the journal keeps them, and the world rebuilt from them
+//! at start.
 
 pub(crate) mod facts;
 mod pages;

@@ -1,9 +1,11 @@
-//! The entries of one queue while the log is replayed, by page: eight bytes for each reference, a bit for each settlement.
+//! The entries of one queue while the log is replayed, by page: eight bytes for each reference, a
+//! bit for each settlement.
 //!
-//! Nothing of a body is read. A page of which segments hold a part is known exactly when every number of it is accounted
-//! for, by references in the log and by what chunks count; otherwise the chunks' lists are read. Invariant: a number of
-//! which the log says that an index lists it, and that no index lists which can be read, stays as an entry that can't be
-//! read; it never goes silently.
+//! Nothing of a body is read. A page of which segments hold a part is known exactly when every
+//! number of it is accounted for, by references in the log and by what chunks count; otherwise the
+//! chunks' lists are read. Invariant: a number of which the log says that an index lists it, and
+//! that no index lists which can be read, stays as an entry that can't be read; it never goes
+//! silently.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -55,7 +57,8 @@ pub(crate) struct Lost {
     pub(crate) count: u64,
     /// The first and the last of their numbers.
     pub(crate) numbers: (u64, u64),
-    /// How many are listed in segments that are damaged, at most: some of them may be whole, or settled.
+    /// How many are listed in segments that are damaged, at most: some of them may be whole, or
+    /// settled.
     pub(crate) doubtful: u64,
 }
 
@@ -129,7 +132,8 @@ impl Pages {
         over.into_iter().for_each(|number| drop(self.pages.remove(&number)));
     }
 
-    /// What is left, when in the lane of a page all numbers below what `next` says of it may have been given out.
+    /// What is left, when in the lane of a page all numbers below what `next` says of it may have
+    /// been given out.
     ///
     /// Segments in `damaged` may have bodies that can't be read.
     pub(super) fn finish(
@@ -163,7 +167,8 @@ impl Replayed {
         let missing = bit.saturating_sub(self.base + self.addresses.len());
         self.addresses.extend(std::iter::repeat_n(Address { file: 0, offset: 0 }, missing));
         for (bit, address) in (bit..).zip(addresses) {
-            // A number that is told again is told the same; one below all others can't come, numbers rise.
+            // A number that is told again is told the same; one below all others can't come,
+            // numbers rise.
             match self.addresses.get_mut(bit.wrapping_sub(self.base)) {
                 Some(known) => *known = *address,
                 None => self.addresses.push(*address),
@@ -289,8 +294,8 @@ fn given_out(page: u64, next: u64) -> Bits {
     given.bits()
 }
 
-/// The pages of a lane of which each number below `next` is in `settled`, which are runs in order, or live as `live` tells, in runs.
-/// Those of which no number is live are left out.
+/// The pages of a lane of which each number below `next` is in `settled`, which are runs in order,
+/// or live as `live` tells, in runs. Those of which no number is live are left out.
 pub(super) fn accounted(next: u64, settled: &[(u64, u64)], live: &mut dyn FnMut(u64, &mut Bits)) -> Vec<(u64, u64)> {
     let mut pages: Vec<(u64, u64)> = Vec::new();
     let origin = first_of(lane_of(next));

@@ -1,8 +1,10 @@
-//! The world rebuilt from the journal: what was declared, which entries are left, and how far deliveries may have gone.
+//! The world rebuilt from the journal: what was declared, which entries are left, and how far
+//! deliveries may have gone.
 //!
-//! The log is read once, in order, into plain maps; only then is it decided what is alive, since a restated declaration
-//! may stand behind what it declares. No message is read. References of an owner that is not declared are dead. A fact that can't be read
-//! stops the start: a broker with half a catalog would lose what it routes.
+//! The log is read once, in order, into plain maps; only then is it decided what is alive, since a
+//! restated declaration may stand behind what it declares. No message is read. References of an
+//! owner that is not declared are dead. A fact that can't be read stops the start: a broker with
+//! half a catalog would lose what it routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -178,13 +180,14 @@ impl Rebuilt {
         self.last_owner + 1
     }
 
-    /// True when nothing is declared here, and nothing has been that the log still knows of: its last vhost may be gone
-    /// because an operator wanted so.
+    /// True when nothing is declared here, and nothing has been that the log still knows of: its
+    /// last vhost may be gone because an operator wanted so.
     pub(crate) fn is_empty(&self) -> bool {
         self.vhosts.is_empty() && self.users.is_empty() && self.dropped.is_empty()
     }
 
-    /// Forgets what belongs to a vhost that is gone: the end of a vhost is one record, which ends all that is in it.
+    /// Forgets what belongs to a vhost that is gone: the end of a vhost is one record, which ends
+    /// all that is in it.
     fn end_with_vhosts(&mut self) {
         self.exchanges.retain(|_, fact| self.vhosts.contains_key(&fact.vhost));
         self.queues.retain(|_, fact| self.vhosts.contains_key(&fact.vhost));
@@ -208,8 +211,8 @@ impl Rebuilt {
         self.damage.as_deref()
     }
 
-    /// Drops what belongs to nobody, decides what is left of each queue, and counts the entries that are left by the file
-    /// that their bodies lie in.
+    /// Drops what belongs to nobody, decides what is left of each queue, and counts the entries
+    /// that are left by the file that their bodies lie in.
     pub(crate) fn settle_pages(&mut self, read: &ReadChunk<'_>) -> BTreeMap<u32, u64> {
         self.end_with_vhosts();
         let mut live = BTreeMap::new();
@@ -407,7 +410,8 @@ impl Left {
     }
 }
 
-/// A recovered queue, its entries whose death was decided before the stop, and those that are not due again.
+/// A recovered queue, its entries whose death was decided before the stop, and those that are not
+/// due again.
 pub(crate) struct Decided {
     pub(crate) queue: Arc<Queue>,
     pub(crate) dying: Vec<(u64, Reason)>,
@@ -418,8 +422,8 @@ pub(crate) struct Decided {
 }
 
 impl Decided {
-    /// Finds out where these entries lie, if only an index knows. What is damaged is told of, and stops its queue when its turn
-    /// comes; of its page nothing that was decided is taken up.
+    /// Finds out where these entries lie, if only an index knows. What is damaged is told of, and
+    /// stops its queue when its turn comes; of its page nothing that was decided is taken up.
     pub(crate) fn place(&self, core: &Core) {
         let numbers = self.dying.iter().map(|(seq, _)| seq).chain(self.waiting.iter().map(|(seq, _)| seq));
         let pages: BTreeSet<_> = numbers.map(|seq| seq / PAGE).collect();

@@ -1,8 +1,10 @@
-//! What the journal asks the broker: to say again, at the head of the log, what its oldest file says; which entries have
-//! their bodies in a file, and which of a page are not settled; and to note where bodies lie that were moved.
+//! What the journal asks the broker: to say again, at the head of the log, what its oldest file
+//! says; which entries have their bodies in a file, and which of a page are not settled; and to
+//! note where bodies lie that were moved.
 //!
-//! An entry's body and its reference need no restating: the journal keeps them, or lists them in an index. What came after
-//! them is restated: which numbers are settled that an index may list, how often entries came back, whose death is decided.
+//! An entry's body and its reference need no restating: the journal keeps them, or lists them in an
+//! index. What came after them is restated: which numbers are settled that an index may list, how
+//! often entries came back, whose death is decided.
 
 use std::sync::{Arc, Weak};
 
@@ -27,7 +29,8 @@ impl Restater {
         self.known.notify_all();
     }
 
-    /// The broker. Without it there is no answer, and any other would cost messages: the journal's background waits.
+    /// The broker. Without it there is no answer, and any other would cost messages: the journal's
+    /// background waits.
     fn core(&self) -> Arc<Core> {
         let mut known = self.core.lock();
         loop {
@@ -71,8 +74,9 @@ fn queue_of(core: &Core, owner: Owner) -> Option<Arc<Queue>> {
     core.catalog.vhosts().into_iter().find_map(|vhost| vhost.tables.read().queue_by_id(owner).cloned())
 }
 
-/// Holding the table's read lock keeps every declaration away, the queue's lock every entry, and the groups' lock every
-/// half of a group: what is said is true at the place in the log where it is said.
+/// Holding the table's read lock keeps every declaration away, the queue's lock every entry, and
+/// the groups' lock every half of a group: what is said is true at the place in the log where it is
+/// said.
 fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
     let _whole = core.groups.write();
     if restate_ids(core, owner, journal) {
@@ -120,7 +124,8 @@ fn restate_one(core: &Core, owner: Owner, journal: &Journal) {
     }
 }
 
-/// Says the ids or keys of a bundle again; false if the owner is none. What is left of none is forgotten here.
+/// Says the ids or keys of a bundle again; false if the owner is none. What is left of none is
+/// forgotten here.
 fn restate_ids(core: &Core, bundle: Owner, journal: &Journal) -> bool {
     let Some(queue) = core.id_bundles.lock().get(&bundle).copied() else { return false };
     let said = queue_of(core, queue).is_some_and(|queue| {

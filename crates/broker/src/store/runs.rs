@@ -1,8 +1,9 @@
 //! Facts about many entries of a queue at once: the numbers that have one value in common, in runs.
 //!
-//! A restatement says what is left of a backlog in every file that leaves the log, so what it says of an entry must cost
-//! far less than the entry did: a run of any length is two varints. No fact is about more than [`ENTRIES_PER_FACT`]
-//! entries, so that none makes its reader allocate more than that.
+//! A restatement says what is left of a backlog in every file that leaves the log, so what it says
+//! of an entry must cost far less than the entry did: a run of any length is two varints. No fact
+//! is about more than [`ENTRIES_PER_FACT`] entries, so that none makes its reader allocate more
+//! than that.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,8 @@ impl Valued {
     }
 }
 
-/// Logs a fact of `kind` for each value that `entries`, numbers and their values, have; for more if there are many entries.
+/// Logs a fact of `kind` for each value that `entries`, numbers and their values, have; for more if
+/// there are many entries.
 pub(crate) fn log_valued(
     appender: &mut Appender<'_>,
     queue: Owner,

@@ -1,6 +1,8 @@
-//! What a data directory that no broker has open holds, by the names of its queues, and what of it is damaged.
+//! What a data directory that no broker has open holds, by the names of its queues, and what of it
+//! is damaged.
 //!
-//! Invariant: the facts are read by the same code that a start reads them with, so what is whole here opens there.
+//! Invariant: the facts are read by the same code that a start reads them with, so what is whole
+//! here opens there.
 
 use std::sync::Arc;
 
@@ -37,7 +39,8 @@ pub struct VerifiedQueue {
 }
 
 impl Verified {
-    /// Reads every byte of the data directory on `disk`, which stays locked as long as the result lives. Nothing is changed.
+    /// Reads every byte of the data directory on `disk`, which stays locked as long as the result
+    /// lives. Nothing is changed.
     ///
     /// # Errors
     /// If the directory is in use, or holds no journal that this version reads.

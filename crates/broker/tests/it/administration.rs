@@ -1,4 +1,5 @@
-//! What operators change while the broker runs: what it does to open connections, and that it outlives a crash.
+//! What operators change while the broker runs: what it does to open connections, and that it
+//! outlives a crash.
 
 use auth::{Cost, Identity, PasswordHash, Permission, TopicPermission, User, UserLimits};
 use broker::{ErrorKind, Publish, QueueSpec, Table, Value, VhostLimits, VhostSpec};
@@ -72,7 +73,8 @@ fn a_vhost_that_can_not_be_is_refused() {
     assert_eq!(names(&broker), ["/"]);
 }
 
-/// Whatever of the deletion is on disk, all of the vhost is there or nothing, and a vhost of its name begins anew.
+/// Whatever of the deletion is on disk, all of the vhost is there or nothing, and a vhost of its
+/// name begins anew.
 #[test]
 fn a_deleted_vhost_takes_everything_with_it() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -291,7 +293,8 @@ fn limits_of_a_user() {
     assert_eq!(peer.client.session_limit_reached(), None);
 }
 
-/// The ring turns many times: what was defined is said again at its head, and what was deleted is not.
+/// The ring turns many times: what was defined is said again at its head, and what was deleted is
+/// not.
 #[test]
 fn definitions_stay_when_the_log_is_recycled() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -359,7 +362,8 @@ fn alarms_by_hand_stop_publishers_until_they_are_cleared() {
     assert_eq!(broker.broker.force_alarm("patience", true).unwrap_err().kind, ErrorKind::NotFound);
 }
 
-/// What management does for somebody leaves no trace among the connections, and passes their limits but not their rights.
+/// What management does for somebody leaves no trace among the connections, and passes their limits
+/// but not their rights.
 #[test]
 fn a_request_of_management_is_no_connection() {
     let broker = TestBroker::open(Setup::memory());

@@ -1,4 +1,5 @@
-//! Declarations that the log, or memory, has no room for: refused with their reason, while everything that makes room goes on.
+//! Declarations that the log, or memory, has no room for: refused with their reason, while
+//! everything that makes room goes on.
 
 use broker::{BindingSpec, Consume, DestinationName, ExchangeSpec, QueueSpec, Value};
 use testkit::broker::{Setup, TestBroker};
@@ -75,8 +76,8 @@ fn arguments_of_all_declarations_are_bounded_together() {
     peer.client.bind(&binding, broker.now()).expect("there is room again");
 }
 
-/// The log takes no more of them than it could say again for one file; deletes, fetches and settlements go on, also behind a
-/// stop, and a directory that holds all it may opens.
+/// The log takes no more of them than it could say again for one file; deletes, fetches and
+/// settlements go on, also behind a stop, and a directory that holds all it may opens.
 #[test]
 fn durable_declarations_take_no_more_of_the_log_than_it_can_say_again() {
     let disk = SimDisk::new(1, 256 << 20);
@@ -114,7 +115,8 @@ fn durable_declarations_take_no_more_of_the_log_than_it_can_say_again() {
     peer.client.declare_queue(&spec("more", 14_000), broker.now()).expect("there is room again");
 }
 
-/// Who only publishes is refused before who consumes; what is transient, and what goes, needs no room.
+/// Who only publishes is refused before who consumes; what is transient, and what goes, needs no
+/// room.
 #[test]
 fn where_the_log_is_short_nothing_durable_is_declared_and_everything_can_go() {
     let disk = SimDisk::new(1, 64 << 20);

@@ -1,4 +1,5 @@
-//! The manual's table of arguments, row by row: each example is declared, and what the broker answers is what the table says.
+//! The manual's table of arguments, row by row: each example is declared, and what the broker
+//! answers is what the table says.
 
 use broker::{ApplyTo, ErrorKind, PolicyKind, PolicySpec, Table};
 use testkit::broker::value_of;

@@ -1,5 +1,5 @@
-//! What one message and one turn may cost: steps of routing, keys of copies, entries. A message beyond it is refused, a
-//! turn ends there, and no queue gets anything twice.
+//! What one message and one turn may cost: steps of routing, keys of copies, entries. A message
+//! beyond it is refused, a turn ends there, and no queue gets anything twice.
 
 use broker::{BindingSpec, Delivery, Error, Publish, Table, Value};
 use testkit::broker::{Setup, TestBroker};
@@ -204,7 +204,8 @@ fn dead_letters_that_alone_fill_the_memory_move_on_all_the_same() {
     assert_eq!(broker.broker.overview().ready, 10);
 }
 
-/// Five queues whose dead letters cannot move would each spend some of a run, and a run that has moved nothing is followed by a rest.
+/// Five queues whose dead letters cannot move would each spend some of a run, and a run that has
+/// moved nothing is followed by a rest.
 #[test]
 fn what_cannot_move_while_memory_is_full_lets_the_housekeeping_rest() {
     let (broker, mut peer) = dying_into_many(Setup::memory(), 1 << 30);
@@ -244,7 +245,8 @@ fn dead_letters_that_wait_for_their_run_keep_their_order_and_are_overtaken_by_no
     }
 }
 
-/// Two hundred queues of one fanout, each the first of a chain of ten: each copy has the moves for it.
+/// Two hundred queues of one fanout, each the first of a chain of ten: each copy has the moves for
+/// it.
 #[test]
 fn a_wide_first_hop_leaves_each_copy_a_chain_of_moves() {
     let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.direct", "end");
@@ -272,7 +274,8 @@ fn a_wide_first_hop_leaves_each_copy_a_chain_of_moves() {
     assert_eq!((broker.broker.overview().dead_letters_dropped, purge(&broker, &mut peer, "q0")), (0, 200));
 }
 
-/// A session each, four hundred messages that are refused for their steps were no work of their turn.
+/// A session each, four hundred messages that are refused for their steps were no work of their
+/// turn.
 #[test]
 fn a_refused_message_costs_its_turn_what_it_may_have_cost_the_broker() {
     let (broker, mut peer) = with_queues(Setup::memory(), 1, "amq.direct", "k");
@@ -372,8 +375,8 @@ fn a_transaction_of_too_many_copies_is_refused_whole() {
     assert_eq!(broker.broker.overview().ready, 0);
 }
 
-/// Eight queues whose messages die at once, each into all of them: without a bound every order of the eight is gone through,
-/// 109 600 moves for one message.
+/// Eight queues whose messages die at once, each into all of them: without a bound every order of
+/// the eight is gone through, 109 600 moves for one message.
 #[test]
 fn dead_letters_do_not_multiply_beyond_their_share() {
     let broker = TestBroker::open(Setup::memory());
@@ -393,8 +396,8 @@ fn dead_letters_do_not_multiply_beyond_their_share() {
     assert!(broker.broker.losses().iter().any(|loss| loss.reason == "dead_letter_out_of_moves"));
 }
 
-/// Work that is tried again and again, with a pause in a queue whose messages expire, goes on for ever: a consumer rejects it each
-/// time.
+/// Work that is tried again and again, with a pause in a queue whose messages expire, goes on for
+/// ever: a consumer rejects it each time.
 #[test]
 fn a_loop_with_a_rejection_in_it_has_no_end() {
     let mut script = Script::memory();

@@ -1,4 +1,5 @@
-//! Who gets which message, and when: turns, priorities, prefetch, cancelling, fetching, full mailboxes.
+//! Who gets which message, and when: turns, priorities, prefetch, cancelling, fetching, full
+//! mailboxes.
 
 use testkit::script::Script;
 
@@ -222,8 +223,8 @@ fn what_a_peer_does_not_take_stays_in_the_queue() {
 /// Whoever was asked first when the mailbox had room again took all of it, each time.
 #[test]
 fn consumers_of_one_connection_take_turns_when_it_has_room_again() {
-    // Eight of each fill the mailbox, then nine at a time: with 98 the first queue is empty just when it has filled the mailbox for
-    // the last time, and does not leave word.
+    // Eight of each fill the mailbox, then nine at a time: with 98 the first queue is empty just
+    // when it has filled the mailbox for the last time, and does not leave word.
     let data = [
         ("a queue q; queue r; consume q c no-ack; consume r d no-ack; mute", ["q", "r"], 98),
         ("a queue q; queue r; prefetch 100; consume q c; consume r d; mute", ["q", "r"], 100),

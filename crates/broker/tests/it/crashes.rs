@@ -1,5 +1,5 @@
-//! Random operations over a simulated disk that loses power, at rest or in the middle of a flush; a checker of the
-//! promises runs along. `BROKER_SEED=n` replays one seed, `n..m` many.
+//! Random operations over a simulated disk that loses power, at rest or in the middle of a flush; a
+//! checker of the promises runs along. `BROKER_SEED=n` replays one seed, `n..m` many.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,9 @@ use testkit::sim_disk::{Fault, Random, SimDisk};
 use crate::history::{Copy, History, Unit, priority_of};
 use crate::{binding, dead_letters_to, durable, durable_with, message, seeds};
 
-/// `a` and `b` take what the fanout exchange brings, `r` sends what is rejected to `dead`. Of half the seeds `b` has
-/// priorities; of a third each `a` lets what comes back wait, and `b` takes nothing twice. Some messages are delayed.
+/// `a` and `b` take what the fanout exchange brings, `r` sends what is rejected to `dead`. Of half
+/// the seeds `b` has priorities; of a third each `a` lets what comes back wait, and `b` takes
+/// nothing twice. Some messages are delayed.
 const QUEUES: [&str; 4] = ["a", "b", "r", "dead"];
 const STEPS: u64 = 300;
 

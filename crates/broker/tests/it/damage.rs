@@ -1,5 +1,5 @@
-//! Damaged segments: the queues that they concern deliver what comes before and stop there, all others go on, and an
-//! operator can let a damaged queue go on without what is lost.
+//! Damaged segments: the queues that they concern deliver what comes before and stop there, all
+//! others go on, and an operator can let a damaged queue go on without what is lost.
 
 use broker::{ApplyTo, Consume, Fetch, Outcome, PolicyKind, PolicySpec, Publish, QueueSpec, Repair, Table, Value};
 use testkit::broker::{Setup, TestBroker, table_of};
@@ -102,7 +102,8 @@ fn filled(disk: &SimDisk, hurt: &QueueSpec) -> Scene {
     scene
 }
 
-/// The index of the second segment, all of which is the first queue's, and the file with its bodies.
+/// The index of the second segment, all of which is the first queue's, and the file with its
+/// bodies.
 fn victim(disk: &SimDisk) -> (String, String) {
     let index = disk.names().into_iter().filter(|name| name.ends_with(".idx")).nth(1).unwrap();
     let bytes = disk.bytes(&index);
@@ -219,7 +220,8 @@ fn a_queue_that_is_whole_is_told_so_and_loses_nothing() {
     assert!(scene.drain("hurt").into_iter().eq(0..MANY));
 }
 
-/// What lies behind a dead letter that could not be read, up to 63 of them, was neither moved nor told of.
+/// What lies behind a dead letter that could not be read, up to 63 of them, was neither moved nor
+/// told of.
 #[test]
 fn a_dead_letter_that_cant_be_read_stays_alone() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -239,8 +241,8 @@ fn a_dead_letter_that_cant_be_read_stays_alone() {
     assert_eq!(told.iter().filter(|line| line.contains("'hurt'")).count(), 1, "{told:?}");
 }
 
-/// What waits to be delivered again has to be found at a start. Where the list of its page was damaged, the broker did not
-/// start.
+/// What waits to be delivered again has to be found at a start. Where the list of its page was
+/// damaged, the broker did not start.
 #[test]
 fn a_damaged_list_of_what_waits_for_its_retry_stops_no_start() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -267,8 +269,8 @@ fn a_damaged_list_of_what_waits_for_its_retry_stops_no_start() {
     assert_eq!(rest.len() as u64, MANY - lost);
 }
 
-/// The timer was set to a time in the past, again and again: the housekeeping never came to rest. Nor did anything of a lower
-/// priority die of age meanwhile.
+/// The timer was set to a time in the past, again and again: the housekeeping never came to rest.
+/// Nor did anything of a lower priority die of age meanwhile.
 #[test]
 fn what_should_die_of_age_and_cant_be_found_is_not_tried_without_end() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -291,7 +293,8 @@ fn what_should_die_of_age_and_cant_be_found_is_not_tried_without_end() {
     assert_eq!((scene.ready("hurt"), scene.damaged("hurt")), (0, false), "the rest dies then");
 }
 
-/// They waited, and their deaths were not in the log, until the next visit of the queue, its timer's at the latest.
+/// They waited, and their deaths were not in the log, until the next visit of the queue, its
+/// timer's at the latest.
 #[test]
 fn a_get_that_meets_damage_moves_the_dead_letters_before_it() {
     let disk = SimDisk::new(1, 64 << 20);

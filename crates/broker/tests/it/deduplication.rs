@@ -1,4 +1,5 @@
-//! Messages that come twice: dropped once their id is known, confirmed when the first one is safe, also after a crash.
+//! Messages that come twice: dropped once their id is known, confirmed when the first one is safe,
+//! also after a crash.
 
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
@@ -31,8 +32,8 @@ fn an_id_is_known_while_its_message_is_in_the_queue() {
     ]);
 }
 
-/// Whatever keeps a message out of all its queues, what was logged for it is flushed, and its publisher is told. Before each
-/// the log is idle and its writer asleep.
+/// Whatever keeps a message out of all its queues, what was logged for it is flushed, and its
+/// publisher is told. Before each the log is idle and its writer asleep.
 #[test]
 fn a_publish_is_answered_though_nothing_of_it_stays() {
     check(&[
@@ -187,8 +188,8 @@ fn ids_survive_as_their_messages_do() {
     );
 }
 
-/// The first one is not flushed: whoever sends it again must not be told that it is safe, nor be believed after a crash
-/// that it came.
+/// The first one is not flushed: whoever sends it again must not be told that it is safe, nor be
+/// believed after a crash that it came.
 #[test]
 fn a_duplicate_is_confirmed_when_the_first_one_is_durable() {
     for (end, left) in [("crash", "0 0"), ("cut", "0 0")] {
@@ -215,8 +216,9 @@ fn a_duplicate_is_confirmed_when_the_first_one_is_durable() {
     }
 }
 
-/// A message may be delivered before it is on disk, and be lost: the copy that its publisher sends again is new, and `redelivered`
-/// says so. One that was on disk stays, and is known to have been delivered.
+/// A message may be delivered before it is on disk, and be lost: the copy that its publisher sends
+/// again is new, and `redelivered` says so. One that was on disk stays, and is known to have been
+/// delivered.
 #[test]
 fn what_was_delivered_and_lost_is_new_when_it_is_sent_again() {
     for end in ["crash", "cut"] {
@@ -292,7 +294,8 @@ fn transactions_and_dead_letters_are_sifted_too() {
     );
 }
 
-/// A job that was rejected, waited and came back was found to be a duplicate of itself: its only copy was dropped.
+/// A job that was rejected, waited and came back was found to be a duplicate of itself: its only
+/// copy was dropped.
 #[test]
 fn what_comes_back_from_a_waiting_queue_is_no_duplicate_of_itself() {
     check_each(
@@ -367,8 +370,9 @@ fn ids_are_said_again_when_the_log_is_recycled() {
     assert_eq!(script.say("* counts w"), "1 0", "the oldest of four was forgotten");
 }
 
-/// More ids than fit into a log file. When all of them were said again whenever a file left that spoke of their queue, the
-/// log could never get ahead of them: it stayed full, and publishers waited for ever.
+/// More ids than fit into a log file. When all of them were said again whenever a file left that
+/// spoke of their queue, the log could never get ahead of them: it stayed full, and publishers
+/// waited for ever.
 #[test]
 fn more_ids_than_a_log_file_holds_leave_room_in_the_log() {
     const IDS: u64 = 6000;

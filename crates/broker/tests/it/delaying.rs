@@ -1,4 +1,5 @@
-//! Messages that are not due yet: they come when their time comes, in its order, and not before; also after a crash.
+//! Messages that are not due yet: they come when their time comes, in its order, and not before;
+//! also after a crash.
 
 use std::fmt::Write;
 
@@ -274,8 +275,8 @@ fn a_delayed_message_is_compared_with_others_when_it_is_due() {
     ]);
 }
 
-/// Thousands of messages in buckets of all widths, with hardly any memory, through restarts: each comes once, in order, at
-/// its time.
+/// Thousands of messages in buckets of all widths, with hardly any memory, through restarts: each
+/// comes once, in order, at its time.
 #[test]
 fn many_messages_come_in_order_each_at_its_time() {
     const COUNT: u64 = 6000;

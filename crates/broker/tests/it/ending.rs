@@ -1,4 +1,5 @@
-//! Sessions that end with much to give back: in bounded pieces, whole, in order, and behind the reply's ticket.
+//! Sessions that end with much to give back: in bounded pieces, whole, in order, and behind the
+//! reply's ticket.
 
 use broker::{Consume, ErrorKind, QueueSpec};
 use testkit::broker::{Setup, TestBroker};
@@ -31,7 +32,8 @@ fn bodies(seen: &[Seen]) -> Vec<String> {
         .collect()
 }
 
-/// The end is the housekeeping's, which does a piece a round; the ticket of the reply is not durable before the last one.
+/// The end is the housekeeping's, which does a piece a round; the ticket of the reply is not
+/// durable before the last one.
 #[test]
 fn a_large_end_goes_on_in_pieces_and_the_reply_waits_for_all_of_them() {
     for whole in [false, true] {
@@ -61,7 +63,8 @@ fn a_large_end_goes_on_in_pieces_and_the_reply_waits_for_all_of_them() {
     }
 }
 
-/// What a dropped client held, and what lay in its mailbox, comes back as well; nothing waits for it.
+/// What a dropped client held, and what lay in its mailbox, comes back as well; nothing waits for
+/// it.
 #[test]
 fn what_a_client_that_is_gone_held_and_never_read_comes_back() {
     let broker = TestBroker::open(Setup::memory());

@@ -1,4 +1,5 @@
-//! Message groups: each goes to one consumer, in its order, and to the next when that one has left and holds nothing of it.
+//! Message groups: each goes to one consumer, in its order, and to the next when that one has left
+//! and holds nothing of it.
 
 use std::collections::BTreeMap;
 
@@ -277,7 +278,8 @@ impl Run {
         }
     }
 
-    /// Nothing waits that a consumer with credit is to have. What it held when it was cancelled counts for no other consumer.
+    /// Nothing waits that a consumer with credit is to have. What it held when it was cancelled
+    /// counts for no other consumer.
     fn check_credit(&mut self) {
         let full = |run: &Self, peer: usize| {
             let held = run.held.values().filter(|held| held.peer == peer && !held.cancelled).count() as u64;

@@ -1,4 +1,5 @@
-//! What was promised to the clients of a broker that crashes, and whether a recovered broker keeps it.
+//! What was promised to the clients of a broker that crashes, and whether a recovered broker keeps
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,7 +72,8 @@ impl History {
         self.dues.get(body.trim_end_matches('.')).copied().unwrap_or(0)
     }
 
-    /// What a queue was sent outside of transactions, as far as it may be there still or was settled in this life.
+    /// What a queue was sent outside of transactions, as far as it may be there still or was
+    /// settled in this life.
     pub(crate) fn names_in(&self, queue: &str) -> Vec<String> {
         let all = self.copies.iter().filter(|((of, _), fate)| of == queue && fate.transaction.is_none());
         // When what is delayed is compared is another matter.
@@ -196,8 +198,8 @@ impl History {
         let copy_of = |received: &Received| (queue.to_owned(), received.body.clone());
         let fate_of = |received: &Received| Some((urgency(&received.body), self.copies.get(&copy_of(received))?));
         let orders: Vec<_> = all.iter().filter_map(fate_of).collect();
-        // Dead letters come in the order of their deaths, transactions in that of their commits, and what was delayed in that of
-        // its times.
+        // Dead letters come in the order of their deaths, transactions in that of their commits,
+        // and what was delayed in that of its times.
         let delayed = |fate: &Fate| self.dues.contains_key(&format!("m{}", fate.order));
         let plain = |(_, fate): &&(u8, &Fate)| fate.transaction.is_none() && !delayed(fate);
         let sorted =

@@ -148,7 +148,8 @@ fn a_place_is_kept_until_the_flush_and_goes_to_the_next_in_line() {
     broker.flush();
     assert_eq!((flows(&senders).as_str(), arriving(&broker)), ("rrrrr-", LIMIT / 4));
     assert!(senders[4].peer.bell.take() && !senders[5].peer.bell.take());
-    // Whoever goes leaves its place, too; and whoever closes the session of a body that waits leaves the line.
+    // Whoever goes leaves its place, too; and whoever closes the session of a body that waits
+    // leaves the line.
     drop(senders.remove(0));
     assert_eq!(flows(&senders), "rrrrr");
     for mut sender in senders {

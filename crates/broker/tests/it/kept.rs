@@ -1,7 +1,9 @@
-//! A data directory that version 1 of the formats wrote: every later version opens it and finds everything in it.
+//! A data directory that version 1 of the formats wrote: every later version opens it and finds
+//! everything in it.
 //!
-//! It is never written again. It has a log, segments that lie where they were written and such as came of merges, queues of
-//! both types with some messages settled and some that came back, an exchange with bindings, and a user.
+//! It is never written again. It has a log, segments that lie where they were written and such as
+//! came of merges, queues of both types with some messages settled and some that came back, an
+//! exchange with bindings, and a user.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -41,7 +43,8 @@ fn turn(peer: &mut Peer, broker: &TestBroker) -> Vec<Received> {
     seen.filter_map(|seen| if let Seen::Delivery(received) = seen { Some(received) } else { None }).collect()
 }
 
-/// Takes everything of a queue, and settles what `settle` says; the rest comes back when the client leaves.
+/// Takes everything of a queue, and settles what `settle` says; the rest comes back when the client
+/// leaves.
 fn take(peer: &mut Peer, broker: &TestBroker, queue: &str, settle: impl Fn(u64) -> Option<Outcome>) -> Vec<Received> {
     let (session, now) = (peer.session(1), broker.now());
     let consume = Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() };
@@ -111,7 +114,8 @@ fn the_data_directory_of_version_1_opens_and_has_everything() {
     assert_everything(copy.path());
 }
 
-/// The next directory to keep, when a format gets a new version, is what this writes with `HERMOD_KEEP=DIR`, a new one.
+/// The next directory to keep, when a format gets a new version, is what this writes with
+/// `HERMOD_KEEP=DIR`, a new one.
 #[test]
 fn the_data_directory_that_this_version_writes_has_the_same() {
     let written = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! A second data directory that every later version opens, with what the first one (`kept.rs`) is too old for: definitions, ids, delays,
-//! waits between retries, priorities, dead letters, and a user with topic permissions and limits.
+//! A second data directory that every later version opens, with what the first one (`kept.rs`) is
+//! too old for: definitions, ids, delays, waits between retries, priorities, dead letters, and a
+//! user with topic permissions and limits.
 //!
 //! It is as a killed broker left it, and is never written again.
 
@@ -139,7 +140,8 @@ fn the_directory_with_the_features_of_version_1_opens_and_has_everything() {
     assert_found(copy.path());
 }
 
-/// The next directory to keep, when a feature brings new facts, is what this writes with `HERMOD_KEEP_FEATURES=DIR`, a new one.
+/// The next directory to keep, when a feature brings new facts, is what this writes with
+/// `HERMOD_KEEP_FEATURES=DIR`, a new one.
 #[test]
 fn the_directory_that_this_version_writes_has_the_same() {
     let written = tempfile::tempdir().unwrap();

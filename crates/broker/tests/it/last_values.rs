@@ -1,5 +1,5 @@
-//! Queues that keep the last value of each key: what waits is replaced, what a consumer holds is not, and a crash leaves one of two
-//! values, never both and never neither.
+//! Queues that keep the last value of each key: what waits is replaced, what a consumer holds is
+//! not, and a crash leaves one of two values, never both and never neither.
 
 use std::collections::BTreeMap;
 
@@ -236,7 +236,8 @@ fn keys_are_known_when_the_log_has_come_round() {
     }
 }
 
-/// A page that a start had found in the log forgot where its values lay when their file left, and they stayed beside newer ones.
+/// A page that a start had found in the log forgot where its values lay when their file left, and
+/// they stayed beside newer ones.
 #[test]
 fn a_value_that_a_start_found_in_the_log_gives_way_when_its_file_has_left() {
     for (seed, end) in ALL.iter().enumerate() {
@@ -264,8 +265,9 @@ fn a_value_that_a_start_found_in_the_log_gives_way_when_its_file_has_left() {
     }
 }
 
-/// The newer value was to die and had not moved yet when the broker ended: the start took it for the last one, and so settled the older
-/// one, which had come back; then it moved on, and there was none.
+/// The newer value was to die and had not moved yet when the broker ended: the start took it for
+/// the last one, and so settled the older one, which had come back; then it moved on, and there was
+/// none.
 #[test]
 fn a_value_that_came_back_outlives_a_newer_one_that_is_to_die() {
     for end in ["crash", "cut"] {
@@ -298,7 +300,8 @@ fn a_value_that_came_back_outlives_a_newer_one_that_is_to_die() {
     }
 }
 
-/// Publishes values of a few keys over a disk that loses power, at rest or in the middle of a flush.
+/// Publishes values of a few keys over a disk that loses power, at rest or in the middle of a
+/// flush.
 struct Crashing {
     random: Random,
     disk: SimDisk,

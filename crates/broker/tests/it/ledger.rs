@@ -1,4 +1,5 @@
-//! What peers make the broker hold besides queued messages: counted by kind, against the memory limit, and given back.
+//! What peers make the broker hold besides queued messages: counted by kind, against the memory
+//! limit, and given back.
 
 use broker::{Held, Publish, QueueSpec};
 use testkit::broker::{Setup, TestBroker};
@@ -107,7 +108,8 @@ fn replies_that_are_not_read_count_and_find_no_room_where_memory_is_short() {
     }
 }
 
-/// Gathers publishes in a transaction until one is refused: what it was told, and what the connection holds then.
+/// Gathers publishes in a transaction until one is refused: what it was told, and what the
+/// connection holds then.
 fn fill(broker: &TestBroker, peer: &mut Peer, number: u32) -> (String, u64) {
     let session = peer.session(number);
     let transaction = peer.client.begin(session);

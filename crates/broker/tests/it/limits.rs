@@ -149,7 +149,8 @@ fn a_quorum_queue_counts_deliveries_and_gives_up() {
     ]);
 }
 
-/// Nobody can have asked RabbitMQ for that: its classic queues have no limit of deliveries, its quorum queues no `x-max-priority`.
+/// Nobody can have asked RabbitMQ for that: its classic queues have no limit of deliveries, its
+/// quorum queues no `x-max-priority`.
 #[test]
 fn a_queue_that_asks_for_no_type_has_limits_of_both_at_once() {
     check(&[

@@ -1,5 +1,5 @@
-//! The broker's behaviour, as its clients see it: conversations as data, restarts over a real journal, and random
-//! operations against a naive model, with and without crashes.
+//! The broker's behaviour, as its clients see it: conversations as data, restarts over a real
+//! journal, and random operations against a naive model, with and without crashes.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 
@@ -51,8 +51,8 @@ use testkit::broker::{Setup, TextDialect};
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;
 
-/// Each conversation, over memory, over a simulated disk, and with next to no memory for what the disk has too: durability
-/// must not show, nor where messages wait.
+/// Each conversation, over memory, over a simulated disk, and with next to no memory for what the
+/// disk has too: durability must not show, nor where messages wait.
 fn check(steps: &[(&str, &str)]) {
     Script::memory().check(steps);
     let disk = SimDisk::new(1, 64 << 20);
@@ -63,7 +63,8 @@ fn check(steps: &[(&str, &str)]) {
     Script::open(setup, Some(disk)).check(steps);
 }
 
-/// The seeds of a random test: one or a range of them (`7`, `300..2000`) as `BROKER_SEED` says, else the usual ones.
+/// The seeds of a random test: one or a range of them (`7`, `300..2000`) as `BROKER_SEED` says,
+/// else the usual ones.
 fn seeds(usual: Range<u64>) -> Range<u64> {
     let Ok(wanted) = std::env::var("BROKER_SEED") else { return usual };
     let number =

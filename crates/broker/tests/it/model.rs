@@ -1,5 +1,6 @@
-//! A naive broker: queues are maps from position to message, and nothing is fast. It says what must be delivered after
-//! each step; who of several consumers gets it is the real broker's choice, within their credit.
+//! A naive broker: queues are maps from position to message, and nothing is fast. It says what must
+//! be delivered after each step; who of several consumers gets it is the real broker's choice,
+//! within their credit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,8 @@ pub(crate) type Dead = (usize, String, &'static str);
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     pub(crate) id: String,
-    /// Why it died in the queue where it was before. Of one message a queue may hold what was published and what died elsewhere.
+    /// Why it died in the queue where it was before. Of one message a queue may hold what was
+    /// published and what died elsewhere.
     pub(crate) death: Option<&'static str>,
     pub(crate) redelivered: bool,
     pub(crate) failures: u32,
@@ -88,8 +90,9 @@ pub(crate) struct Queue {
     pub(crate) consumers: BTreeMap<String, Consumer>,
     /// The newest message of each key that was shown, as long as it is here.
     newest: BTreeMap<u64, u64>,
-    /// What goes if it is not delivered in this step, and the newer one of its key that was dispatched before: it is superseded,
-    /// unless that went to a consumer that acknowledges nothing, and was gone by then.
+    /// What goes if it is not delivered in this step, and the newer one of its key that was
+    /// dispatched before: it is superseded, unless that went to a consumer that acknowledges
+    /// nothing, and was gone by then.
     doubtful: BTreeMap<u64, u64>,
     /// Positions dispatched in this step, in order.
     pub(crate) leaving: Vec<u64>,
@@ -104,7 +107,8 @@ impl Queue {
         self.items.values().filter(|item| matches!(item.state, State::Out(..))).count()
     }
 
-    /// The higher its priority, as far as that counts, the farther in front is its place, which it returns.
+    /// The higher its priority, as far as that counts, the farther in front is its place, which it
+    /// returns.
     fn push(&mut self, item: Item, rules: &Rules) -> u64 {
         let shown = item.state == State::Ready;
         let behind = rules.max_priority - priority_of(&item.id).min(rules.max_priority);
@@ -379,9 +383,10 @@ impl Model {
         true
     }
 
-    /// A commit shows what it brought when it is on the disk, if there is one. Dead letters have groups of their own: what the
-    /// settlements made of them, and what fell out of a queue when the rest was shown. They go before whatever waits for the
-    /// disk if they need not be there themselves.
+    /// A commit shows what it brought when it is on the disk, if there is one. Dead letters have
+    /// groups of their own: what the settlements made of them, and what fell out of a queue when
+    /// the rest was shown. They go before whatever waits for the disk if they need not be there
+    /// themselves.
     fn show_committed(&mut self, places: &[Place]) {
         let rejected = std::mem::take(&mut self.dead);
         let first = self.are_transient(&rejected);
@@ -421,9 +426,9 @@ impl Model {
         }
     }
 
-    /// A message that the model did not dispatch goes in place of the last one that it did, which waits on: its position, if the
-    /// broker may do that. While the other one was read back from the disk, a message came with a higher priority: nothing
-    /// else goes past what is read.
+    /// A message that the model did not dispatch goes in place of the last one that it did, which
+    /// waits on: its position, if the broker may do that. While the other one was read back from
+    /// the disk, a message came with a higher priority: nothing else goes past what is read.
     pub(crate) fn overtake(&mut self, number: usize, id: &str, death: Option<&str>) -> Option<u64> {
         let queue = self.queues.get_mut(&number).filter(|_| self.reads)?;
         let last = queue.leaving.iter().copied().max()?;

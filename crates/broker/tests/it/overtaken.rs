@@ -1,5 +1,6 @@
-//! Others that overtake the pager. Merges and the sweep: each time it opens an index they go on first, on a disk of the test's own.
-//! Clients: between what it read and its saying so they go on first. The sweep overtakes a redrive as well.
+//! Others that overtake the pager. Merges and the sweep: each time it opens an index they go on
+//! first, on a disk of the test's own. Clients: between what it read and its saying so they go on
+//! first. The sweep overtakes a redrive as well.
 
 use std::io;
 use std::ops::Range;
@@ -37,7 +38,8 @@ struct Busy {
 }
 
 impl Busy {
-    /// Stops a broker and opens it again with little memory, on a disk on which `others` go first from then on.
+    /// Stops a broker and opens it again with little memory, on a disk on which `others` go first
+    /// from then on.
     fn open_again(disk: SimDisk, broker: TestBroker, others: fn(&TestBroker)) -> (Arc<Self>, Arc<TestBroker>) {
         let busy = Arc::new(Self { disk, broker: OnceLock::new(), others, working: Mutex::new(()) });
         let mut setup = broker.stop();
@@ -86,7 +88,8 @@ impl Disk for Busy {
 fn publish(peer: &mut Peer, broker: &TestBroker, count: u64) {
     let session = peer.session(1);
     for number in 0..count {
-        // Half of every segment is of the queue that is drained, so that segments are worth merging.
+        // Half of every segment is of the queue that is drained, so that segments are worth
+        // merging.
         for queue in ["drained", "kept"] {
             peer.client.publish(session, message("", queue, format!("{number:0300}").as_bytes())).unwrap();
         }
@@ -100,7 +103,8 @@ fn publish(peer: &mut Peer, broker: &TestBroker, count: u64) {
     broker.flush();
 }
 
-/// Takes and accepts everything that comes, with no work of the background but what the disk makes of it.
+/// Takes and accepts everything that comes, with no work of the background but what the disk makes
+/// of it.
 fn drain(peer: &mut Peer, broker: &TestBroker, queue: &str) -> Vec<u64> {
     peer.consume(broker, 0, Consume { queue: queue.into(), tag: queue.into(), ..Consume::default() });
     let all = drain_on(peer, broker);
@@ -135,8 +139,9 @@ fn accept(peer: &mut Peer, seen: Vec<Seen>, all: &mut Vec<u64>) -> bool {
     true
 }
 
-/// A queue stopped "at a message in an index that can't be read", until the next start, when merges had moved its bodies
-/// between four of the pager's attempts. Nothing was lost, but nothing came either.
+/// A queue stopped "at a message in an index that can't be read", until the next start, when merges
+/// had moved its bodies between four of the pager's attempts. Nothing was lost, but nothing came
+/// either.
 #[test]
 fn a_queue_goes_on_while_merges_overtake_its_reading() {
     const COUNT: u64 = 10_000;
@@ -181,7 +186,8 @@ fn backlog(count: u64) -> (Arc<TestBroker>, Peer) {
     (broker, peer)
 }
 
-/// A consumer that takes everything it can get while the pager does nothing, and waits for the disk `flushes` times.
+/// A consumer that takes everything it can get while the pager does nothing, and waits for the disk
+/// `flushes` times.
 fn race(broker: &TestBroker, peer: &mut Peer, all: &mut Vec<u64>, flushes: usize) -> bool {
     let before = all.len();
     for _ in 0..=flushes {
@@ -201,9 +207,9 @@ fn race(broker: &TestBroker, peer: &mut Peer, all: &mut Vec<u64>, flushes: usize
     all.len() > before
 }
 
-/// Drains of twenty million messages stopped for good in one of ten runs: the pager had found nothing to read, as the consumers
-/// had all they may hold; before it said so they had taken the rest of what was in memory, and did not ask, since it
-/// was at work.
+/// Drains of twenty million messages stopped for good in one of ten runs: the pager had found
+/// nothing to read, as the consumers had all they may hold; before it said so they had taken the
+/// rest of what was in memory, and did not ask, since it was at work.
 #[test]
 fn a_queue_goes_on_when_its_consumer_overtakes_the_pager() {
     const COUNT: u64 = 50_000;
@@ -216,7 +222,8 @@ fn a_queue_goes_on_when_its_consumer_overtakes_the_pager() {
             let (peer, all) = &mut *consumer.lock().unwrap();
             race(&broker, peer, all, 0);
         }
-        // A queue asks the pager while deliveries wait for their mark; and its consumer has all it may hold once that is flushed.
+        // A queue asks the pager while deliveries wait for their mark; and its consumer has all it
+        // may hold once that is flushed.
         assert!(broker.try_flush());
         broker.housekeep_only();
         let (faster, shared, count) = (Arc::clone(&broker), Arc::clone(&consumer), Arc::clone(&overtakes));
@@ -232,8 +239,9 @@ fn a_queue_goes_on_when_its_consumer_overtakes_the_pager() {
     assert!(overtakes.load(Ordering::SeqCst) > 3, "{overtakes:?} times the consumer was faster");
 }
 
-/// A get waited for ever, or until something else came for its connection: when the message it waited for had been read, the
-/// pager was asked for more before who had asked for that message looked.
+/// A get waited for ever, or until something else came for its connection: when the message it
+/// waited for had been read, the pager was asked for more before who had asked for that message
+/// looked.
 #[test]
 fn a_get_has_its_message_as_soon_as_it_is_woken() {
     let (broker, mut peer) = backlog(50_000);
@@ -263,8 +271,8 @@ fn a_get_has_its_message_as_soon_as_it_is_woken() {
     assert!(woken > 3, "{woken} times a get waited");
 }
 
-/// What a get waited for went to a consumer with a selector, or away with its queue, just when the pager read for that
-/// consumer: nobody woke the get.
+/// What a get waited for went to a consumer with a selector, or away with its queue, just when the
+/// pager read for that consumer: nobody woke the get.
 #[test]
 fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() {
     for deleted in [false, true] {
@@ -307,7 +315,8 @@ fn a_get_is_woken_when_what_it_waits_for_goes_to_a_selector_or_with_its_queue() 
     }
 }
 
-/// Has the log come round, so that what was in it lies in segments. The pager does nothing meanwhile.
+/// Has the log come round, so that what was in it lies in segments. The pager does nothing
+/// meanwhile.
 fn turn_over(peer: &mut Peer, broker: &TestBroker) {
     peer.client.declare_queue(&durable("other"), broker.now()).unwrap();
     let session = peer.session(1);
@@ -350,8 +359,8 @@ fn take_due(peer: &mut Peer, broker: &TestBroker, background: &dyn Fn()) -> Vec<
     all
 }
 
-/// What was due in a page that the sweep had made absent again, while the pager placed others, was taken for purged: it came after
-/// the next start.
+/// What was due in a page that the sweep had made absent again, while the pager placed others, was
+/// taken for purged: it came after the next start.
 #[test]
 fn what_is_due_comes_while_the_sweep_overtakes_its_placing() {
     const COUNT: u64 = 10_000;
@@ -393,7 +402,8 @@ impl Dialect for Interrupted {
     }
 }
 
-/// A page that the sweep had made absent again while the pager looked through it was taken for one in which nothing waits.
+/// A page that the sweep had made absent again while the pager looked through it was taken for one
+/// in which nothing waits.
 #[test]
 fn due_times_are_found_while_the_sweep_overtakes_the_look_at_them() {
     const BEFORE: u64 = 5000;
@@ -410,7 +420,8 @@ fn due_times_are_found_while_the_sweep_overtakes_the_look_at_them() {
     broker.setup.clock.advance(AHEAD - 4000);
     broker.housekeep_only();
     assert!(broker.page_once());
-    // What comes now is noted as it comes. The rest of the second page is in memory, with its first entries only on disk.
+    // What comes now is noted as it comes. The rest of the second page is in memory, with its first
+    // entries only on disk.
     delay(&mut peer, &broker, BEFORE..COUNT, |_| DUE);
     turn_over(&mut peer, &broker);
     let faster = Arc::clone(&broker);
@@ -426,7 +437,8 @@ fn due_times_are_found_while_the_sweep_overtakes_the_look_at_them() {
     assert_eq!(came, (0..COUNT).collect::<Vec<_>>());
 }
 
-/// What lay in a page that the sweep had made absent again, while the redrive placed others, stayed a dead letter.
+/// What lay in a page that the sweep had made absent again, while the redrive placed others, stayed
+/// a dead letter.
 #[test]
 fn a_redrive_moves_all_while_the_sweep_overtakes_its_placing() {
     const COUNT: u64 = 10_000;

@@ -1,5 +1,6 @@
-//! Backlogs much larger than the memory for them: whatever is done with one, what comes out is what went in, and memory
-//! stays small. Each test runs with the backlog in the log, and with most of it moved into segments.
+//! Backlogs much larger than the memory for them: whatever is done with one, what comes out is what
+//! went in, and memory stays small. Each test runs with the backlog in the log, and with most of it
+//! moved into segments.
 
 use broker::{ApplyTo, Consume, Counts, Fetch, Flow, Outcome, PolicyKind, PolicySpec, Publish, Value};
 use testkit::broker::{Setup, TestBroker, table_of};
@@ -182,7 +183,8 @@ fn a_large_backlog_is_drained_in_order_with_little_memory() {
     });
 }
 
-/// Whoever lowers the limit does not know what the budget is, and whoever sets both may set a budget above the limit.
+/// Whoever lowers the limit does not know what the budget is, and whoever sets both may set a
+/// budget above the limit.
 #[test]
 fn a_backlog_leaves_memory_before_it_stops_publishers_whatever_the_limit() {
     const LIMIT: u64 = 4 << 20;
@@ -473,7 +475,8 @@ fn rejected_messages_of_a_backlog_move_in_order() {
     });
 }
 
-/// Rejects messages 0 to 9 of queue `q` while dead letters before them wait to be read, and nobody reads them.
+/// Rejects messages 0 to 9 of queue `q` while dead letters before them wait to be read, and nobody
+/// reads them.
 fn reject_behind_what_is_away(scene: &mut Scene) {
     scene.declare("dead", &[]);
     scene.declare("q", &[&dead_letters_to("dead")[..], &[("x-max-length", Value::I64(20_000))]].concat());
@@ -496,7 +499,8 @@ fn reject_behind_what_is_away(scene: &mut Scene) {
     assert!(scene.broker.try_flush() && scene.peer.client.durable(ticket));
 }
 
-/// After a power cut. The queue is too long, so that they would have dropped again, had it been forgotten why they died.
+/// After a power cut. The queue is too long, so that they would have dropped again, had it been
+/// forgotten why they died.
 fn assert_still_rejected(scene: Scene) {
     scene.disk.power_cut();
     let Scene { broker, peer, disk, peak } = scene;
@@ -508,8 +512,9 @@ fn assert_still_rejected(scene: Scene) {
     assert!(reasons.iter().all(|received| received.deaths[0].1 == "rejected"), "{reasons:?}");
 }
 
-/// What is rejected waits behind a dead letter that has to be read first. Its client was told that it is durable when nothing of
-/// it was logged yet, and a crash brought it back. Found by killing the broker.
+/// What is rejected waits behind a dead letter that has to be read first. Its client was told that
+/// it is durable when nothing of it was logged yet, and a crash brought it back. Found by killing
+/// the broker.
 #[test]
 fn a_rejection_is_durable_before_its_message_has_moved() {
     Scene::both(|mut scene| {
@@ -518,8 +523,8 @@ fn a_rejection_is_durable_before_its_message_has_moved() {
     });
 }
 
-/// Sends three times the log's size into another queue, which drops it, without reading anything back. Returns the bytes of the bodies, and
-/// those that the log wrote.
+/// Sends three times the log's size into another queue, which drops it, without reading anything
+/// back. Returns the bytes of the bodies, and those that the log wrote.
 fn turn_the_log_over(scene: &mut Scene) -> (u64, u64) {
     let session = scene.peer.session(2);
     let short = durable_with("other", &[("x-max-length", Value::I64(10))]);
@@ -546,8 +551,8 @@ fn a_decided_death_outlives_the_part_of_the_log_that_said_it() {
     assert_still_rejected(scene);
 }
 
-/// What was said of each entry of a backlog was said again one by one in every file that left the log: from some depth on, the
-/// log wrote more than it gave back.
+/// What was said of each entry of a backlog was said again one by one in every file that left the
+/// log: from some depth on, the log wrote more than it gave back.
 #[test]
 fn how_often_a_backlog_came_back_outlives_the_log_and_costs_it_little() {
     let mut scene = Scene::open(4 << 20);
@@ -619,7 +624,8 @@ fn a_message_that_cannot_be_read_stops_its_queue_and_no_other() {
     assert_eq!(scene.get("q").unwrap().body, body(0));
 }
 
-/// The consumer got nothing more, although what could not be read had gone, until something else had the queue try again.
+/// The consumer got nothing more, although what could not be read had gone, until something else
+/// had the queue try again.
 #[test]
 fn a_queue_goes_on_when_what_cannot_be_read_has_gone() {
     let mut scene = Scene::open(64 << 20);
@@ -637,7 +643,8 @@ fn a_queue_goes_on_when_what_cannot_be_read_has_gone() {
     assert!(!damaged(&scene));
 }
 
-/// Each queue kept a window of its own in memory, so that many short ones held far more than the budget.
+/// Each queue kept a window of its own in memory, so that many short ones held far more than the
+/// budget.
 #[test]
 fn many_short_queues_hold_no_more_than_one_long_one() {
     let mut scene = Scene::open(64 << 20);

@@ -209,7 +209,8 @@ fn declarations_go_on_while_a_policy_is_given_to_many_queues() {
             (other.join().unwrap(), took)
         })
     };
-    // A machine with other work may take the processor away now and then; held back for all of it, none of them is quick.
+    // A machine with other work may take the processor away now and then; held back for all of it,
+    // none of them is quick.
     assert!((1..=10).map(&mut race).any(|(longest, took)| longest * 2 < took));
     let limited = broker.broker.queues().iter().filter(|queue| queue.policy.as_deref() == Some("all")).count();
     assert_eq!(limited, 6001);

@@ -1,4 +1,5 @@
-//! What happens when memory or the log is full: publishers stop, consumers go on, and everybody finishes.
+//! What happens when memory or the log is full: publishers stop, consumers go on, and everybody
+//! finishes.
 
 use broker::{
     ApplyTo, Browse, Consume, Flow, Outcome, PolicyKind, PolicySpec, Prefetch, Publish, QueueSpec, SessionId, Ticket,
@@ -128,8 +129,9 @@ fn a_commit_waits_behind_the_alarm_as_one() {
     ]);
 }
 
-/// Nearly all of a message's place in the log is its body. The flushes of a relay that goes one by one take whole blocks
-/// of 4 KiB each, so small messages would need more room when they are moved than the headroom has.
+/// Nearly all of a message's place in the log is its body. The flushes of a relay that goes one by
+/// one take whole blocks of 4 KiB each, so small messages would need more room when they are moved
+/// than the headroom has.
 const SIZE: usize = 64_000;
 
 /// A peer and its one session, over a small log.
@@ -314,8 +316,9 @@ fn a_log_that_pure_publishers_filled_with_expiring_messages_empties_into_the_dea
     assert_eq!(small.ready(), [0, count], "{:?}", small.broker.broker.overview().journal);
 }
 
-/// Dead letters that waited for room were all that kept the oldest file of a full log: they waited for ever, invisible, and
-/// nobody could publish again. The crash harness found it as messages that were in neither queue.
+/// Dead letters that waited for room were all that kept the oldest file of a full log: they waited
+/// for ever, invisible, and nobody could publish again. The crash harness found it as messages that
+/// were in neither queue.
 #[test]
 fn dead_letters_that_alone_keep_the_log_full_are_moved_all_the_same() {
     let mut small = Small::with_dead_letters(&[]);
@@ -326,7 +329,8 @@ fn dead_letters_that_alone_keep_the_log_full_are_moved_all_the_same() {
     assert!(moved >= rejected, "{rejected} were rejected, {moved} arrived");
 }
 
-/// Fills the log by way of a consumer of `q`, which then rejects all that it has. Returns how many these are.
+/// Fills the log by way of a consumer of `q`, which then rejects all that it has. Returns how many
+/// these are.
 fn fill_and_reject(small: &mut Small) -> u64 {
     small.consume("q");
     while !small.peer.client.parked(small.session) {
@@ -356,8 +360,8 @@ fn fill_reject_and_crash(mut small: Small, disk: &SimDisk) {
     );
 }
 
-/// A start finds room for the first of them and asks for all to be read: moved all at once they took twice the room that the
-/// log may take, and here the last of the disk.
+/// A start finds room for the first of them and asks for all to be read: moved all at once they
+/// took twice the room that the log may take, and here the last of the disk.
 #[test]
 fn dead_letters_of_a_full_log_take_no_more_room_than_there_is_after_a_crash() {
     let disk = SimDisk::new(1, 4 << 20);
@@ -385,7 +389,8 @@ fn deaths_that_were_decided_before_a_crash_go_where_a_policy_says() {
     fill_reject_and_crash(small, &disk);
 }
 
-/// Their group was begun and never ended, with a panic: the log could not give back a file any more.
+/// Their group was begun and never ended, with a panic: the log could not give back a file any
+/// more.
 #[test]
 fn messages_that_the_log_has_become_too_small_for_stay_and_keep_nothing_else() {
     let disk = SimDisk::new(1, 16 << 20);

@@ -1,4 +1,5 @@
-//! Queues with `x-max-priority`, and quorum queues: what is delivered first, what dies first, and what a restart knows of it.
+//! Queues with `x-max-priority`, and quorum queues: what is delivered first, what dies first, and
+//! what a restart knows of it.
 
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;

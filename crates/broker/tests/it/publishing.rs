@@ -101,7 +101,8 @@ fn rights_are_checked_for_every_operation() {
     ]);
 }
 
-/// A connection remembers only so many routes; it forgets them in the middle of a turn, and nothing goes astray.
+/// A connection remembers only so many routes; it forgets them in the middle of a turn, and nothing
+/// goes astray.
 #[test]
 fn one_turn_may_reach_more_queues_than_are_remembered() {
     let broker = TestBroker::open(Setup::memory());

@@ -1,5 +1,5 @@
-//! Random operations of several clients, each step compared with the naive model. `BROKER_SEED=n` replays one seed, `n..m`
-//! many: on 2026-11-21 seeds 0 to 5 999 and 20 000 to 27 999 agreed.
+//! Random operations of several clients, each step compared with the naive model. `BROKER_SEED=n`
+//! replays one seed, `n..m` many: on 2026-11-21 seeds 0 to 5 999 and 20 000 to 27 999 agreed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,8 @@ struct Run {
     /// Tags and publish numbers given so far, by session.
     tags: BTreeMap<SessionKey, u64>,
     numbers: BTreeMap<SessionKey, u64>,
-    /// What this step must tell: confirms (true) and refusals, returned bodies, cancelled tags, commits.
+    /// What this step must tell: confirms (true) and refusals, returned bodies, cancelled tags,
+    /// commits.
     answers: BTreeMap<(SessionKey, u64), bool>,
     returned: Vec<(SessionKey, String)>,
     cancelled: BTreeSet<String>,
@@ -35,8 +36,9 @@ struct Run {
     log: Vec<String>,
 }
 
-/// Queue 0 is plain, 1 is short and sends what it drops to 0, 2 refuses when full, 3 gives up after two returns. Some seeds give
-/// the first three priorities; of some all but the second keep last values only.
+/// Queue 0 is plain, 1 is short and sends what it drops to 0, 2 refuses when full, 3 gives up after
+/// two returns. Some seeds give the first three priorities; of some all but the second keep last
+/// values only.
 fn rules() -> Vec<Rules> {
     vec![
         Rules { durable: true, ..Rules::default() },
@@ -79,8 +81,9 @@ impl Run {
         let (disk, reads) = (!seed.is_multiple_of(2), seed % 4 >= 2);
         let mut setup = if disk { Setup::stepped(&SimDisk::new(seed, 64 << 20), 16 << 20) } else { Setup::memory() };
         if reads {
-            // Nothing that waits stays in memory, but what no log has where there is no disk. While a message is read for a consumer it
-            // may be dropped for a new one: when queues drop what, the model does not know.
+            // Nothing that waits stays in memory, but what no log has where there is no disk. While
+            // a message is read for a consumer it may be dropped for a new one: when queues drop
+            // what, the model does not know.
             setup.settings.memory_budget = 100;
             rules[1].drop_head = None;
         }
@@ -550,7 +553,8 @@ impl Run {
     }
 }
 
-/// Why a message died where it was before: the second queue is the only one that passes on what dies.
+/// Why a message died where it was before: the second queue is the only one that passes on what
+/// dies.
 fn death_of(received: &Received) -> Option<&str> {
     let (queue, reason, count) = received.deaths.first()?;
     assert_eq!((received.deaths.len(), queue.as_str(), *count), (1, "q1", 1));

@@ -1,4 +1,5 @@
-//! Dead letters sent back by an operator: where to, in which order, and that nothing is lost, doubled, or goes round.
+//! Dead letters sent back by an operator: where to, in which order, and that nothing is lost,
+//! doubled, or goes round.
 
 use broker::Browse;
 use testkit::broker::Setup;

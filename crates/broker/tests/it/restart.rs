@@ -1,4 +1,5 @@
-//! What a restart keeps: everything durable after a good stop, everything confirmed after a crash; and nothing else.
+//! What a restart keeps: everything durable after a good stop, everything confirmed after a crash;
+//! and nothing else.
 
 use testkit::broker::{Setup, TestBroker};
 use testkit::script::Script;
@@ -91,7 +92,8 @@ fn bindings_come_back_between_durable_ends_only() {
             ("a publish e c 6 g=2 h=1; publish e c 7 h=1; publish e c 8 h=5 g=6; publish amq.topic y 9", ""),
             ("* counts q", "2 0"),
             ("* counts r", "1 0"),
-            // A binding to what is deleted is not there when something of that name is declared again.
+            // A binding to what is deleted is not there when something of that name is declared
+            // again.
             ("a delete-exchange e; exchange e topic durable; publish e a.x 10", ""),
             ("* counts q", "2 0"),
             ("* END", ""),
@@ -216,7 +218,8 @@ fn after_a_crash_what_may_have_been_delivered_is_marked() {
     );
 }
 
-/// A backlog is waiting, and a new message comes: its record must not vouch for the backlog before it is flushed.
+/// A backlog is waiting, and a new message comes: its record must not vouch for the backlog before
+/// it is flushed.
 #[test]
 fn a_mark_that_is_not_flushed_lets_no_backlog_pass() {
     check_each(
@@ -483,8 +486,9 @@ fn a_real_directory_with_threads_keeps_what_was_confirmed() {
     }
 }
 
-/// What a restatement says is settled need not fit into one batch with the pages that it accounts for. Cut off between the two,
-/// it made messages that had been accepted long before pass for lost, and their queue stopped at its head.
+/// What a restatement says is settled need not fit into one batch with the pages that it accounts
+/// for. Cut off between the two, it made messages that had been accepted long before pass for lost,
+/// and their queue stopped at its head.
 #[test]
 fn a_restatement_that_is_cut_off_tells_of_no_loss() {
     let each = |numbers: &[u64], what: &str| {
@@ -500,7 +504,8 @@ fn a_restatement_that_is_cut_off_tells_of_no_loss() {
         setup.journal.max_batch_bytes = 4096;
         let mut script = Script::open(setup, Some(disk.clone()));
         script.say("a queue q durable; queue other durable; consume q c");
-        // A start forgets the page when all of it so far is accepted, and goes on with what came later.
+        // A start forgets the page when all of it so far is accepted, and goes on with what came
+        // later.
         script.say(&each(&first, "publish - q N persistent"));
         script.say(&each(&first, "ack N"));
         script.say(&each(&later, "publish - q N persistent"));

@@ -1,4 +1,5 @@
-//! Messages that come back wait before they are delivered again, each time longer, and nothing waits for them.
+//! Messages that come back wait before they are delivered again, each time longer, and nothing
+//! waits for them.
 
 use crate::check;
 use crate::restart::{ALL, check_each};
@@ -45,7 +46,8 @@ fn what_comes_back_waits_longer_each_time_and_keeps_its_place() {
     ]);
 }
 
-/// What a newer value of its key had taken the place of was counted as waiting until it would have been due.
+/// What a newer value of its key had taken the place of was counted as waiting until it would have
+/// been due.
 #[test]
 fn what_is_superseded_waits_no_more() {
     check(&[

@@ -1,5 +1,5 @@
-//! Messages that come back to a queue that counts: what counts towards its delivery limit, what is shown, and what a restart
-//! knows of it.
+//! Messages that come back to a queue that counts: what counts towards its delivery limit, what is
+//! shown, and what a restart knows of it.
 
 use broker::CountedReturns;
 use testkit::broker::Setup;

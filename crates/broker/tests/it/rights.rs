@@ -1,4 +1,5 @@
-//! Rights that go while something is under way: consumers, bindings of exclusive queues, connections, attaching.
+//! Rights that go while something is under way: consumers, bindings of exclusive queues,
+//! connections, attaching.
 
 use auth::{Cost, PasswordHash, Permission, TopicPermission, User};
 use broker::{Broker, Consume, ExchangeSpec, QueueSpec, SessionId, VhostSpec};
@@ -172,7 +173,8 @@ fn a_connection_ends_with_the_password_that_it_has_shown() {
     assert_eq!(broker.broker.clients().len(), 2);
 }
 
-/// A subscription to a topic is an exclusive queue with a binding, so its end is that of the right to bind.
+/// A subscription to a topic is an exclusive queue with a binding, so its end is that of the right
+/// to bind.
 #[test]
 fn an_exclusive_queue_gets_nothing_by_what_its_owner_could_not_bind_any_more() {
     let broker = with_alice();
@@ -216,7 +218,8 @@ fn an_exclusive_queue_loses_its_bindings_with_the_right_to_write_to_it() {
     assert_eq!(bodies(&alice.drain(&broker)), ["two:1=m", "cancelled one"]);
 }
 
-/// Each policy beside what it is refused for: it must not do what its author could not do by declaring.
+/// Each policy beside what it is refused for: it must not do what its author could not do by
+/// declaring.
 #[test]
 fn a_policy_moves_no_messages_that_its_author_may_not_move() {
     let broker = with_alice();

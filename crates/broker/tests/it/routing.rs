@@ -110,7 +110,8 @@ fn what_no_binding_takes_goes_to_the_alternate_exchange() {
         ("a publish x other m", ""),
         ("* counts lost", "2 0"),
         ("* counts q", "2 0"),
-        // Without the alternate exchange the message is unroutable; it may come back later, and be internal.
+        // Without the alternate exchange the message is unroutable; it may come back later, and be
+        // internal.
         ("b unbind x other q; delete-exchange ae", ""),
         ("a publish x other m mandatory", "returned m"),
         ("b exchange ae fanout internal; bind ae - lost", ""),
@@ -133,7 +134,8 @@ fn alternate_exchanges_form_chains_and_circles_end() {
         ("a bind y - r x-match=all h=1; publish x k m; publish x k m h=1; publish x k m h=2", ""),
         ("* counts q", "4 0"),
         ("* counts r", "1 0"),
-        // A binding to an exchange leads somewhere, whatever comes of it there: only that one's alternate counts.
+        // A binding to an exchange leads somewhere, whatever comes of it there: only that one's
+        // alternate counts.
         ("a exchange empty fanout; exchange half fanout alternate-exchange=z", ""),
         ("a exchange s fanout alternate-exchange=z; bind s - exchange:empty; publish s k m mandatory", "returned m"),
         ("a bind s - exchange:half; publish s k m mandatory", ""),
@@ -188,7 +190,8 @@ fn copies_go_where_more_keys_lead() {
         ("* counts q", "1 0"),
         ("* counts r", "1 0"),
         ("* counts s", "1 0"),
-        // Nothing of it is remembered for messages with the same key, and what is remembered is not used for copies.
+        // Nothing of it is remembered for messages with the same key, and what is remembered is not
+        // used for copies.
         ("a publish - q m; publish - q m; publish - q m CC=r,r,q", ""),
         ("* counts q", "4 0"),
         ("* counts r", "2 0"),
@@ -236,7 +239,8 @@ fn dead_letters_take_all_their_keys_along_unless_the_queue_gives_them_one() {
     ]);
 }
 
-/// The story of a death has bounded room; a list of keys that would fill it must not cost the message.
+/// The story of a death has bounded room; a list of keys that would fill it must not cost the
+/// message.
 #[test]
 fn a_dead_letter_with_very_many_keys_is_not_lost() {
     let keys: Vec<String> = (0..6000).map(|number| format!("key{number:07}")).collect();

@@ -1,4 +1,5 @@
-//! Consumers that ask for some messages of a queue, and browsers: who gets what, in which order, and who is held up by whom.
+//! Consumers that ask for some messages of a queue, and browsers: who gets what, in which order,
+//! and who is held up by whom.
 
 use broker::{Consume, Outcome, Publish, SelectorReport, Value};
 use testkit::broker::{Setup, TestBroker};
@@ -215,7 +216,8 @@ fn transactions_and_selectors() {
     ]);
 }
 
-/// A crash loses nothing that a selector has passed over, and nothing that it was given comes back as new.
+/// A crash loses nothing that a selector has passed over, and nothing that it was given comes back
+/// as new.
 #[test]
 fn a_crash_with_selectors_keeps_what_is_there_and_tells_what_was_delivered() {
     for crash in ["* crash", "* cut"] {
@@ -245,8 +247,8 @@ const SLACK: u64 = 2 << 20;
 const MANY: u64 = 60_000;
 
 impl Scene {
-    /// The backlog lies in the log, or most of it in segments. Each message has its number `n`, and `rest`, what is left of
-    /// it by 1000.
+    /// The backlog lies in the log, or most of it in segments. Each message has its number `n`, and
+    /// `rest`, what is left of it by 1000.
     fn both(test: impl Fn(Scene)) {
         for ring in [64 << 20, 4 << 20] {
             let disk = SimDisk::new(1, 256 << 20);
@@ -299,7 +301,8 @@ impl Scene {
         ("x-selector", Value::Text(text.to_owned()))
     }
 
-    /// Takes what comes, and accepts what `tag` gets, until nothing more does: numbers by consumer, and who was cancelled.
+    /// Takes what comes, and accepts what `tag` gets, until nothing more does: numbers by consumer,
+    /// and who was cancelled.
     fn drain(&mut self, accepts: &str) -> (Vec<(String, u64)>, Vec<String>) {
         let session = self.peer.session(1);
         let (mut all, mut ended) = (Vec::new(), Vec::new());
@@ -352,7 +355,8 @@ fn a_deep_backlog_is_looked_through_once_and_with_little_memory() {
     });
 }
 
-/// While one consumer looks for what is at the end, others go on from the front, and each gets what is its own.
+/// While one consumer looks for what is at the end, others go on from the front, and each gets what
+/// is its own.
 #[test]
 fn consumers_of_a_deep_backlog_do_not_hold_each_other_up() {
     Scene::both(|mut scene| {

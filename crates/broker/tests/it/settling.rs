@@ -1,4 +1,5 @@
-//! What becomes of deliveries: acknowledged, returned to their places, rejected; and what happens when nobody says.
+//! What becomes of deliveries: acknowledged, returned to their places, rejected; and what happens
+//! when nobody says.
 
 use crate::check;
 
@@ -93,7 +94,8 @@ fn a_session_that_ends_gives_everything_back_in_order() {
     ]);
 }
 
-/// It may come after later messages now, at a consumer that was there before: unmarked, that would be a breach of order.
+/// It may come after later messages now, at a consumer that was there before: unmarked, that would
+/// be a breach of order.
 #[test]
 fn what_was_never_sent_comes_back_marked() {
     check(&[

@@ -1,4 +1,5 @@
-//! What one vhost and one user may take of what there is for all, and what is kept for administrators.
+//! What one vhost and one user may take of what there is for all, and what is kept for
+//! administrators.
 
 use auth::{Tags, User};
 use broker::{ExchangeSpec, Limits, VhostLimits, VhostSpec};

@@ -1,4 +1,5 @@
-//! Transient messages that memory has no room for: they wait on the disk, behave as any other, and are gone after a restart.
+//! Transient messages that memory has no room for: they wait on the disk, behave as any other, and
+//! are gone after a restart.
 
 use broker::{Consume, Fetch, Outcome, Publish, QueueSpec, Value};
 use testkit::broker::{Setup, TestBroker};
@@ -471,7 +472,8 @@ fn many_short_transient_queues_hold_no_more_than_one_long_one() {
             scene.turn();
         }
     }
-    // In memory they would be 4 MiB. The sweep is somewhere on its way around the queues, whose order is another in each run.
+    // In memory they would be 4 MiB. The sweep is somewhere on its way around the queues, whose
+    // order is another in each run.
     assert!(scene.used() < 2 * BUDGET, "{} bytes are in memory", scene.used());
     for number in 0..3000 {
         assert_eq!(scene.get(&format!("q{number}")).unwrap().body.parse(), Ok(number));

@@ -1,4 +1,5 @@
-//! The firehose: copies of what is published and delivered while a vhost is traced, and of nothing else.
+//! The firehose: copies of what is published and delivered while a vhost is traced, and of nothing
+//! else.
 
 use testkit::script::Script;
 use testkit::sim_disk::SimDisk;

@@ -177,8 +177,9 @@ fn a_commit_is_answered_and_visible_when_it_is_durable() {
     ]);
 }
 
-/// The last block of a log file takes the group and no more, and the disk has no room for the next file. The commit was answered all
-/// the same, and what it had rejected would have come back after a crash.
+/// The last block of a log file takes the group and no more, and the disk has no room for the next
+/// file. The commit was answered all the same, and what it had rejected would have come back after
+/// a crash.
 #[test]
 fn a_commit_is_answered_when_what_it_rejects_is_durable() {
     const BLOCK: u64 = 4096;

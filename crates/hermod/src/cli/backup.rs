@@ -11,7 +11,8 @@ use crate::cli::status::size;
 use crate::config::Settings;
 use crate::exit::{Exit, Failure};
 
-/// Has the broker copy its data directory to `directory`, which is new or empty, and waits for the end.
+/// Has the broker copy its data directory to `directory`, which is new or empty, and waits for the
+/// end.
 pub(crate) fn run(settings: &Settings, directory: &Path, json: bool) -> Result<(), Failure> {
     let unusable = |why: &dyn std::fmt::Display| Exit::Usage.because(format!("{}: {why}", directory.display()));
     // The broker has a working directory of its own.

@@ -1,4 +1,5 @@
-//! `hermod export` and `hermod import`: users, vhosts, rights and what is declared, as RabbitMQ's JSON document.
+//! `hermod export` and `hermod import`: users, vhosts, rights and what is declared, as RabbitMQ's
+//! JSON document.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -50,8 +51,8 @@ pub(crate) fn write(settings: &Settings, file: Option<&str>) -> Result<(), Failu
     }
 }
 
-/// There are password hashes in it, so nobody else can read it from the beginning on, whatever was there under its name. It is
-/// whole or not there, and a link in its place leads nowhere else.
+/// There are password hashes in it, so nobody else can read it from the beginning on, whatever was
+/// there under its name. It is whole or not there, and a link in its place leads nowhere else.
 fn private(file: &Path, text: &str) -> std::io::Result<()> {
     let other = |what: &str| std::io::Error::other(format!("{what}; name a file, or none for standard output"));
     match file.symlink_metadata() {

@@ -1,4 +1,5 @@
-//! What is declared in a running broker: `hermod queues`, `exchanges`, `bindings` and `consumers`, beyond the list of queues.
+//! What is declared in a running broker: `hermod queues`, `exchanges`, `bindings` and `consumers`,
+//! beyond the list of queues.
 
 use clap::{ArgMatches, Command};
 use management::{BindingChange, Change, DestinationType, Listed, ObjectChange};

@@ -1,5 +1,5 @@
-//! A password from where no other user of the machine can read it: a prompt that does not show it, or standard input. The
-//! command line, which every process can list, is for those who ask for it.
+//! A password from where no other user of the machine can read it: a prompt that does not show it,
+//! or standard input. The command line, which every process can list, is for those who ask for it.
 
 use std::io::{BufRead, IsTerminal, Write, stdin};
 

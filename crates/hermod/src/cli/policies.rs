@@ -1,5 +1,5 @@
-//! `hermod policies`: arguments for the queues and exchanges of a running broker, by their names. And `hermod losses`: what
-//! became of messages, as policies and arguments would have it.
+//! `hermod policies`: arguments for the queues and exchanges of a running broker, by their names.
+//! And `hermod losses`: what became of messages, as policies and arguments would have it.
 
 use clap::{ArgMatches, Command};
 use management::{Change, Listed, PolicyChange};

@@ -1,4 +1,5 @@
-//! Lists that the server gives as JSON objects, printed as they are or as a table of some of their fields.
+//! Lists that the server gives as JSON objects, printed as they are or as a table of some of their
+//! fields.
 
 use serde_json::Value as Json;
 

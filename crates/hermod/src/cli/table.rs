@@ -1,5 +1,5 @@
-//! Tables for people: aligned columns on a terminal, tab-separated lines elsewhere. Control characters in names, which peers
-//! give, are shown as escapes.
+//! Tables for people: aligned columns on a terminal, tab-separated lines elsewhere. Control
+//! characters in names, which peers give, are shown as escapes.
 
 use std::fmt::Write;
 use std::io::IsTerminal;

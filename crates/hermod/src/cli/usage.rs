@@ -1,6 +1,8 @@
-//! What was wrong with a command line, on one line: the parser's message whole, its suggestion, and where help is.
+//! What was wrong with a command line, on one line: the parser's message whole, its suggestion, and
+//! where help is.
 //!
-//! The parser (clap) writes a paragraph: the error, indented names, tips, a synopsis, a hint. Scripts and logs want one line.
+//! The parser (clap) writes a paragraph: the error, indented names, tips, a synopsis, a hint.
+//! Scripts and logs want one line.
 
 /// `text`, the parser's message, on one line.
 pub(super) fn one_line(text: &str) -> String {
@@ -23,7 +25,8 @@ pub(super) fn one_line(text: &str) -> String {
     format!("{said}; see {command} --help")
 }
 
-/// The words of a synopsis before its first argument: `hermod queues declare` of `hermod queues declare <QUEUE>`.
+/// The words of a synopsis before its first argument: `hermod queues declare` of
+/// `hermod queues declare <QUEUE>`.
 fn command_of(synopsis: &str) -> String {
     let words = synopsis.split_whitespace().take_while(|word| !word.starts_with(['<', '[', '-']));
     words.collect::<Vec<_>>().join(" ")

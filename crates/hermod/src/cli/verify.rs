@@ -1,5 +1,5 @@
-//! `hermod verify`: reads a data directory from end to end while no broker runs on it, and says what is in it and what of
-//! it is damaged. Nothing is changed.
+//! `hermod verify`: reads a data directory from end to end while no broker runs on it, and says
+//! what is in it and what of it is damaged. Nothing is changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -42,7 +42,8 @@ fn parse(path: &str, text: &str) -> Result<Layer, ConfigError> {
     Ok(layer)
 }
 
-/// Reports every leaf with its dotted name, its offset in the file and its value as text, if it has one.
+/// Reports every leaf with its dotted name, its offset in the file and its value as text, if it has
+/// one.
 fn flatten(
     table: &DeTable<'_>,
     prefix: &str,

@@ -1,4 +1,5 @@
-//! The manual's page of settings, generated from their declarations. A test keeps the page in the repository fresh.
+//! The manual's page of settings, generated from their declarations. A test keeps the page in the
+//! repository fresh.
 
 use std::fmt::Write;
 

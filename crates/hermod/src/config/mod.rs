@@ -1,7 +1,9 @@
-//! The effective configuration: defaults, then the file, then the environment, then flags, the last one winning.
+//! The effective configuration: defaults, then the file, then the environment, then flags, the last
+//! one winning.
 //!
-//! A key that no setting has is an error that names the nearest one: a misspelt limit must not go unnoticed. Variables
-//! are only warned about, since others may write into the environment (Kubernetes does, for a service named `hermod`).
+//! A key that no setting has is an error that names the nearest one: a misspelt limit must not go
+//! unnoticed. Variables are only warned about, since others may write into the environment
+//! (Kubernetes does, for a service named `hermod`).
 
 mod file;
 mod http;
@@ -70,7 +72,8 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Reads everything. `flags` holds values by setting name, `file` the file that was named on the command line.
+    /// Reads everything. `flags` holds values by setting name, `file` the file that was named on
+    /// the command line.
     pub(crate) fn load(
         flags: &BTreeMap<String, String>,
         file: Option<&Path>,

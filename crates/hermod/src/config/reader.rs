@@ -1,7 +1,9 @@
-//! Resolves settings: default, then file, then environment, then flag; and keeps a description of each on the way.
+//! Resolves settings: default, then file, then environment, then flag; and keeps a description of
+//! each on the way.
 //!
-//! A setting is declared by asking for it. Whoever asks for all of them ends up with the values and, as a by-product,
-//! with the list that listings, flags, the manual and the search for misspelt keys are made from.
+//! A setting is declared by asking for it. Whoever asks for all of them ends up with the values
+//! and, as a by-product, with the list that listings, flags, the manual and the search for misspelt
+//! keys are made from.
 
 use std::collections::BTreeMap;
 

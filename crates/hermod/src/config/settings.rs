@@ -1,5 +1,5 @@
-//! Every setting, declared once: name, kind, default and meaning. File keys, variables, flags, listings and the manual
-//! page are made from what is declared here.
+//! Every setting, declared once: name, kind, default and meaning. File keys, variables, flags,
+//! listings and the manual page are made from what is declared here.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -288,7 +288,8 @@ const COMPAT_VERSION: &str = "The version that the server announces. Below 4.3, 
     towards the delivery limit of its queue, as it did there; from 4.3 on, and unless this is set, those count by which a consumer \
     says that it failed, or that it has gone.";
 
-/// What counts in this version of RabbitMQ. Hermod's own versions, of which the first number is 0, are none.
+/// What counts in this version of RabbitMQ. Hermod's own versions, of which the first number is 0,
+/// are none.
 fn counted_returns(version: &str) -> CountedReturns {
     let mut numbers = version.split(['.', '-', '+']).map_while(|number| number.parse::<u32>().ok());
     let version_of = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

@@ -8,7 +8,8 @@ use super::reader::Reader;
 use super::settings::{declare, optional_path};
 use super::value;
 
-/// How listeners with TLS show who they are, and whom they trust. Without `certificate` there are none.
+/// How listeners with TLS show who they are, and whom they trust. Without `certificate` there are
+/// none.
 #[derive(Debug, Clone)]
 pub(crate) struct Tls {
     pub(crate) certificate: Option<PathBuf>,

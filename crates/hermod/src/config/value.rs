@@ -39,7 +39,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3_600_000,
         _ => return Err(wrong()),
     };
-    // A year is more than any timeout means, and far below where adding it to a point in time could overflow.
+    // A year is more than any timeout means, and far below where adding it to a point in time could
+    // overflow.
     const YEAR_MS: u64 = 366 * 24 * 3_600_000;
     match number.checked_mul(scale_ms) {
         Some(ms) if ms <= YEAR_MS => Ok(Duration::from_millis(ms)),

@@ -1,8 +1,9 @@
-//! Keeps users from filling the log with warnings that they cause: for each user, or address, and each kind of line some
-//! come at once, then one in a second. The next that passes says how many were left out.
+//! Keeps users from filling the log with warnings that they cause: for each user, or address, and
+//! each kind of line some come at once, then one in a second. The next that passes says how many
+//! were left out.
 //!
-//! Who has not logged in chooses the user's name, so an event about a stranger has the field `stranger`, which is empty
-//! and not written: its lines are counted by the network of `peer`.
+//! Who has not logged in chooses the user's name, so an event about a stranger has the field
+//! `stranger`, which is empty and not written: its lines are counted by the network of `peer`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

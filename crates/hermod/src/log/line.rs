@@ -1,6 +1,8 @@
-//! One event, one line: whatever a peer has put into a field, it ends no line and reaches no terminal as a command.
+//! One event, one line: whatever a peer has put into a field, it ends no line and reaches no
+//! terminal as a command.
 //!
-//! The whole line is looked at as it is written, so that no field and no format has to be thought of.
+//! The whole line is looked at as it is written, so that no field and no format has to be thought
+//! of.
 
 use std::cell::Cell;
 use std::io::{self, Stderr, Write};

@@ -1,7 +1,7 @@
 //! What `rabbitmqctl` prints, in the formats that RabbitMQ's has.
 //!
-//! A format for programs has nothing on standard output but what was asked for. One that is not known is refused, so that no
-//! script takes a table for something else.
+//! A format for programs has nothing on standard output but what was asked for. One that is not
+//! known is refused, so that no script takes a table for something else.
 
 use auth::shown::escaped;
 use comfy_table::{ContentLineStyle, LineStyle, Table, TableStyle};
@@ -128,7 +128,8 @@ fn lines(
     text
 }
 
-/// A cell for people: what a peer has named begins no line, no column and no command of the terminal.
+/// A cell for people: what a peer has named begins no line, no column and no command of the
+/// terminal.
 fn shown_cell(cell: &Json) -> String {
     escaped(&cell_text(cell)).into_owned()
 }

@@ -1,6 +1,7 @@
 //! The verbs of `rabbitmqctl` that set, clear and list limits of users and vhosts.
 //!
-//! As in RabbitMQ, a document names the limits of a user that it changes, and all that a vhost is to have.
+//! As in RabbitMQ, a document names the limits of a user that it changes, and all that a vhost is
+//! to have.
 
 use management::{Change, Listed};
 use serde_json::{Value as Json, json};
@@ -114,7 +115,8 @@ pub(super) fn list_user(call: &Call, settings: &Settings) -> Result<(String, Out
     Ok((format!("Listing limits for user \"{user}\" ..."), one("user", user, &rows)))
 }
 
-/// Where one limit is set, the other one is shown as none: Ansible's module sets both at once, and looks whether it finds both.
+/// Where one limit is set, the other one is shown as none: Ansible's module sets both at once, and
+/// looks whether it finds both.
 fn with_absent(row: &mut Json) {
     for name in OF_VHOSTS {
         if row["value"][name].is_null() {

@@ -1,7 +1,9 @@
-//! The program under the names of RabbitMQ's tools: `rabbitmqctl`, `rabbitmq-diagnostics`, `rabbitmq-plugins`.
+//! The program under the names of RabbitMQ's tools: `rabbitmqctl`, `rabbitmq-diagnostics`,
+//! `rabbitmq-plugins`.
 //!
-//! For scripts and test suites that call these: the verbs that Hermod has a meaning for, with RabbitMQ's shapes of output and
-//! exit codes. What it has none for is refused by name. The broker is found as the other commands find it, by the settings.
+//! For scripts and test suites that call these: the verbs that Hermod has a meaning for, with
+//! RabbitMQ's shapes of output and exit codes. What it has none for is refused by name. The broker
+//! is found as the other commands find it, by the settings.
 
 mod call;
 mod format;

@@ -1,5 +1,5 @@
-//! `rabbitmq-plugins`: what RabbitMQ has as plugins and Hermod has built in counts as enabled, and anything else is refused
-//! by name.
+//! `rabbitmq-plugins`: what RabbitMQ has as plugins and Hermod has built in counts as enabled, and
+//! anything else is refused by name.
 
 use super::call::Call;
 use super::{Refusal, SOFTWARE};

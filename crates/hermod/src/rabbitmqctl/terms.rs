@@ -1,4 +1,5 @@
-//! Values as Erlang writes them: in the cells of tables everything that is no plain text, in its own format everything.
+//! Values as Erlang writes them: in the cells of tables everything that is no plain text, in its
+//! own format everything.
 
 use serde_json::{Map, Value as Json};
 

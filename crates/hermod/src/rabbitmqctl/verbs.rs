@@ -18,7 +18,8 @@ const STARTUP_SECONDS: u64 = 300;
 const STARTUP_PERIOD: Duration = Duration::from_millis(200);
 /// `set_vm_memory_high_watermark` is as exact as this: less is nothing, and raises the alarm.
 const WATERMARK_STEP: u64 = 1 << 20;
-/// A share of the memory that no broker's process fits into, which is how the alarm is raised on purpose.
+/// A share of the memory that no broker's process fits into, which is how the alarm is raised on
+/// purpose.
 const LEAST_SHARE: u64 = 16 << 20;
 
 type Verb = fn(&Call, &Settings) -> Result<(String, Output), Refusal>;

@@ -1,7 +1,7 @@
 //! TLS of all listeners: one certificate, read at the start and again when its files change.
 //!
-//! A connection keeps what it began with; a new one gets the newest that could be read. Files that cannot be used any more
-//! are reported once, and the last good ones stay.
+//! A connection keeps what it began with; a new one gets the newest that could be read. Files that
+//! cannot be used any more are reported once, and the last good ones stay.
 
 mod names;
 mod pem;
@@ -79,7 +79,8 @@ impl Certificates {
 
 impl net::Tls for Certificates {
     fn config(&self) -> Arc<ServerConfig> {
-        // Three looks at files that the system has at hand are nothing beside the handshake that follows.
+        // Three looks at files that the system has at hand are nothing beside the handshake that
+        // follows.
         let seen = look(&self.settings, &self.certificate);
         let mut current = self.current.lock();
         if seen != current.seen {

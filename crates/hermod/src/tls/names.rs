@@ -1,4 +1,5 @@
-//! What certificates say: the user that a client's stands for, after it has been verified, and when the server's ends.
+//! What certificates say: the user that a client's stands for, after it has been verified, and when
+//! the server's ends.
 //!
 //! What is ambiguous names nobody: two common names are no user.
 

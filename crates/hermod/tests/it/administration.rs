@@ -205,7 +205,8 @@ fn losses_are_listed_with_their_reasons() {
     let head = "at|vhost|reason|queue|exchange|routing_key|body_bytes\n";
     check(dir.path(), &[("losses", 0, head), ("losses --json", 0, "[]\n")]);
     let mut client = Stomp::connect(&server);
-    // The reason, the queue, the exchange, the key and the length of each, in the order in which they are caused.
+    // The reason, the queue, the exchange, the key and the length of each, in the order in which
+    // they are caused.
     let table = [
         ("unroutable", json!(null), "amq.direct", "nowhere", 3),
         ("rejected", json!("orders"), "", "orders", 4),

@@ -39,7 +39,8 @@ fn keep(port: u16, confirmed: &AtomicUsize, stop: &AtomicBool) {
     }
 }
 
-/// Publishes to `worked`, consumes and acknowledges until `stop`, and counts what is surely acknowledged.
+/// Publishes to `worked`, consumes and acknowledges until `stop`, and counts what is surely
+/// acknowledged.
 fn work(port: u16, acknowledged: &AtomicUsize, stop: &AtomicBool) {
     let mut client = Stomp::connect_to(port);
     let mut consumer = Stomp::connect_to(port);

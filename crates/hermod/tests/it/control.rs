@@ -165,7 +165,8 @@ fn config_shows_values_and_their_origin() {
     assert_eq!(shown["bind"]["origin"], "default");
 }
 
-/// `hermod config | head -1`: who stops reading has seen enough. It once ended with a panic and its backtrace.
+/// `hermod config | head -1`: who stops reading has seen enough. It once ended with a panic and its
+/// backtrace.
 #[test]
 fn a_reader_that_has_gone_is_no_failure() {
     let dir = tempfile::tempdir().unwrap();

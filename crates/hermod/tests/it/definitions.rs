@@ -1,4 +1,5 @@
-//! Definitions: a document of RabbitMQ taken over, exported, and taken over again by another broker.
+//! Definitions: a document of RabbitMQ taken over, exported, and taken over again by another
+//! broker.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

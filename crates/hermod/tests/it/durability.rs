@@ -28,7 +28,8 @@ fn a_stored_message_survives_a_kill_and_an_acknowledged_one_stays_gone() {
     }
 }
 
-/// What the log goes on writing would be gone with the process, so it ends while what was confirmed can still be told.
+/// What the log goes on writing would be gone with the process, so it ends while what was confirmed
+/// can still be told.
 #[cfg(unix)]
 #[test]
 fn a_server_whose_log_is_deleted_ends_and_says_so() {

@@ -1,4 +1,5 @@
-//! The real program, started on free ports with a data directory of its own, and asked from outside.
+//! The real program, started on free ports with a data directory of its own, and asked from
+//! outside.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failed test")]
 #![cfg(unix)]

@@ -1,8 +1,9 @@
 //! The examples of the manual, run as they stand there: what a page tells people to type works.
 //!
-//! Each page gets a broker of its own with nothing on it: what its examples need, they declare. In its fenced blocks the lines
-//! that call a program of ours, or curl, are run by a shell, in order. Ports, and folders outside the data directory, are the
-//! test's own; a line that would run another broker is left out.
+//! Each page gets a broker of its own with nothing on it: what its examples need, they declare. In
+//! its fenced blocks the lines that call a program of ours, or curl, are run by a shell, in order.
+//! Ports, and folders outside the data directory, are the test's own; a line that would run another
+//! broker is left out.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

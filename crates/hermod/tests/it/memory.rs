@@ -8,8 +8,8 @@ use crate::attacks::resident;
 use crate::server::{Server, hermod, run};
 use crate::stomp::Stomp;
 
-/// A burst of 200 MiB used to stay with the process for good: the allocator keeps small blocks, and nothing asked it for them
-/// unless memory had been short.
+/// A burst of 200 MiB used to stay with the process for good: the allocator keeps small blocks, and
+/// nothing asked it for them unless memory had been short.
 #[test]
 fn memory_of_a_burst_goes_back_when_it_has_been_spare_for_a_while() {
     const MESSAGES: usize = 20_000;

@@ -1,5 +1,5 @@
-//! Documents that RabbitMQ 3.10, 4.0 and 4.3 wrote, by its command line and over HTTP, come over whole; and whatever a document
-//! is refused for, it has changed nothing.
+//! Documents that RabbitMQ 3.10, 4.0 and 4.3 wrote, by its command line and over HTTP, come over
+//! whole; and whatever a document is refused for, it has changed nothing.
 
 use std::path::Path;
 
@@ -94,7 +94,8 @@ fn what_rabbitmq_wrote_comes_over() {
     }
 }
 
-/// As `rabbitmqctl export_definitions` of 3.12 has it: mirrored by argument long ago, and nobody has minded since.
+/// As `rabbitmqctl export_definitions` of 3.12 has it: mirrored by argument long ago, and nobody
+/// has minded since.
 #[test]
 fn arguments_of_mirrors_come_over_and_are_told_to_have_no_effect() {
     let dir = tempfile::tempdir().unwrap();
@@ -170,7 +171,8 @@ fn the_document_of_one_vhost_goes_into_one() {
     assert_eq!(entry(&is, "parameters", &[("name", "limits")])["value"], json!({ "max-connections": 60 }));
 }
 
-/// RabbitMQ refuses a document for a hash that it can't read, and passes over fields that it does not know.
+/// RabbitMQ refuses a document for a hash that it can't read, and passes over fields that it does
+/// not know.
 #[test]
 fn what_rabbitmq_cannot_read_has_a_field_of_its_own() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];

@@ -6,7 +6,8 @@ use std::process::Command;
 use crate::server::{Server, hermod, run};
 use crate::stomp::Stomp;
 
-/// Runs one of the tools, for the server in `data`; returns its exit code, and what it said on either stream.
+/// Runs one of the tools, for the server in `data`; returns its exit code, and what it said on
+/// either stream.
 fn tool(tools: &Path, data: &Path, line: &str) -> (i32, String) {
     let mut words = line.split(' ');
     let name = words.next().unwrap();

@@ -1,4 +1,5 @@
-//! A message that lies on disk for long and does not read back any more is noticed before somebody asks for it.
+//! A message that lies on disk for long and does not read back any more is noticed before somebody
+//! asks for it.
 
 use crate::server::{Server, hermod, run, until};
 use crate::stomp::Stomp;

@@ -1,4 +1,5 @@
-//! Starts and stops the program under test. A server that a failed test leaves behind is killed when its handle drops.
+//! Starts and stops the program under test. A server that a failed test leaves behind is killed
+//! when its handle drops.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -33,8 +34,9 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Six that nobody listens on. They lie below those that systems give to outgoing connections, of which the tests
-    /// beside this one open many: a port of that range, free a moment ago, was taken by the time the server asked for it.
+    /// Six that nobody listens on. They lie below those that systems give to outgoing connections,
+    /// of which the tests beside this one open many: a port of that range, free a moment ago, was
+    /// taken by the time the server asked for it.
     pub(crate) fn free() -> Self {
         let [amqp, stomp, http, amqps, stomps, https] = [(); 6].map(|()| free_port());
         Self { amqp, stomp, http, amqps, stomps, https }
@@ -63,7 +65,8 @@ pub(crate) fn hermod(verb: &str, data_dir: &Path) -> Command {
     command
 }
 
-/// `hermod serve` on `ports`, but for those within TLS, which are not to be asked for without a certificate.
+/// `hermod serve` on `ports`, but for those within TLS, which are not to be asked for without a
+/// certificate.
 pub(crate) fn serve(data_dir: &Path, ports: Ports) -> Command {
     let mut command = hermod("serve", data_dir);
     command.args(["--bind", "127.0.0.1"]);
@@ -104,8 +107,8 @@ impl Server {
         self.child.id()
     }
 
-    /// The line of the log with this text: one of the start's, or else the next. What works in the background, like
-    /// the scrub, may have written it before the server served.
+    /// The line of the log with this text: one of the start's, or else the next. What works in the
+    /// background, like the scrub, may have written it before the server served.
     pub(crate) fn until_logged(&self, text: &str) -> String {
         if let Some(line) = self.start.iter().find(|line| line.contains(text)) {
             return line.clone();
@@ -125,7 +128,8 @@ impl Server {
         assert!(status.success());
     }
 
-    /// Waits for the end; returns the exit code, if it was not killed, and what was logged since the start.
+    /// Waits for the end; returns the exit code, if it was not killed, and what was logged since
+    /// the start.
     pub(crate) fn wait(mut self) -> (Option<i32>, Vec<String>) {
         let start = Instant::now();
         let status = loop {

@@ -1,4 +1,5 @@
-//! A STOMP client of a few lines: text in, text out, so that a test reads like the conversation that it is.
+//! A STOMP client of a few lines: text in, text out, so that a test reads like the conversation
+//! that it is.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

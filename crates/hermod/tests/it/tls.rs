@@ -1,4 +1,5 @@
-//! The listeners with TLS of the real program, their certificates, and what happens when those change.
+//! The listeners with TLS of the real program, their certificates, and what happens when those
+//! change.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! STOMP within WebSockets, on the ports of the program: the same queues as everybody's, and pages from elsewhere refused.
+//! STOMP within WebSockets, on the ports of the program: the same queues as everybody's, and pages
+//! from elsewhere refused.
 
 use std::net::TcpStream;
 

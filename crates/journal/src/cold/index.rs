@@ -1,9 +1,10 @@
 //! The index of a segment: who references what in it, page by page.
 //!
-//! Layout: a header of one sector, a block for each page, and at the end a directory of the blocks. The header is written
-//! when all else is flushed, and alone: a sector is written whole or not at all, so an index whose header is all zeros is
-//! one whose writing was cut short, and any other header that does not check is damage. Invariant: the decoders read
-//! nothing outside the slice they are given, and take no memory by a number that its length does not bear out.
+//! Layout: a header of one sector, a block for each page, and at the end a directory of the blocks.
+//! The header is written when all else is flushed, and alone: a sector is written whole or not at
+//! all, so an index whose header is all zeros is one whose writing was cut short, and any other
+//! header that does not check is damage. Invariant: the decoders read nothing outside the slice
+//! they are given, and take no memory by a number that its length does not bear out.
 
 use std::io;
 use std::sync::Arc;
@@ -131,7 +132,8 @@ impl Header {
         file.sync_data()
     }
 
-    /// Reads the first sector of the index of segment `number`; `bytes` are fewer if the file ends before.
+    /// Reads the first sector of the index of segment `number`; `bytes` are fewer if the file ends
+    /// before.
     pub(crate) fn decode(bytes: &[u8], incarnation: u64, number: u32) -> Front {
         if bytes.len() < HEADER || bytes.iter().all(|byte| *byte == 0) {
             return Front::Unfinished;
@@ -197,9 +199,9 @@ impl Header {
     }
 }
 
-/// What the index of segment `number` replaces whose header is gone: known if everything else of it is there, since the last
-/// row of a directory says where the directory begins, and the blocks have checksums of their own. `None` if the index was
-/// cut short; the error is the disk's.
+/// What the index of segment `number` replaces whose header is gone: known if everything else of it
+/// is there, since the last row of a directory says where the directory begins, and the blocks have
+/// checksums of their own. `None` if the index was cut short; the error is the disk's.
 pub(crate) fn sources_of_headless(file: &dyn DiskFile, incarnation: u64, number: u32) -> io::Result<Option<Vec<u32>>> {
     let length = file.length()?;
     let mut row = [0; ROW];
@@ -260,7 +262,8 @@ impl Directory {
         Self { sources, rows: rows.as_chunks::<ROW>().0.iter().map(Row::decode).collect() }
     }
 
-    /// Whether its rows are those of the blocks of a file, one after the other, each of which checks.
+    /// Whether its rows are those of the blocks of a file, one after the other, each of which
+    /// checks.
     fn has_blocks(&self, file: &dyn DiskFile, incarnation: u64, number: u32) -> io::Result<bool> {
         let (mut at, mut listed) = (HEADER as u64, Vec::new());
         for row in &self.rows {
@@ -315,8 +318,8 @@ fn encode_block(sums: Checksums, page: &PagePlan, out: &mut Vec<u8>) {
     out[at..at + BLOCK_HEAD].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Reads the block of `chunk`, which is of `page`, from its index file, and appends what it lists. `InvalidData` if it is
-/// damaged or not there.
+/// Reads the block of `chunk`, which is of `page`, from its index file, and appends what it lists.
+/// `InvalidData` if it is damaged or not there.
 pub(crate) fn read_block(
     file: &dyn DiskFile,
     incarnation: u64,
@@ -364,7 +367,8 @@ pub(crate) struct IndexWriter {
 }
 
 impl IndexWriter {
-    /// Begins to write the index of `plan`, whose items have their final offsets, into an empty file; places its blocks.
+    /// Begins to write the index of `plan`, whose items have their final offsets, into an empty
+    /// file; places its blocks.
     pub(crate) fn new(
         file: Arc<dyn DiskFile>,
         incarnation: u64,
@@ -421,7 +425,8 @@ impl IndexWriter {
         self.file.sync_data()
     }
 
-    /// Writes and flushes the header: from here on there is an index. The names of its files are durable by now.
+    /// Writes and flushes the header: from here on there is an index. The names of its files are
+    /// durable by now.
     pub(crate) fn commit(&self) -> io::Result<Header> {
         self.header.write(&*self.file, self.incarnation)?;
         Ok(self.header)

@@ -1,8 +1,8 @@
 //! Merging: which segments are worth writing anew as one, and what is still referenced in them.
 //!
-//! Invariant: a merge takes at most about one log file's worth of live bytes from a bounded number of segments, so what it
-//! needs in memory and on disk is bounded too; and never more bodies than the offsets of a segment reach, however many of them
-//! turn out to be alive.
+//! Invariant: a merge takes at most about one log file's worth of live bytes from a bounded number
+//! of segments, so what it needs in memory and on disk is bounded too; and never more bodies than
+//! the offsets of a segment reach, however many of them turn out to be alive.
 
 use super::Cold;
 use super::count::Counts;
@@ -17,13 +17,14 @@ use crate::replay::Owners;
 const BORNE: usize = 8;
 /// How many segments are merged into one.
 pub(crate) const MERGED_AT_ONCE: usize = 16;
-/// How many bytes of bodies these have, alive or not: half of what an offset can say. How many are alive is only guessed.
+/// How many bytes of bodies these have, alive or not: half of what an offset can say. How many are
+/// alive is only guessed.
 const BYTES_AT_ONCE: u64 = 1 << 31;
 /// How many listed references are looked through in one step, about.
 const SIFTED_AT_ONCE: u64 = 64 << 10;
 
-/// The segments to merge, if there are enough that are small or mostly dead, and what is alive in them fits into `room`
-/// bytes of disk.
+/// The segments to merge, if there are enough that are small or mostly dead, and what is alive in
+/// them fits into `room` bytes of disk.
 pub(crate) fn choose(counts: &Counts, sizes: Sizes, room: u64) -> Option<Vec<u32>> {
     let mut worth: Vec<(u64, u32)> = Vec::new();
     let mut dead = 0;
@@ -69,8 +70,8 @@ impl Sieve {
         Self { unread: segments.to_vec(), rows: Vec::new() }
     }
 
-    /// Reads one more directory, or looks through some more pages and adds what is referenced to `plan`. True if that was
-    /// all.
+    /// Reads one more directory, or looks through some more pages and adds what is referenced to
+    /// `plan`. True if that was all.
     pub(crate) fn step(&mut self, cold: &Cold, owners: &dyn Owners, plan: &mut Plan) -> Result<bool, Unreadable> {
         if let Some(segment) = self.unread.pop() {
             let directory = cold.read_directory(segment).map_err(|_| Unreadable(segment))?;
@@ -155,8 +156,9 @@ mod tests {
         }
     }
 
-    /// Sixteen of these, in each of which a few large bodies are left of many small ones, were taken for 38 MiB, and had up to
-    /// 9 GiB: offsets began anew from zero, over the bodies that were written first.
+    /// Sixteen of these, in each of which a few large bodies are left of many small ones, were
+    /// taken for 38 MiB, and had up to 9 GiB: offsets began anew from zero, over the bodies that
+    /// were written first.
     #[test]
     fn bodies_of_a_merge_fit_into_one_segment_whatever_the_guess() {
         let (file, bytes) = (1 << 30, 600 << 20);

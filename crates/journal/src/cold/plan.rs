@@ -1,7 +1,7 @@
 //! What is to go into a segment: references by owner and page, and where their bodies lie now.
 //!
-//! Invariant: pages ascend by owner and number, and the items of a page by sequence number; a body that is referenced more
-//! than once counts once.
+//! Invariant: pages ascend by owner and number, and the items of a page by sequence number; a body
+//! that is referenced more than once counts once.
 
 use std::io;
 
@@ -52,8 +52,8 @@ pub(crate) struct Plan {
     pub(crate) unmeasured: bool,
 }
 
-/// Which bodies were met. The record of a body is longer than eight bytes, so that one bit for eight bytes of a file tells
-/// any two apart; those met more than once are few, and listed.
+/// Which bodies were met. The record of a body is longer than eight bytes, so that one bit for
+/// eight bytes of a file tells any two apart; those met more than once are few, and listed.
 struct Seen {
     bits: Vec<Vec<u64>>,
     shared: HashSet<(u16, u32)>,
@@ -83,8 +83,8 @@ impl Plan {
         Self { sources, pages: Vec::new(), bytes: 0, seen, unmeasured: false }
     }
 
-    /// Adds references of `owner`, which comes after all owners before, or goes on with the last one at a higher page.
-    /// What lies in none of the sources is left out.
+    /// Adds references of `owner`, which comes after all owners before, or goes on with the last
+    /// one at a higher page. What lies in none of the sources is left out.
     pub(crate) fn add(&mut self, owner: Owner, found: &mut [Reference]) {
         found.sort_unstable_by_key(|one| one.seq);
         for page in found.chunk_by(|a, b| a.seq / PAGE == b.seq / PAGE) {
@@ -105,8 +105,8 @@ impl Plan {
         Some(Item { seq, source, offset: one.address.offset, length: one.length })
     }
 
-    /// Finds out the lengths that are not known of some more pages of a plan with one source, from page `from` on. Gives the
-    /// next page; none if there is no more.
+    /// Finds out the lengths that are not known of some more pages of a plan with one source, from
+    /// page `from` on. Gives the next page; none if there is no more.
     pub(crate) fn measure(
         &mut self,
         from: usize,

@@ -1,7 +1,9 @@
-//! Writing a copied segment: bodies out of log files and older segments, one after the other, owner by owner.
+//! Writing a copied segment: bodies out of log files and older segments, one after the other, owner
+//! by owner.
 //!
-//! Invariant: a body is written only after it was read back whole; its record has the layout and the checksum rule of the
-//! log, seeded with the segment's own number. Nothing of a segment counts before its index does.
+//! Invariant: a body is written only after it was read back whole; its record has the layout and
+//! the checksum rule of the log, seeded with the segment's own number. Nothing of a segment counts
+//! before its index does.
 
 use std::io;
 use std::sync::Arc;
@@ -47,7 +49,8 @@ impl Copier {
         Self { file, incarnation, number, next: (0, 0), at: BLOCK, shared: HashMap::new() }
     }
 
-    /// Copies some more bodies and notes in the plan where they lie now; true if those were the last.
+    /// Copies some more bodies and notes in the plan where they lie now; true if those were the
+    /// last.
     pub(crate) fn step(
         &mut self,
         plan: &mut Plan,

@@ -1,11 +1,12 @@
 //! Writes of whole blocks past the system's page cache, where there is a way (Linux).
 //!
-//! A log is written once, and most of it is read back from memory of the broker's own or never. Through the page cache every
-//! block costs a page that has to be found, and each flush has to look for the pages that it is about; a backlog then takes all
-//! the memory that the machine has.
+//! A log is written once, and most of it is read back from memory of the broker's own or never.
+//! Through the page cache every block costs a page that has to be found, and each flush has to look
+//! for the pages that it is about; a backlog then takes all the memory that the machine has.
 //!
-//! Invariant: this is a way to write, never a condition. Where a file system refuses it, and for what is no whole block, the caller
-//! writes as ever. Both ways are coherent: the system drops the cached pages of what is written past them.
+//! Invariant: this is a way to write, never a condition. Where a file system refuses it, and for
+//! what is no whole block, the caller writes as ever. Both ways are coherent: the system drops the
+//! cached pages of what is written past them.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-/// Both offset and length of such a write, and the address of its memory, are multiples of this: the largest sector.
+/// Both offset and length of such a write, and the address of its memory, are multiples of this:
+/// the largest sector.
 const BLOCK: usize = 4096;
 /// As much is written at once: the memory for it is small, and the disk is busy for long enough.
 const PIECE: usize = 1 << 20;
@@ -41,7 +43,8 @@ impl Buffers {
 /// The way past the page cache to one file.
 pub(super) struct Direct {
     buffers: Arc<Buffers>,
-    /// The same file, opened for this, from the first such write on; `None` where that can't be done.
+    /// The same file, opened for this, from the first such write on; `None` where that can't be
+    /// done.
     file: OnceLock<Option<File>>,
     refused: AtomicBool,
 }
@@ -78,7 +81,8 @@ fn open(file: &File) -> Option<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
     let direct = std::fs::OpenOptions::new().write(true).custom_flags(flags).open(path).ok()?;
-    // Reading ahead would bring blocks into the cache that are just being written past it. Those who read know how much.
+    // Reading ahead would bring blocks into the cache that are just being written past it. Those
+    // who read know how much.
     let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Random);
     Some(direct)
 }

@@ -1,7 +1,8 @@
 //! One folder of the real file system: by an open descriptor on Unix, by its path elsewhere.
 //!
-//! Invariant: on Unix a name is looked up once, when the folder is opened; whatever happens to that name later, the
-//! folder stays the same. On Windows an open file in a folder keeps its volume from being dismounted.
+//! Invariant: on Unix a name is looked up once, when the folder is opened; whatever happens to that
+//! name later, the folder stays the same. On Windows an open file in a folder keeps its volume from
+//! being dismounted.
 
 use std::fs::File;
 use std::io;
@@ -32,8 +33,9 @@ fn create_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the names of a folder and of all above it durable, each of which lies in the next one, as far as their file system goes.
-/// Those that were found are no exception: a start that was killed may have made them and not come so far as to flush them.
+/// Makes the names of a folder and of all above it durable, each of which lies in the next one, as
+/// far as their file system goes. Those that were found are no exception: a start that was killed
+/// may have made them and not come so far as to flush them.
 #[cfg(unix)]
 fn flush_above(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
@@ -46,7 +48,8 @@ fn flush_above(path: &Path) -> io::Result<()> {
             _ => break,
         }
         match File::open(above).and_then(|folder| folder.sync_all()) {
-            // Not everybody may read what lies above, or it can't be flushed; whoever made it has to see to its name.
+            // Not everybody may read what lies above, or it can't be flushed; whoever made it has
+            // to see to its name.
             Err(error)
                 if matches!(
                     error.kind(),

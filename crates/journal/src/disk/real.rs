@@ -1,7 +1,9 @@
-//! The directory of a journal on the real file system, readable by its owner only where the system has such permissions.
+//! The directory of a journal on the real file system, readable by its owner only where the system
+//! has such permissions.
 //!
-//! Invariant: where the system can, the directory is held open, and every file is opened relative to it. A file system
-//! that is unmounted or mounted over while the broker runs therefore never has the log continue in another place.
+//! Invariant: where the system can, the directory is held open, and every file is opened relative
+//! to it. A file system that is unmounted or mounted over while the broker runs therefore never has
+//! the log continue in another place.
 
 use std::fs::File;
 use std::io;
@@ -28,8 +30,9 @@ impl RealDisk {
         Ok(Self { root, folders: Default::default(), direct: None })
     }
 
-    /// Has the files of the log written past the page cache, where the system and the file system allow it: for a log that
-    /// is flushed before anything is confirmed. One that is only handed to the system is handed to its cache.
+    /// Has the files of the log written past the page cache, where the system and the file system
+    /// allow it: for a log that is flushed before anything is confirmed. One that is only handed to
+    /// the system is handed to its cache.
     #[must_use]
     pub fn past_the_cache(mut self) -> Self {
         self.direct = Some(Arc::default());
@@ -152,7 +155,8 @@ impl DiskFile for RealFile {
 mod tests {
     use super::*;
 
-    /// The directory is moved away and another one takes its name, as when a file system is unmounted.
+    /// The directory is moved away and another one takes its name, as when a file system is
+    /// unmounted.
     #[test]
     fn a_directory_that_was_replaced_gets_nothing_of_a_journal_that_runs() {
         let folder = tempfile::tempdir().unwrap();
@@ -170,8 +174,9 @@ mod tests {
         assert_eq!(std::fs::read(moved.join("wal/0001.wal")).unwrap(), b"x");
     }
 
-    /// A log file is written past the page cache block by block, and through it where a write is no whole block; what is read
-    /// must be what was written last, whichever way it went, with a reader that keeps the cache full of what was there before.
+    /// A log file is written past the page cache block by block, and through it where a write is no
+    /// whole block; what is read must be what was written last, whichever way it went, with a
+    /// reader that keeps the cache full of what was there before.
     #[test]
     fn both_ways_to_write_are_one_file() {
         let folder = tempfile::tempdir().unwrap();

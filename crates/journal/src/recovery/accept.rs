@@ -1,7 +1,9 @@
-//! Ends a damaged log at its last sound point, because an operator who named the damage asked for it.
+//! Ends a damaged log at its last sound point, because an operator who named the damage asked for
+//! it.
 //!
-//! Invariants: nothing happens unless the damage that stops the start is in the file that was named, and the log is whole
-//! before it; what is left out is gone for good when this returns, since later batches would prove the damage again.
+//! Invariants: nothing happens unless the damage that stops the start is in the file that was
+//! named, and the log is whole before it; what is left out is gone for good when this returns,
+//! since later batches would prove the damage again.
 
 use super::cold;
 use super::directory::{self, Marker};
@@ -28,12 +30,12 @@ pub struct LeftOut {
     pub last_left_out: u64,
 }
 
-/// Ends the log on `disk` before its first damage, if that is in the file called `named`. `None` if the log is not damaged.
-/// Everything after that point is removed, also what is whole.
+/// Ends the log on `disk` before its first damage, if that is in the file called `named`. `None` if
+/// the log is not damaged. Everything after that point is removed, also what is whole.
 ///
 /// # Errors
-/// The damage itself, if it is in another file, or if the log can't end before it, since files that it needed then have been
-/// used again; else as opening.
+/// The damage itself, if it is in another file, or if the log can't end before it, since files that
+/// it needed then have been used again; else as opening.
 pub fn accept_damage(disk: &dyn Disk, named: &str) -> Result<Option<LeftOut>, OpenError> {
     let _lock = disk.lock().map_err(OpenError::io("locking the data directory"))?.ok_or(OpenError::Locked)?;
     let names = disk.list().map_err(OpenError::io("listing the data directory"))?;
@@ -52,7 +54,8 @@ pub fn accept_damage(disk: &dyn Disk, named: &str) -> Result<Option<LeftOut>, Op
         return Err(error);
     }
     let Some((_, needed)) = scan.last_used()? else { return Err(error) };
-    // A batch whose checksums are right and whose records make no sense was written so: cutting would not help.
+    // A batch whose checksums are right and whose records make no sense was written so: cutting
+    // would not help.
     let Ok(end) = scan.walk(End::before(needed), &mut sound) else { return Err(error) };
     let begins = scan.files[..=end.index].iter().any(|file| file.generation == end.oldest);
     let Some(next) = end.sequence.filter(|_| begins) else { return Err(too_early(error)) };
@@ -93,7 +96,8 @@ fn count_behind(scan: &Scan, end: &End) -> Result<(u64, u64), OpenError> {
     Ok((batches, last))
 }
 
-/// Overwrites what follows the end in its file, and removes all files behind it, the last one first.
+/// Overwrites what follows the end in its file, and removes all files behind it, the last one
+/// first.
 fn cut(disk: &dyn Disk, scan: Scan, end: &End, segments: &cold::Segments) -> Result<(), OpenError> {
     let file = &scan.files[end.index];
     let zero = || {

@@ -1,8 +1,10 @@
-//! The segments as recovery finds them: which count, which were superseded or are premature, and which were never finished.
+//! The segments as recovery finds them: which count, which were superseded or are premature, and
+//! which were never finished.
 //!
-//! Invariant: nothing is removed here; what is to go is listed, and goes when the whole log has been read and found good.
-//! Of the log only the newest file that an index replaces may still be needed: each index was written after the batch that
-//! took the file before out of the log had been flushed.
+//! Invariant: nothing is removed here; what is to go is listed, and goes when the whole log has
+//! been read and found good. Of the log only the newest file that an index replaces may still be
+//! needed: each index was written after the batch that took the file before out of the log had been
+//! flushed.
 
 use hashbrown::HashSet;
 
@@ -125,7 +127,8 @@ impl Segments {
         self.indexes.is_empty() && self.headless.is_empty() && self.lost.is_empty()
     }
 
-    /// The newest log file that an index replaces; the log does not begin before it. Zero if there is none.
+    /// The newest log file that an index replaces; the log does not begin before it. Zero if there
+    /// is none.
     pub(crate) fn newest_source(&self) -> u32 {
         let sources = self.indexes.iter().flat_map(|index| &index.directory.sources);
         sources.copied().filter(|source| !is_copied(*source)).max().unwrap_or(0)
@@ -138,7 +141,8 @@ impl Segments {
             || self.lost.iter().any(|lost| lost.number == number)
     }
 
-    /// Whether an index says that `generation` is a segment in this slot, or may have said so before it was damaged.
+    /// Whether an index says that `generation` is a segment in this slot, or may have said so
+    /// before it was damaged.
     pub(crate) fn adopts(&self, generation: u32, slot: u32) -> bool {
         self.lost.iter().any(|lost| lost.number == generation)
             || self
@@ -147,8 +151,8 @@ impl Segments {
                 .any(|index| index.header.number == generation && index.header.place == Place::Slot(slot))
     }
 
-    /// With the log beginning at `oldest`, lists what does not count: indexes of files still in the log, those that were never
-    /// finished, and segments that others replace.
+    /// With the log beginning at `oldest`, lists what does not count: indexes of files still in the
+    /// log, those that were never finished, and segments that others replace.
     pub(crate) fn settle(&mut self, oldest: u32) {
         let in_log = |source: &u32| !is_copied(*source) && *source >= oldest;
         self.judge_headless(oldest);
@@ -181,8 +185,9 @@ impl Segments {
         self.leftover.extend(loose);
     }
 
-    /// An index without a header was never finished, unless what it replaces is gone already, or more was written after it:
-    /// what a writing that was cut short has left is removed, durably, before the next one is begun.
+    /// An index without a header was never finished, unless what it replaces is gone already, or
+    /// more was written after it: what a writing that was cut short has left is removed, durably,
+    /// before the next one is begun.
     fn judge_headless(&mut self, oldest: u32) {
         for Headless { number, sources } in std::mem::take(&mut self.headless) {
             let there = |source: &u32| {
@@ -203,8 +208,8 @@ impl Segments {
         }
     }
 
-    /// Checks that every segment has its file; lists those that have none as lost. `slots` are the log files that no longer
-    /// belong to the log.
+    /// Checks that every segment has its file; lists those that have none as lost. `slots` are the
+    /// log files that no longer belong to the log.
     pub(crate) fn check(&mut self, disk: &dyn Disk, incarnation: u64, slots: &[Spare]) -> Result<(), OpenError> {
         self.unreadable = self.lost.iter().map(|lost| lost.number).collect();
         for Found { header, .. } in &self.indexes {
@@ -235,7 +240,8 @@ impl Segments {
         Ok(())
     }
 
-    /// The slots of adopted segments, of those too whose file is damaged or missing: nothing else may take them.
+    /// The slots of adopted segments, of those too whose file is damaged or missing: nothing else
+    /// may take them.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         self.indexes.iter().filter_map(|index| match index.header.place {
             Place::Slot(slot) => Some(slot),
@@ -263,9 +269,9 @@ impl Segments {
         }
     }
 
-    /// Removes what does not count, durably: the log is good, and the disk may be changed. The headers of indexes that replace
-    /// segments are written and flushed again before: the system may show a header that the disk does not have, and what
-    /// it replaces must not go then.
+    /// Removes what does not count, durably: the log is good, and the disk may be changed. The
+    /// headers of indexes that replace segments are written and flushed again before: the system
+    /// may show a header that the disk does not have, and what it replaces must not go then.
     pub(crate) fn tidy(&self, disk: &dyn Disk, incarnation: u64) -> Result<(), OpenError> {
         for header in &self.replacing {
             let name = index_name(header.number);

@@ -1,7 +1,8 @@
-//! The directory around the log: the marker that says it is a journal's, and the files with their headers.
+//! The directory around the log: the marker that says it is a journal's, and the files with their
+//! headers.
 //!
-//! Invariant: a directory without a marker is used only if it is empty; the marker is durable before the first log
-//! file is made.
+//! Invariant: a directory without a marker is used only if it is empty; the marker is durable
+//! before the first log file is made.
 
 use super::cold::Segments;
 use super::scan::{BrokenFile, ScanFile, Spare};

@@ -1,9 +1,9 @@
-//! Reading the log back: which batches are whole, where the log begins and ends, and whether what is missing after the
-//! end had ever been acknowledged.
+//! Reading the log back: which batches are whole, where the log begins and ends, and whether what
+//! is missing after the end had ever been acknowledged.
 //!
-//! Invariant: batches are accepted only in their chain (sequence and previous checksum). Where the chain breaks, any
-//! later batch that says more was flushed than the chain holds is proof of damage; without such proof it is a torn
-//! tail, which no ticket ever covered.
+//! Invariant: batches are accepted only in their chain (sequence and previous checksum). Where the
+//! chain breaks, any later batch that says more was flushed than the chain holds is proof of
+//! damage; without such proof it is a torn tail, which no ticket ever covered.
 
 use std::io;
 use std::sync::Arc;
@@ -80,8 +80,8 @@ impl End {
 pub(crate) type Visit<'a> = dyn FnMut(usize, &Header, &[u8]) -> Result<(), OpenError> + 'a;
 
 impl Scan {
-    /// Sorts the good files by generation. Of two files of one generation, which a readying that failed may leave
-    /// behind, the one with a batch is kept.
+    /// Sorts the good files by generation. Of two files of one generation, which a readying that
+    /// failed may leave behind, the one with a batch is kept.
     pub(crate) fn new(incarnation: u64, files: Vec<ScanFile>, broken: Vec<BrokenFile>) -> Result<Self, OpenError> {
         let mut scan = Self { incarnation, files, broken, twins: None };
         scan.files.sort_by_key(|file| file.generation);
@@ -102,12 +102,12 @@ impl Scan {
         Ok(scan)
     }
 
-    /// Finds the log among the files: the index of its oldest file, and its end. `visit` takes each batch on the way,
-    /// and may be given some that are older than the log, or some twice.
+    /// Finds the log among the files: the index of its oldest file, and its end. `visit` takes each
+    /// batch on the way, and may be given some that are older than the log, or some twice.
     pub(crate) fn find_log(&self, visit: &mut Visit<'_>) -> Result<(usize, End), OpenError> {
         let (first, needed) = self.last_used()?.unwrap_or((0, 0));
-        // From the first file that connects, which may be older than the log: then the end is sure to be found even if
-        // the batch that says where the log begins is itself cut off.
+        // From the first file that connects, which may be older than the log: then the end is sure
+        // to be found even if the batch that says where the log begins is itself cut off.
         let (from, end) = match self.walk_checked(first, visit) {
             Ok(end) => (first, end),
             // What is wrong may lie in a file the log no longer needs.
@@ -134,8 +134,8 @@ impl Scan {
         Ok(end)
     }
 
-    /// The index of the first file that connects without a gap to the last one with a batch, and that of the oldest
-    /// file this last one says is needed. `None` if no file has a batch.
+    /// The index of the first file that connects without a gap to the last one with a batch, and
+    /// that of the oldest file this last one says is needed. `None` if no file has a batch.
     pub(crate) fn last_used(&self) -> Result<Option<(usize, usize)>, OpenError> {
         for at in (0..self.files.len()).rev() {
             let Some(header) = self.batch(at, BLOCK, &mut Vec::new())?.map(|(header, _)| header) else { continue };
@@ -192,7 +192,8 @@ impl Scan {
         Ok(found.filter(|(header, _)| links(header)))
     }
 
-    /// The batch at `offset` of file `at`, its records in `records`; `None` if there is no whole one.
+    /// The batch at `offset` of file `at`, its records in `records`; `None` if there is no whole
+    /// one.
     pub(crate) fn batch(
         &self,
         at: usize,
@@ -207,7 +208,8 @@ impl Scan {
         let Some((header, link)) = Header::decode(&header, self.incarnation, file.generation, offset) else {
             return Ok(None);
         };
-        // The header is whole, so the length is one this journal wrote; bounded by the file all the same.
+        // The header is whole, so the length is one this journal wrote; bounded by the file all the
+        // same.
         if u64::from(offset) + u64::from(header.length) + HEADER as u64 > u64::from(file.length) {
             return Ok(None);
         }
@@ -218,8 +220,8 @@ impl Scan {
         Ok(whole.then_some((header, link)))
     }
 
-    /// The next place behind `end` where a batch begins whose header is whole and as `wanted`: the index of its file, and the
-    /// header.
+    /// The next place behind `end` where a batch begins whose header is whole and as `wanted`: the
+    /// index of its file, and the header.
     pub(crate) fn next_header(
         &self,
         end: &End,
@@ -248,8 +250,9 @@ impl Scan {
         }
     }
 
-    /// Files are readied in the order of their generations, each one durably before the next, and the last one stands for
-    /// all before it: one that is missing behind `end` was there, and may have had batches.
+    /// Files are readied in the order of their generations, each one durably before the next, and
+    /// the last one stands for all before it: one that is missing behind `end` was there, and may
+    /// have had batches.
     fn refuse_gap(&self, end: &End) -> Result<(), OpenError> {
         if let Some((one, other)) = &self.twins {
             let what =
@@ -265,7 +268,8 @@ impl Scan {
         })
     }
 
-    /// Looks at every block after `end` for a batch that proves that the one missing there had been flushed.
+    /// Looks at every block after `end` for a batch that proves that the one missing there had been
+    /// flushed.
     fn refuse_if_proven(&self, end: &End) -> Result<(), OpenError> {
         let missing = end.sequence.unwrap_or(1);
         let (mut proven, mut here) = (false, true);
@@ -288,7 +292,8 @@ impl Scan {
         Err(OpenError::damaged(&name, u64::from(offset), what))
     }
 
-    /// Whether a block of the file from `from` on holds a header which says that `missing` had been flushed.
+    /// Whether a block of the file from `from` on holds a header which says that `missing` had been
+    /// flushed.
     fn proof(&self, file: &dyn DiskFile, name: &str, from: u64, to: u64, missing: u64) -> Result<bool, OpenError> {
         const CHUNK: usize = 256 << 10;
         let mut chunk = vec![0; CHUNK];

@@ -1,8 +1,10 @@
-//! One evacuation or merge, in bounded steps: ask what is alive, wait until that rests on what is durable, write a segment
-//! and its index, tell the owners, and for a log file have them restated and take it out of the log.
+//! One evacuation or merge, in bounded steps: ask what is alive, wait until that rests on what is
+//! durable, write a segment and its index, tell the owners, and for a log file have them restated
+//! and take it out of the log.
 //!
-//! Invariant: an index is written only when every record that the choice rests on is flushed and every group begun by then
-//! has ended; owners hear of a segment only when its index is durable; a log file goes only after that.
+//! Invariant: an index is written only when every record that the choice rests on is flushed and
+//! every group begun by then has ended; owners hear of a segment only when its index is durable; a
+//! log file goes only after that.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -174,7 +176,8 @@ impl Job {
         let (Stage::Ask(owners), Some(leaving)) = (&mut self.stage, &self.leaving) else { return Ok(Step::More) };
         let (mut found, mut total) = (Vec::new(), 0);
         for _ in 0..OWNERS_AT_ONCE {
-            // Looked at first: who is taken from the list and not asked loses all that it has in the file.
+            // Looked at first: who is taken from the list and not asked loses all that it has in
+            // the file.
             if total >= FOUND_AT_ONCE {
                 break;
             }
@@ -185,7 +188,8 @@ impl Job {
             self.plan.add(owner, &mut found);
         }
         if owners.is_empty() {
-            // With nothing to move there is nothing to wait for: what still counts ends with some group.
+            // With nothing to move there is nothing to wait for: what still counts ends with some
+            // group.
             let nothing = self.plan.pages.is_empty();
             self.stage = if nothing { Stage::Restate } else { Stage::Settle(core.wait_from_now()) };
         }
@@ -199,7 +203,8 @@ impl Job {
         };
         let failed = |_| Failure::Read(leaving.generation);
         let file = log.open(leaving.generation).ok_or(Failure::Read(leaving.generation))?;
-        // A file that is adopted anyway needs no length: whoever reads a body of which it is unknown asks the file.
+        // A file that is adopted anyway needs no length: whoever reads a body of which it is
+        // unknown asks the file.
         let unread = if leaving.unreadable { Unread::IsNone } else { Unread::Fails };
         match self.plan.measure(*next, &*file, known, unread).map_err(failed)? {
             Some(page) => *next = page,
@@ -208,9 +213,9 @@ impl Job {
         Ok(Step::More)
     }
 
-    /// Begins a segment of its own, or the index of an adopted one: a file at least half of which is alive stays where it
-    /// is. At one half both ways cost the same: adopting wastes the dead half until a merge, copying writes the live one
-    /// again.
+    /// Begins a segment of its own, or the index of an adopted one: a file at least half of which
+    /// is alive stays where it is. At one half both ways cost the same: adopting wastes the dead
+    /// half until a merge, copying writes the live one again.
     fn begin_segment(&mut self, core: &Core, log: &Log) -> io::Result<()> {
         let leaving = self.leaving.as_ref();
         let length = leaving.map_or(0, |file| file.length);
@@ -219,7 +224,8 @@ impl Job {
         let (room, slot, ring) = looked.unwrap_or_default();
         let index = ENTRY_SHARE * self.plan.references();
         let (copied, kept) = (self.plan.bytes + index, slot + index);
-        // Where the disk is nearly full the dead half, and the padding between batches, is worth more than the writing.
+        // Where the disk is nearly full the dead half, and the padding between batches, is worth
+        // more than the writing.
         let alive = self.plan.bytes * 2 >= u64::from(length) && room >= ring;
         let adopted = leaving.filter(|file| file.unreadable || alive || copied >= room);
         if leaving.is_some() && if adopted.is_some() { kept >= room } else { copied >= room } {

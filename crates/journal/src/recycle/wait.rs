@@ -1,7 +1,8 @@
-//! Waiting until everything known at some moment is durable: every group begun by then has ended, and all appended until
-//! then is flushed.
+//! Waiting until everything known at some moment is durable: every group begun by then has ended,
+//! and all appended until then is flushed.
 //!
-//! Invariant: a wait is over only if no crash from then on can undo what was the case when it began.
+//! Invariant: a wait is over only if no crash from then on can undo what was the case when it
+//! began.
 
 use crate::Ticket;
 use crate::engine::Core;
@@ -33,7 +34,8 @@ impl Core {
         Wait { group: self.with_buffer(|buffer| buffer.groups.last_begun()).unwrap_or(0), ticket: None }
     }
 
-    /// Whether the wait is over, with everything up to `synced` flushed; makes sure that it can end.
+    /// Whether the wait is over, with everything up to `synced` flushed; makes sure that it can
+    /// end.
     pub(super) fn is_over(&self, synced: Ticket, wait: &mut Wait) -> bool {
         let ticket = match wait.ticket {
             Some(ticket) => ticket,

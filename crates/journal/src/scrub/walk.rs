@@ -1,5 +1,5 @@
-//! Reading a file with bodies from front to back, a piece at a time, whatever the length of what is in it: the batches of
-//! an adopted log file, the records of a copied segment.
+//! Reading a file with bodies from front to back, a piece at a time, whatever the length of what is
+//! in it: the batches of an adopted log file, the records of a copied segment.
 //!
 //! Invariant: of what is longer than a piece only the checksum so far is kept.
 
@@ -51,7 +51,8 @@ type Bad = (u64, String);
 impl Walk {
     /// Reads the file of a segment whose index lists bodies up to `listed`.
     pub(super) fn new(incarnation: u64, header: Header, listed: u64) -> Self {
-        // Behind the last body of an adopted file may be what nobody needs any more; a copied one has nothing else.
+        // Behind the last body of an adopted file may be what nobody needs any more; a copied one
+        // has nothing else.
         let end = match header.place {
             Place::Slot(_) => listed,
             Place::Own => header.length.into(),

@@ -113,7 +113,8 @@ pub(super) fn read(scan: &Scan, log: &Found, tally: &mut Tally<'_>, found: &mut 
     Ok(())
 }
 
-/// Walks the log from file `start`, and after each gap from the next whole batch on; `gap` is told of each.
+/// Walks the log from file `start`, and after each gap from the next whole batch on; `gap` is told
+/// of each.
 fn read_on(
     scan: &Scan,
     start: usize,

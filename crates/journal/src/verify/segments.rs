@@ -78,7 +78,8 @@ fn block(disk: &dyn Disk, number: u32, row: &Row, incarnation: u64) -> io::Resul
     Ok(listed)
 }
 
-/// The entries of a chunk whose list is gone: which they are is not known, only of which page and how many at most.
+/// The entries of a chunk whose list is gone: which they are is not known, only of which page and
+/// how many at most.
 fn unlisted(row: &Row, tally: &Tally<'_>) -> DamagedEntries {
     let first = row.page.saturating_mul(PAGE);
     let last = first.saturating_add(PAGE - 1);

@@ -1,6 +1,7 @@
 //! What the log takes back of that which indexes list.
 //!
-//! Invariant: only pages that some index lists are kept, a bit for each number, so this takes no more memory than recovery.
+//! Invariant: only pages that some index lists are kept, a bit for each number, so this takes no
+//! more memory than recovery.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,10 @@
-//! A batch: the unit of writing and of integrity. This file has its header, its checksums and its bytes.
+//! A batch: the unit of writing and of integrity. This file has its header, its checksums and its
+//! bytes.
 //!
-//! Invariant: a batch that decodes was written by this journal, for this generation of its file, at this offset, and
-//! after exactly the batch before it. Every checksum is seeded with the incarnation and the generation, so neither
-//! what an earlier generation left in a recycled file nor another journal's bytes ever validate.
+//! Invariant: a batch that decodes was written by this journal, for this generation of its file, at
+//! this offset, and after exactly the batch before it. Every checksum is seeded with the
+//! incarnation and the generation, so neither what an earlier generation left in a recycled file
+//! nor another journal's bytes ever validate.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use parking_lot::RwLock;
@@ -80,8 +82,8 @@ pub(crate) struct Header {
     pub(crate) oldest: u32,
     /// Ascends by one from batch to batch, across files.
     pub(crate) sequence: u64,
-    /// The sequence up to which everything was flushed when this batch was written: the proof that it may have been
-    /// acknowledged.
+    /// The sequence up to which everything was flushed when this batch was written: the proof that
+    /// it may have been acknowledged.
     pub(crate) durable: u64,
     /// Bytes of records.
     pub(crate) length: u32,
@@ -123,7 +125,8 @@ impl Header {
         link
     }
 
-    /// Reads a header that claims to be of generation `generation` at `offset`; `None` if it is anything else.
+    /// Reads a header that claims to be of generation `generation` at `offset`; `None` if it is
+    /// anything else.
     pub(crate) fn decode(bytes: &[u8], incarnation: u64, generation: u32, offset: u32) -> Option<(Self, Link)> {
         let bytes = bytes.first_chunk::<HEADER>()?;
         let (header, link) = Self::decode_any(bytes, incarnation)?;
@@ -174,8 +177,8 @@ pub(crate) struct Batch {
     pub(crate) housekeeping: bool,
     /// To be written even if it stays empty.
     pub(crate) forced: bool,
-    /// Room for the header, then the records. Locked because readers may want a body while the writer fills in
-    /// checksums; until the batch is closed it is only reached through `get_mut`.
+    /// Room for the header, then the records. Locked because readers may want a body while the
+    /// writer fills in checksums; until the batch is closed it is only reached through `get_mut`.
     pub(crate) bytes: RwLock<Vec<u8>>,
 }
 

@@ -1,7 +1,9 @@
-//! The buffer that records are appended to: one open batch, and closed ones on their way to the disk.
+//! The buffer that records are appended to: one open batch, and closed ones on their way to the
+//! disk.
 //!
-//! Invariant: a batch has its file and offset from the moment its first record is in it, so an address is known at
-//! once; batches are closed, written and made durable in the order of their sequence.
+//! Invariant: a batch has its file and offset from the moment its first record is in it, so an
+//! address is known at once; batches are closed, written and made durable in the order of their
+//! sequence.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use crate::options::{BLOCK, Sizes};
 use crate::record::{self, Draft};
 use crate::{Address, Owner, Ticket};
 
-/// How many buffers are kept for reuse, so that a busy writer does not take memory from the system batch by batch.
+/// How many buffers are kept for reuse, so that a busy writer does not take memory from the system
+/// batch by batch.
 const KEPT_BUFFERS: usize = 8;
 
 /// What the recycler is at.
@@ -159,8 +162,8 @@ impl Buffer {
         self.closed.iter().cloned().collect()
     }
 
-    /// The batches up to `ticket` are durable: takes them off the queue. With `proof` the last of them says so of those
-    /// before.
+    /// The batches up to `ticket` are durable: takes them off the queue. With `proof` the last of
+    /// them says so of those before.
     pub(crate) fn durable(&mut self, ticket: Ticket, proof: bool) -> Vec<Arc<Batch>> {
         let count = self.closed.iter().take_while(|batch| batch.sequence <= ticket.0).count();
         let durable = self.closed.drain(..count).collect();
@@ -168,8 +171,8 @@ impl Buffer {
         durable
     }
 
-    /// Keeps the memory of written batches for later ones, and gives back what is too much: to be dropped without the
-    /// lock, since the system takes its time with large pieces.
+    /// Keeps the memory of written batches for later ones, and gives back what is too much: to be
+    /// dropped without the lock, since the system takes its time with large pieces.
     pub(crate) fn reuse(&mut self, written: Vec<Arc<Batch>>) -> Vec<Vec<u8>> {
         // A batch that somebody still reads goes when that is done.
         let mut buffers: Vec<_> =
@@ -235,7 +238,8 @@ impl Buffer {
 pub(crate) enum Pending {
     /// It was in the open batch; copied.
     Open(Bytes),
-    /// It is in this batch, to be copied without the buffer's lock: the writer may have the batch's.
+    /// It is in this batch, to be copied without the buffer's lock: the writer may have the
+    /// batch's.
     Closed(Arc<Batch>),
 }
 

@@ -1,7 +1,8 @@
 //! The files of the log: their header blocks, their slots on disk, and readying the next one.
 //!
-//! Invariant: a generation is written to only after its file is complete on disk: zeroed or recycled, its header
-//! flushed, its name durable. A readying that fails is no failure of the log; it is tried again.
+//! Invariant: a generation is written to only after its file is complete on disk: zeroed or
+//! recycled, its header flushed, its name durable. A readying that fails is no failure of the log;
+//! it is tried again.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -142,8 +143,8 @@ impl Ring {
         self.disk.free()
     }
 
-    /// Looks whether every file of the log is still there, whole: what is confirmed from now on would be lost in one that
-    /// is not.
+    /// Looks whether every file of the log is still there, whole: what is confirmed from now on
+    /// would be lost in one that is not.
     pub(crate) fn look(&self) -> io::Result<()> {
         let slots = {
             let shelf = self.shelf.lock();
@@ -188,8 +189,8 @@ impl Ring {
         Ok(())
     }
 
-    /// A file for `generation`: the longest unused slot, else a new one. What can't be readied is removed, since it
-    /// is not known what is in it.
+    /// A file for `generation`: the longest unused slot, else a new one. What can't be readied is
+    /// removed, since it is not known what is in it.
     fn ready_one(&self, generation: u32) -> io::Result<Slot> {
         let recycled = self.take_free(0);
         let slot = match recycled {
@@ -226,7 +227,8 @@ impl Ring {
         let handle = self.disk.create(&slot_name(number))?;
         let zeros = vec![0; ZEROS.min(length as usize)];
         let mut at = 0;
-        // Written out, not just set to a length: an overwrite later then needs no change of metadata to be durable.
+        // Written out, not just set to a length: an overwrite later then needs no change of
+        // metadata to be durable.
         while at < length {
             let count = zeros.len().min((length - at) as usize);
             handle.write_all_at(&zeros[..count], u64::from(at))?;
@@ -266,7 +268,8 @@ impl Ring {
         self.discard(slot);
     }
 
-    /// Which slot has which generation, and which are free, while no file is being readied; `look` sees the same state.
+    /// Which slot has which generation, and which are free, while no file is being readied; `look`
+    /// sees the same state.
     pub(crate) fn standing<T>(&self, look: impl FnOnce(&Shelf) -> T) -> T {
         let _none_is_readied = self.readying.lock();
         look(&self.shelf.lock())
@@ -312,8 +315,8 @@ impl Ring {
         self.remove(number);
     }
 
-    /// Removes the file in slot `number`. If that fails the slot is never used again by this process; recovery removes
-    /// a file that is not part of the log.
+    /// Removes the file in slot `number`. If that fails the slot is never used again by this
+    /// process; recovery removes a file that is not part of the log.
     fn remove(&self, number: u32) {
         let removed = match self.disk.remove(&slot_name(number)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

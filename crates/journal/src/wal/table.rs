@@ -1,7 +1,8 @@
-//! The table of log files from the oldest to the one being written, with what keeps each of them needed.
+//! The table of log files from the oldest to the one being written, with what keeps each of them
+//! needed.
 //!
-//! Invariant: generations in the table are consecutive. A file's live count is the references and holds on bodies in
-//! it; its owners are all those with a record in it.
+//! Invariant: generations in the table are consecutive. A file's live count is the references and
+//! holds on bodies in it; its owners are all those with a record in it.
 
 use std::collections::VecDeque;
 
@@ -70,7 +71,8 @@ impl LogFile {
         if alive * 2 < u64::from(self.length) { alive } else { 0 }
     }
 
-    /// A guess at the bytes of bodies still referenced: as if all bodies were of one size and referenced once.
+    /// A guess at the bytes of bodies still referenced: as if all bodies were of one size and
+    /// referenced once.
     pub(crate) fn live_bytes(&self) -> u64 {
         match self.bodies {
             0 => 0,

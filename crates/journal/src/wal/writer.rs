@@ -1,7 +1,8 @@
-//! The writer: takes what was appended, writes it in one run, flushes once, and only then calls it durable.
+//! The writer: takes what was appended, writes it in one run, flushes once, and only then calls it
+//! durable.
 //!
-//! Invariant: `durable` moves forward after the flush that covers it has returned without error, never before; after
-//! the first error it never moves again.
+//! Invariant: `durable` moves forward after the flush that covers it has returned without error,
+//! never before; after the first error it never moves again.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +25,8 @@ pub enum Flushed {
     Idle,
     /// What had been appended is durable.
     Done,
-    /// The next log file could not be readied, for want of space, say. Nothing is lost; it is to be tried again.
+    /// The next log file could not be readied, for want of space, say. Nothing is lost; it is to be
+    /// tried again.
     Stalled,
 }
 
@@ -47,8 +49,9 @@ pub(crate) struct Writer {
 }
 
 impl Core {
-    /// Writes and flushes everything appended before the call. An error is final: the log has failed. Nobody may call it but
-    /// the writer: until what it wrote is off the buffer, another call would write that again, with another header.
+    /// Writes and flushes everything appended before the call. An error is final: the log has
+    /// failed. Nobody may call it but the writer: until what it wrote is off the buffer, another
+    /// call would write that again, with another header.
     pub(crate) fn flush(&self, log: &Log) -> io::Result<Flushed> {
         let mut writer = log.writer.lock();
         let (mut run, sync) = {
@@ -103,7 +106,8 @@ impl Core {
         self.state.lock().sync_wanted |= sync;
     }
 
-    /// Everything up to `ticket` is durable, and with `proof` its last batch says so of all before: wakes who waited for it.
+    /// Everything up to `ticket` is durable, and with `proof` its last batch says so of all before:
+    /// wakes who waited for it.
     fn settle(&self, log: &Log, ticket: Ticket, proof: bool) {
         let (bytes, background, surplus) = {
             let mut state = self.state.lock();
@@ -120,7 +124,8 @@ impl Core {
         }
     }
 
-    /// Writes an empty batch if the last one has records: the proof that what came before is flushed.
+    /// Writes an empty batch if the last one has records: the proof that what came before is
+    /// flushed.
     pub(crate) fn seal(&self, log: &Log) -> io::Result<Flushed> {
         self.state.lock().sync_wanted = true;
         if self.flush(log)? == Flushed::Stalled {
@@ -152,8 +157,8 @@ fn writable(ring: &Ring, run: &[Arc<Batch>]) -> (usize, Option<io::Error>) {
     (run.len(), None)
 }
 
-/// Whether a file could not be readied for want of something that may come back: room, or file handles. With any other
-/// error the disk is no disk any more, and waiting would be for ever.
+/// Whether a file could not be readied for want of something that may come back: room, or file
+/// handles. With any other error the disk is no disk any more, and waiting would be for ever.
 fn is_want_of_room(error: &io::Error) -> bool {
     is_want_of_handles(error) || matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -1,6 +1,8 @@
-//! A few queues over a journal, for tests: what each has not settled and where its bodies lie, before a restart and after.
+//! A few queues over a journal, for tests: what each has not settled and where its bodies lie,
+//! before a restart and after.
 //!
-//! Invariant: the body of a number follows from owner, number and length, so whatever is read back can be judged.
+//! Invariant: the body of a number follows from owner, number and length, so whatever is read back
+//! can be judged.
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
@@ -70,7 +72,8 @@ impl Owners for Queues {
         for owner in owners {
             let next = self.next.lock().get(owner).copied().unwrap_or(0);
             let live = self.live.lock();
-            // As runs: a restatement that grew with every number ever used would fill the log by itself.
+            // As runs: a restatement that grew with every number ever used would fill the log by
+            // itself.
             let settled: Vec<_> = (0..next).filter(|seq| !live.contains_key(&(*owner, *seq))).collect();
             let runs: Vec<_> = settled.chunk_by(|a, b| a + 1 == *b).map(|run| (run[0], run.len() as u64)).collect();
             let mut appender = journal.housekeeping_appender();
@@ -256,7 +259,8 @@ pub(crate) fn live_on(journal: &Journal, stepper: &Stepper, queues: &Queues, ran
     }
     let all = queues.all();
     for (owner, one) in all.iter().filter(|_| random.chance(400 / (all.len() as u64 + 1))) {
-        // Of the third queue nearly everything goes, so that files with little in them are there too.
+        // Of the third queue nearly everything goes, so that files with little in them are there
+        // too.
         if *owner == 2 || one.seq % 8 == 0 {
             queues.settle(journal, *owner, one.seq);
         }

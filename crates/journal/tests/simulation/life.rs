@@ -155,7 +155,8 @@ impl Run {
                 // A fault while recovering: it must fail cleanly, and work the next time.
                 self.disk.fault(1 + self.random.below(6), Fault::Crash);
                 if self.options.durability == Durability::Os {
-                    // The power may go before recovery has flushed what only the operating system had.
+                    // The power may go before recovery has flushed what only the operating system
+                    // had.
                     durable = 0;
                 }
             }
@@ -203,7 +204,8 @@ impl Run {
         panic!("the second attempt failed without a fault");
     }
 
-    /// The world must be what some prefix of the entries leaves that has all the first `durable` of them.
+    /// The world must be what some prefix of the entries leaves that has all the first `durable` of
+    /// them.
     fn compare(&mut self, opened: &Opened, mut replayed: Replayed, durable: usize, totals: &mut Totals) {
         totals.lives += 1;
         assert!(replayed.lost.is_empty(), "nothing was damaged: {:?}", replayed.lost);
@@ -242,8 +244,8 @@ impl Run {
         *memory = Memory { base: found.clone(), world: found, places, cold, unmeasured, ..Memory::default() };
     }
 
-    /// The replayed world with the body of each reference in it, as far as `read` gives one; each that it gives must be
-    /// the body that was published under that number.
+    /// The replayed world with the body of each reference in it, as far as `read` gives one; each
+    /// that it gives must be the body that was published under that number.
     fn world_of(&self, replayed: &Replayed, read: &mut dyn FnMut(Address) -> Option<Vec<u8>>) -> World {
         let memory = self.memory.lock();
         let mut expected: BTreeMap<(Owner, u64), Body> = BTreeMap::new();
@@ -306,7 +308,8 @@ impl Run {
         self.end(&journal, ending, durable, totals)
     }
 
-    /// Ends every group and settles every reference: of the segments nothing may be left, unless the journal has failed.
+    /// Ends every group and settles every reference: of the segments nothing may be left, unless
+    /// the journal has failed.
     fn drain(&mut self, journal: &Journal, stepper: &Stepper, totals: &mut Totals) {
         let mut memory = self.memory.lock();
         while let Some((group, _)) = memory.open.last().cloned() {
@@ -599,12 +602,14 @@ impl Run {
                 }
                 Ok(opened) => self.check_flipped(&opened, replayed, name, totals),
             }
-            // A log that was opened has been tidied; it is whole without the flip, or does not have the file any more.
+            // A log that was opened has been tidied; it is whole without the flip, or does not have
+            // the file any more.
             self.disk.flip_bit(name, bit);
         }
     }
 
-    /// A journal that opens although a bit of `name` has flipped has all its records; a body or a chunk may be refused.
+    /// A journal that opens although a bit of `name` has flipped has all its records; a body or a
+    /// chunk may be refused.
     fn check_flipped(&self, opened: &Opened, mut replayed: Replayed, name: &str, totals: &mut Totals) {
         let refused = |error: &std::io::Error| {
             assert_eq!(error.kind(), std::io::ErrorKind::InvalidData, "{error}");

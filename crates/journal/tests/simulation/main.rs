@@ -1,5 +1,6 @@
-//! A seeded simulation of the journal: random work on small files that are recycled all the time, on a disk that loses,
-//! tears and refuses writes; after each fault the journal is opened again and compared with a model.
+//! A seeded simulation of the journal: random work on small files that are recycled all the time,
+//! on a disk that loses, tears and refuses writes; after each fault the journal is opened again and
+//! compared with a model.
 //!
 //! `JOURNAL_SEEDS` sets how many seeds are run, `JOURNAL_SEED` runs that one only.
 
@@ -36,7 +37,8 @@ fn nothing_durable_is_ever_lost_and_nothing_else_appears() {
 
 #[test]
 fn a_disk_that_lies_about_flushes_is_caught() {
-    // To a reader of confirms this is the same as confirming before the flush: the simulation must see it.
+    // To a reader of confirms this is the same as confirming before the flush: the simulation must
+    // see it.
     let caught = (0..60).filter(|seed| {
         let mut run = Run::new(*seed);
         run.lie_about_flushes();

@@ -1,4 +1,5 @@
-//! What the world looks like to the one who appends, and the owners' answers to the journal, which are drawn from it.
+//! What the world looks like to the one who appends, and the owners' answers to the journal, which
+//! are drawn from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What the log should hold: the operations in the order they were appended, and the state that any prefix of them
-//! leaves.
+//! What the log should hold: the operations in the order they were appended, and the state that any
+//! prefix of them leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -51,7 +51,8 @@ pub(crate) struct Entry {
     pub(crate) ticket: Ticket,
 }
 
-/// The state after `entries` on top of `world`: whole groups only, but no sequence number is used twice.
+/// The state after `entries` on top of `world`: whole groups only, but no sequence number is used
+/// twice.
 pub(crate) fn fold(world: &World, entries: &[Entry]) -> World {
     let ended: BTreeSet<Group> = entries
         .iter()
@@ -103,7 +104,8 @@ pub(crate) struct Replayed {
     /// Without references.
     pub(crate) world: World,
     pub(crate) places: BTreeMap<(Owner, u64), Address>,
-    /// Chunks with their owner, page and bytes; those of owners that the log does not know are dead.
+    /// Chunks with their owner, page and bytes; those of owners that the log does not know are
+    /// dead.
     chunks: Vec<(Owner, u64, u64, Chunk)>,
     settled: BTreeMap<Owner, Vec<(u64, u64)>>,
     /// The last sequence number referenced of each owner: they must ascend.

@@ -1,4 +1,5 @@
-//! The broker as a whole: who asks, sums over everything, and the one node that Hermod is in RabbitMQ's words.
+//! The broker as a whole: who asks, sums over everything, and the one node that Hermod is in
+//! RabbitMQ's words.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -179,7 +180,8 @@ async fn node(asker: Asker, State(source): State<Arc<Source>>) -> Result<Json, F
         "sockets_used": sockets,
         "sockets_total": sockets_total,
         "proc_used": 0,
-        // rabbitmqadmin reads no node without these. Nothing is Erlang's, and no figure of free bytes raises an alarm.
+        // rabbitmqadmin reads no node without these. Nothing is Erlang's, and no figure of free
+        // bytes raises an alarm.
         "run_queue": 0,
         "proc_total": 0,
         "disk_free_limit": 0,
@@ -286,7 +288,8 @@ fn sums_of_all(source: &Source, overview: &Overview) -> Json {
     })
 }
 
-/// Of the vhosts that this user may enter, and of its own connections. What belongs to no vhost it does not see.
+/// Of the vhosts that this user may enter, and of its own connections. What belongs to no vhost it
+/// does not see.
 fn sums_of(share: &Share) -> Json {
     json!({
         "object_totals": {

@@ -1,4 +1,5 @@
-//! How `/api` answers: RabbitMQ's status codes, and its object of `error` and `reason` where something is refused.
+//! How `/api` answers: RabbitMQ's status codes, and its object of `error` and `reason` where
+//! something is refused.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

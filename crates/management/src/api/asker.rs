@@ -1,7 +1,8 @@
 //! Who asks: a user with a password and a tag that lets it in, and what its tags let it see and do.
 //!
-//! As in RabbitMQ, `management` shows what is its own, `policymaker` besides sets policies, `monitoring` sees everything,
-//! and `administrator` changes everything. What it does in a vhost it does with its own rights there.
+//! As in RabbitMQ, `management` shows what is its own, `policymaker` besides sets policies,
+//! `monitoring` sees everything, and `administrator` changes everything. What it does in a vhost it
+//! does with its own rights there.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -132,7 +133,8 @@ impl FromRequestParts<Arc<Source>> for Asker {
         .await;
         let identity = match outcome {
             Ok(identity) => identity,
-            // What led to it has been told, and this can be repeated as fast as requests can be made.
+            // What led to it has been told, and this can be repeated as fast as requests can be
+            // made.
             Err(refusal) if refusal.is_endless() => {
                 let user = shown_name(&user);
                 tracing::debug!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");

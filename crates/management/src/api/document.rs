@@ -1,4 +1,5 @@
-//! What a request brings along: parameters, and a JSON document of bounded size, read only once its sender has logged in.
+//! What a request brings along: parameters, and a JSON document of bounded size, read only once its
+//! sender has logged in.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -29,8 +30,8 @@ const WEIGHT: usize = 4;
 /// One that is longer is read off the loop.
 const LONG: usize = 64 << 10;
 
-/// A document; a request without one stands for the empty object. An [`Asker`](super::asker::Asker) comes before it in a
-/// handler's parameters.
+/// A document; a request without one stands for the empty object. An [`Asker`](super::asker::Asker)
+/// comes before it in a handler's parameters.
 pub(super) struct Document<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<Source>> for Document<T> {
@@ -67,8 +68,8 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Source>> for Parameters<T> {
     }
 }
 
-/// The document of a request as it was sent, without a byte order mark. As with RabbitMQ, what it is called does not matter:
-/// many a script sends JSON as curl does, which calls everything a form.
+/// The document of a request as it was sent, without a byte order mark. As with RabbitMQ, what it
+/// is called does not matter: many a script sends JSON as curl does, which calls everything a form.
 pub(super) async fn read(request: Request, longest: usize) -> Result<Vec<u8>, Failure> {
     read_weighing(request, longest, 1).await
 }
@@ -105,7 +106,8 @@ async fn gather(body: Body, longest: usize, charge: &impl Fn(usize) -> Result<()
     Ok(bytes)
 }
 
-/// True or false, also as a text: tools that take arguments of a command line send them as they come.
+/// True or false, also as a text: tools that take arguments of a command line send them as they
+/// come.
 ///
 /// # Errors
 /// For anything else.

@@ -1,6 +1,7 @@
 //! Health checks under RabbitMQ's paths: `{"status":"ok"}`, or 503 and what is wrong.
 //!
-//! What is about members of a cluster is well: this broker is all there is, and what it has, it has.
+//! What is about members of a cluster is well: this broker is all there is, and what it has, it
+//! has.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,7 +1,8 @@
 //! `/api`: RabbitMQ's HTTP API, as far as Hermod has what it is about.
 //!
-//! Every request is authenticated before anything else is looked at, but for four health checks that balancers ask without
-//! a password. What is changed is changed by the same code, and told to the same audit log, as on the command line.
+//! Every request is authenticated before anything else is looked at, but for four health checks
+//! that balancers ask without a password. What is changed is changed by the same code, and told to
+//! the same audit log, as on the command line.
 
 mod about;
 mod answer;
@@ -46,7 +47,8 @@ pub(crate) fn router() -> Router<Arc<Source>> {
         })
 }
 
-/// Makes a change where it may block. The number is that of the messages or connections that it cost.
+/// Makes a change where it may block. The number is that of the messages or connections that it
+/// cost.
 async fn make(source: &Arc<Source>, asker: &Asker, change: Change) -> Result<u64, Failure> {
     let caller = asker.caller();
     blocking(source, asker, move |source| change::make(&source.broker, change, caller)).await

@@ -1,5 +1,5 @@
-//! What of a list a request wants to see: sorted, filtered by name, cut into pages, some fields only. Names of parameters and
-//! of fields are RabbitMQ's.
+//! What of a list a request wants to see: sorted, filtered by name, cut into pages, some fields
+//! only. Names of parameters and of fields are RabbitMQ's.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! One message put into the broker, or some taken out of it, by the rights of whoever asks. For looking and trying: each
-//! request is a client that comes and goes.
+//! One message put into the broker, or some taken out of it, by the rights of whoever asks. For
+//! looking and trying: each request is a client that comes and goes.
 
 use std::sync::Arc;
 

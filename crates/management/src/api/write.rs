@@ -1,4 +1,5 @@
-//! What administrators change: users and their rights, vhosts, limits, policies, definitions; and the end of connections.
+//! What administrators change: users and their rights, vhosts, limits, policies, definitions; and
+//! the end of connections.
 
 use std::sync::Arc;
 
@@ -270,7 +271,8 @@ async fn put_permission(
     stored(was_there)
 }
 
-/// Whether a user has what `has` looks for. That there is no such user or vhost is the document's fault, not the path's.
+/// Whether a user has what `has` looks for. That there is no such user or vhost is the document's
+/// fault, not the path's.
 fn rights_of(source: &Source, name: &str, vhost: &str, has: impl Fn(&auth::User) -> bool) -> Result<bool, Failure> {
     let user = source.broker.authority().user(name).filter(|_| source.broker.has_vhost(vhost));
     let missing = || Failure::bad_request(format!("vhost_or_user_not_found: vhost '{vhost}', user '{name}'"));

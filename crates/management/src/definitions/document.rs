@@ -1,7 +1,9 @@
-//! A document of definitions as it is read: RabbitMQ's of any version from 3.8 on, and Hermod's own.
+//! A document of definitions as it is read: RabbitMQ's of any version from 3.8 on, and Hermod's
+//! own.
 //!
-//! Entries are read one by one, so that no more of a document is in memory than what it declares. What can't be read is told
-//! with its path and refuses the document; a list or a field that nothing reads is told too.
+//! Entries are read one by one, so that no more of a document is in memory than what it declares.
+//! What can't be read is told with its path and refuses the document; a list or a field that
+//! nothing reads is told too.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Everything that is kept, written as RabbitMQ's document of definitions, so that RabbitMQ and Hermod both read it.
+//! Everything that is kept, written as RabbitMQ's document of definitions, so that RabbitMQ and
+//! Hermod both read it.
 
 use std::collections::BTreeSet;
 
@@ -98,8 +99,8 @@ pub(crate) fn export_vhost(broker: &Broker, facts: &Facts, vhost: &str) -> Json 
     document
 }
 
-/// A user. A hash that RabbitMQ does not read, and would refuse the document for, has a field of its own, which it passes
-/// over: there the user has no password.
+/// A user. A hash that RabbitMQ does not read, and would refuse the document for, has a field of
+/// its own, which it passes over: there the user has no password.
 fn user(row: Json) -> Json {
     let mut row = narrow(&row, &["name", "password_hash", "hashing_algorithm", "tags", "limits"]);
     if row["hashing_algorithm"].as_str().is_some_and(|name| !name.is_empty() && !name.starts_with(OF_RABBITMQ)) {

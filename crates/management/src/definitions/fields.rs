@@ -1,7 +1,8 @@
 //! One object of a document, read field by field.
 //!
-//! A value of a type that it should not have refuses the document, and its line says where the value stands. So does a
-//! field that nothing reads, unless such fields are to be skipped: nothing is ignored.
+//! A value of a type that it should not have refuses the document, and its line says where the
+//! value stands. So does a field that nothing reads, unless such fields are to be skipped: nothing
+//! is ignored.
 
 use serde_json::{Map, Value as Json};
 
@@ -141,8 +142,9 @@ impl<'a> Fields<'a> {
         Fields { path: format!("{}.{name}", self.path), left, faults: self.faults }
     }
 
-    /// Limits by their names: whole numbers, of which those below zero are none. A name or a value that is no limit refuses
-    /// the document whatever is to be skipped: what was limited would not be any more.
+    /// Limits by their names: whole numbers, of which those below zero are none. A name or a value
+    /// that is no limit refuses the document whatever is to be skipped: what was limited would not
+    /// be any more.
     pub(super) fn limits<const N: usize>(&mut self, name: &str, known: [&str; N]) -> Option<[Option<u64>; N]> {
         let fields = self.object(name)?;
         let mut limits = [None; N];

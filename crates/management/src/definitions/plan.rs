@@ -1,7 +1,7 @@
 //! What an import is to do, in its order, and everything that stands against it.
 //!
-//! Whatever a change could be refused for is asked before the first change: passwords are hashed, patterns compiled and
-//! records encoded, so that a refused document has changed nothing.
+//! Whatever a change could be refused for is asked before the first change: passwords are hashed,
+//! patterns compiled and records encoded, so that a refused document has changed nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -444,8 +444,9 @@ impl<'a> Plan<'a> {
         );
     }
 
-    /// The type of a queue whose arguments name none, if that is not what it will be anyway. What the document says beside the
-    /// arguments comes before the default type of its vhost, which is for queues that stay.
+    /// The type of a queue whose arguments name none, if that is not what it will be anyway. What
+    /// the document says beside the arguments comes before the default type of its vhost, which is
+    /// for queues that stay.
     fn queue_type(&self, vhost: &str, kind: Option<String>, stays: bool) -> Option<String> {
         let default = self.default_types.get(vhost).filter(|_| stays).cloned();
         match kind {
@@ -543,7 +544,8 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Hashing may fail, so it comes before the first change. A password that is a user's already stays as it is kept.
+    /// Hashing may fail, so it comes before the first change. A password that is a user's already
+    /// stays as it is kept.
     fn hash_passwords(&mut self) -> Result<(), Refused> {
         for (name, password) in std::mem::take(&mut self.passwords) {
             let Some(user) = self.users.get_mut(&name) else { continue };

@@ -124,7 +124,8 @@ fn a_mailbox_that_is_drained_in_parts_is_drained_to_its_end_also_when_the_socket
     let (_net, address) = start(Settings::default(), std::slice::from_ref(&toy));
     let mut socket = connect(address);
     let total = 20 * 1024 * 1024;
-    // More than the kernel holds: the output stalls until it is read. What comes in is read meanwhile.
+    // More than the kernel holds: the output stalls until it is read. What comes in is read
+    // meanwhile.
     socket.write_all(format!("flood {total}\ntick 100\n").as_bytes()).unwrap();
     until("a tick", || toy.saw("tick") == 1);
     socket.write_all(b"tick 1\n").unwrap();

@@ -1,5 +1,5 @@
-//! The end of a connection whose last word is said: the peer ends it, and until then nothing reaches it that would keep it
-//! from reading what was sent before.
+//! The end of a connection whose last word is said: the peer ends it, and until then nothing
+//! reaches it that would keep it from reading what was sent before.
 
 use super::*;
 

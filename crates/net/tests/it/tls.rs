@@ -1,4 +1,5 @@
-//! The same loop with TLS around it: what differs is where bytes may wait, and how a connection begins.
+//! The same loop with TLS around it: what differs is where bytes may wait, and how a connection
+//! begins.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -119,7 +120,8 @@ fn lines_come_back_within_tls_however_they_are_cut() {
     until("an empty registry", || net.registry().open() == 0);
 }
 
-/// Records wait in the session when the kernel takes no more: they leave although the protocol has nothing to add.
+/// Records wait in the session when the kernel takes no more: they leave although the protocol has
+/// nothing to add.
 #[test]
 fn what_waits_within_tls_is_written_to_its_end_and_its_last_words_arrive() {
     let pki = pki();

@@ -1,5 +1,5 @@
-//! A protocol of lines for tests: each line is an order that makes the connection behave in one of the ways that a
-//! driver has to cope with.
+//! A protocol of lines for tests: each line is an order that makes the connection behave in one of
+//! the ways that a driver has to cope with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! WebSockets: the handshake, messages that cut lines anywhere, text and other bytes, and the end from either side.
+//! WebSockets: the handshake, messages that cut lines anywhere, text and other bytes, and the end
+//! from either side.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,6 @@
-//! What selectors are of messages: the examples of the specification (§3.8.1.1 to §3.8.1.3), and cases that the suites of
-//! ActiveMQ, Artemis, Qpid, JORAM and RabbitMQ's SQL filter are known to test.
+//! What selectors are of messages: the examples of the specification (§3.8.1.1 to §3.8.1.3), and
+//! cases that the suites of ActiveMQ, Artemis, Qpid, JORAM and RabbitMQ's SQL filter are known to
+//! test.
 
 use selector::{Selector, Value};
 

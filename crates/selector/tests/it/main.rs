@@ -1,4 +1,5 @@
-//! Selectors as data: what the specification and other brokers' suites say of them, and a naive oracle.
+//! Selectors as data: what the specification and other brokers' suites say of them, and a naive
+//! oracle.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
 

@@ -1,5 +1,5 @@
-//! Random selectors against a naive evaluation: truth tables written out, patterns by plain recursion, numbers small enough
-//! to be exact.
+//! Random selectors against a naive evaluation: truth tables written out, patterns by plain
+//! recursion, numbers small enough to be exact.
 
 use std::fmt::Write;
 
@@ -231,7 +231,8 @@ fn write_condition(condition: &Condition, out: &mut String) {
 fn write_whole(condition: &Condition) -> String {
     fn guarded(condition: Condition) -> Condition {
         let inside = |inner: Box<Condition>| Box::new(guarded(*inner));
-        // A double NOT changes nothing in three-valued logic, and puts parentheses around its inside.
+        // A double NOT changes nothing in three-valued logic, and puts parentheses around its
+        // inside.
         let alone = |inner: Box<Condition>| Box::new(Condition::Not(Box::new(Condition::Not(inside(inner)))));
         match condition {
             Condition::And(left, right) => Condition::And(inside(left), alone(right)),

@@ -84,8 +84,8 @@ impl<'a> Message<'a> {
         self.headers.get("message-id")
     }
 
-    /// What an ACK or NACK of it must name: the `ack` header since 1.2, `message-id` and `subscription` before. None
-    /// when the server sent neither.
+    /// What an ACK or NACK of it must name: the `ack` header since 1.2, `message-id` and
+    /// `subscription` before. None when the server sent neither.
     pub fn ack_id(&self) -> Option<AckId<'a>> {
         if let Some(id) = self.headers.get("ack") {
             return Some(AckId::Ack(id));

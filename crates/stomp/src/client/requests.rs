@@ -48,7 +48,8 @@ pub struct Send<'a> {
     pub transaction: Option<&'a str>,
     /// More headers, such as `persistent` and `content-type`.
     pub headers: &'a [(&'a str, &'a str)],
-    /// Leaves `content-length` away, by which ActiveMQ tells text from bytes. Bodies with a NUL get it all the same.
+    /// Leaves `content-length` away, by which ActiveMQ tells text from bytes. Bodies with a NUL get
+    /// it all the same.
     pub text: bool,
 }
 
@@ -231,7 +232,8 @@ impl Requests {
         frame.finish();
     }
 
-    /// Ends the session; with a receipt the client knows when everything before it has been handled.
+    /// Ends the session; with a receipt the client knows when everything before it has been
+    /// handled.
     pub fn disconnect(&mut self, receipt: Option<&str>) {
         let mut frame = self.frame(Command::Disconnect);
         frame.optional("receipt", receipt);

@@ -1,7 +1,7 @@
 //! Bytes to frames, in any pieces.
 //!
-//! Every byte is looked at a constant number of times however the peer cuts its writes, and a frame that is complete
-//! in the buffer of the socket is decoded there, without copying or allocating.
+//! Every byte is looked at a constant number of times however the peer cuts its writes, and a frame
+//! that is complete in the buffer of the socket is decoded there, without copying or allocating.
 
 use bytes::Bytes;
 use memchr::memchr;
@@ -93,8 +93,9 @@ impl Decoder {
         }
     }
 
-    /// Decodes the first frame of `input`. What was not consumed must come again at the front of the next input; so
-    /// must a complete frame of a command without body that the caller wants to see again later.
+    /// Decodes the first frame of `input`. What was not consumed must come again at the front of
+    /// the next input; so must a complete frame of a command without body that the caller wants to
+    /// see again later.
     ///
     /// # Errors
     /// A violation of the protocol or a limit; the decoder can't go on after it.
@@ -233,7 +234,8 @@ impl Decoder {
             BodyEnd::Length(length) => body + length,
             BodyEnd::Nul => input.len(),
         };
-        // A frame without body is at most a head, and may be left in the input by whoever can't handle it yet.
+        // A frame without body is at most a head, and may be left in the input by whoever can't
+        // handle it yet.
         if expected < limits::GATHER_FROM || !command.has_body() {
             self.progress = Progress::Body { command, body, end, scanned: input.len() };
             return Ok(Decoded { consumed: 0, frame: None });
@@ -285,7 +287,8 @@ impl Decoder {
     }
 }
 
-/// The line without the carriage return that may precede its line feed: STOMP 1.2, and lenient before.
+/// The line without the carriage return that may precede its line feed: STOMP 1.2, and lenient
+/// before.
 fn without_cr(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }

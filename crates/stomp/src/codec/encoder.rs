@@ -1,7 +1,7 @@
 //! Frames to bytes.
 //!
-//! Whatever the names and values are, the result is one frame: what a version can't express becomes a blank, so that
-//! no value can end its line, add a header or start another frame.
+//! Whatever the names and values are, the result is one frame: what a version can't express becomes
+//! a blank, so that no value can end its line, add a header or start another frame.
 
 use super::{Command, Version};
 
@@ -58,7 +58,8 @@ impl<'a> FrameWriter<'a> {
         Self { trailer: spoken.trailer, ..Self::new(out, command, spoken.version) }
     }
 
-    /// Goes on with a frame whose first lines are copied from `lines`, written for the same version before.
+    /// Goes on with a frame whose first lines are copied from `lines`, written for the same version
+    /// before.
     #[cfg(feature = "session")]
     pub(crate) fn resume(out: &'a mut Vec<u8>, lines: &[u8], spoken: Spoken) -> Self {
         out.extend_from_slice(lines);
@@ -117,8 +118,8 @@ impl<'a> FrameWriter<'a> {
         self.finish_announced(body);
     }
 
-    /// Ends the frame with a body that its NUL ends: how clients of ActiveMQ say that it is text. A body that has a
-    /// NUL itself gets a `content-length` all the same.
+    /// Ends the frame with a body that its NUL ends: how clients of ActiveMQ say that it is text. A
+    /// body that has a NUL itself gets a `content-length` all the same.
     pub fn finish_text(self, body: &[u8]) {
         if memchr::memchr(0, body).is_some() {
             return self.finish_with(body);
@@ -126,8 +127,8 @@ impl<'a> FrameWriter<'a> {
         self.finish_announced(body);
     }
 
-    /// Adds the length of the body. It belongs before headers whose names somebody else has chosen, since of repeated ones
-    /// the first counts.
+    /// Adds the length of the body. It belongs before headers whose names somebody else has chosen,
+    /// since of repeated ones the first counts.
     pub fn announce(&mut self, length: usize) -> &mut Self {
         self.number("content-length", length as u64)
     }
@@ -143,7 +144,8 @@ impl<'a> FrameWriter<'a> {
         self.out.extend_from_slice(self.trailer.end());
     }
 
-    /// Ends the headers. The caller appends the body whose length was announced, and then what ends the frame.
+    /// Ends the headers. The caller appends the body whose length was announced, and then what ends
+    /// the frame.
     pub fn finish_head(self) {
         self.out.push(b'\n');
     }

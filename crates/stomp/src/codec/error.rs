@@ -1,4 +1,5 @@
-//! Why received bytes are not a frame. Each error says what was wrong and which limit or rule it broke.
+//! Why received bytes are not a frame. Each error says what was wrong and which limit or rule it
+//! broke.
 //!
 //! None can be recovered from: the position of the next frame is unknown, so the connection ends.
 
@@ -88,7 +89,8 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-/// The beginning of a faulty line, safe to print: control characters and bytes that are not UTF-8 replaced.
+/// The beginning of a faulty line, safe to print: control characters and bytes that are not UTF-8
+/// replaced.
 pub(super) fn excerpt(line: &[u8]) -> String {
     let shown = &line[..line.len().min(limits::COMMAND)];
     String::from_utf8_lossy(shown)

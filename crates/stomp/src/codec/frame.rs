@@ -1,6 +1,7 @@
 //! The parts of a frame: protocol version, command, headers and body.
 //!
-//! A [`Frame`] borrows from the received bytes; only a large body that arrived in pieces owns its memory.
+//! A [`Frame`] borrows from the received bytes; only a large body that arrived in pieces owns its
+//! memory.
 
 use bytes::Bytes;
 
@@ -123,8 +124,9 @@ impl Command {
         matches!(self, Self::Send | Self::Message | Self::Error)
     }
 
-    /// Whether the headers of this frame stay as they are in every version: "all frames except the CONNECT and
-    /// CONNECTED frames will also escape" (STOMP 1.2, "Value Encoding"); STOMP is CONNECT by another name.
+    /// Whether the headers of this frame stay as they are in every version: "all frames except the
+    /// CONNECT and CONNECTED frames will also escape" (STOMP 1.2, "Value Encoding"); STOMP is
+    /// CONNECT by another name.
     pub fn is_unescaped(self) -> bool {
         matches!(self, Self::Connect | Self::Stomp | Self::Connected)
     }

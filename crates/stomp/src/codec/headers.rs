@@ -1,6 +1,7 @@
 //! Header lines as the decoder found them, and their escapes.
 //!
-//! A line is checked once, when it arrives; reading it later cannot fail and copies only a value that has escapes.
+//! A line is checked once, when it arrives; reading it later cannot fail and copies only a value
+//! that has escapes.
 
 use std::borrow::Cow;
 
@@ -20,7 +21,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Looks at each byte of the line at the front of `bytes` once: lines are too short for a search per byte sought.
+    /// Looks at each byte of the line at the front of `bytes` once: lines are too short for a
+    /// search per byte sought.
     pub(super) fn scan(bytes: &[u8]) -> Self {
         let mut line = Self::default();
         for (at, byte) in bytes.iter().enumerate() {
@@ -88,8 +90,8 @@ impl Span {
     }
 }
 
-/// Looks at a line from its first special byte on: refuses NUL, a bare carriage return and undefined escapes, and
-/// tells whether there are escapes.
+/// Looks at a line from its first special byte on: refuses NUL, a bare carriage return and
+/// undefined escapes, and tells whether there are escapes.
 fn check_special(rest: &[u8], escapes: Option<Version>) -> Result<bool, FrameError> {
     let mut escaped = false;
     let mut bytes = rest.iter();
@@ -111,7 +113,8 @@ fn check_special(rest: &[u8], escapes: Option<Version>) -> Result<bool, FrameErr
     Ok(escaped)
 }
 
-/// Resolves the escapes of STOMP 1.2, which are those of 1.1 and one more. They have been checked before.
+/// Resolves the escapes of STOMP 1.2, which are those of 1.1 and one more. They have been checked
+/// before.
 pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
     if memchr(b'\\', raw.as_bytes()).is_none() {
         return Cow::Borrowed(raw);
@@ -132,8 +135,8 @@ pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The headers of one frame in the order of arrival; of repeated ones only the first (STOMP 1.2, "Repeated Header
-/// Entries").
+/// The headers of one frame in the order of arrival; of repeated ones only the first (STOMP 1.2,
+/// "Repeated Header Entries").
 #[derive(Debug, Clone, Copy)]
 pub struct Headers<'a> {
     head: &'a str,

@@ -1,9 +1,11 @@
-//! The `heart-beat` header: how often each side can send and wants to receive (STOMP 1.2, "Heart-beating").
+//! The `heart-beat` header: how often each side can send and wants to receive (STOMP 1.2,
+//! "Heart-beating").
 
 use std::fmt;
 use std::time::Duration;
 
-/// One side's half of the negotiation, in milliseconds; zero means "cannot send" or "does not want".
+/// One side's half of the negotiation, in milliseconds; zero means "cannot send" or "does not
+/// want".
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeartBeat {
     /// Smallest interval at which this side can send.
@@ -19,7 +21,8 @@ impl HeartBeat {
         Some(Self { send: send.trim().parse().ok()?, receive: receive.trim().parse().ok()? })
     }
 
-    /// How often this side has to send to `peer`: the slower of what it can and what the peer wants.
+    /// How often this side has to send to `peer`: the slower of what it can and what the peer
+    /// wants.
     pub fn sends_to(self, peer: Self) -> Option<Duration> {
         (self.send > 0 && peer.receive > 0).then(|| Duration::from_millis(self.send.max(peer.receive).into()))
     }

@@ -1,8 +1,8 @@
 //! ACK and NACK: outcomes of deliveries.
 //!
-//! In mode `client` an ACK settles its delivery and every earlier unsettled one of the same subscription, as the
-//! specification words it, and none of another subscription. Each is settled by its own tag, so that nothing that the
-//! peer has not seen is ever settled.
+//! In mode `client` an ACK settles its delivery and every earlier unsettled one of the same
+//! subscription, as the specification words it, and none of another subscription. Each is settled
+//! by its own tag, so that nothing that the peer has not seen is ever settled.
 
 use broker::{Outcome, Ticket};
 

@@ -1,7 +1,7 @@
 //! CONNECT: version, virtual host, user and heart-beats, before anything else is reachable.
 //!
-//! Checking a password takes a while, so the connection waits for it without being read. A refused client learns that
-//! it was refused, and the log learns why.
+//! Checking a password takes a while, so the connection waits for it without being read. A refused
+//! client learns that it was refused, and the log learns why.
 
 use std::borrow::Cow;
 use std::task::Waker;
@@ -116,7 +116,8 @@ impl Connecting {
     fn report(&self, refusal: &auth::Refusal, peer: &Peer) {
         let (user, peer) = (auth::shown_name(&self.user), peer.remote);
         if refusal.is_endless() {
-            // What led to it has been told, and this can be repeated as fast as connections can be made.
+            // What led to it has been told, and this can be repeated as fast as connections can be
+            // made.
             tracing::debug!(target: "audit", %peer, user, reason = %refusal, "STOMP login refused");
         } else {
             tracing::warn!(target: "audit", %peer, user, reason = %refusal, stranger = Empty, "STOMP login refused");
@@ -166,8 +167,8 @@ impl Connecting {
     }
 }
 
-/// The virtual host that the client means. Many clients put the name of the machine into `host`, which the
-/// specification suggests: a name that is no virtual host means the default one.
+/// The virtual host that the client means. Many clients put the name of the machine into `host`,
+/// which the specification suggests: a name that is no virtual host means the default one.
 fn choose_vhost(host: Option<Cow<'_, str>>, shared: &Shared) -> String {
     match host {
         Some(host) if shared.settings.strict_host || shared.broker.has_vhost(&host) => host.into_owned(),

@@ -1,6 +1,7 @@
 //! One server-side connection: its phases, from the first byte to the last.
 //!
-//! A failure in any phase writes one ERROR frame, gives up the session (which requeues what it holds) and closes.
+//! A failure in any phase writes one ERROR frame, gives up the session (which requeues what it
+//! holds) and closes.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -36,7 +37,8 @@ pub(super) struct StompConnection {
     output: Output,
     phase: Phase,
     pulse: Pulse,
-    /// Bytes of the last input that were not taken: when no more than these are offered, nothing has arrived.
+    /// Bytes of the last input that were not taken: when no more than these are offered, nothing
+    /// has arrived.
     left_over: usize,
     /// The session must be open by then.
     handshake: Instant,
@@ -73,7 +75,8 @@ impl StompConnection {
     fn fail(&mut self, failure: &Failure) {
         let (peer, error) = (self.peer.remote, failure.summary());
         if matches!(self.phase, Phase::Greeting | Phase::Connecting(_)) {
-            // Anybody who can reach the port could fill the log; log-ins that are refused have lines of their own.
+            // Anybody who can reach the port could fill the log; log-ins that are refused have
+            // lines of their own.
             tracing::debug!(%peer, %error, "STOMP connection closed before it logged in");
         } else {
             let (user, vhost) = match &self.phase {
@@ -142,7 +145,8 @@ impl StompConnection {
         consumed
     }
 
-    /// Tells the broker of a body that is on its way. One that only a NUL will end may be as long as any, once it is large.
+    /// Tells the broker of a body that is on its way. One that only a NUL will end may be as long
+    /// as any, once it is large.
     fn note_body(&mut self, decoder: &Decoder, now: Instant) {
         let (Phase::Open(session), Some((arrived, announced))) = (&mut self.phase, decoder.gathered()) else { return };
         let arrived = arrived as u64;

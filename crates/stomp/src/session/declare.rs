@@ -1,7 +1,7 @@
 //! Queues that a SEND or SUBSCRIBE brings into being, and the headers that say how.
 //!
-//! Names and defaults are those of RabbitMQ's STOMP plugin: a `/queue` is durable, the queue of a topic subscription
-//! lives as long as the subscription.
+//! Names and defaults are those of RabbitMQ's STOMP plugin: a `/queue` is durable, the queue of a
+//! topic subscription lives as long as the subscription.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -15,7 +15,8 @@ use super::open::Session;
 use crate::codec::Headers;
 use crate::limits;
 
-/// A header that says of a message how long its id is remembered, and of a queue only beside the other.
+/// A header that says of a message how long its id is remembered, and of a queue only beside the
+/// other.
 const OF_MESSAGES: &str = "x-cache-ttl";
 const OF_QUEUES: &str = "x-message-deduplication";
 /// Headers that say how long the queue lives and who may use it.
@@ -72,8 +73,9 @@ fn lasting(name: &str, headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
     })
 }
 
-/// The queue behind a subscription to a topic or an exchange. One with a name of its own (`x-queue-name`) can be shared
-/// by several connections; another belongs to its connection, unless it is to outlive it.
+/// The queue behind a subscription to a topic or an exchange. One with a name of its own
+/// (`x-queue-name`) can be shared by several connections; another belongs to its connection, unless
+/// it is to outlive it.
 fn passing(headers: &Headers<'_>, durable: Option<&Durable>) -> Result<QueueSpec, Failure> {
     let name = durable.map(|durable| Cow::Borrowed(&*durable.queue)).or_else(|| headers.get("x-queue-name"));
     let name = name.unwrap_or_default();
@@ -101,8 +103,8 @@ pub(super) fn own(headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
 }
 
 impl Session {
-    /// Makes sure that what a SEND to `destination` needs is there. An exclusive queue of another connection will do: who is
-    /// asked for something sends the answer to one.
+    /// Makes sure that what a SEND to `destination` needs is there. An exclusive queue of another
+    /// connection will do: who is asked for something sends the answer to one.
     pub(super) fn ensure_recipient(
         &mut self,
         destination: &Destination<'_>,
@@ -130,8 +132,8 @@ impl Session {
         self.known.insert(key);
     }
 
-    /// Makes sure that what a SEND or SUBSCRIBE to `destination` needs is there. Remembers what it has found, since it
-    /// is asked for each SEND. Returns what a receipt has to wait for.
+    /// Makes sure that what a SEND or SUBSCRIBE to `destination` needs is there. Remembers what it
+    /// has found, since it is asked for each SEND. Returns what a receipt has to wait for.
     fn ensure(
         &mut self,
         destination: &Destination<'_>,
@@ -164,8 +166,8 @@ impl Session {
         Ok(declared.ticket)
     }
 
-    /// The queue that a subscription to `destination` consumes from, declared and bound, and what a receipt has to
-    /// wait for.
+    /// The queue that a subscription to `destination` consumes from, declared and bound, and what a
+    /// receipt has to wait for.
     pub(super) fn source(
         &mut self,
         destination: &Destination<'_>,

@@ -1,7 +1,8 @@
 //! Subscriptions and their MESSAGE frames.
 //!
-//! A delivery is named `SESSION-SUBSCRIPTION-TAG`, in `message-id` and in `ack`: one that another connection was given
-//! is recognised, and so is the subscription that a cumulative ACK is about, even after its end.
+//! A delivery is named `SESSION-SUBSCRIPTION-TAG`, in `message-id` and in `ack`: one that another
+//! connection was given is recognised, and so is the subscription that a cumulative ACK is about,
+//! even after its end.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -32,7 +33,8 @@ impl Tag<'_> {
         }
     }
 
-    /// The broker's consumer tag: the prefixes, which are RabbitMQ's, keep ids and destinations apart.
+    /// The broker's consumer tag: the prefixes, which are RabbitMQ's, keep ids and destinations
+    /// apart.
     pub(super) fn consumer(&self) -> String {
         match self {
             Self::Id(id) => format!("T_{id}"),
@@ -145,8 +147,8 @@ impl Deliveries {
         self.by_consumer.keys().cloned().collect()
     }
 
-    /// The broker has ended a subscription: a browser has seen everything, which ActiveMQ's clients know by a last frame,
-    /// or the queue of another one is gone.
+    /// The broker has ended a subscription: a browser has seen everything, which ActiveMQ's clients
+    /// know by a last frame, or the queue of another one is gone.
     pub(super) fn cancelled(&mut self, consumer: &str, output: &mut Output) -> Result<(), Failure> {
         let subscription = self.by_consumer.get(consumer);
         if let Some((subscription, browsed)) = subscription.and_then(|one| Some((one, one.browsed.as_deref()?))) {
@@ -172,8 +174,8 @@ impl Deliveries {
         Some(Named { subscription: subscription.parse().ok()?, tag: tag.parse().ok()? })
     }
 
-    /// The delivery tags that an ACK or NACK of `named` settles; they are forgotten. None when it is settled already,
-    /// as far as that is known here.
+    /// The delivery tags that an ACK or NACK of `named` settles; they are forgotten. None when it
+    /// is settled already, as far as that is known here.
     pub(super) fn settled_by(&mut self, named: Named) -> Option<Vec<u64>> {
         let Some(cumulative) = self.cumulative.get_mut(&named.subscription) else {
             return Some(vec![named.tag]);
@@ -235,8 +237,8 @@ impl Deliveries {
     }
 }
 
-/// Appends the headers of a message. Those of a STOMP publisher are copied; those of another protocol, of a message
-/// that has died, or with escapes that this version lacks are written anew.
+/// Appends the headers of a message. Those of a STOMP publisher are copied; those of another
+/// protocol, of a message that has died, or with escapes that this version lacks are written anew.
 fn write_properties(
     frame: &mut FrameWriter<'_>,
     message: &Message,

@@ -45,7 +45,8 @@ impl Routing {
     }
 }
 
-/// What stands in front of the names of clients of ActiveMQ and Artemis, and how the rest is to be taken.
+/// What stands in front of the names of clients of ActiveMQ and Artemis, and how the rest is to be
+/// taken.
 const PREFIXES: [(&str, Routing); 4] = [
     ("queue://", Routing::Queue),
     ("topic://", Routing::Topic),
@@ -54,7 +55,8 @@ const PREFIXES: [(&str, Routing); 4] = [
 ];
 
 impl<'a> Destination<'a> {
-    /// Reads a destination; `routing` says how it is meant where it may be a queue as well as a topic.
+    /// Reads a destination; `routing` says how it is meant where it may be a queue as well as a
+    /// topic.
     pub(super) fn parse(text: &'a str, routing: Option<Routing>) -> Result<Self, Failure> {
         let prefixed = PREFIXES.iter().find_map(|(prefix, meant)| Some((text.strip_prefix(prefix)?, *meant)));
         let destination = match (prefixed, text.strip_prefix('/')) {
@@ -157,8 +159,8 @@ pub(super) fn pattern(key: &str) -> Cow<'_, str> {
     }
 }
 
-/// Appends the destination that a message published to this exchange with this key is shown with: the one that a SEND
-/// of the same would name.
+/// Appends the destination that a message published to this exchange with this key is shown with:
+/// the one that a SEND of the same would name.
 pub(super) fn show(exchange: &str, key: &str, text: &mut String) {
     match exchange {
         "" => text.push_str("/queue/"),

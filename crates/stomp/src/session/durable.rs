@@ -1,15 +1,17 @@
-//! Subscriptions that outlive their connection: a durable queue for each, under a name that the client's words give.
+//! Subscriptions that outlive their connection: a durable queue for each, under a name that the
+//! client's words give.
 //!
-//! The words are those of RabbitMQ (`durable:true` with `id`), ActiveMQ (`activemq.subscriptionName`) and Artemis
-//! (`durable-subscription-name`); the last two belong to a client, which CONNECT names by `client-id`, and have one
-//! consumer at a time, as JMS has it.
+//! The words are those of RabbitMQ (`durable:true` with `id`), ActiveMQ
+//! (`activemq.subscriptionName`) and Artemis (`durable-subscription-name`); the last two belong to
+//! a client, which CONNECT names by `client-id`, and have one consumer at a time, as JMS has it.
 
 use crate::codec::{Command, Headers, Version};
 
 use super::destination::Destination;
 use super::error::Failure;
 
-/// Names of a subscription in the words of ActiveMQ, which misspelt the first one once, and Artemis.
+/// Names of a subscription in the words of ActiveMQ, which misspelt the first one once, and
+/// Artemis.
 const NAMES: [&str; 4] =
     ["activemq.subscriptionName", "activemq.subcriptionName", "durable-subscription-name", "durable-subscriber-name"];
 /// What the names of their queues begin with.

@@ -1,7 +1,8 @@
 //! The server side: from received frames to the broker, and from the broker's events to frames.
 //!
-//! One file per group of commands. A failure of any of them ends the connection with one ERROR frame, as the
-//! specification demands; a RECEIPT is written only when what it stands for is durable.
+//! One file per group of commands. A failure of any of them ends the connection with one ERROR
+//! frame, as the specification demands; a RECEIPT is written only when what it stands for is
+//! durable.
 
 mod ack;
 mod connect;

@@ -1,7 +1,8 @@
-//! An open session: what it holds, which file handles which command, and what the broker's events become.
+//! An open session: what it holds, which file handles which command, and what the broker's events
+//! become.
 //!
-//! A connection is one session of the broker. The order of events within a turn is the broker's: publishes are gathered,
-//! everything else runs what was gathered first.
+//! A connection is one session of the broker. The order of events within a turn is the broker's:
+//! publishes are gathered, everything else runs what was gathered first.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -28,7 +29,8 @@ struct Leaving {
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) id: SessionId,
-    /// The number that the broker gave the last SEND outside transactions; it gives numbers from the first receipt on.
+    /// The number that the broker gave the last SEND outside transactions; it gives numbers from
+    /// the first receipt on.
     pub(super) published: Option<u64>,
     pub(super) version: Version,
     dialects: Dialects,
@@ -75,8 +77,8 @@ impl Session {
         self.leaving.is_none() && !self.waits && !self.receipts.must_pause() && matches!(self.client.flow(), Flow::Run)
     }
 
-    /// Whether `frame` has to wait because publishes before it are parked behind an alarm. Publishes, settlements and
-    /// the end of a subscription may overtake them.
+    /// Whether `frame` has to wait because publishes before it are parked behind an alarm.
+    /// Publishes, settlements and the end of a subscription may overtake them.
     pub(super) fn must_wait(&mut self, frame: &Frame<'_>) -> bool {
         let overtakes = matches!(frame.command, Command::Send | Command::Ack | Command::Nack | Command::Unsubscribe);
         self.waits = !overtakes && self.client.parked(self.id);
@@ -110,14 +112,16 @@ impl Session {
         }
     }
 
-    /// Answers the receipt that `frame` asks for, if it does, when `ticket` and all earlier settlements are durable.
+    /// Answers the receipt that `frame` asks for, if it does, when `ticket` and all earlier
+    /// settlements are durable.
     pub(super) fn fence(&mut self, frame: &Frame<'_>, ticket: Ticket) {
         if let Some(receipt) = frame.headers.get("receipt") {
             self.receipts.after_turn(ticket, receipt.into_owned());
         }
     }
 
-    /// Ends what a read or a wake-up has begun: runs what was gathered, writes what waits for the peer.
+    /// Ends what a read or a wake-up has begun: runs what was gathered, writes what waits for the
+    /// peer.
     pub(super) fn end_turn(&mut self, output: &mut Output, now: Instant) -> Result<(), Failure> {
         if output.is_empty() {
             self.receipts.all_read();
@@ -134,7 +138,8 @@ impl Session {
     }
 
     fn drain(&mut self, output: &mut Output, now: Instant) -> Result<(), Failure> {
-        // Once at least: what is due by time is done there, or the deadline would stay in the past while nobody reads.
+        // Once at least: what is due by time is done there, or the deadline would stay in the past
+        // while nobody reads.
         loop {
             let Self { client, deliveries, receipts, dialects, .. } = self;
             let mut result = Ok(());
@@ -151,10 +156,12 @@ impl Session {
         }
     }
 
-    /// Stops a consumer and writes what is on its way already. Returns what a receipt has to wait for.
+    /// Stops a consumer and writes what is on its way already. Returns what a receipt has to wait
+    /// for.
     pub(super) fn cancel(&mut self, consumer: &str, output: &mut Output, now: Instant) -> Result<Ticket, Failure> {
         let Self { client, id, deliveries, receipts, dialects, .. } = self;
-        // A SEND of this turn may be confirmed among what is written here, before its turn has ended.
+        // A SEND of this turn may be confirmed among what is written here, before its turn has
+        // ended.
         client.flush(now);
         receipts.sends_run(client.settled_ticket(*id));
         let mut result = Ok(());
@@ -176,8 +183,8 @@ impl Session {
         Ok(())
     }
 
-    /// Goes on with a DISCONNECT: the receipts before it, then the end of the session, then its own. True when the
-    /// session has ended just now.
+    /// Goes on with a DISCONNECT: the receipts before it, then the end of the session, then its
+    /// own. True when the session has ended just now.
     fn leave(&mut self, now: Instant) -> bool {
         let Some(leaving) = self.leaving.as_mut().filter(|leaving| !leaving.closed && self.receipts.is_empty()) else {
             return false;

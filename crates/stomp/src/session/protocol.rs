@@ -20,13 +20,15 @@ pub struct Settings {
     pub header_line: usize,
     /// How long a peer may take to open its session.
     pub handshake: Duration,
-    /// A CONNECT that names no user is from the one that the client's certificate stands for, if any.
+    /// A CONNECT that names no user is from the one that the client's certificate stands for, if
+    /// any.
     pub certificate_login: bool,
     /// Else it has this user and password, checked like any other. Without them it is refused.
     pub default_login: Option<(String, String)>,
     /// The virtual host of a CONNECT whose `host` is none.
     pub default_vhost: String,
-    /// Refuses a `host` that is no virtual host. Off by default: many clients send the name of the machine.
+    /// Refuses a `host` that is no virtual host. Off by default: many clients send the name of the
+    /// machine.
     pub strict_host: bool,
     /// What the `server` header of CONNECTED says, such as `Hermod/0.1.0`.
     pub server: String,
@@ -96,8 +98,8 @@ impl Protocol for Stomp {
     }
 }
 
-/// A connection opens with CONNECT or STOMP on a line of its own, perhaps after end-of-lines. HTTP's CONNECT goes on
-/// behind the word.
+/// A connection opens with CONNECT or STOMP on a line of its own, perhaps after end-of-lines.
+/// HTTP's CONNECT goes on behind the word.
 fn recognise(first: &[u8]) -> Recognition {
     let blank = first.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
     let first = &first[blank..];

@@ -1,13 +1,15 @@
-//! Heart-beats of an open session: when to send one, and when the peer has been silent for too long.
+//! Heart-beats of an open session: when to send one, and when the peer has been silent for too
+//! long.
 //!
-//! Any byte counts as a sign of life. A peer that this side does not read from is never found silent.
+//! Any byte counts as a sign of life. A peer that this side does not read from is never found
+//! silent.
 
 use std::time::{Duration, Instant};
 
 use crate::codec::HeartBeat;
 
-/// The shortest interval that this server agrees to, in milliseconds (RabbitMQ's too): a shorter one would keep it
-/// busy for nothing.
+/// The shortest interval that this server agrees to, in milliseconds (RabbitMQ's too): a shorter
+/// one would keep it busy for nothing.
 const SHORTEST: u32 = 1000;
 
 /// What was agreed, and when something was last sent and heard.
@@ -19,7 +21,8 @@ pub(super) struct Pulse {
     heard: Instant,
 }
 
-/// The server's half of the negotiation: it can send as often as the client wants and wants what the client offers.
+/// The server's half of the negotiation: it can send as often as the client wants and wants what
+/// the client offers.
 pub(super) fn answer(client: HeartBeat) -> HeartBeat {
     let at_least = |interval: u32| if interval == 0 { 0 } else { interval.max(SHORTEST) };
     HeartBeat { send: at_least(client.receive), receive: at_least(client.send) }
@@ -42,7 +45,8 @@ impl Pulse {
         Self {
             // Half the interval, since a timer that fires late must not make the peer give up.
             send_every: server.sends_to(client).map(|interval| interval / 2),
-            // "The receiver needs to take into account an error margin" (STOMP 1.2): twice the interval.
+            // "The receiver needs to take into account an error margin" (STOMP 1.2): twice the
+            // interval.
             hear_within: server.receives_from(client).map(|interval| interval * 2),
             sent: now,
             heard: now,

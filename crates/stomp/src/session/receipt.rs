@@ -1,8 +1,9 @@
 //! Receipts that wait: none is written before what it stands for is durable.
 //!
-//! Every receipt is a fence: it waits for its own change and for everything that the session has settled before. A SEND's
-//! waits for the confirm of its message, too. Fences leave in order; a SEND that is held back by an alarm does not hold
-//! back the fences of the consumers that would end the alarm.
+//! Every receipt is a fence: it waits for its own change and for everything that the session has
+//! settled before. A SEND's waits for the confirm of its message, too. Fences leave in order; a
+//! SEND that is held back by an alarm does not hold back the fences of the consumers that would end
+//! the alarm.
 
 use std::collections::VecDeque;
 
@@ -62,7 +63,8 @@ impl Receipts {
         }
     }
 
-    /// True while the connection must not be read: a commit is under way, or the peer takes its receipts too slowly.
+    /// True while the connection must not be read: a commit is under way, or the peer takes its
+    /// receipts too slowly.
     pub(super) fn must_pause(&self) -> bool {
         self.commit.is_some()
             || self.sends.len() + self.confirmed.len() + self.fences.len() + self.gathered.len() >= limits::RECEIPTS
@@ -86,7 +88,8 @@ impl Receipts {
         self.new_sends += 1;
     }
 
-    /// The receipt may go when `ticket` is durable and so are all settlements up to the end of this turn.
+    /// The receipt may go when `ticket` is durable and so are all settlements up to the end of this
+    /// turn.
     pub(super) fn after_turn(&mut self, ticket: Ticket, receipt: String) {
         self.gathered.push((ticket, receipt));
     }
@@ -97,7 +100,8 @@ impl Receipts {
         self.fences.extend(self.gathered.drain(..).map(|(ticket, receipt)| (ticket.max(settled), receipt)));
     }
 
-    /// The SENDs of the turn so far have been run, and `settled` is what the settlements before them wait for.
+    /// The SENDs of the turn so far have been run, and `settled` is what the settlements before
+    /// them wait for.
     pub(super) fn sends_run(&mut self, settled: Ticket) {
         let new_sends = std::mem::take(&mut self.new_sends);
         self.sends.iter_mut().rev().take(new_sends).for_each(|send| send.settled = settled);
@@ -120,8 +124,9 @@ impl Receipts {
         }
     }
 
-    /// A publish was refused. Where a queue is full and nobody asked for a receipt, the broker has counted it; what an alarm
-    /// refuses ends the connection in any case, as it does where no receipt was ever asked for.
+    /// A publish was refused. Where a queue is full and nobody asked for a receipt, the broker has
+    /// counted it; what an alarm refuses ends the connection in any case, as it does where no
+    /// receipt was ever asked for.
     pub(super) fn refused(&mut self, number: u64, why: Refusal) -> Result<(), Failure> {
         let at = self.sends.iter().position(|send| send.number == number);
         let receipt = at.and_then(|at| self.sends.remove(at)).map(|send| send.receipt);

@@ -1,7 +1,7 @@
 //! SEND: a message for the broker, at once or within a transaction.
 //!
-//! Its receipt waits for the confirm; within a transaction it says only that the message was taken, and COMMIT's says
-//! that it is durable.
+//! Its receipt waits for the confirm; within a transaction it says only that the message was taken,
+//! and COMMIT's says that it is durable.
 
 use std::time::Instant;
 
@@ -13,7 +13,8 @@ use super::open::Session;
 use crate::codec::{Command, Frame, Version};
 use crate::dialect::Marked;
 
-/// Headers of a SEND that are not the message's: they address it, frame it, or are the server's to set on a MESSAGE.
+/// Headers of a SEND that are not the message's: they address it, frame it, or are the server's to
+/// set on a MESSAGE.
 const NOT_KEPT: [&str; 8] = [
     "destination",
     "destination-type",
@@ -94,8 +95,8 @@ impl Session {
         }
     }
 
-    /// Checks the headers and copies those that belong to the message into `lines`, as the dialect stores them.
-    /// `reply_to` stands in the place of what the client says.
+    /// Checks the headers and copies those that belong to the message into `lines`, as the dialect
+    /// stores them. `reply_to` stands in the place of what the client says.
     fn read_headers(&self, frame: &Frame<'_>, reply_to: Option<&str>, lines: &mut Vec<u8>) -> Result<Marked, Failure> {
         let mut marked = Marked::default();
         for (name, value) in frame.headers.raw() {

@@ -1,6 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE: consumers of the broker.
 //!
-//! A header that would change which messages arrive, or how, is refused by name as long as it is not built.
+//! A header that would change which messages arrive, or how, is refused by name as long as it is
+//! not built.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -38,8 +39,8 @@ fn refuse_not_built(headers: &Headers<'_>) -> Result<(), Failure> {
     asked.map_or(Ok(()), |name| Err(Failure::not_built(Command::Subscribe, name)))
 }
 
-/// A slip of the pen would make another queue, or take other messages, than was meant. There is no message here whose own
-/// header it could be.
+/// A slip of the pen would make another queue, or take other messages, than was meant. There is no
+/// message here whose own header it could be.
 fn refuse_unknown(headers: &Headers<'_>) -> Result<(), Failure> {
     let known =
         |name: &str| OWN.contains(&name) || NOT_BUILT.contains(&name) || declare::argument(headers, name).is_some();
@@ -73,8 +74,8 @@ fn ack_mode(headers: &Headers<'_>) -> Result<AckMode, Failure> {
     }
 }
 
-/// In front of a selector: headers, which are text, count as numbers where they are compared with one. ActiveMQ takes the
-/// selectors of STOMP so.
+/// In front of a selector: headers, which are text, count as numbers where they are compared with
+/// one. ActiveMQ takes the selectors of STOMP so.
 const CONVERTS: &str = "convert_string_expressions:";
 
 fn consumer_arguments(headers: &Headers<'_>) -> Result<Table, Failure> {
@@ -92,7 +93,8 @@ fn consumer_arguments(headers: &Headers<'_>) -> Result<Table, Failure> {
     Ok(arguments)
 }
 
-/// The destination that a browser sees, which is a queue; nothing for a subscription that takes messages.
+/// The destination that a browser sees, which is a queue; nothing for a subscription that takes
+/// messages.
 fn browsed(headers: &Headers<'_>, destination: &Destination<'_>, mode: AckMode) -> Result<Option<String>, Failure> {
     match headers.get("browser").as_deref() {
         None | Some("false") => return Ok(None),
@@ -112,8 +114,8 @@ fn browsed(headers: &Headers<'_>, destination: &Destination<'_>, mode: AckMode) 
     Ok(Some(shown))
 }
 
-/// The name of the subscription that a frame is about: its id, or its destination where a client of STOMP 1.0 gives
-/// none.
+/// The name of the subscription that a frame is about: its id, or its destination where a client of
+/// STOMP 1.0 gives none.
 fn tag<'a>(frame: &Frame<'a>) -> Result<Tag<'a>, Failure> {
     if let Some(id) = frame.headers.get("id") {
         return Ok(Tag::Id(id));
@@ -164,7 +166,8 @@ impl Session {
             no_ack: mode == AckMode::Auto,
             exclusive: durable.is_some_and(|durable| durable.exclusive)
                 || headers.get("activemq.exclusive").as_deref() == Some("true"),
-            // Nobody else is there for what the selector of a subscription of its own is not true of.
+            // Nobody else is there for what the selector of a subscription of its own is not true
+            // of.
             drops_others: !destination.lasts() && headers.get("x-queue-name").is_none(),
             arguments,
         };

@@ -1,7 +1,9 @@
-//! Temporary queues: each belongs to one connection, which calls it by a name of its own, and goes with it.
+//! Temporary queues: each belongs to one connection, which calls it by a name of its own, and goes
+//! with it.
 //!
-//! A SEND with `reply-to:/temp-queue/NAME` makes one and subscribes to it, as in RabbitMQ's plugin; whoever answers is told
-//! `/reply-queue/QUEUE`. A client of ActiveMQ subscribes to `/temp-queue/NAME` itself, before it sends.
+//! A SEND with `reply-to:/temp-queue/NAME` makes one and subscribes to it, as in RabbitMQ's plugin;
+//! whoever answers is told `/reply-queue/QUEUE`. A client of ActiveMQ subscribes to
+//! `/temp-queue/NAME` itself, before it sends.
 
 use std::time::Instant;
 
@@ -18,8 +20,8 @@ pub(super) const OWN: &str = "/temp-queue/";
 const OTHERS: &str = "/reply-queue/";
 
 impl Session {
-    /// The queue that this connection calls so, made of `spec` if it is new; with what a receipt has to wait for. Refused if
-    /// it is there and another.
+    /// The queue that this connection calls so, made of `spec` if it is new; with what a receipt
+    /// has to wait for. Refused if it is there and another.
     pub(super) fn temporary(
         &mut self,
         name: &str,
@@ -37,8 +39,8 @@ impl Session {
         Ok((declared.name, declared.ticket))
     }
 
-    /// What `reply-to` has to say instead of `/temp-queue/NAME`. Where that is new, its replies come from now on, as those of a
-    /// subscription of that name.
+    /// What `reply-to` has to say instead of `/temp-queue/NAME`. Where that is new, its replies
+    /// come from now on, as those of a subscription of that name.
     pub(super) fn reply_address(&mut self, reply_to: &str, now: Instant) -> Result<Option<String>, Failure> {
         let Some(name) = reply_to.strip_prefix(OWN) else { return Ok(None) };
         if name.is_empty() || name.contains('/') {

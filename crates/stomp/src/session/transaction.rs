@@ -1,6 +1,7 @@
 //! BEGIN, COMMIT and ABORT: the broker's transactions under the names that the client gives them.
 //!
-//! What a transaction has settled when it is rolled back returns to its queue and is delivered again.
+//! What a transaction has settled when it is rolled back returns to its queue and is delivered
+//! again.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -1,14 +1,16 @@
-//! I11: what queues say that they hold. Behind a kill and before anybody consumes or publishes, all that is there is ready, so
-//! the counts lie between what must be there and what can be.
+//! I11: what queues say that they hold. Behind a kill and before anybody consumes or publishes, all
+//! that is there is ready, so the counts lie between what must be there and what can be.
 //!
-//! A queue is counted together with the one where its dead letters go: each message is in one of the two.
+//! A queue is counted together with the one where its dead letters go: each message is in one of
+//! the two.
 
 use std::collections::HashSet;
 
 use super::{Checker, Entry, Id, Invariant, Marks, QUEUES};
 
 impl Checker {
-    /// The least and the most that a queue and the one behind it can hold together right behind a kill.
+    /// The least and the most that a queue and the one behind it can hold together right behind a
+    /// kill.
     pub(super) fn bounds(&self, queue: usize) -> (u64, u64) {
         let unhappened: HashSet<Id> = self.transactions.unhappened().collect();
         let (mut least, mut most) = (0, 0);
@@ -25,7 +27,8 @@ impl Checker {
         (least, most)
     }
 
-    /// Whether a message is promised and has not been settled. What sifts also delays, and what is delayed is not ready.
+    /// Whether a message is promised and has not been settled. What sifts also delays, and what is
+    /// delayed is not ready.
     fn must_be_ready(&self, queue: usize, id: Id, entry: &Entry) -> bool {
         let promised = entry.marks.has(Marks::CONFIRMED) && !entry.marks.has(Marks::TRANSIENT);
         promised && !QUEUES[queue].sifts && !self.is_settled(queue, id, entry.marks)

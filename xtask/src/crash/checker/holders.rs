@@ -1,6 +1,8 @@
-//! Which consumers' connections live: what they hold or have accepted must not come to any other, nor to them again.
+//! Which consumers' connections live: what they hold or have accepted must not come to any other,
+//! nor to them again.
 //!
-//! Consumers are numbered in the order in which they connect, so that all of an earlier life are told by one number.
+//! Consumers are numbered in the order in which they connect, so that all of an earlier life are
+//! told by one number.
 
 use std::collections::HashSet;
 

@@ -72,7 +72,8 @@ impl std::fmt::Display for Marks {
 /// The messages of one producer in one queue.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lane {
-    /// By sequence number. A producer numbers its messages for all queues together, so there are gaps.
+    /// By sequence number. A producer numbers its messages for all queues together, so there are
+    /// gaps.
     entries: Vec<Entry>,
     /// The newest first delivery of each consumer and priority.
     newest: HashMap<(u32, u8), u64>,

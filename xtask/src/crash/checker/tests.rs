@@ -1,4 +1,5 @@
-//! The checker's own test: what a sound broker does passes, and each way of spoiling a history is flagged every time.
+//! The checker's own test: what a sound broker does passes, and each way of spoiling a history is
+//! flagged every time.
 
 mod model;
 
@@ -57,7 +58,8 @@ fn stamp_of(history: &[Event], name: Id) -> Option<Stamp> {
     })
 }
 
-/// What was rejected may have come back, and what was not confirmed at a kill may have been lost and sent again.
+/// What was rejected may have come back, and what was not confirmed at a kill may have been lost
+/// and sent again.
 fn may_be_new_again(history: &[Event], place: usize, name: Id) -> bool {
     let is_rejection = |event: &Event| match event {
         Event::Settle { queue, id, outcome, .. } => (*queue, *id, *outcome) == (place, name, Outcome::Rejected),
@@ -210,7 +212,8 @@ fn leave_a_copy(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     Some(with(history, history.len(), delivery(PARKED, false, stamp_of(history, id)?)))
 }
 
-/// A message that was confirmed before a kill and delivered, and so must not be new again though it was sent again.
+/// A message that was confirmed before a kill and delivered, and so must not be new again though it
+/// was sent again.
 fn forget_an_id(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     let killed = history.iter().rposition(|event| *event == Event::Killed)?;
     let known = |(at, queue, id, _): &(usize, usize, Id, bool)| {
@@ -352,7 +355,8 @@ fn return_source(history: &[Event], random: &mut Random) -> Option<Vec<Event>> {
     Some(with(history, history.len(), delivery(queue, true, stamp_of(history, id)?)))
 }
 
-/// What is given back while the broker lives is in its place as soon as all consumers are gone; before that it may be on its way.
+/// What is given back while the broker lives is in its place as soon as all consumers are gone;
+/// before that it may be on its way.
 #[test]
 fn what_was_given_back_comes_in_its_place_again() {
     let ids = [0, 1, 2].map(|seq| Id { producer: 1, seq });
@@ -412,7 +416,8 @@ fn transients_are_lost_by_a_kill_alone() {
     }
 }
 
-/// What waits in a queue while consumers wait for it is stalled, and so is what came and was not settled.
+/// What waits in a queue while consumers wait for it is stalled, and so is what came and was not
+/// settled.
 #[test]
 fn what_does_not_come_in_time_is_stalled() {
     let id = Id { producer: 1, seq: 0 };
@@ -443,7 +448,8 @@ fn what_does_not_come_in_time_is_stalled() {
     }
 }
 
-/// The next consumer of a queue with a single active one gets something when the first has gone, and not before.
+/// The next consumer of a queue with a single active one gets something when the first has gone,
+/// and not before.
 #[test]
 fn one_consumer_at_a_time_is_active() {
     let stamps =
@@ -509,8 +515,8 @@ fn a_queue_holds_no_more_than_its_limit() {
     }
 }
 
-/// One consumer rejects a message; it is sent back, and another one accepts it. What the first one is then told says nothing of what
-/// the second one did.
+/// One consumer rejects a message; it is sent back, and another one accepts it. What the first one
+/// is then told says nothing of what the second one did.
 #[test]
 fn the_answer_to_a_rejection_does_not_stand_for_what_came_after_it() {
     let id = Id { producer: 1, seq: 0 };
@@ -539,7 +545,8 @@ fn the_answer_to_a_rejection_does_not_stand_for_what_came_after_it() {
     assert!(found[0].what.contains("DeclareExchange"), "the reply that let it back is named: {}", found[0]);
 }
 
-/// Receipts of different kinds may overtake each other: one that comes late says nothing of what was settled after its question.
+/// Receipts of different kinds may overtake each other: one that comes late says nothing of what
+/// was settled after its question.
 #[test]
 fn an_answer_that_was_overtaken_fences_nothing_more() {
     let ids = [0, 1, 2].map(|seq| Id { producer: 1, seq });
@@ -561,8 +568,8 @@ fn an_answer_that_was_overtaken_fences_nothing_more() {
     }
 }
 
-/// What carries an id and was not confirmed at a kill is sent again: it is new if the first copy was lost, and must not be if that one
-/// had been confirmed.
+/// What carries an id and was not confirmed at a kill is sent again: it is new if the first copy
+/// was lost, and must not be if that one had been confirmed.
 #[test]
 fn what_is_sent_again_is_new_if_it_was_not_confirmed() {
     let id = Id { producer: 1, seq: 0 };

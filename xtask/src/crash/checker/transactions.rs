@@ -9,7 +9,8 @@ use super::super::stamp::Id;
 pub(crate) enum Stage {
     /// It is being filled, or its connection died while it was.
     Open,
-    /// Its commit was asked for; whether it happened is the broker's to say, but it is all or nothing.
+    /// Its commit was asked for; whether it happened is the broker's to say, but it is all or
+    /// nothing.
     Asked,
     /// The broker says that it happened.
     Committed,
@@ -67,7 +68,8 @@ impl Transactions {
         transaction
     }
 
-    /// A source was delivered again: the transaction that accepted it, if that was in doubt, did not happen.
+    /// A source was delivered again: the transaction that accepted it, if that was in doubt, did
+    /// not happen.
     pub(crate) fn delivered_again(&mut self, queue: usize, id: Id) {
         if let Some(number) = self.in_doubt.remove(&(queue, id)) {
             self.get_mut(number).again += 1;

@@ -1,4 +1,5 @@
-//! A consumer: settles its deliveries late and out of order, gives some back, rejects some, and fences now and then.
+//! A consumer: settles its deliveries late and out of order, gives some back, rejects some, and
+//! fences now and then.
 //!
 //! The same consumer, with no such moods, drains the queues in the end.
 
@@ -13,7 +14,8 @@ use crate::crash::topology::QUEUES;
 
 /// How long a drain may hear nothing new before it is stuck.
 const STUCK: Duration = Duration::from_secs(20);
-/// The queues of a broker that moves messages about are empty when they are so twice, this far apart.
+/// The queues of a broker that moves messages about are empty when they are so twice, this far
+/// apart.
 pub(crate) const APART: Duration = Duration::from_millis(200);
 /// How long the answer to the last question of a consumer may take.
 const LAST_ANSWER: Duration = Duration::from_secs(60);
@@ -115,7 +117,8 @@ impl<'a> Consumer<'a> {
 
     pub(super) fn run(&mut self, talk: &mut dyn Talk, end: Instant) -> Result<(), Broken> {
         let prefetch = *self.random.pick(&[1, 20, 200]);
-        // How many of 100 held deliveries are settled in one go: an eager consumer, or one that dawdles.
+        // How many of 100 held deliveries are settled in one go: an eager consumer, or one that
+        // dawdles.
         let eagerness = *self.random.pick(&[100, 60, 10]);
         for queue in self.queues {
             talk.subscribe(*queue, prefetch);
@@ -149,8 +152,8 @@ impl<'a> Consumer<'a> {
     }
 }
 
-/// Consumes and accepts everything, until all queues are empty twice, `apart` from each other, and all settlements are
-/// fenced. Returns how much was delivered.
+/// Consumes and accepts everything, until all queues are empty twice, `apart` from each other, and
+/// all settlements are fenced. Returns how much was delivered.
 pub(crate) fn drain(stage: &Stage, apart: Duration) -> Result<u64, Broken> {
     let mut control = Control::open(stage.ports.amqp)?;
     let mut talk = open(stage.ports, Protocol::Amqp, Purpose::Consume)?;

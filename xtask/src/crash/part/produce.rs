@@ -11,7 +11,8 @@ use crate::crash::stamp::{Id, Stamp};
 use crate::crash::talk::{Broken, Heard, Publish, Talk};
 use crate::crash::topology::{QUEUES, Route, members};
 
-/// Of 100 messages with ids so many are sent once more at once, and so many are delayed, by so many milliseconds at most.
+/// Of 100 messages with ids so many are sent once more at once, and so many are delayed, by so many
+/// milliseconds at most.
 const REPEATED: u64 = 10;
 const DELAYED: u64 = 40;
 const LONGEST_DELAY: u64 = 2500;
@@ -56,8 +57,8 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// Publishes until `end` or until the connection breaks. What is not confirmed then, and carries an id, is sent again by
-    /// whoever comes next: the broker may have it or not.
+    /// Publishes until `end` or until the connection breaks. What is not confirmed then, and
+    /// carries an id, is sent again by whoever comes next: the broker may have it or not.
     pub(super) fn run(&mut self, talk: &mut dyn Talk, end: Instant) -> Result<(), Broken> {
         let outcome = self.publish_until(talk, end);
         let mut unsure = self.stage.unsure();

@@ -1,4 +1,5 @@
-//! A transactor: publishes to several queues in one transaction, and may accept what it consumed in the same one.
+//! A transactor: publishes to several queues in one transaction, and may accept what it consumed in
+//! the same one.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +52,8 @@ impl<'a> Transactor<'a> {
                 ended = self.transact(talk);
             }
             self.exchange(talk)?;
-            // Protocols differ in whether deliveries that were accepted in vain stay with the consumer.
+            // Protocols differ in whether deliveries that were accepted in vain stay with the
+            // consumer.
             if ended == End::Abort && self.from.is_some() {
                 return Ok(());
             }

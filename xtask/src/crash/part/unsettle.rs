@@ -1,5 +1,6 @@
-//! Consumers that take something of everything and give most of it back, while nobody publishes: what they gave back, and
-//! what they held when they left, must be in its place for the drain that follows in the same life of the broker.
+//! Consumers that take something of everything and give most of it back, while nobody publishes:
+//! what they gave back, and what they held when they left, must be in its place for the drain that
+//! follows in the same life of the broker.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +45,8 @@ pub(crate) fn unsettle(stage: &Stage, random: &mut Random) -> Result<(), Broken>
         }
     }
     for mut taker in takers {
-        // What it accepted counts with the answer; behind a recover it drops the connection with all that came once more.
+        // What it accepted counts with the answer; behind a recover it drops the connection with
+        // all that came once more.
         let kind = *random.pick(taker.talk.fences().1);
         taker.books.leave(stage, taker.talk.as_mut(), kind)?;
     }

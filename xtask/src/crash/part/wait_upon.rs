@@ -1,5 +1,6 @@
-//! Consumers that wait for whatever comes and accept it at once, while others publish: everything that is confirmed must
-//! come to them in time. Nothing is killed meanwhile, so what does not come is stalled.
+//! Consumers that wait for whatever comes and accept it at once, while others publish: everything
+//! that is confirmed must come to them in time. Nothing is killed meanwhile, so what does not come
+//! is stalled.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,8 @@ struct Waiter {
     books: Books,
 }
 
-/// Waits upon all queues over both protocols until nothing is published any more and all has come, or the time for it is over.
+/// Waits upon all queues over both protocols until nothing is published any more and all has come,
+/// or the time for it is over.
 pub(crate) fn wait_upon(stage: &Stage, until: Instant) -> Result<(), Broken> {
     let mut waiters = Vec::new();
     for protocol in [Protocol::Amqp, Protocol::Stomp] {

@@ -1,4 +1,5 @@
-//! The conversation over AMQP 0-9-1, on one channel. Every reply that waits for what was settled before is a fence.
+//! The conversation over AMQP 0-9-1, on one channel. Every reply that waits for what was settled
+//! before is a fence.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -59,7 +60,8 @@ impl AmqpTalk {
 }
 
 impl AmqpTalk {
-    /// Asks a question whose answer has the next number in its class; that of exchange.unbind alone has not.
+    /// Asks a question whose answer has the next number in its class; that of exchange.unbind alone
+    /// has not.
     fn ask<'m>(&mut self, fence: u64, method: impl Into<Method<'m>>) {
         let method = method.into();
         let (class, number) = method.id();
@@ -70,8 +72,8 @@ impl AmqpTalk {
         self.fences.push_back((fence, answer));
     }
 
-    /// Asks for a fence. What is declared and bound is there, and what is unbound and deleted is not: while an alarm
-    /// lasts, nothing new may be declared.
+    /// Asks for a fence. What is declared and bound is there, and what is unbound and deleted is
+    /// not: while an alarm lasts, nothing new may be declared.
     fn fence(&mut self, fence: u64, kind: Fence) {
         let (passive, durable) = (true, true);
         let (fan, fanout) = (FANOUT, "fanout");

@@ -1,4 +1,5 @@
-//! A connection that asks the broker one question at a time: to declare the queues of the load and to see them empty.
+//! A connection that asks the broker one question at a time: to declare the queues of the load and
+//! to see them empty.
 
 use std::time::{Duration, Instant};
 
@@ -169,8 +170,8 @@ impl Control {
         self.call(QueueDeclare { queue, durable, arguments, ..QueueDeclare::default() }).map(drop)
     }
 
-    /// Sends a method and waits for its answer, which has the next number in its class. Returns the message count of
-    /// `queue.declare-ok` and `queue.purge-ok`, else 0.
+    /// Sends a method and waits for its answer, which has the next number in its class. Returns the
+    /// message count of `queue.declare-ok` and `queue.purge-ok`, else 0.
     pub(super) fn call<'m>(&mut self, method: impl Into<Method<'m>>) -> Result<u64, Broken> {
         let method = method.into();
         let (class, number) = method.id();
@@ -205,7 +206,8 @@ impl Control {
             if let Some(found) = found {
                 return Ok(found);
             }
-            // What was just understood may have asked for an answer, without which nothing more comes.
+            // What was just understood may have asked for an answer, without which nothing more
+            // comes.
             self.link.write(&mut self.output)?;
             self.link.read(Duration::from_millis(100))?;
         }

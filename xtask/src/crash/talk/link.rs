@@ -1,4 +1,5 @@
-//! One socket to the broker: what was read and not yet understood, and writing what a conversation wants to say.
+//! One socket to the broker: what was read and not yet understood, and writing what a conversation
+//! wants to say.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -43,8 +44,8 @@ impl Link {
         self.input.drain(..count);
     }
 
-    /// Writes `output`, then reads once, waiting at most `wait`. When the broker is gone, everything that it said before
-    /// is read first: a confirm that has left a dying broker counts.
+    /// Writes `output`, then reads once, waiting at most `wait`. When the broker is gone,
+    /// everything that it said before is read first: a confirm that has left a dying broker counts.
     pub(super) fn turn(&mut self, output: &mut Vec<u8>, wait: Duration) -> Result<(), Broken> {
         let written = self.write(output);
         self.read(wait)?;
@@ -73,7 +74,8 @@ impl Link {
         }
     }
 
-    /// Writes as much of `output` as the broker takes in a moment, and empties it when that was everything.
+    /// Writes as much of `output` as the broker takes in a moment, and empties it when that was
+    /// everything.
     pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Result<(), Broken> {
         while self.written < output.len() {
             match self.stream.write(&output[self.written..]) {

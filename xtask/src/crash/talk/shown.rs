@@ -1,4 +1,5 @@
-//! Properties in the words of each protocol: how they are published, and what a delivery shows of them.
+//! Properties in the words of each protocol: how they are published, and what a delivery shows of
+//! them.
 
 use amqp091::client::Received;
 use amqp091::codec::table::{Value, ValueRef};

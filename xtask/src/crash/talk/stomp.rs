@@ -1,4 +1,5 @@
-//! The conversation over STOMP 1.2. Receipts are the confirms, the fences and the answers to commits.
+//! The conversation over STOMP 1.2. Receipts are the confirms, the fences and the answers to
+//! commits.
 
 use std::time::{Duration, Instant};
 

@@ -98,8 +98,8 @@ fn an_operator_can_close_a_connection() {
     peer.expect(&[&connection_closed(320, "CONNECTION_FORCED - moving house", (0, 0))]);
 }
 
-/// What was published in vain comes back before the end of its channel or connection, however soon that follows, and though a
-/// confirm before it waits for its flush.
+/// What was published in vain comes back before the end of its channel or connection, however soon
+/// that follows, and though a confirm before it waits for its flush.
 #[test]
 fn what_reached_no_queue_comes_back_before_the_end() {
     let returned = [

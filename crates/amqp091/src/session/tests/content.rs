@@ -306,7 +306,8 @@ fn unfinished_bodies_are_bounded_over_all_channels() {
     peer.expect(&[&connection_closed(506, text, (60, 40))]);
 }
 
-/// A body in one frame is never counted, one in several is until it is whole, abandoned or gone with its connection.
+/// A body in one frame is never counted, one in several is until it is whole, abandoned or gone
+/// with its connection.
 #[test]
 fn small_bodies_that_are_not_whole_are_counted() {
     let server = server();

@@ -1,4 +1,5 @@
-//! Exchanges over the wire: alternate and internal ones, the kinds with arguments, and copies by `CC` and `BCC`.
+//! Exchanges over the wire: alternate and internal ones, the kinds with arguments, and copies by
+//! `CC` and `BCC`.
 
 use super::*;
 use crate::codec::BasicProperties;

@@ -1,5 +1,6 @@
-//! Which replies are fences: they come when everything that the connection has settled before is durable, so that no crash
-//! behind them brings it back. One table has every method with a reply, each tried with a disk that is slow and with a kill.
+//! Which replies are fences: they come when everything that the connection has settled before is
+//! durable, so that no crash behind them brings it back. One table has every method with a reply,
+//! each tried with a disk that is slow and with a kill.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +70,8 @@ fn exchanges() -> Vec<Row<'static>> {
     ]
 }
 
-/// Everything that is neither about queues nor about exchanges. Channel 2 is transactional, channel 3 not open.
+/// Everything that is neither about queues nor about exchanges. Channel 2 is transactional, channel
+/// 3 not open.
 fn others() -> Vec<Row<'static>> {
     let consume = BasicConsume { queue: "e", consumer_tag: "d", ..Default::default() };
     let consuming = ok(1, "BasicConsumeOk { consumer_tag: \"d\" }");
@@ -99,7 +101,8 @@ fn table() -> Vec<Row<'static>> {
     queues().into_iter().chain(exchanges()).chain(others()).collect()
 }
 
-/// A connection that has just settled the only message of the durable queue `q`; nothing of that is on the disk.
+/// A connection that has just settled the only message of the durable queue `q`; nothing of that is
+/// on the disk.
 fn settled(server: &Server) -> Peer {
     let mut peer = server.channel();
     peer.open(2);
@@ -157,7 +160,8 @@ fn each_reply_is_the_fence_that_it_is_said_to_be() {
     }
 }
 
-/// Before its reply nothing is promised, and nothing is there that would have kept a fence from being one.
+/// Before its reply nothing is promised, and nothing is there that would have kept a fence from
+/// being one.
 #[test]
 fn what_is_settled_may_come_back_as_long_as_there_is_no_reply() {
     for (channel, method, ..) in table() {
@@ -169,7 +173,8 @@ fn what_is_settled_may_come_back_as_long_as_there_is_no_reply() {
     }
 }
 
-/// What one connection changed a moment ago, another one finds; it is told so when no crash can take the change back.
+/// What one connection changed a moment ago, another one finds; it is told so when no crash can
+/// take the change back.
 #[test]
 fn what_another_connection_has_changed_is_told_when_it_is_on_the_disk() {
     let queue = |queue| QueueDeclare { queue, durable: true, ..Default::default() };

@@ -211,7 +211,8 @@ fn wrong_passwords_unknown_users_and_far_guests_are_told_the_same() {
             match expected {
                 Some(close) => peer.expect(&[&close]),
                 None => {
-                    // Nothing is said; the socket closes after a pause. Until the login is decided nothing is read.
+                    // Nothing is said; the socket closes after a pause. Until the login is decided
+                    // nothing is read.
                     for _ in 0..ROUNDS {
                         peer.pump();
                         if peer.reads() {
@@ -229,7 +230,8 @@ fn wrong_passwords_unknown_users_and_far_guests_are_told_the_same() {
     }
 }
 
-/// How far the handshake has come (0: start, 1: tune, 2: tune-ok), what is said, then code, text and method.
+/// How far the handshake has come (0: start, 1: tune, 2: tune-ok), what is said, then code, text
+/// and method.
 type Case<'a> = (u8, Method<'a>, u16, &'static str, (u16, u16));
 
 #[test]
@@ -293,7 +295,8 @@ fn a_client_that_chose_plain_and_said_nothing_is_asked() {
     peer.expect(&[&connection_closed(504, "CHANNEL_ERROR - unexpected method in connection state securing", (10, 31))]);
 }
 
-/// "Zero means that the client does not impose any specific limit", says the specification of tune-ok.
+/// "Zero means that the client does not impose any specific limit", says the specification of
+/// tune-ok.
 #[test]
 fn a_client_without_limits_keeps_to_those_of_the_server() {
     let server = server();
@@ -320,7 +323,8 @@ fn frames_are_small_and_channels_closed_before_the_connection_is_open() {
     assert!(peer.lines[0].contains("reply_code: 505"), "{:?}", peer.lines);
 }
 
-/// What is no AMQP may be anything: the connection ends "without sending any further data on it" (specification §4.2.3).
+/// What is no AMQP may be anything: the connection ends "without sending any further data on it"
+/// (specification §4.2.3).
 #[test]
 fn who_sends_no_frames_before_the_login_is_told_nothing() {
     let unknown_type = [5, 0, 0, 0, 0, 0, 0, 0xCE];

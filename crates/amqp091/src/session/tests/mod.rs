@@ -1,7 +1,7 @@
 //! Whole conversations with a real broker: methods in, the server's frames out as lines of text.
 //!
-//! [`Peer::expect`] compares everything that the server says, in order, so an extra frame fails a test as well as a
-//! missing one. Waiting is bounded in rounds, never asserted in time.
+//! [`Peer::expect`] compares everything that the server says, in order, so an extra frame fails a
+//! test as well as a missing one. Waiting is bounded in rounds, never asserted in time.
 
 mod closing;
 mod content;
@@ -47,7 +47,8 @@ fn add_user(broker: &Broker, name: &str, tags: &[&str], permission: Permission) 
     broker.authority().put(user).expect("a valid user");
 }
 
-/// The protocol over a broker with the users guest, boss (an impersonator) and weak (who may do nothing).
+/// The protocol over a broker with the users guest, boss (an impersonator) and weak (who may do
+/// nothing).
 pub(super) struct Server {
     pub(super) protocol: Amqp091,
     pub(super) test: Rc<TestBroker>,
@@ -184,7 +185,8 @@ impl Peer {
 
     /// Does what the driver does, until nothing happens any more.
     pub(super) fn pump(&mut self) {
-        // Who waits for an alarm to pass is woken by every housekeeping, and that alone moves nothing.
+        // Who waits for an alarm to pass is woken by every housekeeping, and that alone moves
+        // nothing.
         let mut moved_nothing = 0;
         while moved_nothing < 10 {
             self.test.housekeep();

@@ -23,7 +23,8 @@ fn take_request(peer: &mut Peer) -> String {
     peer.wait_for(3);
     let lines = std::mem::take(&mut peer.lines);
     let (_, rest) = lines[1].split_once("amq.rabbitmq.reply-to.").expect("a rewritten reply-to");
-    // Clients match the form: two parts, the second of them padded. What follows in the properties is still there.
+    // Clients match the form: two parts, the second of them padded. What follows in the properties
+    // is still there.
     let parts = rest.strip_suffix("==\\x01a").and_then(|rest| rest.split_once('.'));
     assert!(parts.is_some_and(|(one, other)| (one.len(), other.len()) == (22, 22)), "{rest}");
     format!("amq.rabbitmq.reply-to.{}", &rest[..22 + 1 + 24])
@@ -116,8 +117,8 @@ fn a_reply_address_can_be_looked_up_as_if_it_were_a_queue() {
     wait_for_replies(&mut requester, 1);
 }
 
-/// The address is known to those who were told, and only they, and who could reply, hear that it is one. For all others it is
-/// as a queue that is not there.
+/// The address is known to those who were told, and only they, and who could reply, hear that it is
+/// one. For all others it is as a queue that is not there.
 #[test]
 fn a_reply_address_shows_itself_to_its_owner_and_to_repliers_alone() {
     let server = server();

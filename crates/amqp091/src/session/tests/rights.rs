@@ -1,6 +1,7 @@
-//! Every operation with every combination of rights on what it touches, held against a table of what RabbitMQ's documentation says
-//! that it needs (<https://www.rabbitmq.com/docs/access-control#authorisation>). The table is written from there, not from the
-//! code, and a test sees to it that a wrong line would be found.
+//! Every operation with every combination of rights on what it touches, held against a table of
+//! what RabbitMQ's documentation says that it needs
+//! (<https://www.rabbitmq.com/docs/access-control#authorisation>). The table is written from there,
+//! not from the code, and a test sees to it that a wrong line would be found.
 
 use auth::TopicPermission;
 use testkit::rights::{cases, name, wrong};
@@ -8,8 +9,9 @@ use testkit::rights::{cases, name, wrong};
 use super::*;
 use crate::codec::BasicProperties;
 
-/// An operation: what it needs, and the doing in the case of a number. `q` is a queue, `e`, `d` and `a` are exchanges that are there,
-/// `n` a queue and `x` an exchange that are not. What reads rather than declares passes with any right on the thing.
+/// An operation: what it needs, and the doing in the case of a number. `q` is a queue, `e`, `d` and
+/// `a` are exchanges that are there, `n` a queue and `x` an exchange that are not. What reads
+/// rather than declares passes with any right on the thing.
 struct Row {
     operation: &'static str,
     needs: &'static [&'static str],
@@ -174,7 +176,8 @@ fn publish(peer: &mut Peer, exchange: &str, routing_key: &str) {
     peer.send(1, BasicQos::default());
 }
 
-/// Runs every combination of rights for one operation; returns where the broker and `needs` disagree.
+/// Runs every combination of rights for one operation; returns where the broker and `needs`
+/// disagree.
 fn disagreements(server: &Server, next: &mut usize, row: &Row, needs: &[&str]) -> Vec<String> {
     let mut admin = server.channel();
     let mut found = Vec::new();
@@ -262,7 +265,8 @@ fn what_is_forbidden_looks_the_same_whether_it_is_there_or_not() {
     }
 }
 
-/// What is done with a routing key at a topic exchange, the right on the topic that it takes, and the doing.
+/// What is done with a routing key at a topic exchange, the right on the topic that it takes, and
+/// the doing.
 type TopicRow = (&'static str, &'static str, fn(&mut Peer, &str));
 
 const TOPICS: [TopicRow; 6] = [
@@ -290,8 +294,8 @@ const TOPICS: [TopicRow; 6] = [
     ("publish elsewhere", "nothing", |p, key| publish(p, "d0", key)),
 ];
 
-/// A user with every right on the things, whose topic permissions differ, at keys that are its own, another's, and made to look
-/// like a pattern.
+/// A user with every right on the things, whose topic permissions differ, at keys that are its own,
+/// another's, and made to look like a pattern.
 #[test]
 fn topic_permissions_narrow_publishing_and_binding_by_key() {
     let server = server();

@@ -268,7 +268,8 @@ fn confirms_and_transactions_exclude_each_other() {
     }
 }
 
-/// A delivery of `basic.get`: whether it is redelivered, and which of the headers that count it has.
+/// A delivery of `basic.get`: whether it is redelivered, and which of the headers that count it
+/// has.
 fn fetch(peer: &mut Peer, queue: &str) -> (bool, Vec<(&'static str, i64)>) {
     peer.send(1, BasicGet { queue, ..Default::default() });
     peer.wait_for(3);

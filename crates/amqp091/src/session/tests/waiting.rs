@@ -123,7 +123,8 @@ fn deliveries_stay_in_the_queue_while_the_peer_does_not_read() {
     consumer.connection.tick(later);
     assert!(consumer.deadline().is_some_and(|next| next > later));
     assert!(consumer.connection.output().len() < 1_000_000);
-    // The peer reads again: everything comes, in order, and the connection went on listening meanwhile.
+    // The peer reads again: everything comes, in order, and the connection went on listening
+    // meanwhile.
     assert!(consumer.reads());
     consumer.wait_for(300);
     assert_eq!(consumer.lines.len(), 300);
@@ -204,7 +205,8 @@ fn who_holds_a_message_too_long_loses_the_channel() {
     peer.expect(&[&channel_closed(1, 406, text, (0, 0))]);
 }
 
-/// Channel 2 of a new connection is transactional and holds a message for longer than it may; channel 3 is open.
+/// Channel 2 of a new connection is transactional and holds a message for longer than it may;
+/// channel 3 is open.
 fn overdue(server: &Server) -> Peer {
     let mut peer = server.channel();
     peer.open(2);

@@ -1,6 +1,7 @@
-//! A backlog: messages published to one durable queue that nobody consumes, and taken from it later, perhaps by another
-//! process after the broker was restarted. What is expected follows from the options alone, so nothing need be remembered
-//! between the two; what was received costs one bit for each message.
+//! A backlog: messages published to one durable queue that nobody consumes, and taken from it
+//! later, perhaps by another process after the broker was restarted. What is expected follows from
+//! the options alone, so nothing need be remembered between the two; what was received costs one
+//! bit for each message.
 
 mod report;
 mod watch;
@@ -67,7 +68,8 @@ pub(crate) struct BacklogArgs {
     /// Most unconfirmed messages of a producer
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) window: u64,
-    /// Connections that consume, one thread each; order is checked within each, so that one checks the queue's
+    /// Connections that consume, one thread each; order is checked within each, so that one checks
+    /// the queue's
     #[arg(long, default_value_t = 1)]
     pub(crate) consumers: usize,
     /// Most unacknowledged messages of a consumer; 0: no limit
@@ -126,7 +128,8 @@ pub(crate) struct BacklogRecord<'a> {
     pub(crate) error: Option<String>,
 }
 
-/// Runs the phases that were asked for, prints the table and writes the record. True: all was valid.
+/// Runs the phases that were asked for, prints the table and writes the record. True: all was
+/// valid.
 pub(crate) fn run(args: &BacklogArgs) -> Result<bool, Failure> {
     let record = measure(args, &mut args.trial.progress())?;
     args.trial.report(&report::render(&record), &record)?;

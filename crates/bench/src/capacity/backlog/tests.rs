@@ -1,5 +1,5 @@
-//! Backlogs in a broker whose faults are known: what is wrong is counted, and what was left by one process is checked by
-//! another from the options alone.
+//! Backlogs in a broker whose faults are known: what is wrong is counted, and what was left by one
+//! process is checked by another from the options alone.
 
 use super::*;
 use crate::cli::{Verb, verb};

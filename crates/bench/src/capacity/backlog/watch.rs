@@ -1,4 +1,5 @@
-//! Watching a phase: a mark whenever another slice of the messages has moved, and an end in any case.
+//! Watching a phase: a mark whenever another slice of the messages has moved, and an end in any
+//! case.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The connections of one process: opened by some threads at once, held without a thread, and proven alive.
+//! The connections of one process: opened by some threads at once, held without a thread, and
+//! proven alive.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
@@ -82,7 +83,8 @@ impl Crowd {
         Ok(Self { order: order.clone(), run, sessions })
     }
 
-    /// Sends one message through some of them, evenly spread, and looks whether the broker has closed any.
+    /// Sends one message through some of them, evenly spread, and looks whether the broker has
+    /// closed any.
     pub(super) fn prove(&mut self) -> Result<Proof, Failure> {
         let mut proof = Proof { probes: self.order.probes, ..Proof::default() };
         let bodies = Bodies::new(self.run, PROBE);
@@ -130,8 +132,8 @@ impl Order {
     }
 }
 
-/// The local address of connection `number`, where the system's choice would run out of ports: each loopback address has
-/// ports of its own. To other hosts there is no choice.
+/// The local address of connection `number`, where the system's choice would run out of ports: each
+/// loopback address has ports of its own. To other hosts there is no choice.
 fn source(address: &str, number: u32) -> Option<IpAddr> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     match host.parse::<IpAddr>() {
@@ -154,7 +156,8 @@ fn consume(session: &mut Session, queue: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends one message to the connection's own queue and waits for it; returns nanoseconds there and back.
+/// Sends one message to the connection's own queue and waits for it; returns nanoseconds there and
+/// back.
 fn probe(session: &mut Session, name: &str, bodies: &Bodies, id: u32, consumes: bool) -> Result<u64, Failure> {
     if !consumes {
         consume(session, name)?;

@@ -1,5 +1,6 @@
-//! Many connections that do nothing: how fast they open, what each costs in memory, what all of them cost in CPU while
-//! nothing happens, and the proof that they still live. They stay in this process, or in children that hold a share each.
+//! Many connections that do nothing: how fast they open, what each costs in memory, what all of
+//! them cost in CPU while nothing happens, and the proof that they still live. They stay in this
+//! process, or in children that hold a share each.
 
 mod crowd;
 mod report;
@@ -52,7 +53,8 @@ pub(crate) struct ConnectionsArgs {
     /// Most seconds until all are open
     #[arg(long, default_value_t = 600.0)]
     pub(crate) limit: f64,
-    /// Number of the first connection: this process holds another's share and answers on standard output
+    /// Number of the first connection: this process holds another's share and answers on standard
+    /// output
     #[arg(long, hide = true)]
     #[serde(skip)]
     pub(crate) share_from: Option<u32>,

@@ -1,5 +1,6 @@
-//! Who holds a share of the connections: this process, or a child that is this program again. A child says on standard output
-//! that all are open, proves once that they live when it is given a line, and ends when its standard input closes.
+//! Who holds a share of the connections: this process, or a child that is this program again. A
+//! child says on standard output that all are open, proves once that they live when it is given a
+//! line, and ends when its standard input closes.
 
 use std::io::{BufRead, BufReader, Read, Write, stdin};
 use std::ops::Range;
@@ -16,7 +17,8 @@ use crate::report::output;
 const OPEN: &str = "open";
 /// Longest line of a child, in bytes.
 const LONGEST_LINE: u64 = 1 << 20;
-/// A child that has not proven its connections after this long never will: each probe waits for 30 s at most.
+/// A child that has not proven its connections after this long never will: each probe waits for 30
+/// s at most.
 const PROVING: Duration = Duration::from_secs(600);
 
 /// One process that holds connections.
@@ -39,7 +41,8 @@ impl Holder {
         Crowd::open(order).map(|crowd| Self::Here(Box::new(crowd)))
     }
 
-    /// Starts a child that opens the connections with these numbers, and sends messages through `probes` of them.
+    /// Starts a child that opens the connections with these numbers, and sends messages through
+    /// `probes` of them.
     pub(super) fn start(
         args: &ConnectionsArgs,
         trial: &Trial,

@@ -1,4 +1,5 @@
-//! AMQP 0-9-1: queues and exchanges on a control connection, one connection with one channel for each part.
+//! AMQP 0-9-1: queues and exchanges on a control connection, one connection with one channel for
+//! each part.
 
 mod talk;
 
@@ -26,7 +27,8 @@ const TRANSIENT: u8 = 1;
 const PERSISTENT: u8 = 2;
 /// Arguments of a consumer that asks for some messages: Hermod's, and that of Qpid's brokers.
 const SELECTOR_ARGUMENTS: [&str; 2] = ["x-selector", "x-filter-jms-selector"];
-/// How often, and how long apart, it is looked whether a message that nobody asked for was delivered all the same.
+/// How often, and how long apart, it is looked whether a message that nobody asked for was
+/// delivered all the same.
 const UNWANTED_LOOKS: usize = 10;
 const UNWANTED_APART: Duration = Duration::from_millis(20);
 /// Bindings that are asked for before their answers have come.
@@ -38,8 +40,8 @@ pub(crate) fn properties(persistent: bool) -> Vec<u8> {
     BasicProperties { delivery_mode: Some(mode), ..BasicProperties::default() }.to_bytes()
 }
 
-/// The encoded arguments of a queue on `target` that holds at most `most` messages. Only durable queues are of the target's type:
-/// brokers that have types keep them for what is to last.
+/// The encoded arguments of a queue on `target` that holds at most `most` messages. Only durable
+/// queues are of the target's type: brokers that have types keep them for what is to last.
 pub(crate) fn queue_arguments(target: &Target, kind: QueueKind, most: Option<u32>) -> Vec<u8> {
     let mut arguments = Vec::new();
     if let Some(kind) = target.queue_type.as_ref().filter(|_| kind == QueueKind::Durable) {
@@ -174,7 +176,8 @@ impl AmqpDriver {
                 ..BasicConsume::default()
             };
             if self.scenario.drain {
-                // Nothing may come before the time is taken: this leaves with the consumer's first turn.
+                // Nothing may come before the time is taken: this leaves with the consumer's first
+                // turn.
                 Method::from(consume).encode(CHANNEL, session.output.tail());
             } else {
                 session.call(consume)?;
@@ -241,7 +244,8 @@ impl AmqpDriver {
         Err(Failure::lacking(format!("selectors over AMQP 0-9-1 (the arguments {})", SELECTOR_ARGUMENTS.join(" and "))))
     }
 
-    /// A broker may well take an argument and not know it, so this looks whether a message that is not asked for stays.
+    /// A broker may well take an argument and not know it, so this looks whether a message that is
+    /// not asked for stays.
     fn selects_by(&self, argument: &str) -> Result<bool, Failure> {
         let mut session = Session::open(&self.target, "probe")?;
         // Of its own: the queue of the connection before may be there for a while yet, and locked.

@@ -1,5 +1,5 @@
-//! One AMQP 0-9-1 connection that carries messages: publishes in turn to where its part sends, takes what is pushed to it or
-//! asks for each message by itself, and acknowledges what is due.
+//! One AMQP 0-9-1 connection that carries messages: publishes in turn to where its part sends,
+//! takes what is pushed to it or asks for each message by itself, and acknowledges what is due.
 
 use amqp091::client::{Client, Event as Said, PublishTemplate};
 use amqp091::codec::Method;
@@ -13,7 +13,8 @@ use crate::failure::{Context, Failure};
 pub(super) struct AmqpTalk {
     pub(super) client: Client,
     pub(super) output: Output,
-    /// Message number n uses the one at n modulo their number; empty: this connection publishes nothing.
+    /// Message number n uses the one at n modulo their number; empty: this connection publishes
+    /// nothing.
     pub(super) templates: Vec<PublishTemplate>,
     pub(super) published: u64,
     /// The encoded request for one message, where none are pushed.

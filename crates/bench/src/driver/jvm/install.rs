@@ -1,5 +1,6 @@
-//! Where the worker and the clients' jars come from: Maven builds the one, from sources that this program carries, and
-//! fetches the others, once, into the user's cache. What is there is complete: it was made beside its place and moved.
+//! Where the worker and the clients' jars come from: Maven builds the one, from sources that this
+//! program carries, and fetches the others, once, into the user's cache. What is there is complete:
+//! it was made beside its place and moved.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -151,7 +152,8 @@ fn project_needing(artefact: &str) -> Result<String, Failure> {
     ))
 }
 
-/// The folder `name` in the cache. Where it is missing, `fill` makes it beside its place, and it is moved there as a whole.
+/// The folder `name` in the cache. Where it is missing, `fill` makes it beside its place, and it is
+/// moved there as a whole.
 fn make(cache: &Path, name: &str, fill: impl FnOnce(&Path) -> Result<(), Failure>) -> Result<PathBuf, Failure> {
     let place = cache.join(name);
     if place.is_dir() {
@@ -179,7 +181,8 @@ fn named(prefix: &str, content: impl Hash) -> String {
     format!("{prefix}-{:016x}", hasher.finish())
 }
 
-/// Runs Maven within `place`, where a goal without a project leaves notes of its own; what it says goes into the failure.
+/// Runs Maven within `place`, where a goal without a project leaves notes of its own; what it says
+/// goes into the failure.
 fn maven(place: &Path, arguments: &[&str]) -> Result<(), Failure> {
     let mut command = Command::new("mvn");
     let output = command.args(["-q", "-B", "-ntp"]).args(arguments).current_dir(place).output().map_err(|error| {

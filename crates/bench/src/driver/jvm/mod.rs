@@ -1,8 +1,10 @@
-//! Brokers through their own JMS clients. A worker in a Java machine beside this program makes the load with threads of its
-//! own; this program builds it, starts it, steers it over its standard input and output, measures, and judges what it saw.
+//! Brokers through their own JMS clients. A worker in a Java machine beside this program makes the
+//! load with threads of its own; this program builds it, starts it, steers it over its standard
+//! input and output, measures, and judges what it saw.
 //!
-//! No message crosses the pipes. `provider` knows the clients, `install` where their jars come from, `protocol` the lines,
-//! `worker` the process, and `workers` those that sleep until their target's next slice.
+//! No message crosses the pipes. `provider` knows the clients, `install` where their jars come
+//! from, `protocol` the lines, `worker` the process, and `workers` those that sleep until their
+//! target's next slice.
 
 pub(crate) mod install;
 pub(crate) mod protocol;
@@ -26,8 +28,8 @@ pub(crate) struct Loader {
     pub(crate) spec: Spec,
 }
 
-/// Wakes the worker of a target, or starts it; none where this program speaks the protocol itself. `run` tells the messages
-/// and destinations of this run from all others.
+/// Wakes the worker of a target, or starts it; none where this program speaks the protocol itself.
+/// `run` tells the messages and destinations of this run from all others.
 pub(crate) fn open(
     target: &Target,
     scenario: &Scenario,

@@ -1,5 +1,6 @@
-//! The lines between this program and a worker: commands on its standard input, answers on its standard output, each an
-//! object of JSON on a line of its own. Times are nanoseconds of the worker's clock unless something else is said.
+//! The lines between this program and a worker: commands on its standard input, answers on its
+//! standard output, each an object of JSON on a line of its own. Times are nanoseconds of the
+//! worker's clock unless something else is said.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,14 +21,15 @@ pub(crate) enum Command<'a> {
     Hello { v: u32 },
     /// What time is it? `t` comes back in [`Answer::Clock`].
     Clock { t: u64 },
-    /// Open all connections for a load. Answered by [`Answer::Ready`], [`Answer::Lacks`] or [`Answer::Failed`].
+    /// Open all connections for a load. Answered by [`Answer::Ready`], [`Answer::Lacks`] or
+    /// [`Answer::Failed`].
     Prepare { spec: &'a Spec },
     /// Start the threads. [`Answer::Stats`] come from here on, until the end.
     Start,
     /// The counters now. Answered by [`Answer::Sample`].
     Sample,
-    /// Messages meant to be sent between these times are measured; 0: not yet. `gate`: producers may go on to the measured
-    /// messages; `drain`: they stop.
+    /// Messages meant to be sent between these times are measured; 0: not yet. `gate`: producers
+    /// may go on to the measured messages; `drain`: they stop.
     Steer { from: i64, until: i64, gate: bool, drain: bool },
     /// Stop, close, and say what was seen. Answered by [`Answer::Result`].
     End,
@@ -103,7 +105,8 @@ pub(crate) struct Counts {
 pub(crate) struct Results {
     pub(crate) produced: Vec<ProducedThere>,
     pub(crate) consumed: Vec<ConsumedThere>,
-    /// Messages that were left in queues that nobody consumed, and were taken away then; none: not counted.
+    /// Messages that were left in queues that nobody consumed, and were taken away then; none: not
+    /// counted.
     pub(crate) held: Option<u64>,
 }
 
@@ -263,8 +266,8 @@ impl Spec {
         }
     }
 
-    /// What of it is the same in every slice of a cell, and decides which code runs: not the names, the numbers of messages
-    /// and the rate.
+    /// What of it is the same in every slice of a cell, and decides which code runs: not the names,
+    /// the numbers of messages and the rate.
     pub(crate) fn everywhere(&self) -> Self {
         let bodies = BodiesThere { run: 0, short_after: 0, ..self.bodies.clone() };
         let every = vec![MOST; self.producers];

@@ -1,5 +1,6 @@
-//! The JMS clients that are known by a scheme, and those that a target names itself: the class of the connection factory,
-//! the properties that say how a send waits and how much is fetched ahead, and where the jars come from.
+//! The JMS clients that are known by a scheme, and those that a target names itself: the class of
+//! the connection factory, the properties that say how a send waits and how much is fetched ahead,
+//! and where the jars come from.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +73,8 @@ pub(crate) struct Provider {
     pub(crate) factory: Factory,
     /// The mode of sessions that are to acknowledge as little as this client can.
     pub(crate) least_acks: u32,
-    /// The property that, set to a stream on a received message, has this client write the body into it; none: there is none.
+    /// The property that, set to a stream on a received message, has this client write the body
+    /// into it; none: there is none.
     pub(crate) body_stream: Option<&'static str>,
 }
 
@@ -116,7 +118,8 @@ impl Send {
 /// Qpid JMS, for AMQP 1.0.
 fn qpid(target: &Target, scenario: &Scenario) -> Provider {
     let mut options = vec![
-        // Heartbeats would be traffic that no scenario asked for, and so would questions whether there is a message.
+        // Heartbeats would be traffic that no scenario asked for, and so would questions whether
+        // there is a message.
         ("amqp.idleTimeout", "0".to_owned()),
         ("jms.receiveNoWaitLocalOnly", "true".to_owned()),
     ];
@@ -157,7 +160,8 @@ fn activemq(target: &Target, scenario: &Scenario, api: Api, artefact: &'static s
         options.push(("jms.prefetchPolicy.all", scenario.prefetch.to_string()));
     }
     let class = "org.apache.activemq.ActiveMQConnectionFactory";
-    // What it has beyond the modes of JMS (`optimizeAcknowledge`) lets a queue that is drained come to a standstill.
+    // What it has beyond the modes of JMS (`optimizeAcknowledge`) lets a queue that is drained come
+    // to a standstill.
     by_uri(api, Jars::Artefact(artefact), class, uri("tcp", target, &options))
 }
 
@@ -178,7 +182,8 @@ fn artemis(target: &Target, scenario: &Scenario) -> Provider {
     if bytes_ahead > 0 {
         options.push(("consumerWindowSize", bytes_ahead.to_string()));
     }
-    // What a producer sends ahead is counted in bytes, too; by default it would wait before each body of 64 KiB.
+    // What a producer sends ahead is counted in bytes, too; by default it would wait before each
+    // body of 64 KiB.
     if send == Send::ConfirmedLater {
         options.push(("producerWindowSize", in_bytes(scenario.window, scenario).max(64 << 10).to_string()));
     }
@@ -186,7 +191,8 @@ fn artemis(target: &Target, scenario: &Scenario) -> Provider {
     let jars = Jars::Artefact("org.apache.activemq:artemis-jakarta-client:2.44.0");
     Provider {
         least_acks: PRE_ACKNOWLEDGE,
-        // A body of 100 KiB and more it reads byte by byte otherwise, with a check for each, which takes a whole core.
+        // A body of 100 KiB and more it reads byte by byte otherwise, with a check for each, which
+        // takes a whole core.
         body_stream: Some("JMS_AMQ_SaveStream"),
         ..by_uri(Api::Jakarta, jars, class, uri("tcp", target, &options))
     }
@@ -221,7 +227,8 @@ fn openmq(target: &Target, scenario: &Scenario) -> Provider {
     }
 }
 
-/// Any other client, by the class of its factory or through a naming service. How much it fetches ahead is one of its own properties.
+/// Any other client, by the class of its factory or through a naming service. How much it fetches
+/// ahead is one of its own properties.
 fn other(target: &Target) -> Result<Provider, Failure> {
     let refuse = |text: String| Err(Failure::new(text));
     let Some(class_path) = target.class_path.clone() else {

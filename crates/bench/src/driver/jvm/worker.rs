@@ -1,5 +1,6 @@
-//! A worker process: its pipes, its clock, and its end. What it says is read by a thread of its own, which notes when each
-//! line came, so that clocks are compared without the time that this program takes to look.
+//! A worker process: its pipes, its clock, and its end. What it says is read by a thread of its
+//! own, which notes when each line came, so that clocks are compared without the time that this
+//! program takes to look.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -43,7 +44,8 @@ pub(crate) struct Worker {
     hello: Hello,
     /// The worker's clock minus this program's.
     ahead_ns: i64,
-    /// The load that it made last, as far as it is the same in other slices; none: it has made none.
+    /// The load that it made last, as far as it is the same in other slices; none: it has made
+    /// none.
     practised: Option<Spec>,
 }
 
@@ -59,8 +61,8 @@ pub(crate) enum Practice {
 }
 
 impl Worker {
-    /// Starts a worker with this class path in a Java machine of version `least` or newer: the one that JAVA_HOME names, or one
-    /// that is found.
+    /// Starts a worker with this class path in a Java machine of version `least` or newer: the one
+    /// that JAVA_HOME names, or one that is found.
     pub(crate) fn start(class_path: &str, least: u32) -> Result<Self, Failure> {
         let named = std::env::var_os("JAVA_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
         let java = java::program_in(&named.map_or_else(|| java::home(least), Ok)?);
@@ -74,8 +76,8 @@ impl Worker {
         Self::over(command, CLOCK_DOUBT_NS).context(format!("the JMS worker ({})", java.display()))
     }
 
-    /// Starts a worker by any command. It is refused if its clock can't be compared with this program's to within
-    /// `worst_doubt_ns`.
+    /// Starts a worker by any command. It is refused if its clock can't be compared with this
+    /// program's to within `worst_doubt_ns`.
     pub(crate) fn over(mut command: Process, worst_doubt_ns: u64) -> Result<Self, Failure> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("it does not start")?;
@@ -107,7 +109,8 @@ impl Worker {
 
     /// Makes sure that one that slept is still there and says nothing but what it is asked for.
     pub(crate) fn wake(&mut self) -> Result<(), Failure> {
-        // Both clocks go evenly: where they can't be compared well now, they are as far apart as they were.
+        // Both clocks go evenly: where they can't be compared well now, they are as far apart as
+        // they were.
         let (ahead_ns, doubt) = self.compare_clocks()?;
         if doubt <= CLOCK_DOUBT_NS {
             self.ahead_ns = ahead_ns;
@@ -155,7 +158,8 @@ impl Worker {
         }
     }
 
-    /// What it said next, if it says anything within `time`. What went wrong there is a failure here.
+    /// What it said next, if it says anything within `time`. What went wrong there is a failure
+    /// here.
     pub(crate) fn hear(&mut self, time: Duration) -> Result<Option<(u64, Answer)>, Failure> {
         match self.said.recv_timeout(time) {
             Ok((_, Ok(Answer::Failed(why)))) => Err(Failure::new(why)),
@@ -184,8 +188,8 @@ impl Worker {
         }
     }
 
-    /// How far its clock is ahead, and the doubt about that. Of many questions that one counts whose answer came soonest: the
-    /// doubt is half of what it took.
+    /// How far its clock is ahead, and the doubt about that. Of many questions that one counts
+    /// whose answer came soonest: the doubt is half of what it took.
     fn compare_clocks(&mut self) -> Result<(i64, u64), Failure> {
         let (mut ahead, mut doubt) = (0, u64::MAX);
         for _ in 0..CLOCK_ASKED {

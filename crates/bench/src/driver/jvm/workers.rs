@@ -1,6 +1,7 @@
-//! The workers of a run, asleep between the slices of their targets. A Java machine compiles what it runs often; one that
-//! began anew with each slice would be measured while it still compiles. Each target has a worker of its own, so that what
-//! one client does to its machine is not another's.
+//! The workers of a run, asleep between the slices of their targets. A Java machine compiles what
+//! it runs often; one that began anew with each slice would be measured while it still compiles.
+//! Each target has a worker of its own, so that what one client does to its machine is not
+//! another's.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,15 +19,17 @@ pub(crate) struct Owner {
     pub(crate) java: u32,
 }
 
-/// Those that sleep: in a read of their input, at most one for each target. Clones are one and the same; the workers end when
-/// the last of these is dropped, or when this program ends in whatever way, for then their input does.
+/// Those that sleep: in a read of their input, at most one for each target. Clones are one and the
+/// same; the workers end when the last of these is dropped, or when this program ends in whatever
+/// way, for then their input does.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Workers {
     asleep: Rc<RefCell<Vec<(Owner, Worker)>>>,
 }
 
 impl Workers {
-    /// The worker of `owner`: the one that sleeps, or else, and where that one does not wake up, the one that `start` starts.
+    /// The worker of `owner`: the one that sleeps, or else, and where that one does not wake up,
+    /// the one that `start` starts.
     pub(crate) fn wake(
         &self,
         owner: &Owner,
@@ -40,8 +43,8 @@ impl Workers {
         found.map_or_else(start, Ok)
     }
 
-    /// Lets a worker sleep until its owner's next slice. Whoever had a failure drops it instead: what is left in it of a
-    /// load that did not end as it should, nobody knows.
+    /// Lets a worker sleep until its owner's next slice. Whoever had a failure drops it instead:
+    /// what is left in it of a load that did not end as it should, nobody knows.
     pub(crate) fn keep(&self, owner: Owner, worker: Worker) {
         let mut asleep = self.asleep.borrow_mut();
         asleep.retain(|(of, _)| of.target != owner.target);
@@ -60,7 +63,8 @@ impl Workers {
 mod tests {
     use super::*;
 
-    /// A worker that is a script: it answers the greeting and questions about the time until it is told `bye`, or to prepare.
+    /// A worker that is a script: it answers the greeting and questions about the time until it is
+    /// told `bye`, or to prepare.
     fn start() -> Result<Worker, Failure> {
         const SCRIPT: &str = r#"
             read -r line; echo '{"hello":{"v":1,"api":"jakarta","jvm":"17","pid":'$$',"heap":1}}'
@@ -69,7 +73,8 @@ mod tests {
                 *) exit 0;; esac; done"#;
         let mut command = std::process::Command::new("bash");
         command.args(["-c", SCRIPT]);
-        // How well clocks can be compared depends on the machine's load, which is nothing that a test decides.
+        // How well clocks can be compared depends on the machine's load, which is nothing that a
+        // test decides.
         Worker::over(command, u64::MAX)
     }
 

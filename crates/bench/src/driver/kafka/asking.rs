@@ -1,4 +1,5 @@
-//! A connection to a Kafka broker that asks and waits: for its versions, topics, offsets and coordinators.
+//! A connection to a Kafka broker that asks and waits: for its versions, topics, offsets and
+//! coordinators.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,8 @@ use super::codec::{self, Call, Code, End, Request, decode};
 use crate::driver::link::Link;
 use crate::failure::{Context, Failure};
 
-/// How long something may be in the making: the broker's first topic of offsets has fifty partitions.
+/// How long something may be in the making: the broker's first topic of offsets has fifty
+/// partitions.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two questions whether it is made.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -28,7 +30,8 @@ impl Asking {
         Ok(asking)
     }
 
-    /// Makes `topics` that take batches of `largest` bytes, where they are not there, and waits until they have leaders.
+    /// Makes `topics` that take batches of `largest` bytes, where they are not there, and waits
+    /// until they have leaders.
     pub(super) fn create(&mut self, topics: &[String], largest: usize) -> Result<(), Failure> {
         let codes = codec::created(&self.ask(&Request::Create { topics, largest })?)?;
         for (code, topic) in codes.iter().zip(topics).filter(|(code, _)| !code.is_there()) {
@@ -51,7 +54,8 @@ impl Asking {
         codes.iter().zip(topics).try_for_each(|(code, topic)| code.check(&format!("removing the topic {topic}")))
     }
 
-    /// The offsets at one end of each topic. A broker knows its topics a moment before it leads them.
+    /// The offsets at one end of each topic. A broker knows its topics a moment before it leads
+    /// them.
     pub(super) fn offsets(&mut self, topics: &[String], end: End) -> Result<Vec<i64>, Failure> {
         let mut offsets = Vec::new();
         self.until_made("asking for offsets", &mut |asking| {
@@ -66,7 +70,8 @@ impl Asking {
         Ok(offsets)
     }
 
-    /// Waits until the broker takes what `group` commits of `topic`: the first group ever makes it set up where it keeps that.
+    /// Waits until the broker takes what `group` commits of `topic`: the first group ever makes it
+    /// set up where it keeps that.
     pub(super) fn until_it_commits(&mut self, group: &str, topic: &str, offset: i64) -> Result<(), Failure> {
         self.until_made("the coordinator", &mut |asking| {
             let found = codec::coordinator(&asking.ask(&Request::Coordinator { group })?)?;

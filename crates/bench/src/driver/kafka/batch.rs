@@ -1,5 +1,6 @@
-//! Kafka's record batches, format 2: written message by message behind a Produce request, read out of what a Fetch brings.
-//! A batch that is read has the checksum it says; what no other client of a run would write is an error.
+//! Kafka's record batches, format 2: written message by message behind a Produce request, read out
+//! of what a Fetch brings. A batch that is read has the checksum it says; what no other client of a
+//! run would write is an error.
 
 use crc_fast::crc32_iscsi;
 use wire::{DecodeError, Reader};
@@ -36,7 +37,8 @@ pub(super) struct OpenBatch {
 }
 
 impl OpenBatch {
-    /// Begins one for `topic` with messages of the time `at_ms`, to be confirmed when all replicas have them, or not at all.
+    /// Begins one for `topic` with messages of the time `at_ms`, to be confirmed when all replicas
+    /// have them, or not at all.
     pub(super) fn begin(topic: &str, correlation: u32, confirmed: bool, at_ms: u64, out: &mut Vec<u8>) -> Self {
         let frame = begin(Call::Produce, correlation, out);
         // In no transaction.
@@ -48,7 +50,8 @@ impl OpenBatch {
         // One partition, number 0; then the length of what follows.
         out.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         let batch = out.len();
-        // The first offset, which the broker gives; length, leader's epoch, format and checksum; attributes and last offset.
+        // The first offset, which the broker gives; length, leader's epoch, format and checksum;
+        // attributes and last offset.
         out.extend_from_slice(&[0; PREFIX]);
         out.extend_from_slice(&(-1_i32).to_be_bytes());
         out.push(MAGIC);

@@ -1,5 +1,6 @@
-//! Kafka on the wire: requests and answers with their lengths in front, in versions that brokers from 0.11 to 4 have in common.
-//! Decoding takes what is whole and waits for the rest; what is no Kafka is an error.
+//! Kafka on the wire: requests and answers with their lengths in front, in versions that brokers
+//! from 0.11 to 4 have in common. Decoding takes what is whole and waits for the rest; what is no
+//! Kafka is an error.
 
 use wire::{DecodeError, Reader};
 
@@ -7,7 +8,8 @@ use crate::failure::{Context, Failure};
 
 /// What a client of a run calls itself.
 const CLIENT: &str = "hermod-bench";
-/// A longer answer is refused: brokers send at most the largest request that they take, 100 MiB, and something around it.
+/// A longer answer is refused: brokers send at most the largest request that they take, 100 MiB,
+/// and something around it.
 const LARGEST_ANSWER: usize = 128 * 1024 * 1024;
 /// How long a broker may take to create and delete.
 const TIMEOUT_MS: u32 = 30_000;
@@ -83,7 +85,8 @@ pub(super) enum Request<'a> {
     Coordinator {
         group: &'a str,
     },
-    /// All before `offset` is done with. Who says so is no member of the group: nobody shares the partition.
+    /// All before `offset` is done with. Who says so is no member of the group: nobody shares the
+    /// partition.
     Commit {
         group: &'a str,
         topic: &'a str,
@@ -134,7 +137,8 @@ impl Request<'_> {
             Self::Coordinator { group } => text(group, out),
             Self::Commit { group, topic, offset } => {
                 text(group, out);
-                // No member of a generation; kept as long as the broker usually does; without a note.
+                // No member of a generation; kept as long as the broker usually does; without a
+                // note.
                 i32(-1, out);
                 text("", out);
                 i64(-1, out);

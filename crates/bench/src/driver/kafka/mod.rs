@@ -1,6 +1,7 @@
-//! Kafka: a queue is a topic of one partition, which its one consumer reads by itself, without a group that shares partitions
-//! out. Confirms are those of all replicas, message batch by message batch; an acknowledgement is a committed offset. Every
-//! message is kept, whether that is asked for or not.
+//! Kafka: a queue is a topic of one partition, which its one consumer reads by itself, without a
+//! group that shares partitions out. Confirms are those of all replicas, message batch by message
+//! batch; an acknowledgement is a committed offset. Every message is kept, whether that is asked
+//! for or not.
 
 mod asking;
 mod batch;
@@ -20,7 +21,8 @@ use talk::{Consuming, KafkaTalk, Publishing};
 const USUAL_BATCH: usize = 1_048_588;
 /// The largest body: brokers take requests of 100 MiB.
 const LARGEST_BODY: usize = 100 * 1024 * 1024 - 1024;
-/// Bytes of a Fetch where no prefetch bounds it, and most bytes of any: what Kafka's own clients ask for.
+/// Bytes of a Fetch where no prefetch bounds it, and most bytes of any: what Kafka's own clients
+/// ask for.
 const USUAL_FETCH: usize = 1024 * 1024;
 const LARGEST_FETCH: usize = 50 * 1024 * 1024;
 

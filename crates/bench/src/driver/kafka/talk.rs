@@ -1,9 +1,11 @@
-//! One Kafka connection that carries messages. Those that are published between two writes share a batch, within the bounds
-//! that the load sets; a consumer reads its partition itself, and an offset that it commits is its acknowledgement.
+//! One Kafka connection that carries messages. Those that are published between two writes share a
+//! batch, within the bounds that the load sets; a consumer reads its partition itself, and an
+//! offset that it commits is its acknowledgement.
 //!
-//! A broker works off one request of a connection after the other, and a commit takes milliseconds. So the acknowledgements
-//! that are due for what a Fetch brought are one commit, which goes out before more is asked for. For the same reason an end
-//! that publishes and consumes asks for messages only behind what it publishes.
+//! A broker works off one request of a connection after the other, and a commit takes milliseconds.
+//! So the acknowledgements that are due for what a Fetch brought are one commit, which goes out
+//! before more is asked for. For the same reason an end that publishes and consumes asks for
+//! messages only behind what it publishes.
 
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};

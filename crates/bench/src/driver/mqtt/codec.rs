@@ -1,5 +1,6 @@
-//! MQTT on the wire, versions 3.1.1 and 5.0, as far as a client needs it that publishes and consumes with QoS 0 and 1.
-//! Decoding takes what is whole and waits for the rest; what is no MQTT is an error.
+//! MQTT on the wire, versions 3.1.1 and 5.0, as far as a client needs it that publishes and
+//! consumes with QoS 0 and 1. Decoding takes what is whole and waits for the rest; what is no MQTT
+//! is an error.
 
 use wire::{DecodeError, Reader};
 

@@ -1,6 +1,7 @@
-//! MQTT 3.1.1 and 5.0: a queue is a topic with one subscription, or one that is shared. What other brokers have exchanges for,
-//! topics do: a key is a topic, and the patterns of a queue are what its consumer subscribes to. Confirms and acknowledgements are
-//! those of QoS 1, message by message. What is to outlast a connection is kept by the broker in the session of its consumer.
+//! MQTT 3.1.1 and 5.0: a queue is a topic with one subscription, or one that is shared. What other
+//! brokers have exchanges for, topics do: a key is a topic, and the patterns of a queue are what
+//! its consumer subscribes to. Confirms and acknowledgements are those of QoS 1, message by
+//! message. What is to outlast a connection is kept by the broker in the session of its consumer.
 
 mod codec;
 mod talk;
@@ -151,8 +152,9 @@ impl Driver for MqttDriver {
             Part::Consume(id) => (format!("c{id}"), None, Some(id % self.scenario.queues)),
             Part::PingPong { far } => (format!("e{}", u8::from(far)), Some(usize::from(far)), Some(usize::from(!far))),
         };
-        // A broker closes the connection of a client when another of its name comes: the parts of a stock exchange may be in
-        // several processes, and two of them tell the third about themselves.
+        // A broker closes the connection of a client when another of its name comes: the parts of a
+        // stock exchange may be in several processes, and two of them tell the third about
+        // themselves.
         self.opened += 1;
         let name = format!("{name}-{:x}-{}", std::process::id(), self.opened);
         let kept = consume.is_some() && self.is_durable();

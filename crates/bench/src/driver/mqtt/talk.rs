@@ -1,5 +1,5 @@
-//! One MQTT connection that carries messages. Packet identifiers are the message numbers of a window, which starts over after
-//! 65 535 messages.
+//! One MQTT connection that carries messages. Packet identifiers are the message numbers of a
+//! window, which starts over after 65 535 messages.
 
 use wire::Output;
 
@@ -12,7 +12,8 @@ use crate::failure::Failure;
 pub(super) struct MqttTalk {
     version: Version,
     output: Output,
-    /// Message number n goes to the one at n - 1 modulo their number; empty: this connection publishes nothing.
+    /// Message number n goes to the one at n - 1 modulo their number; empty: this connection
+    /// publishes nothing.
     topics: Vec<String>,
     confirms: bool,
     published: u64,

@@ -1,5 +1,5 @@
-//! NATS on the wire: lines of text, and bodies behind the lines that announce them. Decoding takes what is whole and waits for
-//! the rest; what is no NATS is an error.
+//! NATS on the wire: lines of text, and bodies behind the lines that announce them. Decoding takes
+//! what is whole and waits for the rest; what is no NATS is an error.
 
 use crate::failure::{Context, Failure};
 

@@ -1,6 +1,7 @@
-//! NATS: core, which hands messages to whoever listens, and JetStream, which keeps them. A queue is a subject of core, and a
-//! stream of JetStream with one consumer, from which messages are pulled. What other brokers have exchanges for, subjects do: a
-//! key is a subject, and the patterns of a queue are what its stream takes, or what its consumer subscribes to.
+//! NATS: core, which hands messages to whoever listens, and JetStream, which keeps them. A queue is
+//! a subject of core, and a stream of JetStream with one consumer, from which messages are pulled.
+//! What other brokers have exchanges for, subjects do: a key is a subject, and the patterns of a
+//! queue are what its stream takes, or what its consumer subscribes to.
 
 mod asking;
 mod codec;
@@ -20,8 +21,9 @@ const JETSTREAM: &str = "jetstream";
 const SUBJECTS: Notation = Notation { between: '.', any: '*' };
 /// Messages that are pulled ahead of their consumer, where nothing else bounds them.
 const AHEAD: u64 = 1000;
-/// The most bytes of bodies that are pulled ahead: with more than three quarters of its `max_pending` (64 MiB) on the way to a client, the
-/// server holds back for milliseconds whatever sends to it.
+/// The most bytes of bodies that are pulled ahead: with more than three quarters of its
+/// `max_pending` (64 MiB) on the way to a client, the server holds back for milliseconds whatever
+/// sends to it.
 const AHEAD_BYTES: u64 = 32 << 20;
 
 /// What `scenario` needs and the protocol `scheme` has not.
@@ -117,10 +119,11 @@ impl NatsDriver {
         format!("q{queue}")
     }
 
-    /// In memory every message is removed when its one consumer has acknowledged it. Only where there is none, or where several
-    /// are to have it, or where one acknowledgement is for many, that takes another kind of stream. A stream on disk would force
-    /// a record of each removal where the server syncs always, which no scenario asks of an acknowledgement: it keeps what it has,
-    /// as is JetStream's default, until it is deleted.
+    /// In memory every message is removed when its one consumer has acknowledged it. Only where
+    /// there is none, or where several are to have it, or where one acknowledgement is for many,
+    /// that takes another kind of stream. A stream on disk would force a record of each removal
+    /// where the server syncs always, which no scenario asks of an acknowledgement: it keeps what
+    /// it has, as is JetStream's default, until it is deleted.
     fn retention(&self) -> &'static str {
         if self.scenario.is_kept() {
             return "limits";
@@ -161,7 +164,8 @@ impl NatsDriver {
         Ok(())
     }
 
-    /// Subscribes to what the consumer of `queue` reads, and says how that is asked for, where it is not pushed.
+    /// Subscribes to what the consumer of `queue` reads, and says how that is asked for, where it
+    /// is not pushed.
     fn consume(&self, asking: &mut Asking, queue: usize, inbox: &str) -> Vec<Pull> {
         let queues = self.scenario.queues_of(queue);
         if self.keeps() {

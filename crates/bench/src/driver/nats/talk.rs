@@ -1,5 +1,5 @@
-//! One NATS connection that carries messages: publishes with a reply address for each confirm, deliveries that are pulled
-//! ahead of their consumer, and acknowledgements.
+//! One NATS connection that carries messages: publishes with a reply address for each confirm,
+//! deliveries that are pulled ahead of their consumer, and acknowledgements.
 
 use wire::Output;
 
@@ -11,7 +11,8 @@ use crate::failure::{Context, Failure};
 pub(super) const CONFIRMS: u64 = 2;
 /// The number of the subscription that the replies of consumers come to.
 pub(super) const REPLIES: u64 = 3;
-/// The number of the first subscription that messages come to: that of the first [`Pull`], where they are pulled.
+/// The number of the first subscription that messages come to: that of the first [`Pull`], where
+/// they are pulled.
 pub(super) const DELIVERIES: u64 = 16;
 
 /// What an acknowledgement says.
@@ -48,7 +49,8 @@ impl Pull {
 /// A connection.
 pub(super) struct NatsTalk {
     output: Output,
-    /// Message number n goes to the one at n - 1 modulo their number; empty: this connection publishes nothing.
+    /// Message number n goes to the one at n - 1 modulo their number; empty: this connection
+    /// publishes nothing.
     subjects: Vec<String>,
     /// Where confirms come to, up to the number of the message; none: there are none.
     confirms: Option<String>,
@@ -114,8 +116,8 @@ fn is_error(body: &[u8]) -> bool {
     body.trim_ascii_start().starts_with(b"{\"error\"")
 }
 
-/// True when the address says that the message was delivered before: its count is the fifth word, or the seventh where the
-/// server's domain and account come first.
+/// True when the address says that the message was delivered before: its count is the fifth word,
+/// or the seventh where the server's domain and account come first.
 fn is_redelivered(address: &str) -> bool {
     if !address.starts_with(ACK_ADDRESS) {
         return false;

@@ -1,5 +1,5 @@
-//! The protocol against workers that are scripts: what they say becomes what threads would have seen, and whatever they do
-//! wrong ends the run with a failure that says so.
+//! The protocol against workers that are scripts: what they say becomes what threads would have
+//! seen, and whatever they do wrong ends the run with a failure that says so.
 
 use super::*;
 use crate::measure::stamp::Bodies;
@@ -43,7 +43,8 @@ fn numbers_that_are_no_words_are_refused() {
     assert_eq!(numbers("").unwrap().count(), 0);
 }
 
-/// A worker that is a script: it answers the greeting and the clock, then does as `script` says with each line it reads.
+/// A worker that is a script: it answers the greeting and the clock, then does as `script` says
+/// with each line it reads.
 #[cfg(target_os = "linux")]
 fn scripted(script: &str) -> Result<Worker, Failure> {
     const GREETING: &str = r#"
@@ -55,7 +56,8 @@ fn scripted(script: &str) -> Result<Worker, Failure> {
     "#;
     let mut command = std::process::Command::new("bash");
     command.args(["-c", &format!("{GREETING}\n{script}")]);
-    // How well clocks can be compared depends on the machine's load, which is nothing that a test decides.
+    // How well clocks can be compared depends on the machine's load, which is nothing that a test
+    // decides.
     Worker::over(command, u64::MAX)
 }
 

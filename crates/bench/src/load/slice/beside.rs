@@ -1,5 +1,5 @@
-//! A slice whose load a worker makes: the same steps as with threads of this program, and a rehearsal before, whose length depends
-//! on what the worker has done so far.
+//! A slice whose load a worker makes: the same steps as with threads of this program, and a
+//! rehearsal before, whose length depends on what the worker has done so far.
 
 use super::drain::{fill_end, filling, take_over};
 use super::{Hands, Outcome, Slice, Steady};
@@ -13,21 +13,22 @@ use crate::load::{Phase, Run};
 use crate::measure::stamp::Bodies;
 use crate::scenario::{Mode, Scenario};
 
-/// Seconds that a Java machine which has made no load yet rehearses in any case, and how long it may then take until the rate
-/// is steady.
+/// Seconds that a Java machine which has made no load yet rehearses in any case, and how long it
+/// may then take until the rate is steady.
 const FIRST: Seconds = Seconds { at_least: 3.0, until_steady: 12.0 };
 /// The same where it has made another load: most of what it needs is compiled.
 const ANOTHER: Seconds = Seconds { at_least: 0.0, until_steady: 5.0 };
 
-/// How long a rehearsal lasts: some seconds, and then until the rate is steady, but no longer than that.
+/// How long a rehearsal lasts: some seconds, and then until the rate is steady, but no longer than
+/// that.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Seconds {
     at_least: f64,
     until_steady: f64,
 }
 
-/// How long a worker rehearses `scenario`; none: not at all, for without a warm-up nobody wants one, and a load with a time
-/// has a warm-up of its own, which is enough for whoever knows it.
+/// How long a worker rehearses `scenario`; none: not at all, for without a warm-up nobody wants
+/// one, and a load with a time has a warm-up of its own, which is enough for whoever knows it.
 fn rehearsal(scenario: &Scenario, practice: Practice) -> Option<Seconds> {
     let own = scenario.messages.is_none();
     let known = practice == Practice::Same;
@@ -46,8 +47,8 @@ fn rehearsal(scenario: &Scenario, practice: Practice) -> Option<Seconds> {
     })
 }
 
-/// What is rehearsed in place of `scenario`, without an end. Nothing of it stays behind: what nobody consumes otherwise is
-/// consumed, and consumers take all.
+/// What is rehearsed in place of `scenario`, without an end. Nothing of it stays behind: what
+/// nobody consumes otherwise is consumed, and consumers take all.
 fn rehearsed(scenario: &Scenario) -> Scenario {
     let emptied = scenario.consumers == 0 && !scenario.copies_all();
     let consumers = if emptied { scenario.queues } else { scenario.consumers };
@@ -102,7 +103,8 @@ impl Slice<'_> {
         remote.end().map(|found| found.produced).context("the fill")
     }
 
-    /// A Java machine compiles what it runs often, so it does the same before, with messages that do not count.
+    /// A Java machine compiles what it runs often, so it does the same before, with messages that
+    /// do not count.
     fn rehearse(&mut self, worker: &mut Worker, spec: &Spec, seconds: Seconds) -> Result<(), Failure> {
         let scenario = &rehearsed(self.scenario);
         let run = Run::of(scenario, Bodies::of(scenario, self.number));
@@ -129,7 +131,8 @@ mod tests {
     use crate::driver::jvm::provider::Provider;
     use crate::scenario::Destination;
 
-    /// Warm-up, whether it lasts until the rate is steady, messages, what the worker knows, and seconds of the rehearsal.
+    /// Warm-up, whether it lasts until the rate is steady, messages, what the worker knows, and
+    /// seconds of the rehearsal.
     type Case = (f64, bool, Option<u64>, Practice, Option<(f64, f64)>);
 
     #[test]

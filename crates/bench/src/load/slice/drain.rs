@@ -1,5 +1,5 @@
-//! A slice that only consumes: the queues are filled first, with confirms, so that all is there; then the consumers start, and
-//! the time begins.
+//! A slice that only consumes: the queues are filled first, with confirms, so that all is there;
+//! then the consumers start, and the time begins.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::ScopedJoinHandle;
@@ -16,8 +16,9 @@ use crate::load::{Phase, Run};
 use crate::measure::stamp::Bodies;
 use crate::scenario::Scenario;
 
-/// Unconfirmed messages of a fill, and bytes of their bodies, where the scenario asks for less: nobody measures it, and a broker
-/// that refuses what it can't hold back would have to refuse some of it.
+/// Unconfirmed messages of a fill, and bytes of their bodies, where the scenario asks for less:
+/// nobody measures it, and a broker that refuses what it can't hold back would have to refuse some
+/// of it.
 const FILL_WINDOW: u64 = 1000;
 const FILL_BYTES: u64 = 32 << 20;
 /// A fill is given up after this many times the cap, and what it brought in is drained.

@@ -1,4 +1,5 @@
-//! Whole slices against brokers whose faults are known: what is wrong is counted, what is right is not complained about.
+//! Whole slices against brokers whose faults are known: what is wrong is counted, what is right is
+//! not complained about.
 
 use super::*;
 use crate::driver::jvm::workers::Workers;
@@ -91,9 +92,10 @@ fn bodies_too_small_for_a_stamp_are_still_counted() {
 
 #[test]
 fn a_stall_is_charged_to_every_message_that_was_meant_to_go_during_it() {
-    // 3000 messages in 3 s; the broker stands still for the second one. In an open loop the 1000 messages meant for that
-    // second wait from 1 s down to nothing, evenly. A closed loop, or one that stamps when it gets round to sending, would
-    // report a single slow message. The machine may make more messages late, never fewer.
+    // 3000 messages in 3 s; the broker stands still for the second one. In an open loop the 1000
+    // messages meant for that second wait from 1 s down to nothing, evenly. A closed loop, or one
+    // that stamps when it gets round to sending, would report a single slow message. The machine
+    // may make more messages late, never fewer.
     let scenario = Scenario { rate: Rate::Fixed(1000.0), ..counted(64, 0) };
     let behaviour = Behaviour { stalls: vec!["1s@1s".parse().unwrap()], ..Behaviour::default() };
     let (outcome, measured) = measure_broker(&scenario, &behaviour);
@@ -105,8 +107,9 @@ fn a_stall_is_charged_to_every_message_that_was_meant_to_go_during_it() {
     assert_eq!(measured.latency_from, LatencyFrom::Intended);
 }
 
-/// A full window holds the generator back, and that is the broker's doing. Charged to the generator, it made every slice in which
-/// the broker had stalled an invalid one, and left the calm ones to speak for it.
+/// A full window holds the generator back, and that is the broker's doing. Charged to the
+/// generator, it made every slice in which the broker had stalled an invalid one, and left the calm
+/// ones to speak for it.
 #[test]
 fn a_generator_that_is_held_back_is_not_late() {
     let scenario = Scenario { rate: Rate::Fixed(1000.0), ..counted(64, 100) };
@@ -170,7 +173,8 @@ fn a_broker_that_confirms_without_flushing_is_called_out() {
         let behaviour = Behaviour { promise, dir: Some(flushed.path().to_owned()), ..Behaviour::default() };
         measure_broker(&scenario, &behaviour).1
     };
-    // Disks count the flushes of the whole machine: while somebody else forces writes, these count for the broker.
+    // Disks count the flushes of the whole machine: while somebody else forces writes, these count
+    // for the broker.
     for promise in [Promise::Memory, Promise::Write] {
         let called_out = |_: &usize| {
             let found = measured(promise);
@@ -186,7 +190,8 @@ fn a_broker_that_confirms_without_flushing_is_called_out() {
     assert_eq!(unsupported_claim(Some(Durability::D3), &found), None);
 }
 
-/// A directory on a disk whose flushes the machine counts; none where there is no such disk, as in some containers.
+/// A directory on a disk whose flushes the machine counts; none where there is no such disk, as in
+/// some containers.
 fn disk_that_counts() -> Option<tempfile::TempDir> {
     let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).ok()?;
     let forced = crate::machine::disk::forced_writes(dir.path(), Duration::from_millis(50)).ok()?;

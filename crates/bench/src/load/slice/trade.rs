@@ -1,4 +1,5 @@
-//! A slice of the stock exchange: its three parts as threads, timed by the answers that the gateway gets.
+//! A slice of the stock exchange: its three parts as threads, timed by the answers that the gateway
+//! gets.
 
 use super::{Outcome, Slice, Threads};
 use crate::clock::now;

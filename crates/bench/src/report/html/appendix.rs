@@ -1,4 +1,5 @@
-//! What it takes to check and to repeat the run: targets, machine, method, command, and the values of all slices.
+//! What it takes to check and to repeat the run: targets, machine, method, command, and the values
+//! of all slices.
 
 use maud::{Markup, html};
 

@@ -1,5 +1,5 @@
-//! The report as its sections read it: targets with the look that each keeps over the whole page, cells with the comparison
-//! of each target to the first.
+//! The report as its sections read it: targets with the look that each keeps over the whole page,
+//! cells with the comparison of each target to the first.
 
 use super::super::standing::{self, Comparison, Standing};
 use super::quantity::{printed, size};
@@ -105,7 +105,8 @@ impl<'a> Book<'a> {
         self.report.suites.iter().flat_map(|suite| suite.cells.iter().map(move |cell| (suite, cell)))
     }
 
-    /// How the first target compares with the one at `index` in `cell`; none where there is no ratio.
+    /// How the first target compares with the one at `index` in `cell`; none where there is no
+    /// ratio.
     pub(super) fn comparison(&self, cell: &Cell, index: usize) -> Option<Comparison> {
         let mut found = standing::compare(cell.metric, &self.to_first(cell, index)?);
         let first = self.players.iter().position(|player| player.facts.role == Role::Broker)?;
@@ -117,7 +118,8 @@ impl<'a> Book<'a> {
         Some(found)
     }
 
-    /// The ratio to the first target, judged by what the first target differs from itself in the same cell.
+    /// The ratio to the first target, judged by what the first target differs from itself in the
+    /// same cell.
     pub(super) fn to_first(&self, cell: &Cell, index: usize) -> Option<Ratio> {
         let control = self.players.iter().position(|player| player.facts.role == Role::Control);
         let noise = control.filter(|at| *at != index).and_then(|at| self.to_first(cell, at)?.interval);
@@ -171,11 +173,13 @@ pub(super) enum Soundness {
     Sound,
     /// Every slice broke a rule of the measurement.
     Doubtful,
-    /// Every slice broke a rule, and messages were lost, duplicated, reordered or corrupted: the figure is of another task.
+    /// Every slice broke a rule, and messages were lost, duplicated, reordered or corrupted: the
+    /// figure is of another task.
     Violated,
 }
 
-/// Judges the figure of a cell. Whether slices passed is believed of those too that broke a rule: that is what it says.
+/// Judges the figure of a cell. Whether slices passed is believed of those too that broke a rule:
+/// that is what it says.
 pub(super) fn soundness(metric: Metric, figures: &Figures) -> Soundness {
     if metric == Metric::Passed {
         return Soundness::Sound;

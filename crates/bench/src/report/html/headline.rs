@@ -1,4 +1,5 @@
-//! What was compared, and how it came out: where the first target is ahead, where it is not, and how sure that is.
+//! What was compared, and how it came out: where the first target is ahead, where it is not, and
+//! how sure that is.
 
 use std::collections::BTreeMap;
 
@@ -192,7 +193,8 @@ fn against(first: &str, other: &Player<'_>, entries: &[Entry<'_>]) -> Markup {
     }
 }
 
-/// The geometric mean of the ranked ratios of each study: a mean of ratios that does not depend on which is divided.
+/// The geometric mean of the ranked ratios of each study: a mean of ratios that does not depend on
+/// which is divided.
 fn means(entries: &[Entry<'_>]) -> Markup {
     let mut by_suite: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.found.standing != Standing::OtherPromise) {

@@ -1,5 +1,6 @@
-//! The report of a suite run as one HTML file that needs nothing else: style and figures are inside, there is no script, and
-//! nothing is fetched. It is drawn from the record alone, so that it can be drawn again.
+//! The report of a suite run as one HTML file that needs nothing else: style and figures are
+//! inside, there is no script, and nothing is fetched. It is drawn from the record alone, so that
+//! it can be drawn again.
 
 mod appendix;
 mod book;
@@ -26,7 +27,8 @@ use book::Book;
 /// The style sheet.
 const STYLE: &str = include_str!("page.css");
 
-/// Draws the page of a report. It fails when the record is of another version, or its parts don't fit together.
+/// Draws the page of a report. It fails when the record is of another version, or its parts don't
+/// fit together.
 pub(crate) fn render(report: &Report) -> Result<String, Failure> {
     let book = Book::open(report)?;
     Ok(page(&book).into_string())

@@ -1,4 +1,5 @@
-//! How latency is spread in a cell: a line for each target over the share of messages that are faster.
+//! How latency is spread in a cell: a line for each target over the share of messages that are
+//! faster.
 
 use super::book::{Book, Soundness, figures, soundness};
 use super::chart::lines::{Line, Point};

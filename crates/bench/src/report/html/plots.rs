@@ -1,5 +1,6 @@
-//! The figures of a study drawn again: what was measured here, and beside it, under a scale of its own, what was published.
-//! Shapes are to be compared, not levels: the machines are many years apart.
+//! The figures of a study drawn again: what was measured here, and beside it, under a scale of its
+//! own, what was published. Shapes are to be compared, not levels: the machines are many years
+//! apart.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +84,8 @@ impl<'a> Plot<'a> {
         Caption { id, title: title.to_owned(), about }
     }
 
-    /// Bars, a few groups to a drawing. Cells of different units or profiles are never under one axis.
+    /// Bars, a few groups to a drawing. Cells of different units or profiles are never under one
+    /// axis.
     fn bars(&self, cells: &[&'a Cell]) -> Vec<Markup> {
         let alike = cells.chunk_by(|a, b| (self.metric(a), a.profile) == (self.metric(b), b.profile));
         let parts = alike.flat_map(|cells| {

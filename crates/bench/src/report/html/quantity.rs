@@ -1,4 +1,5 @@
-//! Numbers and times as the page shows them: thousands apart by a narrow space that does not break, units beside them.
+//! Numbers and times as the page shows them: thousands apart by a narrow space that does not break,
+//! units beside them.
 
 use super::super::table;
 use crate::measure::statistics::Spread;
@@ -50,7 +51,8 @@ pub(super) fn short(value: f64) -> String {
     scaled(value, &DECIMAL)
 }
 
-/// Bytes for an axis or a variable: `64`, `1Ki`, `10k` where it is a round number of decimal thousands.
+/// Bytes for an axis or a variable: `64`, `1Ki`, `10k` where it is a round number of decimal
+/// thousands.
 pub(super) fn bytes(value: f64) -> String {
     if value >= 1000.0 && value % 1000.0 == 0.0 { scaled(value, &DECIMAL) } else { scaled(value, &BINARY) }
 }

@@ -1,4 +1,5 @@
-//! The rows of a study: a line for each cell, what the study published, and what each target gives here.
+//! The rows of a study: a line for each cell, what the study published, and what each target gives
+//! here.
 
 use maud::{Markup, html};
 

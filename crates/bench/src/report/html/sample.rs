@@ -1,5 +1,5 @@
-//! Records as a run would leave them, with values of a seed: all kinds of rows, targets, outcomes and figures. Tests read
-//! them, and whoever changes the page looks at them drawn.
+//! Records as a run would leave them, with values of a seed: all kinds of rows, targets, outcomes
+//! and figures. Tests read them, and whoever changes the page looks at them drawn.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! One study: what it did, what was wrong with it, what its rows give here, its figures drawn again, its claims judged.
+//! One study: what it did, what was wrong with it, what its rows give here, its figures drawn
+//! again, its claims judged.
 
 use maud::{Markup, html};
 

@@ -16,7 +16,8 @@ use crate::suite::record::{CellOutcome, Report};
 
 /// A page of five studies on six targets is no larger than this.
 const LARGEST_PAGE: usize = 3 << 20;
-/// Names a directory where the record, the page and the words are left, for those who want to look at them.
+/// Names a directory where the record, the page and the words are left, for those who want to look
+/// at them.
 const LOOK: &str = "HERMOD_BENCH_SAMPLE";
 
 fn parsed(page: &str) -> RcDom {
@@ -194,7 +195,8 @@ fn a_sample_that_was_a_file_draws_the_same_page() {
     std::fs::write(&record, serde_json::to_vec(&report).unwrap()).unwrap();
     let drawn = render(&super::super::file::read(&record).unwrap()).unwrap();
     std::fs::write(page, &drawn).unwrap();
-    // A number that was text may differ in its last bit, and so may the end of an interval; nothing is missing, though.
+    // A number that was text may differ in its last bit, and so may the end of an interval; nothing
+    // is missing, though.
     let again = render(&report).unwrap();
     for part in ["<tr", "<td", "<svg", "<path", "<circle", "<rect", "<text", "<li"] {
         assert_eq!(drawn.matches(part).count(), again.matches(part).count(), "{part}");

@@ -1,4 +1,5 @@
-//! The rate over the time of one slice of each target: how it rises, stalls, or sinks as a queue fills.
+//! The rate over the time of one slice of each target: how it rises, stalls, or sinks as a queue
+//! fills.
 
 use super::book::{Book, figures};
 use super::chart::lines::{Line, Point};

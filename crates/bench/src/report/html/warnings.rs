@@ -1,5 +1,5 @@
-//! What a reader must know before believing anything: what was interrupted, scaled, disturbed or invalid, and what is missing
-//! to be sure.
+//! What a reader must know before believing anything: what was interrupted, scaled, disturbed or
+//! invalid, and what is missing to be sure.
 
 use maud::{Markup, html};
 

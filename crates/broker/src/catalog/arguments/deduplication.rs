@@ -1,5 +1,5 @@
-//! How long ids of messages are remembered: `x-message-deduplication`, `x-cache-size` and `x-cache-ttl`, of queues and
-//! of exchanges, with the rules of RabbitMQ's plugin for both.
+//! How long ids of messages are remembered: `x-message-deduplication`, `x-cache-size` and
+//! `x-cache-ttl`, of queues and of exchanges, with the rules of RabbitMQ's plugin for both.
 
 use super::{QueueArguments, positive, positive_span, unacceptable};
 use crate::clock::LONGEST_SPAN_MS;
@@ -8,7 +8,8 @@ use crate::message::value::{Table, Value};
 pub(super) const ENABLED: &str = "x-message-deduplication";
 pub(super) const SIZE: &str = "x-cache-size";
 pub(super) const TTL: &str = "x-cache-ttl";
-/// What the plugin calls the choice between memory and disk. Here ids are as durable as their messages, so both are kept.
+/// What the plugin calls the choice between memory and disk. Here ids are as durable as their
+/// messages, so both are kept.
 pub(super) const PERSISTENCE: &str = "x-cache-persistence";
 
 /// Ids that a queue or an exchange remembers if nothing is said.
@@ -34,8 +35,8 @@ impl Remember {
         }
     }
 
-    /// Until when an id is remembered that comes at `now` and asks for `own` milliseconds; 0 is without end. In
-    /// milliseconds since 1970.
+    /// Until when an id is remembered that comes at `now` and asks for `own` milliseconds; 0 is
+    /// without end. In milliseconds since 1970.
     pub(crate) fn until(self, now: u64, own: Option<u64>) -> u64 {
         let ttl = match self {
             Self::WhileQueued => None,
@@ -44,7 +45,8 @@ impl Remember {
         ttl.map_or(0, |ttl| now.saturating_add(ttl))
     }
 
-    /// What the arguments of an exchange that drops duplicates ask for. The error is in words, the plugin's.
+    /// What the arguments of an exchange that drops duplicates ask for. The error is in words, the
+    /// plugin's.
     pub(super) fn of_exchange(table: &Table) -> Result<Self, String> {
         let number = |name: &str| -> Option<u64> {
             match table.get(name)? {

@@ -1,7 +1,8 @@
-//! Whether a second declaration asks for what exists already; if not, the first difference in RabbitMQ's words.
+//! Whether a second declaration asks for what exists already; if not, the first difference in
+//! RabbitMQ's words.
 //!
-//! Only arguments that the existing queue may have are compared. Values are compared within a class of types:
-//! integers of all widths are one class, floating point of both another.
+//! Only arguments that the existing queue may have are compared. Values are compared within a class
+//! of types: integers of all widths are one class, floating point of both another.
 
 use super::{ALTERNATE_EXCHANGE, QUEUE_TYPE, QueueType, known_to};
 use crate::error::Error;
@@ -34,8 +35,9 @@ pub(crate) struct DeclaredExchange<'a> {
     pub(crate) arguments: &'a Table,
 }
 
-/// The first difference between two declarations of queue `name` in `vhost`, as an error of kind `Precondition`.
-/// Exclusivity is not compared here: it is an error of another kind and comes first.
+/// The first difference between two declarations of queue `name` in `vhost`, as an error of kind
+/// `Precondition`. Exclusivity is not compared here: it is an error of another kind and comes
+/// first.
 pub(crate) fn inequivalence(name: &str, vhost: &str, existing: &Declared<'_>, wanted: &Declared<'_>) -> Option<Error> {
     let object = format!("queue '{name}' in vhost '{vhost}'");
     // What exists was refused if its type was not known.
@@ -45,8 +47,9 @@ pub(crate) fn inequivalence(name: &str, vhost: &str, existing: &Declared<'_>, wa
         .or_else(|| known.find_map(|key| argument(&object, key, existing.arguments, wanted.arguments)))
 }
 
-/// The first difference between two declarations of exchange `name` in `vhost`, as an error of kind `Precondition`. What
-/// a consistent-hash exchange hashes is compared too, unlike in RabbitMQ's plugin: nothing is accepted and ignored.
+/// The first difference between two declarations of exchange `name` in `vhost`, as an error of kind
+/// `Precondition`. What a consistent-hash exchange hashes is compared too, unlike in RabbitMQ's
+/// plugin: nothing is accepted and ignored.
 pub(crate) fn exchange_inequivalence(
     name: &str,
     vhost: &str,

@@ -1,5 +1,5 @@
-//! Message groups: `x-message-groups`, `x-group-buckets` and `x-group-rebalance`, what Artemis calls groups, group buckets and group
-//! rebalance.
+//! Message groups: `x-message-groups`, `x-group-buckets` and `x-group-rebalance`, what Artemis
+//! calls groups, group buckets and group rebalance.
 
 use super::{QueueArguments, positive, unacceptable};
 use crate::message::value::{Table, Value};

@@ -1,7 +1,8 @@
-//! Arguments that nothing comes of: what RabbitMQ takes and ignores, and what it has an answer to that one broker needs not.
+//! Arguments that nothing comes of: what RabbitMQ takes and ignores, and what it has an answer to
+//! that one broker needs not.
 //!
-//! Clients that still send them are not refused. So that nothing is ignored unseen, each is kept, shown as without effect, and told
-//! to the log once in a vhost.
+//! Clients that still send them are not refused. So that nothing is ignored unseen, each is kept,
+//! shown as without effect, and told to the log once in a vhost.
 
 use hashbrown::HashSet;
 
@@ -9,8 +10,9 @@ use super::{CLASSIC, QUORUM, STREAM, known_to};
 use crate::message::value::Table;
 use crate::routing::ExchangeKind;
 
-/// Arguments of queues of any type and of exchanges that no RabbitMQ looks at any more, or none with one node. Their values may be
-/// anything, as there, and a second declaration may leave them out.
+/// Arguments of queues of any type and of exchanges that no RabbitMQ looks at any more, or none
+/// with one node. Their values may be anything, as there, and a second declaration may leave them
+/// out.
 const LEGACY: &[&str] = &[
     // How queues were mirrored before RabbitMQ 3.0, and by libraries ever since.
     "x-ha-policy",

@@ -1,5 +1,5 @@
-//! After how long messages that came back are delivered again: `x-delayed-retry-type`, `-min` and `-max`, with the names
-//! and rules of RabbitMQ's quorum queues, for queues of every type.
+//! After how long messages that came back are delivered again: `x-delayed-retry-type`, `-min` and
+//! `-max`, with the names and rules of RabbitMQ's quorum queues, for queues of every type.
 
 use super::{QueueArguments, positive, positive_span, word};
 use crate::message::value::{Table, Value};

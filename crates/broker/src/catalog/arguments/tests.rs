@@ -362,7 +362,8 @@ fn queues_declared_again_with_other_arguments() {
             table(std::slice::from_ref(&priority)),
             Some("x-max-priority: the value '5' of type 'signedint' but current is none"),
         ),
-        // A quorum queue has no such argument, so that it is not compared; nor has one that is classic by name a limit.
+        // A quorum queue has no such argument, so that it is not compared; nor has one that is
+        // classic by name a limit.
         (quorum(&[]), quorum(&[priority]), None),
         (classic(), table(std::slice::from_ref(&limit)), None),
         (

@@ -13,13 +13,15 @@ pub(crate) struct Purged {
     pub(crate) count: u64,
     /// What the messages cost that were in memory.
     pub(crate) bytes: usize,
-    /// The numbers that are settled by it, each (first, count); numbers that were settled before may lie in between.
+    /// The numbers that are settled by it, each (first, count); numbers that were settled before
+    /// may lie in between.
     pub(crate) runs: Vec<(u64, u64)>,
     /// Durable entries, by the file that their bodies lay in.
     pub(crate) freed: BTreeMap<u32, u64>,
     /// Entries whose message was away, in hot pages.
     away: usize,
-    /// The run that goes on until something comes that stays: its first number, and the one behind its last.
+    /// The run that goes on until something comes that stays: its first number, and the one behind
+    /// its last.
     open: Option<(u64, u64)>,
 }
 
@@ -39,8 +41,9 @@ impl Runs {
         }
     }
 
-    /// Adds the numbers from `from` on that are not set in `bits`, which begin at `start`, up to the last one that is set.
-    /// Returns the number behind that. A word without a gap costs a comparison: a backlog has little else.
+    /// Adds the numbers from `from` on that are not set in `bits`, which begin at `start`, up to
+    /// the last one that is set. Returns the number behind that. A word without a gap costs a
+    /// comparison: a backlog has little else.
     pub(super) fn add_gaps(&mut self, mut from: u64, start: u64, bits: &Bits) -> u64 {
         for (start, word) in (start..).step_by(64).zip(bits) {
             if *word == u64::MAX {

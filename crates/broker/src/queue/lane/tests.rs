@@ -1,5 +1,5 @@
-//! The lane against a naive model, a sorted map of everything that is not done, while entries leave memory, their bodies
-//! are moved into segments, and both come back.
+//! The lane against a naive model, a sorted map of everything that is not done, while entries leave
+//! memory, their bodies are moved into segments, and both come back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -419,8 +419,8 @@ proptest! {
     }
 }
 
-/// Purged messages came back after a restart: the purge had given back the page, and what an index lists of it was taken for
-/// what nobody lists.
+/// Purged messages came back after a restart: the purge had given back the page, and what an index
+/// lists of it was taken for what nobody lists.
 #[test]
 fn what_is_purged_while_its_bodies_are_copied_stays_settled() {
     let mut world = World::new(1);
@@ -501,8 +501,9 @@ fn a_recovered_lane_delivers_in_order_and_gives_out_new_numbers() {
     assert_eq!(lane.settled_runs(), [(1, 4), (6, 64), (71, 4024)], "and nothing of pages that no index lists");
 }
 
-/// The pager reads what chunks list without the lock; a merge that came in between has moved the bodies and removes the old
-/// segments. A queue stopped for good at a body that was no longer there, until the next start.
+/// The pager reads what chunks list without the lock; a merge that came in between has moved the
+/// bodies and removes the old segments. A queue stopped for good at a body that was no longer
+/// there, until the next start.
 #[test]
 fn lists_of_chunks_that_were_merged_meanwhile_are_no_places() {
     let at =
@@ -523,8 +524,8 @@ fn lists_of_chunks_that_were_merged_meanwhile_are_no_places() {
     assert!(lane.lies_at(&at(10, 5)) && !lane.lies_at(&at(9, 5)));
 }
 
-/// Lean pages know where spilled messages lie too. An entry among durable ones that is settled for a restart must not be
-/// taken for one that an index should list.
+/// Lean pages know where spilled messages lie too. An entry among durable ones that is settled for
+/// a restart must not be taken for one that an index should list.
 #[test]
 fn spilled_entries_shrink_with_their_page_and_are_none_of_the_logs_business() {
     let mut world = World::new(1);

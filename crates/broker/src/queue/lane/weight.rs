@@ -1,5 +1,5 @@
-//! What the entries of a lane come to that count where its queue is bounded: those that are ready, and those that nobody sees
-//! yet.
+//! What the entries of a lane come to that count where its queue is bounded: those that are ready,
+//! and those that nobody sees yet.
 
 use crate::message::Message;
 use crate::queue::State;

@@ -1,4 +1,5 @@
-//! Where keys go, by count and by comparison; what is hashed; which weights and arguments are refused.
+//! Where keys go, by count and by comparison; what is hashed; which weights and arguments are
+//! refused.
 
 use super::*;
 use crate::message::copies::Copies;
@@ -82,8 +83,8 @@ fn the_order_of_bindings_and_their_past_make_no_difference() {
     assert_eq!(by_properties(&other, "k", &Properties::default()), []);
 }
 
-/// Changed hashes would scatter the messages of one key over two queues. The expected places were computed apart from this
-/// code.
+/// Changed hashes would scatter the messages of one key over two queues. The expected places were
+/// computed apart from this code.
 #[test]
 fn the_hashes_never_change() {
     assert_eq!(digest(b""), 0xF52A_15E9_A9B5_E89B);

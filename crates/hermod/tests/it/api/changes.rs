@@ -343,7 +343,8 @@ fn definitions_go_in_and_out_whole_and_by_vhost() {
     assert!(told.contains("guest"), "{told}");
 }
 
-/// What each tag allows; everything is asked by a user with all rights in the vhost `/` and in no other.
+/// What each tag allows; everything is asked by a user with all rights in the vhost `/` and in no
+/// other.
 #[test]
 fn tags_decide_who_may_do_what() {
     let dir = tempfile::tempdir().unwrap();
@@ -401,7 +402,8 @@ fn tags_decide_who_may_do_what() {
     }
 }
 
-/// A policy is no second way to have messages moved: what a declaration asks of its author, it asks too.
+/// A policy is no second way to have messages moved: what a declaration asks of its author, it asks
+/// too.
 #[test]
 fn a_policymaker_takes_no_messages_that_it_may_not_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -431,7 +433,8 @@ fn a_policymaker_takes_no_messages_that_it_may_not_read() {
     check(&server, GUEST, &[("PUT", "policies/%2F/p", take, 204, "")]);
 }
 
-/// For who may not enter it, a vhost that is there answers every request like one that is not, and so does what is in it.
+/// For who may not enter it, a vhost that is there answers every request like one that is not, and
+/// so does what is in it.
 #[test]
 fn nothing_tells_what_there_is_in_a_vhost_of_others() {
     let dir = tempfile::tempdir().unwrap();

@@ -95,8 +95,8 @@ fn a_message_may_live_for_ten_years_and_has_its_time_after_a_restart() {
     assert_eq!(shown(&server), times);
 }
 
-/// The deduplication page's own example: the second time nothing is stored, and the request is answered all the same, though
-/// the log is idle and nothing else has it flushed.
+/// The deduplication page's own example: the second time nothing is stored, and the request is
+/// answered all the same, though the log is idle and nothing else has it flushed.
 #[test]
 fn a_duplicate_is_answered() {
     let dir = tempfile::tempdir().unwrap();

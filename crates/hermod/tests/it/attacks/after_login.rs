@@ -126,8 +126,8 @@ fn what_one_client_can_have_is_limited_and_given_back() {
     }
 }
 
-/// Binds queue `x0` to two exchanges by turns until there are as many bindings as may be; half of them go with an exchange, and
-/// leave room for as many.
+/// Binds queue `x0` to two exchanges by turns until there are as many bindings as may be; half of
+/// them go with an exchange, and leave room for as many.
 fn bind_to_the_limit(client: &mut Amqp, limit: usize) {
     let declare = |client: &mut Amqp, exchange| {
         client.send(1, ExchangeDeclare { exchange, kind: "direct", ..Default::default() });

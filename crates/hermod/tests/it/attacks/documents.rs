@@ -1,5 +1,5 @@
-//! Documents over HTTP that are huge, deep, contradict themselves or are of other types than they should be: refused, with nothing
-//! changed.
+//! Documents over HTTP that are huge, deep, contradict themselves or are of other types than they
+//! should be: refused, with nothing changed.
 
 use serde_json::{Value, json};
 

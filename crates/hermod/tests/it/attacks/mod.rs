@@ -1,7 +1,8 @@
-//! Attacks on the real program: what a peer can send to it, before and after it has logged in, and what must come of it. The list
-//! of attacks is in docs/attacks.md; each row names its test.
+//! Attacks on the real program: what a peer can send to it, before and after it has logged in, and
+//! what must come of it. The list of attacks is in docs/attacks.md; each row names its test.
 //!
-//! While an attack runs, another client does its work, and afterwards the server is as large as before.
+//! While an attack runs, another client does its work, and afterwards the server is as large as
+//! before.
 
 mod after_login;
 mod before_login;

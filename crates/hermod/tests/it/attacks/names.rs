@@ -198,7 +198,8 @@ fn secrets_are_neither_logged_nor_stored_nor_shown() {
     }
 }
 
-/// A body that is a frame of its own to whoever takes its first NUL for the end of the one around it.
+/// A body that is a frame of its own to whoever takes its first NUL for the end of the one around
+/// it.
 const FORGED: &[u8] = b"\0MESSAGE\nsubscription:s\nmessage-id:x\ndestination:/queue/q\n\nforged\0";
 
 /// The commands, headers and bodies of the frames that `received` begins with.

@@ -1,5 +1,6 @@
-//! What an ordinary user can make the broker do with few bytes: each is refused or ends in bounded pieces, and another client
-//! goes on meanwhile. With one thread for all connections and with three: a long turn stops them all.
+//! What an ordinary user can make the broker do with few bytes: each is refused or ends in bounded
+//! pieces, and another client goes on meanwhile. With one thread for all connections and with
+//! three: a long turn stops them all.
 
 use super::*;
 
@@ -122,7 +123,8 @@ fn a_flood_of_copies_is_taken_in_turns_and_counted() {
     }
 }
 
-/// Messages that die at once: each into two thousand queues, and through eight that die into all of the eight.
+/// Messages that die at once: each into two thousand queues, and through eight that die into all of
+/// the eight.
 #[test]
 fn dead_letters_of_a_flood_come_in_pieces_and_do_not_multiply() {
     for threads in [1, 3] {
@@ -143,7 +145,8 @@ fn dead_letters_of_a_flood_come_in_pieces_and_do_not_multiply() {
         let dropped = "hermod_dropped_total{reason=\"dead_letter_unroutable\"}";
         publish(&mut attacker, "", "dying", &[0, 0], 200);
         publish(&mut attacker, "", "d0", &[0, 0], 5);
-        // All have come to the last of the queues, once each, and what went round has ended somewhere.
+        // All have come to the last of the queues, once each, and what went round has ended
+        // somewhere.
         let end = std::time::Instant::now() + HANG;
         let mut said = String::new();
         while !said.contains("message_count: 200,") || metric(&server, dropped) == 0 {

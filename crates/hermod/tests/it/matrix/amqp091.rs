@@ -121,7 +121,8 @@ impl Speaker for Amqp091 {
                 _ => None,
             });
             all.push(seen);
-            // The last one is answered when nobody consumes any more: else what goes back would come again.
+            // The last one is answered when nobody consumes any more: else what goes back would
+            // come again.
             if all.len() == count && !browses {
                 self.stop();
             }

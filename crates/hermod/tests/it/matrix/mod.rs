@@ -1,4 +1,5 @@
-//! Every protocol as publisher against every protocol as consumer: which properties arrive, and what consumers can ask for.
+//! Every protocol as publisher against every protocol as consumer: which properties arrive, and
+//! what consumers can ask for.
 //!
 //! A protocol joins by one row of [`SPEAKERS`], and a file that speaks it.
 
@@ -11,10 +12,11 @@ use crate::server::Server;
 
 /// One end of a connection, whatever it speaks.
 pub(super) trait Speaker {
-    /// Publishes to a queue, which is there, and waits until the server says that the message is stored.
+    /// Publishes to a queue, which is there, and waits until the server says that the message is
+    /// stored.
     fn publish(&mut self, queue: &str, properties: &Properties, body: &[u8]);
-    /// Consumes so many messages of a queue, which is there, answers each, and stops consuming. A browser answers nothing, and
-    /// waits for its end.
+    /// Consumes so many messages of a queue, which is there, answers each, and stops consuming. A
+    /// browser answers nothing, and waits for its end.
     fn consume(&mut self, queue: &str, asks: Asks, count: usize, answer: Answer) -> Vec<Seen>;
 }
 
@@ -55,7 +57,8 @@ const SPEAKERS: [Row; 2] = [
     Row { name: "STOMP", connect: |server| Box::new(stomp::Stomp::connect(server)), text_only: true },
 ];
 
-/// Runs `check` for every pair of publisher and consumer, with a queue of its own, and one for its dead letters.
+/// Runs `check` for every pair of publisher and consumer, with a queue of its own, and one for its
+/// dead letters.
 fn every_pair(check: impl Fn(&Row, &mut dyn Speaker, &Row, &mut dyn Speaker, &str)) {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &[]);

@@ -124,7 +124,8 @@ impl Speaker for Stomp {
         while all.len() < count {
             let Heard::Message(seen, id) = self.hear() else { panic!("a message was to come") };
             all.push(*seen);
-            // The last one is answered when nobody consumes any more: else what goes back would come again.
+            // The last one is answered when nobody consumes any more: else what goes back would
+            // come again.
             if all.len() == count && !browses {
                 self.stop();
             }

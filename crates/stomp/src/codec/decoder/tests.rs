@@ -1,4 +1,5 @@
-//! The decoder's tables: every stream of bytes is fed whole, cut at every offset and byte by byte, with one result.
+//! The decoder's tables: every stream of bytes is fed whole, cut at every offset and byte by byte,
+//! with one result.
 
 use proptest::prelude::*;
 
@@ -13,7 +14,8 @@ fn plain(frame: &Frame<'_>) -> Plain {
     (frame.command, headers, frame.body.as_slice().to_vec())
 }
 
-/// Feeds `pieces` as a driver does: what is not consumed comes again. Returns the frames and the unconsumed rest.
+/// Feeds `pieces` as a driver does: what is not consumed comes again. Returns the frames and the
+/// unconsumed rest.
 fn feed(version: Version, limits: Limits, pieces: &[&[u8]]) -> (Vec<Plain>, Result<usize, FrameError>) {
     let mut decoder = Decoder::new(limits);
     decoder.set_version(version);

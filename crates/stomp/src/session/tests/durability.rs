@@ -98,8 +98,8 @@ fn receipts_that_nobody_reads_stop_the_reading() {
     assert_eq!(peer.heard().len(), 1000);
 }
 
-/// Consumes queue `a` message by message until nothing more comes, and lets `writer` go on in between. Returns how many
-/// there were.
+/// Consumes queue `a` message by message until nothing more comes, and lets `writer` go on in
+/// between. Returns how many there were.
 fn consume_all(scene: &Scene, writer: &mut Peer) -> usize {
     let mut reader = scene.connect("1.2");
     reader.say("SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client\nprefetch-count:10\n\n\0");

@@ -1,4 +1,5 @@
-//! Conversations with a broker in memory, frame by frame, as tables of what is said and what is heard.
+//! Conversations with a broker in memory, frame by frame, as tables of what is said and what is
+//! heard.
 
 mod acks;
 mod connecting;
@@ -14,7 +15,8 @@ mod transactions;
 
 use scene::{Peer, Scene};
 
-/// Opens one connection, says each first part and expects exactly the frames of the second, in order.
+/// Opens one connection, says each first part and expects exactly the frames of the second, in
+/// order.
 fn check(steps: &[(&str, &[&str])]) {
     let scene = Scene::new();
     let mut peer = scene.connect("1.2");

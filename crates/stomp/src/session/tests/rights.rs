@@ -1,5 +1,6 @@
-//! Every operation with every combination of rights on what it touches, held against a table: what RabbitMQ's documentation says that
-//! the AMQP operations need which its STOMP plugin makes of the frame.
+//! Every operation with every combination of rights on what it touches, held against a table: what
+//! RabbitMQ's documentation says that the AMQP operations need which its STOMP plugin makes of the
+//! frame.
 
 use auth::{Cost, PasswordHash, Permission, User};
 use testkit::rights::{cases, wrong};
@@ -11,8 +12,8 @@ const ANY_ON_Q: &str = "read queue q|write queue q|configure queue q";
 const ANY_ON_E: &str = "read exchange e|write exchange e|configure exchange e";
 const ANY_ON_TOPIC: &str = "read exchange amq.topic|write exchange amq.topic|configure exchange amq.topic";
 
-/// A frame and what it needs. `#` stands for the number of the case; `q` is a queue and `e` an exchange that are there, `n` a queue
-/// that is not, `a` an exchange for dead letters.
+/// A frame and what it needs. `#` stands for the number of the case; `q` is a queue and `e` an
+/// exchange that are there, `n` a queue that is not, `a` an exchange for dead letters.
 const TABLE: [(&str, &[&str]); 10] = [
     ("SEND\ndestination:/queue/n#\nreceipt:r\n\nm\0", &["configure queue n", "write exchange amq.default"]),
     ("SEND\ndestination:/queue/q#\nreceipt:r\n\nm\0", &["configure queue q", "write exchange amq.default"]),

@@ -188,7 +188,8 @@ fn a_slow_reader_leaves_its_messages_in_the_queue() {
     assert_eq!(reader.heard().len(), 100);
 }
 
-/// An exclusive queue takes what any client sends, as an answer does. Only its owner may do anything else with it.
+/// An exclusive queue takes what any client sends, as an answer does. Only its owner may do
+/// anything else with it.
 #[test]
 fn an_exclusive_queue_of_another_connection_is_sent_to_and_nothing_else() {
     let scene = Scene::new();

@@ -1,4 +1,5 @@
-//! Subscriptions that outlive their connection, temporary queues, and the words of clients of ActiveMQ and Artemis.
+//! Subscriptions that outlive their connection, temporary queues, and the words of clients of
+//! ActiveMQ and Artemis.
 
 use broker::{Table, Value};
 

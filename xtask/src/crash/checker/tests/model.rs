@@ -1,4 +1,5 @@
-//! A broker of a hundred lines that keeps every promise, crashes included, and the random history of its clients.
+//! A broker of a hundred lines that keeps every promise, crashes included, and the random history
+//! of its clients.
 
 use std::collections::VecDeque;
 
@@ -169,7 +170,8 @@ impl Model {
         }
     }
 
-    /// To its place: before everything with a lower priority, and before everything that was published later.
+    /// To its place: before everything with a lower priority, and before everything that was
+    /// published later.
     fn put(&mut self, number: usize, copy: Copy) {
         let place = |copy: &Copy| (u8::MAX - QUEUES[number].rank(copy.stamp.id.seq), copy.stamp.id);
         let queue = &mut self.queues[number];
@@ -185,7 +187,8 @@ impl Model {
         self.loose.retain(|out| out.consumer != consumer);
     }
 
-    /// Moves what is held from the left queue, or publishes anew; commits, rolls back, or dies in between.
+    /// Moves what is held from the left queue, or publishes anew; commits, rolls back, or dies in
+    /// between.
     fn transact(&mut self) {
         self.transactions += 1;
         let number = self.transactions;

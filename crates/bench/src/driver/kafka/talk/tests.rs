@@ -11,12 +11,14 @@ fn consuming(ack_every: u64) -> Option<Consuming> {
     Some(Consuming { topic: "t".to_owned(), group: "g".to_owned(), acks, most_bytes: 100, next: 0 })
 }
 
-/// The kinds of requests that wait in the output, with the count of messages or the offset that each is about.
+/// The kinds of requests that wait in the output, with the count of messages or the offset that
+/// each is about.
 fn sent(talk: &mut KafkaTalk) -> Vec<String> {
     let bytes = talk.output().take();
     let (mut rest, mut kinds) = (bytes.as_slice(), Vec::new());
     while let Some((request, length)) = decode(rest).unwrap() {
-        // The number of the request's kind and its version stand where an answer has its correlation.
+        // The number of the request's kind and its version stand where an answer has its
+        // correlation.
         let tail = |back: usize| u64::from(rest[length - back]);
         kinds.push(match request.correlation >> 16 {
             0 => format!("produce {}", Records::new(&rest[14 + 12 + 8 + 4 + 3 + 12..length]).count()),

@@ -1,5 +1,6 @@
-//! Horizontal bars in groups: a group for each cell, a bar for each target, its figure at the bar's end. Where the axis is
-//! logarithmic there is no zero to begin a bar at, so that dots stand instead of bars.
+//! Horizontal bars in groups: a group for each cell, a bar for each target, its figure at the bar's
+//! end. Where the axis is logarithmic there is no zero to begin a bar at, so that dots stand
+//! instead of bars.
 
 use maud::{Markup, html};
 
@@ -52,8 +53,8 @@ pub(in super::super) struct Length {
     pub(in super::super) struck: bool,
 }
 
-/// Draws the groups under one axis over `values`, which may be more than those of the groups so that figures beside each
-/// other have the same.
+/// Draws the groups under one axis over `values`, which may be more than those of the groups so
+/// that figures beside each other have the same.
 pub(in super::super) fn draw(caption: &Caption, unit: &str, log: bool, values: &[f64], groups: &[Group]) -> Markup {
     let across = if log {
         Scale::over(values.iter().copied(), true, LEFT, RIGHT)

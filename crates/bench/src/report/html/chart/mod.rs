@@ -1,5 +1,6 @@
-//! Figures as SVG: real text, colours by classes of the page's style sheet, a title and a description for those who listen.
-//! Coordinates are in units of which a figure is `WIDTH` wide; the page decides how large a unit is.
+//! Figures as SVG: real text, colours by classes of the page's style sheet, a title and a
+//! description for those who listen. Coordinates are in units of which a figure is `WIDTH` wide;
+//! the page decides how large a unit is.
 
 pub(super) mod bars;
 pub(super) mod lines;
@@ -42,7 +43,8 @@ fn at(value: f64) -> String {
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
 }
 
-/// A marker that says `title` when pointed at. A hollow one is of something that can't be relied on.
+/// A marker that says `title` when pointed at. A hollow one is of something that can't be relied
+/// on.
 fn marker(x: f64, y: f64, look: &Look, hollow: bool, title: &str) -> Markup {
     let m = MARKER;
     let path = |points: &[(f64, f64)]| {
@@ -76,8 +78,9 @@ fn marker(x: f64, y: f64, look: &Look, hollow: bool, title: &str) -> Markup {
     html! { path class=(class) d=(outline) { title { (title) } } }
 }
 
-/// Moves labels apart so that none is nearer than `gap` to the next, each as near to its place as that allows. Places are in
-/// the order of the labels; the answer stays within `low` and `high` where there is room.
+/// Moves labels apart so that none is nearer than `gap` to the next, each as near to its place as
+/// that allows. Places are in the order of the labels; the answer stays within `low` and `high`
+/// where there is room.
 fn spread_out(places: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|a, b| places[*a].total_cmp(&places[*b]));

@@ -20,8 +20,8 @@ impl Scale {
         Self { low: 0.0, high: if high > 0.0 { high * 1.04 } else { 1.0 }, log: false, from, to }
     }
 
-    /// An axis over all `values`, which leaves a little room at both ends. What is not above 0 has no place on a logarithmic
-    /// one and is put at its end.
+    /// An axis over all `values`, which leaves a little room at both ends. What is not above 0 has
+    /// no place on a logarithmic one and is put at its end.
     pub(in super::super) fn over(values: impl Iterator<Item = f64>, log: bool, from: f64, to: f64) -> Self {
         let usable = values.filter(|value| value.is_finite() && (!log || *value > 0.0));
         let (low, high) = usable.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));

@@ -1,5 +1,5 @@
-//! All comparisons with one target on a line: a dot for each cell, to the right of the middle where the first target is
-//! better, hollow where no difference was detected.
+//! All comparisons with one target on a line: a dot for each cell, to the right of the middle where
+//! the first target is better, hollow where no difference was detected.
 
 use maud::{Markup, html};
 
@@ -89,7 +89,8 @@ mod tests {
         Lane { name: "other".to_owned(), look, count: String::new(), dots: advantages.iter().map(dot).collect() }
     }
 
-    /// What the axis says at each of its marks. Published charts once said `1×` at 100: zeros were cut off a whole number.
+    /// What the axis says at each of its marks. Published charts once said `1×` at 100: zeros were
+    /// cut off a whole number.
     #[test]
     fn the_axis_says_what_it_marks() {
         for (advantages, expected) in [
