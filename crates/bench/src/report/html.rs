@@ -25,7 +25,7 @@ use crate::suite::record::Report;
 use book::Book;
 
 /// The style sheet.
-const STYLE: &str = include_str!("page.css");
+const STYLE: &str = include_str!("html/page.css");
 
 /// Draws the page of a report. It fails when the record is of another version, or its parts don't
 /// fit together.
