@@ -10,6 +10,8 @@ mod documents;
 mod edges;
 mod errors;
 mod files;
+mod layers;
+mod paths;
 mod rust;
 mod source;
 mod words;
@@ -55,6 +57,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
         words::check(file, &mut findings);
     }
     errors::check(&files, &mut findings);
+    layers::check(&files, &test_modules, &mut findings);
     edges::check(root, &mut findings)?;
     findings.sort();
     findings.dedup();

@@ -11,14 +11,14 @@ use super::files::File;
 
 /// Where the page is.
 const PAGE: &str = "docs/manual/errors.md";
-/// Code that speaks to clients.
+/// Code that speaks to clients: files and folders that begin like this.
 const SPEAKS: [&str; 6] = [
-    "crates/amqp091/src/session/",
-    "crates/broker/src/catalog/",
+    "crates/amqp091/src/session",
+    "crates/broker/src/catalog",
     "crates/broker/src/encoding",
-    "crates/broker/src/message/",
-    "crates/broker/src/routing/",
-    "crates/broker/src/session/",
+    "crates/broker/src/message",
+    "crates/broker/src/routing",
+    "crates/broker/src/session",
 ];
 /// What makes an error, up to where its text begins.
 const MAKERS: [&str; 7] = [
