@@ -14,11 +14,10 @@ use std::sync::atomic::Ordering;
 use crate::Ticket;
 use crate::disk::{Disk, DiskFile, Lock};
 use crate::engine::{Core, Log, Target};
+use crate::file_header::{FILE_HEADER, FileHeader};
 use crate::journal::{Journal, Stepper};
-use crate::recovery::{HARMLESS, MARKER};
-use crate::spill::is_spilled_name;
+use crate::layout::{HARMLESS, MARKER, is_spilled_name, slot_name, slot_number};
 use crate::ticket::Address;
-use crate::wal::file::{FILE_HEADER, FileHeader, slot_name, slot_number};
 
 /// How much is copied with one step.
 const PIECE: usize = 1 << 20;

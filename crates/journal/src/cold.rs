@@ -12,8 +12,8 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::disk::{Disk, DiskFile};
+use crate::layout::{COPIED, index_name, segment_name, slot_name};
 use crate::ticket::Address;
-use crate::wal::file::slot_name;
 use index::{Directory, Header, Place};
 
 pub(crate) mod count;
@@ -52,50 +52,8 @@ pub struct Chunk {
     pub count: u32,
 }
 
-/// The number of no file: bodies that only a lost index knew lie there.
-pub const LOST: u32 = u32::MAX;
-
-/// The bit that tells the numbers of copied segments from generations of log files.
-pub(crate) const COPIED: u32 = 1 << 31;
-
-/// Whether `file` is the number of a copied segment.
-pub(crate) fn is_copied(file: u32) -> bool {
-    file & COPIED != 0
-}
-
-/// The folder of the segments and indexes.
-pub(crate) const FOLDER: &str = "cold";
-
 /// How many files are kept open for reading.
 const KEPT_OPEN: usize = 32;
-
-/// The name of the file of copied segment `number`.
-pub(crate) fn segment_name(number: u32) -> String {
-    format!("{FOLDER}/{number:08x}.seg")
-}
-
-/// The name of the index of segment `number`.
-pub(crate) fn index_name(number: u32) -> String {
-    format!("{FOLDER}/{number:08x}.idx")
-}
-
-/// The number in the name of a file that ends with `suffix`, if that is the name this journal
-/// gives.
-fn number_in(name: &str, suffix: &str, name_of: fn(u32) -> String) -> Option<u32> {
-    let digits = name.strip_prefix(FOLDER)?.strip_prefix('/')?.strip_suffix(suffix)?;
-    let number = u32::from_str_radix(digits, 16).ok()?;
-    (name_of(number) == name).then_some(number)
-}
-
-/// The segment whose file has this name.
-pub(crate) fn segment_number(name: &str) -> Option<u32> {
-    number_in(name, ".seg", segment_name)
-}
-
-/// The segment whose index has this name.
-pub(crate) fn index_number(name: &str) -> Option<u32> {
-    number_in(name, ".idx", index_name)
-}
 
 /// The files read last, the most recent one at the end; the oldest is closed when there are too
 /// many.

@@ -117,11 +117,3 @@ impl dyn DiskFile + '_ {
         Ok(())
     }
 }
-
-/// The folder that holds the log files.
-pub(crate) const WAL: &str = "wal";
-/// The folders of a journal: of the log, of the segments and their indexes, and of what ends with
-/// the process.
-const FOLDERS: [&str; 3] = [WAL, crate::cold::FOLDER, crate::spill::FOLDER];
-/// The file whose lock says that the directory is in use.
-pub(crate) const LOCK: &str = "LOCK";

@@ -13,14 +13,15 @@ use std::thread::JoinHandle;
 use parking_lot::{Condvar, Mutex};
 
 use crate::admission::{Gate, Thresholds};
-use crate::cold::{Cold, is_copied};
+use crate::cold::Cold;
 use crate::disk::{DiskFile, Lock};
+use crate::layout::{is_copied, is_spilled};
 use crate::memory::Memory;
 use crate::options::{Durability, Sizes};
 use crate::recycle::Recycler;
 use crate::replay::Owners;
 use crate::scrub::Scrub;
-use crate::spill::{Spill, is_spilled};
+use crate::spill::Spill;
 use crate::ticket::{Progress, Ticket};
 use crate::wal::buffer::Buffer;
 use crate::wal::file::Ring;

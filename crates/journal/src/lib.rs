@@ -9,12 +9,15 @@
 mod admission;
 mod appender;
 mod backup;
+mod checksum;
 mod cold;
 mod disk;
 mod engine;
 mod error;
+mod file_header;
 mod group;
 mod journal;
+mod layout;
 mod memory;
 mod options;
 mod read;
@@ -33,15 +36,15 @@ mod wal;
 pub use admission::Admission;
 pub use appender::{Appender, Unwoken};
 pub use backup::{Backup, BackupError, Copied};
-pub use cold::{Bits, Chunk, LOST, PAGE, Reference};
+pub use cold::{Bits, Chunk, PAGE, Reference};
 pub use disk::{Disk, DiskFile, Lock, RealDisk};
 pub use error::OpenError;
 pub use group::Group;
 pub use journal::{Journal, Opened, Stepper};
+pub use layout::{FORMAT, LOST, is_spilled};
 pub use options::{Durability, Options};
 pub use recovery::accept::{LeftOut, accept_damage};
 pub use replay::{Owners, Replay};
-pub use spill::is_spilled;
 pub use stats::{Held, SpillStats, Stats};
 pub use ticket::{Address, Ticket};
 pub use verify::{Damage, DamagedEntries, Verification, VerifiedFile, VerifiedSegment, verify};
@@ -49,6 +52,3 @@ pub use wal::Flushed;
 
 /// Whom a record is about. Owners are never reused; what they stand for is the caller's business.
 pub type Owner = u64;
-
-/// The version of the format on disk.
-pub const FORMAT: u16 = 1;

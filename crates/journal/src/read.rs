@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::cold::{LOST, Reference, is_copied};
+use crate::checksum::Checksums;
+use crate::cold::Reference;
 use crate::disk::DiskFile;
 use crate::engine::Target;
 use crate::journal::Journal;
+use crate::layout::{LOST, is_copied};
 use crate::options::BLOCK;
 use crate::record::{BODY, BODY_HEAD, HEAD};
 use crate::ticket::Address;
-use crate::wal::batch::Checksums;
 
 /// How much is read with one operation.
 const SPAN: u64 = 1 << 20;

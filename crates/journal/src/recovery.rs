@@ -10,19 +10,20 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use crate::Address;
 use crate::cold::Cold;
 use crate::cold::count::Counts;
-use crate::disk::{Disk, LOCK};
+use crate::disk::Disk;
 use crate::error::OpenError;
+use crate::file_header::write_header;
 use crate::group::{Group, Groups};
+use crate::layout::{is_spilled_name, slot_name};
 use crate::options::{BLOCK, Options, Sizes};
 use crate::record::{self, Kind, Record};
 use crate::replay::Replay;
-use crate::spill::is_spilled_name;
 use crate::wal::batch::{HEADER, Header, Link};
-use crate::wal::file::{FREE_SLOTS, Ring, Shelf, Slot, slot_name, write_header};
+use crate::wal::file::{FREE_SLOTS, Ring, Shelf, Slot};
 use crate::wal::table::{LogFile, Table};
-use crate::{Address, FORMAT};
 
 pub(crate) mod accept;
 pub(crate) mod cold;
@@ -30,7 +31,6 @@ pub(crate) mod directory;
 pub(crate) mod scan;
 
 use cold::Segments;
-pub(crate) use directory::MARKER;
 use directory::Marker;
 use scan::{End, Scan, ScanFile, Spare};
 
@@ -402,6 +402,3 @@ fn first_file(ring: &Ring, incarnation: u64, sizes: Sizes) -> Result<Table, Open
     ring.adopt(1, slot);
     Ok(Table::new(Vec::new(), LogFile::new(1, sizes.first_file)))
 }
-
-/// Names that may lie in a data directory that has no journal yet.
-pub(crate) const HARMLESS: [&str; 2] = [LOCK, "lost+found"];

@@ -12,8 +12,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use crate::cold::index::Place;
-use crate::cold::{index_name, merge, segment_name};
+use crate::cold::merge;
 use crate::engine::{Core, Log, Target};
+use crate::layout::{index_name, segment_name};
 use crate::wal::buffer::{Buffer, Recycling};
 use crate::wal::file::Slot;
 use crate::{Journal, Ticket};

@@ -13,13 +13,13 @@ use std::time::Duration;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 
+use crate::cold::Chunk;
 use crate::cold::index::{Front, HEADER, Header, Place, Row};
-use crate::cold::{Chunk, index_name, segment_name};
 use crate::engine::{Core, Log};
 use crate::journal::Journal;
+use crate::layout::{index_name, segment_name, slot_name};
 use crate::record::BODY_HEAD;
 use crate::verify::Damage;
-use crate::wal::file::slot_name;
 use walk::Walk;
 
 mod walk;

@@ -12,35 +12,16 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::cold::{COPIED, LOST, OpenFiles};
+use crate::checksum::Checksums;
+use crate::cold::OpenFiles;
 use crate::disk::{Disk, DiskFile};
+use crate::layout::{LOST, SPILLED, spilled_name};
 use crate::record::{BODY_HEAD, body_head};
 use crate::stats::SpillStats;
 use crate::ticket::Address;
-use crate::wal::batch::Checksums;
 
-/// The folder of these files.
-pub(crate) const FOLDER: &str = "spill";
-/// The two highest bits tell their numbers from generations of log files and from copied segments.
-const SPILLED: u32 = COPIED | 1 << 30;
 /// Of so many files' worth of bytes it does not matter how many are still wanted.
 const SLACK: u64 = 4;
-
-/// Whether `file`, of an [`Address`], is one of those that end with the process: see
-/// [`crate::Journal::spill`].
-#[inline]
-pub fn is_spilled(file: u32) -> bool {
-    file & SPILLED == SPILLED && file != LOST
-}
-
-/// Whether this is the name of a spilled file.
-pub(crate) fn is_spilled_name(name: &str) -> bool {
-    name.strip_prefix(FOLDER).is_some_and(|rest| rest.starts_with('/'))
-}
-
-fn name_of(number: u32) -> String {
-    format!("{FOLDER}/{number:08x}.tmp")
-}
 
 /// See the module.
 pub(crate) struct Spill {
@@ -180,7 +161,7 @@ impl Spill {
             shelf.next_number()
         };
         room(first.max(self.file_bytes.into()))?;
-        let file = self.disk.create(&name_of(number))?;
+        let file = self.disk.create(&spilled_name(number))?;
         let mut shelf = self.shelf.lock();
         shelf.head = number;
         shelf.files.insert(number, Spilled { live: 1, ..Spilled::default() });
@@ -244,7 +225,7 @@ impl Spill {
                 return Some(file);
             }
         }
-        let file = self.disk.open_in_time(&name_of(number)).ok()?;
+        let file = self.disk.open_in_time(&spilled_name(number)).ok()?;
         let mut shelf = self.shelf.lock();
         if shelf.files.contains_key(&number) {
             shelf.open.put(number, Arc::clone(&file));
@@ -269,7 +250,7 @@ impl Spill {
             shelf.closed = true;
             shelf.open = OpenFiles::default();
             let files = std::mem::take(&mut shelf.files);
-            files.into_keys().map(name_of).chain(std::mem::take(&mut shelf.dead)).collect()
+            files.into_keys().map(spilled_name).chain(std::mem::take(&mut shelf.dead)).collect()
         };
         // What can't be removed now goes at the next start.
         names.iter().for_each(|name| drop(self.disk.remove(name)));
@@ -281,7 +262,7 @@ impl Shelf {
     fn next_number(&mut self) -> u32 {
         loop {
             self.last = if self.last + 1 == LOST { SPILLED } else { self.last + 1 };
-            if !self.files.contains_key(&self.last) && !self.dead.contains(&name_of(self.last)) {
+            if !self.files.contains_key(&self.last) && !self.dead.contains(&spilled_name(self.last)) {
                 return self.last;
             }
         }
@@ -294,7 +275,7 @@ impl Shelf {
         if file.live == 0 {
             self.files.remove(&number);
             self.open.close(number);
-            self.dead.push(name_of(number));
+            self.dead.push(spilled_name(number));
         }
         !self.dead.is_empty() || (number == self.head && self.files.get(&number).is_some_and(|file| file.live == 1))
     }

@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
-use crate::spill::is_spilled;
+use crate::layout::is_spilled;
 
 /// Where a body lies: the generation of its file and the byte offset of its record in that file.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -10,14 +10,14 @@ use std::io;
 use std::sync::Arc;
 
 use crate::Owner;
-use crate::cold::{Chunk, Reference, index, index_name};
+use crate::cold::{Chunk, Reference, index};
 use crate::disk::{Disk, Lock};
 use crate::error::OpenError;
+use crate::layout::{index_name, slot_number};
 use crate::recovery::cold::{Segments, read_indexes};
 use crate::recovery::directory::{self, Marker, Slots};
 use crate::recovery::scan::{Scan, ScanFile};
 use crate::replay::Replay;
-use crate::wal::file::slot_number;
 
 mod log;
 mod segments;

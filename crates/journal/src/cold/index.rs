@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use super::merge::MERGED_AT_ONCE;
 use super::plan::{PagePlan, Plan};
+use crate::Owner;
+use crate::checksum::Checksums;
 use crate::cold::{Chunk, PAGE, Reference};
 use crate::disk::DiskFile;
+use crate::layout::FORMAT;
 use crate::ticket::Address;
-use crate::wal::batch::Checksums;
-use crate::{FORMAT, Owner};
 
 const MAGIC: [u8; 6] = *b"HJindx";
 /// The bytes of the header: one sector. The blocks follow.

@@ -12,12 +12,12 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 
 use super::plan::{Item, Plan};
+use crate::checksum::Checksums;
 use crate::disk::DiskFile;
+use crate::file_header::write_header;
 use crate::options::BLOCK;
 use crate::read;
 use crate::record::{BODY_HEAD, body_head};
-use crate::wal::batch::Checksums;
-use crate::wal::file::write_header;
 
 /// How many bytes of bodies are copied in one step, about.
 const COPIED_AT_ONCE: u64 = 1 << 20;

@@ -12,7 +12,9 @@ use std::sync::{Arc, OnceLock};
 
 use super::direct::{Buffers, Direct};
 use super::folder::{Folder, Mode};
-use super::{Disk, DiskFile, FOLDERS, LOCK, Lock, WAL};
+use super::{Disk, DiskFile, Lock};
+
+use crate::layout::{FOLDERS, LOCK, SPILL, WAL};
 
 /// A directory of the real file system.
 pub struct RealDisk {
@@ -104,7 +106,7 @@ impl Disk for RealDisk {
 
     fn sync_directory(&self) -> io::Result<()> {
         self.root.sync()?;
-        let lasting = self.folders.iter().zip(FOLDERS).filter(|(_, name)| *name != crate::spill::FOLDER);
+        let lasting = self.folders.iter().zip(FOLDERS).filter(|(_, name)| *name != SPILL);
         lasting.filter_map(|(folder, _)| folder.get()).try_for_each(Folder::sync)
     }
 

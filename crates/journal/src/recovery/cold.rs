@@ -10,13 +10,14 @@ use hashbrown::HashSet;
 
 use super::directory::Marker;
 use super::scan::Spare;
+use crate::cold::Chunk;
 use crate::cold::count::{Count, Counts};
 use crate::cold::index::{self, Directory, Front, HEADER, Header, Place};
-use crate::cold::{COPIED, Chunk, index_name, index_number, is_copied, segment_name, segment_number};
 use crate::disk::Disk;
 use crate::error::OpenError;
+use crate::file_header::{FILE_HEADER, FileHeader};
+use crate::layout::{COPIED, index_name, index_number, is_copied, segment_name, segment_number, slot_name};
 use crate::replay::Replay;
-use crate::wal::file::{FILE_HEADER, FileHeader, slot_name};
 
 /// An index that is whole.
 pub(crate) struct Found {

@@ -6,13 +6,12 @@
 
 use super::cold::Segments;
 use super::scan::{BrokenFile, ScanFile, Spare};
-use super::{BLOCK, FORMAT, HARMLESS};
 use crate::disk::Disk;
 use crate::error::OpenError;
-use crate::wal::file::{FILE_HEADER, FileHeader, slot_name, slot_number};
+use crate::file_header::{FILE_HEADER, FileHeader};
+use crate::layout::{FORMAT, HARMLESS, MARKER, slot_name, slot_number};
+use crate::options::BLOCK;
 
-/// The file that marks a directory as a journal's.
-pub(crate) const MARKER: &str = "FORMAT";
 /// More than the longest marker.
 const MARKER_LIMIT: usize = 256;
 

@@ -8,11 +8,12 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::checksum::Checksums;
 use crate::disk::DiskFile;
 use crate::error::OpenError;
+use crate::layout::slot_name;
 use crate::options::BLOCK;
-use crate::wal::batch::{Checksums, HEADER, Header, Link};
-use crate::wal::file::slot_name;
+use crate::wal::batch::{HEADER, Header, Link};
 
 /// A file with a good header.
 pub(crate) struct ScanFile {

@@ -9,13 +9,14 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
+use crate::cold::Chunk;
 use crate::cold::count::Count;
 use crate::cold::index::{IndexWriter, Place};
 use crate::cold::merge::{Sieve, Unreadable};
 use crate::cold::plan::{Lengths, Plan};
 use crate::cold::segment::{Copier, CopyError};
-use crate::cold::{Chunk, index_name, is_copied, segment_name};
 use crate::engine::{Core, Log, Target};
+use crate::layout::{index_name, is_copied, segment_name};
 use crate::read::Unread;
 use crate::recycle::wait::Wait;
 use crate::{Journal, Owner, Ticket};

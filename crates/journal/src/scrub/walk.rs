@@ -3,12 +3,13 @@
 //!
 //! Invariant: of what is longer than a piece only the checksum so far is kept.
 
+use crate::checksum::{Checksums, Sum};
 use crate::cold::index::{Header, Place};
 use crate::disk::DiskFile;
+use crate::file_header::{FILE_HEADER, FileHeader};
 use crate::options::BLOCK;
 use crate::record::{BODY, BODY_HEAD, HEAD};
-use crate::wal::batch::{self, Checksums, Sum};
-use crate::wal::file::{FILE_HEADER, FileHeader};
+use crate::wal::batch;
 
 /// A file being read.
 pub(super) struct Walk {

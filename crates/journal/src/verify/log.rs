@@ -3,11 +3,12 @@
 use super::Verification;
 use super::VerifiedFile;
 use super::tally::Tally;
+use crate::checksum::Checksums;
 use crate::error::OpenError;
 use crate::record::Kind;
 use crate::recovery::scan::{End, Scan, Visit};
 use crate::recovery::{GroupEnds, deliver, each_record};
-use crate::wal::batch::{Checksums, Header};
+use crate::wal::batch::Header;
 
 /// The log among the files.
 pub(super) struct Found {

@@ -10,11 +10,11 @@ use super::tally::Tally;
 use super::{DamagedEntries, Verification, VerifiedSegment};
 use crate::Owner;
 use crate::cold::index::{self, Place, Row};
-use crate::cold::{Chunk, PAGE, Reference, index_name, segment_name};
+use crate::cold::{Chunk, PAGE, Reference};
 use crate::disk::{Disk, DiskFile};
+use crate::layout::{index_name, segment_name, slot_name};
 use crate::read;
 use crate::recovery::cold::Found;
-use crate::wal::file::slot_name;
 
 /// Bodies that can't be read, by owner: with the offset of the first of them.
 type Bad = BTreeMap<Owner, (u64, DamagedEntries)>;

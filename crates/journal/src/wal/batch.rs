@@ -1,13 +1,14 @@
-//! A batch: the unit of writing and of integrity. This file has its header, its checksums and its
-//! bytes.
+//! A batch: the unit of writing and of integrity. This file has its header and its bytes.
 //!
 //! Invariant: a batch that decodes was written by this journal, for this generation of its file, at
 //! this offset, and after exactly the batch before it. Every checksum is seeded with the
 //! incarnation and the generation, so neither what an earlier generation left in a recycled file
 //! nor another journal's bytes ever validate.
 
-use crc_fast::{CrcAlgorithm, Digest};
 use parking_lot::RwLock;
+
+use crate::checksum::Checksums;
+use crate::layout::FORMAT;
 
 /// The bytes before a batch's records.
 pub(crate) const HEADER: usize = 128;
@@ -15,61 +16,6 @@ pub(crate) const HEADER: usize = 128;
 const MAGIC: [u8; 4] = *b"HJba";
 /// The flag of a batch of restated facts.
 const HOUSEKEEPING: u16 = 1;
-
-/// Checksums for one generation of a file of one journal: CRC-32C (Castagnoli) with a seeded start.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Checksums {
-    seed: u64,
-}
-
-impl Checksums {
-    pub(crate) fn new(incarnation: u64, generation: u32) -> Self {
-        let mut seed = [0; 12];
-        seed[..8].copy_from_slice(&incarnation.to_le_bytes());
-        seed[8..].copy_from_slice(&generation.to_le_bytes());
-        Self { seed: u64::from(crc_fast::crc32_iscsi(&seed)) }
-    }
-
-    pub(crate) fn of(self, bytes: &[u8]) -> u32 {
-        let mut sum = self.begin();
-        sum.add(bytes);
-        sum.value()
-    }
-
-    /// Begins the checksum of what comes piece by piece.
-    pub(crate) fn begin(self) -> Sum {
-        Sum(Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, self.seed))
-    }
-
-    /// The checksum of a body whose record is at `offset` of the file.
-    pub(crate) fn body(self, offset: u32, bytes: &[u8]) -> u32 {
-        self.two(&offset.to_le_bytes(), bytes)
-    }
-
-    /// The checksum of two pieces, one after the other.
-    pub(crate) fn two(self, first: &[u8], second: &[u8]) -> u32 {
-        let mut sum = self.begin();
-        sum.add(first);
-        sum.add(second);
-        sum.value()
-    }
-}
-
-/// A checksum under way.
-pub(crate) struct Sum(Digest);
-
-impl Sum {
-    #[inline]
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    /// The checksum of all that was added.
-    #[inline]
-    pub(crate) fn value(&self) -> u32 {
-        self.0.finalize() as u32
-    }
-}
 
 /// What the header of a batch says.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -107,7 +53,7 @@ impl Header {
     pub(crate) fn encode(&self, sums: Checksums, out: &mut [u8; HEADER]) -> Link {
         out.fill(0);
         out[0..4].copy_from_slice(&MAGIC);
-        out[4..6].copy_from_slice(&crate::FORMAT.to_le_bytes());
+        out[4..6].copy_from_slice(&FORMAT.to_le_bytes());
         out[6..8].copy_from_slice(&(if self.housekeeping { HOUSEKEEPING } else { 0 }).to_le_bytes());
         out[8..16].copy_from_slice(&self.incarnation.to_le_bytes());
         out[16..20].copy_from_slice(&self.generation.to_le_bytes());
@@ -135,7 +81,7 @@ impl Header {
 
     /// Reads a header of this journal, wherever it was meant to be.
     pub(crate) fn decode_any(bytes: &[u8; HEADER], incarnation: u64) -> Option<(Self, Link)> {
-        if bytes[0..4] != MAGIC || bytes[4..6] != crate::FORMAT.to_le_bytes() {
+        if bytes[0..4] != MAGIC || bytes[4..6] != FORMAT.to_le_bytes() {
             return None;
         }
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -252,13 +198,5 @@ mod tests {
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Header::decode(&damaged, header.incarnation, 7, 8192), None, "bit {bit}");
         }
-    }
-
-    #[test]
-    fn checksums_differ_by_incarnation_generation_and_place() {
-        let sums = Checksums::new(1, 1);
-        assert_ne!(sums.of(b"bytes"), Checksums::new(2, 1).of(b"bytes"));
-        assert_ne!(sums.of(b"bytes"), Checksums::new(1, 2).of(b"bytes"));
-        assert_ne!(sums.body(0, b"bytes"), sums.body(10, b"bytes"));
     }
 }

@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::RwLockWriteGuard;
 
-use super::batch::{Batch, Checksums, HEADER, Header, Link};
+use super::batch::{Batch, HEADER, Header, Link};
 use super::file::Ring;
+use crate::checksum::Checksums;
 use crate::disk::is_want_of_handles;
 use crate::engine::{Core, Log, Target};
 use crate::options::{BLOCK, Durability};
