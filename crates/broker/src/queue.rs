@@ -5,32 +5,32 @@
 //! the queue deliverable dispatches, in the same visit. Effects on anything else (dead letters,
 //! deletion, timers) leave as [`Work`] for after the lock.
 
-mod arrive;
-mod away;
+mod bindings;
 mod bitmap;
-mod bound;
 mod consumers;
+mod death;
+mod deduplication;
 mod delay;
+mod delivery_mark;
 mod dispatch;
-mod dying;
+mod enqueue;
 mod figures;
-mod groups;
+mod filter;
 mod lane;
 mod lanes;
-mod latest;
-mod mark;
+mod last_value;
+mod message_groups;
 mod page;
+mod paging;
 mod repair;
 mod retry;
 mod returns;
 mod rings;
 #[cfg(feature = "sabotage")]
 mod sabotage;
-mod seen;
+mod scan;
 mod settle;
 mod spill;
-mod views;
-mod walk;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -41,27 +41,27 @@ use std::task::Waker;
 use journal::{Address, Bits, Chunk, Owner, Reference, Ticket};
 use parking_lot::{Mutex, MutexGuard};
 
-pub(crate) use away::{Damage, Purpose, Task};
+pub(crate) use bindings::{Bound, Bounds};
 pub(crate) use bitmap::Bitmap;
-pub(crate) use bound::{Bound, Bounds};
 pub(crate) use consumers::{Consumer, ConsumerKey, Resume, SharedCredit, Window};
+pub(crate) use death::{Dying, Reason, reason_code};
+pub(crate) use deduplication::{Gate, Identity, Kept, Seen};
 pub(crate) use delay::{Bucket, Delays, Dues, Span, ToSort};
 pub(crate) use dispatch::{Fetched, Unattached};
-pub(crate) use dying::{Dying, Reason, reason_code};
 pub use figures::{QueueFigures, QueueTotals};
+pub(crate) use filter::Filter;
+pub use filter::SelectorReport;
 pub(crate) use lane::{Coming, Entry, Lane, Placed, State};
 pub(crate) use lanes::{LaneNumber, Lanes, Position, Positions, first_of, lane_of};
-pub(crate) use latest::{Keyed, Latest, Recovered};
+pub(crate) use last_value::{Keyed, Latest, Recovered};
 pub(crate) use page::{Listed, Page, Place};
+pub(crate) use paging::{Damage, Purpose, Task};
 pub(crate) use retry::Waiters;
 pub use returns::Counts;
 pub(crate) use returns::Returns;
-pub(crate) use seen::{Gate, Identity, Kept, Seen};
+pub(crate) use scan::{Glimpse, Seized, Step};
 pub(crate) use settle::{SETTLED_BEFORE, Settlement, Verdict};
 pub(crate) use spill::Picked;
-pub(crate) use views::Filter;
-pub use views::SelectorReport;
-pub(crate) use walk::{Glimpse, Seized, Step};
 
 use crate::catalog::arguments::{Overflow, QueueArguments, QueueType, Remember};
 use crate::core::Core;
@@ -71,10 +71,10 @@ use crate::message::value::Table;
 use crate::routing::{Load, Tally, Weight};
 use crate::session::turn::{Arrival, Work};
 
-use arrive::expires_at;
 use consumers::Consumers;
-use groups::Groups;
-use views::Views;
+use enqueue::expires_at;
+use filter::Views;
+use message_groups::Groups;
 
 /// Stands for a number where there was none: the one before the first of a lane is never given out.
 const NO_NUMBER: u64 = 0;

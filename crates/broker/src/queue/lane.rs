@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
+use crate::queue::delivery_mark::Mark;
 use crate::queue::lanes::{LaneNumber, first_of, lane_of};
-use crate::queue::mark::Mark;
 use crate::queue::page::{Memo, NOT_KNOWN, Page, SIZE, bit_of};
 use crate::queue::{Picked, Returns, Task};
 

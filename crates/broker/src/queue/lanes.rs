@@ -14,9 +14,9 @@ use std::ops::Range;
 use journal::{Address, Bits, Chunk, PAGE, Reference};
 
 use crate::message::Message;
+use crate::queue::filter::Cursor;
 use crate::queue::lane::{Away, Dropped, Entry, Lane, Placed, Purged, State, Swept, Want};
 use crate::queue::page::Page;
-use crate::queue::views::Cursor;
 use crate::queue::{Returns, Task};
 
 /// How many numbers each lane has: at a million messages a second they last for nine years.

@@ -10,7 +10,7 @@ use journal::{Group, Ticket};
 use crate::catalog::arguments::{QueueArguments, QueueType};
 use crate::message::Message;
 use crate::queue::lanes::lane_above;
-use crate::queue::latest::Keyed;
+use crate::queue::last_value::Keyed;
 #[cfg(feature = "sabotage")]
 use crate::queue::sabotage;
 use crate::queue::{ADDRESSES, Entry, Gone, HiddenRun, Inner, LaneNumber, Queue, State, Visit};

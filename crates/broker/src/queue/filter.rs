@@ -19,11 +19,11 @@ use selector::Selector;
 use crate::core::Core;
 use crate::message::Message;
 use crate::message::selected::Selected;
-use crate::queue::away::Purpose;
 use crate::queue::consumers::{Consumer, ConsumerKey, Consumers, Resume};
-use crate::queue::groups::Grouped;
 use crate::queue::lane::Away;
 use crate::queue::lanes::{LaneNumber, Lanes, height, lane_of};
+use crate::queue::message_groups::Grouped;
+use crate::queue::paging::Purpose;
 use crate::queue::{Inner, Queue, Reason, State, Task, Visit, settle};
 use crate::session::mailbox::{Lent, Notice};
 

@@ -14,8 +14,8 @@ use journal::{Address, Chunk, Reference};
 
 use crate::core::Core;
 use crate::message::Message;
-use crate::queue::arrive::expires_at;
 use crate::queue::dispatch::Fetched;
+use crate::queue::enqueue::expires_at;
 use crate::queue::lane::{Away, Dropped, Placed, Want};
 use crate::queue::{Dying, Guard, Inner, Page, Queue, State, Visit};
 use crate::session::turn::Work;

@@ -7,7 +7,7 @@ use journal::{Group, PAGE, Reference};
 
 use crate::core::Core;
 use crate::message::Message;
-use crate::queue::views::Cursor;
+use crate::queue::filter::Cursor;
 use crate::queue::{Queue, State, settle};
 
 /// Entries that one visit looks at.
