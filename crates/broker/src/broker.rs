@@ -17,7 +17,6 @@ use crate::clock::Clock;
 use crate::core::{Core, CoreParts};
 use crate::error::Error;
 use crate::message::dialect::Dialects;
-use crate::message::value::Table;
 use crate::names::Names;
 use crate::queue::Visit;
 use crate::session::{Client, Login, Terms};
@@ -25,6 +24,7 @@ use crate::settings::{Limits, Settings};
 use crate::store::facts;
 use crate::store::recovery::Rebuilt;
 use crate::store::restate::Restater;
+use crate::value::Table;
 
 /// What a broker is opened with.
 pub struct Parts {

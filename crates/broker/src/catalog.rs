@@ -18,9 +18,9 @@ use journal::{Owner, Ticket};
 use parking_lot::RwLock;
 
 use crate::error::Error;
-use crate::message::value::Table;
 use crate::queue::{Bounds, Gate, Queue};
 use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn, STEPS, Tally, Weight};
+use crate::value::Table;
 use arguments::idle::Told;
 use arguments::{QueueArguments, QueueType, Remember};
 use policies::Policies;

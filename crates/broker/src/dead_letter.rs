@@ -4,7 +4,7 @@
 //! Each hop is a group: the settlement in the old queue and the arrivals in the new ones happen
 //! together, so a crash neither loses nor doubles the message; the arrivals are visible once the
 //! group is durable. A hop that closes a cycle without a rejection in it is not taken, nor one that
-//! would multiply a message beyond its share of moves ([`crate::message::marks::MOVES`]).
+//! would multiply a message beyond its share of moves ([`crate::message::annotations::MOVES`]).
 //!
 //! Invariant: a run ends with the message that spends its [`Budget`]. While memory is full, one run
 //! in a second moves messages to several queues. The rest waits ([`crate::postponed`]); why it died
@@ -18,8 +18,8 @@ use crate::catalog::Unrouted;
 use crate::catalog::arguments::QueueArguments;
 use crate::core::Core;
 use crate::losses::Nowhere;
-use crate::message::copies::{CC, Copies, named_keys};
-use crate::message::marks::{Death, Marks};
+use crate::message::annotations::{Death, Marks};
+use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::{Arena, Head, Message};
 use crate::postponed::LIKELY_BYTES;
 use crate::queue::{Dying, Identity, Queue, Reason, Visit};

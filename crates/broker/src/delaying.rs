@@ -14,13 +14,13 @@ use crate::catalog::Routing;
 use crate::catalog::arguments::QueueArguments;
 use crate::core::Core;
 use crate::error::Error;
-use crate::message::instructions::Instructions;
-use crate::message::value::Table;
+use crate::message::scheduling::Instructions;
 use crate::message::{Arena, Head, Message};
 use crate::queue::{Bucket, Dying, Identity, Queue, QueueParts, Span, ToSort, Visit};
 use crate::routing::Envelope;
 use crate::session::turn::{Arrival, Work};
 use crate::store::facts;
+use crate::value::Table;
 
 /// Messages moved in one group at most.
 const CHUNK: usize = 256;

@@ -5,7 +5,7 @@
 //! allocate by a length it was told. Tags stand in journals and are never reused or renumbered.
 
 use crate::error::Error;
-use crate::message::value::{Table, Value};
+use crate::value::{Table, Value};
 
 /// How deep lists and tables may be nested, the outermost one included.
 pub(crate) const DEPTH_LIMIT: usize = 32;

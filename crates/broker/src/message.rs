@@ -5,24 +5,23 @@
 //! (deaths) makes a new block. `docs/formats/message.md` draws it. Properties stay in the
 //! publisher's encoding, named by its dialect.
 
+pub(crate) mod annotations;
 pub(crate) mod body;
-pub(crate) mod copies;
+pub(crate) mod cc;
 pub(crate) mod dialect;
-pub(crate) mod instructions;
-pub(crate) mod marks;
 pub(crate) mod properties;
+pub(crate) mod scheduling;
 pub(crate) mod selected;
-pub(crate) mod value;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::Error;
+use crate::message::annotations::Marks;
 use crate::message::body::Body;
-use crate::message::copies::Copies;
+use crate::message::cc::Copies;
 use crate::message::dialect::DialectId;
-use crate::message::instructions::number_of;
-use crate::message::marks::Marks;
-use crate::message::value::Value;
+use crate::message::scheduling::number_of;
+use crate::value::Value;
 
 /// Version of the block; the first byte of every message on disk.
 const VERSION: u8 = 2;

@@ -67,9 +67,9 @@ use crate::catalog::arguments::{Overflow, QueueArguments, QueueType, Remember};
 use crate::core::Core;
 use crate::losses::Lost;
 use crate::message::Message;
-use crate::message::value::Table;
 use crate::routing::{Load, Tally, Weight};
 use crate::session::turn::{Arrival, Work};
+use crate::value::Table;
 
 use consumers::Consumers;
 use enqueue::expires_at;

@@ -16,10 +16,10 @@ use crate::catalog::arguments::idle;
 use crate::catalog::policies::Policy;
 use crate::ledger::Held;
 use crate::losses::Loss;
-use crate::message::value::Table;
 use crate::queue::{Queue, QueueFigures, SelectorReport};
 use crate::session::{ClientShared, Terms};
 use crate::stats::Counter;
+use crate::value::Table;
 
 pub use objects::{BindingReport, ConsumerReport, ExchangeReport, Holder};
 pub use parts::{BindingPlace, Names};

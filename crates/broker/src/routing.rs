@@ -31,7 +31,7 @@ pub(crate) use self::reached::{Reached, STEPS};
 use self::topic::Topic;
 use crate::encoding::check_depth;
 use crate::error::Error;
-use crate::message::value::Table;
+use crate::value::Table;
 
 /// How an exchange chooses among its bindings.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -14,14 +14,14 @@ use crate::catalog::{Exchange, Vhost};
 use crate::core::Core;
 use crate::encoding::write_table;
 use crate::error::Error;
-use crate::message::copies::{CC, Copies, named_keys};
+use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::dialect::DialectId;
 use crate::message::properties::Properties;
-use crate::message::value::{Table, Value};
 use crate::message::{Arena, Head, Message, NAME_MAX};
 use crate::queue::Bounds;
 use crate::routing::{Bindings, ExchangeKind, HashOn, Weight};
 use crate::store::facts;
+use crate::value::{Table, Value};
 
 /// Where copies go.
 pub(crate) const EXCHANGE: &str = "amq.rabbitmq.trace";

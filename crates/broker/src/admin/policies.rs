@@ -17,9 +17,9 @@ use crate::catalog::policies::{
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::NAME_MAX;
-use crate::message::value::{Table, Value};
 use crate::queue::{Queue, Visit};
 use crate::settings::UnknownArguments;
+use crate::value::{Table, Value};
 
 const PATTERN: &str = "pattern";
 const APPLY_TO: &str = "apply-to";

@@ -16,8 +16,8 @@ use crate::catalog::{OWNERS_PER_VHOST, Vhost};
 use crate::core::Core;
 use crate::error::Error;
 use crate::message::NAME_MAX;
-use crate::message::value::{Table, Value};
 use crate::store::facts;
+use crate::value::{Table, Value};
 
 const DESCRIPTION: &str = "description";
 const TAGS: &str = "tags";

@@ -20,9 +20,9 @@ pub(crate) use self::retry::{Retry, Return};
 use crate::clock::LONGEST_SPAN_MS;
 use crate::encoding::check_depth;
 use crate::error::Error;
-use crate::message::value::{Table, Value};
 use crate::routing::{ExchangeKind, HASH_HEADER, HASH_PROPERTY, HashOn};
 use crate::settings::UnknownArguments;
+use crate::value::{Table, Value};
 
 pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
 pub(crate) const CONSUMER_TIMEOUT: &str = "x-consumer-timeout";

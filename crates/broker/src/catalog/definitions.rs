@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use crate::catalog::admission::Asker;
 use crate::core::Core;
 use crate::error::Error;
-use crate::message::value::{Table, Value};
 use crate::routing::Load;
 use crate::store::facts;
+use crate::value::{Table, Value};
 
 /// The vhost of definitions that belong to none: no owner has this number.
 pub(crate) const EVERYWHERE: Owner = 0;

@@ -10,7 +10,7 @@ use auth::Pattern;
 
 use crate::catalog::arguments::{QueueType, check_value};
 use crate::error::Error;
-use crate::message::value::{Table, Value};
+use crate::value::{Table, Value};
 
 /// Who a policy is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

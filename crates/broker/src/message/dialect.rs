@@ -10,7 +10,7 @@ use crate::encoding::Reader;
 use crate::error::Error;
 use crate::message::Message;
 use crate::message::properties::Properties;
-use crate::message::value::Value;
+use crate::value::Value;
 
 /// A protocol's encoding of properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! The neutral view of a message's properties: what one protocol's reader hands to another one's
 //! writer.
 
-use crate::message::value::Table;
+use crate::value::Table;
 
 /// Everything that protocols say about a message besides its body. Built only where a message
 /// crosses protocols, meets a headers exchange or dies; same-protocol delivery never builds it.

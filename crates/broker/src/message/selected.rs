@@ -115,11 +115,11 @@ mod tests {
 
     use super::*;
     use crate::error::Error;
-    use crate::message::copies::Copies;
+    use crate::message::cc::Copies;
     use crate::message::dialect::{Dialect, DialectId};
     use crate::message::properties::Properties;
-    use crate::message::value::{Table, Value as Field};
     use crate::message::{Arena, Head};
+    use crate::value::{Table, Value as Field};
 
     /// One message, whatever the bytes are.
     struct OneDialect;

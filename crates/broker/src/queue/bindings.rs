@@ -3,8 +3,8 @@
 
 use journal::Owner;
 
-use crate::message::value::Table;
 use crate::routing::{Load, Tally, Weight};
+use crate::value::Table;
 
 /// A durable binding to this queue, kept here so that the queue can be restated and deleted without
 /// a search.

@@ -17,9 +17,9 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::message::value::Table;
 use crate::queue::rings::Rings;
 use crate::session::mailbox::{FORGOTTEN_MAX, Lent, Mailbox};
+use crate::value::Table;
 
 /// So many consumers, and no more, are looked through for one of them.
 const LOOKED_THROUGH: usize = 16;

@@ -14,7 +14,7 @@ use crate::message::Message;
 use crate::queue::{Inner, Queue, State, Visit, settle};
 use crate::store::facts;
 
-pub(crate) use crate::message::marks::Reason;
+pub(crate) use crate::message::annotations::Reason;
 
 /// An entry on its way to the dead-letter exchange.
 #[derive(Debug, Clone)]

@@ -19,7 +19,7 @@ use journal::{Group, Owner};
 
 use crate::catalog::arguments::Remember;
 use crate::core::Core;
-use crate::message::instructions::Instructions;
+use crate::message::scheduling::Instructions;
 use crate::queue::{Inner, Queue, Visit};
 use crate::session::turn::Arrival;
 use crate::store::facts;

@@ -6,8 +6,8 @@
 //! bucket are out with a consumer that has left, the bucket is nobody else's; its later messages
 //! wait until the earlier ones are settled or back at their places.
 //!
-//! Each consumer of such a queue has a view of its own ([`crate::queue::filter`]), which passes over
-//! what is for others: nobody's group waits for somebody else's credit.
+//! Each consumer of such a queue has a view of its own ([`crate::queue::filter`]), which passes
+//! over what is for others: nobody's group waits for somebody else's credit.
 
 use std::cmp::Reverse;
 

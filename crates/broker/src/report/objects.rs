@@ -7,9 +7,9 @@ use super::owned;
 use crate::broker::Broker;
 use crate::catalog::arguments::idle;
 use crate::catalog::{Exchange, Tables};
-use crate::message::value::Table;
 use crate::queue::Queue;
 use crate::routing::{Binding, Destination, ExchangeKind};
+use crate::value::Table;
 
 /// One exchange.
 #[derive(Debug, Clone)]

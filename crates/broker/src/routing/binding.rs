@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::encoding::{table_bytes, write_table, write_text};
 use crate::error::Error;
-use crate::message::value::Table;
+use crate::value::Table;
 
 /// Where a binding leads.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -5,9 +5,9 @@ use std::cell::OnceCell;
 
 use hashbrown::HashSet;
 
-use crate::message::copies::{BCC, CC, Copies, named_keys};
+use crate::message::cc::{BCC, CC, Copies, named_keys};
 use crate::message::properties::Properties;
-use crate::message::value::Table;
+use crate::value::Table;
 
 /// A message on its way through exchanges.
 pub(crate) struct Envelope<'a> {
@@ -58,7 +58,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::message::value::Value;
+    use crate::value::Value;
 
     type Fields<'a> = &'a [(&'a str, Value)];
 

@@ -14,7 +14,7 @@ use super::envelope::Envelope;
 use super::reached::Reached;
 use crate::encoding::write_table;
 use crate::error::Error;
-use crate::message::value::{Table, Value};
+use crate::value::{Table, Value};
 
 /// The argument of a consistent-hash exchange that names the header to hash.
 pub(crate) const HASH_HEADER: &str = "hash-header";

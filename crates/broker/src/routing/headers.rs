@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 use super::reached::Reached;
 use crate::error::Error;
-use crate::message::value::{Table, Value};
+use crate::value::{Table, Value};
 
 const MATCH: &str = "x-match";
 const MODES: [&str; 4] = ["all", "any", "all-with-x", "any-with-x"];

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::message::copies::Copies;
+use crate::message::cc::Copies;
 use crate::message::properties::Properties;
-use crate::message::value::{Table, Value};
+use crate::value::{Table, Value};
 
 /// Those that take any binding key; the keys of the others are weights.
 const KINDS: [ExchangeKind; 5] =

@@ -11,11 +11,11 @@ use selector::Selector;
 use crate::catalog::arguments::{CONSUMER_TIMEOUT, QueueArguments, QueueType};
 use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED};
 use crate::error::{Error, ErrorKind};
-use crate::message::value::{Table, Value};
 use crate::queue::{Consumer, Fetched, Filter, Queue, Resume, Unattached, Visit, Window};
 use crate::session::drain::{Delivery, Event};
 use crate::session::settle::{FETCHED, Lien};
 use crate::session::{Client, ConsumerRecord, SessionId};
+use crate::value::{Table, Value};
 
 /// What a new consumer wants.
 #[derive(Debug, Clone, Default)]

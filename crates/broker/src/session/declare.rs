@@ -16,13 +16,13 @@ use crate::catalog::{Exchange, Tables, binding_of};
 use crate::encoding::table_bytes;
 use crate::error::{Error, ErrorKind};
 use crate::message::NAME_MAX;
-use crate::message::value::{Table, Value};
 use crate::queue::{Bound, Bounds, Queue, QueueParts};
 use crate::routing::{Bindings, Destination, ExchangeKind, Load, Weight};
 use crate::session::consume::{locked, no_queue};
 use crate::session::{Client, ClientShared};
 use crate::store::facts;
 use crate::tracing;
+use crate::value::{Table, Value};
 
 /// What the names begin with that the broker gives to queues.
 const GENERATED: &str = "amq.gen-";

@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::flow::Allowance;
 use crate::message::body::Body;
-use crate::message::copies::Copies;
+use crate::message::cc::Copies;
 use crate::message::dialect::DialectId;
 use crate::message::{Head, Message, NAME_MAX};
 use crate::queue::{Identity, Queue, Visit};

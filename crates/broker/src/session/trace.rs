@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use crate::message::Message;
-use crate::message::copies::Copies;
-use crate::message::value::Value;
+use crate::message::cc::Copies;
 use crate::queue::Queue;
 use crate::routing::Envelope;
 use crate::session::publish::Routed;
 use crate::session::turn::Arrival;
 use crate::session::{Client, SessionId};
 use crate::tracing::EXCHANGE;
+use crate::value::Value;
 
 impl Client {
     /// True when copies of this message are wanted.

@@ -12,10 +12,10 @@ use crate::catalog::Exchange;
 use crate::catalog::definitions::{Key, Sort};
 use crate::encoding::{Malformed, Reader, write_bool, write_bytes, write_table, write_text, write_varint};
 use crate::error::Error;
-use crate::message::value::Table;
 use crate::queue::{Bound, Kept, Keyed, Queue, Reason, Remains, Returns, SETTLED_BEFORE, Span, Waiters, reason_code};
 use crate::routing::ExchangeKind;
 use crate::store::runs::log_valued;
+use crate::value::Table;
 
 /// A vhost: its name.
 pub(crate) const VHOST: u8 = 1;
@@ -394,7 +394,7 @@ pub(crate) fn log_whole_queue(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::value::Value;
+    use crate::value::Value;
 
     #[test]
     fn a_definition_is_stored_in_these_bytes_and_every_cut_is_noticed() {

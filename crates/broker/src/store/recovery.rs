@@ -18,7 +18,6 @@ use crate::catalog::{Catalog, Exchange, OWNERS_PER_VHOST, Tables, Vhost, binding
 use crate::core::Core;
 use crate::encoding::Malformed;
 use crate::error::Error;
-use crate::message::value::Table;
 use crate::queue::{
     Bound, Bounds, Lanes, Latest, Position, Positions, Queue, QueueParts, Reason, Recovered, Returns, Seen, Span,
     reason_code,
@@ -28,6 +27,7 @@ use crate::settings::UnknownArguments;
 use crate::store::facts::{self, ExchangeFact, QueueFact};
 use crate::store::pages::{Lost, Pages, ReadChunk};
 use crate::store::runs::read_valued;
+use crate::value::Table;
 
 #[derive(Debug, Default)]
 struct Entries {

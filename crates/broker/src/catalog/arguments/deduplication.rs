@@ -3,7 +3,7 @@
 
 use super::{QueueArguments, positive, positive_span, unacceptable};
 use crate::clock::LONGEST_SPAN_MS;
-use crate::message::value::{Table, Value};
+use crate::value::{Table, Value};
 
 pub(super) const ENABLED: &str = "x-message-deduplication";
 pub(super) const SIZE: &str = "x-cache-size";

@@ -6,8 +6,8 @@
 
 use super::{ALTERNATE_EXCHANGE, QUEUE_TYPE, QueueType, known_to};
 use crate::error::Error;
-use crate::message::value::{Table, Value};
 use crate::routing::ExchangeKind;
+use crate::value::{Table, Value};
 
 /// How a queue was, or is to be, declared.
 #[derive(Copy, Clone, PartialEq, Debug)]

@@ -2,7 +2,7 @@
 //! calls groups, group buckets and group rebalance.
 
 use super::{QueueArguments, positive, unacceptable};
-use crate::message::value::{Table, Value};
+use crate::value::{Table, Value};
 
 pub(super) const ENABLED: &str = "x-message-groups";
 pub(super) const BUCKETS: &str = "x-group-buckets";

@@ -7,8 +7,8 @@
 use hashbrown::HashSet;
 
 use super::{CLASSIC, QUORUM, STREAM, known_to};
-use crate::message::value::Table;
 use crate::routing::ExchangeKind;
+use crate::value::Table;
 
 /// Arguments of queues of any type and of exchanges that no RabbitMQ looks at any more, or none
 /// with one node. Their values may be anything, as there, and a second declaration may leave them
@@ -91,8 +91,8 @@ impl Told {
 mod tests {
     use super::*;
     use crate::catalog::arguments::{Declared, ExchangeArguments, QUEUE_TYPE, QueueArguments, inequivalence};
-    use crate::message::value::Value;
     use crate::settings::UnknownArguments::Refuse;
+    use crate::value::Value;
 
     fn table(names: &[&str]) -> Table {
         Table(names.iter().map(|name| ((*name).to_owned(), Value::Array(vec![Value::Null]))).collect())

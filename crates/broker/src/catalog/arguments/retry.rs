@@ -2,7 +2,7 @@
 //! `-max`, with the names and rules of RabbitMQ's quorum queues, for queues of every type.
 
 use super::{QueueArguments, positive, positive_span, word};
-use crate::message::value::{Table, Value};
+use crate::value::{Table, Value};
 
 pub(super) const TYPE: &str = "x-delayed-retry-type";
 pub(super) const MIN: &str = "x-delayed-retry-min";

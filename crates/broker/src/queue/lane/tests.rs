@@ -7,7 +7,7 @@ use journal::{Address, is_spilled};
 use proptest::prelude::*;
 
 use super::*;
-use crate::message::copies::Copies;
+use crate::message::cc::Copies;
 use crate::message::dialect::DialectId;
 use crate::message::{Arena, Head};
 use crate::queue::bitmap::Bitmap;

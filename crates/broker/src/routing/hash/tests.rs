@@ -2,7 +2,7 @@
 //! refused.
 
 use super::*;
-use crate::message::copies::Copies;
+use crate::message::cc::Copies;
 use crate::message::properties::Properties;
 
 const KEYS: u64 = 20_000;

@@ -4,7 +4,7 @@
 //! A message says once, in its block, whether it has them: whoever routes or delivers one without
 //! need not look for them.
 
-use crate::message::value::{Table, Value};
+use crate::value::{Table, Value};
 
 /// The header with more routing keys that consumers see.
 pub(crate) const CC: &str = "CC";

@@ -10,7 +10,7 @@ use hashbrown::HashSet;
 
 use crate::encoding::{Malformed, Reader, write_optional_varint, write_text, write_varint};
 use crate::error::Error;
-use crate::message::value::{Table, Value};
+use crate::value::{Table, Value};
 
 const X_DEATH: &str = "x-death";
 const X_FIRST: [&str; 3] = ["x-first-death-queue", "x-first-death-reason", "x-first-death-exchange"];

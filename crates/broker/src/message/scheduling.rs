@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED, TIME_WANTED};
 use crate::error::Error;
-use crate::message::value::{Table, Value};
+use crate::value::{Table, Value};
 
 /// What makes a message a duplicate, as RabbitMQ's plugin and as Artemis calls it; the first one
 /// counts.
