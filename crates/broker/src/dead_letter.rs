@@ -22,11 +22,11 @@ use crate::message::annotations::{Death, Marks};
 use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::{Arena, Head, Message};
 use crate::postponed::LIKELY_BYTES;
+use crate::queue::arrival::{Arrival, Work};
 use crate::queue::{Dying, Identity, Queue, Reason, Visit};
 use crate::routing::{Envelope, STEPS};
 use crate::session::publish::{STEPS_PER_ENTRY, STORED_BESIDES, TURN_ENTRIES, release_holds};
 use crate::session::transaction::{Sealed, hide_arrivals};
-use crate::session::turn::{Arrival, Work};
 
 /// Messages moved in one group at most.
 const CHUNK: usize = 64;

@@ -16,9 +16,9 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::message::scheduling::Instructions;
 use crate::message::{Arena, Head, Message};
+use crate::queue::arrival::{Arrival, Work};
 use crate::queue::{Bucket, Dying, Identity, Queue, QueueParts, Span, ToSort, Visit};
 use crate::routing::Envelope;
-use crate::session::turn::{Arrival, Work};
 use crate::store::facts;
 use crate::value::Table;
 

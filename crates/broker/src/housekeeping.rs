@@ -14,11 +14,11 @@ use journal::Ticket;
 use crate::catalog::Tables;
 use crate::core::{Core, TimerQueue};
 use crate::dead_letter::Budget;
+use crate::queue::arrival::Work;
+use crate::queue::mailbox::Notice;
 use crate::queue::{Guard, Queue, Visit};
 use crate::routing::Destination;
-use crate::session::mailbox::Notice;
 use crate::session::transaction::Sealed;
-use crate::session::turn::Work;
 
 /// While somebody waits for an alarm to pass, or dead letters wait for room, they are looked at
 /// this often.

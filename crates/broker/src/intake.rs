@@ -13,7 +13,7 @@ use std::task::{Wake, Waker};
 
 use parking_lot::Mutex;
 
-use crate::core::Memory;
+use crate::memory::Memory;
 
 /// Bodies up to so many bytes are not counted: they are not worth a lock, and a read of a socket
 /// brings more.
@@ -150,7 +150,7 @@ impl Drop for Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::Housekeeper;
+    use crate::memory::Housekeeper;
 
     fn intake(limit: u64) -> Arc<Intake> {
         let memory = Memory::new(limit, limit, Arc::new(Housekeeper::default()));

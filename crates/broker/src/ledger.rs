@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::core::Memory;
+use crate::memory::Memory;
 use crate::settings::Settings;
 
 /// What is held.

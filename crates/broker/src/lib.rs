@@ -3,7 +3,7 @@
 //! The life of a message: a protocol hands it to [`Client::publish`], which writes it into one
 //! block and routes it (`routing`, `catalog`). [`Client::flush`] ends the turn: bodies go to the
 //! journal, then each touched queue is locked once, logs its references and dispatches (`queue`)
-//! into consumers' mailboxes (`session::mailbox`). [`Client::drain`] reports deliveries and
+//! into consumers' mailboxes (`queue::mailbox`). [`Client::drain`] reports deliveries and
 //! confirms to the protocol. [`Client::settle`] brings the outcome back. `docs/flows` follows each
 //! path file by file.
 
@@ -22,6 +22,7 @@ mod housekeeping;
 mod intake;
 mod ledger;
 mod losses;
+mod memory;
 mod message;
 mod names;
 mod paging;

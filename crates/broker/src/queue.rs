@@ -5,6 +5,7 @@
 //! the queue deliverable dispatches, in the same visit. Effects on anything else (dead letters,
 //! deletion, timers) leave as [`Work`] for after the lock.
 
+pub(crate) mod arrival;
 mod bindings;
 mod bitmap;
 mod consumers;
@@ -19,6 +20,7 @@ mod filter;
 mod lane;
 mod lanes;
 mod last_value;
+pub(crate) mod mailbox;
 mod message_groups;
 mod page;
 mod paging;
@@ -67,8 +69,8 @@ use crate::catalog::arguments::{Overflow, QueueArguments, QueueType, Remember};
 use crate::core::Core;
 use crate::losses::Lost;
 use crate::message::Message;
+use crate::queue::arrival::{Arrival, Work};
 use crate::routing::{Load, Tally, Weight};
-use crate::session::turn::{Arrival, Work};
 use crate::value::Table;
 
 use consumers::Consumers;

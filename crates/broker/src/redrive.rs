@@ -17,9 +17,9 @@ use crate::error::Error;
 use crate::message::annotations::{Death, Marks};
 use crate::message::cc::Copies;
 use crate::message::{Arena, Head, Message};
+use crate::queue::arrival::Arrival;
 use crate::queue::{Coming, Queue, Seized, Visit};
 use crate::routing::Envelope;
-use crate::session::turn::Arrival;
 
 /// Messages, and bytes of them, that are moved in one group at most.
 const CHUNK: usize = 64;

@@ -11,8 +11,8 @@ use journal::{PAGE, Reference};
 use crate::broker::Broker;
 use crate::core::Core;
 use crate::message::Message;
+use crate::queue::arrival::Work;
 use crate::queue::{Queue, Visit};
-use crate::session::turn::Work;
 
 /// How many messages are read at once.
 const READ_AT_ONCE: usize = 64;

@@ -5,22 +5,21 @@
 //! `drain` to write what waits. Everything else flushes first, so a session's effects happen in the
 //! order in which it asked for them.
 
-mod arriving;
+mod ack_timeout;
+mod blocked;
 pub(crate) mod consume;
 pub(crate) mod declare;
 mod drain;
 pub(crate) mod ending;
-pub(crate) mod mailbox;
-mod overdue;
-mod park;
 pub(crate) mod publish;
 pub(crate) mod replies;
 mod settle;
 mod share;
-mod shown;
+mod slots;
+mod stats;
 mod trace;
 pub(crate) mod transaction;
-pub(crate) mod turn;
+mod upload;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -40,27 +39,28 @@ use crate::error::{Error, ErrorKind};
 use crate::flow::Flow;
 use crate::ledger::Account;
 use crate::message::{Arena, Message};
+use crate::queue::arrival::{Arrival, Work};
+use crate::queue::mailbox::{Lent, Mailbox, Notice};
 use crate::queue::{ConsumerKey, Queue, SharedCredit, Visit};
 use crate::value::Table;
-use arriving::Arriving;
+use ack_timeout::Notes;
+use blocked::Parking;
 use ending::Ended;
-use mailbox::{Lent, Mailbox, Notice};
-use overdue::Notes;
-use park::Parking;
 use publish::Routes;
 use replies::ReplyConsumer;
 use settle::{Lien, Unsettled};
-use shown::Shown;
+use slots::QueueSlot;
+use stats::Shown;
 use transaction::Open;
-use turn::{Arrival, QueueSlot, Work};
+use upload::Arriving;
 
+pub use crate::queue::mailbox::TransactionId;
 pub use consume::{Consume, Fetch, Prefetch};
 pub use declare::{BindingSpec, Declared, DestinationName, ExchangeSpec, QueueSpec};
 pub use drain::{Delivery, Event, Refusal};
 pub use publish::{Publish, STORED_BESIDES};
 pub use replies::REPLY_PREFIX;
 pub use settle::Outcome;
-pub use transaction::TransactionId;
 
 /// A session of a client; never reused within the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -17,8 +17,8 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use crate::queue::mailbox::{FORGOTTEN_MAX, Lent, Mailbox};
 use crate::queue::rings::Rings;
-use crate::session::mailbox::{FORGOTTEN_MAX, Lent, Mailbox};
 use crate::value::Table;
 
 /// So many consumers, and no more, are looked through for one of them.

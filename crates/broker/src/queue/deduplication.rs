@@ -20,8 +20,8 @@ use journal::{Group, Owner};
 use crate::catalog::arguments::Remember;
 use crate::core::Core;
 use crate::message::scheduling::Instructions;
+use crate::queue::arrival::Arrival;
 use crate::queue::{Inner, Queue, Visit};
-use crate::session::turn::Arrival;
 use crate::store::facts;
 
 /// The scope of the queue itself.

@@ -13,8 +13,8 @@ use journal::{Group, Owner, Ticket};
 
 use crate::core::Core;
 use crate::message::Message;
+use crate::queue::arrival::{Arrival, Work};
 use crate::queue::{Dying, Gone, Inner, Lanes, Queue, Reason, State, Visit, settle};
-use crate::session::turn::{Arrival, Work};
 
 /// The shortest span is two to the power of this in milliseconds: 16 s.
 const SHORTEST: u32 = 14;

@@ -9,10 +9,10 @@ use std::task::Waker;
 use journal::Ticket;
 
 use crate::message::Message;
+use crate::queue::arrival::Work;
 use crate::queue::consumers::Turn;
+use crate::queue::mailbox::{Lent, Notice};
 use crate::queue::{Consumer, ConsumerKey, Filter, Gone, Inner, Queue, Reason, Resume, Returns, State, Visit, settle};
-use crate::session::mailbox::{Lent, Notice};
-use crate::session::turn::Work;
 use crate::store::facts;
 
 /// How far ahead of the deliveries the mark is logged, in entries.

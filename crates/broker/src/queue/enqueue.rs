@@ -9,12 +9,12 @@ use journal::{Group, Ticket};
 
 use crate::catalog::arguments::{QueueArguments, QueueType};
 use crate::message::Message;
+use crate::queue::arrival::Arrival;
 use crate::queue::lanes::lane_above;
 use crate::queue::last_value::Keyed;
 #[cfg(feature = "sabotage")]
 use crate::queue::sabotage;
 use crate::queue::{ADDRESSES, Entry, Gone, HiddenRun, Inner, LaneNumber, Queue, State, Visit};
-use crate::session::turn::Arrival;
 
 impl Queue {
     /// Takes the picked arrivals at its end and dispatches. The returned ticket covers their

@@ -22,10 +22,10 @@ use crate::message::selected::Selected;
 use crate::queue::consumers::{Consumer, ConsumerKey, Consumers, Resume};
 use crate::queue::lane::Away;
 use crate::queue::lanes::{LaneNumber, Lanes, height, lane_of};
+use crate::queue::mailbox::{Lent, Notice};
 use crate::queue::message_groups::Grouped;
 use crate::queue::paging::Purpose;
 use crate::queue::{Inner, Queue, Reason, State, Task, Visit, settle};
-use crate::session::mailbox::{Lent, Notice};
 
 /// Entries that one visit looks at for each view.
 const LOOKED_AT_ONCE: usize = 1024;

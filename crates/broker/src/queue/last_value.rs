@@ -17,8 +17,8 @@ use journal::{Group, Owner, PAGE};
 use crate::core::Core;
 use crate::message::Message;
 use crate::message::selected::Selected;
+use crate::queue::arrival::Arrival;
 use crate::queue::{Inner, Queue, State, Visit, settle};
-use crate::session::turn::Arrival;
 use crate::store::facts;
 
 /// The longest key, in bytes: keys are kept in memory and in the log as they are.

@@ -14,11 +14,11 @@ use journal::{Address, Chunk, Reference};
 
 use crate::core::Core;
 use crate::message::Message;
+use crate::queue::arrival::Work;
 use crate::queue::dispatch::Fetched;
 use crate::queue::enqueue::expires_at;
 use crate::queue::lane::{Away, Dropped, Placed, Want};
 use crate::queue::{Dying, Guard, Inner, Page, Queue, State, Visit};
-use crate::session::turn::Work;
 
 /// Bytes of messages that are looked at together for the time of their death.
 const AGES_AT_ONCE: usize = 64 << 10;

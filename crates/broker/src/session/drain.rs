@@ -7,9 +7,8 @@ use journal::Ticket;
 use crate::error::Error;
 use crate::message::Message;
 use crate::queue::Counts;
-use crate::session::mailbox::{Lent, Notice};
+use crate::queue::mailbox::{Lent, Notice, TransactionId};
 use crate::session::settle::Lien;
-use crate::session::transaction::TransactionId;
 use crate::session::{Answer, Client, SessionId};
 
 /// A message lent to a consumer.

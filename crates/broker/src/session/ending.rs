@@ -17,9 +17,9 @@ use parking_lot::Mutex;
 
 use crate::catalog::Vhost;
 use crate::core::Core;
+use crate::queue::arrival::Work;
+use crate::queue::mailbox::{Lent, Mailbox};
 use crate::queue::{ConsumerKey, Queue, Settlement, Verdict, Visit};
-use crate::session::mailbox::{Lent, Mailbox};
-use crate::session::turn::Work;
 use crate::session::{Client, Session};
 
 /// Stands for the end of sessions that the housekeeping is at; the journal never gives it.

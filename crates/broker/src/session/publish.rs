@@ -18,9 +18,10 @@ use crate::message::body::Body;
 use crate::message::cc::Copies;
 use crate::message::dialect::DialectId;
 use crate::message::{Head, Message, NAME_MAX};
+use crate::queue::arrival::Arrival;
 use crate::queue::{Identity, Queue, Visit};
 use crate::routing::{Envelope, STEPS};
-use crate::session::turn::{Arrival, QueueSlot};
+use crate::session::slots::QueueSlot;
 use crate::session::{Answer, BLOCKED, Client, Refusal, SessionId};
 
 /// A message as a protocol hands it over. What is borrowed the broker copies once.

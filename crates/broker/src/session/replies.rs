@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::message::Message;
 use crate::queue::Returns;
-use crate::session::mailbox::{Lent, Mailbox};
+use crate::queue::mailbox::{Lent, Mailbox};
 use crate::session::{Client, SessionId};
 
 /// What the address of every reply consumer begins with; RabbitMQ's clients and servers know it.

@@ -7,7 +7,7 @@ use journal::Ticket;
 
 use crate::error::Error;
 use crate::queue::{Resume, Settlement, SharedCredit, Verdict, Visit};
-use crate::session::turn::QueueSlot;
+use crate::session::slots::QueueSlot;
 use crate::session::{Client, SessionId};
 
 /// What a client makes of a delivery.

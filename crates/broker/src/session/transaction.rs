@@ -17,20 +17,16 @@ use crate::error::Error;
 use crate::flow::Allowance;
 use crate::ledger::{Charge, Held};
 use crate::message::Message;
+use crate::queue::arrival::Arrival;
+use crate::queue::mailbox::{Mailbox, Notice, TransactionId};
 use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
-use crate::session::mailbox::{Mailbox, Notice};
 use crate::session::publish::{Publish, picks_of, release_holds};
 use crate::session::replies::Requester;
 use crate::session::settle::{Lien, Outcome};
-use crate::session::turn::Arrival;
 use crate::session::{Answer, Client, SessionId};
 
 /// What a commit may come to, in entries (see [`Client::is_turn_full`]): all of it happens at once.
 const COMMIT_ENTRIES: usize = 1_000_000;
-
-/// A transaction of a client; never reused within the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TransactionId(pub u64);
 
 /// A transaction that is being gathered, or waits behind an alarm.
 #[derive(Debug)]

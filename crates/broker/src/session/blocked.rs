@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::flow::Allowance;
-use crate::session::turn::Arrival;
+use crate::queue::arrival::Arrival;
 use crate::session::{Answer, Client, RUNNING, Refusal, Session, SessionId};
 
 /// What one session has waiting.

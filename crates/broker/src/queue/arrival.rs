@@ -1,5 +1,5 @@
-//! A turn: what one read of a socket asked for, gathered so that each queue is visited once; and
-//! the work that visits leave behind.
+//! What a visit to a queue begins with and leaves behind: messages on their way in, and work on
+//! anything else.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use journal::{Address, Ticket};
 
 use crate::intake::Claim;
 use crate::message::Message;
-use crate::queue::{Dying, Identity, Queue, Settlement};
+use crate::queue::{Dying, Identity, Queue};
 
 /// A message on its way into queues.
 #[derive(Debug)]
@@ -90,17 +90,6 @@ impl Arrival {
     pub(crate) fn into_message(self) -> Message {
         self.message
     }
-}
-
-/// A queue that a client has to do with, and what this turn brings it.
-#[derive(Debug)]
-pub(crate) struct QueueSlot {
-    pub(crate) queue: Arc<Queue>,
-    pub(crate) picks: Vec<u32>,
-    pub(crate) settlements: Vec<Settlement>,
-    pub(crate) touched: bool,
-    /// Unsettled deliveries and consumers that point here; the slot stays as long.
-    pub(crate) uses: u32,
 }
 
 /// Effects on other queues than the one visited; done after its lock is released.

@@ -15,7 +15,6 @@ use crate::error::Error;
 use crate::ledger::{Account, Held};
 use crate::message::Message;
 use crate::queue::Returns;
-use crate::session::TransactionId;
 
 /// Consumers that are no more and stay noted.
 pub(crate) const FORGOTTEN_MAX: usize = 64;
@@ -38,6 +37,10 @@ impl Lent {
         self.seq == 0
     }
 }
+
+/// A transaction of a client; never reused within the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TransactionId(pub u64);
 
 /// Everything else that reaches a client unasked.
 #[derive(Debug)]

@@ -1,0 +1,191 @@
+//! Memory: what queued messages and peers make the broker hold, and from when on that is too much.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+use crate::ledger::{Held, Ledger};
+
+/// A queue with consumers keeps so many bytes of messages in memory ahead of them that it could
+/// read again.
+const WINDOW: usize = 1 << 20;
+/// The same, while memory is very short.
+const SMALL_WINDOW: usize = 64 << 10;
+/// Messages are read in pieces of up to so many bytes.
+const PIECE: usize = 2 << 20;
+/// Messages are spilled in pieces of up to so many bytes.
+const SPILLED_AT_ONCE: usize = 1 << 20;
+
+/// Bytes of everything that is queued in memory.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    used: AtomicUsize,
+    /// Bytes of it that only say where messages lie.
+    index: AtomicUsize,
+    /// Bytes of what peers make the broker hold besides.
+    held: Ledger,
+    limit: AtomicUsize,
+    /// What queues should keep to as far as the disk has what they hold; see [`budget_in_force`].
+    budget: AtomicUsize,
+    /// The same as it was set.
+    set_budget: usize,
+    /// Messages have left memory since somebody asked.
+    swept: AtomicBool,
+    /// Woken when the use falls below the limit.
+    housekeeper: Arc<Housekeeper>,
+}
+
+/// The budget under a limit: half of that at most, so that a backlog has left memory long before it
+/// could stop publishers. At the limit 0 they are stopped whatever there is, so that nothing has to
+/// leave for it.
+fn budget_in_force(limit: usize, budget: usize) -> usize {
+    if limit == 0 { budget } else { budget.min(limit / 2) }
+}
+
+impl Memory {
+    pub(crate) fn new(limit: u64, budget: u64, housekeeper: Arc<Housekeeper>) -> Self {
+        let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let (limit, set_budget) = (size(limit), size(budget));
+        let (used, index) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let budget = AtomicUsize::new(budget_in_force(limit, set_budget));
+        let limit = AtomicUsize::new(limit);
+        let (held, swept) = (Ledger::default(), AtomicBool::new(false));
+        Self { used, index, held, limit, budget, set_budget, swept, housekeeper }
+    }
+
+    pub(crate) fn changed(&self, before: usize, after: usize) {
+        if after > before {
+            let used = self.used.fetch_add(after - before, Ordering::Relaxed);
+            let short = self.short();
+            if used <= short && used + (after - before) > short {
+                self.housekeeper.wake();
+            }
+        } else if after < before {
+            let used = self.used.fetch_sub(before - after, Ordering::Relaxed);
+            let limit = self.limit();
+            let held = self.held.all();
+            if used + held > limit && used - (before - after) + held <= limit {
+                self.housekeeper.wake();
+            }
+        }
+    }
+
+    pub(crate) fn index_changed(&self, before: usize, after: usize) {
+        self.index.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// A round of the sweep has ended.
+    pub(crate) fn swept(&self) {
+        self.swept.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_swept(&self) -> bool {
+        self.swept.swap(false, Ordering::Relaxed)
+    }
+
+    /// Half of the budget is used: what need not stay leaves as it comes.
+    #[inline]
+    pub(crate) fn is_tight(&self) -> bool {
+        self.used() > self.budget() / 2
+    }
+
+    /// Three quarters of the budget are used: what is there leaves too.
+    pub(crate) fn is_short(&self) -> bool {
+        self.used() > self.short()
+    }
+
+    fn short(&self) -> usize {
+        let budget = self.budget();
+        budget - budget / 4
+    }
+
+    fn budget(&self) -> usize {
+        self.budget.load(Ordering::Relaxed)
+    }
+
+    /// Knowing where messages lie takes more than a quarter of the budget.
+    pub(crate) fn index_is_large(&self) -> bool {
+        self.index.load(Ordering::Relaxed) > self.budget() / 4
+    }
+
+    /// Bytes of messages that a queue keeps in memory ahead of its consumers.
+    pub(crate) fn window(&self) -> usize {
+        if self.is_short() { SMALL_WINDOW.min(self.budget() / 16) } else { WINDOW.min(self.budget() / 16) }
+    }
+
+    /// Bytes of messages that are read at once.
+    pub(crate) fn piece(&self) -> usize {
+        if self.is_short() { SMALL_WINDOW.min(self.budget() / 16) } else { PIECE.min(self.budget() / 16) }
+    }
+
+    /// Bytes of messages that are spilled at once.
+    pub(crate) fn spill_piece(&self) -> usize {
+        SPILLED_AT_ONCE.min(self.budget() / 16).max(1)
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn held(&self) -> &Ledger {
+        &self.held
+    }
+
+    /// Queued messages and everything that peers make the broker hold besides.
+    pub(crate) fn total(&self) -> usize {
+        self.used() + self.held.all()
+    }
+
+    /// A peer makes the broker hold so much more.
+    pub(crate) fn hold(&self, kind: Held, bytes: usize) {
+        self.held.add(kind, bytes);
+    }
+
+    /// It does not any more.
+    pub(crate) fn let_go(&self, kind: Held, bytes: usize) {
+        let full = self.is_full();
+        self.held.remove(kind, bytes);
+        if full && !self.is_full() {
+            self.housekeeper.wake();
+        }
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_limit(&self, limit: u64) {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        self.limit.store(limit, Ordering::Relaxed);
+        self.budget.store(budget_in_force(limit, self.set_budget), Ordering::Relaxed);
+        self.housekeeper.wake();
+    }
+
+    /// More is queued than may be; where nothing may be, that is so from the start.
+    pub(crate) fn is_full(&self) -> bool {
+        let limit = self.limit();
+        limit == 0 || self.total() > limit
+    }
+}
+
+/// Wakes whoever runs the housekeeping.
+#[derive(Debug, Default)]
+pub(crate) struct Housekeeper(Mutex<Option<Waker>>);
+
+impl Housekeeper {
+    pub(crate) fn set(&self, waker: &Waker) {
+        *self.0.lock() = Some(waker.clone());
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &*self.0.lock() {
+            waker.wake_by_ref();
+        }
+    }
+
+    pub(crate) fn waker(&self) -> Option<Waker> {
+        self.0.lock().clone()
+    }
+}
