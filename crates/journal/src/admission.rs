@@ -33,12 +33,12 @@ pub(crate) struct Thresholds {
 }
 
 /// The gate: one atomic to read, and the wakers of those who wait for a change.
-pub(crate) struct Gate {
+pub(crate) struct AdmissionGate {
     state: AtomicU8,
     waiting: Mutex<Vec<Waker>>,
 }
 
-impl Gate {
+impl AdmissionGate {
     pub(crate) fn new() -> Self {
         Self { state: AtomicU8::new(Admission::Open as u8), waiting: Mutex::new(Vec::new()) }
     }

@@ -11,80 +11,16 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, OpenFiles};
 use crate::layout::{COPIED, index_name, segment_name, slot_name};
-use crate::ticket::Address;
-use index::{Directory, Header, Place};
+use crate::reference::{Chunk, Reference};
+use index::{Directory, IndexHeader, SegmentFile};
 
 pub(crate) mod count;
 pub(crate) mod index;
 pub(crate) mod merge;
 pub(crate) mod plan;
 pub(crate) mod segment;
-
-/// How many consecutive sequence numbers of an owner make a page: those with the same quotient by
-/// this.
-pub const PAGE: u64 = 4096;
-
-/// One bit for each sequence number of a page; the lowest bit of the first word is the page's first
-/// number.
-pub type Bits = [u64; (PAGE / 64) as usize];
-
-/// A reference, and where its body lies.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Reference {
-    /// The sequence number.
-    pub seq: u64,
-    /// Where the body lies.
-    pub address: Address,
-    /// The length of the body in bytes; zero also where it is not known, as after a start.
-    pub length: u32,
-}
-
-/// The references of one owner's page whose bodies lie in one segment.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Chunk {
-    /// The number of the segment.
-    pub segment: u32,
-    /// Where in the segment's index the references are listed: a byte offset.
-    pub block: u32,
-    /// How many references there are, those settled since included.
-    pub count: u32,
-}
-
-/// How many files are kept open for reading.
-const KEPT_OPEN: usize = 32;
-
-/// The files read last, the most recent one at the end; the oldest is closed when there are too
-/// many.
-#[derive(Default)]
-pub(crate) struct OpenFiles(Vec<(u32, Arc<dyn DiskFile>)>);
-
-impl OpenFiles {
-    /// The file of this number, if it is open.
-    pub(crate) fn get(&mut self, number: u32) -> Option<Arc<dyn DiskFile>> {
-        let at = self.0.iter().position(|(open, _)| *open == number)?;
-        let recent = self.0.remove(at);
-        let file = Arc::clone(&recent.1);
-        self.0.push(recent);
-        Some(file)
-    }
-
-    /// Keeps a file open.
-    pub(crate) fn put(&mut self, number: u32, file: Arc<dyn DiskFile>) {
-        if self.0.iter().any(|(open, _)| *open == number) {
-            return;
-        }
-        if self.0.len() >= KEPT_OPEN {
-            self.0.remove(0);
-        }
-        self.0.push((number, file));
-    }
-
-    pub(crate) fn close(&mut self, number: u32) {
-        self.0.retain(|(open, _)| *open != number);
-    }
-}
 
 /// The segments on disk: where they are, and reading from them.
 pub(crate) struct Cold {
@@ -95,7 +31,7 @@ pub(crate) struct Cold {
 
 #[derive(Default)]
 struct Shelf {
-    segments: HashMap<u32, Header>,
+    segments: HashMap<u32, IndexHeader>,
     open: OpenFiles,
     /// The number of the next copied segment, less the bit.
     next: u32,
@@ -103,7 +39,7 @@ struct Shelf {
 
 impl Cold {
     /// The segments with these headers; the next one gets the number `next`, less the bit.
-    pub(crate) fn new(disk: Arc<dyn Disk>, incarnation: u64, headers: Vec<Header>, next: u32) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, incarnation: u64, headers: Vec<IndexHeader>, next: u32) -> Self {
         let segments = headers.into_iter().map(|header| (header.number, header)).collect();
         Self { disk, incarnation, shelf: Mutex::new(Shelf { segments, open: OpenFiles::default(), next }) }
     }
@@ -116,11 +52,11 @@ impl Cold {
         number
     }
 
-    pub(crate) fn insert(&self, header: Header) {
+    pub(crate) fn insert(&self, header: IndexHeader) {
         self.shelf.lock().segments.insert(header.number, header);
     }
 
-    pub(crate) fn header(&self, number: u32) -> Option<Header> {
+    pub(crate) fn header(&self, number: u32) -> Option<IndexHeader> {
         self.shelf.lock().segments.get(&number).copied()
     }
 
@@ -144,8 +80,8 @@ impl Cold {
                 return Some(file);
             }
             match shelf.segments.get(&number)?.place {
-                Place::Slot(slot) => slot_name(slot),
-                Place::Own => segment_name(number),
+                SegmentFile::Slot(slot) => slot_name(slot),
+                SegmentFile::Own => segment_name(number),
             }
         };
         let file = self.disk.open_in_time(&name).ok()?;

@@ -5,12 +5,14 @@
 
 mod direct;
 mod folder;
+mod open_files;
 mod real;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use open_files::OpenFiles;
 pub use real::RealDisk;
 
 /// Keeps the directory locked until it is dropped.

@@ -4,6 +4,15 @@
 //! progress, gate. No waker is woken with one of them held, and owners restate with only the
 //! recycler's.
 
+pub(crate) mod appender;
+pub(crate) mod backup;
+pub(crate) mod journal;
+pub(crate) mod owners;
+pub(crate) mod recycle;
+mod scrub;
+mod threads;
+pub(crate) mod writer;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,20 +21,20 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::admission::{Gate, Thresholds};
+use crate::admission::{AdmissionGate, Thresholds};
 use crate::cold::Cold;
 use crate::disk::{DiskFile, Lock};
+use crate::engine::owners::Owners;
+use crate::engine::recycle::Recycler;
+use crate::engine::scrub::Scrub;
+use crate::engine::writer::Writer;
 use crate::layout::{is_copied, is_spilled};
 use crate::memory::Memory;
 use crate::options::{Durability, Sizes};
-use crate::recycle::Recycler;
-use crate::replay::Owners;
-use crate::scrub::Scrub;
 use crate::spill::Spill;
 use crate::ticket::{Progress, Ticket};
 use crate::wal::buffer::Buffer;
 use crate::wal::file::Ring;
-use crate::wal::writer::Writer;
 
 /// What is told of the failure of the log, once.
 pub(crate) type OnFailure = Box<dyn Fn(&io::Error) + Send + Sync>;
@@ -103,11 +112,11 @@ pub(crate) struct Log {
 }
 
 /// A journal without its handles.
-pub(crate) struct Core {
+pub(crate) struct Engine {
     pub(crate) sizes: Sizes,
     pub(crate) state: Mutex<State>,
     pub(crate) progress: Progress,
-    pub(crate) gate: Gate,
+    pub(crate) gate: AdmissionGate,
     pub(crate) writer_wakes: Condvar,
     /// The writer sleeps over records whose appender has put off waking it. Changed under the
     /// state's lock.
@@ -121,7 +130,7 @@ pub(crate) struct Core {
     pub(crate) directory: Mutex<Option<Lock>>,
 }
 
-impl Core {
+impl Engine {
     /// Wakes the writer if it sleeps.
     pub(crate) fn wake_writer(&self, state: &mut State) {
         self.unwoken.store(false, Ordering::Relaxed);
@@ -163,6 +172,14 @@ impl Core {
             (Target::Log(_), None) => return Vec::new(),
         };
         self.gate.update(room, thresholds)
+    }
+
+    /// Does something with the buffer of a journal on disk, under its lock.
+    pub(crate) fn with_buffer<T>(&self, work: impl FnOnce(&mut Buffer) -> T) -> Option<T> {
+        match &mut self.state.lock().target {
+            Target::Log(buffer) => Some(work(buffer)),
+            Target::Memory(_) => None,
+        }
     }
 
     /// The log has failed: nothing is taken or called durable any more.

@@ -9,13 +9,11 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::checksum::Checksums;
-use crate::cold::Reference;
 use crate::disk::DiskFile;
-use crate::engine::Target;
-use crate::journal::Journal;
-use crate::layout::{LOST, is_copied};
+use crate::layout::LOST;
 use crate::options::BLOCK;
 use crate::record::{BODY, BODY_HEAD, HEAD};
+use crate::reference::Reference;
 use crate::ticket::Address;
 
 /// How much is read with one operation.
@@ -63,30 +61,6 @@ pub(crate) fn body(file: &dyn DiskFile, incarnation: u64, address: Address) -> i
         return Err(no_body(address));
     }
     Ok(body.freeze())
-}
-
-/// Reads many bodies of a running journal, in the order asked for.
-pub(crate) fn all(journal: &Journal, wanted: &[Reference]) -> io::Result<Vec<Bytes>> {
-    let core = journal.core();
-    let pending = match &core.state.lock().target {
-        Target::Memory(_) => None,
-        Target::Log(buffer) => Some(buffer.first_pending()),
-    };
-    let Some(log) = &core.log else { return wanted.iter().map(|one| journal.read(one.address)).collect() };
-    let mut bodies = vec![Bytes::new(); wanted.len()];
-    let mut order = Vec::with_capacity(wanted.len());
-    for (at, one) in wanted.iter().enumerate() {
-        let pending = pending.is_some_and(|pending| !is_copied(one.address.file) && one.address >= pending);
-        // How far to read is not known without the length.
-        if pending || one.length == 0 {
-            bodies[at] = journal.read(one.address)?;
-        } else {
-            order.push(at);
-        }
-    }
-    let open = |file| log.open(file);
-    many(wanted, order, &open, log.incarnation, &mut |at, body| bodies[at] = body)?;
-    Ok(bodies)
 }
 
 /// Reads the bodies of those of `wanted` whose indexes are in `order`, by place, and gives each to

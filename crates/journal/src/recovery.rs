@@ -21,7 +21,7 @@ use crate::layout::{is_spilled_name, slot_name};
 use crate::options::{BLOCK, Options, Sizes};
 use crate::record::{self, Kind, Record};
 use crate::replay::Replay;
-use crate::wal::batch::{HEADER, Header, Link};
+use crate::wal::batch::{BatchHeader, HEADER, Link};
 use crate::wal::file::{FREE_SLOTS, Ring, Shelf, Slot};
 use crate::wal::table::{LogFile, Table};
 
@@ -74,7 +74,7 @@ struct Gathered {
 struct Unproven {
     /// The index of its file.
     at: usize,
-    header: Header,
+    header: BatchHeader,
 }
 
 /// Opens or makes the journal on `disk`, whose lock is held.
@@ -217,7 +217,7 @@ impl Gathered {
         }
     }
 
-    fn note_tail(&mut self, at: usize, header: &Header) {
+    fn note_tail(&mut self, at: usize, header: &BatchHeader) {
         while self.tail.front().is_some_and(|batch| batch.header.sequence <= header.durable) {
             self.tail.pop_front();
         }
@@ -228,7 +228,7 @@ impl Gathered {
 /// Gives each record of a batch to `visit`, with its offset in the file.
 pub(crate) fn each_record(
     file: &ScanFile,
-    header: &Header,
+    header: &BatchHeader,
     records: &[u8],
     visit: &mut dyn FnMut(u32, Record<'_>),
 ) -> Result<(), OpenError> {

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::checksum::Checksums;
-use crate::cold::OpenFiles;
+use crate::disk::OpenFiles;
 use crate::disk::{Disk, DiskFile};
 use crate::layout::{LOST, SPILLED, spilled_name};
 use crate::record::{BODY_HEAD, body_head};

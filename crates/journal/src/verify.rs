@@ -10,13 +10,14 @@ use std::io;
 use std::sync::Arc;
 
 use crate::Owner;
-use crate::cold::{Chunk, Reference, index};
+use crate::cold::index;
 use crate::disk::{Disk, Lock};
 use crate::error::OpenError;
 use crate::layout::{index_name, slot_number};
 use crate::recovery::cold::{Segments, read_indexes};
 use crate::recovery::directory::{self, Marker, Slots};
 use crate::recovery::scan::{Scan, ScanFile};
+use crate::reference::{Chunk, Reference};
 use crate::replay::Replay;
 
 mod log;

@@ -1,10 +1,6 @@
-//! The write-ahead log itself: batches, the buffer they are filled in, the files they go to, the
-//! writer.
+//! The write-ahead log itself: batches, the buffer they are filled in, the files they go to.
 
 pub(crate) mod batch;
 pub(crate) mod buffer;
 pub(crate) mod file;
 pub(crate) mod table;
-pub(crate) mod writer;
-
-pub use writer::Flushed;

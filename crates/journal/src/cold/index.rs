@@ -13,9 +13,9 @@ use super::merge::MERGED_AT_ONCE;
 use super::plan::{PagePlan, Plan};
 use crate::Owner;
 use crate::checksum::Checksums;
-use crate::cold::{Chunk, PAGE, Reference};
 use crate::disk::DiskFile;
 use crate::layout::FORMAT;
+use crate::reference::{Chunk, PAGE, Reference};
 use crate::ticket::Address;
 
 const MAGIC: [u8; 6] = *b"HJindx";
@@ -36,7 +36,7 @@ const COPIED: u8 = 2;
 
 /// Where the bodies of a segment lie.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum SegmentFile {
     /// In the log file in this slot.
     Slot(u32),
     /// In a file of its own.
@@ -45,9 +45,9 @@ pub(crate) enum Place {
 
 /// What an index says of its segment.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Header {
+pub(crate) struct IndexHeader {
     pub(crate) number: u32,
-    pub(crate) place: Place,
+    pub(crate) place: SegmentFile,
     /// The length of the file with the bodies.
     pub(crate) length: u32,
     /// The bytes of the records of bodies that were referenced, each once.
@@ -86,7 +86,7 @@ pub(crate) struct Directory {
 pub(crate) enum Front {
     /// Its writing was cut short: there is no segment.
     Unfinished,
-    Whole(Header),
+    Whole(IndexHeader),
     /// Another format; which.
     Foreign(u16),
     /// An index of another journal.
@@ -102,12 +102,12 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-impl Header {
+impl IndexHeader {
     fn encode(&self, incarnation: u64) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         let (kind, slot) = match self.place {
-            Place::Slot(slot) => (ADOPTED, slot),
-            Place::Own => (COPIED, 0),
+            SegmentFile::Slot(slot) => (ADOPTED, slot),
+            SegmentFile::Own => (COPIED, 0),
         };
         out[0..6].copy_from_slice(&MAGIC);
         out[6..8].copy_from_slice(&FORMAT.to_le_bytes());
@@ -140,8 +140,8 @@ impl Header {
             return Front::Unfinished;
         }
         let place = match bytes[20] {
-            ADOPTED => Place::Slot(u32_at(bytes, 24)),
-            COPIED => Place::Own,
+            ADOPTED => SegmentFile::Slot(u32_at(bytes, 24)),
+            COPIED => SegmentFile::Own,
             _ => return Front::Damaged,
         };
         let found = u64_at(bytes, 8);
@@ -360,7 +360,7 @@ fn decode_block(bytes: &[u8], incarnation: u64, chunk: Chunk, page: u64, into: &
 pub(crate) struct IndexWriter {
     file: Arc<dyn DiskFile>,
     incarnation: u64,
-    header: Header,
+    header: IndexHeader,
     /// The next page of the plan.
     page: usize,
     /// Where the next byte goes.
@@ -375,7 +375,7 @@ impl IndexWriter {
         incarnation: u64,
         plan: &mut Plan,
         number: u32,
-        place: Place,
+        place: SegmentFile,
         length: u32,
     ) -> io::Result<Self> {
         let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, "the index of a segment is over 4 GiB");
@@ -384,7 +384,7 @@ impl IndexWriter {
             page.block = u32::try_from(at).map_err(|_| too_large())?;
             at += block_len(page.items.len()) as u64;
         }
-        let header = Header {
+        let header = IndexHeader {
             number,
             place,
             length,
@@ -428,7 +428,7 @@ impl IndexWriter {
 
     /// Writes and flushes the header: from here on there is an index. The names of its files are
     /// durable by now.
-    pub(crate) fn commit(&self) -> io::Result<Header> {
+    pub(crate) fn commit(&self) -> io::Result<IndexHeader> {
         self.header.write(&*self.file, self.incarnation)?;
         Ok(self.header)
     }
@@ -487,7 +487,7 @@ mod tests {
     fn write(plan: &mut Plan) -> Vec<u8> {
         let file = Arc::new(Memory(Mutex::new(Vec::new())));
         let handle: Arc<dyn DiskFile> = file.clone();
-        let mut writer = IndexWriter::new(handle, INCARNATION, plan, NUMBER, Place::Own, 8192).unwrap();
+        let mut writer = IndexWriter::new(handle, INCARNATION, plan, NUMBER, SegmentFile::Own, 8192).unwrap();
         while !writer.step(plan).unwrap() {}
         writer.write_directory(plan).unwrap();
         writer.commit().unwrap();
@@ -495,9 +495,9 @@ mod tests {
     }
 
     /// The header, the directory and all that is listed; the error says what did not check.
-    fn read(bytes: &[u8]) -> Result<(Header, Directory, Vec<Vec<Reference>>), String> {
+    fn read(bytes: &[u8]) -> Result<(IndexHeader, Directory, Vec<Vec<Reference>>), String> {
         let file = Memory(Mutex::new(bytes.to_vec()));
-        let header = match Header::decode(&bytes[..bytes.len().min(HEADER)], INCARNATION, NUMBER) {
+        let header = match IndexHeader::decode(&bytes[..bytes.len().min(HEADER)], INCARNATION, NUMBER) {
             Front::Whole(header) => header,
             other => return Err(format!("{other:?}")),
         };
@@ -515,7 +515,7 @@ mod tests {
     #[test]
     fn an_index_comes_back() {
         let (header, directory, listed) = read(&write(&mut sample())).unwrap();
-        assert_eq!((header.number, header.place, header.length), (NUMBER, Place::Own, 8192));
+        assert_eq!((header.number, header.place, header.length), (NUMBER, SegmentFile::Own, 8192));
         assert_eq!((header.references, header.bytes), (4, 20 + 30 + 40), "a shared body counts once");
         assert_eq!(directory.sources, [5, 0x8000_0003]);
         let rows: Vec<_> =
@@ -569,13 +569,13 @@ mod tests {
     #[test]
     fn indexes_of_others_are_told_from_damaged_ones() {
         let whole = write(&mut sample());
-        assert_eq!(Header::decode(&whole[..HEADER], 1, NUMBER), Front::Stranger);
-        assert_eq!(Header::decode(&whole[..HEADER], INCARNATION, NUMBER + 1), Front::Damaged);
+        assert_eq!(IndexHeader::decode(&whole[..HEADER], 1, NUMBER), Front::Stranger);
+        assert_eq!(IndexHeader::decode(&whole[..HEADER], INCARNATION, NUMBER + 1), Front::Damaged);
         let mut newer = whole;
         newer[6] = 2;
         let sum = Checksums::new(INCARNATION, NUMBER).of(&newer[..HEADER - 4]);
         newer[HEADER - 4..HEADER].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(Header::decode(&newer[..HEADER], INCARNATION, NUMBER), Front::Foreign(2));
+        assert_eq!(IndexHeader::decode(&newer[..HEADER], INCARNATION, NUMBER), Front::Foreign(2));
     }
 
     #[test]

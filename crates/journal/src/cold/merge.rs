@@ -8,10 +8,9 @@ use super::Cold;
 use super::count::Counts;
 use super::index::Row;
 use super::plan::Plan;
-use crate::Chunk;
-use crate::cold::{Bits, PAGE};
+use crate::Owner;
 use crate::options::Sizes;
-use crate::replay::Owners;
+use crate::reference::{Bits, Chunk, PAGE};
 
 /// How many segments that are small or mostly dead are borne with.
 const BORNE: usize = 8;
@@ -57,6 +56,9 @@ pub(crate) fn choose(counts: &Counts, sizes: Sizes, room: u64) -> Option<Vec<u32
 /// A segment that was to be merged and whose index can't be read.
 pub(crate) struct Unreadable(pub(crate) u32);
 
+/// Sets in the bits, which are zero, those of an owner's page that are not settled.
+pub(crate) type Unsettled<'a> = &'a dyn Fn(Owner, u64, &mut Bits);
+
 /// Goes through the chunks of the segments, by owner and page, for what is still referenced.
 pub(crate) struct Sieve {
     /// The segments whose directory was not read yet.
@@ -72,7 +74,7 @@ impl Sieve {
 
     /// Reads one more directory, or looks through some more pages and adds what is referenced to
     /// `plan`. True if that was all.
-    pub(crate) fn step(&mut self, cold: &Cold, owners: &dyn Owners, plan: &mut Plan) -> Result<bool, Unreadable> {
+    pub(crate) fn step(&mut self, cold: &Cold, unsettled: Unsettled<'_>, plan: &mut Plan) -> Result<bool, Unreadable> {
         if let Some(segment) = self.unread.pop() {
             let directory = cold.read_directory(segment).map_err(|_| Unreadable(segment))?;
             self.rows.extend(directory.rows.into_iter().map(|row| (row, segment)));
@@ -87,7 +89,7 @@ impl Sieve {
             let first = self.rows.iter().rposition(|(row, _)| (row.owner, row.page) != place).map_or(0, |at| at + 1);
             let rows = self.rows.split_off(first);
             sifted += rows.iter().map(|(row, _)| u64::from(row.count)).sum::<u64>();
-            sift(cold, owners, place, &rows, plan)?;
+            sift(cold, unsettled, place, &rows, plan)?;
         }
         Ok(self.rows.is_empty())
     }
@@ -96,13 +98,13 @@ impl Sieve {
 /// Adds what is still referenced of one page.
 fn sift(
     cold: &Cold,
-    owners: &dyn Owners,
+    unsettled: Unsettled<'_>,
     (owner, page): (u64, u64),
     rows: &[(Row, u32)],
     plan: &mut Plan,
 ) -> Result<(), Unreadable> {
     let mut bits: Bits = [0; (PAGE / 64) as usize];
-    owners.unsettled(owner, page, &mut bits);
+    unsettled(owner, page, &mut bits);
     if bits == [0; (PAGE / 64) as usize] {
         return Ok(());
     }

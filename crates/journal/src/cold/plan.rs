@@ -7,10 +7,10 @@ use std::io;
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::cold::{PAGE, Reference};
 use crate::disk::DiskFile;
 use crate::read::{self, Unread};
 use crate::record::BODY_HEAD;
+use crate::reference::{PAGE, Reference};
 use crate::{Address, Owner};
 
 /// How many pages are measured in one step.

@@ -11,7 +11,7 @@ use super::scan::{End, Scan};
 use super::{each_record, remove_slots};
 use crate::disk::Disk;
 use crate::error::OpenError;
-use crate::wal::batch::Header;
+use crate::wal::batch::BatchHeader;
 use crate::wal::file::Shelf;
 
 /// How much is zeroed with one write.
@@ -45,7 +45,7 @@ pub fn accept_damage(disk: &dyn Disk, named: &str) -> Result<Option<LeftOut>, Op
     let slots = directory::open_files(disk, &names, marker, &segments)?;
     let scan = Scan::new(incarnation, slots.files, slots.broken)?;
     let mut sound =
-        |at: usize, header: &Header, records: &[u8]| each_record(&scan.files[at], header, records, &mut |_, _| {});
+        |at: usize, header: &BatchHeader, records: &[u8]| each_record(&scan.files[at], header, records, &mut |_, _| {});
     let error = match scan.find_log(&mut sound) {
         Ok(_) => return Ok(None),
         Err(error) => error,

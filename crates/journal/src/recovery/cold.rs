@@ -10,18 +10,18 @@ use hashbrown::HashSet;
 
 use super::directory::Marker;
 use super::scan::Spare;
-use crate::cold::Chunk;
 use crate::cold::count::{Count, Counts};
-use crate::cold::index::{self, Directory, Front, HEADER, Header, Place};
+use crate::cold::index::{self, Directory, Front, HEADER, IndexHeader, SegmentFile};
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::file_header::{FILE_HEADER, FileHeader};
 use crate::layout::{COPIED, index_name, index_number, is_copied, segment_name, segment_number, slot_name};
+use crate::reference::Chunk;
 use crate::replay::Replay;
 
 /// An index that is whole.
 pub(crate) struct Found {
-    pub(crate) header: Header,
+    pub(crate) header: IndexHeader,
     pub(crate) directory: Directory,
 }
 
@@ -34,7 +34,7 @@ struct Headless {
 
 /// An index or a segment that is damaged, cut short or missing, and whose bodies nothing else has.
 #[derive(Clone, Debug)]
-pub(crate) struct Lost {
+pub(crate) struct LostSegment {
     /// The number of the segment.
     pub(crate) number: u32,
     /// The file that is damaged.
@@ -44,7 +44,7 @@ pub(crate) struct Lost {
     pub(crate) what: String,
 }
 
-impl Lost {
+impl LostSegment {
     fn new(number: u32, name: String, offset: u64, what: impl Into<String>) -> Self {
         Self { number, name, offset, what: what.into() }
     }
@@ -56,13 +56,13 @@ pub(crate) struct Segments {
     pub(crate) indexes: Vec<Found>,
     headless: Vec<Headless>,
     /// Indexes that can't be read; once it is settled which ones count, only those that are missed.
-    pub(crate) lost: Vec<Lost>,
+    pub(crate) lost: Vec<LostSegment>,
     /// Segments of which nothing can be read.
     unreadable: HashSet<u32>,
     /// Files that no longer count, or never did: indexes before segments.
     leftover: Vec<String>,
     /// The indexes for whose sake others no longer count.
-    replacing: Vec<Header>,
+    replacing: Vec<IndexHeader>,
     /// The numbers of the copied segments that have a file.
     files: HashSet<u32>,
     /// The number of the next copied segment, less the bit.
@@ -75,7 +75,7 @@ pub(crate) struct Segments {
 enum Reading {
     Whole(Found),
     Headless(Headless),
-    Damaged(Lost),
+    Damaged(LostSegment),
 }
 
 /// Reads the indexes; `names` is everything in the directory.
@@ -98,12 +98,12 @@ pub(crate) fn read_indexes(disk: &dyn Disk, names: &[String], marker: Marker) ->
 /// Reads one index.
 fn read_index(disk: &dyn Disk, name: &str, number: u32, incarnation: u64) -> Result<Reading, OpenError> {
     let reading = || OpenError::io(format!("reading {name}"));
-    let damaged = |offset, what: &str| Ok(Reading::Damaged(Lost::new(number, name.to_owned(), offset, what)));
+    let damaged = |offset, what: &str| Ok(Reading::Damaged(LostSegment::new(number, name.to_owned(), offset, what)));
     let file = disk.open(name).map_err(reading())?;
     let mut sector = [0; HEADER];
     let length = file.length().map_err(reading())?.min(HEADER as u64) as usize;
     file.read_exact_at(&mut sector[..length], 0).map_err(reading())?;
-    let header = match Header::decode(&sector[..length], incarnation, number) {
+    let header = match IndexHeader::decode(&sector[..length], incarnation, number) {
         Front::Unfinished => {
             let sources = index::sources_of_headless(&*file, incarnation, number).map_err(reading())?;
             return Ok(Reading::Headless(Headless { number, sources }));
@@ -149,7 +149,7 @@ impl Segments {
             || self
                 .indexes
                 .iter()
-                .any(|index| index.header.number == generation && index.header.place == Place::Slot(slot))
+                .any(|index| index.header.number == generation && index.header.place == SegmentFile::Slot(slot))
     }
 
     /// With the log beginning at `oldest`, lists what does not count: indexes of files still in the
@@ -169,7 +169,7 @@ impl Segments {
             kept.into_iter().partition(|index| replaced.contains(&index.header.number));
         self.indexes = kept;
         // What is damaged may be premature or superseded all the same.
-        let (unmissed, lost): (Vec<Lost>, Vec<Lost>) =
+        let (unmissed, lost): (Vec<LostSegment>, Vec<LostSegment>) =
             self.lost.drain(..).partition(|lost| in_log(&lost.number) || replaced.contains(&lost.number));
         self.lost = lost;
         let superseded = superseded.iter().map(|index| index.header.number);
@@ -204,7 +204,7 @@ impl Segments {
                 self.leftover.push(index_name(number));
             } else {
                 let what = "the index had been finished, and its header is gone";
-                self.lost.push(Lost::new(number, index_name(number), 0, what));
+                self.lost.push(LostSegment::new(number, index_name(number), 0, what));
             }
         }
     }
@@ -215,13 +215,13 @@ impl Segments {
         self.unreadable = self.lost.iter().map(|lost| lost.number).collect();
         for Found { header, .. } in &self.indexes {
             let (name, there) = match header.place {
-                Place::Slot(slot) => {
+                SegmentFile::Slot(slot) => {
                     let there = slots.iter().any(|spare| {
                         (spare.generation, spare.number, spare.length) == (header.number, slot, header.length)
                     });
                     (slot_name(slot), there)
                 }
-                Place::Own => {
+                SegmentFile::Own => {
                     self.used += u64::from(header.length);
                     let name = segment_name(header.number);
                     let there = self.files.contains(&header.number) && has_header(disk, &name, incarnation, header)?;
@@ -230,12 +230,12 @@ impl Segments {
             };
             if !there {
                 let what = format!("the file of segment {:08x} is missing or its header is damaged", header.number);
-                let foreign = slots.iter().any(|spare| header.place == Place::Slot(spare.number));
-                if header.place != Place::Own && (foreign || disk.open(&name).is_err()) {
+                let foreign = slots.iter().any(|spare| header.place == SegmentFile::Slot(spare.number));
+                if header.place != SegmentFile::Own && (foreign || disk.open(&name).is_err()) {
                     // Whatever takes the slot is not the segment.
                     self.unreadable.insert(header.number);
                 }
-                self.lost.push(Lost::new(header.number, name, 0, what));
+                self.lost.push(LostSegment::new(header.number, name, 0, what));
             }
         }
         Ok(())
@@ -245,8 +245,8 @@ impl Segments {
     /// may take them.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         self.indexes.iter().filter_map(|index| match index.header.place {
-            Place::Slot(slot) => Some(slot),
-            Place::Own => None,
+            SegmentFile::Slot(slot) => Some(slot),
+            SegmentFile::Own => None,
         })
     }
 
@@ -292,7 +292,7 @@ impl Segments {
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         counts.segments.extend(self.indexes.iter().map(|Found { header, .. }| {
-            let Header { number, length, bytes, references, .. } = *header;
+            let IndexHeader { number, length, bytes, references, .. } = *header;
             let unreadable = self.lost.iter().any(|lost| lost.number == number);
             (number, Count { live: 0, references, bytes, length, unreadable })
         }));
@@ -300,14 +300,14 @@ impl Segments {
     }
 
     /// The headers of the segments that have a file of their own, whole or not.
-    pub(crate) fn headers(&self) -> Vec<Header> {
+    pub(crate) fn headers(&self) -> Vec<IndexHeader> {
         let headers = self.indexes.iter().map(|index| index.header);
         headers.filter(|header| !self.unreadable.contains(&header.number)).collect()
     }
 }
 
 /// Whether a file begins with the header of the segment.
-fn has_header(disk: &dyn Disk, name: &str, incarnation: u64, segment: &Header) -> Result<bool, OpenError> {
+fn has_header(disk: &dyn Disk, name: &str, incarnation: u64, segment: &IndexHeader) -> Result<bool, OpenError> {
     let reading = || OpenError::io(format!("reading {name}"));
     let file = disk.open(name).map_err(reading())?;
     let length = file.length().map_err(reading())?;

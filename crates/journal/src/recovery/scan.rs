@@ -13,7 +13,7 @@ use crate::disk::DiskFile;
 use crate::error::OpenError;
 use crate::layout::slot_name;
 use crate::options::BLOCK;
-use crate::wal::batch::{HEADER, Header, Link};
+use crate::wal::batch::{BatchHeader, HEADER, Link};
 
 /// A file with a good header.
 pub(crate) struct ScanFile {
@@ -78,7 +78,7 @@ impl End {
 }
 
 /// Takes each batch of a walk: the index of its file, its header, its records.
-pub(crate) type Visit<'a> = dyn FnMut(usize, &Header, &[u8]) -> Result<(), OpenError> + 'a;
+pub(crate) type Visit<'a> = dyn FnMut(usize, &BatchHeader, &[u8]) -> Result<(), OpenError> + 'a;
 
 impl Scan {
     /// Sorts the good files by generation. Of two files of one generation, which a readying that
@@ -185,9 +185,9 @@ impl Scan {
         place: (usize, u32),
         end: &End,
         records: &mut Vec<u8>,
-    ) -> Result<Option<(Header, Link)>, OpenError> {
+    ) -> Result<Option<(BatchHeader, Link)>, OpenError> {
         let found = self.batch(place.0, place.1, records)?;
-        let links = |header: &Header| {
+        let links = |header: &BatchHeader| {
             end.sequence.is_none_or(|next| header.sequence == next && header.previous == end.previous)
         };
         Ok(found.filter(|(header, _)| links(header)))
@@ -200,13 +200,13 @@ impl Scan {
         at: usize,
         offset: u32,
         records: &mut Vec<u8>,
-    ) -> Result<Option<(Header, Link)>, OpenError> {
+    ) -> Result<Option<(BatchHeader, Link)>, OpenError> {
         let file = &self.files[at];
         let mut header = [0; HEADER];
         if offset >= file.length || !self.read(file, &mut header, offset)? {
             return Ok(None);
         }
-        let Some((header, link)) = Header::decode(&header, self.incarnation, file.generation, offset) else {
+        let Some((header, link)) = BatchHeader::decode(&header, self.incarnation, file.generation, offset) else {
             return Ok(None);
         };
         // The header is whole, so the length is one this journal wrote; bounded by the file all the
@@ -226,13 +226,13 @@ impl Scan {
     pub(crate) fn next_header(
         &self,
         end: &End,
-        wanted: &mut dyn FnMut(usize, &Header) -> bool,
-    ) -> Result<Option<(usize, Header)>, OpenError> {
+        wanted: &mut dyn FnMut(usize, &BatchHeader) -> bool,
+    ) -> Result<Option<(usize, BatchHeader)>, OpenError> {
         for (at, file) in self.files.iter().enumerate().skip(end.index) {
             let mut offset = if at == end.index { end.offset } else { BLOCK };
             let mut header = [0; HEADER];
             while offset < file.length && self.read(file, &mut header, offset)? {
-                let found = Header::decode(&header, self.incarnation, file.generation, offset);
+                let found = BatchHeader::decode(&header, self.incarnation, file.generation, offset);
                 if let Some((header, _)) = found.filter(|(header, _)| wanted(at, header)) {
                     return Ok(Some((at, header)));
                 }
@@ -313,7 +313,7 @@ impl Scan {
             }
             let proves = |block: &[u8]| {
                 let header =
-                    block.first_chunk::<HEADER>().and_then(|bytes| Header::decode_any(bytes, self.incarnation));
+                    block.first_chunk::<HEADER>().and_then(|bytes| BatchHeader::decode_any(bytes, self.incarnation));
                 header.is_some_and(|(header, _)| header.durable >= missing)
             };
             if chunk[..have].chunks(BLOCK as usize).any(proves) {

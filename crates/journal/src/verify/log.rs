@@ -8,7 +8,7 @@ use crate::error::OpenError;
 use crate::record::Kind;
 use crate::recovery::scan::{End, Scan, Visit};
 use crate::recovery::{GroupEnds, deliver, each_record};
-use crate::wal::batch::Header;
+use crate::wal::batch::BatchHeader;
 
 /// The log among the files.
 pub(super) struct Found {
@@ -68,7 +68,7 @@ pub(super) fn read(scan: &Scan, log: &Found, tally: &mut Tally<'_>, found: &mut 
     let mut damages: Vec<(String, u64, String)> = Vec::new();
     let mut gaps = Vec::new();
     let mut last = 0;
-    let mut visit = |at: usize, header: &Header, records: &[u8]| {
+    let mut visit = |at: usize, header: &BatchHeader, records: &[u8]| {
         let file = &scan.files[at];
         if files.last().is_none_or(|last| last.generation != file.generation) {
             let (name, generation) = (file.name(), file.generation);
@@ -120,7 +120,7 @@ fn read_on(
     scan: &Scan,
     start: usize,
     visit: &mut Visit<'_>,
-    gap: &mut dyn FnMut(&End, &Header),
+    gap: &mut dyn FnMut(&End, &BatchHeader),
 ) -> Result<(), OpenError> {
     if scan.files.is_empty() {
         return Ok(());
@@ -129,7 +129,7 @@ fn read_on(
     loop {
         let end = scan.walk(from, visit)?;
         let missing = end.sequence.unwrap_or(1);
-        let whole = |at, header: &Header| matches!(scan.batch(at, header.offset, &mut Vec::new()), Ok(Some(_)));
+        let whole = |at, header: &BatchHeader| matches!(scan.batch(at, header.offset, &mut Vec::new()), Ok(Some(_)));
         let next = scan.next_header(&end, &mut |at, header| header.sequence >= missing && whole(at, header))?;
         let Some((index, header)) = next else { return Ok(()) };
         gap(&end, &header);

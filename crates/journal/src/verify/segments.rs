@@ -9,12 +9,12 @@ use hashbrown::HashSet;
 use super::tally::Tally;
 use super::{DamagedEntries, Verification, VerifiedSegment};
 use crate::Owner;
-use crate::cold::index::{self, Place, Row};
-use crate::cold::{Chunk, PAGE, Reference};
+use crate::cold::index::{self, Row, SegmentFile};
 use crate::disk::{Disk, DiskFile};
 use crate::layout::{index_name, segment_name, slot_name};
 use crate::read;
 use crate::recovery::cold::Found;
+use crate::reference::{Chunk, PAGE, Reference};
 
 /// Bodies that can't be read, by owner: with the offset of the first of them.
 type Bad = BTreeMap<Owner, (u64, DamagedEntries)>;
@@ -30,8 +30,8 @@ struct Seen {
 pub(super) fn read(disk: &dyn Disk, found: &Found, tally: &Tally<'_>, into: &mut Verification) {
     let (header, incarnation) = (found.header, into.incarnation);
     let (name, adopted) = match header.place {
-        Place::Slot(slot) => (slot_name(slot), true),
-        Place::Own => (segment_name(header.number), false),
+        SegmentFile::Slot(slot) => (slot_name(slot), true),
+        SegmentFile::Own => (segment_name(header.number), false),
     };
     let mut segment = VerifiedSegment {
         number: header.number,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashSet;
 
-use crate::cold::{Bits, Chunk, PAGE};
+use crate::reference::{Bits, Chunk, PAGE};
 use crate::replay::Replay;
 use crate::{Address, Owner};
 

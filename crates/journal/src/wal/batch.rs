@@ -19,7 +19,7 @@ const HOUSEKEEPING: u16 = 1;
 
 /// What the header of a batch says.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct BatchHeader {
     pub(crate) incarnation: u64,
     pub(crate) generation: u32,
     /// Where in the file the batch starts.
@@ -44,7 +44,7 @@ pub(crate) struct Header {
 /// The checksum of a header, which the next batch repeats.
 pub(crate) type Link = u32;
 
-impl Header {
+impl BatchHeader {
     /// The bytes the batch takes in its file, padding included.
     pub(crate) fn footprint(&self) -> u32 {
         footprint(HEADER + self.length as usize)
@@ -150,7 +150,7 @@ impl Batch {
         self.records == 0
     }
 
-    /// Header and records, without padding.
+    /// BatchHeader and records, without padding.
     pub(crate) fn len(&mut self) -> usize {
         self.bytes.get_mut().len()
     }
@@ -160,8 +160,8 @@ impl Batch {
 mod tests {
     use super::*;
 
-    fn sample() -> Header {
-        Header {
+    fn sample() -> BatchHeader {
+        BatchHeader {
             incarnation: 0x1122_3344_5566_7788,
             generation: 7,
             offset: 8192,
@@ -181,10 +181,10 @@ mod tests {
         let header = sample();
         let mut bytes = [0; HEADER];
         let link = header.encode(Checksums::new(header.incarnation, 7), &mut bytes);
-        assert_eq!(Header::decode(&bytes, header.incarnation, 7, 8192), Some((header, link)));
-        assert_eq!(Header::decode(&bytes, header.incarnation, 8, 8192), None);
-        assert_eq!(Header::decode(&bytes, header.incarnation, 7, 4096), None);
-        assert_eq!(Header::decode(&bytes, header.incarnation + 1, 7, 8192), None);
+        assert_eq!(BatchHeader::decode(&bytes, header.incarnation, 7, 8192), Some((header, link)));
+        assert_eq!(BatchHeader::decode(&bytes, header.incarnation, 8, 8192), None);
+        assert_eq!(BatchHeader::decode(&bytes, header.incarnation, 7, 4096), None);
+        assert_eq!(BatchHeader::decode(&bytes, header.incarnation + 1, 7, 8192), None);
         assert_eq!(header.footprint(), 8192);
     }
 
@@ -196,7 +196,7 @@ mod tests {
         for bit in 0..HEADER * 8 {
             let mut damaged = bytes;
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::decode(&damaged, header.incarnation, 7, 8192), None, "bit {bit}");
+            assert_eq!(BatchHeader::decode(&damaged, header.incarnation, 7, 8192), None, "bit {bit}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Invariant: of what is longer than a piece only the checksum so far is kept.
 
 use crate::checksum::{Checksums, Sum};
-use crate::cold::index::{Header, Place};
+use crate::cold::index::{IndexHeader, SegmentFile};
 use crate::disk::DiskFile;
 use crate::file_header::{FILE_HEADER, FileHeader};
 use crate::options::BLOCK;
@@ -14,7 +14,7 @@ use crate::wal::batch;
 /// A file being read.
 pub(super) struct Walk {
     incarnation: u64,
-    header: Header,
+    header: IndexHeader,
     /// The next byte to read.
     at: u64,
     /// Nothing is wanted from here on.
@@ -51,12 +51,12 @@ type Bad = (u64, String);
 
 impl Walk {
     /// Reads the file of a segment whose index lists bodies up to `listed`.
-    pub(super) fn new(incarnation: u64, header: Header, listed: u64) -> Self {
+    pub(super) fn new(incarnation: u64, header: IndexHeader, listed: u64) -> Self {
         // Behind the last body of an adopted file may be what nobody needs any more; a copied one
         // has nothing else.
         let end = match header.place {
-            Place::Slot(_) => listed,
-            Place::Own => header.length.into(),
+            SegmentFile::Slot(_) => listed,
+            SegmentFile::Own => header.length.into(),
         };
         Self { incarnation, header, at: 0, end, part: Part::Front }
     }
@@ -133,14 +133,14 @@ impl Walk {
         let sums = Checksums::new(self.incarnation, self.header.number);
         let start = self.at;
         let (length, taken, padding, sum, expected) = match self.header.place {
-            Place::Slot(_) => {
+            SegmentFile::Slot(_) => {
                 let Some(head) = rest.first_chunk::<{ batch::HEADER }>() else { return Ok(None) };
-                let decoded = batch::Header::decode(head, self.incarnation, self.header.number, start as u32);
+                let decoded = batch::BatchHeader::decode(head, self.incarnation, self.header.number, start as u32);
                 let Some((found, _)) = decoded else { return Err((start, "there is no batch".to_owned())) };
                 let used = batch::HEADER as u64 + u64::from(found.length);
                 (found.length, batch::HEADER, u64::from(found.footprint()) - used, sums.begin(), found.payload)
             }
-            Place::Own => {
+            SegmentFile::Own => {
                 let Some(head) = rest.first_chunk::<BODY_HEAD>() else { return Ok(None) };
                 let length = u32::from_le_bytes([head[2], head[3], head[4], head[5]]);
                 let Some(length) = length.checked_sub(4).filter(|_| head[..2] == [BODY, 0]) else {

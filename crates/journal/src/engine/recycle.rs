@@ -11,9 +11,9 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use crate::cold::index::Place;
+use crate::cold::index::SegmentFile;
 use crate::cold::merge;
-use crate::engine::{Core, Log, Target};
+use crate::engine::{Engine, Log, Target};
 use crate::layout::{index_name, segment_name};
 use crate::wal::buffer::{Buffer, Recycling};
 use crate::wal::file::Slot;
@@ -134,7 +134,7 @@ fn is_dead(buffer: &Buffer) -> bool {
     can_leave(buffer) && buffer.table.oldest().live == 0
 }
 
-impl Core {
+impl Engine {
     /// One step of the background; true if there may be more to do at once. `idle` says that
     /// nothing has been appended for a while: time to give back room.
     pub(crate) fn background(&self, log: &Log, journal: &Journal, idle: bool) -> bool {
@@ -369,12 +369,12 @@ fn remove_segment(log: &Log, number: u32) -> std::io::Result<()> {
     log.cold.disk.sync_directory()?;
     let Some(header) = log.cold.header(number) else { return Ok(()) };
     match header.place {
-        Place::Own => {
+        SegmentFile::Own => {
             log.cold.close(number);
             log.cold.remove(&segment_name(number))?;
             log.cold.forget(number);
         }
-        Place::Slot(slot) => {
+        SegmentFile::Slot(slot) => {
             let handle = log.cold.open(number);
             log.cold.forget(number);
             // A slot that can't be opened is left; the next start removes it.

@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 
 use crate::Ticket;
 use crate::disk::{Disk, DiskFile, Lock};
-use crate::engine::{Core, Log, Target};
+use crate::engine::journal::{Journal, Stepper};
+use crate::engine::{Engine, Log, Target};
 use crate::file_header::{FILE_HEADER, FileHeader};
-use crate::journal::{Journal, Stepper};
 use crate::layout::{HARMLESS, MARKER, is_spilled_name, slot_name, slot_number};
 use crate::ticket::Address;
 
@@ -150,10 +150,10 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        let core = self.0.core();
-        if let Some(log) = &core.log {
+        let engine = self.0.engine();
+        if let Some(log) = &engine.log {
             log.pinned.store(false, Ordering::Relaxed);
-            core.wake_background();
+            engine.wake_background();
         }
     }
 }
@@ -166,8 +166,8 @@ impl Journal {
     /// Why there can't be a copy; nothing of it was written then.
     pub fn backup(&self, to: Arc<dyn Disk>) -> Result<Backup, BackupError> {
         self.begin_backup(to, &mut |log| {
-            let wanted = self.core().ask_for_flush();
-            self.core().wait_for_flush(log, wanted)
+            let wanted = self.engine().ask_for_flush();
+            self.engine().wait_for_flush(log, wanted)
         })
     }
 
@@ -177,7 +177,7 @@ impl Journal {
         to: Arc<dyn Disk>,
         flush: &mut dyn FnMut(&Log) -> io::Result<()>,
     ) -> Result<Backup, BackupError> {
-        let log = self.core().log.as_ref().ok_or(BackupError::InMemory)?;
+        let log = self.engine().log.as_ref().ok_or(BackupError::InMemory)?;
         let looking = || BackupError::io("looking at the directory of the copy");
         // A lock is a file: it is not put into a directory that has others.
         is_empty(&*to)?;
@@ -203,7 +203,7 @@ impl Journal {
         log: &Log,
         flush: &mut dyn FnMut(&Log) -> io::Result<()>,
     ) -> Result<(Address, Ticket), BackupError> {
-        let wanted = self.core().state.lock().ticket();
+        let wanted = self.engine().state.lock().ticket();
         // With the second a batch is there, empty or not, that proves the first to be flushed: what
         // is copied of that is damage if it does not read back, and never taken for a torn tail.
         for _ in 0..2 {
@@ -219,7 +219,7 @@ impl Journal {
     /// The journal's lock on its directory ends with the journal: what was read before this still
     /// was its own.
     fn look(&self) -> Result<(), BackupError> {
-        let state = self.core().state.lock();
+        let state = self.engine().state.lock();
         if state.failed || state.stopping { Err(BackupError::Stopped) } else { Ok(()) }
     }
 }
@@ -231,13 +231,13 @@ impl Stepper {
     /// As there.
     pub fn backup(&self, to: Arc<dyn Disk>) -> Result<Backup, BackupError> {
         self.journal().begin_backup(to, &mut |_| {
-            self.journal().core().ask_for_flush();
+            self.journal().engine().ask_for_flush();
             self.flush().map(drop)
         })
     }
 }
 
-impl Core {
+impl Engine {
     /// Has the writer write a batch, be it empty, and flush. Gives the ticket of that.
     fn ask_for_flush(&self) -> Ticket {
         let mut state = self.state.lock();
@@ -346,7 +346,7 @@ impl Backup {
             self.sync_directory()?;
         }
         let name = &item.name;
-        let from = self.pin.0.core().log.as_ref().ok_or(BackupError::InMemory)?.cold.disk.open(name);
+        let from = self.pin.0.engine().log.as_ref().ok_or(BackupError::InMemory)?.cold.disk.open(name);
         let from = from.map_err(BackupError::io(format!("opening {name}")))?;
         let to = self.to.create(name).map_err(BackupError::io(format!("making the copy of {name}")))?;
         self.made.push(name.clone());

@@ -5,7 +5,7 @@
 //! began.
 
 use crate::Ticket;
-use crate::engine::Core;
+use crate::engine::Engine;
 
 /// What is waited for.
 #[derive(Copy, Clone, Debug)]
@@ -28,7 +28,7 @@ impl Wait {
     }
 }
 
-impl Core {
+impl Engine {
     /// Begins to wait for all that is the case now.
     pub(super) fn wait_from_now(&self) -> Wait {
         Wait { group: self.with_buffer(|buffer| buffer.groups.last_begun()).unwrap_or(0), ticket: None }

@@ -9,16 +9,16 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
-use crate::cold::Chunk;
 use crate::cold::count::Count;
-use crate::cold::index::{IndexWriter, Place};
+use crate::cold::index::{IndexWriter, SegmentFile};
 use crate::cold::merge::{Sieve, Unreadable};
 use crate::cold::plan::{Lengths, Plan};
 use crate::cold::segment::{Copier, CopyError};
-use crate::engine::{Core, Log, Target};
+use crate::engine::recycle::wait::Wait;
+use crate::engine::{Engine, Log};
 use crate::layout::{index_name, is_copied, segment_name};
 use crate::read::Unread;
-use crate::recycle::wait::Wait;
+use crate::reference::Chunk;
 use crate::{Journal, Owner, Ticket};
 
 /// How many owners are restated, or asked, with one step.
@@ -139,41 +139,47 @@ impl Job {
     }
 
     /// Does the next piece of work, with everything up to `synced` flushed.
-    pub(super) fn step(&mut self, core: &Core, log: &Log, journal: &Journal, synced: Ticket) -> Result<Step, Failure> {
+    pub(super) fn step(
+        &mut self,
+        engine: &Engine,
+        log: &Log,
+        journal: &Journal,
+        synced: Ticket,
+    ) -> Result<Step, Failure> {
         match &mut self.stage {
-            Stage::Ask(_) => self.ask(core, log),
+            Stage::Ask(_) => self.ask(engine, log),
             Stage::Sift(sieve) => {
                 let all = sieve
-                    .step(&log.cold, &*log.owners, &mut self.plan)
+                    .step(&log.cold, &|owner, page, bits| log.owners.unsettled(owner, page, bits), &mut self.plan)
                     .map_err(|Unreadable(segment)| Failure::Read(segment))?;
                 if all {
-                    self.stage = Stage::Settle(core.wait_from_now());
+                    self.stage = Stage::Settle(engine.wait_from_now());
                 }
                 Ok(Step::More)
             }
             Stage::Settle(wait) => {
-                if !core.is_over(synced, wait) {
+                if !engine.is_over(synced, wait) {
                     return Ok(Step::Wait);
                 }
                 // A segment lists every length, and a body may be empty.
                 if self.plan.unmeasured && self.leaving.is_some() {
                     self.stage = Stage::Measure(0, Lengths::new());
                 } else {
-                    self.begin_segment(core, log)?;
+                    self.begin_segment(engine, log)?;
                 }
                 Ok(Step::More)
             }
-            Stage::Measure(..) => self.measure(core, log),
+            Stage::Measure(..) => self.measure(engine, log),
             Stage::Copy(_) => self.copy(log),
-            Stage::Index(_) => self.index(core, log),
-            Stage::Tell(_) => Ok(self.tell(core, log)),
-            Stage::Restate => Ok(self.restate(core, log, journal)),
+            Stage::Index(_) => self.index(engine, log),
+            Stage::Tell(_) => Ok(self.tell(engine, log)),
+            Stage::Restate => Ok(self.restate(engine, log, journal)),
             Stage::Leave => Ok(Step::Finished),
         }
     }
 
     /// Asks some more owners what they reference in the file.
-    fn ask(&mut self, core: &Core, log: &Log) -> Result<Step, Failure> {
+    fn ask(&mut self, engine: &Engine, log: &Log) -> Result<Step, Failure> {
         let (Stage::Ask(owners), Some(leaving)) = (&mut self.stage, &self.leaving) else { return Ok(Step::More) };
         let (mut found, mut total) = (Vec::new(), 0);
         for _ in 0..OWNERS_AT_ONCE {
@@ -192,13 +198,13 @@ impl Job {
             // With nothing to move there is nothing to wait for: what still counts ends with some
             // group.
             let nothing = self.plan.pages.is_empty();
-            self.stage = if nothing { Stage::Restate } else { Stage::Settle(core.wait_from_now()) };
+            self.stage = if nothing { Stage::Restate } else { Stage::Settle(engine.wait_from_now()) };
         }
         Ok(Step::More)
     }
 
     /// Finds out some more lengths, once everything is on disk.
-    fn measure(&mut self, core: &Core, log: &Log) -> Result<Step, Failure> {
+    fn measure(&mut self, engine: &Engine, log: &Log) -> Result<Step, Failure> {
         let (Stage::Measure(next, known), Some(leaving)) = (&mut self.stage, &self.leaving) else {
             return Ok(Step::More);
         };
@@ -209,7 +215,7 @@ impl Job {
         let unread = if leaving.unreadable { Unread::IsNone } else { Unread::Fails };
         match self.plan.measure(*next, &*file, known, unread).map_err(failed)? {
             Some(page) => *next = page,
-            None => self.begin_segment(core, log)?,
+            None => self.begin_segment(engine, log)?,
         }
         Ok(Step::More)
     }
@@ -217,11 +223,11 @@ impl Job {
     /// Begins a segment of its own, or the index of an adopted one: a file at least half of which
     /// is alive stays where it is. At one half both ways cost the same: adopting wastes the dead
     /// half until a merge, copying writes the live one again.
-    fn begin_segment(&mut self, core: &Core, log: &Log) -> io::Result<()> {
+    fn begin_segment(&mut self, engine: &Engine, log: &Log) -> io::Result<()> {
         let leaving = self.leaving.as_ref();
         let length = leaving.map_or(0, |file| file.length);
         let looked =
-            core.with_buffer(|buffer| (log.to_spare(buffer), log.slot_cost(buffer, length), buffer.sizes.ring));
+            engine.with_buffer(|buffer| (log.to_spare(buffer), log.slot_cost(buffer, length), buffer.sizes.ring));
         let (room, slot, ring) = looked.unwrap_or_default();
         let index = ENTRY_SHARE * self.plan.references();
         let (copied, kept) = (self.plan.bytes + index, slot + index);
@@ -234,7 +240,7 @@ impl Job {
         }
         match adopted {
             Some(file) => {
-                let (generation, place, length) = (file.generation, Place::Slot(file.slot), file.length);
+                let (generation, place, length) = (file.generation, SegmentFile::Slot(file.slot), file.length);
                 self.target = Some(generation);
                 self.begin_index(log, generation, place, length)
             }
@@ -248,7 +254,7 @@ impl Job {
         }
     }
 
-    fn begin_index(&mut self, log: &Log, number: u32, place: Place, length: u32) -> io::Result<()> {
+    fn begin_index(&mut self, log: &Log, number: u32, place: SegmentFile, length: u32) -> io::Result<()> {
         let file = log.cold.disk.create(&index_name(number))?;
         let writer = IndexWriter::new(file, log.incarnation, &mut self.plan, number, place, length)?;
         self.stage = Stage::Index(writer);
@@ -263,13 +269,13 @@ impl Job {
         })?;
         if all {
             let length = copier.finish()?;
-            self.begin_index(log, number, Place::Own, length)?;
+            self.begin_index(log, number, SegmentFile::Own, length)?;
         }
         Ok(Step::More)
     }
 
     /// Writes some more of the index, and in the end its header.
-    fn index(&mut self, core: &Core, log: &Log) -> Result<Step, Failure> {
+    fn index(&mut self, engine: &Engine, log: &Log) -> Result<Step, Failure> {
         let Stage::Index(writer) = &mut self.stage else { return Ok(Step::More) };
         if !writer.step(&self.plan)? {
             return Ok(Step::More);
@@ -282,14 +288,14 @@ impl Job {
             log.evacuated.fetch_add(header.bytes, Ordering::Relaxed);
             let (references, bytes, length) = (header.references, header.bytes, header.length);
             let count = Count { live: references, references, bytes, length, unreadable: false };
-            core.with_buffer(|buffer| buffer.segments.insert(header.number, count));
+            engine.with_buffer(|buffer| buffer.segments.insert(header.number, count));
         }
         self.stage = Stage::Tell(0);
         Ok(Step::More)
     }
 
     /// Tells the owners of some more chunks.
-    fn tell(&mut self, core: &Core, log: &Log) -> Step {
+    fn tell(&mut self, engine: &Engine, log: &Log) -> Step {
         let (Stage::Tell(next), Some(number)) = (&mut self.stage, self.target) else { return Step::More };
         for page in self.plan.pages.iter().skip(*next).take(TOLD_AT_ONCE) {
             let chunk = Chunk { segment: number, block: page.block, count: page.items.len() as u32 };
@@ -299,7 +305,7 @@ impl Job {
             if is_copied(number) {
                 let settled = (entries.len() as u64).saturating_sub(left);
                 let from = self.leaving.as_ref().map(|file| file.generation);
-                core.with_buffer(|buffer| {
+                engine.with_buffer(|buffer| {
                     buffer.free(number, settled);
                     from.into_iter().for_each(|file| buffer.free(file, left));
                 });
@@ -318,7 +324,7 @@ impl Job {
     }
 
     /// Has some more owners say again what the file says of them.
-    fn restate(&mut self, core: &Core, log: &Log, journal: &Journal) -> Step {
+    fn restate(&mut self, engine: &Engine, log: &Log, journal: &Journal) -> Step {
         let Some(leaving) = &mut self.leaving else { return Step::Finished };
         let rest = leaving.owners.len().saturating_sub(OWNERS_AT_ONCE);
         let owners = leaving.owners.split_off(rest);
@@ -326,7 +332,7 @@ impl Job {
             log.owners.restate(&owners, journal);
             return Step::More;
         }
-        let restated = core.with_buffer(|buffer| buffer.restated).unwrap_or(0);
+        let restated = engine.with_buffer(|buffer| buffer.restated).unwrap_or(0);
         log.restatement.fetch_max(restated.saturating_sub(leaving.restated), Ordering::Relaxed);
         self.stage = Stage::Leave;
         Step::Finished
@@ -341,15 +347,5 @@ impl Job {
     pub(super) fn count(&self, live: u64) -> Count {
         let length = self.leaving.as_ref().map_or(0, |file| file.length);
         Count { live, references: self.plan.references(), bytes: self.plan.bytes, length, unreadable: false }
-    }
-}
-
-impl Core {
-    /// Does something with the buffer of a journal on disk, under its lock.
-    pub(crate) fn with_buffer<T>(&self, work: impl FnOnce(&mut crate::wal::buffer::Buffer) -> T) -> Option<T> {
-        match &mut self.state.lock().target {
-            Target::Log(buffer) => Some(work(buffer)),
-            Target::Memory(_) => None,
-        }
     }
 }

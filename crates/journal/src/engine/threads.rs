@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::engine::{Core, Log, State, Target};
-use crate::journal::Journal;
+use crate::engine::journal::Journal;
+use crate::engine::writer::Flushed;
+use crate::engine::{Engine, Log, State, Target};
 use crate::ticket::Ticket;
-use crate::wal::writer::Flushed;
 
 /// How long the writer is idle before it seals the log: long enough that a lone publisher's pauses
 /// cost no flush.
@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a flush may take that is waited for.
 const FLUSH_WITHIN: Duration = Duration::from_secs(60);
 
-impl Core {
+impl Engine {
     pub(crate) fn start_threads(self: &Arc<Self>) -> io::Result<()> {
         let (writer, background) = (self.handle(), self.handle());
         let mut threads = self.threads.lock();
@@ -112,7 +112,7 @@ impl Core {
 }
 
 /// Reports the log as failed if its thread panics: without it nothing would ever be durable again.
-struct Watch<'a>(&'a Core, &'a Log);
+struct Watch<'a>(&'a Engine, &'a Log);
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
@@ -128,15 +128,15 @@ fn nothing_to_write(state: &State) -> bool {
 
 /// The writer: no timer gathers a batch; the next one is what arrived during the last flush.
 fn write(journal: &Journal) {
-    let core = journal.core();
-    let Some(log) = &core.log else { return };
-    let _watch = Watch(core, log);
-    while core.wait_for_records(log) {
-        match core.flush(log) {
+    let engine = journal.engine();
+    let Some(log) = &engine.log else { return };
+    let _watch = Watch(engine, log);
+    while engine.wait_for_records(log) {
+        match engine.flush(log) {
             Ok(Flushed::Idle | Flushed::Done) => {}
             Ok(Flushed::Stalled) => {
-                let mut state = core.state.lock();
-                core.writer_wakes.wait_for(&mut state, RETRY_AFTER);
+                let mut state = engine.state.lock();
+                engine.writer_wakes.wait_for(&mut state, RETRY_AFTER);
             }
             Err(_) => return,
         }
@@ -145,16 +145,16 @@ fn write(journal: &Journal) {
 
 /// The background: works while there is work, then waits to be needed.
 fn tidy(journal: &Journal) {
-    let core = journal.core();
-    let Some(log) = &core.log else { return };
-    let _watch = Watch(core, log);
+    let engine = journal.engine();
+    let Some(log) = &engine.log else { return };
+    let _watch = Watch(engine, log);
     let started = Instant::now();
     let mut idle = false;
     loop {
-        while core.background(log, journal, idle) && !core.state.lock().stopping {}
-        let before = core.state.lock().ticket();
-        core.wait_for_work(log, started);
-        let mut state = core.state.lock();
+        while engine.background(log, journal, idle) && !engine.state.lock().stopping {}
+        let before = engine.state.lock().ticket();
+        engine.wait_for_work(log, started);
+        let mut state = engine.state.lock();
         if state.stopping || state.failed {
             return;
         }
@@ -200,7 +200,7 @@ mod tests {
             let journal = opened.start(&mut std::iter::empty(), Arc::new(Nothing), failed);
             journal.appender().fact(None, 1, 1, &[b"something"]);
             let asleep = || {
-                let state = journal.core().state.lock();
+                let state = journal.engine().state.lock();
                 state.writer_sleeps && matches!(&state.target, Target::Log(buffer) if buffer.proven)
             };
             // A minute is for a machine that is very busy; a writer that spins never gets there.

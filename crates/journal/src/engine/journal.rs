@@ -10,27 +10,29 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
-use crate::admission::{Admission, Gate};
-use crate::cold::{Chunk, Reference};
+use crate::admission::{Admission, AdmissionGate};
 use crate::disk::{Disk, Lock};
-use crate::engine::{Core, Log, OnFailure, State, Target};
+use crate::engine::owners::Owners;
+use crate::engine::recycle::Recycler;
+use crate::engine::scrub::Scrub;
+use crate::engine::writer::{Flushed, Writer};
+use crate::engine::{Engine, Log, OnFailure, State, Target};
+use crate::layout::is_copied;
 use crate::memory::Memory;
 use crate::options::{Durability, Options, Sizes};
 use crate::read::{self, no_body};
 use crate::recovery::{self, Recovered};
-use crate::recycle::Recycler;
-use crate::replay::{Owners, Replay};
-use crate::scrub::Scrub;
+use crate::reference::{Chunk, Reference};
+use crate::replay::Replay;
 use crate::spill::Spill;
 use crate::stats::{Held, SpillStats, Stats};
 use crate::ticket::{Address, Progress, Ticket};
 use crate::wal::buffer::Buffer;
-use crate::wal::writer::{Flushed, Writer};
 use crate::{Appender, OpenError};
 
 /// A running journal. Clones are handles to the same one; [`Journal::close`] ends it.
 #[derive(Clone)]
-pub struct Journal(Arc<Core>);
+pub struct Journal(Arc<Engine>);
 
 /// A journal whose records were replayed and whose writer has not started.
 pub struct Opened {
@@ -119,7 +121,26 @@ impl Journal {
     /// # Errors
     /// As [`Journal::read`], for the first that can't be read.
     pub fn read_all(&self, wanted: &[Reference]) -> io::Result<Vec<Bytes>> {
-        read::all(self, wanted)
+        let engine = &self.0;
+        let pending = match &engine.state.lock().target {
+            Target::Memory(_) => None,
+            Target::Log(buffer) => Some(buffer.first_pending()),
+        };
+        let Some(log) = &engine.log else { return wanted.iter().map(|one| self.read(one.address)).collect() };
+        let mut bodies = vec![Bytes::new(); wanted.len()];
+        let mut order = Vec::with_capacity(wanted.len());
+        for (at, one) in wanted.iter().enumerate() {
+            let pending = pending.is_some_and(|pending| !is_copied(one.address.file) && one.address >= pending);
+            // How far to read is not known without the length.
+            if pending || one.length == 0 {
+                bodies[at] = self.read(one.address)?;
+            } else {
+                order.push(at);
+            }
+        }
+        let open = |file| log.open(file);
+        read::many(wanted, order, &open, log.incarnation, &mut |at, body| bodies[at] = body)?;
+        Ok(bodies)
     }
 
     /// Adds to `into` the references that `chunk`, of `page`, lists, in ascending order; also those
@@ -380,11 +401,11 @@ impl Opened {
                 (Target::Log(Box::new(buffer)), Some(log), Some(lock))
             }
         };
-        let core = Core {
+        let engine = Engine {
             sizes: self.sizes,
             state: Mutex::new(State::new(target)),
             progress,
-            gate: Gate::new(),
+            gate: AdmissionGate::new(),
             writer_wakes: Condvar::new(),
             unwoken: AtomicBool::new(false),
             background_wakes: Condvar::new(),
@@ -393,8 +414,8 @@ impl Opened {
             recovered_wanted: AtomicBool::new(false),
             directory: Mutex::new(directory),
         };
-        core.look_at_room(&mut core.state.lock());
-        Journal(Arc::new(core))
+        engine.look_at_room(&mut engine.state.lock());
+        Journal(Arc::new(engine))
     }
 }
 
@@ -506,7 +527,7 @@ impl Stepper {
     }
 }
 
-impl Core {
+impl Engine {
     /// A handle for the background thread, which gives it to the owners.
     pub(crate) fn handle(self: &Arc<Self>) -> Journal {
         Journal(Arc::clone(self))
@@ -514,7 +535,7 @@ impl Core {
 }
 
 impl Journal {
-    pub(crate) fn core(&self) -> &Arc<Core> {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.0
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
 
-use crate::engine::{Core, State, Target};
+use crate::engine::{Engine, State, Target};
 use crate::group::Group;
 use crate::record::{Draft, LIST};
 use crate::{Address, Owner, Ticket};
@@ -20,7 +20,7 @@ use crate::{Address, Owner, Ticket};
 /// After the journal has failed or was closed everything appended is swallowed, and its ticket
 /// never becomes durable.
 pub struct Appender<'a> {
-    core: &'a Core,
+    engine: &'a Engine,
     state: MutexGuard<'a, State>,
     housekeeping: bool,
     /// The caller appends more at once: the writer may sleep on.
@@ -29,8 +29,8 @@ pub struct Appender<'a> {
 }
 
 impl<'a> Appender<'a> {
-    pub(crate) fn new(core: &'a Core, housekeeping: bool) -> Self {
-        Self { core, state: core.state.lock(), housekeeping, more_follows: false, bytes: 0 }
+    pub(crate) fn new(engine: &'a Engine, housekeeping: bool) -> Self {
+        Self { engine, state: engine.state.lock(), housekeeping, more_follows: false, bytes: 0 }
     }
 
     /// Ends the appender without waking the writer: the caller goes on appending at once, and what
@@ -39,7 +39,7 @@ impl<'a> Appender<'a> {
     #[must_use = "dropped at once it wakes the writer, before more is appended"]
     pub fn and_more(mut self) -> Unwoken<'a> {
         self.more_follows = true;
-        Unwoken(self.core)
+        Unwoken(self.engine)
     }
 
     /// Appends a body, the parts one after the other, and takes a hold on it: it stays readable
@@ -223,7 +223,7 @@ impl<'a> Appender<'a> {
     }
 
     fn check(&self, length: usize) {
-        let limit = self.core.sizes.max_body();
+        let limit = self.engine.sizes.max_body();
         assert!(length <= limit as usize, "a record of {length} bytes is over the journal's limit of {limit}");
     }
 }
@@ -233,14 +233,14 @@ impl Drop for Appender<'_> {
         if self.bytes > 0 {
             // Counted before the lock is let go, so that the writer never takes off what was not
             // yet added.
-            self.core.progress.appended(self.bytes);
+            self.engine.progress.appended(self.bytes);
             if !self.more_follows {
-                self.core.wake_writer(&mut self.state);
+                self.engine.wake_writer(&mut self.state);
             } else if self.state.writer_sleeps {
-                self.core.unwoken.store(true, Ordering::Relaxed);
+                self.engine.unwoken.store(true, Ordering::Relaxed);
             }
         }
-        let woken = self.core.look_at_room(&mut self.state);
+        let woken = self.engine.look_at_room(&mut self.state);
         if !woken.is_empty() {
             MutexGuard::unlocked(&mut self.state, || woken.into_iter().for_each(std::task::Waker::wake));
         }
@@ -250,7 +250,7 @@ impl Drop for Appender<'_> {
 /// Records were appended that a sleeping writer was not woken for, because more was to follow.
 /// Dropping it wakes the writer if nothing else has done so: what was to follow may have stayed
 /// out, and an answer may wait for these records.
-pub struct Unwoken<'a>(&'a Core);
+pub struct Unwoken<'a>(&'a Engine);
 
 impl Drop for Unwoken<'_> {
     fn drop(&mut self) {

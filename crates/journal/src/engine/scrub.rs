@@ -13,12 +13,12 @@ use std::time::Duration;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 
-use crate::cold::Chunk;
-use crate::cold::index::{Front, HEADER, Header, Place, Row};
-use crate::engine::{Core, Log};
-use crate::journal::Journal;
+use crate::cold::index::{Front, HEADER, IndexHeader, Row, SegmentFile};
+use crate::engine::journal::Journal;
+use crate::engine::{Engine, Log};
 use crate::layout::{index_name, segment_name, slot_name};
 use crate::record::BODY_HEAD;
+use crate::reference::Chunk;
 use crate::verify::Damage;
 use walk::Walk;
 
@@ -57,7 +57,7 @@ struct Progress {
 
 /// A segment that is being read.
 struct Check {
-    header: Header,
+    header: IndexHeader,
     stage: Stage,
 }
 
@@ -85,16 +85,16 @@ impl Journal {
     /// Has segments read from time to time, at most so many bytes of them each second; zero for
     /// never, which is how a journal begins.
     pub fn scrub(&self, bytes_per_second: u64) {
-        let core = self.core();
-        if let Some(log) = &core.log {
+        let engine = self.engine();
+        if let Some(log) = &engine.log {
             log.scrub.rate.store(bytes_per_second, Ordering::Relaxed);
-            core.wake_background();
+            engine.wake_background();
         }
     }
 
     /// What was found damaged since the last call, once for each segment.
     pub fn take_damages(&self) -> Vec<Damage> {
-        self.core().log.as_ref().map_or_else(Vec::new, |log| std::mem::take(&mut log.scrub.progress.lock().found))
+        self.engine().log.as_ref().map_or_else(Vec::new, |log| std::mem::take(&mut log.scrub.progress.lock().found))
     }
 }
 
@@ -110,7 +110,7 @@ impl Scrub {
     }
 }
 
-impl Core {
+impl Engine {
     /// Reads the next piece of a segment if it is time for that, `now` after the start. Gives the
     /// time when there is more to do; none if scrubbing is off.
     pub(crate) fn scrub(&self, log: &Log, now: Duration) -> Option<Duration> {
@@ -198,8 +198,8 @@ impl Check {
             }
             Stage::Bodies(walk) => {
                 let name = match self.header.place {
-                    Place::Slot(slot) => slot_name(slot),
-                    Place::Own => segment_name(self.header.number),
+                    SegmentFile::Slot(slot) => slot_name(slot),
+                    SegmentFile::Own => segment_name(self.header.number),
                 };
                 let before = walk.at();
                 let file =
@@ -216,7 +216,7 @@ impl Check {
         let file = log.cold.open_index(self.header.number)?;
         let mut sector = [0; HEADER];
         file.read_exact_at(&mut sector, 0)?;
-        if Header::decode(&sector, log.incarnation, self.header.number) != Front::Whole(self.header) {
+        if IndexHeader::decode(&sector, log.incarnation, self.header.number) != Front::Whole(self.header) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "its header does not check"));
         }
         let mut rows = self.header.read_directory(&*file, log.incarnation)?.rows;

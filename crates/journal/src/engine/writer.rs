@@ -10,14 +10,14 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::RwLockWriteGuard;
 
-use super::batch::{Batch, HEADER, Header, Link};
-use super::file::Ring;
 use crate::checksum::Checksums;
 use crate::disk::is_want_of_handles;
-use crate::engine::{Core, Log, Target};
+use crate::engine::{Engine, Log, Target};
 use crate::options::{BLOCK, Durability};
 use crate::record;
 use crate::ticket::{Address, Ticket};
+use crate::wal::batch::{Batch, BatchHeader, HEADER, Link};
+use crate::wal::file::Ring;
 
 /// What a step of the writer did.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct Writer {
     pub(crate) synced_end: Option<Address>,
 }
 
-impl Core {
+impl Engine {
     /// Writes and flushes everything appended before the call. An error is final: the log has
     /// failed. Nobody may call it but the writer: until what it wrote is off the buffer, another
     /// call would write that again, with another header.
@@ -189,7 +189,7 @@ impl Writer {
             .split_first_chunk_mut::<HEADER>()
             .ok_or_else(|| io::Error::other("a batch without room for its header"))?;
         record::seal_bodies(records, batch.offset + HEADER as u32, |offset, body| sums.body(offset, body));
-        let fields = Header {
+        let fields = BatchHeader {
             incarnation: log.incarnation,
             generation: batch.file,
             offset: batch.offset,
