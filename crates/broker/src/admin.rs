@@ -15,10 +15,10 @@ use std::task::Waker;
 
 use journal::Ticket;
 
+use crate::alarms::{DISK, MEMORY};
 use crate::broker::Broker;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::error::Error;
-use crate::flow::{DISK, MEMORY};
 use crate::session::ClientShared;
 
 pub use policies::PolicyReport;

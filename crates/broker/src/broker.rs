@@ -14,7 +14,9 @@ use journal::{Disk, Journal, Options};
 use crate::catalog::definitions::Definitions;
 use crate::catalog::{Catalog, OWNERS_PER_VHOST, Vhost};
 use crate::clock::Clock;
-use crate::core::{Core, CoreParts};
+use crate::engine::checkpoint::Restater;
+use crate::engine::recovery::Rebuilt;
+use crate::engine::{Core, CoreParts};
 use crate::error::Error;
 use crate::message::dialect::Dialects;
 use crate::names::Names;
@@ -22,8 +24,6 @@ use crate::queue::Visit;
 use crate::session::{Client, Login, Terms};
 use crate::settings::{Limits, Settings};
 use crate::store::facts;
-use crate::store::recovery::Rebuilt;
-use crate::store::restate::Restater;
 use crate::value::Table;
 
 /// What a broker is opened with.

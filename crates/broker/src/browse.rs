@@ -9,7 +9,7 @@ use journal::Reference;
 use selector::Selector;
 
 use crate::broker::Broker;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::error::Error;
 use crate::message::Message;
 use crate::message::properties::Properties;

@@ -5,7 +5,6 @@
 //! forget their routes. A change is logged before it is visible.
 
 pub(crate) mod admission;
-pub(crate) mod arguments;
 pub(crate) mod definitions;
 pub(crate) mod policies;
 mod search;
@@ -17,12 +16,12 @@ use hashbrown::{HashMap, HashSet};
 use journal::{Owner, Ticket};
 use parking_lot::RwLock;
 
+use crate::arguments::idle::Told;
+use crate::arguments::{QueueArguments, QueueType, Remember};
 use crate::error::Error;
 use crate::queue::{Bounds, Gate, Queue};
 use crate::routing::{Binding, Bindings, Destination, Envelope, ExchangeKind, HashOn, STEPS, Tally, Weight};
 use crate::value::Table;
-use arguments::idle::Told;
-use arguments::{QueueArguments, QueueType, Remember};
 use policies::Policies;
 use search::Search;
 

@@ -8,25 +8,18 @@
 //! path file by file.
 
 mod admin;
+mod alarms;
+mod arguments;
 mod broker;
 mod browse;
 mod catalog;
 mod clock;
-mod core;
-mod dead_letter;
-mod delaying;
 mod encoding;
+mod engine;
 mod error;
-mod flow;
-mod housekeeping;
-mod intake;
-mod ledger;
-mod losses;
 mod memory;
 mod message;
 mod names;
-mod paging;
-mod postponed;
 mod queue;
 mod redrive;
 mod repair;
@@ -34,24 +27,25 @@ mod report;
 mod routing;
 mod session;
 mod settings;
-mod spilling;
 mod stats;
 mod store;
 mod tracing;
-pub(crate) mod value;
+mod value;
 
+pub use crate::memory::ingress::LARGE_BODY;
+pub use crate::memory::ledger::{Charge, Held};
+pub use crate::queue::dropped::Loss;
 pub use admin::{PolicyReport, VhostLimits, VhostReport, VhostSpec};
+pub use alarms::Flow;
+pub use arguments::{ArgumentKind, queue_argument};
 pub use broker::{Broker, OpenError, Parts};
 pub use browse::{Browse, Browsed};
-pub use catalog::arguments::{ArgumentKind, queue_argument};
 pub use catalog::policies::{ApplyTo, PolicyKind, PolicySpec};
 pub use clock::{Clock, LONGEST_SPAN_MS, SPAN_WANTED, SystemClock, TIME_WANTED};
+pub use engine::replies::REPLY_PREFIX;
+pub use engine::verify::{Verified, VerifiedQueue};
 pub use error::{Error, ErrorKind};
-pub use flow::Flow;
-pub use intake::LARGE_BODY;
 pub use journal::Ticket;
-pub use ledger::{Charge, Held};
-pub use losses::Loss;
 pub use message::Message;
 pub use message::annotations::{Death, Marks, Place, Reason};
 pub use message::body::{Body, Gathered};
@@ -70,8 +64,7 @@ pub use report::{
 pub use selector::Value as Selected;
 pub use session::{
     BindingSpec, Client, Consume, Declared, Delivery, DestinationName, Event, ExchangeSpec, Fetch, Login, Outcome,
-    Prefetch, Publish, QueueSpec, REPLY_PREFIX, Refusal, STORED_BESIDES, SessionId, Terms, TransactionId,
+    Prefetch, Publish, QueueSpec, Refusal, STORED_BESIDES, SessionId, Terms, TransactionId,
 };
 pub use settings::{CountedReturns, Limits, Settings, UnknownArguments};
-pub use store::verify::{Verified, VerifiedQueue};
 pub use value::{Table, Value};

@@ -1,12 +1,15 @@
 //! Memory: what queued messages and peers make the broker hold, and from when on that is too much.
 
+pub(crate) mod ingress;
+pub(crate) mod ledger;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 
 use parking_lot::Mutex;
 
-use crate::ledger::{Held, Ledger};
+use crate::memory::ledger::{Held, Ledger};
 
 /// A queue with consumers keeps so many bytes of messages in memory ahead of them that it could
 /// read again.

@@ -14,6 +14,7 @@ mod deduplication;
 mod delay;
 mod delivery_mark;
 mod dispatch;
+pub(crate) mod dropped;
 mod enqueue;
 mod figures;
 mod filter;
@@ -65,11 +66,11 @@ pub(crate) use scan::{Glimpse, Seized, Step};
 pub(crate) use settle::{SETTLED_BEFORE, Settlement, Verdict};
 pub(crate) use spill::Picked;
 
-use crate::catalog::arguments::{Overflow, QueueArguments, QueueType, Remember};
-use crate::core::Core;
-use crate::losses::Lost;
+use crate::arguments::{Overflow, QueueArguments, QueueType, Remember};
+use crate::engine::Core;
 use crate::message::Message;
 use crate::queue::arrival::{Arrival, Work};
+use crate::queue::dropped::Lost;
 use crate::routing::{Load, Tally, Weight};
 use crate::value::Table;
 

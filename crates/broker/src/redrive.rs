@@ -12,7 +12,7 @@ use journal::{Admission, Owner, PAGE};
 use crate::broker::Broker;
 use crate::browse::Browse;
 use crate::catalog::Vhost;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::error::Error;
 use crate::message::annotations::{Death, Marks};
 use crate::message::cc::Copies;

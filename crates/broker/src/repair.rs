@@ -9,7 +9,7 @@ use std::sync::Arc;
 use journal::{PAGE, Reference};
 
 use crate::broker::Broker;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::message::Message;
 use crate::queue::arrival::Work;
 use crate::queue::{Queue, Visit};

@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 use hashbrown::HashMap;
 use journal::Owner;
 
+use crate::arguments::idle;
 use crate::broker::Broker;
 use crate::catalog::Tables;
-use crate::catalog::arguments::idle;
 use crate::catalog::policies::Policy;
-use crate::ledger::Held;
-use crate::losses::Loss;
+use crate::memory::ledger::Held;
+use crate::queue::dropped::Loss;
 use crate::queue::{Queue, QueueFigures, SelectorReport};
 use crate::session::{ClientShared, Terms};
 use crate::stats::Counter;

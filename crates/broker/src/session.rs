@@ -12,7 +12,7 @@ pub(crate) mod declare;
 mod drain;
 pub(crate) mod ending;
 pub(crate) mod publish;
-pub(crate) mod replies;
+mod replies;
 mod settle;
 mod share;
 mod slots;
@@ -32,12 +32,12 @@ use hashbrown::HashMap;
 use journal::Ticket;
 use parking_lot::Mutex;
 
+use crate::alarms::Flow;
 use crate::catalog::Vhost;
-use crate::core::Core;
 use crate::encoding::{Reader, write_table};
+use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
-use crate::flow::Flow;
-use crate::ledger::Account;
+use crate::memory::ledger::Account;
 use crate::message::{Arena, Message};
 use crate::queue::arrival::{Arrival, Work};
 use crate::queue::mailbox::{Lent, Mailbox, Notice};
@@ -59,7 +59,6 @@ pub use consume::{Consume, Fetch, Prefetch};
 pub use declare::{BindingSpec, Declared, DestinationName, ExchangeSpec, QueueSpec};
 pub use drain::{Delivery, Event, Refusal};
 pub use publish::{Publish, STORED_BESIDES};
-pub use replies::REPLY_PREFIX;
 pub use settle::Outcome;
 
 /// A session of a client; never reused within the client.

@@ -11,8 +11,8 @@ use journal::Ticket;
 
 use crate::broker::Broker;
 use crate::catalog::{Exchange, Vhost};
-use crate::core::Core;
 use crate::encoding::write_table;
+use crate::engine::Core;
 use crate::error::Error;
 use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::dialect::DialectId;

@@ -12,8 +12,9 @@ use super::files::File;
 /// Where the page is.
 const PAGE: &str = "docs/manual/errors.md";
 /// Code that speaks to clients: files and folders that begin like this.
-const SPEAKS: [&str; 6] = [
+const SPEAKS: [&str; 7] = [
     "crates/amqp091/src/session",
+    "crates/broker/src/arguments",
     "crates/broker/src/catalog",
     "crates/broker/src/encoding",
     "crates/broker/src/message",

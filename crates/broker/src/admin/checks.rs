@@ -1,8 +1,8 @@
 //! What a declaration would be refused for, told without declaring anything: an import is looked at
 //! whole before it begins.
 
+use crate::arguments::{ExchangeArguments, QueueArguments};
 use crate::broker::Broker;
-use crate::catalog::arguments::{ExchangeArguments, QueueArguments};
 use crate::catalog::{Tables, binding_of, predeclared};
 use crate::error::Error;
 use crate::routing::{Bindings, Destination, ExchangeKind, HashOn, Tally};

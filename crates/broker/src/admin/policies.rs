@@ -6,15 +6,15 @@ use auth::{Identity, Resource, Right};
 use journal::{Owner, Ticket};
 
 use crate::admin::checks::refuse_control;
+use crate::arguments::{ExchangeArguments, QueueArguments, bound_stored};
 use crate::broker::Broker;
 use crate::catalog::Vhost;
-use crate::catalog::arguments::{ExchangeArguments, QueueArguments, bound_stored};
 use crate::catalog::definitions::{Key, Sort};
 use crate::catalog::policies::{
     ALTERNATE, ApplyTo, Changed, DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, Policies, Policy, PolicyKind,
     PolicySpec, argument,
 };
-use crate::core::Core;
+use crate::engine::Core;
 use crate::error::Error;
 use crate::message::NAME_MAX;
 use crate::queue::{Queue, Visit};

@@ -13,7 +13,7 @@ use auth::{Resource, Right, User};
 use hashbrown::HashMap;
 
 use crate::catalog::Vhost;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::queue::{Queue, Visit};
 use crate::routing::{Binding, Destination, ExchangeKind};
 use crate::session::ClientShared;

@@ -9,7 +9,7 @@ use crate::admin::checks::refuse_control;
 use crate::admin::rights::Change;
 use crate::broker::Broker;
 use crate::catalog::admission::Asker;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::error::Error;
 use crate::routing::Load;
 use crate::store::facts;

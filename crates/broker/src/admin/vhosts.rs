@@ -9,11 +9,11 @@ use std::sync::Arc;
 use journal::{Owner, Ticket};
 
 use crate::admin::checks::refuse_control;
+use crate::arguments::{check_queue_type, is_no_choice};
 use crate::broker::Broker;
-use crate::catalog::arguments::{check_queue_type, is_no_choice};
 use crate::catalog::definitions::{Key, Sort};
 use crate::catalog::{OWNERS_PER_VHOST, Vhost};
-use crate::core::Core;
+use crate::engine::Core;
 use crate::error::Error;
 use crate::message::NAME_MAX;
 use crate::store::facts;

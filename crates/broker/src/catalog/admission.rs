@@ -6,7 +6,7 @@
 
 use journal::Admission;
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::error::Error;
 use crate::routing::Load;
 

@@ -12,7 +12,7 @@ use journal::{Journal, Owner, Ticket};
 use parking_lot::Mutex;
 
 use crate::catalog::admission::Asker;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::error::Error;
 use crate::routing::Load;
 use crate::store::facts;

@@ -8,7 +8,7 @@
 
 use auth::Pattern;
 
-use crate::catalog::arguments::{QueueType, check_value};
+use crate::arguments::{QueueType, check_value};
 use crate::error::Error;
 use crate::value::{Table, Value};
 

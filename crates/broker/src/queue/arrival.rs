@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use journal::{Address, Ticket};
 
-use crate::intake::Claim;
+use crate::memory::ingress::Claim;
 use crate::message::Message;
 use crate::queue::{Dying, Identity, Queue};
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use journal::Group;
 
-use crate::core::Core;
-use crate::losses::Lost;
+use crate::engine::Core;
 use crate::message::Message;
+use crate::queue::dropped::Lost;
 use crate::queue::{Inner, Queue, State, Visit, settle};
 use crate::store::facts;
 

@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering;
 use hashbrown::{HashMap, HashSet};
 use journal::{Group, Owner};
 
-use crate::catalog::arguments::Remember;
-use crate::core::Core;
+use crate::arguments::Remember;
+use crate::engine::Core;
 use crate::message::scheduling::Instructions;
 use crate::queue::arrival::Arrival;
 use crate::queue::{Inner, Queue, Visit};

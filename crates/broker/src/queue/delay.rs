@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use journal::{Group, Owner, Ticket};
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::message::Message;
 use crate::queue::arrival::{Arrival, Work};
 use crate::queue::{Dying, Gone, Inner, Lanes, Queue, Reason, State, Visit, settle};

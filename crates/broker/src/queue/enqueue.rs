@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use journal::{Group, Ticket};
 
-use crate::catalog::arguments::{QueueArguments, QueueType};
+use crate::arguments::{QueueArguments, QueueType};
 use crate::message::Message;
 use crate::queue::arrival::Arrival;
 use crate::queue::lanes::lane_above;

@@ -4,7 +4,7 @@
 //! Everything is read from counters that the queue keeps anyway, so a list of queues looks at no
 //! message but each head.
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::message::dialect::Field;
 use crate::queue::{Inner, Queue};
 

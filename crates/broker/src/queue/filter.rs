@@ -16,7 +16,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use selector::Selector;
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::message::Message;
 use crate::message::selected::Selected;
 use crate::queue::consumers::{Consumer, ConsumerKey, Consumers, Resume};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use journal::{Group, Owner, PAGE};
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::message::Message;
 use crate::message::selected::Selected;
 use crate::queue::arrival::Arrival;

@@ -12,7 +12,7 @@ use std::task::Waker;
 use parking_lot::Mutex;
 
 use crate::error::Error;
-use crate::ledger::{Account, Held};
+use crate::memory::ledger::{Account, Held};
 use crate::message::Message;
 use crate::queue::Returns;
 

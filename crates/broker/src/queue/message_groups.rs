@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use hashbrown::HashMap;
 use selector::{Lookup, Value};
 
-use crate::catalog::arguments::Grouping;
+use crate::arguments::Grouping;
 use crate::message::selected::Selected;
 use crate::queue::ConsumerKey;
 use crate::routing::digest;

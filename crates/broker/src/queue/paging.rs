@@ -12,7 +12,7 @@ use std::task::Waker;
 
 use journal::{Address, Chunk, Reference};
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::message::Message;
 use crate::queue::arrival::Work;
 use crate::queue::dispatch::Fetched;

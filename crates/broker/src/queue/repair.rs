@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use journal::{Address, Bits, Chunk, LOST, PAGE, Reference};
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::queue::lane::Placed;
 use crate::queue::{Queue, State, Visit, settle};
 

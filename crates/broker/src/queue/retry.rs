@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::catalog::arguments::Return;
+use crate::arguments::Return;
 use crate::queue::{Inner, Queue, Reason, State, Visit};
 use crate::settings::CountedReturns;
 use crate::store::facts;

@@ -5,7 +5,7 @@
 
 use journal::{Group, PAGE, Reference};
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::message::Message;
 use crate::queue::filter::Cursor;
 use crate::queue::{Queue, State, settle};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use journal::{Address, Group, Ticket};
 
-use crate::catalog::arguments::Return;
-use crate::core::Core;
+use crate::arguments::Return;
+use crate::engine::Core;
 use crate::queue::{ADDRESSES, ConsumerKey, Guard, Inner, Queue, Reason, State, Visit};
 use crate::routing::Load;
 

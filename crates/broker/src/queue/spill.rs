@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use journal::{Address, PAGE, Reference, is_spilled};
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::message::Message;
 use crate::queue::{Inner, Queue};
 

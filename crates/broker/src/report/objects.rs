@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::owned;
+use crate::arguments::idle;
 use crate::broker::Broker;
-use crate::catalog::arguments::idle;
 use crate::catalog::{Exchange, Tables};
 use crate::queue::Queue;
 use crate::routing::{Binding, Destination, ExchangeKind};

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use crate::alarms::Allowance;
 use crate::error::Error;
-use crate::flow::Allowance;
 use crate::queue::arrival::Arrival;
 use crate::session::{Answer, Client, RUNNING, Refusal, Session, SessionId};
 

@@ -8,7 +8,7 @@ use auth::{Resource, Right};
 use journal::Ticket;
 use selector::Selector;
 
-use crate::catalog::arguments::{CONSUMER_TIMEOUT, QueueArguments, QueueType};
+use crate::arguments::{CONSUMER_TIMEOUT, QueueArguments, QueueType};
 use crate::clock::{LONGEST_SPAN_MS, SPAN_WANTED};
 use crate::error::{Error, ErrorKind};
 use crate::queue::{Consumer, Fetched, Filter, Queue, Resume, Unattached, Visit, Window};

@@ -10,8 +10,8 @@ use std::time::Instant;
 use auth::{Resource, Right};
 use journal::Ticket;
 
+use crate::arguments::{self, ExchangeArguments, QUEUE_TYPE, QueueArguments, idle};
 use crate::catalog::admission::Asker;
-use crate::catalog::arguments::{self, ExchangeArguments, QUEUE_TYPE, QueueArguments, idle};
 use crate::catalog::{Exchange, Tables, binding_of};
 use crate::encoding::table_bytes;
 use crate::error::{Error, ErrorKind};

@@ -16,7 +16,7 @@ use journal::{Owner, Ticket};
 use parking_lot::Mutex;
 
 use crate::catalog::Vhost;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::queue::arrival::Work;
 use crate::queue::mailbox::{Lent, Mailbox};
 use crate::queue::{ConsumerKey, Queue, Settlement, Verdict, Visit};

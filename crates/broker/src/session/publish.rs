@@ -11,9 +11,9 @@ use auth::{Resource, Right};
 use hashbrown::HashMap;
 use journal::{Owner, Ticket, Unwoken};
 
-use crate::core::Core;
+use crate::alarms::Allowance;
+use crate::engine::Core;
 use crate::error::Error;
-use crate::flow::Allowance;
 use crate::message::body::Body;
 use crate::message::cc::Copies;
 use crate::message::dialect::DialectId;

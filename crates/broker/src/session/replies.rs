@@ -1,77 +1,19 @@
-//! Replies without a queue: addresses by which publishes to the default exchange reach a session.
-//!
-//! An address is a routing key of its own that lives exactly as long as its consumer, and that only
-//! those know who were told. A reply goes straight into the requester's mailbox, at most once and
-//! never to the disk; for whoever is not there, or leaves its replies unread, it is unroutable.
+//! The reply consumer of a session, which needs no queue.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use auth::{Resource, Right};
-use hashbrown::HashMap;
-use parking_lot::Mutex;
 
-use crate::core::Core;
+use crate::engine::replies::{REPLY_PREFIX, Requester};
 use crate::error::Error;
-use crate::message::Message;
-use crate::queue::Returns;
-use crate::queue::mailbox::{Lent, Mailbox};
 use crate::session::{Client, SessionId};
-
-/// What the address of every reply consumer begins with; RabbitMQ's clients and servers know it.
-pub const REPLY_PREFIX: &str = "amq.rabbitmq.reply-to.";
-
-/// Bytes that may lie in a mailbox for one more reply to be put in. A reply has no queue to wait
-/// in, so this is more than what queues fill: it is up to a requester how much it asks for before
-/// it reads.
-const REPLIES_MAX: usize = 16 << 20;
 
 /// A session's reply consumer.
 #[derive(Debug)]
 pub(super) struct ReplyConsumer {
     consumer: u32,
     address: String,
-}
-
-/// Where a reply goes.
-#[derive(Debug, Clone)]
-pub(crate) struct Requester {
-    vhost: Arc<str>,
-    mailbox: Arc<Mailbox>,
-    consumer: u32,
-}
-
-impl Requester {
-    /// False when it leaves too much unread.
-    pub(crate) fn deliver(&self, message: Message) -> bool {
-        let lent = Lent { consumer: self.consumer, redelivered: false, returns: Returns::default(), seq: 0, message };
-        self.mailbox.deliver_reply(lent, REPLIES_MAX)
-    }
-}
-
-/// All reply consumers by address.
-#[derive(Debug, Default)]
-pub(crate) struct Replies(Mutex<HashMap<String, Requester>>);
-
-impl Replies {
-    /// The requester at an address of this vhost.
-    fn at(&self, vhost: &str, address: &str) -> Option<Requester> {
-        if !address.starts_with(REPLY_PREFIX) {
-            return None;
-        }
-        self.0.lock().get(address).filter(|requester| *requester.vhost == *vhost).cloned()
-    }
-}
-
-impl Core {
-    /// The requester that a message is a reply to. Ask this only of what no queue has taken: no
-    /// queue has such a name.
-    pub(crate) fn requester(&self, vhost: &str, message: &Message) -> Option<Requester> {
-        if !message.exchange().is_empty() {
-            return None;
-        }
-        self.replies.at(vhost, message.routing_key())
-    }
 }
 
 impl Client {
@@ -91,7 +33,7 @@ impl Client {
         let address = self.core.names.address(REPLY_PREFIX);
         let requester =
             Requester { vhost: Arc::clone(&self.vhost.name), mailbox: Arc::clone(&self.shared.mailbox), consumer };
-        self.core.replies.0.lock().insert(address.clone(), requester);
+        self.core.replies.insert(address.clone(), requester);
         self.session_mut(session)?.replies = Some(ReplyConsumer { consumer, address });
         Ok(tag)
     }
@@ -120,6 +62,6 @@ impl Client {
     }
 
     pub(super) fn end_replies(&self, replies: &ReplyConsumer) {
-        self.core.replies.0.lock().remove(&replies.address);
+        self.core.replies.remove(&replies.address);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::catalog::Vhost;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::error::Error;
 use crate::session::{Client, ClientShared};
 

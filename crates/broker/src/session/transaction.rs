@@ -12,16 +12,16 @@ use std::time::Instant;
 use hashbrown::HashMap;
 use journal::{Group, Owner, Ticket, Unwoken};
 
-use crate::core::Core;
+use crate::alarms::Allowance;
+use crate::engine::Core;
+use crate::engine::replies::Requester;
 use crate::error::Error;
-use crate::flow::Allowance;
-use crate::ledger::{Charge, Held};
+use crate::memory::ledger::{Charge, Held};
 use crate::message::Message;
 use crate::queue::arrival::Arrival;
 use crate::queue::mailbox::{Mailbox, Notice, TransactionId};
 use crate::queue::{Coming, HiddenRun, Queue, Settlement, Visit};
 use crate::session::publish::{Publish, picks_of, release_holds};
-use crate::session::replies::Requester;
 use crate::session::settle::{Lien, Outcome};
 use crate::session::{Answer, Client, SessionId};
 

@@ -5,14 +5,14 @@
 //! in too. While all of them wait it is not read. Who sends nothing of a body that was let in loses
 //! the session when others wait for the place.
 //!
-//! [`Intake`]: crate::intake::Intake
+//! [`Intake`]: crate::memory::ingress::Intake
 
 use std::time::Instant;
 
+use crate::alarms::{Allowance, Flow};
 use crate::error::Error;
-use crate::flow::{Allowance, Flow};
-use crate::intake::{Claim, LARGE_BODY, Order};
-use crate::ledger::{Charge, Held};
+use crate::memory::ingress::{Claim, LARGE_BODY, Order};
+use crate::memory::ledger::{Charge, Held};
 use crate::session::{Client, SessionId};
 
 /// A body of which the end has not come.

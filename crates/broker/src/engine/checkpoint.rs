@@ -11,10 +11,10 @@ use std::sync::{Arc, Weak};
 use journal::{Bits, Chunk, Journal, Owner, Owners, Reference};
 use parking_lot::{Condvar, Mutex};
 
-use crate::core::Core;
+use crate::engine::Core;
+use crate::engine::pages;
 use crate::queue::{Lane, Queue};
 use crate::store::facts::{self, LaneFacts};
-use crate::store::pages;
 
 /// Answers the journal's questions, once the broker has filled its queues: until then they wait.
 #[derive(Default)]

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use journal::{Admission, Reference};
 
+use crate::arguments::QueueArguments;
 use crate::catalog::Routing;
-use crate::catalog::arguments::QueueArguments;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::error::Error;
 use crate::message::scheduling::Instructions;
 use crate::message::{Arena, Head, Message};

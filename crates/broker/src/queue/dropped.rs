@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::message::Message;
 use crate::queue::{Queue, Reason};
 

@@ -4,6 +4,8 @@
 //! came of it to the queue. The housekeeping sweeps the queues while memory is short. A message
 //! that can't be read stops its queue and no other.
 
+pub(crate) mod spill;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -16,7 +18,7 @@ use bytes::Bytes;
 use journal::{Chunk, PAGE, Reference};
 use parking_lot::Mutex;
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::error::Error;
 use crate::message::{Arena, Message};
 use crate::queue::{Damage, Dying, Picked, Placed, Purpose, Queue, Task, Visit};

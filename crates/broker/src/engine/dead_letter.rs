@@ -7,22 +7,25 @@
 //! would multiply a message beyond its share of moves ([`crate::message::annotations::MOVES`]).
 //!
 //! Invariant: a run ends with the message that spends its [`Budget`]. While memory is full, one run
-//! in a second moves messages to several queues. The rest waits ([`crate::postponed`]); why it died
-//! is logged before, unless a start would find it out anew.
+//! in a second moves messages to several queues. The rest waits
+//! ([`crate::engine::dead_letter::postponed`]); why it died is logged before, unless a start would
+//! find it out anew.
+
+pub(crate) mod postponed;
 
 use std::sync::Arc;
 
 use journal::{Admission, Group, Ticket};
 
+use crate::arguments::QueueArguments;
 use crate::catalog::Unrouted;
-use crate::catalog::arguments::QueueArguments;
-use crate::core::Core;
-use crate::losses::Nowhere;
+use crate::engine::Core;
+use crate::engine::dead_letter::postponed::LIKELY_BYTES;
 use crate::message::annotations::{Death, Marks};
 use crate::message::cc::{CC, Copies, named_keys};
 use crate::message::{Arena, Head, Message};
-use crate::postponed::LIKELY_BYTES;
 use crate::queue::arrival::{Arrival, Work};
+use crate::queue::dropped::Nowhere;
 use crate::queue::{Dying, Identity, Queue, Reason, Visit};
 use crate::routing::{Envelope, STEPS};
 use crate::session::publish::{STEPS_PER_ENTRY, STORED_BESIDES, TURN_ENTRIES, release_holds};

@@ -10,7 +10,7 @@ use std::task::Waker;
 use journal::Admission;
 use parking_lot::Mutex;
 
-use crate::core::Core;
+use crate::engine::Core;
 
 pub(crate) const MEMORY: u8 = 1;
 pub(crate) const DISK: u8 = 2;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use journal::{Disk, Owner, Verification};
 
 use crate::broker::OpenError;
-use crate::store::pages::Lost;
-use crate::store::recovery::Rebuilt;
+use crate::engine::pages::Lost;
+use crate::engine::recovery::Rebuilt;
 
 /// See [`Verified::read`].
 pub struct Verified {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use journal::{Address, Reference};
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::queue::{Picked, Queue};
 
 /// After the disk has taken none, nothing is picked for so long.

@@ -5,6 +5,16 @@
 //! (timers, waiting lists) are leaves: nothing else is locked while one is held, but the errands of
 //! the pager behind what is postponed.
 
+pub(crate) mod checkpoint;
+pub(crate) mod dead_letter;
+pub(crate) mod delay;
+pub(crate) mod housekeeping;
+pub(crate) mod pager;
+pub(crate) mod pages;
+pub(crate) mod recovery;
+pub(crate) mod replies;
+pub(crate) mod verify;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,24 +25,24 @@ use hashbrown::HashMap;
 use journal::{Journal, Owner, Ticket};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::alarms::Alarms;
 use crate::catalog::Catalog;
 use crate::catalog::definitions::Definitions;
 use crate::clock::Clock;
-use crate::flow::Alarms;
-use crate::intake::Intake;
-use crate::losses::Losses;
+use crate::engine::dead_letter::postponed::Postponed;
+use crate::engine::pager::spill::Spilling;
+use crate::engine::pager::{Pager, Sweep};
+use crate::engine::replies::Replies;
+use crate::memory::ingress::Intake;
 use crate::memory::{Housekeeper, Memory};
 use crate::message::dialect::Dialects;
 use crate::names::Names;
-use crate::paging::{Pager, Sweep};
-use crate::postponed::Postponed;
 use crate::queue::Queue;
+use crate::queue::dropped::Losses;
 use crate::session::ClientShared;
 use crate::session::ending::Ending;
-use crate::session::replies::Replies;
 use crate::session::transaction::Sealed;
 use crate::settings::Settings;
-use crate::spilling::Spilling;
 use crate::stats::Totals;
 
 /// What waits for a time or a flush, to be taken up by the housekeeping.

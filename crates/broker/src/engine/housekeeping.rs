@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use journal::Ticket;
 
 use crate::catalog::Tables;
-use crate::core::{Core, TimerQueue};
-use crate::dead_letter::Budget;
+use crate::engine::dead_letter::Budget;
+use crate::engine::{Core, TimerQueue};
 use crate::queue::arrival::Work;
 use crate::queue::mailbox::Notice;
 use crate::queue::{Guard, Queue, Visit};

@@ -90,7 +90,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::arguments::{Declared, ExchangeArguments, QUEUE_TYPE, QueueArguments, inequivalence};
+    use crate::arguments::{Declared, ExchangeArguments, QUEUE_TYPE, QueueArguments, inequivalence};
     use crate::settings::UnknownArguments::Refuse;
     use crate::value::Value;
 

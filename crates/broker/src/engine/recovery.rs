@@ -12,11 +12,12 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use journal::{Address, Chunk, Owner, PAGE, Replay};
 
-use crate::catalog::arguments::{ExchangeArguments, QueueArguments};
+use crate::arguments::{ExchangeArguments, QueueArguments};
 use crate::catalog::definitions::{Definitions, EVERYWHERE, Key};
 use crate::catalog::{Catalog, Exchange, OWNERS_PER_VHOST, Tables, Vhost, binding_of};
-use crate::core::Core;
 use crate::encoding::Malformed;
+use crate::engine::Core;
+use crate::engine::pages::{Lost, Pages, ReadChunk};
 use crate::error::Error;
 use crate::queue::{
     Bound, Bounds, Lanes, Latest, Position, Positions, Queue, QueueParts, Reason, Recovered, Returns, Seen, Span,
@@ -25,7 +26,6 @@ use crate::queue::{
 use crate::routing::{Bindings, Destination, Load, Weight};
 use crate::settings::UnknownArguments;
 use crate::store::facts::{self, ExchangeFact, QueueFact};
-use crate::store::pages::{Lost, Pages, ReadChunk};
 use crate::store::runs::read_valued;
 use crate::value::Table;
 

@@ -1,0 +1,72 @@
+//! Replies without a queue: addresses by which publishes to the default exchange reach a session.
+//!
+//! An address is a routing key of its own that lives exactly as long as its consumer, and that only
+//! those know who were told. A reply goes straight into the requester's mailbox, at most once and
+//! never to the disk; for whoever is not there, or leaves its replies unread, it is unroutable.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use crate::engine::Core;
+use crate::message::Message;
+use crate::queue::Returns;
+use crate::queue::mailbox::{Lent, Mailbox};
+
+/// What the address of every reply consumer begins with; RabbitMQ's clients and servers know it.
+pub const REPLY_PREFIX: &str = "amq.rabbitmq.reply-to.";
+
+/// Bytes that may lie in a mailbox for one more reply to be put in. A reply has no queue to wait
+/// in, so this is more than what queues fill: it is up to a requester how much it asks for before
+/// it reads.
+const REPLIES_MAX: usize = 16 << 20;
+
+/// Where a reply goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Requester {
+    pub(crate) vhost: Arc<str>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) consumer: u32,
+}
+
+impl Requester {
+    /// False when it leaves too much unread.
+    pub(crate) fn deliver(&self, message: Message) -> bool {
+        let lent = Lent { consumer: self.consumer, redelivered: false, returns: Returns::default(), seq: 0, message };
+        self.mailbox.deliver_reply(lent, REPLIES_MAX)
+    }
+}
+
+/// All reply consumers by address.
+#[derive(Debug, Default)]
+pub(crate) struct Replies(Mutex<HashMap<String, Requester>>);
+
+impl Replies {
+    /// The requester at an address of this vhost.
+    pub(crate) fn at(&self, vhost: &str, address: &str) -> Option<Requester> {
+        if !address.starts_with(REPLY_PREFIX) {
+            return None;
+        }
+        self.0.lock().get(address).filter(|requester| *requester.vhost == *vhost).cloned()
+    }
+
+    pub(crate) fn insert(&self, address: String, requester: Requester) {
+        self.0.lock().insert(address, requester);
+    }
+
+    pub(crate) fn remove(&self, address: &str) {
+        self.0.lock().remove(address);
+    }
+}
+
+impl Core {
+    /// The requester that a message is a reply to. Ask this only of what no queue has taken: no
+    /// queue has such a name.
+    pub(crate) fn requester(&self, vhost: &str, message: &Message) -> Option<Requester> {
+        if !message.exchange().is_empty() {
+            return None;
+        }
+        self.replies.at(vhost, message.routing_key())
+    }
+}
