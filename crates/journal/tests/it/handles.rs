@@ -1,8 +1,6 @@
 //! The journal as its users see it: threads, a real directory, tickets and wakers, admission,
 //! refusals.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
-
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;

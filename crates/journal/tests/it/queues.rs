@@ -4,8 +4,6 @@
 //! Invariant: the body of a number follows from owner, number and length, so whatever is read back
 //! can be judged.
 
-#![allow(dead_code, reason = "no test needs all of it")]
-
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;

@@ -4,8 +4,6 @@
 //!
 //! `JOURNAL_SEEDS` sets how many seeds are run, `JOURNAL_SEED` runs that one only.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
-
 mod life;
 mod memory;
 mod model;

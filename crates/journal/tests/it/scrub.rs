@@ -1,17 +1,13 @@
 //! The scrub: it finds what does not read back, tells of it once, keeps its pace, and sees no
 //! damage where there is none.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
-
-mod queues;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use journal::{Damage, Disk, Journal, Stepper};
 use testkit::sim_disk::{Random, SimDisk};
 
-use queues::{Queues, check, live_on, rest, step};
+use crate::queues::{Queues, check, live_on, rest, step};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

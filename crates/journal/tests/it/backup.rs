@@ -1,10 +1,6 @@
 //! Copies of a journal that runs: they hold just what had been appended when they were begun,
 //! whatever went on meanwhile, and one that was cut short is no data directory.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
-
-mod queues;
-
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use journal::{Admission, Backup, BackupError, Durability, Journal, OpenError, Options, RealDisk, Stepper};
 use testkit::sim_disk::{Fault, Random, SimDisk};
 
-use queues::{Alive, Found, Queues, alive, body, check, counts, live_on, open, small, step};
+use crate::queues::{Alive, Found, Queues, alive, body, check, counts, live_on, open, small, step};
 
 /// Opens a copy, compares, works with it, and opens it again.
 fn judge(copy: &SimDisk, expected: &Alive, random: &mut Random) {

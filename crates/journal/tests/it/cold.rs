@@ -1,10 +1,6 @@
 //! Backlogs: what is alive leaves the log for segments, on a real disk and on a simulated one, and
 //! what is damaged, missing or in the way there.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
-
-mod queues;
-
 use std::io;
 use std::ops::Range;
 #[cfg(unix)]
@@ -15,7 +11,7 @@ use std::time::Duration;
 use journal::{Admission, Disk, DiskFile, Journal, Lock, Options, RealDisk, Stepper};
 use testkit::sim_disk::{Fault, SimDisk};
 
-use queues::{Found, Queues, body, check, counts, open, open_with, rest, small, step, step_with};
+use crate::queues::{Found, Queues, body, check, counts, open, open_with, rest, small, step, step_with};
 
 #[test]
 fn a_backlog_of_many_rings_is_taken_kept_and_given_back_on_a_real_disk() {

@@ -1,15 +1,11 @@
 //! Reading a data directory from end to end: what is whole, and that no kind of damage goes unseen.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
-
-mod queues;
-
 use std::sync::Arc;
 
 use journal::{Damage, Disk, Journal, OpenError, Verification, VerifiedSegment, accept_damage, verify};
 use testkit::sim_disk::{Random, SimDisk};
 
-use queues::{Found, body, check, open, rest, small, step};
+use crate::queues::{Found, body, check, open, rest, small, step};
 
 const BLOCK: u64 = 4096;
 

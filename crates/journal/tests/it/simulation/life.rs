@@ -11,8 +11,8 @@ use journal::{
 use parking_lot::Mutex;
 use testkit::sim_disk::{Fault, Random, SimDisk};
 
-use crate::memory::{Memory, Places, Restater};
-use crate::model::{self, Body, Change, Replayed, World};
+use super::memory::{Memory, Places, Restater};
+use super::model::{self, Body, Change, Replayed, World};
 
 const FILE: u32 = 64 << 10;
 const CAPACITY: u64 = 2 << 20;

@@ -1,17 +1,13 @@
 //! Spilled bodies: they read back while they are held, their files go with them, and nothing of
 //! them outlives the journal.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
-
-mod queues;
-
 use std::io::ErrorKind;
 use std::sync::Arc;
 
 use journal::{Address, Durability, Journal, Options, RealDisk, Reference, Stepper, is_spilled};
 use testkit::sim_disk::{Fault, Random, SimDisk};
 
-use queues::{Found, Queues, body, open, small, step};
+use crate::queues::{Found, Queues, body, open, small, step};
 
 fn files(disk: &SimDisk) -> Vec<String> {
     disk.names().into_iter().filter(|name| name.starts_with("spill/")).collect()

@@ -1,8 +1,6 @@
 //! What recovery makes of files that were cut, damaged, swapped or left over: a torn tail is cut,
 //! anything that was acknowledged and does not read back stops the start.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
-
 use std::sync::Arc;
 
 use journal::{

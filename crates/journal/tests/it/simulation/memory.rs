@@ -7,7 +7,7 @@ use std::sync::Arc;
 use journal::{Address, Bits, Chunk, Group, Journal, Owner, Owners, PAGE, Reference, Ticket};
 use parking_lot::Mutex;
 
-use crate::model::{self, Change, Entry, World};
+use super::model::{self, Change, Entry, World};
 
 /// Where the body of a reference lies, and its length.
 pub(crate) type Places = BTreeMap<(Owner, u64), (Address, u32)>;

@@ -1,0 +1,13 @@
+//! The journal from outside: on real disks, and on a simulated one that loses, tears and refuses.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic here is a failed test")]
+
+mod backup;
+mod cold;
+mod damage;
+mod handles;
+mod queues;
+mod scrub;
+mod simulation;
+mod spill;
+mod verify;
