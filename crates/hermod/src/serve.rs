@@ -13,7 +13,7 @@ use journal::{Disk, Lock, RealDisk};
 use management::{
     BackupRow, Encryption, Endpoints, Facts, Hosts, ListenerRow, Management, Network, Secure, Socket, Source, Watch,
 };
-use net::{Listener, Net};
+use net::{Listener, Nagle, Net};
 use wire::Protocol;
 
 use crate::cli;
@@ -217,7 +217,8 @@ fn bind_port(
             // `[::]` serves IPv4 as well.
             continue;
         }
-        match Listener::bind(SocketAddr::new(*address, port + offset), nodelay) {
+        let nagle = if nodelay { Nagle::Off } else { Nagle::On };
+        match Listener::bind(SocketAddr::new(*address, port + offset), nagle) {
             Ok(listener) => bound.push(listener),
             Err(error) if lenient && error.is_unavailable() => tracing::debug!("{error}"),
             Err(error) => return Err(Exit::System.because(error)),

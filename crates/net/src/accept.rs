@@ -13,9 +13,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use wire::{Peer, Protocol};
 
-use crate::door::Door;
 use crate::drive::drive;
-use crate::gate::LogGate;
+use crate::handshake::Handshakes;
+use crate::listener::Nagle;
+use crate::log_throttle::LogThrottle;
 use crate::registry::Registry;
 use crate::settings::Settings;
 
@@ -29,15 +30,15 @@ pub(crate) struct Acceptor {
     pub(crate) protocols: Arc<[Arc<dyn Protocol>]>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) nodelay: bool,
-    pub(crate) door: Arc<Door>,
+    pub(crate) nagle: Nagle,
+    pub(crate) handshakes: Arc<Handshakes>,
 }
 
 impl Acceptor {
     /// Accepts until `stop` changes.
     pub(crate) async fn run(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
-        let refused = LogGate::new(LOG_INTERVAL);
-        let failed = LogGate::new(LOG_INTERVAL);
+        let refused = LogThrottle::new(LOG_INTERVAL);
+        let failed = LogThrottle::new(LOG_INTERVAL);
         let mut wait = SHORTEST_WAIT;
         loop {
             let accepted = tokio::select! {
@@ -61,16 +62,16 @@ impl Acceptor {
         }
     }
 
-    fn admit(&self, socket: TcpStream, remote: SocketAddr, refused: &LogGate) {
+    fn admit(&self, socket: TcpStream, remote: SocketAddr, refused: &LogThrottle) {
         let Ok(local) = socket.local_addr() else { return };
         let (remote, local) = (canonical(remote), canonical(local));
-        let peer = Peer { remote, local, encrypted: self.door.secure.is_some(), certified_user: None };
+        let peer = Peer { remote, local, encrypted: self.handshakes.secure.is_some(), certified_user: None };
         match self.registry.admit(peer, Instant::now()) {
             Ok(registration) => {
                 self.tune(&socket);
                 tracing::debug!(connection = registration.listed.id(), peer = %remote, "connection accepted");
                 let (protocols, settings) = (self.protocols.clone(), self.settings.clone());
-                tokio::spawn(drive(socket, self.door.clone(), registration, protocols, settings));
+                tokio::spawn(drive(socket, self.handshakes.clone(), registration, protocols, settings));
             }
             Err(refusal) => {
                 if let Some(held) = refused.pass(Instant::now()) {
@@ -82,7 +83,7 @@ impl Acceptor {
 
     /// Socket options are wishes: a connection works without them, slower or noticed dead later.
     fn tune(&self, socket: &TcpStream) {
-        let _ = socket.set_nodelay(self.nodelay);
+        let _ = socket.set_nodelay(self.nagle == Nagle::Off);
         if let Some(idle) = self.settings.keepalive {
             let _ = SockRef::from(socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(idle));
         }

@@ -10,7 +10,7 @@ use crate::input::Input;
 use crate::registry::Listed;
 use crate::stream::Stream;
 
-/// More than any protocol needs to be told by; a peer that is still undecided then is nobody's.
+/// No protocol needs more bytes to be recognised. A peer that is still undecided then speaks none.
 const ENOUGH: usize = 64;
 
 /// What the first bytes say.
@@ -25,7 +25,7 @@ enum Choice {
 }
 
 /// Reads until the protocol is known. A listener with one protocol asks nothing, so that the server
-/// may speak first. When nobody recognises the bytes, the first protocol gets them: it knows how to
+/// may speak first. When no protocol recognises the bytes, the first one gets them: it knows how to
 /// refuse a stranger in its own words. `None` when the peer left or the connection was ordered to
 /// end.
 pub(crate) async fn detect(
@@ -39,7 +39,7 @@ pub(crate) async fn detect(
     }
     poll_fn(|cx| {
         loop {
-            let orders = listed.bell().take();
+            let orders = listed.wakeup().take();
             if orders.close() || orders.cut() {
                 return Poll::Ready(None);
             }

@@ -16,10 +16,10 @@ use tokio::net::TcpStream;
 use wire::{CloseReason, Connection, Doing, Peer, Protocol, ReadState};
 
 use crate::detect::detect;
-use crate::door::Door;
 use crate::flush::{Flushed, poll_flush};
+use crate::handshake::Handshakes;
 use crate::input::{Input, TURN_BYTES};
-use crate::parting;
+use crate::linger;
 use crate::registry::{Listed, Registration};
 use crate::settings::Settings;
 use crate::stream::Stream;
@@ -98,24 +98,24 @@ enum End {
 /// Runs one accepted connection to its end.
 pub(crate) async fn drive(
     socket: TcpStream,
-    door: Arc<Door>,
+    handshakes: Arc<Handshakes>,
     registration: Registration,
     protocols: Arc<[Arc<dyn Protocol>]>,
     settings: Arc<Settings>,
 ) {
     let listed = registration.listed.clone();
     poll_fn(|cx| {
-        listed.bell().answered_by(cx.waker());
+        listed.wakeup().set_task(cx.waker());
         Poll::Ready(())
     })
     .await;
-    let Some((mut socket, certified_user)) = door.pass(socket, &listed).await else { return };
+    let Some((mut socket, certified_user)) = handshakes.pass(socket, &listed).await else { return };
     let mut input = Input::new();
     let detected = detect(&mut socket, &mut input, &listed, &protocols);
     let Ok(Some(protocol)) = tokio::time::timeout(settings.detect_timeout, detected).await else { return };
     registration.speaks(protocol.name());
     let peer = Peer { certified_user, ..listed.peer().clone() };
-    let accept = || protocol.accept(peer, Waker::from(listed.bell().clone()), Instant::now());
+    let accept = || protocol.accept(peer, Waker::from(listed.wakeup().clone()), Instant::now());
     let end = match catch_unwind(AssertUnwindSafe(accept)) {
         Err(_) => End::Panicked,
         Ok(connection) => {
@@ -132,8 +132,8 @@ pub(crate) async fn drive(
     };
     log(&listed, &end);
     match end {
-        End::Finished => parting::end(&mut socket).await,
-        End::Answered => parting::leave_to_peer(&mut socket, &listed, settings.parting).await,
+        End::Finished => linger::end(&mut socket).await,
+        End::Answered => linger::leave_to_peer(&mut socket, &listed, settings.linger).await,
         End::PeerClosed => {}
         _ => socket.end_by_reset(),
     }
@@ -234,7 +234,7 @@ impl<'a> Drive<'a> {
 
     /// One turn. True when there may be more to do at once.
     fn turn(&mut self, budget: &mut Budget, now: Instant, cx: &mut Context<'_>) -> Result<bool, End> {
-        let acted = self.heed_orders(now)? | self.heed_time(now)?;
+        let acted = self.take_orders(now)? | self.run_timers(now)?;
         let took = self.take_input(budget, now, cx)?;
         let wrote = self.write_output(budget, now, cx)?;
         let written = self.connection.output().is_empty() && self.stalled.is_none();
@@ -253,8 +253,8 @@ impl<'a> Drive<'a> {
         Ok(acted | took | wrote)
     }
 
-    fn heed_orders(&mut self, now: Instant) -> Result<bool, End> {
-        let orders = self.listed.bell().take();
+    fn take_orders(&mut self, now: Instant) -> Result<bool, End> {
+        let orders = self.listed.wakeup().take();
         if orders.cut() {
             return Err(End::Cut);
         }
@@ -270,7 +270,7 @@ impl<'a> Drive<'a> {
         Ok(acted)
     }
 
-    fn heed_time(&mut self, now: Instant) -> Result<bool, End> {
+    fn run_timers(&mut self, now: Instant) -> Result<bool, End> {
         if self.stalled.is_some_and(|since| now >= since + self.settings.write_timeout) {
             return Err(End::SlowReader);
         }
@@ -338,8 +338,8 @@ impl<'a> Drive<'a> {
         match outcome {
             Poll::Ready(Err(error)) => Err(End::Failed(error)),
             Poll::Ready(Ok(())) => {
-                // Whoever held something back because the output was long is told that there is
-                // room.
+                // The protocol may have held something back while the output was long. Now it is
+                // told that there is room.
                 self.woken |= self.stalled.take().is_some() || waiting >= ENOUGH_OUTPUT;
                 Ok(self.woken)
             }

@@ -3,21 +3,20 @@
 //! [`Listener`] binds, the accept loop admits within limits, and one task per connection
 //! ([`drive`]) moves bytes between its socket and a [`wire::Connection`], which it never looks
 //! into. [`Net`] owns the threads and the [`Registry`] of what is connected. Whether a socket is
-//! plain, within TLS or a WebSocket is seen by `door` and `stream` alone. A connection never
+//! plain, within TLS or a WebSocket is seen by `handshake` and `stream` alone. A connection never
 //! outlives its registration, and a panic in one ends that one.
 
 mod accept;
-mod bell;
 mod detect;
-mod door;
 mod drive;
+mod encryption;
 mod flush;
-mod gate;
-mod greeters;
 mod handshake;
+mod handshake_threads;
 mod input;
+mod linger;
 mod listener;
-mod parting;
+mod log_throttle;
 mod registry;
 mod screen;
 mod server;
@@ -26,12 +25,14 @@ mod spin;
 mod stream;
 mod timer;
 mod tls;
+mod upgrade;
+mod wakeup;
 mod web;
 
-pub use gate::LogGate;
-pub use listener::{BindError, Listener};
+pub use encryption::{Encryption, PeerCertificate};
+pub use listener::{BindError, Listener, Nagle};
 pub use registry::{ConnectionInfo, Registry};
 pub use server::{Net, io_threads_for};
 pub use settings::Settings;
-pub use tls::{Encryption, PeerCertificate, Tls};
+pub use tls::Tls;
 pub use web::{Naming, Web};

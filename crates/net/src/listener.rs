@@ -8,11 +8,20 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Connections that may wait in the kernel until they are accepted.
 const BACKLOG: i32 = 1024;
 
-/// A bound socket that nobody accepts from yet.
+/// A bound socket. No connection is accepted from it yet.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
-    nodelay: bool,
+    nagle: Nagle,
+}
+
+/// Nagle's algorithm, for the sockets that a listener accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nagle {
+    /// The kernel gathers small segments.
+    On,
+    /// `TCP_NODELAY`: each segment is sent at once.
+    Off,
 }
 
 /// Why an address could not be bound.
@@ -70,11 +79,10 @@ impl std::error::Error for BindError {
 }
 
 impl Listener {
-    /// Binds `address`; port 0 takes any free port. Accepted sockets get `TCP_NODELAY` when
-    /// `nodelay` is true.
-    pub fn bind(address: SocketAddr, nodelay: bool) -> Result<Self, BindError> {
+    /// Binds `address`; port 0 takes any free port.
+    pub fn bind(address: SocketAddr, nagle: Nagle) -> Result<Self, BindError> {
         let bound = Self::open(address).map_err(|cause| BindError { address, cause })?;
-        Ok(Self { socket: bound, nodelay })
+        Ok(Self { socket: bound, nagle })
     }
 
     fn open(address: SocketAddr) -> io::Result<TcpListener> {
@@ -97,13 +105,13 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// The bound socket, non-blocking, for somebody else to accept from.
+    /// The bound socket, non-blocking, for another server to accept from.
     pub fn into_socket(self) -> TcpListener {
         self.socket
     }
 
-    pub(crate) fn into_parts(self) -> (TcpListener, bool) {
-        (self.socket, self.nodelay)
+    pub(crate) fn into_parts(self) -> (TcpListener, Nagle) {
+        (self.socket, self.nagle)
     }
 }
 
@@ -113,9 +121,9 @@ mod tests {
 
     #[test]
     fn a_taken_port_is_named_with_a_way_out() {
-        let first = Listener::bind(([127, 0, 0, 1], 0).into(), true).unwrap();
+        let first = Listener::bind(([127, 0, 0, 1], 0).into(), Nagle::Off).unwrap();
         let address = first.address().unwrap();
-        let error = Listener::bind(address, true).unwrap_err().to_string();
+        let error = Listener::bind(address, Nagle::Off).unwrap_err().to_string();
         let expected = format!("port {} is in use at 127.0.0.1; stop the program that holds it", address.port());
         assert!(error.starts_with(&expected), "{error}");
     }
@@ -123,7 +131,7 @@ mod tests {
     #[test]
     fn an_address_of_another_machine_is_told_from_a_taken_one() {
         // 192.0.2.0/24 is reserved for documentation (RFC 5737); no machine has it.
-        let error = Listener::bind(([192, 0, 2, 1], 0).into(), true).unwrap_err();
+        let error = Listener::bind(([192, 0, 2, 1], 0).into(), Nagle::Off).unwrap_err();
         assert!(error.is_unavailable(), "{error}");
         assert!(error.to_string().contains("192.0.2.1"), "{error}");
     }

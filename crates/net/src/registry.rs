@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::{Condvar, Mutex};
 use wire::{CloseReason, Peer, network};
 
-use crate::bell::Bell;
-use crate::tls::Encryption;
+use crate::encryption::Encryption;
+use crate::wakeup::Wakeup;
 
 /// Why connections are refused: the settings that say so, and the end of the server.
 const REASONS: [&str; 5] = ["connections", "pending", "pending_per_address", "connects_per_address", "shutdown"];
@@ -78,7 +78,7 @@ pub(crate) struct Listed {
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     pending: AtomicBool,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     reason: OnceLock<CloseReason>,
 }
 
@@ -190,7 +190,7 @@ impl Registry {
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
             pending: AtomicBool::new(true),
-            bell: Arc::default(),
+            wakeup: Arc::default(),
             reason: OnceLock::new(),
         });
         table.listed.insert(listed.id, listed.clone());
@@ -233,7 +233,7 @@ impl Registry {
         listed.inspect(|listed| listed.order_close(CloseReason::Forced(explanation.to_owned()))).is_some()
     }
 
-    /// Admits nobody from now on and orders every connection to close.
+    /// Admits no connection from now on, and orders every one to close.
     pub(crate) fn close_all(&self) {
         for listed in self.last_call() {
             listed.order_close(CloseReason::Shutdown);
@@ -243,7 +243,7 @@ impl Registry {
     /// Ends every connection without ceremony.
     pub(crate) fn cut_all(&self) {
         for listed in self.last_call() {
-            listed.bell.cut();
+            listed.wakeup.cut();
         }
     }
 
@@ -299,8 +299,8 @@ impl Table {
 
     /// Notes a connection from `address` that has not authenticated yet.
     fn note(&mut self, address: IpAddr, now: Instant) {
-        // Whoever comes from many addresses makes room for the next: those are kept that still
-        // count.
+        // A network with many addresses makes room for the next one: only those that still count
+        // are kept.
         if self.callers.len() >= CALLERS + 2 * self.pending {
             self.callers.retain(|_, caller| caller.pending > 0 || caller.is_recent(now));
         }
@@ -329,8 +329,8 @@ impl Listed {
         &self.peer
     }
 
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
+    pub(crate) fn wakeup(&self) -> &Arc<Wakeup> {
+        &self.wakeup
     }
 
     pub(crate) fn protocol(&self) -> &'static str {
@@ -367,7 +367,7 @@ impl Listed {
 
     fn order_close(&self, reason: CloseReason) {
         self.reason.get_or_init(|| reason);
-        self.bell.close();
+        self.wakeup.close();
     }
 
     fn info(&self) -> ConnectionInfo {
@@ -499,13 +499,13 @@ mod tests {
     }
 
     #[test]
-    fn closing_orders_everyone_and_admits_nobody() {
+    fn closing_orders_every_connection_and_admits_none() {
         let registry = Arc::new(Registry::new(LIMITS));
         let one = registry.admit(peer(1), Instant::now()).unwrap();
         assert!(registry.close(1, "maintenance") && !registry.close(2, "maintenance"));
         assert_eq!(one.listed.reason(), CloseReason::Forced("maintenance".to_owned()));
         registry.close_all();
-        assert!(one.listed.bell().take().close());
+        assert!(one.listed.wakeup().take().close());
         assert_eq!(registry.admit(peer(1), Instant::now()).unwrap_err(), Refusal::Closing);
         assert_eq!(registry.wait_empty(Duration::ZERO), 1);
         drop(one);

@@ -11,8 +11,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::handshake;
 use crate::stream::Stream;
+use crate::upgrade;
 
 /// Most bytes of a head, and of a message, before the log-in.
 const STRANGERS: u64 = 16 * 1024;
@@ -73,7 +73,7 @@ impl Screened {
             return Ok(());
         }
         self.head.extend_from_slice(bytes);
-        let Some(answer) = handshake::refusal(&self.head) else { return Ok(()) };
+        let Some(answer) = upgrade::refusal(&self.head) else { return Ok(()) };
         // It is short and the first that is sent: the system has room for it, or the peer has gone.
         let _ = Pin::new(&mut self.stream).poll_write(cx, answer.as_bytes());
         let _ = Pin::new(&mut self.stream).poll_flush(cx);

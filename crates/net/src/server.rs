@@ -12,14 +12,14 @@ use tokio::sync::watch;
 use wire::Protocol;
 
 use crate::accept::Acceptor;
-use crate::door::Door;
-use crate::greeters::Greeters;
+use crate::handshake::Handshakes;
+use crate::handshake_threads::HandshakeThreads;
 use crate::listener::Listener;
 use crate::registry::{Limits, Registry};
 use crate::settings::Settings;
 use crate::spin::Spin;
 use crate::tls::{Secure, Tls};
-use crate::web::{Hall, Web};
+use crate::web::{Web, WebSockets};
 
 /// How long connections get to end after they were cut: they only have to notice.
 const CUT_PATIENCE: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub struct Net {
     settings: Arc<Settings>,
     io_threads: usize,
     /// Once a listener has TLS.
-    greeters: Mutex<Option<Arc<Greeters>>>,
+    handshake_threads: Mutex<Option<Arc<HandshakeThreads>>>,
 }
 
 impl Net {
@@ -63,8 +63,8 @@ impl Net {
             pending_per_address: settings.pending_per_address,
             rate_per_address: settings.connects_per_address,
         }));
-        let (settings, greeters) = (Arc::new(settings), Mutex::default());
-        Ok(Self { handle, stop, finish, host: Some(host), registry, settings, io_threads, greeters })
+        let (settings, handshake_threads) = (Arc::new(settings), Mutex::default());
+        Ok(Self { handle, stop, finish, host: Some(host), registry, settings, io_threads, handshake_threads })
     }
 
     /// Accepts connections on `listener` that speak one of `protocols`, within TLS if `tls` is
@@ -78,17 +78,20 @@ impl Net {
     ) -> io::Result<()> {
         let secure = match tls {
             None => None,
-            Some(tls) => Some(Secure::new(tls, self.greeters()?, self.settings.tls_timeout)),
+            Some(tls) => Some(Secure::new(tls, self.handshake_threads()?, self.settings.tls_timeout)),
         };
-        let (socket, nodelay) = listener.into_parts();
+        let (socket, nagle) = listener.into_parts();
         let _inside = self.handle.enter();
         let socket = tokio::net::TcpListener::from_std(socket)?;
         let acceptor = Acceptor {
             protocols: protocols.into(),
             registry: self.registry.clone(),
             settings: self.settings.clone(),
-            nodelay,
-            door: Arc::new(Door { secure, hall: web.map(|web| Hall::new(web, self.settings.detect_timeout)) }),
+            nagle,
+            handshakes: Arc::new(Handshakes {
+                secure,
+                websockets: web.map(|web| WebSockets::new(web, self.settings.detect_timeout)),
+            }),
         };
         self.handle.spawn(acceptor.run(socket, self.stop.subscribe()));
         Ok(())
@@ -96,13 +99,13 @@ impl Net {
 
     /// Who shakes hands on all listeners: half as many threads as move bytes, so that these have
     /// cores whatever strangers ask for.
-    fn greeters(&self) -> io::Result<Arc<Greeters>> {
-        let mut greeters = self.greeters.lock();
-        if let Some(greeters) = &*greeters {
-            return Ok(greeters.clone());
+    fn handshake_threads(&self) -> io::Result<Arc<HandshakeThreads>> {
+        let mut handshake_threads = self.handshake_threads.lock();
+        if let Some(handshake_threads) = &*handshake_threads {
+            return Ok(handshake_threads.clone());
         }
-        let started = Arc::new(Greeters::start(self.io_threads.div_ceil(2), self.settings.pending)?);
-        Ok(greeters.insert(started).clone())
+        let started = Arc::new(HandshakeThreads::start(self.io_threads.div_ceil(2), self.settings.pending)?);
+        Ok(handshake_threads.insert(started).clone())
     }
 
     /// What is connected.

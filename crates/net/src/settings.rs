@@ -14,7 +14,7 @@ pub struct Settings {
     /// How long a TLS handshake may take.
     pub tls_timeout: Duration,
     /// How long a peer that was told the last word of its connection may take to end it.
-    pub parting: Duration,
+    pub linger: Duration,
     /// Idle time after which the kernel probes a silent peer; `None` leaves probing off.
     pub keepalive: Option<Duration>,
     /// Most connections at one time, over all listeners.
@@ -40,7 +40,7 @@ impl Default for Settings {
             write_timeout: Duration::from_secs(30),
             detect_timeout: Duration::from_secs(10),
             tls_timeout: Duration::from_secs(5),
-            parting: Duration::from_secs(5),
+            linger: Duration::from_secs(5),
             keepalive: Some(Duration::from_secs(60)),
             connections: 10_000,
             pending: 1000,

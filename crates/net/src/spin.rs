@@ -45,16 +45,17 @@ impl Looks {
         Self { limit, until: None, sleeps: 0, left: 0 }
     }
 
-    /// There is nothing to do; `worked` says whether there was, since the last call. True to look
-    /// once more, false to sleep.
-    fn looks(&mut self, worked: bool, now: Instant) -> bool {
-        if worked {
-            if self.until.take().is_some() {
-                self.sleeps -= self.sleeps.div_ceil(8);
-            }
-            self.until = (self.left == 0).then(|| now + self.limit);
-            self.left = self.left.saturating_sub(1);
+    /// There was something to do since the last look, and the thread has run out of it.
+    fn found_work(&mut self, now: Instant) {
+        if self.until.take().is_some() {
+            self.sleeps -= self.sleeps.div_ceil(8);
         }
+        self.until = (self.left == 0).then(|| now + self.limit);
+        self.left = self.left.saturating_sub(1);
+    }
+
+    /// There is nothing to do. True to look once more, false to sleep.
+    fn looks(&mut self, now: Instant) -> bool {
         match self.until {
             Some(until) if now < until => true,
             Some(_) => {
@@ -84,11 +85,18 @@ impl Spin {
 
     /// The thread is about to sleep.
     pub(crate) fn before_sleep(&self) {
-        if !self.looks.lock().looks(WORKED.replace(false), Instant::now()) {
+        let (worked, now) = (WORKED.replace(false), Instant::now());
+        let mut looks = self.looks.lock();
+        if worked {
+            looks.found_work(now);
+        }
+        let again = looks.looks(now);
+        drop(looks);
+        if !again {
             return;
         }
-        // Whoever waits for this core would else wait until the scheduler takes it away: a few
-        // milliseconds.
+        // Another thread that waits for this core would else wait until the scheduler takes it
+        // away: a few milliseconds.
         thread::yield_now();
         if let Some(waker) = &*self.waker.lock() {
             waker.wake_by_ref();
@@ -117,10 +125,11 @@ mod tests {
         let (mut looks, mut now, mut found, mut slept) = (Looks::new(LIMIT), Instant::now(), 0, 0);
         for gap in gaps {
             let comes = now + gap;
-            let mut looking = looks.looks(true, now);
+            looks.found_work(now);
+            let mut looking = looks.looks(now);
             while looking && now < comes {
                 now += Duration::from_micros(1);
-                looking = looks.looks(false, now);
+                looking = looks.looks(now);
             }
             if looking {
                 found += 1
@@ -133,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_again_at_once_never_finds_the_thread_asleep() {
+    fn a_peer_that_asks_again_at_once_never_finds_the_thread_asleep() {
         assert_eq!(play([LIMIT / 2; 1000]), (1000, 0));
     }
 
@@ -141,9 +150,10 @@ mod tests {
     fn where_work_comes_seldom_hardly_any_look_is_taken() {
         let (mut looks, mut now, mut looked) = (Looks::new(LIMIT), Instant::now(), 0);
         for _ in 0..1000 {
-            if looks.looks(true, now) {
+            looks.found_work(now);
+            if looks.looks(now) {
                 looked += 1;
-                assert!(!looks.looks(false, now + LIMIT), "a look is never longer than its limit");
+                assert!(!looks.looks(now + LIMIT), "a look is never longer than its limit");
             }
             now += Duration::from_millis(1);
         }

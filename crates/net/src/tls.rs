@@ -1,9 +1,9 @@
 //! TLS on a listener: who brings the certificates, and the handshake, which must end within its
 //! time.
 //!
-//! The configuration is asked for anew at each handshake. Certificates change that way while
+//! Each handshake asks for the configuration again. Certificates change that way while
 //! connections stay as they are. What a handshake computes, and what its certificates are read for,
-//! is computed by the [`Greeters`].
+//! is computed by the [`HandshakeThreads`].
 
 use std::io;
 use std::sync::Arc;
@@ -15,43 +15,23 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection};
 use tokio_rustls::server::TlsStream;
 
-use crate::door::heeding;
-use crate::gate::LogGate;
-use crate::greeters::Greeters;
+use crate::encryption::{Encryption, PeerCertificate};
+use crate::handshake_threads::HandshakeThreads;
+use crate::log_throttle::LogThrottle;
 use crate::registry::Listed;
 use crate::stream::Stream;
+use crate::wakeup::await_handshake;
 
-/// Anybody who reaches the port can make handshakes fail; the log hears of it this often.
+/// Any peer that reaches the port can make handshakes fail. The log has one line of it per
+/// interval.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-
-/// What a handshake came to, for listings.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Encryption {
-    /// The version, as `TLSv1_3`.
-    pub version: String,
-    /// The suite of algorithms, as `TLS13_AES_256_GCM_SHA384`.
-    pub suite: String,
-    /// The certificate that the peer has shown.
-    pub certificate: Option<PeerCertificate>,
-}
-
-/// What a peer's certificate says.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PeerCertificate {
-    /// Whose it is: a distinguished name.
-    pub subject: String,
-    /// Who has signed it: a distinguished name.
-    pub issuer: String,
-    /// From when to when it counts.
-    pub validity: String,
-}
 
 /// What a listener with TLS is served with.
 pub trait Tls: Send + Sync {
     /// Certificates, versions and the check of peers, as they are now.
     fn config(&self) -> Arc<ServerConfig>;
     /// The user that a peer's certificate stands for; it has been verified already. `None` if it
-    /// names nobody.
+    /// names no user.
     fn user_of(&self, certificate: &CertificateDer<'_>) -> Option<Arc<str>>;
     /// What a peer's certificate says.
     fn describe(&self, certificate: &CertificateDer<'_>) -> Option<PeerCertificate>;
@@ -60,22 +40,22 @@ pub trait Tls: Send + Sync {
 /// The TLS of one listener.
 pub(crate) struct Secure {
     tls: Arc<dyn Tls>,
-    greeters: Arc<Greeters>,
+    handshake_threads: Arc<HandshakeThreads>,
     patience: Duration,
-    failed: LogGate,
+    failed: LogThrottle,
 }
 
 impl Secure {
-    /// Handshakes are the work of `greeters`, and may take as long as `patience`.
-    pub(crate) fn new(tls: Arc<dyn Tls>, greeters: Arc<Greeters>, patience: Duration) -> Self {
-        Self { tls, greeters, patience, failed: LogGate::new(LOG_INTERVAL) }
+    /// Handshakes are the work of `handshake_threads`, and may take as long as `patience`.
+    pub(crate) fn new(tls: Arc<dyn Tls>, handshake_threads: Arc<HandshakeThreads>, patience: Duration) -> Self {
+        Self { tls, handshake_threads, patience, failed: LogThrottle::new(LOG_INTERVAL) }
     }
 
     /// Shakes hands: the socket within TLS, and the user that the peer's certificate stands for.
     /// `None` when the handshake failed, took too long, or the connection was ordered to end.
     pub(crate) async fn open(&self, socket: TcpStream, listed: &Listed) -> Option<(Stream, Option<Arc<str>>)> {
-        let handshake = self.greeters.run(listed.peer().remote.ip(), shake(self.tls.clone(), socket));
-        match heeding(listed, self.patience, "tls.handshake_timeout", handshake).await? {
+        let handshake = self.handshake_threads.run(listed.peer().remote.ip(), shake(self.tls.clone(), socket));
+        match await_handshake(listed.wakeup(), self.patience, "tls.handshake_timeout", handshake).await? {
             Ok(Shaken { stream, user, encryption }) => {
                 listed.is_encrypted_by(encryption);
                 Some((Stream::Tls(stream), user))
@@ -101,7 +81,7 @@ impl Secure {
 /// What a handshake came to.
 struct Shaken {
     stream: Box<TlsStream<TcpStream>>,
-    /// Whom the peer's certificate stands for.
+    /// The user that the peer's certificate stands for.
     user: Option<Arc<str>>,
     encryption: Encryption,
 }

@@ -23,13 +23,14 @@ use tokio_tungstenite::tungstenite::http::{HeaderName, StatusCode};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message};
 
-use crate::door::heeding;
-use crate::gate::LogGate;
+use crate::log_throttle::LogThrottle;
 use crate::registry::Listed;
 use crate::screen::Screened;
 use crate::stream::Stream;
+use crate::wakeup::await_handshake;
 
-/// Anybody who reaches the port can make handshakes fail; the log hears of it this often.
+/// Any peer that reaches the port can make handshakes fail. The log has one line of it per
+/// interval.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Most bytes of a message from a peer: it is held until its end has come. Strangers may send less:
 /// see [`Screened`].
@@ -65,16 +66,16 @@ impl std::fmt::Debug for Web {
 }
 
 /// The WebSockets of one listener.
-pub(crate) struct Hall {
+pub(crate) struct WebSockets {
     web: Web,
     patience: Duration,
-    failed: LogGate,
+    failed: LogThrottle,
 }
 
-impl Hall {
+impl WebSockets {
     /// Handshakes may take as long as `patience`.
     pub(crate) fn new(web: Web, patience: Duration) -> Self {
-        Self { web, patience, failed: LogGate::new(LOG_INTERVAL) }
+        Self { web, patience, failed: LogThrottle::new(LOG_INTERVAL) }
     }
 
     /// Shakes hands. `None` when that failed, took too long, or the connection was ordered to end.
@@ -88,7 +89,7 @@ impl Hall {
         let asked = Asked { web: &self.web, peer: listed.peer().remote.ip() };
         let handshake =
             async { accept_hdr_async_with_config(Screened::new(stream), asked, Some(config)).await.map_err(broken) };
-        match heeding(listed, self.patience, "limits.handshake_timeout", handshake).await? {
+        match await_handshake(listed.wakeup(), self.patience, "limits.handshake_timeout", handshake).await? {
             Ok(mut messages) => {
                 messages.get_mut().shook_hands();
                 Some(Stream::Web(Box::new(WebStream { messages, unread: Bytes::new() })))

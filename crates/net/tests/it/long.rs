@@ -42,6 +42,6 @@ fn who_holds_up_others_is_named_in_the_log() {
     expect(&mut socket, b"done\n");
     until("the count", || net.registry().long_turns() > 0);
     let peer = socket.local_addr().unwrap();
-    let named = format!("peer={peer} protocol=\"toy\" user=\"nobody\" vhost=\"toys\" last=\"busy\" milliseconds=");
+    let named = format!("peer={peer} protocol=\"toy\" user=\"unknown\" vhost=\"toys\" last=\"busy\" milliseconds=");
     until("its line", || String::from_utf8_lossy(&told.0.lock()).contains(&named));
 }

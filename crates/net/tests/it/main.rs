@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is a failed test")]
 
+mod linger;
 mod long;
-mod parting;
 mod tls;
 mod toy;
 mod web;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use net::{Listener, Net, Settings};
+use net::{Listener, Nagle, Net, Settings};
 use wire::Protocol;
 
 use crate::toy::Toy;
@@ -28,7 +28,7 @@ fn start(settings: Settings, protocols: &[Toy]) -> (Net, SocketAddr) {
 
 fn start_on(io_threads: usize, settings: Settings, protocols: &[Toy]) -> (Net, SocketAddr) {
     let net = Net::start(io_threads, settings).unwrap();
-    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), true).unwrap();
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Nagle::Off).unwrap();
     let address = listener.address().unwrap();
     let protocols: Vec<Arc<dyn Protocol>> = protocols.iter().map(|toy| Arc::new(toy.clone()) as _).collect();
     net.serve(listener, &protocols, None, None).unwrap();

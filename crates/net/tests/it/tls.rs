@@ -20,7 +20,7 @@ use super::*;
 
 type Client = StreamOwned<ClientConnection, TcpStream>;
 
-/// Who vouches for whom.
+/// The authorities, and the certificates that they vouch for.
 struct Pki {
     issuer: Issuer,
     roots: Arc<RootCertStore>,
@@ -71,7 +71,7 @@ impl Pki {
             .with_single_cert(chain, key)
             .unwrap();
         let net = Net::start(1, settings).unwrap();
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), true).unwrap();
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Nagle::Off).unwrap();
         let address = listener.address().unwrap();
         net.serve(listener, &[Arc::new(toy.clone())], Some(Arc::new(Fixed(Arc::new(config)))), None).unwrap();
         (net, address)
@@ -181,12 +181,12 @@ fn the_protocol_learns_whom_a_verified_certificate_stands_for() {
     let (_net, address) = pki.serve(Settings::default(), &Toy::default());
     let client = pki.issuer.client(Subject { name: &[("CN", "shop")], ..Subject::default() });
     let length = parts(&client).0[0].len().to_string();
-    for (client, expected) in [(None, "nobody"), (Some(&client), length.as_str())] {
+    for (client, expected) in [(None, "unknown"), (Some(&client), length.as_str())] {
         let mut socket = pki.connect(address, client);
         socket.write_all(b"who\n").unwrap();
         expect(&mut socket, format!("{expected}\n").as_bytes());
     }
-    // One that nobody trusts, and one whose time is over, reach nothing.
+    // A certificate that is not trusted, and one whose time is over, reach nothing.
     let stranger = Issuer::new("tests").client(Subject { name: &[("CN", "shop")], ..Subject::default() });
     let expired = pki.issuer.client(Subject { name: &[("CN", "shop")], expired: true, ..Subject::default() });
     for client in [stranger, expired] {
@@ -209,7 +209,7 @@ fn shutdown_ends_handshakes_too() {
 #[test]
 fn the_peer_ends_what_is_answered_within_tls() {
     let pki = pki();
-    let settings = Settings { parting: HANG, ..Settings::default() };
+    let settings = Settings { linger: HANG, ..Settings::default() };
     let (net, address) = pki.serve(settings, &Toy::default());
     let mut socket = pki.connect(address, None);
     socket.write_all(b"echo in\n").unwrap();
@@ -253,7 +253,7 @@ impl Signer for SlowSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
         let Self(Slow { signing, go_on, .. }, signer) = self;
         signing.send(std::thread::current().name().unwrap_or_default().to_owned()).unwrap();
-        // Whoever ends the test without a word lets it go, too.
+        // A test that ends without a word lets it go, too.
         let _ = go_on.lock().recv();
         signer.sign(message)
     }
@@ -277,7 +277,7 @@ fn a_handshake_that_computes_holds_up_no_other_connection() {
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, Arc::new(slow)))));
     let (net, plain) = start(Settings::default(), &[Toy::default()]);
-    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), true).unwrap();
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Nagle::Off).unwrap();
     let address = listener.address().unwrap();
     net.serve(listener, &[Arc::new(Toy::default())], Some(Arc::new(Fixed(Arc::new(config)))), None).unwrap();
 

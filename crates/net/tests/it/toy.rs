@@ -54,7 +54,7 @@ impl Protocol for Toy {
         let mut output = Output::default();
         output.put(self.opening);
         let state = if self.strict { ReadState::Handshake } else { ReadState::Read };
-        let user = peer.certified_user.as_deref().unwrap_or("nobody").to_owned();
+        let user = peer.certified_user.as_deref().unwrap_or("unknown").to_owned();
         Box::new(ToyConnection { toy: self.clone(), waker, user, output, state, flood: 0, deadline, last: "" })
     }
 }
@@ -62,7 +62,7 @@ impl Protocol for Toy {
 struct ToyConnection {
     toy: Toy,
     waker: Waker,
-    /// Whom the peer's certificate stands for.
+    /// The user that the peer's certificate stands for.
     user: String,
     output: Output,
     state: ReadState,

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use net::{Listener, Net, Settings, Web};
+use net::{Listener, Nagle, Net, Settings, Web};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::Response;
 use tokio_tungstenite::tungstenite::{Error, HandshakeError, Message, WebSocket, client};
@@ -15,7 +15,7 @@ use crate::{HANG, connect, drain, until};
 
 fn start(settings: Settings, toy: &Toy) -> (Net, SocketAddr) {
     let net = Net::start(1, settings).unwrap();
-    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), true).unwrap();
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Nagle::Off).unwrap();
     let address = listener.address().unwrap();
     let origins = Arc::new(["https://shop.example".to_owned()]);
     let web = Web { subprotocols: &["v12.toy", "v11.toy"], origins, hosts: Arc::new(|_, _| true) };
@@ -87,7 +87,7 @@ fn the_server_says_goodbye() {
 #[test]
 fn a_last_answer_is_followed_by_a_close_frame_that_the_peer_returns() {
     let toy = Toy::default();
-    let (net, address) = start(Settings { parting: HANG, ..Settings::default() }, &toy);
+    let (net, address) = start(Settings { linger: HANG, ..Settings::default() }, &toy);
     let (mut socket, _) = open(address, &[]).unwrap();
     socket.send(Message::text("echo in\n")).unwrap();
     expect(&mut socket, b"in\n");

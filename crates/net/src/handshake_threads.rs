@@ -1,11 +1,10 @@
-//! The threads that TLS handshakes run on. A signature with an RSA key takes milliseconds, and
-//! anybody who reaches the port can ask for one: on a thread of the sockets everybody else would
-//! wait for it.
+//! The threads that TLS handshakes run on. A signature with an RSA key takes milliseconds, and any
+//! peer that reaches the port can ask for one. On a thread of the sockets all others would wait.
 //!
-//! A handshake takes a step whenever its socket has something for it. Those that could take one
-//! wait in a line that serves networks in turn, so that one with many of them holds up its own.
-//! Invariants: a handshake is in the line once at most, is on one thread at most, and takes no step
-//! once nobody waits for what it comes to.
+//! A handshake takes a step whenever its socket has something for it. Handshakes that could take a
+//! step wait in a queue. It serves networks in turn, so a network with many handshakes delays only
+//! its own. Invariants: a handshake is in the queue at most once, is on at most one thread, and
+//! takes no step once its connection has stopped waiting for it.
 
 use std::future::Future;
 use std::io;
@@ -23,69 +22,68 @@ type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The threads, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Greeters {
-    line: Arc<Line>,
+pub(crate) struct HandshakeThreads {
+    queue: Arc<HandshakeQueue>,
 }
 
-impl Greeters {
+impl HandshakeThreads {
     /// Starts `threads` threads, of whose steps `most` may wait.
     pub(crate) fn start(threads: usize, most: usize) -> io::Result<Self> {
         // Made before the first thread: those that were started end with it when another cannot be.
-        let greeters = Self { line: Line::new(most) };
+        let started = Self { queue: HandshakeQueue::new(most) };
         for number in 0..threads.max(1) {
-            let line = Arc::clone(&greeters.line);
+            let queue = Arc::clone(&started.queue);
             std::thread::Builder::new().name(format!("hermod-tls-{number}")).spawn(move || {
-                while let Some(greeting) = line.pop() {
-                    greeting.step();
+                while let Some(handshake) = queue.pop() {
+                    handshake.step();
                 }
             })?;
         }
-        Ok(greeters)
+        Ok(started)
     }
 
-    /// What a handshake with a peer of that address comes to. It is given up when nobody waits for
-    /// it any more.
+    /// Runs a handshake with a peer of that address. It is given up when the caller stops waiting.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         from: IpAddr,
         handshake: impl Future<Output = io::Result<T>> + Send + 'static,
     ) -> io::Result<T> {
         let (told, outcome) = oneshot::channel();
-        // Nobody may wait for it any more: then it is of no use to anybody.
+        // An error says that the caller has stopped waiting: the outcome is of no use then.
         let work = async move { drop(told.send(handshake.await)) };
-        let _guest = Guest::arrives(&self.line, from, Box::pin(work));
+        let _gives_up = GivesUp::arrives(&self.queue, from, Box::pin(work));
         outcome.await.unwrap_or_else(|_| Err(io::Error::other("it was given up: too many wait, or the server stops")))
     }
 }
 
-impl Drop for Greeters {
+impl Drop for HandshakeThreads {
     fn drop(&mut self) {
-        self.line.close();
+        self.queue.close();
     }
 }
 
-/// Who waits for a handshake. It ends when that one waits no longer.
-struct Guest(Arc<Greeting>);
+/// Held by the connection that waits for a handshake. Dropping it gives the handshake up.
+struct GivesUp(Arc<QueuedHandshake>);
 
-impl Guest {
-    fn arrives(line: &Arc<Line>, from: IpAddr, work: Work) -> Self {
-        let greeting = Greeting { from, line: Arc::clone(line), state: Mutex::new(State::Asleep(work)) };
-        let greeting = Arc::new(greeting);
-        greeting.wake_by_ref();
-        Self(greeting)
+impl GivesUp {
+    fn arrives(queue: &Arc<HandshakeQueue>, from: IpAddr, work: Work) -> Self {
+        let handshake = QueuedHandshake { from, queue: Arc::clone(queue), state: Mutex::new(State::Asleep(work)) };
+        let handshake = Arc::new(handshake);
+        handshake.wake_by_ref();
+        Self(handshake)
     }
 }
 
-impl Drop for Guest {
+impl Drop for GivesUp {
     fn drop(&mut self) {
         self.0.give_up();
     }
 }
 
 /// A handshake under way.
-struct Greeting {
+struct QueuedHandshake {
     from: IpAddr,
-    line: Arc<Line>,
+    queue: Arc<HandshakeQueue>,
     state: Mutex<State>,
 }
 
@@ -93,7 +91,7 @@ struct Greeting {
 enum State {
     /// Waits for its socket, which wakes it.
     Asleep(Work),
-    /// Waits in the line.
+    /// Waits in the queue.
     Waiting(Work),
     /// Takes a step; `woken` says that there is something for another.
     Stepping { woken: bool },
@@ -101,7 +99,7 @@ enum State {
     Over,
 }
 
-impl Greeting {
+impl QueuedHandshake {
     /// Takes a step, unless it was given up.
     fn step(self: &Arc<Self>) {
         let Some(mut work) = self.begin() else { return };
@@ -133,7 +131,7 @@ impl Greeting {
             State::Stepping { woken: true } => {
                 *state = State::Waiting(work);
                 drop(state);
-                self.line.push(self);
+                self.queue.push(self);
             }
             // Given up meanwhile.
             _ => {}
@@ -147,7 +145,7 @@ impl Greeting {
     }
 }
 
-impl Wake for Greeting {
+impl Wake for QueuedHandshake {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -158,7 +156,7 @@ impl Wake for Greeting {
             State::Asleep(work) => {
                 *state = State::Waiting(work);
                 drop(state);
-                self.line.push(self);
+                self.queue.push(self);
             }
             State::Stepping { .. } => *state = State::Stepping { woken: true },
             other => *state = other,
@@ -167,47 +165,47 @@ impl Wake for Greeting {
 }
 
 /// Handshakes that could take a step.
-struct Line {
+struct HandshakeQueue {
     waiting: Mutex<Waiting>,
     arrived: Condvar,
 }
 
 struct Waiting {
-    greetings: InTurn<Arc<Greeting>>,
+    handshakes: InTurn<Arc<QueuedHandshake>>,
     closed: bool,
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for HandshakeQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Line").field("waiting", &self.waiting.lock().greetings.len()).finish_non_exhaustive()
+        f.debug_struct("HandshakeQueue").field("waiting", &self.waiting.lock().handshakes.len()).finish_non_exhaustive()
     }
 }
 
-impl Line {
+impl HandshakeQueue {
     fn new(most: usize) -> Arc<Self> {
-        let waiting = Waiting { greetings: InTurn::new(most), closed: false };
+        let waiting = Waiting { handshakes: InTurn::new(most), closed: false };
         Arc::new(Self { waiting: Mutex::new(waiting), arrived: Condvar::new() })
     }
 
     /// Puts one in; what has no place then is given up.
-    fn push(&self, greeting: &Arc<Greeting>) {
+    fn push(&self, handshake: &Arc<QueuedHandshake>) {
         let mut waiting = self.waiting.lock();
         let given_up = match waiting.closed {
-            true => Some(Arc::clone(greeting)),
-            false => waiting.greetings.push(greeting.from, Arc::clone(greeting)),
+            true => Some(Arc::clone(handshake)),
+            false => waiting.handshakes.push(handshake.from, Arc::clone(handshake)),
         };
         drop(waiting);
         self.arrived.notify_one();
-        if let Some(greeting) = given_up {
-            greeting.give_up();
+        if let Some(handshake) = given_up {
+            handshake.give_up();
         }
     }
 
     /// Waits for one; `None` when there will be none any more.
-    fn pop(&self) -> Option<Arc<Greeting>> {
+    fn pop(&self) -> Option<Arc<QueuedHandshake>> {
         let mut waiting = self.waiting.lock();
         while !waiting.closed {
-            if let Some(next) = waiting.greetings.pop() {
+            if let Some(next) = waiting.handshakes.pop() {
                 return Some(next);
             }
             self.arrived.wait(&mut waiting);
@@ -218,10 +216,10 @@ impl Line {
     fn close(&self) {
         let mut waiting = self.waiting.lock();
         waiting.closed = true;
-        let left: Vec<_> = std::iter::from_fn(|| waiting.greetings.pop()).collect();
+        let left: Vec<_> = std::iter::from_fn(|| waiting.handshakes.pop()).collect();
         drop(waiting);
         self.arrived.notify_all();
-        left.iter().for_each(|greeting| greeting.give_up());
+        left.iter().for_each(|handshake| handshake.give_up());
     }
 }
 
@@ -241,14 +239,14 @@ mod tests {
         }))
     }
 
-    fn arrives(line: &Arc<Line>, from: &str, work: Work) -> Guest {
-        Guest::arrives(line, from.parse().unwrap(), work)
+    fn arrives(queue: &Arc<HandshakeQueue>, from: &str, work: Work) -> GivesUp {
+        GivesUp::arrives(queue, from.parse().unwrap(), work)
     }
 
     /// Has all take a step that could, one after the other.
-    fn step_all(line: &Line, steps: &Receiver<&'static str>) -> Vec<&'static str> {
+    fn step_all(queue: &HandshakeQueue, steps: &Receiver<&'static str>) -> Vec<&'static str> {
         loop {
-            let Some(next) = line.waiting.lock().greetings.pop() else { break };
+            let Some(next) = queue.waiting.lock().handshakes.pop() else { break };
             next.step();
         }
         steps.try_iter().collect()
@@ -257,23 +255,23 @@ mod tests {
     #[test]
     fn networks_are_served_in_turn() {
         let (told, steps) = channel();
-        let line = Line::new(100);
+        let queue = HandshakeQueue::new(100);
         let names =
             [("10.0.0.1", "a1"), ("10.0.0.1", "a2"), ("10.0.0.1", "a3"), ("10.0.0.2", "b"), ("2001:db8::1", "c")];
-        let guests = names.map(|(from, name)| arrives(&line, from, endless(name, &told)));
-        assert_eq!(step_all(&line, &steps), ["a1", "b", "c", "a2", "a3"]);
+        let held = names.map(|(from, name)| arrives(&queue, from, endless(name, &told)));
+        assert_eq!(step_all(&queue, &steps), ["a1", "b", "c", "a2", "a3"]);
         // Woken twice, one step; who sleeps takes none.
         for place in [1, 1, 3] {
-            guests[place].0.wake_by_ref();
+            held[place].0.wake_by_ref();
         }
-        assert_eq!(step_all(&line, &steps), ["a2", "b"]);
+        assert_eq!(step_all(&queue, &steps), ["a2", "b"]);
     }
 
     /// Its socket may have something for the next step while this one is taken.
     #[test]
-    fn who_is_woken_during_a_step_takes_another() {
+    fn a_handshake_woken_during_a_step_takes_another() {
         let (told, steps) = channel();
-        let line = Line::new(100);
+        let queue = HandshakeQueue::new(100);
         let mut first = true;
         let work = poll_fn(move |context| {
             told.send("step").unwrap();
@@ -282,72 +280,76 @@ mod tests {
             }
             Poll::Pending
         });
-        let guest = arrives(&line, "10.0.0.1", Box::pin(work));
-        assert_eq!(step_all(&line, &steps), ["step"; 2]);
-        guest.0.wake_by_ref();
-        assert_eq!(step_all(&line, &steps), ["step"]);
+        let held = arrives(&queue, "10.0.0.1", Box::pin(work));
+        assert_eq!(step_all(&queue, &steps), ["step"; 2]);
+        held.0.wake_by_ref();
+        assert_eq!(step_all(&queue, &steps), ["step"]);
     }
 
     /// What is given up lets go of its socket at once, wherever it is, and takes no step any more.
     #[test]
-    fn who_leaves_is_not_served() {
+    fn a_handshake_given_up_takes_no_step() {
         let (told, steps) = channel();
-        let line = Line::new(100);
-        let [waits, sleeps] = ["waits", "sleeps"].map(|name| arrives(&line, "10.0.0.1", endless(name, &told)));
+        let queue = HandshakeQueue::new(100);
+        let [waits, sleeps] = ["waits", "sleeps"].map(|name| arrives(&queue, "10.0.0.1", endless(name, &told)));
         drop(told);
         let waker = Waker::from(Arc::clone(&sleeps.0));
         drop(waits);
-        assert_eq!(step_all(&line, &steps), ["sleeps"]);
+        assert_eq!(step_all(&queue, &steps), ["sleeps"]);
         drop(sleeps);
         waker.wake();
-        assert_eq!(step_all(&line, &steps), [""; 0]);
+        assert_eq!(step_all(&queue, &steps), [""; 0]);
         assert!(steps.recv().is_err(), "nothing is left of either");
     }
 
     /// While it takes a step, too: that is its last.
     #[test]
-    fn who_leaves_during_a_step_takes_no_other() {
-        let line = Line::new(100);
-        let guest: Arc<Mutex<Option<Guest>>> = Arc::default();
-        let leaving = Arc::clone(&guest);
+    fn a_handshake_given_up_during_a_step_takes_no_other() {
+        let queue = HandshakeQueue::new(100);
+        let held: Arc<Mutex<Option<GivesUp>>> = Arc::default();
+        let leaving = Arc::clone(&held);
         let work = poll_fn(move |context| {
             drop(leaving.lock().take());
             context.waker().wake_by_ref();
             Poll::Pending
         });
-        *guest.lock() = Some(arrives(&line, "10.0.0.1", Box::pin(work)));
-        line.waiting.lock().greetings.pop().unwrap().step();
-        assert!(line.waiting.lock().greetings.is_empty());
-        assert_eq!(Arc::strong_count(&guest), 1, "the work is gone");
+        *held.lock() = Some(arrives(&queue, "10.0.0.1", Box::pin(work)));
+        queue.waiting.lock().handshakes.pop().unwrap().step();
+        assert!(queue.waiting.lock().handshakes.is_empty());
+        assert_eq!(Arc::strong_count(&held), 1, "the work is gone");
     }
 
     #[test]
     fn a_panic_ends_its_own_handshake_only() {
         let (told, steps) = channel();
-        let line = Line::new(100);
-        let _first = arrives(&line, "10.0.0.1", Box::pin(async { panic!("a test of what follows") }));
-        let _second = arrives(&line, "10.0.0.1", endless("second", &told));
-        assert_eq!(step_all(&line, &steps), ["second"]);
+        let queue = HandshakeQueue::new(100);
+        let _first = arrives(&queue, "10.0.0.1", Box::pin(async { panic!("a test of what follows") }));
+        let _second = arrives(&queue, "10.0.0.1", endless("second", &told));
+        assert_eq!(step_all(&queue, &steps), ["second"]);
     }
 
     #[test]
     fn when_the_line_is_full_the_network_with_the_most_makes_room() {
         let (told, steps) = channel();
-        let line = Line::new(2);
-        let guests = [("10.0.0.1", "a1"), ("10.0.0.1", "a2"), ("10.0.0.2", "b")];
-        let guests = guests.map(|(from, name)| arrives(&line, from, endless(name, &told)));
-        assert_eq!(step_all(&line, &steps), ["a1", "b"]);
-        assert!(matches!(*guests[1].0.state.lock(), State::Over));
+        let queue = HandshakeQueue::new(2);
+        let held = [("10.0.0.1", "a1"), ("10.0.0.1", "a2"), ("10.0.0.2", "b")];
+        let held = held.map(|(from, name)| arrives(&queue, from, endless(name, &told)));
+        assert_eq!(step_all(&queue, &steps), ["a1", "b"]);
+        assert!(matches!(*held[1].0.state.lock(), State::Over));
     }
 
     #[test]
-    fn nobody_waits_for_what_is_given_up_for_the_end_of_the_threads() {
-        let greeters = Greeters { line: Line::new(2) };
-        let line = Arc::clone(&greeters.line);
+    fn no_connection_waits_for_a_handshake_once_the_threads_end() {
+        let handshake_threads = HandshakeThreads { queue: HandshakeQueue::new(2) };
+        let queue = Arc::clone(&handshake_threads.queue);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let from = IpAddr::from([10, 0, 0, 1]);
-        let ends = async { tokio::join!(greeters.run(from, pending::<io::Result<()>>()), async { line.close() }).0 };
+        let ends =
+            async { tokio::join!(handshake_threads.run(from, pending::<io::Result<()>>()), async { queue.close() }).0 };
         assert!(runtime.block_on(ends).is_err());
-        assert!(runtime.block_on(greeters.run(from, pending::<io::Result<()>>())).is_err(), "and nobody comes later");
+        assert!(
+            runtime.block_on(handshake_threads.run(from, pending::<io::Result<()>>())).is_err(),
+            "and no other comes later"
+        );
     }
 }

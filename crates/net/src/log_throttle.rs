@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 /// Lets one event pass per interval and counts those it holds back.
 #[derive(Debug)]
-pub struct LogGate {
+pub(crate) struct LogThrottle {
     interval: Duration,
     state: Mutex<State>,
 }
@@ -18,15 +18,14 @@ struct State {
     held: u64,
 }
 
-impl LogGate {
-    /// A gate that opens once per `interval`.
-    pub const fn new(interval: Duration) -> Self {
+impl LogThrottle {
+    /// A throttle that lets one event pass per `interval`.
+    pub(crate) const fn new(interval: Duration) -> Self {
         Self { interval, state: Mutex::new(State { last: None, held: 0 }) }
     }
 
-    /// `Some(n)` when the event at `now` is to be logged, where `n` events were held back since the
-    /// last one.
-    pub fn pass(&self, now: Instant) -> Option<u64> {
+    /// `Some(n)` to log the event at `now`; `n` events were held back since the last one.
+    pub(crate) fn pass(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         if state.last.is_some_and(|last| now.saturating_duration_since(last) < self.interval) {
             state.held += 1;
@@ -44,8 +43,8 @@ mod tests {
     #[test]
     fn one_event_passes_per_interval_with_the_count_of_the_others() {
         let start = Instant::now();
-        let gate = LogGate::new(Duration::from_secs(10));
-        let at = |seconds| gate.pass(start + Duration::from_secs(seconds));
+        let throttle = LogThrottle::new(Duration::from_secs(10));
+        let at = |seconds| throttle.pass(start + Duration::from_secs(seconds));
         assert_eq!([at(0), at(1), at(9), at(10), at(11), at(30)], [Some(0), None, None, Some(2), None, Some(1)]);
     }
 }

@@ -65,7 +65,7 @@ enum Left {
 /// Reads until the peer has ended its side or sent `bytes`, or `listed` is ordered to end.
 async fn discard(socket: &mut Stream, mut bytes: usize, listed: Option<&Listed>) -> io::Result<Left> {
     poll_fn(|cx| {
-        let orders = listed.map(|listed| listed.bell().take());
+        let orders = listed.map(|listed| listed.wakeup().take());
         if orders.is_some_and(|orders| orders.close() || orders.cut()) {
             return Poll::Ready(Ok(Left::Enough));
         }

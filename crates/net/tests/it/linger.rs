@@ -3,9 +3,9 @@
 
 use super::*;
 
-/// A socket whose last answer has come: `parting` is how long its peer may take.
-fn answered(parting: Duration, toy: &Toy) -> (Net, TcpStream) {
-    let (net, address) = start(Settings { parting, ..Settings::default() }, std::slice::from_ref(toy));
+/// A socket whose last answer has come: `linger` is how long its peer may take.
+fn answered(linger: Duration, toy: &Toy) -> (Net, TcpStream) {
+    let (net, address) = start(Settings { linger, ..Settings::default() }, std::slice::from_ref(toy));
     let mut socket = connect(address);
     // It is known from here on.
     socket.write_all(b"echo in\n").unwrap();
@@ -42,7 +42,7 @@ fn the_peer_ends_a_connection_that_is_answered() {
 /// A reset would take from the peer what its kernel still holds for it.
 #[test]
 fn what_was_sent_before_the_last_answer_is_read_though_the_peer_sends_on() {
-    let (_net, address) = start(Settings { parting: HANG, ..Settings::default() }, &[Toy::default()]);
+    let (_net, address) = start(Settings { linger: HANG, ..Settings::default() }, &[Toy::default()]);
     let mut socket = connect(address);
     socket.write_all(b"flood 300000\n").unwrap();
     let mut first = [0];
@@ -64,7 +64,7 @@ fn a_peer_that_does_not_end_it_is_ended_in_time() {
 
 #[test]
 fn a_stranger_has_little_time() {
-    let settings = Settings { parting: HANG * 10, ..Settings::default() };
+    let settings = Settings { linger: HANG * 10, ..Settings::default() };
     let (net, address) = start(settings, &[Toy { strict: true, ..Toy::default() }]);
     let mut stranger = connect(address);
     stranger.write_all(b"answer\n").unwrap();
