@@ -31,6 +31,7 @@ mod rig;
 mod script;
 mod store;
 mod sweep;
+pub(crate) mod tenants;
 mod torn;
 
 use std::path::{Path, PathBuf};

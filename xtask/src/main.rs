@@ -32,6 +32,9 @@ enum Chore {
     /// Break something under a broker and check what it promised.
     #[cfg(target_os = "linux")]
     Fault(fault::Options),
+    /// Measure what attacks by an ordinary tenant do to another.
+    #[cfg(target_os = "linux")]
+    Tenants(fault::tenants::Options),
     /// Run other people's clients against a fresh server.
     Interop(interop::Options),
     /// Take pictures of a benchmark's report with a browser, to look at.
@@ -45,6 +48,8 @@ fn main() -> ExitCode {
         (Ok(root), Chore::Crash(options)) => crash::run(&root, &options),
         #[cfg(target_os = "linux")]
         (Ok(root), Chore::Fault(options)) => fault::run(&root, &options),
+        #[cfg(target_os = "linux")]
+        (Ok(root), Chore::Tenants(options)) => fault::tenants::run(&root, &options),
         (Ok(root), Chore::Interop(options)) => interop::run(&root, &options),
         (Ok(root), Chore::Screenshots(options)) => screenshots::run(&root, &options),
     };

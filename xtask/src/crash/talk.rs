@@ -21,6 +21,7 @@ use super::stamp::Stamp;
 use super::topology::Route;
 
 pub(crate) use control::Control;
+pub(crate) use link::Link;
 
 /// Where the broker listens on loopback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,7 +18,7 @@ const WRITE: Duration = Duration::from_millis(20);
 
 /// A connected socket with its buffers.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     stream: TcpStream,
     input: Vec<u8>,
     written: usize,
@@ -26,7 +26,7 @@ pub(super) struct Link {
 
 impl Link {
     /// Connects to a port on loopback.
-    pub(super) fn open(port: u16) -> Result<Self, Broken> {
+    pub(crate) fn open(port: u16) -> Result<Self, Broken> {
         let stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), CONNECT);
         let stream = stream.map_err(|error| Broken::Lost(format!("connecting to port {port}: {error}")))?;
         let prepared = stream.set_nodelay(true).and_then(|()| stream.set_write_timeout(Some(WRITE)));
@@ -34,19 +34,24 @@ impl Link {
         Ok(Self { stream, input: Vec::new(), written: 0 })
     }
 
+    /// The same socket, for a thread that only writes.
+    pub(crate) fn writer(&self) -> Result<TcpStream, Broken> {
+        self.stream.try_clone().map_err(|error| Broken::Lost(format!("sharing a socket: {error}")))
+    }
+
     /// What was read and not yet consumed.
-    pub(super) fn input(&self) -> &[u8] {
+    pub(crate) fn input(&self) -> &[u8] {
         &self.input
     }
 
     /// Forgets the first `count` bytes of the input.
-    pub(super) fn consume(&mut self, count: usize) {
+    pub(crate) fn consume(&mut self, count: usize) {
         self.input.drain(..count);
     }
 
     /// Writes `output`, then reads once, waiting at most `wait`. When the broker is gone,
     /// everything that it said before is read first: a confirm that has left a dying broker counts.
-    pub(super) fn turn(&mut self, output: &mut Vec<u8>, wait: Duration) -> Result<(), Broken> {
+    pub(crate) fn turn(&mut self, output: &mut Vec<u8>, wait: Duration) -> Result<(), Broken> {
         let written = self.write(output);
         self.read(wait)?;
         if written.is_err() {
@@ -56,7 +61,7 @@ impl Link {
     }
 
     /// Reads once, waiting at most `wait`. False: nothing was there in time.
-    pub(super) fn read(&mut self, wait: Duration) -> Result<bool, Broken> {
+    pub(crate) fn read(&mut self, wait: Duration) -> Result<bool, Broken> {
         let lost = |error: std::io::Error| Broken::Lost(format!("reading: {error}"));
         self.stream.set_read_timeout(Some(wait.max(Duration::from_millis(1)))).map_err(lost)?;
         if self.input.len() > LARGEST {
@@ -76,7 +81,7 @@ impl Link {
 
     /// Writes as much of `output` as the broker takes in a moment, and empties it when that was
     /// everything.
-    pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Result<(), Broken> {
+    pub(crate) fn write(&mut self, output: &mut Vec<u8>) -> Result<(), Broken> {
         while self.written < output.len() {
             match self.stream.write(&output[self.written..]) {
                 Ok(0) => return Err(Broken::Lost("the broker closed the connection".to_owned())),
