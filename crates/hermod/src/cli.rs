@@ -150,11 +150,11 @@ fn command() -> Command {
                 Arg::new("accept-damage")
                     .long("accept-damage")
                     .value_name("FILE")
-                    .help("End a damaged log before its damage, which is in this file; what follows is gone for good"),
+                    .help("End the log before the damage in this file; everything after the damage is lost for good"),
             ),
             &names,
         ))
-        .subcommand(asking("status", "Show how a running broker does"))
+        .subcommand(asking("status", "Show the state of a running broker"))
         .subcommands(administration())
         .subcommand(
             asking("backup", "Copy the data directory of a running broker").arg(
@@ -162,10 +162,10 @@ fn command() -> Command {
                     .value_name("DIR")
                     .required(true)
                     .value_parser(clap::value_parser!(PathBuf))
-                    .help("Where to, on the broker's machine: a new or an empty directory"),
+                    .help("A new or empty directory on the broker's machine"),
             ),
         )
-        .subcommand(selecting("browse", "Show the messages of a queue and take none", "20"))
+        .subcommand(selecting("browse", "Show messages of a queue without taking them", "20"))
         .subcommand(
             selecting("redrive", "Move dead letters back to where they came from", "18446744073709551615").arg(
                 Arg::new("dry-run").long("dry-run").action(ArgAction::SetTrue).help("Only count what would be moved"),
@@ -180,7 +180,7 @@ fn command() -> Command {
                     Arg::new("manual")
                         .long("manual")
                         .action(ArgAction::SetTrue)
-                        .help("Print the manual's page of settings instead"),
+                        .help("Print the manual's page of settings"),
                 ),
         )
 }
@@ -190,23 +190,23 @@ fn administration() -> [Command; 14] {
     [
         objects::queues_command(asking("queues", "List, declare, delete and purge queues")),
         objects::exchanges_command(asking("exchanges", "List, declare and delete exchanges")),
-        objects::bindings_command(asking("bindings", "List, make and undo bindings")),
+        objects::bindings_command(asking("bindings", "List, declare and delete bindings")),
         asking("consumers", "List consumers"),
-        connections::command(asking("connections", "List connections, and close some")),
+        connections::command(asking("connections", "List and close connections")),
         users::users_command(asking("users", "List, add, change and delete users")),
-        users::permissions_command(asking("permissions", "List, give and take the rights of users")),
+        users::permissions_command(asking("permissions", "List, set and clear the permissions of users")),
         vhosts::command(asking("vhosts", "List, add, limit and delete vhosts")),
-        policies::command(asking("policies", "List, set and clear arguments of queues and exchanges by their names")),
-        asking("losses", "List the last messages that nobody gets any more, and why"),
-        trace::command(asking("trace", "Say which vhosts are traced, and trace one or no longer")),
-        alarms::command(asking("alarms", "List alarms, raise and clear them by hand")),
+        policies::command(asking("policies", "List, set and clear policies")),
+        asking("losses", "List the last messages that were dropped, and why"),
+        trace::command(asking("trace", "List traced vhosts, turn tracing on and off")),
+        alarms::command(asking("alarms", "List, raise and clear alarms")),
         definitions::export_command(asking(
             "export",
-            "Write users, vhosts, rights and declarations as RabbitMQ's document",
+            "Write users, vhosts, permissions and declarations in RabbitMQ's JSON",
         )),
         definitions::import_command(asking(
             "import",
-            "Take over such a document; one that contradicts anything changes nothing",
+            "Import definitions in RabbitMQ's JSON; a document with a contradiction changes nothing",
         )),
     ]
 }
@@ -249,29 +249,29 @@ fn selecting(name: &'static str, about: &'static str, limit: &'static str) -> Co
                 .value_name("TEXT")
                 .default_value("")
                 .hide_default_value(true)
-                .help("Only messages that this is true of, such as \"color = 'red'\""),
+                .help("Only messages that match this selector, such as \"color = 'red'\""),
         )
-        .arg(limited.default_value(limit).hide_default_value(limit.len() > 10).help("No more messages than so many"))
+        .arg(limited.default_value(limit).hide_default_value(limit.len() > 10).help("The largest number of messages"))
 }
 
 fn repairing() -> Command {
-    asking("repair", "Say what of a queue can't be read, or let the queue go on without it")
+    asking("repair", "Show which messages of a queue can't be read, or give them up")
         .arg(Arg::new("queue").value_name("QUEUE").required(true).help("The queue"))
         .arg(Arg::new("vhost").long("vhost").value_name("VHOST").default_value("/").help("Its vhost"))
         .arg(
             Arg::new("accept-loss")
                 .long("accept-loss")
                 .action(ArgAction::SetTrue)
-                .help("Give up the messages that can't be read, for good"),
+                .help("Give up the unreadable messages for good"),
         )
 }
 
 fn verifying() -> Command {
-    asking("verify", "Read a data directory from end to end while no broker runs on it, and say what is damaged").arg(
+    asking("verify", "Check the whole data directory of a stopped broker, and show what is damaged").arg(
         Arg::new("directory")
             .value_name("DIR")
             .value_parser(clap::value_parser!(PathBuf))
-            .help("The data directory [default: that of the settings]"),
+            .help("The data directory [default: the setting data_dir]"),
     )
 }
 

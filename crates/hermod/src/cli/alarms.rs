@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 pub(crate) fn command(command: Command) -> Command {
     let resource = || Arg::new("resource").value_name("RESOURCE").required(true).value_parser(["memory", "disk"]);
     command
-        .subcommand(Command::new("list").about("Say which alarms are up"))
+        .subcommand(Command::new("list").about("List the alarms that are active"))
         .subcommand(
             Command::new("set").about("Raise an alarm until it is cleared").arg(resource().help("memory or disk")),
         )
@@ -26,7 +26,7 @@ pub(crate) fn command(command: Command) -> Command {
         .subcommand(Command::new("memory-limit").about("Set memory.limit until the next start").arg(position(
             "size",
             "SIZE",
-            "Bytes of queued messages, such as 2GiB; at 0 the alarm is up",
+            "Bytes of queued messages, such as 2GiB; 0 keeps the alarm active",
         )))
 }
 

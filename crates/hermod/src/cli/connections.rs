@@ -14,14 +14,18 @@ use crate::exit::{Exit, Failure};
 
 /// Its verbs.
 pub(crate) fn command(command: Command) -> Command {
-    let reason = option("reason", "TEXT", "What its client is told").default_value("closed by an operator");
+    let reason = option("reason", "TEXT", "The reason that the client is given").default_value("closed by an operator");
     command.subcommand(Command::new("list").about("List connections")).subcommand(
         Command::new("close")
-            .about("Close a connection, or all that fit what is given")
-            .arg(Arg::new("id").value_name("ID").help("Its number, or both its ends as listed under peer"))
-            .arg(ask_for("all", "All of them"))
-            .arg(option("user", "USER", "Those of this user"))
-            .arg(option("vhost", "VHOST", "Those in this vhost"))
+            .about("Close one connection, or all that match")
+            .arg(
+                Arg::new("id")
+                    .value_name("ID")
+                    .help("Number of the connection, or both its addresses as listed under peer"),
+            )
+            .arg(ask_for("all", "All connections"))
+            .arg(option("user", "USER", "Connections of this user"))
+            .arg(option("vhost", "VHOST", "Connections in this vhost"))
             .arg(reason),
     )
 }

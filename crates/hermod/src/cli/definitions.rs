@@ -18,7 +18,9 @@ use crate::exit::{Exit, Failure};
 /// The argument of `hermod export`.
 pub(crate) fn export_command(command: Command) -> Command {
     command.arg(
-        Arg::new("file").value_name("FILE").help("Where to, readable by its owner only [default: standard output]"),
+        Arg::new("file")
+            .value_name("FILE")
+            .help("The file to write, readable by its owner only [default: standard output]"),
     )
 }
 
@@ -26,9 +28,9 @@ pub(crate) fn export_command(command: Command) -> Command {
 pub(crate) fn import_command(command: Command) -> Command {
     command
         .arg(Arg::new("file").value_name("FILE").required(true).help("The document; - for standard input"))
-        .arg(ask_for("skip-unsupported", "Leave out what Hermod has no meaning for, and say what that is"))
-        .arg(ask_for("dry-run", "Change nothing, and say what would be done"))
-        .arg(option("vhost", "VHOST", "The vhost that all of it goes into, for a document of one vhost"))
+        .arg(ask_for("skip-unsupported", "Leave out what Hermod does not support, and list it"))
+        .arg(ask_for("dry-run", "Change nothing, and show what would be done"))
+        .arg(option("vhost", "VHOST", "The vhost to import into, for a document of one vhost"))
 }
 
 /// Does what `hermod export` says.

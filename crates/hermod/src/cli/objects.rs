@@ -18,18 +18,20 @@ pub(crate) fn queues_command(command: Command) -> Command {
     let name = || position("name", "NAME", "The queue");
     command
         .subcommand(Command::new("list").about("List queues"))
-        .subcommand(declaring("declare", "Declare a queue, or check that it is as declared").arg(name()).arg(option(
-            "type",
-            "TYPE",
-            "classic or quorum",
-        )))
+        .subcommand(
+            declaring("declare", "Declare a queue; if it exists, check that it is the same").arg(name()).arg(option(
+                "type",
+                "TYPE",
+                "classic or quorum",
+            )),
+        )
         .subcommand(
             Command::new("delete")
                 .about("Delete a queue with its messages")
                 .arg(name())
                 .arg(vhost())
-                .arg(ask_for("if-unused", "Only if it has no consumers"))
-                .arg(ask_for("if-empty", "Only if no message waits in it")),
+                .arg(ask_for("if-unused", "Only if the queue has no consumers"))
+                .arg(ask_for("if-empty", "Only if no message waits in the queue")),
         )
         .subcommand(Command::new("purge").about("Drop the messages that wait in a queue").arg(name()).arg(vhost()))
 }
@@ -62,17 +64,17 @@ pub(crate) fn exchanges_command(command: Command) -> Command {
     command
         .subcommand(Command::new("list").about("List exchanges"))
         .subcommand(
-            declaring("declare", "Declare an exchange, or check that it is as declared")
+            declaring("declare", "Declare an exchange; if it exists, check that it is the same")
                 .arg(name())
                 .arg(option("type", "TYPE", "direct, fanout, topic, headers, …").default_value("direct"))
-                .arg(ask_for("internal", "It takes no messages from clients")),
+                .arg(ask_for("internal", "Clients can't publish to the exchange")),
         )
         .subcommand(
             Command::new("delete")
                 .about("Delete an exchange with its bindings")
                 .arg(name())
                 .arg(vhost())
-                .arg(ask_for("if-unused", "Only if nothing is bound to it")),
+                .arg(ask_for("if-unused", "Only if nothing is bound to the exchange")),
         )
 }
 
@@ -117,7 +119,7 @@ pub(crate) fn bindings_command(command: Command) -> Command {
     let ends = |command: Command| {
         command
             .arg(position("source", "SOURCE", "The exchange that messages come from"))
-            .arg(position("destination", "DESTINATION", "The queue or exchange that they go to"))
+            .arg(position("destination", "DESTINATION", "The queue or exchange that messages go to"))
             .arg(option("key", "KEY", "The routing key or pattern").default_value(""))
             .arg(ask_for("to-exchange", "The destination is an exchange"))
             .arg(option("arguments", "JSON", "An object of arguments").default_value("{}"))
@@ -126,7 +128,7 @@ pub(crate) fn bindings_command(command: Command) -> Command {
     command
         .subcommand(Command::new("list").about("List bindings"))
         .subcommand(ends(Command::new("declare").about("Bind a queue or an exchange to an exchange")))
-        .subcommand(ends(Command::new("delete").about("Undo a binding")))
+        .subcommand(ends(Command::new("delete").about("Delete a binding")))
 }
 
 /// Does what `hermod bindings …` says.
@@ -158,8 +160,8 @@ fn declaring(name: &'static str, about: &'static str) -> Command {
     Command::new(name)
         .about(about)
         .arg(vhost())
-        .arg(ask_for("transient", "It does not survive a restart"))
-        .arg(ask_for("auto-delete", "It goes when nobody needs it any more"))
+        .arg(ask_for("transient", "Not durable: a restart deletes it"))
+        .arg(ask_for("auto-delete", "Delete it when it is no longer used"))
         .arg(option("arguments", "JSON", "An object of arguments").default_value("{}"))
 }
 

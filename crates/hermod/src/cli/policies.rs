@@ -13,19 +13,24 @@ use crate::exit::{Exit, Failure};
 /// Its verbs.
 pub(crate) fn command(command: Command) -> Command {
     let name = || position("name", "NAME", "The policy");
-    let operator = || ask_for("operator", "A policy of the operator's, which bounds what others may ask for");
+    let operator =
+        || ask_for("operator", "An operator policy, which bounds what other policies and arguments may ask for");
     command
         .subcommand(Command::new("list").about("List policies").arg(operator()))
         .subcommand(
             Command::new("set")
-                .about("Give arguments to all queues and exchanges whose names match, or change what of it was given")
+                .about("Set a policy: arguments for all queues and exchanges whose names match")
                 .arg(name())
                 .arg(position("pattern", "PATTERN", "A regular expression that is searched for in names"))
                 .arg(position("definition", "JSON", "An object of arguments, without x- before their names"))
                 .arg(
-                    option("priority", "NUMBER", "Of several that match, the highest counts")
-                        .default_value("0")
-                        .allow_hyphen_values(true),
+                    option(
+                        "priority",
+                        "NUMBER",
+                        "If several policies match, the one with the highest priority applies",
+                    )
+                    .default_value("0")
+                    .allow_hyphen_values(true),
                 )
                 .arg(
                     option("apply-to", "WHAT", "all, queues, classic_queues, quorum_queues or exchanges")
@@ -34,9 +39,7 @@ pub(crate) fn command(command: Command) -> Command {
                 .arg(vhost())
                 .arg(operator()),
         )
-        .subcommand(
-            Command::new("clear").about("Take the arguments away again").arg(name()).arg(vhost()).arg(operator()),
-        )
+        .subcommand(Command::new("clear").about("Clear a policy").arg(name()).arg(vhost()).arg(operator()))
 }
 
 /// Does what `hermod policies …` says.

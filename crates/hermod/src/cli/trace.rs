@@ -11,11 +11,11 @@ use crate::exit::Failure;
 
 /// Its verbs.
 pub(crate) fn command(command: Command) -> Command {
-    let on = "Copy what is published and delivered to amq.rabbitmq.trace, until the next start";
+    let on = "Copy all published and delivered messages to amq.rabbitmq.trace, until the next start";
     command
-        .subcommand(Command::new("list").about("List vhosts, and which of them are traced"))
+        .subcommand(Command::new("list").about("List vhosts and whether they are traced"))
         .subcommand(Command::new("on").about(on).arg(vhost()))
-        .subcommand(Command::new("off").about("Copy nothing any more").arg(vhost()))
+        .subcommand(Command::new("off").about("Turn tracing off").arg(vhost()))
 }
 
 /// Does what `hermod trace …` says.

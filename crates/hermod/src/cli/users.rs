@@ -12,33 +12,33 @@ use crate::exit::{Exit, Failure};
 
 /// The verbs of `hermod users`.
 pub(crate) fn users_command(command: Command) -> Command {
-    let password = || option("password", "TEXT", "Its password [default: typed, or the first line of standard input]");
+    let password = || option("password", "TEXT", "The password [default: typed, or the first line of standard input]");
     let name = || position("name", "NAME", "The user");
     command
         .subcommand(Command::new("list").about("List users and their tags"))
         .subcommand(
             Command::new("add")
-                .about("Add a user, who has no rights yet")
+                .about("Add a user, which has no permissions yet")
                 .arg(name())
                 .arg(password())
-                .arg(ask_for("no-password", "It can't log in by password"))
-                .arg(option("tags", "TAG,…", "Its tags, such as administrator or monitoring")),
+                .arg(ask_for("no-password", "The user can't log in by password"))
+                .arg(option("tags", "TAG,…", "Tags, such as administrator or monitoring")),
         )
         .subcommand(Command::new("delete").about("Delete a user and close its connections").arg(name()))
-        .subcommand(Command::new("change-password").about("Give a user another password").arg(name()).arg(password()))
-        .subcommand(Command::new("authenticate").about("Try a user's password").arg(name()).arg(password()))
+        .subcommand(Command::new("change-password").about("Change the password of a user").arg(name()).arg(password()))
+        .subcommand(Command::new("authenticate").about("Check the password of a user").arg(name()).arg(password()))
         .subcommand(
             Command::new("set-tags")
-                .about("Give a user other tags")
+                .about("Replace the tags of a user")
                 .arg(name())
-                .arg(Arg::new("tags").value_name("TAG").num_args(0..).help("All its tags from now on")),
+                .arg(Arg::new("tags").value_name("TAG").num_args(0..).help("All tags of the user")),
         )
         .subcommand(
             Command::new("limit")
-                .about("Say how much a user may have at a time; what is not given is not limited")
+                .about("Set the limits of a user; a limit that is not given is removed")
                 .arg(name())
                 .arg(count("max-connections", "Connections"))
-                .arg(count("max-channels", "Channels on all its connections")),
+                .arg(count("max-channels", "Channels on all connections together")),
         )
 }
 
@@ -88,38 +88,38 @@ pub(crate) fn permissions_command(command: Command) -> Command {
         position(name, value, help).allow_hyphen_values(true)
     };
     command
-        .subcommand(Command::new("list").about("List the rights of users").arg(option(
+        .subcommand(Command::new("list").about("List the permissions of users").arg(option(
             "vhost",
             "VHOST",
             "Only in this vhost",
         )))
         .subcommand(
             Command::new("set")
-                .about("Give a user rights in a vhost: three patterns, found anywhere in a name")
+                .about("Set the permissions of a user in a vhost: three regular expressions, searched for in names")
                 .arg(user())
-                .arg(pattern("configure", "CONFIGURE", "Names that it may declare and delete"))
-                .arg(pattern("write", "WRITE", "Names that it may put messages into"))
-                .arg(pattern("read", "READ", "Names that it may take messages from"))
+                .arg(pattern("configure", "CONFIGURE", "Names that the user may declare and delete"))
+                .arg(pattern("write", "WRITE", "Names that the user may write messages to"))
+                .arg(pattern("read", "READ", "Names that the user may read messages from"))
                 .arg(vhost()),
         )
-        .subcommand(Command::new("clear").about("Take all rights in a vhost from a user").arg(user()).arg(vhost()))
+        .subcommand(Command::new("clear").about("Clear all permissions of a user in a vhost").arg(user()).arg(vhost()))
         .subcommand(
             Command::new("set-topic")
-                .about("Say which routing keys of a topic exchange a user may use")
+                .about("Set which routing keys of a topic exchange a user may use")
                 .arg(user())
                 .arg(exchange())
-                .arg(pattern("write", "WRITE", "Keys that it may publish with"))
-                .arg(pattern("read", "READ", "Keys that it may bind by"))
+                .arg(pattern("write", "WRITE", "Routing keys that the user may publish with"))
+                .arg(pattern("read", "READ", "Routing keys that the user may bind with"))
                 .arg(vhost()),
         )
         .subcommand(
             Command::new("clear-topic")
-                .about("Let a user use any routing key again")
+                .about("Clear the topic permissions of a user, so that it may use any routing key")
                 .arg(user())
                 .arg(exchange().required(false).help("The topic exchange [default: all]"))
                 .arg(vhost()),
         )
-        .subcommand(Command::new("list-topic").about("List which routing keys users may use"))
+        .subcommand(Command::new("list-topic").about("List the topic permissions of users"))
 }
 
 /// Does what `hermod permissions …` says.

@@ -16,18 +16,20 @@ pub(crate) fn command(command: Command) -> Command {
         .subcommand(Command::new("list").about("List vhosts"))
         .subcommand(
             Command::new("add")
-                .about("Add a vhost, in which nobody has rights yet, or change what of it is given")
+                .about("Add a vhost, in which no user has permissions yet, or change the given fields of one")
                 .arg(name())
-                .arg(option("description", "TEXT", "What it is for"))
-                .arg(option("tags", "TAG,…", "Words to find it by"))
+                .arg(option("description", "TEXT", "Description of the vhost"))
+                .arg(option("tags", "TAG,…", "Tags of the vhost"))
                 .arg(option("default-queue-type", "TYPE", "classic or quorum: the type of queues that name none")),
         )
-        .subcommand(Command::new("delete").about("Delete a vhost with all that is in it, messages too").arg(name()))
+        .subcommand(
+            Command::new("delete").about("Delete a vhost with everything in it, including messages").arg(name()),
+        )
         .subcommand(
             Command::new("limit")
-                .about("Say how much a vhost may have; what is not given is not limited")
+                .about("Set the limits of a vhost; a limit that is not given is removed")
                 .arg(name())
-                .arg(count("max-connections", "Connections at a time"))
+                .arg(count("max-connections", "Connections at the same time"))
                 .arg(count("max-queues", "Queues")),
         )
         .subcommand(Command::new("limits").about("List the limits of vhosts"))

@@ -22,9 +22,10 @@ impl Http {
                 "http.hosts",
                 "names",
                 "auto",
-                "Names by which HTTP and pages on WebSockets may call the server, besides its addresses, `localhost` and the \
-                 machine's name; `*` for any. Another name is answered 421. `auto` holds requests from this machine to those \
-                 and lets other machines use any name.",
+                "Host names that HTTP requests and WebSocket pages may use for the server; `*` for any. Its \
+                 addresses, `localhost` and the machine's name are always allowed. A request with another name is \
+                 answered 421. With `auto`, requests from this machine are restricted to the names that are always \
+                 allowed, and other machines may use any name.",
             ),
             |text| value::names(text).and_then(hosts),
         )?;
@@ -33,7 +34,7 @@ impl Http {
                 "http.open_metrics",
                 "true, false",
                 "false",
-                "Shows `/metrics/per-object`, which tells the names of queues and vhosts, without a password.",
+                "Shows `/metrics/per-object` without a password. That page contains the names of queues and vhosts.",
             ),
             value::flag,
         )?;

@@ -218,20 +218,20 @@ impl Settings {
 /// A core that is kept busy for longer between two requests saves nobody any time.
 const MOST_SPIN: Duration = Duration::from_millis(10);
 
-const DATA_DIR: &str = "Where everything that must survive is kept, and the control socket. `auto` is `$STATE_DIRECTORY` under systemd, \
+const DATA_DIR: &str = "Directory of the data and of the control socket. `auto` is `$STATE_DIRECTORY` under systemd, \
     else `$XDG_STATE_HOME/hermod`, else `~/.local/state/hermod` (Windows: `%LOCALAPPDATA%\\hermod`).";
-const DURABILITY: &str = "When a message is confirmed. `fsync`: once it is flushed to disk. `os`: once the operating system has it; a power cut \
-    may lose it. `memory`: at once; nothing is written and a restart loses everything.";
-const IO_THREADS: &str = "Threads that serve connections. `auto` is one per core, but one on two cores, where a second one mostly moves \
-    bodies between caches.";
-const IO_SPIN: &str = "How long a single I/O thread looks for more to do before it sleeps, up to 10 ms; 0: not at all. Clients that wait for each \
-    answer get it sooner, since to wake a thread takes longer than most requests do. Where looking leads to nothing it is left off; \
-    a stream with regular gaps that are shorter keeps the thread awake. More than a flush of the disk takes (`200 us`, say) helps confirms that are waited \
-    for, too, and may keep a core busy. Several I/O threads always sleep.";
-const DEFINITIONS: &str = "File of definitions in RabbitMQ's JSON, taken over at each start before clients are let in. A new data \
-                           directory then gets no `default_user`.";
-const SHUTDOWN_TIMEOUT: &str =
-    "How long connections may take to say goodbye when the server stops; then they are cut off.";
+const DURABILITY: &str = "When a message is confirmed. `fsync`: when it is flushed to disk. `os`: when the operating \
+    system has it; a power cut may lose it. `memory`: at once; nothing is written, and a restart loses everything.";
+const IO_THREADS: &str = "Threads that serve connections. `auto` is one per core. On two cores `auto` is one thread, \
+    because a second one mostly moves bodies between caches.";
+const IO_SPIN: &str = "How long a single I/O thread looks for more work before it sleeps, up to 10 ms. 0: it sleeps \
+    at once. Clients that wait for each answer get it sooner, because waking a thread takes longer than most \
+    requests. The thread stops looking while that finds no work. A stream with regular gaps shorter than this keeps \
+    the thread awake. A time longer than a flush of the disk (such as `200 us`) also helps clients that wait for \
+    confirms; it may keep a core busy. Several I/O threads never look; they sleep at once.";
+const DEFINITIONS: &str = "File of definitions in RabbitMQ's JSON. It is imported at each start, before clients can \
+    connect. A new data directory then gets no `default_user`.";
+const SHUTDOWN_TIMEOUT: &str = "How long connections may take to close when the server stops. Then they are cut off.";
 
 fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigError> {
     let bind = reader.get(
@@ -239,7 +239,7 @@ fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigErr
             "bind",
             "addresses",
             "127.0.0.1, [::1]",
-            "IP addresses to listen on, with commas between them. The default serves this machine only; `*` serves every \
+            "IP addresses to listen on, separated by commas. The default serves this machine only; `*` serves every \
              network.",
         ),
         value::addresses,
@@ -252,28 +252,42 @@ fn listeners(reader: &mut Reader) -> Result<(Vec<IpAddr>, u16, Ports), ConfigErr
     let ports = Ports {
         amqp: port("ports.amqp", "5672", "Port of AMQP; 0 turns it off.")?,
         stomp: port("ports.stomp", "61613", "Port of STOMP; 0 turns it off.")?,
-        http: port("ports.http", "15672", "Port of HTTP: metrics and health; 0 turns it off.")?,
+        http: port("ports.http", "15672", "Port of HTTP: management API, metrics and health; 0 turns it off.")?,
         amqps: port(
             "ports.amqps",
             "5671",
-            "Port of AMQP within TLS; opened if `tls.certificate` is set; 0 turns it off.",
+            "Port of AMQP over TLS. It is opened if `tls.certificate` is set; 0 turns it off.",
         )?,
-        stomps: port("ports.stomps", "61614", "The same of STOMP.")?,
-        https: port("ports.https", "15671", "The same of HTTP.")?,
+        stomps: port(
+            "ports.stomps",
+            "61614",
+            "Port of STOMP over TLS. It is opened if `tls.certificate` is set; 0 turns it off.",
+        )?,
+        https: port(
+            "ports.https",
+            "15671",
+            "Port of HTTP over TLS. It is opened if `tls.certificate` is set; 0 turns it off.",
+        )?,
         web_stomp: port(
             "ports.web_stomp",
             "0",
-            "Port of STOMP over WebSocket, for pages in browsers. RabbitMQ's is 15674. 0, the default, turns it off.",
+            "Port of STOMP over WebSocket, for pages in browsers. RabbitMQ uses 15674. 0, the default, turns it off.",
         )?,
-        web_stomps: port("ports.web_stomps", "0", "The same within TLS. RabbitMQ's is 15673.")?,
+        web_stomps: port(
+            "ports.web_stomps",
+            "0",
+            "Port of STOMP over WebSocket and TLS. RabbitMQ uses 15673. It is opened if `tls.certificate` is set; 0, \
+             the default, turns it off.",
+        )?,
     };
     Ok((bind, port_offset, ports))
 }
 
-const NODE_NAME: &str = "What the broker calls itself in the HTTP API, in metrics and to `rabbitmqctl`: a name, `@`, and the machine's \
-    name, which is added where no `@` is given. `auto` is `hermod`, or `rabbit` where `compat.product` is `RabbitMQ`.";
-const CLUSTER_NAME: &str = "The name of this broker among others: in the HTTP API, in the server's properties of AMQP, and in \
-    metrics (`rabbitmq_identity_info`), by which dashboards tell brokers apart. `auto` is `node_name`.";
+const NODE_NAME: &str = "Name of the broker in the HTTP API, in metrics and for `rabbitmqctl`: a name, `@`, and the \
+    machine's name. Without `@`, the machine's name is added. `auto` is `hermod`, or `rabbit` if `compat.product` is \
+    `RabbitMQ`.";
+const CLUSTER_NAME: &str = "Name by which dashboards tell this broker from others. It is in the HTTP API, in the \
+    server properties of AMQP, and in metrics (`rabbitmq_identity_info`). `auto` is `node_name`.";
 
 impl Names {
     fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
@@ -284,9 +298,10 @@ impl Names {
     }
 }
 
-const COMPAT_VERSION: &str = "The version that the server announces. Below 4.3, as a version of RabbitMQ, every return of a message counts \
-    towards the delivery limit of its queue, as it did there; from 4.3 on, and unless this is set, those count by which a consumer \
-    says that it failed, or that it has gone.";
+const COMPAT_VERSION: &str = "The version that the server announces. It also decides which returns of a message \
+    count towards the delivery limit of its queue. With a version of RabbitMQ below 4.3, every return counts, as in \
+    RabbitMQ. Otherwise only failures count: a rejection with requeue (`basic.reject`), and the end of a channel or \
+    connection before the message is settled.";
 
 /// What counts in this version of RabbitMQ. Hermod's own versions, of which the first number is 0,
 /// are none.
@@ -297,10 +312,11 @@ fn counted_returns(version: &str) -> CountedReturns {
     if is_older { CountedReturns::All } else { CountedReturns::Failures }
 }
 
-const UNKNOWN_ARGUMENTS: &str = "What becomes of a queue or an exchange that is declared with an `x-` argument that Hermod does not \
-    know. `refuse`: it is refused, and the argument named. `accept`: as in RabbitMQ the argument is kept and nothing comes of it, so that a \
-    slip of the pen goes unnoticed by the program; it is shown as without effect, and the log tells of it. A later version of Hermod may \
-    know it, and go by it.";
+const UNKNOWN_ARGUMENTS: &str = "What happens when a queue or an exchange is declared with an `x-` argument that \
+    Hermod does not know. `refuse`: the declaration is refused, and the error names the argument. `accept`: the \
+    argument is stored and has no effect, as in RabbitMQ. The program then does not notice a misspelt argument. \
+    Listings show the argument as without effect, and the log warns of it. A later version of Hermod may know the \
+    argument and apply it.";
 
 impl Compat {
     fn read(reader: &mut Reader) -> Result<Self, ConfigError> {
@@ -309,7 +325,7 @@ impl Compat {
                 "compat.product",
                 "text",
                 "Hermod",
-                "The product that the server announces to clients. Some insist on `RabbitMQ`.",
+                "The product that the server announces to clients. Some clients require `RabbitMQ`.",
             ),
             value::text,
         )?;
@@ -331,7 +347,7 @@ impl Limits {
             reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, 1))
         };
         let max_message_size =
-            size("limits.max_message_size", "16 MiB", "Largest body of a message; a larger one is refused.")?;
+            size("limits.max_message_size", "16 MiB", "Largest body of a message. A larger one is refused.")?;
         let transaction_bytes =
             size("limits.transaction_bytes", "64 MiB", "Bytes that one open transaction may hold.")?;
         let [declaration_bytes, declarations_bytes] = declarations(reader)?;
@@ -345,16 +361,16 @@ impl Limits {
         let unacked = count(
             "limits.unacked",
             "1000000",
-            "Deliveries that one consumer may hold without acknowledging them, whatever its prefetch, and one channel by \
-             `basic.get`.",
+            "Unacknowledged deliveries that one consumer may hold, whatever its prefetch. It is also the limit for \
+             what one channel took by `basic.get`.",
         )?;
         let connections =
-            count("limits.connections", "10000", "Authenticated connections, as far as files may be open.")?;
+            count("limits.connections", "10000", "Authenticated connections, within the limit of open files.")?;
         let pending_per_address = count(
             "limits.pending_per_address",
             "64",
-            "Connections from one address that have not authenticated yet; more are refused. Those by HTTP are counted apart, \
-             and for as long as they last.",
+            "Connections from one address that have not authenticated yet. More are refused. Connections by HTTP are \
+             counted separately, and for as long as they last.",
         )?;
         let [queues, exchanges, bindings, vhosts] = objects(reader)?;
         let (reserved_connections, [vhost_share, user_share]) = shares(reader)?;
@@ -364,8 +380,8 @@ impl Limits {
                 "limits.heartbeat",
                 "time",
                 "60 s",
-                "Heartbeat interval that the server proposes, in whole seconds up to 18 h; 0 proposes none. A peer that is \
-                 silent for two intervals is gone.",
+                "Heartbeat interval that the server proposes, in whole seconds up to 18 h; 0 proposes none. The \
+                 connection of a peer that is silent for two intervals is closed.",
             ),
             heartbeat,
         )?;
@@ -429,23 +445,26 @@ fn objects(reader: &mut Reader) -> Result<[u64; 4], ConfigError> {
 }
 
 fn shares(reader: &mut Reader) -> Result<(Option<u64>, [u64; 2]), ConfigError> {
-    let doc = "Of `limits.connections` so many are kept for users with the tag `administrator`, a quarter at most. `auto` is one in \
-               twenty, and at least 4.";
+    let doc = "How many of `limits.connections` are reserved for users with the tag `administrator`, at most a \
+               quarter. `auto` is one in twenty, and at least 4.";
     let reserved = declare("limits.reserved_connections", "number", "auto", doc);
     let reserved = reader.get(reserved, |text| value::or_auto(text, value::count))?;
     let mut percent =
         |name, doc| reader.get(declare(name, "number", "50", doc), |text| between(text, value::count, 1, 100));
-    let of_vhost = "Percent of `limits.connections`, `limits.queues`, `limits.exchanges` and `limits.bindings` that one virtual host may \
-                    have, where there are others. Its own limit counts instead where it has one.";
-    let of_user = "Percent of `limits.connections` that one user may have, where there are several without the tag `administrator`. \
-                   Its own limit counts instead where it has one; administrators may have all.";
+    let of_vhost = "Percent of `limits.connections`, `limits.queues`, `limits.exchanges` and `limits.bindings` that \
+                    one virtual host may have while there are others. If the virtual host has a limit of its own, \
+                    that applies instead.";
+    let of_user = "Percent of `limits.connections` that one user may have while there are several users without the \
+                   tag `administrator`. If the user has a limit of its own, that applies instead. Administrators may \
+                   have all.";
     Ok((reserved, [percent("limits.vhost_share", of_vhost)?, percent("limits.user_share", of_user)?]))
 }
 
 fn connection_memory(reader: &mut Reader) -> Result<Option<u64>, ConfigError> {
-    let doc = "Bytes that one connection may make the broker hold besides queued messages: open transactions, bodies up to 64 KiB that \
-               are not whole, and direct replies that it does not read. What would be more is refused. `auto` is a quarter of \
-               `memory.limit`, also when that is changed while the broker runs, and at least `flow.park_bytes`.";
+    let doc = "Bytes that the broker holds for one connection besides queued messages: open transactions, incomplete \
+               bodies up to 64 KiB, and direct replies that the client does not read. More is refused. `auto` is a \
+               quarter of `memory.limit`, and at least `flow.park_bytes`. It follows changes of `memory.limit` while \
+               the broker runs.";
     reader.get(declare("limits.connection_memory", "size", "auto", doc), |text| {
         value::or_auto(text, |text| at_least(text, value::bytes, 1))
     })
@@ -464,8 +483,8 @@ fn handshake_timeout(reader: &mut Reader) -> Result<Duration, ConfigError> {
             "limits.handshake_timeout",
             "time",
             "10 s",
-            "How long a peer may take until it has authenticated; then its connection is closed. By HTTP: until the head of \
-             a request is there, also of the next one.",
+            "How long a peer may take to authenticate. Then its connection is closed. By HTTP: how long the head of \
+             each request may take.",
         ),
         value::duration,
     )
@@ -489,7 +508,7 @@ fn channel_max(reader: &mut Reader) -> Result<u64, ConfigError> {
             "limits.channel_max",
             "number",
             "2047",
-            "Channels (sessions) of one connection, up to 65535. SIGHUP changes it for connections to come.",
+            "Channels (sessions) of one connection, up to 65535. SIGHUP changes it for later connections.",
         ),
         |text| between(text, value::count, 1, u64::from(u16::MAX)),
     )
@@ -502,8 +521,8 @@ impl Memory {
                 "memory.limit",
                 "size",
                 "auto",
-                "Bytes of queued messages in memory at which publishers are stopped. `auto` is 40 % of what the machine has, \
-                 or of the container's limit where that is less; on Windows and macOS 40 % of 4 GiB.",
+                "Bytes of queued messages in memory at which publishers are stopped. `auto` is 40 % of the machine's \
+                 memory, or of the container's limit if that is less. On Windows and macOS it is 40 % of 4 GiB.",
             ),
             |text| value::or_auto(text, value::bytes),
         )?;
@@ -512,10 +531,10 @@ impl Memory {
                 "memory.budget",
                 "size",
                 "auto",
-                "Bytes of waiting messages that queues keep in memory; what is beyond waits on disk and is read when a \
-                 consumer wants it. Persistent ones leave memory when half of it is used. `auto` is half of \
-                 `memory.limit`, from 32 MiB to 8 GiB. Whatever it is, no more than half of the limit holds, also when that is \
-                 changed while the broker runs.",
+                "Bytes of waiting messages that queues keep in memory. The rest waits on disk and is read when a \
+                 consumer needs it. Persistent messages leave memory when half of the budget is used. `auto` is half \
+                 of `memory.limit`, from 32 MiB to 8 GiB. The budget is never more than half of `memory.limit`, also \
+                 when that is changed while the broker runs.",
             ),
             |text| value::or_auto(text, |text| at_least(text, value::bytes, 1 << 20)),
         )?;
@@ -530,9 +549,9 @@ impl JournalSizes {
                 "journal.max_bytes",
                 "size",
                 "1 GiB",
-                "Bytes the journal may take on disk. Near it publishers are stopped, so that consumers can still make room. \
-                 Three quarters of what the disk has room for at the start is the most, until the next start; the log then warns \
-                 of it.",
+                "Bytes that the journal may take on disk. Publishers are stopped shortly before that, so that \
+                 consumers can still make room. Until the next start, the journal takes at most three quarters of \
+                 the space that is free at the start. If that is less than this setting, the log warns of it.",
             ),
             |text| at_least(text, value::bytes, 1 << 20),
         )?;
@@ -541,7 +560,8 @@ impl JournalSizes {
                 "journal.file_bytes",
                 "size",
                 "64 MiB",
-                "Size of one journal file, from 64 KiB to 1 GiB; at most an eighth of `journal.max_bytes` is used.",
+                "Size of one journal file, from 64 KiB to 1 GiB. A file is never larger than an eighth of \
+                 `journal.max_bytes`.",
             ),
             |text| between(text, value::bytes, 1 << 16, 1 << 30),
         )?;
@@ -550,8 +570,8 @@ impl JournalSizes {
                 "journal.scrub",
                 "size",
                 "4 MiB",
-                "Bytes of waiting messages on disk that are read each second to see whether they still can be, once a day all of \
-                 them as far as that goes: 337 GiB at 4 MiB; `0` is never.",
+                "Bytes of waiting messages on disk that are read each second, to check that they are still readable. \
+                 All of them are read once a day, as far as this rate allows: 337 GiB at 4 MiB. `0`: none are read.",
             ),
             value::bytes,
         )?;
@@ -566,7 +586,7 @@ impl Flow {
                 "flow.park_timeout",
                 "time",
                 "30 s",
-                "How long a publish waits while memory or disk is short before it is refused.",
+                "How long a publish waits while memory or disk is short. Then it is refused.",
             ),
             value::duration,
         )?;
@@ -575,25 +595,29 @@ impl Flow {
                 "flow.consumer_timeout",
                 "time",
                 "30 min",
-                "How long a consumer may hold a message without settling it; then its channel is closed, and what it held returns \
-                 to the queues. `x-consumer-timeout` of a queue or of a consumer overrides it. `0` is without end.",
+                "How long a consumer may hold a message without settling it. Then its channel is closed, and its \
+                 messages return to the queues. `x-consumer-timeout` of a queue or of a consumer overrides it. `0`: \
+                 without limit.",
             ),
             value::duration,
         )?;
         let mut size = |name, default, doc| {
             reader.get(declare(name, "size", default, doc), |text| at_least(text, value::bytes, 1))
         };
-        let park_bytes =
-            size("flow.park_bytes", "4 MiB", "Bytes of publishes of one connection that may wait that way.")?;
+        let park_bytes = size(
+            "flow.park_bytes",
+            "4 MiB",
+            "Bytes of publishes of one connection that may wait while memory or disk is short.",
+        )?;
         let mailbox_bytes = size(
             "flow.mailbox_bytes",
             "1 MiB",
-            "Bytes of deliveries that wait for one connection; the rest stays in its queues.",
+            "Bytes of deliveries that may wait for one connection. The rest stays in its queues.",
         )?;
         let lag_bytes = size(
             "flow.lag_bytes",
             "16 MiB",
-            "Bytes that may wait for a flush of the journal before publishers are read no further.",
+            "Bytes that may wait for a flush of the journal. Beyond that, nothing more is read from publishers.",
         )?;
         Ok(Self { park_timeout, consumer_timeout, park_bytes, mailbox_bytes, lag_bytes })
     }
@@ -615,7 +639,7 @@ impl Tcp {
                 "tcp.write_timeout",
                 "time",
                 "30 s",
-                "How long a peer may read nothing of what waits for it before its connection is closed.",
+                "How long a peer may read nothing while data waits for it. Then its connection is closed.",
             ),
             value::duration,
         )?;
@@ -624,7 +648,7 @@ impl Tcp {
                 "tcp.keepalive",
                 "time",
                 "60 s",
-                "Idle time after which the kernel probes whether a peer is still there; 0 leaves it off.",
+                "Idle time after which the kernel probes whether a peer is still there; 0 turns it off.",
             ),
             value::duration,
         )?;
@@ -639,7 +663,7 @@ impl Log {
                 "log.level",
                 "text",
                 "info",
-                "Least level that is logged: `error`, `warn`, `info`, `debug` or `trace`; by part: `info,net=debug`.",
+                "Lowest level that is logged: `error`, `warn`, `info`, `debug` or `trace`; by part: `info,net=debug`.",
             ),
             value::text,
         )?;

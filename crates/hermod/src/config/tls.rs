@@ -63,27 +63,37 @@ impl Tls {
         let mut file = |name, doc| reader.get(declare(name, "path", "", doc), optional_path);
         let certificate = file(
             "tls.certificate",
-            "File with the server's certificate in PEM, the certificates of its issuers behind it. With it the ports \
-             `ports.amqps`, `ports.stomps` and `ports.https` are opened. Read again when it changes, and on SIGHUP.",
+            "File with the server's certificate in PEM, followed by the certificates of its issuers. If it is set, \
+             `ports.amqps`, `ports.stomps`, `ports.https` and `ports.web_stomps` are opened. The file is read again \
+             when it changes, and on SIGHUP.",
         )?;
         let key = file(
             "tls.key",
-            "File with the private key of that certificate in PEM, not encrypted. By default the key is in the file of \
-             `tls.certificate`.",
+            "File with the private key of the certificate in PEM, not encrypted. By default the key is in the file \
+             of `tls.certificate`.",
         )?;
-        let ca = file("tls.ca", "File with the certificates in PEM of those who may issue certificates of clients.")?;
+        let ca = file(
+            "tls.ca",
+            "File with the certificates, in PEM, of the authorities that may issue certificates of clients.",
+        )?;
         let verify = reader.get(
             declare(
                 "tls.verify",
                 "none, peer, required",
                 "none",
-                "Certificates of clients. `none`: they are not asked for. `peer`: a client that shows one must have it from \
-                 `tls.ca`. `required`: the same, and without one there is no connection.",
+                "Certificates of clients. `none`: the server does not ask for them. `peer`: if a client presents \
+                 one, an authority of `tls.ca` must have issued it. `required`: as `peer`, and a client without a \
+                 certificate cannot connect.",
             ),
             |text| value::choice(text, &VERIFY),
         )?;
         let least = reader.get(
-            declare("tls.least_version", "1.2, 1.3", "1.2", "Oldest version of TLS that is spoken. 1.3 always is."),
+            declare(
+                "tls.least_version",
+                "1.2, 1.3",
+                "1.2",
+                "Oldest version of TLS that is accepted. 1.3 is always accepted.",
+            ),
             |text| value::choice(text, &VERSIONS),
         )?;
         let login_from = reader.get(
@@ -91,8 +101,8 @@ impl Tls {
                 "tls.login_from",
                 "distinguished_name, common_name, san_dns, san_email, san_uri",
                 "distinguished_name",
-                "What in a client's certificate names its user, for log-ins by EXTERNAL: the whole subject as in RFC 4514 \
-                 (`CN=shop,O=Example`), its common name, or the first alternative name of that kind.",
+                "Field of a client's certificate that names its user, for log-ins by EXTERNAL: the whole subject as \
+                 in RFC 4514 (`CN=shop,O=Example`), its common name, or the first alternative name of that kind.",
             ),
             |text| value::choice(text, &LOGIN_FROM),
         )?;

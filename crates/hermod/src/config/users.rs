@@ -79,7 +79,8 @@ impl Users {
                 "loopback_users",
                 "names",
                 "guest",
-                "Users that may only log in from this machine, whatever the server listens on. SIGHUP changes it for log-ins to come.",
+                "Users that may log in from this machine only, whatever the server listens on. SIGHUP changes it for \
+                 later log-ins.",
             ),
             value::names,
         )?;
@@ -88,7 +89,7 @@ impl Users {
                 "login_threads",
                 "number",
                 "1",
-                "Passwords checked at the same time; each takes some 20 ms of a core and 19 MiB.",
+                "How many passwords are checked at the same time. Each takes about 20 ms of a core and 19 MiB.",
             ),
             |text| at_least(text, value::count, 1),
         )?;
@@ -97,9 +98,10 @@ impl Users {
                 "auth_mechanisms",
                 "names",
                 "PLAIN, AMQPLAIN, ANONYMOUS",
-                "How AMQP clients may show who they are, in the order in which they are told: `PLAIN`, `AMQPLAIN`, \
-                 `SCRAM-SHA-256` (new passwords are kept for it then), `EXTERNAL` (by a certificate, see `tls.login_from`; for \
-                 STOMP, too), `ANONYMOUS` (offered only with `anonymous_user`).",
+                "SASL mechanisms by which AMQP clients may log in, in the order in which the server offers them: \
+                 `PLAIN`, `AMQPLAIN`, `SCRAM-SHA-256` (new passwords are then also stored for it), `EXTERNAL` (by a \
+                 certificate, see `tls.login_from`; also for STOMP), `ANONYMOUS` (offered only with \
+                 `anonymous_user`).",
             ),
             mechanisms,
         )?;
@@ -108,7 +110,7 @@ impl Users {
                 "anonymous_user",
                 "text",
                 "",
-                "User that AMQP clients act as which log in by ANONYMOUS, without a password. Without one nobody does.",
+                "User of AMQP clients that log in by ANONYMOUS, without a password. If it is not set, no client can.",
             ),
             |text| Ok((!text.is_empty()).then(|| text.to_owned())),
         )?;
@@ -125,26 +127,32 @@ impl Strangers {
         let pending = number(
             "limits.pending",
             "1000",
-            "Most connections that have not authenticated yet, from all addresses together. They come beside \
-             `limits.connections`, as far as files may be open: a quarter of the connections that there is room for at most.",
+            "Connections that have not authenticated yet, from all addresses together. They are counted in addition \
+             to `limits.connections`. They are at most a quarter of the connections that the system's limit of open \
+             files allows.",
             1,
         )?;
         let connects_per_address = number(
             "limits.connects_per_address",
             "500",
-            "Most new connections from one address within a second; more are refused. Those of this machine are not counted. 0 is \
-             no limit.",
+            "New connections from one address within a second. More are refused. Connections from this machine are \
+             not counted. 0: no limit.",
             0,
         )?;
         let failed_logins_per_address = number(
             "limits.failed_logins_per_address",
             "200",
-            "Most log-ins with a wrong password from one address within a minute (IPv6: from one network of 64 bits). Who \
-             tries more is refused, whatever the password. 0 is no limit.",
+            "Log-ins with a wrong password from one address within a minute (IPv6: from one network of 64 bits). \
+             Further log-ins from there are refused, whatever the password. 0: no limit.",
             0,
         )?;
-        let failed_logins_per_user =
-            number("limits.failed_logins_per_user", "20", "The same from one address for one user.", 0)?;
+        let failed_logins_per_user = number(
+            "limits.failed_logins_per_user",
+            "20",
+            "Log-ins of one user with a wrong password from one address within a minute. Further ones are refused, \
+             whatever the password. 0: no limit.",
+            0,
+        )?;
         Ok(Self { pending, connects_per_address, failed_logins_per_address, failed_logins_per_user })
     }
 }
@@ -156,7 +164,7 @@ impl Stomp {
                 "stomp.default_user",
                 "text",
                 "",
-                "User that a STOMP client logs in as whose CONNECT has no `login`. Without one such a client is refused.",
+                "User of STOMP clients whose CONNECT has no `login`. If it is not set, such a client is refused.",
             ),
             value::text,
         )?;
@@ -166,8 +174,8 @@ impl Stomp {
                 "stomp.web_origins",
                 "names",
                 "",
-                "Origins of pages that may connect by WebSocket, such as `https://shop.example`, with commas between them; `*` \
-                 for all. Pages of the broker's own host may in any case.",
+                "Origins of pages that may connect by WebSocket, such as `https://shop.example`, separated by \
+                 commas; `*` for all. Pages of the broker's own host may always connect.",
             ),
             value::names,
         )?;
@@ -176,7 +184,8 @@ impl Stomp {
                 "stomp.trailing_lf",
                 "true, false",
                 "true",
-                "Send a line feed behind each STOMP frame, as RabbitMQ does: some clients read one byte more than a frame has.",
+                "Sends a line feed after each STOMP frame, as RabbitMQ does. Some clients read one byte more than a \
+                 frame has.",
             ),
             value::flag,
         )?;
