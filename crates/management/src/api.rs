@@ -1,8 +1,8 @@
-//! `/api`: RabbitMQ's HTTP API, as far as Hermod has what it is about.
+//! `/api`: RabbitMQ's HTTP API, as far as Hermod has what it describes.
 //!
-//! Every request is authenticated before anything else is looked at, but for four health checks
-//! that balancers ask without a password. What is changed is changed by the same code, and told to
-//! the same audit log, as on the command line.
+//! Every request is authenticated first. The exceptions are four health checks, which load
+//! balancers ask without a password. Changes go through the same code as on the command line, and
+//! to the same audit log.
 
 mod about;
 mod answer;
@@ -47,14 +47,14 @@ pub(crate) fn router() -> Router<Arc<Source>> {
         })
 }
 
-/// Makes a change where it may block. The number is that of the messages or connections that it
-/// cost.
+/// Makes a change on a thread that may block. Returns the number of messages or connections that
+/// the change deleted or closed.
 async fn make(source: &Arc<Source>, asker: &Asker, change: Change) -> Result<u64, Failure> {
     let caller = asker.caller();
     blocking(source, asker, move |source| change::make(&source.broker, change, caller)).await
 }
 
-/// Does what may wait for the disk, or for a hash, where nobody else waits for it.
+/// Runs work that waits for the disk or computes a hash, in the places for such work.
 async fn blocking<T: Send + 'static>(
     source: &Arc<Source>,
     asker: &Asker,
@@ -63,7 +63,7 @@ async fn blocking<T: Send + 'static>(
     Ok(off_the_loop(source, asker, Work::Change, work).await??)
 }
 
-/// Looks something up by its name, or a few things.
+/// Looks up a single thing by its name, or a few things.
 async fn look<T: Send + 'static>(
     source: &Arc<Source>,
     asker: &Asker,
@@ -72,7 +72,7 @@ async fn look<T: Send + 'static>(
     off_the_loop(source, asker, Work::Look, work).await
 }
 
-/// Builds what grows with all there is.
+/// Builds an answer whose size grows with the number of objects.
 async fn sum_up<T: Send + 'static>(
     source: &Arc<Source>,
     asker: &Asker,

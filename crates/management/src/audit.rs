@@ -8,20 +8,20 @@ use auth::shown::extract;
 use crate::change::Change;
 use crate::objects::{BindingChange, ObjectChange};
 
-/// Bytes of a name that are told.
+/// Bytes of a name that are logged.
 const NAME: usize = 255;
 /// Bytes of everything else.
 const ABOUT: usize = 1024;
 
-/// A change as it is told.
+/// A change as the audit log shows it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) action: &'static str,
-    /// Empty where it is about none.
+    /// Empty if the change is in no vhost.
     pub(crate) vhost: String,
-    /// What is changed.
+    /// The object that is changed.
     pub(crate) name: String,
-    /// How, as far as it fits.
+    /// The new values, cut to a bounded length.
     pub(crate) about: String,
 }
 
@@ -90,7 +90,7 @@ fn of_vhosts_and_connections(change: &Change) -> Told {
         }
         Change::Alarm { resource, up } => of("alarm", ["", resource], format_args!("up={up}")),
         Change::MemoryLimit { bytes } => of("memory_limit", ["", ""], format_args!("bytes={bytes}")),
-        // The others are told above.
+        // All other changes are matched above.
         _ => plain("change", ["", ""]),
     }
 }
@@ -126,13 +126,13 @@ fn plain(action: &'static str, place: [&str; 2]) -> Told {
     of(action, place, format_args!(""))
 }
 
-/// Of a vhost and a name.
+/// A change with a vhost and a name.
 fn of(action: &'static str, place: [&str; 2], about: Arguments<'_>) -> Told {
     let [vhost, name] = place.map(|text| extract(text, NAME).into_owned());
     Told { action, vhost, name, about: bounded(about) }
 }
 
-/// No more is written than is kept: what is formatted may be megabytes.
+/// Formats no more than is kept, because the whole text may take megabytes.
 fn bounded(about: Arguments<'_>) -> String {
     let mut kept = Kept(String::new());
     if kept.write_fmt(about).is_err() {

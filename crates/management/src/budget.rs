@@ -1,19 +1,19 @@
-//! How many bytes of answers and documents are under way over HTTP: of all askers together, and of
-//! one.
+//! Limits the bytes of answers and documents that are under way over HTTP: in all, and for each
+//! user.
 //!
-//! A body is charged before it is handed over, and given back when it has been written, or its
-//! connection has ended. Who finds no room is told to come again. A body that is larger than all
-//! that may be goes alone.
+//! A body is charged before it is handed over. The bytes are given back when the body has been
+//! written, or when its connection has ended. A request that finds no room is told to come again. A
+//! body larger than the whole limit is let through if nothing else is under way.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of all.
+/// Most bytes of all users together.
 const ALL: usize = 64 << 20;
-/// Bytes of one user, or of all strangers together.
+/// Most bytes of one user, or of all strangers together.
 const SHARE: usize = ALL / 2;
 
-/// What is under way.
+/// The bytes that are under way.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     table: Mutex<Table>,
@@ -22,27 +22,27 @@ pub(crate) struct Budget {
 #[derive(Debug, Default)]
 struct Table {
     used: usize,
-    /// Of each user; strangers have no name.
+    /// By user; strangers are under the empty name.
     by_user: HashMap<Arc<str>, usize>,
 }
 
-/// There is no room for more.
+/// The limit leaves no room for these bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
 impl Budget {
-    /// Nothing yet, on account of this user.
+    /// A charge for this user, of no bytes yet.
     pub(crate) fn charge(self: &Arc<Self>, user: &str) -> Charge {
         Charge { budget: Arc::clone(self), user: user.into(), bytes: 0 }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // What a panic could leave behind is a sum.
+        // A panic leaves the sums as they were, so the table is still right.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Bytes on account of a user, given back when this is dropped.
+/// Bytes charged to a user, given back when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     budget: Arc<Budget>,
@@ -51,7 +51,7 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Charges so many more.
+    /// Charges these bytes in addition.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let mut table = self.budget.lock();
         let own = table.by_user.get(&self.user).copied().unwrap_or_default();
@@ -65,7 +65,7 @@ impl Charge {
         Ok(())
     }
 
-    /// What there is of it goes on account of this user, whatever its share.
+    /// Moves all charged bytes to this user, even beyond its share.
     pub(crate) fn move_to(&mut self, user: &str) {
         let bytes = self.bytes;
         self.give_back();

@@ -1,7 +1,7 @@
-//! What can be changed through management: one list for the command line, `rabbitmqctl` and HTTP.
+//! Everything that management can change: one list for the command line, `rabbitmqctl` and HTTP.
 //!
-//! A change is answered when it is durable, and each is told to the audit log: who asked, from
-//! where, and what came of it.
+//! A change is answered when it is durable. The audit log is told of each: who asked, from where,
+//! and the outcome.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -18,15 +18,15 @@ use crate::policies::{self, PolicyChange};
 /// Target of the audit log's events.
 pub const AUDIT: &str = "audit";
 
-/// Bytes of a refusal that the audit log has.
+/// Bytes of a refusal's text in the audit log.
 pub(crate) const WHY: usize = 512;
 
-/// Limits by their names in RabbitMQ.
+/// Names of limits in RabbitMQ.
 pub(crate) const MAX_CONNECTIONS: &str = "max-connections";
 pub(crate) const MAX_QUEUES: &str = "max-queues";
 pub(crate) const MAX_CHANNELS: &str = "max-channels";
 
-/// A password, or what is known of one. It shows itself to nobody.
+/// A password, or its hash. Its `Debug` output never shows either.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Secret {
@@ -57,7 +57,7 @@ pub enum Change {
         /// Its tags.
         tags: Vec<String>,
     },
-    /// Adds a user, or gives the one of that name another password and other tags.
+    /// Adds a user. If the user exists, replaces its password and its tags.
     PutUser {
         /// Its name.
         name: String,
@@ -78,43 +78,43 @@ pub enum Change {
         /// How it logs in from now on.
         secret: Secret,
     },
-    /// Gives a user other tags.
+    /// Replaces the tags of a user.
     SetTags {
         /// Its name.
         name: String,
         /// All its tags.
         tags: Vec<String>,
     },
-    /// Says how much a user may have.
+    /// Sets the limits of a user.
     LimitUser {
         /// Its name.
         name: String,
-        /// Connections at a time.
+        /// Connections at the same time.
         connections: Option<u32>,
-        /// Sessions of all of them.
+        /// Sessions of all its connections together.
         sessions: Option<u32>,
     },
-    /// Gives a user rights in a vhost, in place of those it has there.
+    /// Sets the permissions of a user in a vhost, in place of those it has there.
     SetPermission {
         /// Its name.
         user: String,
         /// The vhost.
         vhost: String,
-        /// Pattern of names that it may declare and delete.
+        /// Pattern of names that the user may declare and delete.
         configure: String,
-        /// Pattern of names that it may put messages into.
+        /// Pattern of names that the user may write messages to.
         write: String,
-        /// Pattern of names that it may take messages from.
+        /// Pattern of names that the user may read messages from.
         read: String,
     },
-    /// Takes all rights in a vhost from a user.
+    /// Clears all permissions of a user in a vhost.
     ClearPermission {
         /// Its name.
         user: String,
         /// The vhost.
         vhost: String,
     },
-    /// Says which routing keys of a topic exchange a user may use.
+    /// Sets which routing keys of a topic exchange a user may use.
     SetTopicPermission {
         /// Its name.
         user: String,
@@ -122,118 +122,118 @@ pub enum Change {
         vhost: String,
         /// The exchange.
         exchange: String,
-        /// Pattern of keys to publish with.
+        /// Pattern of keys that the user may publish with.
         write: String,
-        /// Pattern of keys to bind by.
+        /// Pattern of keys that the user may bind with.
         read: String,
     },
-    /// Lets a user use any routing key again, of one exchange or of all.
+    /// Clears the topic permissions of a user, for one exchange or for all.
     ClearTopicPermission {
         /// Its name.
         user: String,
         /// The vhost.
         vhost: String,
-        /// The exchange; `None` for every one.
+        /// The exchange; `None` for all of them.
         exchange: Option<String>,
     },
-    /// Adds a vhost, or changes what of it is given.
+    /// Adds a vhost, or changes the given fields of one.
     PutVhost {
         /// Its name.
         name: String,
-        /// What it is for.
+        /// Its description.
         description: Option<String>,
-        /// Words to find it by.
+        /// Its tags.
         tags: Option<Vec<String>>,
-        /// The type of queues that name none; the empty text for the broker's default.
+        /// The type of queues that are declared without one; empty for the broker's default.
         default_queue_type: Option<String>,
     },
-    /// Deletes a vhost with all that is in it.
+    /// Deletes a vhost with everything in it.
     DeleteVhost {
         /// Its name.
         name: String,
     },
-    /// Says how much a vhost may have.
+    /// Sets the limits of a vhost.
     LimitVhost {
         /// Its name.
         name: String,
-        /// Connections at a time.
+        /// Connections at the same time.
         connections: Option<u64>,
         /// Queues.
         queues: Option<u64>,
     },
-    /// Sets one limit of a vhost and leaves the others.
+    /// Sets one limit of a vhost and keeps the others.
     SetVhostLimit {
         /// The vhost.
         vhost: String,
         /// `max-connections` or `max-queues`.
         limit: String,
-        /// How many; `None` for as many as the broker may.
+        /// The limit; `None` for the broker's own limit only.
         value: Option<u64>,
     },
-    /// Sets one limit of a user and leaves the others.
+    /// Sets one limit of a user and keeps the others.
     SetUserLimit {
         /// The user.
         user: String,
         /// `max-connections` or `max-channels`.
         limit: String,
-        /// How many; `None` for as many as the broker lets anybody.
+        /// The limit; `None` for the broker's own limit only.
         value: Option<u32>,
     },
-    /// Copies what is published and delivered in a vhost to `amq.rabbitmq.trace` until the next
-    /// start, or not any more.
+    /// Starts or stops the tracing of a vhost: copies of published and delivered messages go to
+    /// `amq.rabbitmq.trace`, until the next start.
     Trace {
         /// The vhost.
         vhost: String,
-        /// Whether it is copied from now on.
+        /// Whether tracing is on from now on.
         on: bool,
     },
-    /// Closes connections: all that fit what is given.
+    /// Closes all connections that match every given field.
     CloseConnections {
-        /// Of this number.
+        /// The number of the connection.
         id: Option<u64>,
-        /// Of this name, which is both their ends.
+        /// The name of the connection, which is both its addresses.
         name: Option<String>,
-        /// In this vhost.
+        /// The vhost of the connection.
         vhost: Option<String>,
-        /// Of this user.
+        /// The user of the connection.
         user: Option<String>,
-        /// What their clients are told.
+        /// The reason that the clients are given.
         reason: String,
     },
-    /// Raises an alarm by hand, which stays up until it is cleared, or clears it.
+    /// Raises an alarm by hand, until it is cleared, or clears it.
     Alarm {
         /// `memory` or `disk`.
         resource: String,
-        /// Whether it is up.
+        /// Whether the alarm is active from now on.
         up: bool,
     },
-    /// Sets the bytes of queued messages in memory at which the memory alarm rises, until the next
-    /// start.
+    /// Sets the limit of queued messages in memory until the next start. At the limit the memory
+    /// alarm rises.
     MemoryLimit {
-        /// Those bytes; at 0 the alarm is up.
+        /// The limit in bytes; at 0 the alarm is always active.
         bytes: u64,
     },
-    /// Sets a policy, in place of the one with its name.
+    /// Sets a policy. It replaces the policy of the same name.
     SetPolicy {
-        /// It is the operator's.
+        /// Whether it is an operator policy.
         operator: bool,
-        /// What it says.
+        /// The policy.
         policy: PolicyChange,
     },
     /// Clears a policy.
     ClearPolicy {
-        /// It is the operator's.
+        /// Whether it is an operator policy.
         operator: bool,
         /// Its vhost.
         vhost: String,
         /// Its name.
         name: String,
     },
-    /// Declares or deletes in a vhost.
+    /// Declares or deletes something in a vhost.
     Objects {
         /// The vhost.
         vhost: String,
-        /// What.
+        /// The declaration or deletion.
         change: ObjectChange,
     },
 }
@@ -242,11 +242,11 @@ pub enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// What it is about does not exist.
+    /// The object does not exist.
     NotFound,
-    /// Whoever asked may not.
+    /// The user has no right to do it.
     Denied,
-    /// It makes no sense, or what exists stands against it.
+    /// The change is wrong in itself, or contradicts what exists.
     Invalid,
     /// The broker failed.
     Failed,
@@ -259,7 +259,7 @@ pub struct Refused {
     pub why: Why,
     /// One line about it.
     pub text: String,
-    /// What of a document stands against it, a line for each.
+    /// The faults of a document, one line for each.
     #[serde(default)]
     pub items: Vec<String>,
 }
@@ -273,7 +273,7 @@ impl Refused {
         Self { why, text: text.into(), items }
     }
 
-    /// All of it as one line.
+    /// The refusal and its items as one line.
     pub fn whole(&self) -> String {
         match self.items.is_empty() {
             true => self.text.clone(),
@@ -294,17 +294,17 @@ impl From<Error> for Refused {
     }
 }
 
-/// Who asks for a change, and from where.
+/// The user that asks for a change, and its origin.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    /// Whose rights count.
+    /// The identity whose permissions apply.
     pub(crate) identity: Identity,
-    /// Where it asks from, for the audit log.
+    /// The origin, for the audit log.
     pub(crate) from: String,
 }
 
-/// Makes a change, waits until it is durable, and tells the audit log. Blocks meanwhile. The number
-/// is that of the messages or connections that it cost.
+/// Makes a change, waits until it is durable, and tells the audit log. Blocks meanwhile. Returns
+/// the number of messages or connections that the change deleted or closed.
 pub(crate) fn make(broker: &Broker, change: Change, caller: Caller) -> Result<u64, Refused> {
     let (who, from) = (caller.identity.user().to_owned(), caller.from.clone());
     let Told { action, vhost, name, about } = Told::of(&change);
@@ -332,12 +332,12 @@ pub(crate) fn wait(broker: &Broker, ticket: Ticket) {
     }
 }
 
-/// What wakes this thread from `park`.
+/// A waker that unparks this thread.
 pub(crate) fn unpark() -> Waker {
     Waker::from(Arc::new(Unpark(std::thread::current())))
 }
 
-/// Wakes a thread that waits for the broker.
+/// Unparks a thread that waits for the broker.
 struct Unpark(std::thread::Thread);
 
 impl Wake for Unpark {
@@ -422,7 +422,8 @@ fn apply_to_users(broker: &Broker, change: Change) -> Result<Ticket, Error> {
         }
         Change::DeleteUser { name } => broker.delete_user(&name),
         Change::ChangePassword { name, secret } => {
-            // Not while a user is being changed: others would wait for the hash.
+            // The hash is computed before the user is locked, so that other changes do not wait for
+            // it.
             let password = hash(broker, secret)?;
             broker.change_user(&name, |user| {
                 user.password = password;
@@ -499,7 +500,7 @@ fn tags_of(tags: &[String]) -> Tags {
     Tags::new(tags.iter().map(String::as_str))
 }
 
-/// Takes some hundredths or tenths of a second for a password.
+/// Hashing a password takes some hundredths or tenths of a second.
 fn hash(broker: &Broker, secret: Secret) -> Result<Option<PasswordHash>, Error> {
     match secret {
         Secret::None => Ok(None),
@@ -508,7 +509,7 @@ fn hash(broker: &Broker, secret: Secret) -> Result<Option<PasswordHash>, Error> 
     }
 }
 
-/// Hashes a password as those of log-ins are hashed.
+/// Hashes a password with the parameters of all stored passwords.
 pub(crate) fn hash_password(broker: &Broker, password: &str) -> Result<PasswordHash, Error> {
     let mut salt = [0; 16];
     getrandom::fill(&mut salt)

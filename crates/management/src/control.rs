@@ -1,9 +1,9 @@
 //! The control socket: how the command line talks to a running broker.
 //!
-//! A UNIX socket in the data directory, readable by its owner only, so whoever may read the data
-//! may ask. A request is one line of JSON, the answer another. Both ends are here. A request line
-//! has a limit and a time limit, and few connections are served at a time: a stuck script must not
-//! tie up the server.
+//! It is a UNIX socket in the data directory, readable by its owner only: the right to read the
+//! data is the right to ask. A request is one line of JSON, and so is the answer. Both ends are
+//! here. A stuck script can't tie up the server: request lines have a size limit and a time limit,
+//! and few connections are served at a time.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,96 +14,96 @@ use crate::report::{BackupRow, ConnectionRow, MessageRow, QueueRow, RedriveRow, 
 
 /// Most bytes of a document of definitions.
 pub const LONGEST_DEFINITIONS: u64 = 32 << 20;
-/// Connections that the control socket serves at a time, each with a thread: most answers wait for
-/// the disk or grow with what there is.
+/// Connections that the control socket serves at a time. Each has a thread, because most answers
+/// wait for the disk or grow with the number of objects.
 pub(crate) const AT_A_TIME: usize = 8;
-/// Longest request line in bytes: such a document, with what JSON needs to quote it.
+/// Longest request line in bytes: the longest document, and what JSON adds to quote it.
 #[cfg(unix)]
 const LONGEST_REQUEST: u64 = 2 * LONGEST_DEFINITIONS + 1024;
 
-/// What can be asked.
+/// The requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// One screen about the broker.
+    /// A summary of the broker.
     Status,
     /// All queues.
     Queues,
     /// All connections.
     Connections,
-    /// Lists things of one kind.
+    /// All objects of one kind.
     List {
-        /// Of which.
+        /// The kind.
         what: Listed,
         /// Only those in this vhost.
         vhost: Option<String>,
     },
     /// Changes something.
     Change(Change),
-    /// Everything that is kept, as a document of definitions.
+    /// All definitions, as one document.
     Export,
-    /// Takes such a document over.
+    /// Imports a document of definitions.
     Import {
         /// The document.
         document: String,
-        /// Leave out what is not supported.
+        /// Leave out what Hermod does not support.
         skip_unsupported: bool,
-        /// The vhost that all of it goes into; `None` for what the document says.
+        /// The vhost to import into; `None` for the vhosts that the document names.
         #[serde(default)]
         vhost: Option<String>,
-        /// Whether anything is to change.
+        /// Whether to make the changes, or only to check them.
         #[serde(default)]
         extent: Extent,
     },
-    /// Tries a user's password.
+    /// Checks a user's password.
     Authenticate {
         /// The user.
         user: String,
         /// The password.
         password: Secret,
     },
-    /// Reads every message of a queue that only the disk has.
+    /// Reads every message of a queue that is only on disk.
     Repair {
         /// The vhost.
         vhost: String,
         /// The queue.
         queue: String,
-        /// Settle those that can't be read, so that the queue goes on.
+        /// Settle the unreadable messages, so that the queue can deliver the others.
         accept_loss: bool,
     },
-    /// Shows messages of a queue and takes none.
+    /// Shows messages of a queue without taking them.
     Browse {
         /// The vhost.
         vhost: String,
         /// The queue.
         queue: String,
-        /// Only messages that it is true of; blank for all.
+        /// Only messages that match this selector; blank for all.
         selector: String,
-        /// How many, from the front.
+        /// The largest number of messages, from the front of the queue.
         limit: u64,
     },
     /// Moves dead letters back to where they came from.
     Redrive {
         /// The vhost.
         vhost: String,
-        /// The queue that they are in.
+        /// The queue with the dead letters.
         queue: String,
-        /// Only messages that it is true of; blank for all.
+        /// Only messages that match this selector; blank for all.
         selector: String,
-        /// No more than so many.
+        /// The largest number of messages.
         limit: u64,
-        /// Only count.
+        /// Only count the messages.
         dry_run: bool,
     },
     /// Copies the data directory.
     Backup {
-        /// Where to: an absolute path of the server's machine, new or empty.
+        /// An absolute path on the server's machine, to a new or empty directory.
         directory: String,
     },
 }
 
 impl Request {
-    /// Whether the answer takes as long as reading much of the disk does.
+    /// Whether the answer may take as long as reading much of the disk.
     #[cfg(unix)]
     fn takes_long(&self) -> bool {
         matches!(
@@ -129,31 +129,32 @@ pub enum Answer {
     Connections(Vec<ConnectionRow>),
     /// To [`Request::List`]: objects in the shape of RabbitMQ's HTTP API.
     List(Vec<serde_json::Value>),
-    /// To [`Request::Change`]: it is made and durable; how many messages or connections it cost.
+    /// To [`Request::Change`]: it is made and durable. The number of messages or connections that
+    /// it deleted or closed.
     Changed(u64),
-    /// To [`Request::Change`] and [`Request::Import`]: it is not made.
+    /// To [`Request::Change`] and [`Request::Import`]: nothing was changed.
     NotChanged(Refused),
     /// To [`Request::Export`].
     Exported(serde_json::Value),
     /// To [`Request::Import`].
     Imported(Imported),
-    /// To [`Request::Authenticate`]: whether that is the user's password.
+    /// To [`Request::Authenticate`]: whether the password is right.
     Authenticated(bool),
-    /// To [`Request::Repair`]; nothing if there is no such queue.
+    /// To [`Request::Repair`]: `None` if the queue does not exist.
     Repaired(Option<RepairRow>),
     /// To [`Request::Browse`].
     Browsed(Vec<MessageRow>),
     /// To [`Request::Redrive`].
     Redriven(RedriveRow),
-    /// To either: there is no such queue, in words.
+    /// To [`Request::Browse`] and [`Request::Redrive`]: the queue does not exist, as a text.
     NoSuchQueue(String),
-    /// To either: why it can't be done, in words.
+    /// To [`Request::Browse`] and [`Request::Redrive`]: why it can't be done, as a text.
     Refused(String),
     /// To [`Request::Backup`]: what was copied.
     BackedUp(BackupRow),
-    /// To [`Request::Backup`]: why nothing was.
+    /// To [`Request::Backup`]: why nothing was copied.
     NotBackedUp(String),
-    /// The request was not understood; says why.
+    /// The request was not understood, and why.
     Error(String),
 }
 
@@ -181,10 +182,10 @@ mod unix {
     use super::{AT_A_TIME, Answer, LONGEST_REQUEST, Request};
     use crate::source::Source;
 
-    /// How long a peer may take to ask or to read its answer.
+    /// How long a peer may take to send its request, and to read its answer.
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// Binds the socket at `path`, where nothing is yet.
+    /// Binds the socket at `path`, which must not exist yet.
     pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
@@ -200,7 +201,7 @@ mod unix {
                 Ok((socket, _)) => {
                     let source = source.clone();
                     tokio::spawn(async move {
-                        // Whoever has gone meanwhile is told nothing.
+                        // A peer that has closed its socket needs no answer.
                         let _ = watched(socket, source).await;
                         drop(permit);
                     });
@@ -213,7 +214,8 @@ mod unix {
         }
     }
 
-    /// Converses, and tells what of it has held up everything else on the loop.
+    /// Serves one connection. Counts and logs the turns in which it held up everything else on the
+    /// loop.
     async fn watched(socket: UnixStream, source: Arc<Source>) -> io::Result<()> {
         let watching = Arc::clone(&source);
         let mut conversation = pin!(converse(socket, source));
@@ -223,8 +225,8 @@ mod unix {
         poll_fn(|context| watching.watch.over(tell, || conversation.as_mut().poll(context))).await
     }
 
-    /// The peer has [`PATIENCE`] to ask and to read its answer; the answer itself takes what it
-    /// takes.
+    /// The peer has [`PATIENCE`] to send its request and to read its answer. The work in between
+    /// has no time limit.
     async fn converse(mut socket: UnixStream, source: Arc<Source>) -> io::Result<()> {
         let credentials = socket.peer_cred();
         let (reading, mut writing) = socket.split();
@@ -239,7 +241,7 @@ mod unix {
                 let mut work = tokio::task::spawn_blocking(move || source.answer(&request, &asker, &told));
                 tokio::select! {
                     answer = &mut work => answer?,
-                    // The peer has nothing more to say: it has gone.
+                    // A peer sends nothing after its request, so it has closed its end.
                     _ = reading.read_u8() => {
                         gone.store(true, Ordering::Relaxed);
                         work.await?
@@ -253,7 +255,7 @@ mod unix {
         tokio::time::timeout(PATIENCE, writing.write_all(&text)).await?
     }
 
-    /// What the system knows of who asks, for the audit log.
+    /// What the system knows of the peer's process, for the audit log.
     fn asker(credentials: &io::Result<UCred>) -> String {
         match credentials {
             Ok(known) => {
@@ -264,17 +266,17 @@ mod unix {
         }
     }
 
-    /// Why a question got no answer.
+    /// Why a request got no answer.
     #[derive(Debug)]
     pub enum AskError {
-        /// No server listens there.
+        /// No server listens at this path.
         NoServer(io::Error),
-        /// There is one, but the conversation failed.
+        /// A server listens, but it gave no valid answer.
         Failed(String),
     }
 
-    /// Asks the server behind the socket at `path`. Blocks, for ten seconds at most, but for a
-    /// repair or a backup as long as that takes.
+    /// Asks the server behind the socket at `path`. Blocks for ten seconds at most; a repair or a
+    /// backup may take longer.
     pub fn ask(path: &Path, request: &Request) -> Result<Answer, AskError> {
         let failed = |error: &dyn std::fmt::Display| AskError::Failed(error.to_string());
         let mut socket = std::os::unix::net::UnixStream::connect(path).map_err(AskError::NoServer)?;

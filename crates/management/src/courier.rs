@@ -1,5 +1,5 @@
-//! Messages put in and taken out for management, by the same client and the same rights as over a
-//! protocol. Every such request is told to the audit log, without what is in its messages.
+//! Publishes and fetches messages for management, as a client of the broker with the permissions of
+//! the user. The audit log is told of every such request, without the contents of messages.
 
 use std::thread::park;
 use std::time::Instant;
@@ -11,18 +11,19 @@ use serde::Deserialize;
 use crate::change::{AUDIT, Caller, Refused, WHY, Why, unpark};
 use crate::source::Source;
 
-/// Bytes of messages that one request takes out at most, but for a single larger message.
+/// Most bytes of messages that one request fetches, unless a single message is larger.
 const MOST_BYTES: usize = 16 << 20;
-/// What each message counts for besides its body, its properties and its address: the names of all
-/// that in an answer.
+/// Bytes that each message adds to its body, its properties and its address: the names of their
+/// fields in an answer.
 const EACH: usize = 512;
-/// Bytes of names that the audit log has.
+/// Bytes of names in the audit log.
 const NAME: usize = 255;
-/// Bytes of deliveries that one look reports; there are none here, only answers.
+/// Bytes of deliveries that one `drain` reports. These clients have answers only, and no
+/// deliveries.
 const BUDGET: usize = 1 << 16;
 
-/// Writes properties in the encoding of a protocol, checked as those of its clients are; the
-/// publish has no address and no body yet.
+/// Writes properties in the encoding of a protocol, with the same checks as for its clients. The
+/// returned publish has no address and no body yet.
 pub type Encoding = for<'a> fn(&Properties, &'a mut Vec<u8>) -> Result<Publish<'a>, Error>;
 
 /// A message to be published.
@@ -34,17 +35,17 @@ pub(crate) struct Outgoing {
     pub(crate) body: Vec<u8>,
 }
 
-/// What becomes of messages that were fetched. Names are RabbitMQ's.
+/// What happens to messages that were fetched. Names are RabbitMQ's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AckMode {
-    /// They are gone from the queue.
+    /// They leave the queue.
     AckRequeueFalse,
-    /// They return to their places.
+    /// They return to their places in the queue.
     AckRequeueTrue,
-    /// They return to their places, and count as failed.
+    /// They return to their places in the queue, and count as failed.
     RejectRequeueTrue,
-    /// They go to the dead-letter exchange, or away.
+    /// They go to the dead-letter exchange, or are dropped.
     RejectRequeueFalse,
 }
 
@@ -59,11 +60,11 @@ impl AckMode {
     }
 }
 
-/// Which messages are wanted.
+/// Which messages to fetch.
 #[derive(Debug)]
 pub(crate) struct Fetching {
     pub(crate) queue: String,
-    /// No more than so many.
+    /// The largest number of messages.
     pub(crate) count: u64,
     pub(crate) ackmode: AckMode,
 }
@@ -74,15 +75,15 @@ pub(crate) struct Fetched {
     pub(crate) exchange: String,
     pub(crate) routing_key: String,
     pub(crate) redelivered: bool,
-    /// Messages that are still ready.
+    /// How many messages are still ready.
     pub(crate) remaining: u64,
     pub(crate) properties: Properties,
     pub(crate) body: Vec<u8>,
 }
 
 impl Source {
-    /// Publishes a message and waits until it is as safe as a confirm says. Whether it reached a
-    /// queue. While an alarm lets nothing in it is refused at once.
+    /// Publishes a message and waits until it is confirmed. Returns whether it reached a queue.
+    /// While an alarm stops publishers, the message is refused at once.
     pub(crate) fn publish(&self, vhost: &str, message: &Outgoing, caller: Caller) -> Result<bool, Refused> {
         let (who, from) = (caller.identity.user().to_owned(), caller.from.clone());
         let (exchange, routing_key) = (extract(&message.exchange, NAME), extract(&message.routing_key, NAME));
@@ -104,7 +105,7 @@ impl Source {
         published
     }
 
-    /// Fetches messages and settles them as they are to be; what is gone from the queue is gone
+    /// Fetches messages and settles them as `fetching` says. What left the queue has left it
     /// durably when this returns.
     pub(crate) fn fetch(&self, vhost: &str, fetching: &Fetching, caller: Caller) -> Result<Vec<Fetched>, Refused> {
         let (who, from) = (caller.identity.user().to_owned(), caller.from.clone());
@@ -122,7 +123,7 @@ impl Source {
         fetched
     }
 
-    /// Takes a message through a queue of its own.
+    /// Sends a message through a queue of its own.
     pub(crate) fn try_vhost(&self, vhost: &str, caller: Caller) -> Result<(), Refused> {
         self.visit(vhost, caller, |client, session| {
             let spec = QueueSpec {
@@ -147,7 +148,7 @@ impl Source {
         })
     }
 
-    /// Does something as a client that is gone when it is done.
+    /// Runs `work` as a client that is removed afterwards.
     fn visit<T>(
         &self,
         vhost: &str,
@@ -191,8 +192,8 @@ impl Source {
             if let Some(ended) = ended.take() {
                 return ended.map(|()| routed);
             }
-            // An alarm that leaves room for some more has let the message in: it is confirmed like
-            // any other, and who was told otherwise would publish it twice.
+            // An alarm may still leave room for this message. Then the message is confirmed like
+            // any other. If the client were told otherwise, it would publish the message twice.
             if let Some(reason) = stopped.as_ref().filter(|_| client.parked(session)) {
                 let text = format!("rejected Unable to publish message: publishers are stopped, {reason}");
                 return Err(Refused::new(Why::Invalid, text));
@@ -242,7 +243,7 @@ impl Source {
     }
 }
 
-/// Blocks until what a ticket stands for is there.
+/// Blocks until this ticket is durable.
 fn wait(client: &mut Client, ticket: Ticket) {
     while !client.durable(ticket) {
         park();

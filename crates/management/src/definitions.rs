@@ -1,9 +1,9 @@
-//! Definitions: users, vhosts, rights and what is declared, as RabbitMQ's JSON document, written
-//! and read.
+//! Definitions: users, vhosts, permissions and declarations, written and read as RabbitMQ's JSON
+//! document.
 //!
-//! A document is looked at whole before anything changes: one that is refused has changed nothing.
-//! What Hermod has no meaning for is named, and refuses the document unless it is to be skipped;
-//! then no more than that is left out.
+//! The whole document is checked before anything changes, so a refused document has changed
+//! nothing. Things that Hermod does not support are named, and refuse the document. If the caller
+//! asks to skip them, only they are left out.
 
 mod document;
 mod export;
@@ -21,11 +21,11 @@ use crate::change::{AUDIT, Caller, Refused, WHY, Why};
 pub(crate) use self::document::Words;
 pub(crate) use self::export::{export, export_vhost};
 
-/// The component of parameters that says how much a vhost may have.
+/// The component of parameters that holds the limits of a vhost.
 const VHOST_LIMITS: &str = "vhost-limits";
-/// The one that RabbitMQ keeps policies of the operator's in.
+/// The component of parameters in which RabbitMQ keeps operator policies.
 const OPERATOR_POLICY: &str = "operator_policy";
-/// A hash that only Hermod reads.
+/// The field of a hash that only Hermod reads.
 const HERMOD_HASH: &str = "hermod-password-hash";
 /// How a refusal begins.
 const NOTHING: &str = "nothing was imported";
@@ -33,51 +33,51 @@ const NOTHING: &str = "nothing was imported";
 /// What an import did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
-    /// How many definitions it took over, or would take over.
+    /// How many definitions it imported, or would import.
     pub taken: u64,
-    /// What it skipped, a line for each.
+    /// What it skipped, one line for each.
     pub skipped: Vec<String>,
-    /// What an operator should know of the others, a line for each.
+    /// What an operator should know about the imported definitions, one line for each.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// How far an import goes.
+/// Whether an import changes anything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// The document is taken over.
+    /// The document is imported.
     #[default]
     Whole,
-    /// It is only said what that would come to.
+    /// The document is only checked, and the outcome reported.
     DryRun,
 }
 
-/// How a document is to be taken over.
+/// How to import a document.
 #[derive(Debug)]
 pub(crate) struct Import<'a> {
-    /// Everything in it goes into this vhost.
+    /// The vhost for everything in the document.
     pub(crate) vhost: Option<&'a str>,
     /// Leave out what is not supported.
     pub(crate) skip_unsupported: bool,
-    /// Whether anything is to change.
+    /// Whether to make the changes, or only to check them.
     pub(crate) extent: Extent,
     /// Who asked.
     pub(crate) caller: Caller,
 }
 
-/// The words of a text with commas.
+/// The words of a text that is separated by commas.
 fn words_of(text: &str) -> Vec<String> {
     text.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
 }
 
-/// Takes over a document: what of it is there already is replaced, or must be the same. Blocks
-/// until all of it is durable.
+/// Imports a document. Objects that exist are replaced, or must be the same. Blocks until
+/// everything is durable.
 ///
 /// # Errors
-/// Nothing was changed: it is no such document, contradicts itself or what exists, or has things
-/// that are not supported while they are not to be skipped. Or something else changed what exists
-/// between the look and the end; the text says what.
+/// If the document can't be read, contradicts itself or what exists, or has unsupported things that
+/// are not to be skipped. Then nothing was changed. Or if something else changed what exists while
+/// the import ran; then a part may be imported, and the text says so.
 pub(crate) fn import(broker: &Broker, text: &str, import: &Import<'_>) -> Result<Imported, Refused> {
     let (who, from) = (import.caller.identity.user(), &import.caller.from);
     let imported = look_and_make(broker, text, import);
@@ -111,7 +111,7 @@ fn look_and_make(broker: &Broker, text: &str, import: &Import<'_>) -> Result<Imp
     Ok(Imported { taken, skipped: unsupported.into_lines(), notes: notes.into_lines() })
 }
 
-/// Refuses a document that something stands against.
+/// Refuses a document that has faults.
 fn refuse(lines: &mut Lines, text: &str) -> Result<(), Refused> {
     match lines.is_empty() {
         true => Ok(()),

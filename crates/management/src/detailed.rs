@@ -1,7 +1,7 @@
-//! `/metrics/detailed`: the families of metrics that a scrape names, under RabbitMQ's names of
-//! both, in the vhosts that it names.
+//! `/metrics/detailed`: the families of metrics that a scrape names, in the vhosts that it names.
+//! Families and metrics have RabbitMQ's names.
 //!
-//! A family that Hermod has no figures for is empty, as one that RabbitMQ does not know is there.
+//! A family that Hermod has no figures for is empty, like a family that RabbitMQ does not know.
 
 use broker::{Overview, QueueReport, QueueTotals};
 
@@ -9,12 +9,12 @@ use crate::exposition::Exposition;
 use crate::metrics::{MOST_QUEUES, identity};
 use crate::source::Facts;
 
-/// A metric of a queue; one whose figure is not known has no sample.
+/// A metric of a queue. A queue without this figure has no sample.
 type OfQueue = (&'static str, &'static str, &'static str, fn(&QueueReport) -> Option<u64>);
 /// A metric of the broker.
 type OfBroker = (&'static str, &'static str, &'static str, fn(&Overview) -> u64);
 
-/// Metrics of queues, each with the families that have it.
+/// Metrics of queues, each with the families that contain it.
 const OF_QUEUES: [(&[&str], OfQueue); 24] = [
     (COARSE, ("queue_messages_ready", GAUGE, "Messages that wait", |queue| Some(queue.ready))),
     (COARSE, ("queue_messages_unacked", GAUGE, "Messages with consumers", |queue| Some(queue.unacked))),
@@ -126,12 +126,12 @@ fn capacity(queue: &QueueReport) -> Option<u64> {
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     families: Vec<String>,
-    /// None for all.
+    /// Empty for all of them.
     vhosts: Vec<String>,
 }
 
 impl Asked {
-    /// By the parameters of a request: `family` and `vhost`, each as often as is wanted.
+    /// From the parameters of a request: `family` and `vhost`, each any number of times.
     pub(crate) fn of(parameters: Vec<(String, String)>) -> Self {
         let mut asked = Self::default();
         for (name, value) in parameters {
@@ -148,13 +148,13 @@ impl Asked {
         self.families.iter().any(|asked| asked == family)
     }
 
-    /// Whether queues must be looked at.
+    /// Whether the scrape needs the reports of queues.
     pub(crate) fn is_about_queues(&self) -> bool {
         OF_QUEUES.iter().any(|(families, _)| families.iter().any(|family| self.has(family)))
     }
 }
 
-/// The scrape.
+/// The text of the scrape.
 pub(crate) fn text(facts: &Facts, overview: &Overview, queues: &[QueueReport], asked: &Asked) -> String {
     let mut out = Exposition::default();
     identity(&mut out, facts, "detailed");

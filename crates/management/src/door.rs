@@ -1,10 +1,9 @@
-//! How many HTTP connections there are: strangers' and users', in all, from one network, and of one
-//! user.
+//! Limits the number of HTTP connections: in all, of strangers, from one network, and of one user.
 //!
-//! None is served without a [`Place`]. It is a stranger's until a request on it has shown who asks.
-//! A connection that waits for its peer, to say something or to read, makes room for the next when
-//! places are short: first those of the network, or the user, that has most. A few places are kept
-//! for health checks, so that a probe is let in whatever else there is.
+//! Every connection needs a [`Place`]. It counts as a stranger's until a request on it has logged
+//! in. If places are short, a new connection replaces one that waits for its peer. The first to go
+//! is one of the network or user that has the most connections. A few places are reserved for
+//! health checks, so that a probe gets in however many other connections there are.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,22 +14,22 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use wire::network;
 
-/// Places that are kept for health checks, where there are enough.
+/// Places that are reserved for health checks, if there are enough places.
 const KEPT: usize = 8;
-/// Of these one network may have.
+/// How many of them one network may have.
 const KEPT_PER_NETWORK: usize = 4;
 
-/// What HTTP connections are held to.
+/// The limits of HTTP connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Most of them, of all listeners: half of them strangers'.
+    /// Most connections of all listeners; half of them may be strangers'.
     pub connections: usize,
-    /// Most from one network that have not shown who they are.
+    /// Most connections from one network that have not logged in.
     pub per_network: usize,
-    /// How long a peer may take for the head of a request, counted from when nothing else is going
-    /// on.
+    /// How long a peer may take for the head of a request, counted from the moment when no other
+    /// request is under way.
     pub head_timeout: Duration,
-    /// How long it may read nothing of what waits for it.
+    /// How long a peer may read nothing while an answer waits for it.
     pub write_timeout: Duration,
 }
 
@@ -47,23 +46,23 @@ impl Limits {
         self.connections.saturating_sub(self.strangers() + self.kept())
     }
 
-    /// Places of one user.
+    /// Most places of one user.
     fn share(&self) -> usize {
         self.users().div_ceil(2)
     }
 }
 
-/// Why a connection was not let in, or had to go.
+/// Why a connection was not let in, or was closed for another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// There are as many as there may be.
+    /// The limit of all connections is reached.
     House,
-    /// There are as many as there may be from this network.
+    /// The limit of this network is reached.
     Network,
 }
 
 impl Full {
-    /// What `hermod_connections_refused_total` calls it: the setting that says so, if there is one.
+    /// Its reason in `hermod_connections_refused_total`: the name of the setting, if there is one.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::House => "http",
@@ -81,7 +80,8 @@ pub(crate) struct Door {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Counts everything that happens, so that it is known who has waited longest.
+    /// Counts all events. The number of an event is its time, so the longest wait is the smallest
+    /// number.
     events: u64,
     inside: HashMap<u64, Guest>,
 }
@@ -91,7 +91,7 @@ struct Table {
 struct Guest {
     network: IpAddr,
     whose: Whose,
-    /// Since when it waits for its peer; `None` while it is answered.
+    /// Since when the connection waits for its peer; `None` while a request is answered.
     waiting: Option<u64>,
     leave: Arc<Notify>,
 }
@@ -99,7 +99,7 @@ struct Guest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Whose {
     Stranger,
-    /// Of a stranger that may ask for health only.
+    /// A stranger that may ask for health only.
     Prober,
     User(Arc<str>),
 }
@@ -109,7 +109,7 @@ impl Door {
         Arc::new(Self { limits, table: Mutex::default() })
     }
 
-    /// A place for a connection from `address`, and why another had to go for it, if so.
+    /// A place for a connection from `address`. If another connection had to go for it, also why.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Result<(Place, Option<Full>), Full> {
         let (network, limits) = (network(address), &self.limits);
         let mut table = self.lock();
@@ -131,7 +131,7 @@ impl Door {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // What a panic could leave behind is a count.
+        // A panic leaves the numbers as they were, so the table is still right.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -146,8 +146,8 @@ impl Table {
         self.inside.values().filter(|guest| which(guest)).count()
     }
 
-    /// What a newcomer is once room was made, or was not: then it may ask for health, in a place
-    /// that is kept.
+    /// What a new connection counts as. If no room was made for it, it may get a place that is
+    /// reserved for health checks.
     fn whose(&mut self, made_room: bool, network: IpAddr, limits: &Limits) -> Option<Whose> {
         if made_room {
             return Some(Whose::Stranger);
@@ -162,8 +162,8 @@ impl Table {
         has_room.then_some(Whose::Prober)
     }
 
-    /// Ends one of those that wait: of the network or user that has most of them the one that has
-    /// waited longest.
+    /// Closes one of the waiting connections. It belongs to the network or user with the most
+    /// connections, and of these it has waited longest.
     fn evict(&mut self, which: impl Fn(&Guest) -> bool) -> bool {
         let mut crowds = HashMap::new();
         for guest in self.inside.values().filter(|guest| which(guest)) {
@@ -180,7 +180,7 @@ impl Table {
 }
 
 impl Guest {
-    /// What it is counted with.
+    /// The user or network that a connection counts for.
     fn crowd(&self) -> (Option<Arc<str>>, Option<IpAddr>) {
         match &self.whose {
             Whose::User(user) => (Some(Arc::clone(user)), None),
@@ -189,7 +189,7 @@ impl Guest {
     }
 }
 
-/// A connection that was let in; it leaves when this is dropped.
+/// The place of a connection, given back when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     door: Arc<Door>,
@@ -198,32 +198,33 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Ready when the connection has to go for another.
+    /// Ready when the connection must close for another one.
     pub(crate) async fn lost(&self) {
         self.leave.notified().await;
     }
 
-    /// A request is answered. False when the connection has to go.
+    /// A request is being answered. False if the connection must close.
     pub(crate) fn begin(&self) -> bool {
         self.change(|guest, _| guest.waiting = None).is_some()
     }
 
-    /// It waits for its peer again.
+    /// The connection waits for its peer again.
     pub(crate) fn end(&self) {
         self.change(|guest, now| guest.waiting = guest.waiting.or(Some(now)));
     }
 
-    /// Whether only health may be asked for here.
+    /// Whether this place is reserved for health checks.
     pub(crate) fn is_kept(&self) -> bool {
         self.change(|guest, _| guest.whose == Whose::Prober).unwrap_or(false)
     }
 
-    /// Whether it is known whose it is.
+    /// Whether the user of the connection is known.
     pub(crate) fn is_known(&self) -> bool {
         self.change(|guest, _| matches!(guest.whose, Whose::User(_))).unwrap_or(false)
     }
 
-    /// A request here is this user's. It stays a stranger's when users' places are all in use.
+    /// Counts the connection for this user. It remains a stranger's if all places of users are in
+    /// use.
     pub(crate) fn is_of(&self, user: &str) {
         let mut table = self.door.lock();
         let limits = &self.door.limits;
@@ -281,12 +282,12 @@ mod tests {
     fn the_longest_waiting_of_the_largest_crowd_makes_room() {
         let door = door(12, 4);
         let crowd: Vec<_> = (0..4).map(|_| place(&door, "10.0.0.1")).collect();
-        // One more from there: the first goes, unless it is being answered.
+        // One more from there: the first waiting one goes; the one that is being answered stays.
         assert!(crowd[0].begin());
         let (more, gone) = admit(&door, "::ffff:10.0.0.1").unwrap();
         assert_eq!(gone, Some(Full::Network));
         assert!(is_inside(&crowd[0]) && !is_inside(&crowd[1]) && is_inside(&crowd[2]));
-        // Six strangers are all there may be.
+        // Six strangers are the most.
         let others = [place(&door, "10.0.0.2"), place(&door, "10.0.0.3")];
         let (last, gone) = admit(&door, "10.0.0.4").unwrap();
         assert_eq!(gone, Some(Full::House));
@@ -312,7 +313,7 @@ mod tests {
         assert!(busy.iter().all(Place::begin));
         let probe = place(&door, "10.1.0.1");
         assert!(probe.is_kept() && !busy[0].is_kept());
-        // Of the places that are kept one network has no more than its part, and waits for itself.
+        // One network gets only its part of the reserved places; beyond that it replaces its own.
         let more: Vec<_> = (0..6).map(|_| place(&door, "10.1.0.1")).collect();
         assert!(!is_inside(&probe) && more.iter().filter(|place| is_inside(place)).count() == 4);
         assert!(more[2..].iter().all(Place::begin));
@@ -339,7 +340,8 @@ mod tests {
         assert!(known.iter().all(Place::is_known));
         let crowd: Vec<_> = (0..30).map(|_| place(&door, "10.0.0.1")).collect();
         assert!(known.iter().all(is_inside), "strangers take no place of a user");
-        // Beyond its share a user waits for itself, and stays a stranger where it can't.
+        // Beyond its share a user replaces its own connections. If it can't, the connection stays a
+        // stranger's.
         let last = crowd.last().unwrap();
         last.is_of("alice");
         assert!(!last.is_known());

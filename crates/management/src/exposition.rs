@@ -21,7 +21,7 @@ impl Exposition {
         self.sample(name, &[], value);
     }
 
-    /// Starts a family whose samples carry labels; all of them follow at once.
+    /// Starts a family whose samples have labels. All its samples must follow at once.
     pub(crate) fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing into a String cannot fail.
         let _ = writeln!(self.text, "# TYPE {name} {kind}\n# HELP {name} {help}");

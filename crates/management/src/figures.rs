@@ -1,6 +1,6 @@
-//! The figures that strangers may read: sums over all there is, built for one of them at a time,
-//! off the loop, and never for more than a fifth of the time. Who has waited for a scrape that
-//! began later than it asked is given that.
+//! Figures that strangers may read: sums over all objects. They are built off the loop, for one
+//! request at a time, and for at most a fifth of the time. A request that waited gets a scrape that
+//! began after it asked, if there is one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::body::Bytes;
 use tokio::sync::Semaphore;
 
-/// For how many times as long as it took a scrape is followed by none.
+/// After a scrape there is a pause of so many times its duration.
 const REST: u32 = 4;
 
 /// See the module.
@@ -20,7 +20,7 @@ pub(crate) struct Figures {
 
 #[derive(Debug, Clone)]
 struct Scrape {
-    /// What was asked for.
+    /// What the request asked for.
     key: String,
     begun: Instant,
     ended: Instant,
@@ -28,7 +28,7 @@ struct Scrape {
 }
 
 impl Scrape {
-    /// From then on there may be another.
+    /// When the pause after this scrape ends.
     fn rested(&self) -> Instant {
         self.ended + (self.ended - self.begun) * REST
     }
@@ -41,10 +41,10 @@ impl Default for Figures {
 }
 
 impl Figures {
-    /// Figures from now on or later, as `build` writes them for `key`.
+    /// Figures as `build` writes them for `key`, no older than this call.
     ///
     /// # Errors
-    /// When that panicked, or the server ends.
+    /// If `build` panicked, or the server is stopping.
     pub(crate) async fn read(
         &self,
         key: impl Into<String>,
@@ -63,7 +63,7 @@ impl Figures {
             }
         }
         let last = Arc::clone(&self.last);
-        // It goes to its end, and counts, also when its asker has gone.
+        // The scrape runs to its end and is kept, even if its request has gone.
         let built = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
             let text = Bytes::from(build());

@@ -1,16 +1,16 @@
-//! Requests that a page of another site makes in a user's name: a browser sends the user's password
-//! along with them.
+//! Detects requests that a page of another site makes in a user's name: a browser sends the user's
+//! password along with them.
 //!
-//! A browser says where a request comes from: in `Origin` with all that is no GET, and in
-//! `Sec-Fetch-Site`. Programs send neither, and need no proof. So what acts is refused where one of
-//! the two names another place; nothing else has to be demanded.
+//! A browser names the origin of a request: in `Origin`, except for a GET, and in `Sec-Fetch-Site`.
+//! Programs send neither. So a request that changes something is refused if one of the two headers
+//! names another site; programs need no further proof.
 
 use axum::http::{HeaderMap, Method, header};
 
-/// What acts though it is asked for by GET.
+/// A path that changes something although it is a GET.
 const ACTS: &str = "/api/aliveness-test/";
 
-/// Whether a request that acts comes from a page of another site.
+/// Whether a request changes something and comes from a page of another site.
 pub(crate) fn acts_for_another_site(method: &Method, path: &str, headers: &HeaderMap) -> bool {
     let is_read = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     if is_read && !path.starts_with(ACTS) {
@@ -59,7 +59,7 @@ mod tests {
             ("PATCH", "/", &[("sec-fetch-site", "cross-site")], true),
             (get, "/api/aliveness-test/%2F", &[("sec-fetch-site", "cross-site")], true),
             ("HEAD", "/api/aliveness-test/%2F", &[("sec-fetch-site", "cross-site")], true),
-            // A link to what only shows something.
+            // A link to a page that only shows something.
             (get, "/api/overview", &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], false),
         ] {
             let mut map = HeaderMap::new();

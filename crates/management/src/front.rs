@@ -1,7 +1,7 @@
-//! The first page, and what is said where nothing is: what there is, and where.
+//! The first page, and the answers to unknown paths: both say what the server offers, and where.
 //!
-//! The page is whole by itself: no script, nothing from elsewhere, and a policy that lets a browser
-//! load its own style and no other.
+//! The page is complete in itself: it has no script and loads nothing. Its policy lets a browser
+//! use the page's own style and no other.
 
 use std::sync::OnceLock;
 
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::source::Facts;
 
-/// Where rabbitmqadmin is to be had.
+/// Where rabbitmqadmin can be downloaded.
 const RABBITMQADMIN: &str = "https://github.com/rabbitmq/rabbitmqadmin-ng/releases";
 
 const STYLE: &str = "\
@@ -71,7 +71,7 @@ const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 32 3
     fill=\"#1f5fae\"/><path d=\"M10 6v20M22 6v20M10 11.5l12 9\" fill=\"none\" stroke=\"#fff\" stroke-width=\"3\" \
     stroke-linecap=\"round\"/></svg>";
 
-/// How the server is, in a line.
+/// The state of the server, in one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     text: String,
@@ -94,7 +94,7 @@ impl Condition {
 /// The first page.
 pub(crate) fn page(facts: &Facts, condition: Condition) -> impl IntoResponse {
     let class = if condition.is_good { "state" } else { "state bad" };
-    // The style last: what comes from outside must not be taken for a place.
+    // The style comes last: texts from outside must not be taken for its placeholder.
     let page = PAGE
         .replace("{class}", class)
         .replace("{style}", STYLE)
@@ -109,7 +109,7 @@ pub(crate) fn page(facts: &Facts, condition: Condition) -> impl IntoResponse {
     (headers, page).into_response()
 }
 
-/// What a browser may load for it: the style that is in it, and the icon.
+/// What a browser may load for the page: the style within it, and the icon.
 fn policy() -> &'static str {
     static POLICY: OnceLock<String> = OnceLock::new();
     POLICY.get_or_init(|| {
@@ -121,17 +121,17 @@ fn policy() -> &'static str {
     })
 }
 
-/// As text within a page.
+/// Escapes a text for a page.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The mark of the page's tab.
+/// The icon of the page's tab.
 pub(crate) fn icon() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "image/svg+xml"), (header::CACHE_CONTROL, "max-age=86400")], ICON)
 }
 
-/// What is said at `/api` itself.
+/// The answer at `/api` itself.
 pub(crate) fn about_api() -> impl IntoResponse {
     "Here is RabbitMQ's HTTP API. Every request needs a user with one of the tags management, policymaker,\n\
      monitoring, administrator, and its password.\n\n\
@@ -139,7 +139,7 @@ pub(crate) fn about_api() -> impl IntoResponse {
      docs/manual/http-api.md has every path.\n"
 }
 
-/// 404, and what there is.
+/// 404, and a list of the paths that exist.
 pub(crate) fn nothing(path: &str, headers: &HeaderMap) -> impl IntoResponse {
     let text = if path == "/cli" || path.starts_with("/cli/") {
         format!("rabbitmqadmin is RabbitMQ's and not handed out here: get it from {RABBITMQADMIN}.\n")
@@ -168,7 +168,7 @@ mod tests {
         assert!(PAGE.len() + STYLE.len() < 5000, "it is {} bytes", PAGE.len() + STYLE.len());
         assert!(policy().contains("default-src 'none'") && !policy().contains("unsafe"));
         assert_eq!(escaped("<a b=\"c\">&"), "&lt;a b=&quot;c&quot;&gt;&amp;");
-        // A browser hashes what is between the tags.
+        // A browser hashes the text between the tags.
         assert!(PAGE.contains("<style>{style}</style>") && !PAGE.contains("<script"));
     }
 

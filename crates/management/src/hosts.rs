@@ -1,18 +1,18 @@
-//! By which names the server may be called in the header `Host`.
+//! Which names the header `Host` may contain.
 //!
-//! A page can have its own name lead to this server (DNS rebinding); a browser then takes it for a
-//! page of the server's, and on the server's own machine `guest` would be let in. So a request from
-//! this machine must use an address, `localhost`, the machine's name, or a name that is set. From
-//! elsewhere any name may be used, unless names are set.
+//! A page can let its own name lead to this server (DNS rebinding). A browser then takes the page
+//! for one of the server's, and on the server's own machine `guest` could log in. So a request from
+//! this machine must use an address, `localhost`, the machine's name, or a name that is set.
+//! Requests from other machines may use any name, unless names are set.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which names there are besides the machine's own.
+/// The names that are allowed besides the machine's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Names {
-    /// None, and nothing is known of what other machines call this one.
+    /// None are set. Other machines may know this one by names that it does not know.
     Unset,
-    /// These, in lower case, for everybody.
+    /// These, in lower case, for all machines.
     Set(Vec<String>),
     /// Any.
     Any,
@@ -26,7 +26,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// The machine's name, and what else it may be called.
+    /// The machine's name, and the names that are set.
     #[must_use]
     pub fn new(machine: &str, names: Names) -> Self {
         Self { machine: machine.to_ascii_lowercase(), names }
@@ -51,7 +51,7 @@ impl Hosts {
     }
 }
 
-/// Its lower-case name without port and final dot; `None` where it is neither a name nor an
+/// The name in lower case, without port and final dot; `None` if it is neither a name nor an
 /// address.
 fn name(host: &str) -> Option<String> {
     let (name, port) = match host.rsplit_once(':') {

@@ -1,5 +1,5 @@
-//! What every request passes, and the paths outside `/api`, in one table. These only read, and tell
-//! no names of users' things unless their user asks.
+//! The checks that every request passes, and the paths outside `/api`, in one table. These paths
+//! only read. Names of users' objects are shown only to users that may see them.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ use crate::visit::{Carried, Visit};
 
 /// Content type of Prometheus' text format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// What answers say to browsers unless they say it otherwise: nothing is kept, guessed at, run or
-/// shown within a page.
+/// Headers of all answers that do not set them: browsers may not cache a page, guess its type, run
+/// scripts in it or show it in a frame.
 const SAID: [(HeaderName, HeaderValue); 3] = [
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
@@ -38,22 +38,22 @@ const SAID: [(HeaderName, HeaderValue); 3] = [
         HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
     ),
 ];
-/// The parameters of a request, each as often as it is given.
+/// The parameters of a request; a name may be there several times.
 type Pairs = Vec<(String, String)>;
 
-/// What may be asked for in a place that is kept for it.
+/// Paths that may be asked for in a reserved place.
 const HEALTH: [&str; 2] = ["/health/", "/api/health/checks/"];
 
-/// Who may read the figures of each queue, which have its name.
+/// Who may read the figures of each queue. They contain its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PerObject {
     /// Users that see the queue.
     Users,
-    /// Everybody who reaches the port.
+    /// Every peer that reaches the port.
     Everybody,
 }
 
-/// All paths, and what requests pass on their way there.
+/// All paths, and the checks before them.
 #[derive(Clone)]
 pub(crate) struct Paths {
     hosts: Arc<Hosts>,
@@ -65,7 +65,8 @@ impl Paths {
         Self { hosts, service: TowerToHyperService::new(router(Arc::clone(source), per_object)) }
     }
 
-    /// Answers a request. What the answer takes is charged; it is refused when that is too much.
+    /// Answers a request. The bytes of the answer are charged; if the budget has no room for them,
+    /// the request is refused.
     pub(crate) async fn answer(&self, visit: Visit, mut request: Request<Incoming>) -> Response<Carried> {
         let answer = match self.refusal(&visit, &request) {
             Some(refusal) => refusal.into_response(),
@@ -85,7 +86,7 @@ impl Paths {
         answer.map(|body| visit.carry(body))
     }
 
-    /// Why a request is answered by none of the paths.
+    /// Why a request reaches none of the paths.
     fn refusal<B>(&self, visit: &Visit, request: &Request<B>) -> Option<Failure> {
         let (headers, path) = (request.headers(), request.uri().path());
         if headers.get_all(header::HOST).iter().count() > 1 {
@@ -143,7 +144,7 @@ async fn icon() -> Answer {
     front::icon().into_response()
 }
 
-/// Says what there is instead.
+/// Lists the paths that exist.
 async fn nothing(uri: Uri, headers: HeaderMap) -> Answer {
     front::nothing(uri.path(), &headers).into_response()
 }
@@ -168,7 +169,7 @@ async fn aggregated(State(source): State<Arc<Source>>) -> Answer {
     exposed(figures.await)
 }
 
-/// Of the queues that this user sees.
+/// Figures of the queues that this user sees.
 async fn per_object_of(asker: Asker, State(source): State<Arc<Source>>) -> Answer {
     let (reader, user) = (Arc::clone(&source), asker.user().to_owned());
     let figures = source.pool.run(Work::List, &user, move || {
@@ -194,7 +195,7 @@ fn exposed(figures: Result<impl IntoResponse, String>) -> Answer {
     }
 }
 
-/// Families that tell names of queues are shown to a user that sees the queues.
+/// Families that contain names of queues need a user, which gets the queues that it sees.
 async fn families_of(State(source): State<Arc<Source>>, Query(asked): Query<Pairs>, mut parts: Parts) -> Answer {
     let asked = Asked::of(asked);
     if !asked.is_about_queues() {
@@ -210,7 +211,7 @@ async fn families_open(State(source): State<Arc<Source>>, Query(asked): Query<Pa
     families(source, Asked::of(asked), None).await
 }
 
-/// What a stranger asks for is built like all that strangers may read.
+/// A request without a user is built like the other figures for strangers.
 async fn families(source: Arc<Source>, asked: Asked, asker: Option<Asker>) -> Answer {
     let (reader, key) = (Arc::clone(&source), format!("{asked:?}"));
     let user = asker.as_ref().map(|asker| asker.user().to_owned());
@@ -236,13 +237,13 @@ async fn memory(State(source): State<Arc<Source>>) -> Answer {
     exposed(figures.await)
 }
 
-/// The process runs and its management thread turns.
+/// The process runs, and its management thread answers.
 async fn live() -> &'static str {
     "live\n"
 }
 
-/// Clients can connect. An alarm does not unset this: consumers must reach a broker that stops
-/// publishers.
+/// Clients can connect. An alarm does not change this, because consumers must reach a broker that
+/// stops publishers.
 async fn ready(State(source): State<Arc<Source>>) -> Answer {
     if source.is_ready() {
         "ready\n".into_response()
@@ -251,7 +252,7 @@ async fn ready(State(source): State<Arc<Source>>) -> Answer {
     }
 }
 
-/// Publishers are not stopped by an alarm.
+/// No alarm stops publishers.
 async fn writable(State(source): State<Arc<Source>>) -> Answer {
     let alarms = alarms(source.broker.alarms());
     if !source.is_ready() {

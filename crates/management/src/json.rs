@@ -1,17 +1,17 @@
-//! Arguments and properties as JSON, both ways.
+//! Arguments and properties as JSON, in both directions.
 //!
-//! JSON has fewer types than a protocol: what has none there is written as the text or number
-//! closest to it, and a number that is read is an integer of 64 bits, or a float.
+//! JSON has fewer types than a protocol. A value without a JSON type is written as the closest text
+//! or number. A number is read as an integer of 64 bits, or as a float.
 
 use broker::{Table, Value};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json, json};
 
-/// How deep what is read may be nested; the broker takes no more either.
+/// How deep JSON may be nested; the broker has the same limit.
 const DEPTH_LIMIT: usize = 32;
 
-/// A table as an object; of fields with the same name the first.
+/// A table as an object. If several fields have the same name, the first is taken.
 pub(crate) fn object(table: &Table) -> Map<String, Json> {
     let mut fields = Map::new();
     for (name, value) in &table.0 {
@@ -38,15 +38,15 @@ fn json(value: &Value) -> Json {
     }
 }
 
-/// Whether a text of JSON is an object, if it is anything.
+/// Whether a JSON text is an object. The text need not be valid.
 pub(crate) fn is_object(text: &[u8]) -> bool {
     text.trim_ascii_start().first() == Some(&b'{')
 }
 
-/// An object in which each name is there once, also in the objects within it.
+/// An object whose names are unique, also in the objects within it.
 ///
 /// # Errors
-/// When it is no object, or says one thing twice: of such a document nobody knows what is meant.
+/// If it is no object, or if a name is there twice, because then its meaning is unclear.
 pub(crate) fn unique<'de, D: Deserializer<'de>>(document: D) -> Result<Map<String, Json>, D::Error> {
     let mut left = usize::MAX;
     match (Once { left: &mut left }).deserialize(document)? {
@@ -55,9 +55,9 @@ pub(crate) fn unique<'de, D: Deserializer<'de>>(document: D) -> Result<Map<Strin
     }
 }
 
-/// Reads a value in whose objects each name is there once.
+/// Reads a value in whose objects every name is unique.
 pub(crate) struct Once<'a> {
-    /// How many values may still come, this one included.
+    /// How many values may still follow, including this one.
     pub(crate) left: &'a mut usize,
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn unmarked(document: &[u8]) -> &[u8] {
 /// An object as a table.
 ///
 /// # Errors
-/// What of it no table can hold, in words.
+/// The part that a table can't hold, as a text.
 pub(crate) fn table(fields: &Map<String, Json>) -> Result<Table, String> {
     table_within(fields, DEPTH_LIMIT)
 }

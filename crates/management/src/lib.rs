@@ -1,8 +1,8 @@
 //! What operators and their tools see of a running broker: metrics and health over HTTP, and the
 //! control socket of the command line.
 //!
-//! It runs on a thread of its own and reads the broker through its reports, so that it answers
-//! while the data path is busy and never slows it by more than a short lock.
+//! It runs on threads of its own and reads the broker through its reports. So it answers while the
+//! data path is busy, and never slows the data path by more than a short lock.
 
 mod api;
 mod audit;

@@ -1,7 +1,7 @@
-//! What can be listed, as JSON in the shape of RabbitMQ's HTTP API: for HTTP itself, for `--json`,
-//! for `rabbitmqctl`.
+//! Everything that can be listed, as JSON in the shape of RabbitMQ's HTTP API: for HTTP, for
+//! `--json`, and for `rabbitmqctl`.
 //!
-//! A field whose figure is not known is left out, never made up.
+//! A field whose figure is unknown is left out, never made up.
 
 mod parts;
 
@@ -24,10 +24,10 @@ use crate::source::{Encryption, Facts, Socket};
 
 pub(crate) use parts::{Parts, bindings_to_exchange, bindings_to_queue, channels_of, one};
 
-/// Bytes of the digest that stands for a binding's arguments.
+/// Bytes of the digest that identifies a binding's arguments.
 const KEY_BYTES: usize = 16;
 
-/// What can be listed.
+/// The kinds of objects that can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Listed {
@@ -35,9 +35,9 @@ pub enum Listed {
     Users,
     /// Vhosts.
     Vhosts,
-    /// Rights of users in vhosts.
+    /// Permissions of users in vhosts.
     Permissions,
-    /// Rights of users on routing keys.
+    /// Permissions of users on routing keys.
     TopicPermissions,
     /// Limits of vhosts.
     VhostLimits,
@@ -47,7 +47,7 @@ pub enum Listed {
     Queues,
     /// Exchanges.
     Exchanges,
-    /// Bindings, with those that every queue has to the default exchange.
+    /// Bindings, including those of every queue to the default exchange.
     Bindings,
     /// Connections that have authenticated.
     Connections,
@@ -57,13 +57,13 @@ pub enum Listed {
     Consumers,
     /// Policies.
     Policies,
-    /// Policies of the operator's.
+    /// Operator policies.
     OperatorPolicies,
-    /// The last messages that nobody gets any more.
+    /// The last messages that were dropped.
     Losses,
 }
 
-/// All of them; with a vhost only what is there.
+/// All rows of a kind, or those in a vhost.
 pub(crate) fn list(broker: &Broker, facts: &Facts, sockets: &[Socket], what: Listed, vhost: Option<&str>) -> Vec<Json> {
     let rows: Vec<Json> = match what {
         Listed::Users => broker.authority().users().iter().map(user).collect(),
@@ -187,7 +187,7 @@ fn queue(queue: &QueueReport, facts: &Facts) -> Json {
         "messages_persistent": figures.persistent,
         "messages_ram": figures.ready_in_memory + queue.unacked,
         "messages_ready_ram": figures.ready_in_memory,
-        // What consumers hold stays in memory.
+        // Messages with consumers stay in memory.
         "messages_unacknowledged_ram": queue.unacked,
         "consumers": queue.consumers,
         "consumer_capacity": u8::from(figures.can_deliver),
@@ -205,7 +205,7 @@ fn queue(queue: &QueueReport, facts: &Facts) -> Json {
     }
     put_weights(&mut row, queue);
     if queue.kind == "quorum" {
-        // One copy, here.
+        // The only copy is here.
         (row["leader"], row["members"], row["online"]) = (json!(facts.node), json!([facts.node]), json!([facts.node]));
         row["delivery_limit"] = json!("unlimited");
     }
@@ -221,8 +221,8 @@ fn date(milliseconds: u64) -> Option<String> {
     Some(time.strftime("%Y-%m-%dT%H:%M:%S%.3f+00:00").to_string())
 }
 
-/// Bytes of bodies: counted where a limit needs that, else by their mean; left out where nothing is
-/// known of them.
+/// Adds the bytes of bodies. They are exact where a length limit counts them, else estimated by the
+/// mean size. Without a mean size they are left out.
 fn put_weights(row: &mut Json, queue: &QueueReport) {
     let figures = &queue.figures;
     let mean = |messages: u64| figures.bytes_of(messages);
@@ -282,20 +282,20 @@ fn binding(binding: &BindingReport) -> Json {
     })
 }
 
-/// What tells a binding from others between the same two, as a segment of a path: its routing key,
-/// percent-encoded, and after a tilde what stands for its arguments. Tools keep it, so it is the
-/// same in every version.
+/// Identifies a binding among those between the same two objects, as a segment of a path: its
+/// routing key, percent-encoded, and after a tilde a digest of its arguments. Tools store it, so it
+/// must stay the same in every version.
 pub(crate) fn properties_key(routing_key: &str, arguments: &Map<String, Json>) -> String {
     if arguments.is_empty() {
         return if routing_key.is_empty() { "~".to_owned() } else { percent_encoded(routing_key) };
     }
-    // Names of a map are in order.
+    // A map writes its names in order, so the digest does not depend on their order.
     let digest = Sha256::digest(Json::from(arguments.clone()).to_string());
     format!("{}~{}", percent_encoded(routing_key), URL_SAFE_NO_PAD.encode(&digest[..KEY_BYTES]))
 }
 
-/// The `properties_key` that a segment of a path stands for. Clients encode a routing key once, for
-/// the path, or twice, as part of `properties_key`; either way this is the same.
+/// The `properties_key` of a segment of a path. Clients encode a routing key once, for the path, or
+/// twice, as part of `properties_key`; both give the same result.
 pub(crate) fn canonical_key(segment: &str) -> String {
     match segment.rsplit_once('~') {
         Some((routing_key, digest)) => format!("{}~{digest}", percent_encoded(&percent_decoded(routing_key))),
@@ -303,7 +303,7 @@ pub(crate) fn canonical_key(segment: &str) -> String {
     }
 }
 
-/// Undoes [`percent_encoded`]. A percent sign without two digits behind it stands for itself.
+/// Undoes [`percent_encoded`]. A percent sign without two digits after it stays as it is.
 fn percent_decoded(text: &str) -> String {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -329,7 +329,7 @@ pub(crate) fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// What RabbitMQ calls the protocols.
+/// RabbitMQ's names of the protocols.
 fn protocol(name: &str) -> &str {
     match name {
         "amqp" => "AMQP 0-9-1",
@@ -377,7 +377,7 @@ fn connection(client: &ClientReport, facts: &Facts, sockets: &[Socket]) -> Json 
     Json::Object(row)
 }
 
-/// What RabbitMQ tells of TLS, also where there is none.
+/// RabbitMQ's fields about TLS, which are also there without TLS.
 fn encryption_fields(encryption: Option<&Encryption>) -> [(&'static str, Json); 8] {
     let certificate = encryption.and_then(|encryption| encryption.certificate.as_ref());
     let suite = encryption.map(|encryption| suite_parts(&encryption.suite));
@@ -436,7 +436,7 @@ fn channel(session: &SessionReport, facts: &Facts) -> Json {
     })
 }
 
-/// With what rabbitmqadmin reads no list of consumers without.
+/// Includes the fields without which rabbitmqadmin can't read a list of consumers.
 fn consumer(consumer: &ConsumerReport) -> Json {
     let timeout = consumer.timeout.map_or(0, |timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
     let peer = &consumer.holder.peer;

@@ -1,14 +1,14 @@
-//! What takes the memory of the process, in RabbitMQ's parts.
+//! What takes the memory of the process, in RabbitMQ's categories.
 //!
-//! Hermod knows three: queued messages, large ones on their way in, and the rest. Nothing is
-//! Erlang's, so the other parts are 0.
+//! Hermod knows three: queued messages, large messages that are arriving, and the rest. It has no
+//! Erlang memory, so the other categories are 0.
 
 use broker::Overview;
 use serde_json::{Map, Value as Json, json};
 
 use crate::process::Process;
 
-/// Parts that RabbitMQ tells apart, and that there is nothing of here.
+/// RabbitMQ's categories that are always 0 here.
 const NONE_OF_IT: [&str; 19] = [
     "atom",
     "binary",
@@ -34,11 +34,11 @@ const NONE_OF_IT: [&str; 19] = [
 /// See the module.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
-    /// Of the process, in bytes; where the system does not tell it, the sum of the others.
+    /// Bytes of the process. If the system does not tell, the sum of the others.
     pub(crate) total: u64,
-    /// Of queued messages.
+    /// Bytes of queued messages.
     pub(crate) queued: u64,
-    /// Of large messages that are arriving or wait for a flush.
+    /// Bytes of large messages that are arriving or wait for a flush.
     pub(crate) arriving: u64,
 }
 
@@ -77,7 +77,7 @@ impl Memory {
         json!({ "memory": parts })
     }
 
-    /// The same in percent of the whole, none of what there is below 1.
+    /// The categories in percent of the whole. A category that is not empty has at least 1.
     pub(crate) fn shares(&self) -> Json {
         let share = |bytes: u64| if bytes == 0 { 0 } else { (bytes * 100 / self.total.max(1)).max(1) };
         let parts = self.parts().into_iter();

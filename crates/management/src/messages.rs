@@ -9,7 +9,7 @@ use crate::control::Answer;
 use crate::report::{MessageRow, RedriveRow};
 use crate::source::Source;
 
-/// Messages that one answer shows at most, and bytes of their bodies and headers.
+/// Most messages of one answer, and most bytes of their bodies and headers.
 const MOST: u64 = 1000;
 const MOST_BYTES: usize = 16 << 20;
 /// Bytes of a body that are shown.
@@ -106,7 +106,7 @@ pub(crate) fn as_published(properties: Properties) -> Map<String, Value> {
 /// Properties from such an object.
 ///
 /// # Errors
-/// Which of them can't be, in words.
+/// Which of them is not valid, as a text.
 pub(crate) fn properties(fields: &Map<String, Value>) -> Result<Properties, String> {
     let mut properties = Properties::default();
     for (name, value) in fields {
@@ -145,7 +145,7 @@ pub(crate) fn properties(fields: &Map<String, Value>) -> Result<Properties, Stri
     Ok(properties)
 }
 
-/// The properties that there are, by the names of AMQP 0-9-1.
+/// The properties that are set, by the names of AMQP 0-9-1.
 fn named(properties: Properties) -> Map<String, Value> {
     let mut map = Map::new();
     let mut set = |name: &str, value: Option<Value>| {

@@ -1,6 +1,6 @@
-//! The metrics of a scrape. Where RabbitMQ has the figure, it has RabbitMQ's name, so that
-//! dashboards made for it work; what only Hermod has starts with `hermod_`. No name is printed
-//! whose figure is not known.
+//! The metrics of a scrape. A figure that RabbitMQ has too has RabbitMQ's name, so that dashboards
+//! made for RabbitMQ work. Figures of Hermod alone start with `hermod_`. A figure that is not known
+//! is left out.
 
 use broker::{Held, Overview, QueueReport};
 
@@ -9,7 +9,8 @@ use crate::memory::Memory;
 use crate::process::Process;
 use crate::source::{Facts, Socket, delivered};
 
-/// Queues shown one by one; past it a scrape would take too long, and says that it was cut.
+/// The most queues that a scrape shows one by one. A longer scrape would take too long; it is cut,
+/// and says so.
 pub(crate) const MOST_QUEUES: usize = 10_000;
 
 /// The scrape that dashboards read: sums over all queues.
@@ -53,7 +54,7 @@ pub(crate) fn aggregated(
     out.into_text()
 }
 
-/// The queues one by one.
+/// The figures of each queue.
 pub(crate) fn per_queue(queues: &[QueueReport]) -> String {
     type Figure = fn(&QueueReport) -> u64;
     const FAMILIES: [(&str, &str, Figure); 6] = [
@@ -98,7 +99,7 @@ pub(crate) fn memory(facts: &Facts, memory: &Memory) -> String {
     out.into_text()
 }
 
-/// Dashboards join everything with these two on `instance` and `job`: there is one sample of each.
+/// Dashboards join all metrics with these two on `instance` and `job`, so each has one sample.
 pub(crate) fn identity(out: &mut Exposition, facts: &Facts, endpoint: &str) {
     let Facts { product, compat_version, version, .. } = facts;
     out.family("rabbitmq_identity_info", "gauge", "Who serves these metrics");
@@ -263,8 +264,8 @@ fn journal(out: &mut Exposition, overview: &Overview) {
     }
 }
 
-/// Per protocol, over the sockets that are open now: sums over closed ones too would need a memory
-/// of them.
+/// Sums by protocol, over the sockets that are open now. Sums that include closed sockets would
+/// have to be kept.
 fn traffic(out: &mut Exposition, sockets: &[Socket]) {
     let mut by_protocol = std::collections::BTreeMap::<&str, (u64, u64, u64)>::new();
     for socket in sockets {

@@ -1,5 +1,5 @@
-//! Exchanges, queues and bindings, declared and deleted for whoever asks: by the same code, and
-//! with the same rights, as a client of a protocol declares and deletes them.
+//! Exchanges, queues and bindings, declared and deleted for a user. This is the same code, with the
+//! same permissions, as for a client of a protocol.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -11,17 +11,17 @@ use serde_json::{Map, Value as Json};
 use crate::change::Caller;
 use crate::json;
 
-/// Where a binding leads.
+/// The kind of a binding's destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DestinationType {
-    /// To a queue.
+    /// A queue.
     Queue,
-    /// To an exchange.
+    /// An exchange.
     Exchange,
 }
 
-/// What is to be declared or deleted. Names of fields are those of RabbitMQ's definitions.
+/// A declaration or a deletion. Names of fields are those of RabbitMQ's definitions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectChange {
@@ -29,9 +29,9 @@ pub enum ObjectChange {
     DeclareQueue {
         /// Its name.
         name: String,
-        /// It survives a restart.
+        /// Whether it survives a restart.
         durable: bool,
-        /// It goes with its last consumer.
+        /// Whether it is deleted with its last consumer.
         auto_delete: bool,
         /// Its arguments.
         arguments: Map<String, Json>,
@@ -45,7 +45,7 @@ pub enum ObjectChange {
         /// Only if no message waits in it.
         if_empty: bool,
     },
-    /// Drops what waits in a queue.
+    /// Drops the messages that wait in a queue.
     PurgeQueue {
         /// Its name.
         name: String,
@@ -57,11 +57,11 @@ pub enum ObjectChange {
         /// Its type.
         #[serde(rename = "type")]
         kind: String,
-        /// It survives a restart.
+        /// Whether it survives a restart.
         durable: bool,
-        /// It goes with its last binding.
+        /// Whether it is deleted with its last binding.
         auto_delete: bool,
-        /// It takes no messages from clients.
+        /// Whether clients can't publish to it.
         internal: bool,
         /// Its arguments.
         arguments: Map<String, Json>,
@@ -75,7 +75,7 @@ pub enum ObjectChange {
     },
     /// Makes a binding.
     Bind(BindingChange),
-    /// Undoes a binding.
+    /// Deletes a binding.
     Unbind(BindingChange),
 }
 
@@ -84,9 +84,9 @@ pub enum ObjectChange {
 pub struct BindingChange {
     /// The exchange that messages come from.
     pub source: String,
-    /// Where they go.
+    /// The queue or exchange that messages go to.
     pub destination: String,
-    /// What that is.
+    /// The kind of the destination.
     pub destination_type: DestinationType,
     /// The routing key or pattern.
     pub routing_key: String,
@@ -94,7 +94,7 @@ pub struct BindingChange {
     pub arguments: Map<String, Json>,
 }
 
-/// Does it. The number is that of the messages that it cost.
+/// Makes the change. Returns the number of messages that it deleted.
 pub(crate) fn apply(
     broker: &Broker,
     vhost: &str,
@@ -128,8 +128,8 @@ pub(crate) fn apply(
     }
 }
 
-/// Names as RabbitMQ keeps them, and as they are kept of clients of AMQP: line feeds and carriage
-/// returns are dropped.
+/// Drops line feeds and carriage returns from names, as RabbitMQ does and as is done for clients of
+/// AMQP.
 fn without_line_ends(mut change: ObjectChange) -> ObjectChange {
     let names = match &mut change {
         ObjectChange::DeclareQueue { name, .. }
@@ -155,10 +155,10 @@ fn with_binding(
     act(client, &binding_spec(binding)?).map(|ticket| (0, ticket))
 }
 
-/// A binding in the broker's words.
+/// A binding as the broker declares it.
 ///
 /// # Errors
-/// Its arguments are more than a table can hold.
+/// If a table can't hold its arguments.
 pub(crate) fn binding_spec(binding: BindingChange) -> Result<BindingSpec, Error> {
     let destination = match binding.destination_type {
         DestinationType::Queue => DestinationName::Queue(binding.destination),

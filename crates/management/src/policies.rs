@@ -1,4 +1,4 @@
-//! Policies, set for whoever asks, and shown as JSON. Names of fields are those of RabbitMQ's
+//! Policies, set for a user, and shown as JSON. Names of fields are those of RabbitMQ's
 //! definitions.
 
 use auth::Identity;
@@ -8,10 +8,10 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::json;
 
-/// A policy that is to be set.
+/// A policy to set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyChange {
-    /// Its vhost. In a document about one vhost it is not said.
+    /// Its vhost. A document of one vhost leaves it out.
     #[serde(default)]
     pub vhost: String,
     /// Its name.
@@ -21,30 +21,30 @@ pub struct PolicyChange {
     /// `all`, `queues`, `classic_queues`, `quorum_queues` or `exchanges`.
     #[serde(rename = "apply-to")]
     pub apply_to: String,
-    /// Of several that match, the one with the highest counts.
+    /// If several policies match, the one with the highest priority applies.
     pub priority: i64,
-    /// What it sets.
+    /// The arguments that it sets.
     #[serde(deserialize_with = "json::unique")]
     pub definition: Map<String, Json>,
 }
 
-/// What a policy that does not say it is for.
+/// What a policy applies to if it does not say.
 pub(crate) fn to_all() -> String {
     ApplyTo::All.name().to_owned()
 }
 
-/// The kind that a flag stands for.
+/// The kind of a policy.
 pub(crate) fn kind(operator: bool) -> PolicyKind {
     if operator { PolicyKind::Operator } else { PolicyKind::User }
 }
 
-/// Sets a policy for whoever asks. Returns what the answer waits for.
+/// Sets a policy for its author. Returns the ticket of the change.
 pub(crate) fn set(broker: &Broker, operator: bool, policy: PolicyChange, author: &Identity) -> Result<Ticket, Error> {
     let (vhost, name) = (policy.vhost.clone(), policy.name.clone());
     broker.set_policy(&vhost, kind(operator), &name, spec(policy)?, author)
 }
 
-/// Fails where [`set`] would, but for the vhost and what the author may do.
+/// Fails as [`set`] would. The vhost and the permissions of the author are not checked.
 pub(crate) fn check(broker: &Broker, operator: bool, policy: PolicyChange) -> Result<(), Error> {
     let name = policy.name.clone();
     broker.check_policy(kind(operator), &name, spec(policy)?)

@@ -1,29 +1,29 @@
-//! Work off the loop: what takes a lock that the data path takes, waits for the disk, or grows with
-//! what there is.
+//! Work off the loop: work that takes a lock of the data path, waits for the disk, or grows with
+//! the number of objects.
 //!
 //! The loop that serves connections only moves bytes, so that a health check is answered at once
-//! whatever else is asked for. Work has places, by kind, and of these each user has a share; who
-//! finds none waits in line, first among the user's own.
+//! whatever else is under way. Each kind of work has a number of places, and each user a share of
+//! them. Without a free place, work waits in line: first for the user's share, then for a place.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What kind of work it is.
+/// The kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Something is looked up by its name.
+    /// A look-up of something by its name.
     Look,
-    /// A list, or a sum over one, is built.
+    /// Building a list, or a sum over one.
     List,
-    /// Something is changed or moved, and waits for the disk.
+    /// A change, which waits for the disk.
     Change,
 }
 
 /// Places of each kind, and how many of them one user may have.
 const PLACES: [(usize, usize); 3] = [(8, 4), (2, 1), (48, 16)];
-/// Threads that all of them need, with one for strangers' figures and those of the control socket.
+/// Threads for all places, one for strangers' figures, and those of the control socket.
 pub(crate) const THREADS: usize = 8 + 2 + 48 + 1 + crate::control::AT_A_TIME;
 
 /// See the module.
@@ -36,11 +36,11 @@ pub(crate) struct Pool {
 struct Kind {
     places: Arc<Semaphore>,
     share: usize,
-    /// Of users that work or wait.
+    /// The shares of users whose work runs or waits.
     users: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-/// A place at work.
+/// A place while work runs in it.
 #[derive(Debug)]
 struct Entered {
     _own: OwnedSemaphorePermit,
@@ -55,11 +55,11 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Does it once there is a place for it. Once its asker has gone it is not begun, or goes to
-    /// its end.
+    /// Runs work when there is a place for it. If its request goes away, work that waits is not
+    /// started, and work that runs is finished.
     ///
     /// # Errors
-    /// When it panicked, or the server ends.
+    /// If the work panicked, or the server is stopping.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         kind: Work,
@@ -83,7 +83,8 @@ impl Kind {
         Some(Entered { _own: own, _place: place })
     }
 
-    /// The user's share. What is kept of users does not grow with their number.
+    /// The user's share. Users without work are forgotten, so the table does not grow with their
+    /// number.
     fn of(&self, user: &str) -> Arc<Semaphore> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.retain(|_, share| Arc::strong_count(share) > 1);
@@ -97,8 +98,8 @@ mod tests {
 
     use super::*;
 
-    /// One user has a list built that does not end, and waits with more; another's is built
-    /// meanwhile, and anything is looked up.
+    /// One user builds a list that does not end, and waits with more. A list for another user is
+    /// built meanwhile, and look-ups go on.
     #[test]
     fn who_asks_for_much_waits_for_itself() {
         let runtime =

@@ -1,5 +1,5 @@
-//! Figures about this process that the operating system knows. Where it does not tell them, they
-//! are left out.
+//! Figures about this process that the operating system knows. Figures that it does not tell are
+//! left out.
 
 /// What `/proc` says about this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Looks now.
+    /// Reads the figures now.
     pub(crate) fn look() -> Self {
         let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
         Self {
@@ -21,7 +21,7 @@ impl Process {
     }
 }
 
-/// Bytes of memory that this process has resident, where the system tells.
+/// Bytes of memory that this process has resident, if the system tells.
 #[must_use]
 pub fn resident_bytes() -> Option<u64> {
     resident(&std::fs::read_to_string("/proc/self/status").ok()?)

@@ -1,9 +1,8 @@
-//! How fast counters grow, for those who ask again and again: `…_details` with a `rate` beside each
-//! counter of `message_stats`.
+//! How fast counters grow: `…_details` with a `rate` beside each counter of `message_stats`.
 //!
-//! Nothing is sampled in the background. What a reader was told is remembered, and the next reading
-//! is compared with one that is some seconds old. Of whom nobody has asked before the rate is 0, as
-//! RabbitMQ says of what is new.
+//! Nothing is sampled in the background. Each reading is remembered, and the next one is compared
+//! with a reading that is some seconds old. For an object that is read for the first time the rate
+//! is 0, as RabbitMQ says for a new one.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value as Json, json};
 
-/// A reading is compared with one that is at least so old.
+/// The least age of the reading that the next one is compared with.
 const SPAN: Duration = Duration::from_secs(5);
-/// A reading that is older says nothing of now.
+/// An older reading says nothing about the rate now.
 const STALE: Duration = Duration::from_secs(300);
-/// Most things that readings are remembered of; of more the rate is 0.
+/// The most objects whose readings are remembered; for further objects the rate is 0.
 const MOST: usize = 10_000;
 
 /// See the module.
@@ -27,13 +26,13 @@ pub(crate) struct Rates {
 #[derive(Debug, Default)]
 struct Memory {
     things: HashMap<String, Seen>,
-    /// When room was made last.
+    /// When old readings were last removed.
     swept: Option<Instant>,
 }
 
 impl Memory {
-    /// True when one more thing may be remembered. Where there is no room, those go of which nobody
-    /// has asked for long.
+    /// Whether one more object may be remembered. If the table is full, objects that were not read
+    /// for a long time are removed first.
     fn has_room(&mut self, now: Instant) -> bool {
         let is_due = self.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= SPAN);
         if self.things.len() >= MOST && is_due {
@@ -44,7 +43,7 @@ impl Memory {
     }
 }
 
-/// Two readings of the counters of one thing.
+/// Two readings of the counters of one object.
 #[derive(Debug, Clone)]
 struct Seen {
     older: Reading,
@@ -58,18 +57,20 @@ struct Reading {
 }
 
 impl Reading {
-    /// Growth for each second from an older reading on.
+    /// Growth per second since an older reading.
     fn rate_since(&self, older: &Self, name: &str) -> f64 {
         let count = |reading: &Self| reading.counts.get(name).and_then(Json::as_u64).unwrap_or_default();
         let seconds = self.at.saturating_duration_since(older.at).as_secs_f64();
-        // A thing that was made anew counts from 0 again.
+        // A counter that became smaller belongs to an object that was created again, so it grew by
+        // nothing.
         let grown = count(self).saturating_sub(count(older));
         if seconds > 0.0 { grown as f64 / seconds } else { 0.0 }
     }
 }
 
 impl Rates {
-    /// Adds the rates of the counters in `stats` to it. `of` tells what they are counters of.
+    /// Adds the rates of the counters in `stats` to it. `of` identifies the object that they belong
+    /// to.
     pub(crate) fn add(&self, of: &str, stats: &mut Map<String, Json>, now: Instant) {
         let mut memory = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let reading = Reading { at: now, counts: stats.clone() };

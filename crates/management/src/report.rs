@@ -1,10 +1,10 @@
-//! What a running broker tells about itself: the shapes that travel over the control socket, the
-//! same on both ends and in the `--json` output.
+//! What a running broker reports about itself, in the form that goes over the control socket and
+//! into the `--json` output.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One screen about the broker.
+/// A summary of the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Status {
     /// Version of the server.
@@ -13,11 +13,11 @@ pub struct Status {
     pub product: String,
     /// The version that it announces.
     pub compat_version: String,
-    /// What the node is called.
+    /// Name of the node.
     pub node: String,
-    /// What the cluster is called that it is.
+    /// Name of the cluster that the node is.
     pub cluster: String,
-    /// Its process.
+    /// Number of its process.
     pub pid: u32,
     /// Seconds since it started.
     pub uptime_seconds: u64,
@@ -25,7 +25,7 @@ pub struct Status {
     pub data_dir: String,
     /// The durability class: `fsync`, `os` or `memory`.
     pub durability: String,
-    /// What is listened on: protocol and address.
+    /// The listeners: protocol and address.
     pub listeners: Vec<ListenerRow>,
     /// Why publishers are stopped; empty when they are not.
     pub alarms: Vec<String>,
@@ -33,14 +33,14 @@ pub struct Status {
     pub sockets: u64,
     /// Authenticated connections.
     pub connections: u64,
-    /// Connections that a limit refused since the start.
+    /// Connections that a limit refused, since the start.
     pub refused_connections: u64,
-    /// Authenticated connections that there may be.
+    /// The most authenticated connections.
     pub max_connections: u64,
-    /// Of these so many are kept for administrators.
+    /// How many of them are reserved for administrators.
     pub reserved_connections: u64,
     /// Percent of connections, queues, exchanges and bindings that a vhost without a limit of its
-    /// own may have where there are others.
+    /// own may have while there are other vhosts.
     pub vhost_share: u32,
     /// Percent of connections that a user without a limit of its own may have.
     pub user_share: u32,
@@ -68,36 +68,36 @@ pub struct Status {
     pub delivered: u64,
     /// Messages acknowledged since the start.
     pub acknowledged: u64,
-    /// Messages that no queue was bound for, dropped or returned, since the start.
+    /// Messages that no binding matched, since the start; they were dropped or returned.
     pub unroutable: u64,
     /// Bytes of queued messages in memory.
     pub memory_used_bytes: u64,
-    /// Where the memory alarm rises.
+    /// The limit at which the memory alarm rises.
     pub memory_limit_bytes: u64,
     /// Bytes of the journal's files.
     pub journal_used_bytes: u64,
-    /// Most that they may take.
+    /// The most bytes that they may take.
     pub journal_max_bytes: u64,
     /// Files of messages outside the log.
     pub segments: u64,
-    /// What these take, in bytes.
+    /// Bytes of these files.
     pub segment_bytes: u64,
-    /// Those of them in which the scrub has found damage.
+    /// How many of them have damage that the scrub found.
     pub damaged_segments: u64,
     /// Bytes free on the journal's disk.
     pub disk_free_bytes: u64,
 }
 
-/// What became of a queue that was to be repaired.
+/// The outcome of a repair of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairRow {
     /// Messages that were read.
     pub read: u64,
-    /// Messages that can't be.
+    /// Messages that can't be read.
     pub unreadable: u64,
-    /// The first and the last of their numbers in the queue.
+    /// The first and the last number of the unreadable messages in the queue.
     pub numbers: (u64, u64),
-    /// How many of them were given up.
+    /// How many of the unreadable messages were given up.
     pub given_up: u64,
 }
 
@@ -108,56 +108,57 @@ pub struct MessageRow {
     pub number: u64,
     /// The exchange that it was published to.
     pub exchange: String,
-    /// The key that it was published with.
+    /// The routing key that it was published with.
     pub routing_key: String,
     /// Whether it may have been delivered before.
     pub redelivered: bool,
-    /// When the broker took it, in milliseconds since 1970.
+    /// When the broker received it, in milliseconds since 1970.
     pub taken_at: u64,
-    /// Its properties but for the headers, by the names of AMQP 0-9-1.
+    /// Its properties without the headers, by the names of AMQP 0-9-1.
     pub properties: Map<String, Value>,
-    /// Its headers, with those that a dead letter gets.
+    /// Its headers, including those of a dead letter.
     pub headers: Map<String, Value>,
     /// Length of its body in bytes.
     pub bytes: u64,
-    /// The beginning of its body; bytes that are no text as `\\x00`.
+    /// The beginning of its body; bytes that are not text as `\\x00`.
     pub body: String,
 }
 
-/// What became of dead letters that were to go back.
+/// The outcome of a redrive of dead letters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedriveRow {
-    /// Messages that went back, or would.
+    /// Messages that went back, or would go back.
     pub moved: u64,
-    /// Messages that never died, and stay.
+    /// Messages that are not dead letters, and stay.
     pub alive: u64,
-    /// Messages that have nowhere to go back to, and stay.
+    /// Messages whose queue no longer exists and whose exchange reaches no queue; they stay.
     pub homeless: u64,
-    /// Messages that stay because their queue is full.
+    /// Messages that the queue or the log has no room for; they stay.
     pub refused: u64,
-    /// Whether the disk had no room for more.
+    /// Whether the move ended early because the disk had no room.
     pub out_of_room: bool,
 }
 
 /// A copy of the data directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupRow {
-    /// Where it is.
+    /// The directory that it is in.
     pub directory: String,
-    /// Its files.
+    /// Number of its files.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of its files.
     pub bytes: u64,
     /// How long it took.
     pub milliseconds: u64,
-    /// The last batch of the log in it: everything confirmed before the backup was asked for.
+    /// The last batch of the log in the copy. It includes everything that was confirmed before the
+    /// request.
     pub sequence: u64,
 }
 
 /// One listener.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerRow {
-    /// `amqp`, `stomp`, `http`; several with a slash between them.
+    /// `amqp`, `stomp`, `http`; several are separated by a slash.
     pub protocol: String,
     /// Address and port.
     pub address: String,
@@ -166,13 +167,13 @@ pub struct ListenerRow {
 /// A selector that consumers of a queue have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelectorRow {
-    /// As they wrote it.
+    /// As the consumers wrote it.
     pub selector: String,
     /// Consumers that have it.
     pub consumers: u64,
-    /// Messages that it was tried on.
+    /// Messages that it was tested on.
     pub looked_at: u64,
-    /// Those of them that it was true of.
+    /// How many of them matched.
     pub selected: u64,
 }
 
@@ -189,25 +190,25 @@ pub struct QueueRow {
     pub durable: bool,
     /// Whether it belongs to one connection.
     pub exclusive: bool,
-    /// Whether it goes with its last consumer.
+    /// Whether it is deleted with its last consumer.
     pub auto_delete: bool,
     /// Messages that wait.
     pub ready: u64,
     /// Messages that are with consumers.
     pub unacked: u64,
-    /// Bytes that both take in memory; most of a backlog is on disk.
+    /// Bytes of memory that these messages take; most of a backlog is on disk.
     pub bytes: u64,
     /// Consumers.
     pub consumers: u64,
-    /// What those of them ask for that have a selector.
+    /// The selectors of its consumers.
     pub selectors: Vec<SelectorRow>,
-    /// Messages that ever entered it since the start.
+    /// Messages that entered it since the start.
     pub published: u64,
-    /// Messages that it handed out since the start.
+    /// Messages that it delivered since the start.
     pub delivered: u64,
     /// Messages that were acknowledged since the start.
     pub acknowledged: u64,
-    /// Messages that died here since the start: rejected, expired, over a length limit, over the
+    /// Messages that died in it since the start: rejected, expired, over a length limit, over the
     /// delivery limit.
     pub died: [u64; 4],
     /// The name of its policy.
@@ -216,13 +217,13 @@ pub struct QueueRow {
     pub operator_policy: Option<String>,
     /// Messages that are not due yet.
     pub delayed: u64,
-    /// Messages that were not taken since the start, because they had come before.
+    /// Messages that were dropped as duplicates, since the start.
     pub duplicates: u64,
-    /// Messages that newer ones of their keys took the place of since the start.
+    /// Messages that were replaced by a newer one with the same key, since the start.
     pub superseded: u64,
-    /// Ids by which such messages are known.
+    /// Message ids that are remembered for deduplication.
     pub remembered: u64,
-    /// The names of its arguments that nothing comes of.
+    /// The names of its arguments that have no effect.
     pub arguments_without_effect: Vec<String>,
     /// Why it does not deliver: its first message can't be read.
     pub damaged: Option<String>,
@@ -233,7 +234,7 @@ pub struct QueueRow {
 pub struct ConnectionRow {
     /// Its number; `None` until it has authenticated.
     pub id: Option<u64>,
-    /// Who logged in.
+    /// The user that logged in.
     pub user: String,
     /// The virtual host it works in.
     pub vhost: String,
@@ -241,7 +242,7 @@ pub struct ConnectionRow {
     pub protocol: String,
     /// Peer and local address.
     pub peer: String,
-    /// What the client calls itself.
+    /// The name that the client gives itself.
     pub name: String,
     /// Its sessions.
     pub sessions: u64,
@@ -255,7 +256,7 @@ pub struct ConnectionRow {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
-    /// Bytes that it makes the broker hold besides queued messages.
+    /// Bytes that the broker holds for it besides queued messages.
     #[serde(default)]
     pub held_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! The threads of management and what they listen on.
+//! The threads of management and their listeners.
 
 use std::io;
 use std::net::TcpListener;
@@ -16,20 +16,20 @@ use crate::pool;
 use crate::serving::{Handshake, Secure, Serving};
 use crate::source::Source;
 
-/// What management is reached by.
+/// How management can be reached.
 #[derive(Debug)]
 pub struct Endpoints {
     /// Bound sockets for HTTP, non-blocking.
     pub http: Vec<TcpListener>,
-    /// The same within TLS.
+    /// Sockets for HTTP over TLS.
     pub https: Option<Secure>,
-    /// What connections to both are held to.
+    /// Limits of the connections to both.
     pub limits: Limits,
-    /// What the server may be called.
+    /// Names that the server may be called by.
     pub hosts: Arc<Hosts>,
     /// Who may read the figures of each queue.
     pub per_object: PerObject,
-    /// Where the control socket is to be, if anywhere. Ignored where there are no UNIX sockets.
+    /// Path of the control socket, if there is one. Ignored on systems without UNIX sockets.
     pub control: Option<PathBuf>,
 }
 
@@ -42,12 +42,12 @@ pub struct Management {
 }
 
 impl Management {
-    /// Starts to serve `source` on threads of its own: handshakes of TLS are work, and plain
-    /// connections do not wait for them. The second result says why there is no control socket, if
-    /// so: everything else works without.
+    /// Starts to serve `source` on threads of its own. TLS handshakes take computing time, so plain
+    /// connections have a thread of their own. The second result says why there is no control
+    /// socket; everything else works without it.
     ///
     /// # Errors
-    /// When the thread can't be started.
+    /// If a thread can't be started.
     pub fn start(source: &Arc<Source>, endpoints: Endpoints) -> io::Result<(Self, Option<io::Error>)> {
         let (stop, stopped) = watch::channel(false);
         let paths = Paths::new(source, Arc::clone(&endpoints.hosts), endpoints.per_object);
@@ -93,13 +93,13 @@ impl Management {
             }
         }
         if let Some(path) = self.control.take() {
-            // It is replaced at the next start if it stays.
+            // If it can't be removed, the next start replaces it.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// A loop that accepts on these sockets.
+/// A loop that accepts connections on these sockets.
 fn serve(serving: &Serving, sockets: Vec<TcpListener>, handshake: Option<&Handshake>) -> io::Result<Runtime> {
     let mut builder = Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().max_blocking_threads(pool::THREADS).build()?;
@@ -112,10 +112,10 @@ fn serve(serving: &Serving, sockets: Vec<TcpListener>, handshake: Option<&Handsh
     Ok(runtime)
 }
 
-/// Runs it until it is stopped.
+/// Runs the loop on a thread until it is stopped.
 fn run(name: &str, runtime: Runtime, mut stopped: watch::Receiver<bool>) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // An error means that `Management` is gone, which ends it just the same.
+        // An error means that `Management` was dropped, which ends the loop too.
         let _ = runtime.block_on(stopped.wait_for(|stop| *stop));
         runtime.shutdown_background();
     })

@@ -1,6 +1,6 @@
-//! HTTP connections, plain and within TLS: each takes a place at the door, shakes hands if it is
-//! to, and is answered for as long as its peer goes on: with its handshake, with the heads of its
-//! requests, and with reading the answers.
+//! HTTP connections, plain and over TLS. Each gets a place at the door, does its TLS handshake if
+//! it has one, and is answered until its peer stops. A peer has a time limit for the handshake, for
+//! the head of each request, and for reading an answer.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -25,23 +25,23 @@ use crate::http::Paths;
 use crate::source::Source;
 use crate::visit::Visit;
 
-/// How long the server waits when the system gives it no more sockets.
+/// How long the server waits if the system gives it no more sockets.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Most bytes of the head of a request.
 const LONGEST_HEAD: usize = 16 * 1024;
-/// Bytes of a path that the log is told.
+/// Bytes of a path that are logged.
 const LONGEST_TOLD: usize = 200;
-/// Bytes that a peer must take each second, once it has been waited for.
+/// Bytes that a peer must read per second to make up for the time that it was waited for.
 const SLOWEST: usize = 16 * 1024;
 
-/// Certificates and versions as they are now; asked at each handshake.
+/// The current certificates and versions; asked for at each handshake.
 type Configuring = dyn Fn() -> Arc<ServerConfig> + Send + Sync;
 
-/// Sockets that are served within TLS.
+/// Sockets that serve HTTP over TLS.
 pub struct Secure {
     /// Bound, non-blocking.
     pub sockets: Vec<std::net::TcpListener>,
-    /// Certificates and versions as they are now; asked at each handshake.
+    /// The current certificates and versions; asked for at each handshake.
     pub config: Arc<Configuring>,
     /// How long a handshake may take.
     pub patience: Duration,
@@ -61,13 +61,13 @@ pub(crate) struct Handshake {
 }
 
 impl Secure {
-    /// The sockets, and the handshake of each.
+    /// The sockets, and the handshake of their connections.
     pub(crate) fn split(self) -> (Vec<std::net::TcpListener>, Handshake) {
         (self.sockets, Handshake { config: self.config, patience: self.patience })
     }
 }
 
-/// What all listeners have in common.
+/// What all listeners share.
 #[derive(Clone)]
 pub(crate) struct Serving {
     source: Arc<Source>,
@@ -80,7 +80,7 @@ impl Serving {
         Self { source: source.clone(), door, paths }
     }
 
-    /// Serves whoever comes, for as long as the runtime lives.
+    /// Serves all connections for as long as the runtime lives.
     pub(crate) async fn accept(self, listener: TcpListener, handshake: Option<Handshake>) {
         loop {
             let (socket, peer) = match listener.accept().await {
@@ -133,7 +133,7 @@ impl Serving {
         }
     }
 
-    /// Answers one request after the other.
+    /// Answers requests one after the other.
     async fn answer(
         self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -162,12 +162,12 @@ impl Serving {
     }
 }
 
-/// The request that a connection has made last.
+/// The last request of a connection.
 #[derive(Default)]
 struct Last(Mutex<String>);
 
 impl Last {
-    /// Its path alone: what is behind may be long, and nobody else's business.
+    /// Keeps the path only. The query may be long, and may be confidential.
     fn is<B>(&self, request: &hyper::Request<B>) {
         let path = auth::shown::extract(request.uri().path(), LONGEST_TOLD);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = format!("{} {path}", request.method());
@@ -178,7 +178,7 @@ impl Last {
     }
 }
 
-/// Serves a connection, and tells what of it has held up everything else on the loop.
+/// Serves a connection. Counts and logs the turns in which it held up everything else on the loop.
 async fn watched(source: &Source, peer: SocketAddr, last: &Last, serving: impl Future<Output = ()>) {
     let mut serving = pin!(serving);
     let tell = |milliseconds| {
@@ -188,13 +188,13 @@ async fn watched(source: &Source, peer: SocketAddr, last: &Last, serving: impl F
     poll_fn(|context| source.watch.over(tell, || serving.as_mut().poll(context))).await;
 }
 
-/// A socket whose peer is given up when it reads nothing of what waits for it, or next to nothing.
+/// A socket that fails if its peer reads nothing, or too slowly, while data waits for it.
 struct Patient {
     socket: TcpStream,
     patience: Duration,
-    /// Runs while something waits that the socket does not take.
+    /// Runs while the socket does not accept data that waits.
     stalled: Option<(Instant, Pin<Box<Sleep>>)>,
-    /// For how long it has been waited for the peer, less what it has read meanwhile.
+    /// How long the peer was waited for, less the time that its reading made up for.
     waited: Duration,
 }
 
@@ -203,7 +203,7 @@ impl Patient {
         Self { socket, patience, stalled: None, waited: Duration::ZERO }
     }
 
-    /// What comes of a write, or the end of patience.
+    /// The outcome of a write, or an error if the peer was too slow.
     fn watch(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(outcome) = written {
             if let Some((since, _)) = self.stalled.take() {
@@ -215,14 +215,14 @@ impl Patient {
         let patience = self.patience.saturating_sub(self.waited);
         let (_, sleep) = self.stalled.get_or_insert_with(|| (Instant::now(), Box::pin(tokio::time::sleep(patience))));
         ready!(sleep.as_mut().poll(context));
-        // The kernel is not to keep for a while what nobody reads; if it does, that is no more than
-        // it takes for anybody.
+        // The kernel need not keep data for a peer that does not read. If it does, that is no more
+        // than it keeps for any socket.
         let _ = self.socket.set_zero_linger();
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer reads nothing, or too slowly")))
     }
 }
 
-/// What is left of a wait once so many bytes have been taken.
+/// What remains of a wait after these bytes were read.
 fn after(waited: Duration, bytes: usize) -> Duration {
     waited.saturating_sub(Duration::from_secs_f64(bytes as f64 / SLOWEST as f64))
 }
@@ -256,7 +256,7 @@ impl AsyncWrite for Patient {
         self.socket.is_write_vectored()
     }
 
-    // Neither waits: a socket has no buffer of its own.
+    // Neither of these waits: a socket has no buffer of its own.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_flush(context)
     }
@@ -270,8 +270,8 @@ impl AsyncWrite for Patient {
 mod tests {
     use super::*;
 
-    /// A peer that takes a byte now and then does not hold an answer for as long as it likes; one
-    /// that is slow but goes on may.
+    /// A peer that reads a byte now and then can't hold an answer for ever. A peer that reads
+    /// slowly and steadily can.
     #[test]
     fn a_wait_is_made_good_by_what_is_read() {
         let second = Duration::from_secs(1);

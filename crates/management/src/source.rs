@@ -1,4 +1,4 @@
-//! What management reads: the broker's reports, the sockets, and what never changes while the
+//! What management reads: the broker's reports, the sockets, and facts that do not change while the
 //! server runs.
 
 use std::collections::HashMap;
@@ -24,11 +24,11 @@ use crate::rates::Rates;
 use crate::report::{BackupRow, ConnectionRow, ListenerRow, QueueRow, RepairRow, SelectorRow, Status};
 use crate::watch::Watch;
 
-/// One open socket, as the part of the program that owns it sees it.
+/// One open socket, as reported by its owner.
 #[derive(Debug, Clone)]
 pub struct Socket {
-    /// Peer and local address, in the words that protocols give to the broker:
-    /// `1.2.3.4:5 -> 127.0.0.1:5672`.
+    /// Peer and local address, in the form that protocols report to the broker: `1.2.3.4:5 ->
+    /// 127.0.0.1:5672`.
     pub peer: String,
     /// Its protocol; empty while it is not known yet.
     pub protocol: &'static str,
@@ -38,37 +38,37 @@ pub struct Socket {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
-    /// What TLS came to, where it is within TLS.
+    /// The outcome of its TLS handshake, if it uses TLS.
     pub encryption: Option<Encryption>,
 }
 
-/// What a TLS handshake came to.
+/// The outcome of a TLS handshake.
 #[derive(Debug, Clone, Default)]
 pub struct Encryption {
     /// The version, as `TLSv1_3`.
     pub version: String,
     /// The suite of algorithms, as `TLS13_AES_256_GCM_SHA384`.
     pub suite: String,
-    /// Subject, issuer and validity of the certificate that the peer has shown.
+    /// Subject, issuer and validity of the peer's certificate, if it has one.
     pub certificate: Option<[String; 3]>,
 }
 
-/// What the part of the program that owns the sockets tells of them.
+/// Figures of the sockets, as reported by their owner.
 pub struct Network {
-    /// Those that are open.
+    /// The open sockets.
     pub open: Box<dyn Fn() -> Vec<Socket> + Send + Sync>,
-    /// Their number.
+    /// The number of open sockets.
     pub count: Box<dyn Fn() -> usize + Send + Sync>,
-    /// How many were refused as they came, by reason.
+    /// How many connections were refused when they were accepted, by reason.
     pub refused: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
-    /// How often one connection held up all others of its thread for 100 ms or longer, and the same
-    /// of what else the program watches, by kind.
+    /// How often one connection held up all others of its thread for 100 ms or longer, and likewise
+    /// for other watched work, by kind.
     pub long_turns: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
-    /// When the certificate ends that TLS is served with.
+    /// When the certificate expires that TLS is served with.
     pub certificate_ends: Box<dyn Fn() -> Option<SystemTime> + Send + Sync>,
 }
 
-/// What does not change while the server runs.
+/// Facts that do not change while the server runs.
 #[derive(Debug, Clone)]
 pub struct Facts {
     /// The product that it announces.
@@ -77,31 +77,31 @@ pub struct Facts {
     pub version: String,
     /// The version that it announces.
     pub compat_version: String,
-    /// What the server calls itself in RabbitMQ's words: a name, `@`, and the machine.
+    /// Name of the node in RabbitMQ's form: a name, `@`, and the machine.
     pub node: String,
-    /// What it calls the cluster that it is.
+    /// Name of the cluster that the node is.
     pub cluster: String,
     /// The data directory.
     pub data_dir: String,
     /// The durability class.
     pub durability: String,
-    /// What is listened on.
+    /// The listeners.
     pub listeners: Vec<ListenerRow>,
     /// When the server started.
     pub started: Instant,
 }
 
 impl Facts {
-    /// Whether a node of this name is meant to be this one: scripts build the name that RabbitMQ
-    /// would have from the machine's.
+    /// Whether a node of this name is this one. Scripts build the name that RabbitMQ would have
+    /// from the machine's name.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         let host = |name: &'_ str| name.split_once('@').map(|(_, host)| host.to_owned());
         name == self.node || (name.starts_with("rabbit@") && host(name) == host(&self.node))
     }
 }
 
-/// Copies the data directory to a path for as long as the second argument says; the error is one
-/// line for whoever asked.
+/// Copies the data directory to a path while the second argument returns true. An error is one line
+/// for the operator.
 type Copying = dyn Fn(&Path, &dyn Fn() -> bool) -> Result<BackupRow, String> + Send + Sync;
 
 /// Everything that management reads.
@@ -111,24 +111,23 @@ pub struct Source {
     pub(crate) pool: Arc<Pool>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) figures: Figures,
-    /// The same of what few scrapes ask for, so that it keeps none of the others waiting.
+    /// Figures that few scrapes ask for, apart from the others so that those do not wait for them.
     pub(crate) rare_figures: Figures,
     pub(crate) rates: Rates,
-    /// Over the loop of management.
+    /// Watches the loop of management.
     pub(crate) watch: Watch,
     network: Network,
     backup: Box<Copying>,
     pub(crate) encoding: Encoding,
     ready: AtomicBool,
-    /// HTTP connections that were refused: since there were too many in all, and from their
-    /// address.
+    /// HTTP connections that were refused: by the limit of all, and by the limit of their network.
     refused: [AtomicU64; 2],
 }
 
 impl Source {
     /// Reads `broker`, asks `network` for the sockets, and has `backup` copy the data directory to
-    /// a path, for as long as its second argument says. What it publishes has properties as
-    /// `encoding` writes them.
+    /// a path, while its second argument returns true. `encoding` writes the properties of messages
+    /// that are published.
     pub fn new(
         broker: Broker,
         facts: Facts,
@@ -156,7 +155,7 @@ impl Source {
         }
     }
 
-    /// Says whether clients are served: true once the server has started, false when it begins to
+    /// Sets whether clients are served: true when the server has started, false when it begins to
     /// stop.
     pub fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Release);
@@ -166,7 +165,7 @@ impl Source {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// True while somebody waits for an answer and the server does not stop.
+    /// Whether the peer still waits for an answer and the server is not stopping.
     pub(crate) fn is_wanted(&self, gone: &AtomicBool) -> bool {
         self.is_ready() && !gone.load(Ordering::Relaxed)
     }
@@ -179,24 +178,25 @@ impl Source {
         (self.network.count)()
     }
 
-    /// How often one piece of work held up others that it should not, by kind.
+    /// How often one piece of work held up others for too long, by kind.
     pub(crate) fn long_turns(&self) -> Vec<(&'static str, u64)> {
         let mut kinds = (self.network.long_turns)();
         kinds.push(("management", self.watch.count()));
         kinds
     }
 
-    /// When the certificate ends that TLS is served with.
+    /// When the certificate expires that TLS is served with.
     pub(crate) fn certificate_ends(&self) -> Option<SystemTime> {
         (self.network.certificate_ends)()
     }
 
-    /// An HTTP connection was refused.
+    /// Counts an HTTP connection that was refused.
     pub(crate) fn count_refused(&self, full: Full) {
         self.refused[full as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Connections that a limit refused, by reason: as they came, and once they had authenticated.
+    /// Connections that a limit refused, by reason: when they were accepted, or after they had
+    /// logged in.
     pub(crate) fn refused_connections(&self, overview: &Overview) -> Vec<(&'static str, u64)> {
         let mut refused = (self.network.refused)();
         let [of_all, of_vhost, of_user] = overview.connections_refused;
@@ -212,7 +212,7 @@ impl Source {
         refused
     }
 
-    /// The answer; of what takes long no more than there is before `gone`.
+    /// The answer to a request. Long work ends early when `gone` is set.
     pub(crate) fn answer(&self, request: &Request, asker: &str, gone: &AtomicBool) -> Answer {
         match request {
             Request::Status => Answer::Status(Box::new(self.status())),
@@ -226,7 +226,7 @@ impl Source {
                 self.redrive(&Browse { vhost, queue, selector, limit: *limit }, *dry_run, gone)
             }
             Request::Backup { directory } => {
-                // A server that stops does not wait for it.
+                // A server that stops ends the backup early.
                 (self.backup)(Path::new(directory), &|| self.is_wanted(gone))
                     .map_or_else(Answer::NotBackedUp, Answer::BackedUp)
             }
@@ -252,24 +252,23 @@ impl Source {
         }
     }
 
-    /// Everything of one kind, or what of it is in a vhost.
+    /// All objects of one kind, or those in a vhost.
     pub(crate) fn list(&self, what: Listed, vhost: Option<&str>) -> Vec<serde_json::Value> {
         listing::list(&self.broker, &self.facts, &self.sockets(), what, vhost)
     }
 
-    /// Everything that is kept, as RabbitMQ's document.
+    /// All definitions, as RabbitMQ's document.
     pub(crate) fn export(&self) -> serde_json::Value {
         definitions::export(&self.broker, &self.facts)
     }
 
-    /// What is declared in a vhost, and its policies and limits, as the same document without the
-    /// vhost.
+    /// The declarations, policies and limits of a vhost, as the same document without the vhost.
     pub(crate) fn export_vhost(&self, vhost: &str) -> serde_json::Value {
         definitions::export_vhost(&self.broker, &self.facts, vhost)
     }
 
-    /// Takes over the document in the server's settings; `from` says that. Blocks until it is
-    /// durable.
+    /// Imports the document that the server's settings name; `from` names the settings. Blocks
+    /// until everything is durable.
     ///
     /// # Errors
     /// Why it was refused.
@@ -278,7 +277,7 @@ impl Source {
         self.import(document, &Import { vhost: None, skip_unsupported: false, extent, caller })
     }
 
-    /// Takes over such a document. Blocks until it is durable.
+    /// Imports a document. Blocks until everything is durable.
     pub(crate) fn import(&self, document: &str, import: &Import<'_>) -> Result<Imported, Refused> {
         definitions::import(&self.broker, document, import)
     }
@@ -373,7 +372,7 @@ impl Source {
         self.broker.queues().into_iter().map(row).collect()
     }
 
-    /// Authenticated connections by number, then the sockets that nobody has authenticated on.
+    /// Authenticated connections by number, then sockets that have not authenticated.
     fn connections(&self) -> Vec<ConnectionRow> {
         let mut sockets: HashMap<String, Socket> =
             self.sockets().into_iter().map(|socket| (socket.peer.clone(), socket)).collect();
@@ -403,7 +402,7 @@ impl Source {
     }
 }
 
-/// Whoever runs the server.
+/// The operator of the server, which may do everything.
 fn operator(from: &str) -> Caller {
     Caller { identity: Identity::operator("operator"), from: from.to_owned() }
 }
@@ -431,12 +430,12 @@ fn selector_row(report: broker::SelectorReport) -> SelectorRow {
     SelectorRow { selector, consumers, looked_at, selected }
 }
 
-/// Messages handed out, by any way.
+/// All messages that were delivered or fetched.
 pub(crate) fn delivered(overview: &Overview) -> u64 {
     overview.delivered_manual + overview.delivered_auto + overview.fetched_manual + overview.fetched_auto
 }
 
-/// The alarms that stop publishers, of memory and of the disk, by name.
+/// The names of the active alarms that stop publishers.
 pub(crate) fn alarms((memory, disk): (bool, bool)) -> Vec<String> {
     [(memory, "memory"), (disk, "disk")].iter().filter(|(up, _)| *up).map(|(_, name)| (*name).to_owned()).collect()
 }

@@ -1,5 +1,5 @@
-//! One request while it is answered: where it comes from, on whose connection, and what its
-//! document and its answer take of the budget.
+//! One request while it is answered: its origin, its connection, and its charge for the document
+//! and the answer.
 //!
 //! It lives until the answer has been written or its connection has ended.
 
@@ -26,7 +26,7 @@ struct Inner {
 }
 
 impl Visit {
-    /// A request of a peer that has not said who it is. `None` when its connection has to go.
+    /// A request of a peer that has not logged in. `None` if its connection must close.
     pub(crate) fn begin(peer: SocketAddr, place: &Arc<Place>, budget: &Arc<Budget>) -> Option<Self> {
         let charge = Mutex::new(budget.charge(""));
         place.begin().then(|| Self(Arc::new(Inner { peer, place: Arc::clone(place), charge })))
@@ -41,25 +41,25 @@ impl Visit {
         self.0.place.is_kept()
     }
 
-    /// The request is this user's.
+    /// Counts the request for this user.
     pub(crate) fn is_of(&self, user: &str) {
         self.0.charge.lock().unwrap_or_else(PoisonError::into_inner).move_to(user);
         self.0.place.is_of(user);
     }
 
-    /// Charges so many bytes more.
+    /// Charges these bytes in addition.
     pub(crate) fn charge(&self, bytes: usize) -> Result<(), NoRoom> {
         self.0.charge.lock().unwrap_or_else(PoisonError::into_inner).grow(bytes)
     }
 
-    /// Charges a body whose size is known; one that is made while it is written charges itself.
+    /// Charges a body of known size. A body that is made while it is written charges itself.
     pub(crate) fn charge_body(&self, body: &Body) -> Result<(), NoRoom> {
         let size = body.size_hint().exact().unwrap_or_default();
         self.charge(usize::try_from(size).unwrap_or(usize::MAX))
     }
 
-    /// Goes with a body. While that is written a user's connection keeps its place, and a
-    /// stranger's may lose it.
+    /// Attaches the visit to a body. While the body is written, a user's connection keeps its
+    /// place, and a stranger's may lose it.
     pub(crate) fn carry(self, body: Body) -> Carried {
         if !self.0.place.is_known() {
             self.0.place.end();
@@ -74,15 +74,15 @@ impl Drop for Inner {
     }
 }
 
-/// Bytes of a body that the connection is given at once. It asks for more when it has written
-/// them, so that what is unread stays here, charged.
+/// Bytes of a body that the connection gets at once. It asks for more when it has written them, so
+/// that unread bytes stay here and stay charged.
 const PIECE: usize = 64 << 10;
 
-/// The body of an answer, and its visit for as long.
+/// The body of an answer, which keeps its visit alive.
 #[derive(Debug)]
 pub(crate) struct Carried {
     body: Body,
-    /// What is left of the frame that is being handed on.
+    /// The rest of the frame that is being passed on.
     rest: Bytes,
     _visit: Visit,
 }
@@ -130,8 +130,8 @@ mod tests {
     use super::*;
     use crate::door::{Door, Limits};
 
-    /// A body that came as one piece was taken whole by the connection, which then let go of it:
-    /// what was unread was charged to nobody.
+    /// The connection once took a body in one piece, and dropped the body. Then unread bytes were
+    /// charged to no request.
     #[test]
     fn what_is_unread_stays_charged() {
         const SIZE: usize = 5 * PIECE + 1;

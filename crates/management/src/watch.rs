@@ -1,10 +1,10 @@
-//! Counts what holds up everything else of its kind: a round of housekeeping, or a request on the
-//! loop of management.
+//! Counts work that holds up everything else of its kind: a round of housekeeping, or a request on
+//! the loop of management.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What takes as long as this is counted and told; for connections it is the same time.
+/// Work that takes this long is counted and logged; connections have the same limit.
 const LONG: Duration = Duration::from_millis(100);
 
 /// The count of one kind.
@@ -12,8 +12,8 @@ const LONG: Duration = Duration::from_millis(100);
 pub struct Watch(AtomicU64);
 
 impl Watch {
-    /// Does work during which others wait. If it takes long, that is counted, and `tell` is given
-    /// its milliseconds.
+    /// Runs work that others wait for. If it takes long, it is counted, and `tell` gets its
+    /// milliseconds.
     pub fn over<T>(&self, tell: impl FnOnce(u128), work: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let done = work();
@@ -25,7 +25,7 @@ impl Watch {
         done
     }
 
-    /// How often it has taken long.
+    /// How often work took long.
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! The broker as a whole: who asks, sums over everything, and the one node that Hermod is in
-//! RabbitMQ's words.
+//! The broker as a whole: the user that asks, sums over everything, and the one node that Hermod is
+//! in RabbitMQ's words.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -59,7 +59,7 @@ struct ClusterName {
     name: String,
 }
 
-/// A name that it has already is no change.
+/// Setting the name that the cluster already has succeeds without a change.
 async fn refuse_cluster_name(
     asker: Asker,
     State(source): State<Arc<Source>>,
@@ -95,7 +95,7 @@ async fn enable(asker: Asker, Path(name): Path<String>, State(source): State<Arc
     done()
 }
 
-/// One node is balanced.
+/// A single node needs no rebalancing.
 async fn rebalance(asker: Asker) -> Answer {
     asker.administers()?;
     done()
@@ -107,7 +107,7 @@ async fn one_node(asker: Asker, Path(name): Path<String>, source: State<Arc<Sour
     if is_known { shown(node) } else { Err(Failure::not_found()) }
 }
 
-/// What takes this node's memory.
+/// What takes the memory of this node.
 async fn memory(asker: Asker, Path(name): Path<String>, State(source): State<Arc<Source>>) -> Answer {
     this_node(&asker, &source, &name)?;
     let memory = sum_up(&source, &asker, |source| Memory::of(&source.broker.overview(), Process::look())).await?;
@@ -120,7 +120,7 @@ async fn memory_shares(asker: Asker, Path(name): Path<String>, State(source): St
     shown(memory.shares())
 }
 
-/// Fails for who may not look at the node, and for another one.
+/// Fails if the user may not see the node, or if the name is another node's.
 fn this_node(asker: &Asker, source: &Source, name: &str) -> Result<(), Failure> {
     if !asker.monitors() {
         return Err(Failure::forbidden());
@@ -128,7 +128,7 @@ fn this_node(asker: &Asker, source: &Source, name: &str) -> Result<(), Failure> 
     source.facts.is_called(name).then_some(()).ok_or_else(Failure::not_found)
 }
 
-/// What RabbitMQ would store of a password, for definitions and `PUT users/NAME`.
+/// The hash that RabbitMQ would store for a password, for definitions and `PUT users/NAME`.
 async fn hash_password(_: Asker, Path(password): Path<String>) -> Answer {
     let mut salt = [0; 4];
     getrandom::fill(&mut salt).map_err(|error| {
@@ -180,8 +180,8 @@ async fn node(asker: Asker, State(source): State<Arc<Source>>) -> Result<Json, F
         "sockets_used": sockets,
         "sockets_total": sockets_total,
         "proc_used": 0,
-        // rabbitmqadmin reads no node without these. Nothing is Erlang's, and no figure of free
-        // bytes raises an alarm.
+        // rabbitmqadmin can't read a node without these fields. Hermod has no Erlang processes, and
+        // no threshold of free disk space that raises an alarm.
         "run_queue": 0,
         "proc_total": 0,
         "disk_free_limit": 0,
@@ -195,7 +195,7 @@ async fn node(asker: Asker, State(source): State<Arc<Source>>) -> Result<Json, F
     Ok(node)
 }
 
-/// What came and went since the start.
+/// How many objects were created and removed since the start.
 fn churn(overview: &Overview) -> [(&'static str, u64); 7] {
     [
         ("connection_created", overview.connections_opened),
@@ -248,7 +248,7 @@ async fn overview(asker: Asker, State(source): State<Arc<Source>>) -> Answer {
     shown(document)
 }
 
-/// Of everything, for who may see everything.
+/// Sums over everything, for users that may see everything.
 fn sums_of_all(source: &Source, overview: &Overview) -> Json {
     let facts = &source.facts;
     let listeners = facts.listeners.iter().map(|listener| {
@@ -288,8 +288,8 @@ fn sums_of_all(source: &Source, overview: &Overview) -> Json {
     })
 }
 
-/// Of the vhosts that this user may enter, and of its own connections. What belongs to no vhost it
-/// does not see.
+/// Sums over the vhosts that this user may enter, and over its own connections. Figures that belong
+/// to no vhost are left out.
 fn sums_of(share: &Share) -> Json {
     json!({
         "object_totals": {

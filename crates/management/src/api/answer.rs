@@ -1,5 +1,5 @@
-//! How `/api` answers: RabbitMQ's status codes, and its object of `error` and `reason` where
-//! something is refused.
+//! How `/api` answers: RabbitMQ's status codes, and for refusals its object of `error` and
+//! `reason`.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -9,10 +9,10 @@ use serde_json::json;
 use crate::budget::NoRoom;
 use crate::change::{Refused, Why};
 
-/// What a handler comes to.
+/// The result of a handler.
 pub(super) type Answer = Result<Response, Failure>;
 
-/// Why a request is not answered with what it asked for.
+/// Why a request did not get what it asked for.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: StatusCode,
@@ -25,7 +25,7 @@ impl Failure {
         Self { status, error, reason: reason.into() }
     }
 
-    /// It would be done, but not now.
+    /// The request is valid, and can't be served at the moment.
     pub(crate) fn busy() -> Self {
         let reason =
             "as many bytes of answers and documents are under way as may be: read what was asked for, and come again";
@@ -37,7 +37,7 @@ impl Failure {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", what)
     }
 
-    /// In the words that clients compare with.
+    /// In the exact words that clients compare with.
     pub(super) fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "Object Not Found", "Not Found")
     }
@@ -50,14 +50,14 @@ impl Failure {
         Self::new(StatusCode::UNAUTHORIZED, "not_authorized", reason)
     }
 
-    /// The user is known, and may not.
+    /// The user has logged in, and has no permission.
     pub(super) fn forbidden() -> Self {
         Self::not_authorized("User not authorised to access object")
     }
 
-    /// Nobody has logged in, and is told how.
+    /// The request has no valid log-in; the answer asks for one.
     pub(super) fn challenge() -> Response {
-        // Plug-ins of monitoring systems send their password for this realm and for no other.
+        // Plug-ins of monitoring systems send their password for exactly this realm.
         let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"RabbitMQ Management\""))];
         (challenge, Self::not_authorized("Login failed")).into_response()
     }
@@ -91,17 +91,17 @@ impl IntoResponse for Failure {
     }
 }
 
-/// 200 and a document.
+/// 200 with a document.
 pub(super) fn shown(document: impl Serialize) -> Answer {
     Ok(axum::Json(document).into_response())
 }
 
-/// 200 and a document that is text already.
+/// 200 with a document that is text already.
 pub(super) fn shown_text(document: String) -> Answer {
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], document).into_response())
 }
 
-/// To a PUT: 201 for what is new, 204 for what was there.
+/// The answer to a PUT: 201 if the object is new, 204 if it existed.
 pub(super) fn put(was_there: bool) -> Answer {
     let status = if was_there { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
     Ok(status.into_response())

@@ -1,8 +1,9 @@
-//! Who asks: a user with a password and a tag that lets it in, and what its tags let it see and do.
+//! The user that asks: it needs a password and a tag that lets it in. Its tags say what it may see
+//! and do.
 //!
-//! As in RabbitMQ, `management` shows what is its own, `policymaker` besides sets policies,
-//! `monitoring` sees everything, and `administrator` changes everything. What it does in a vhost it
-//! does with its own rights there.
+//! As in RabbitMQ, `management` shows the user's own objects, and `policymaker` may set policies as
+//! well. `monitoring` sees everything, and `administrator` changes everything. What a user does in
+//! a vhost needs its permissions there.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::listing::Listed;
 use crate::source::Source;
 use crate::visit::Visit;
 
-/// Who asks, authenticated.
+/// The authenticated user of a request.
 #[derive(Clone)]
 pub(crate) struct Asker {
     identity: Identity,
@@ -46,7 +47,7 @@ impl Asker {
         Caller { identity: self.identity.clone(), from: self.visit.peer().to_string() }
     }
 
-    /// Charges bytes of an answer that is made while it is written, or of a document.
+    /// Charges bytes of a document, or of an answer that is made while it is written.
     pub(super) fn charge(&self, bytes: usize) -> Result<(), NoRoom> {
         self.visit.charge(bytes)
     }
@@ -55,17 +56,17 @@ impl Asker {
         self.identity.tags().has("administrator")
     }
 
-    /// It sees what is not its own.
+    /// Whether the user sees the objects of other users.
     pub(crate) fn monitors(&self) -> bool {
         self.is_administrator() || self.identity.tags().has("monitoring")
     }
 
-    /// Fails but for administrators.
+    /// Fails unless the user is an administrator.
     pub(super) fn administers(&self) -> Result<(), Failure> {
         self.is_administrator().then_some(()).ok_or_else(Failure::forbidden)
     }
 
-    /// Fails but for those who may set policies in this vhost.
+    /// Fails unless the user may set policies in this vhost.
     pub(super) fn sets_policies(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
         if !self.is_administrator() && !self.identity.tags().has("policymaker") {
             return Err(Failure::forbidden());
@@ -73,8 +74,8 @@ impl Asker {
         self.enters(source, vhost)
     }
 
-    /// Fails but for those who see what is in this vhost; that there is none such is told to those
-    /// who see all.
+    /// Fails unless the user may see the objects of this vhost. Only users that see all vhosts are
+    /// told that a vhost does not exist.
     pub(super) fn looks_into(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
         if !self.monitors() {
             return self.enters(source, vhost);
@@ -82,8 +83,8 @@ impl Asker {
         source.broker.has_vhost(vhost).then_some(()).ok_or_else(Failure::not_found)
     }
 
-    /// Fails but for those who may work in this vhost; that there is none such is told to those who
-    /// see all.
+    /// Fails unless the user may work in this vhost. Only users that see all vhosts are told that a
+    /// vhost does not exist.
     pub(super) fn enters(&self, source: &Source, vhost: &str) -> Result<(), Failure> {
         if self.monitors() && !source.broker.has_vhost(vhost) {
             return Err(Failure::not_found());
@@ -92,7 +93,7 @@ impl Asker {
         entered.map_err(|_| Failure::not_authorized(format!("User not authorised to access virtual host '{vhost}'")))
     }
 
-    /// Whether it sees a row of such a list.
+    /// Whether the user sees this row of a list.
     pub(super) fn sees(&self, source: &Source, what: Listed, row: &Json) -> bool {
         if self.monitors() {
             return true;
@@ -105,7 +106,7 @@ impl Asker {
         }
     }
 
-    /// Fails for a list that it may not look at at all.
+    /// Fails if the user may see nothing of this list.
     pub(super) fn may_list(&self, what: Listed) -> Result<(), Failure> {
         match what {
             Listed::Users | Listed::Permissions | Listed::TopicPermissions | Listed::UserLimits => self.administers(),
@@ -133,8 +134,8 @@ impl FromRequestParts<Arc<Source>> for Asker {
         .await;
         let identity = match outcome {
             Ok(identity) => identity,
-            // What led to it has been told, and this can be repeated as fast as requests can be
-            // made.
+            // The refusals that led to this one are in the log. This one can be repeated as fast as
+            // requests can be made, so it is logged at debug level only.
             Err(refusal) if refusal.is_endless() => {
                 let user = shown_name(&user);
                 tracing::debug!(target: change::AUDIT, user, %peer, reason = %refusal, "HTTP login refused");

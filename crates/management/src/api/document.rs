@@ -1,5 +1,5 @@
-//! What a request brings along: parameters, and a JSON document of bounded size, read only once its
-//! sender has logged in.
+//! The parameters of a request, and its JSON document. A document has a size limit and is read only
+//! after its sender has logged in.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -20,18 +20,18 @@ use crate::json;
 use crate::source::Source;
 use crate::visit::Visit;
 
-/// Most bytes of a document, but for definitions.
+/// Most bytes of a document, except for definitions.
 const LONGEST: usize = 4 << 20;
 /// How long its sender may take to send it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a document may take for each of its bytes, once it is understood.
+/// Bytes of memory that a parsed document may take for each of its bytes.
 const WEIGHT: usize = 4;
-/// One that is longer is read off the loop.
+/// A document longer than this is read off the loop.
 const LONG: usize = 64 << 10;
 
-/// A document; a request without one stands for the empty object. An [`Asker`](super::asker::Asker)
-/// comes before it in a handler's parameters.
+/// A document; a request without one counts as the empty object. In a handler's parameters it must
+/// come after an [`Asker`](super::asker::Asker).
 pub(super) struct Document<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<Source>> for Document<T> {
@@ -56,7 +56,7 @@ fn understood<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
         .map_err(|error| Failure::bad_request(format!("the document is not understood: {error}")))
 }
 
-/// The parameters behind a path.
+/// The parameters in the query of a path.
 pub(super) struct Parameters<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Arc<Source>> for Parameters<T> {
@@ -68,13 +68,13 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<Source>> for Parameters<T> {
     }
 }
 
-/// The document of a request as it was sent, without a byte order mark. As with RabbitMQ, what it
-/// is called does not matter: many a script sends JSON as curl does, which calls everything a form.
+/// The document of a request as it was sent, without a byte order mark. The content type is
+/// ignored, as in RabbitMQ: many scripts send JSON with curl, which calls everything a form.
 pub(super) async fn read(request: Request, longest: usize) -> Result<Vec<u8>, Failure> {
     read_weighing(request, longest, 1).await
 }
 
-/// Each byte is charged before it is kept, as often as `weight` says.
+/// Charges each byte `weight` times before it is kept.
 async fn read_weighing(request: Request, longest: usize, weight: usize) -> Result<Vec<u8>, Failure> {
     let visit = request.extensions().get::<Visit>().cloned();
     let charge = |bytes: usize| visit.as_ref().map_or(Ok(()), |visit| visit.charge(bytes * weight));
@@ -106,11 +106,10 @@ async fn gather(body: Body, longest: usize, charge: &impl Fn(usize) -> Result<()
     Ok(bytes)
 }
 
-/// True or false, also as a text: tools that take arguments of a command line send them as they
-/// come.
+/// True or false, also as a text: tools that take arguments of a command line send them as texts.
 ///
 /// # Errors
-/// For anything else.
+/// For any other value.
 pub(super) fn truth<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Error> {
     match Json::deserialize(field)? {
         Json::Bool(truth) => Ok(truth),
@@ -123,7 +122,7 @@ pub(super) fn truth<'de, D: Deserializer<'de>>(field: D) -> Result<bool, D::Erro
 /// A number from 0 on, also as a text.
 ///
 /// # Errors
-/// For anything else.
+/// For any other value.
 pub(super) fn number<'de, D: Deserializer<'de>>(field: D) -> Result<u64, D::Error> {
     let number = match Json::deserialize(field)? {
         Json::Number(number) => number.as_u64(),

@@ -1,7 +1,6 @@
 //! Health checks under RabbitMQ's paths: `{"status":"ok"}`, or 503 and what is wrong.
 //!
-//! What is about members of a cluster is well: this broker is all there is, and what it has, it
-//! has.
+//! Checks of the members of a cluster succeed, because this broker is the only member.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,7 +18,7 @@ use super::blocking;
 use crate::listing::endpoint;
 use crate::source::{Source, alarms};
 
-/// Checks of what only a cluster can lack.
+/// Checks of faults that only a cluster can have.
 const OF_A_CLUSTER: [&str; 6] = [
     "node-is-quorum-critical",
     "node-is-mirror-sync-critical",
@@ -41,7 +40,7 @@ const ALSO: [(&str, &str); 9] = [
     ("management", "http"),
 ];
 
-/// Nobody looks further ahead, in units of a check.
+/// The longest time ahead that is accepted, in units of a check.
 const LONGEST_AHEAD: u64 = 10_000;
 
 type Shared = State<Arc<Source>>;
@@ -113,7 +112,7 @@ async fn port_listener(_: Asker, State(source): Shared, Path(port): Path<String>
 /// Units of time, and their days.
 const UNITS: [(&str, u64); 4] = [("days", 1), ("weeks", 7), ("months", 30), ("years", 365)];
 
-/// Without TLS there is no certificate that could end.
+/// Succeeds without TLS, because then there is no certificate that could expire.
 async fn certificate(_: Asker, State(source): Shared, Path((within, unit)): Path<(String, String)>) -> Answer {
     let Some((_, days)) = UNITS.iter().find(|(name, _)| *name == unit) else {
         let text = "Time unit not recognised. Supported units: days, weeks, months, years.";
@@ -153,7 +152,7 @@ async fn protocol_listener(_: Asker, State(source): Shared, Path(protocols): Pat
     failed(json!({ "reason": "No active listener", "missing": missing, "protocols": served }))
 }
 
-/// A message goes through a queue of its own in this vhost, by this user's rights.
+/// Sends a message through a queue of its own in this vhost, with the permissions of this user.
 async fn aliveness(asker: Asker, State(source): Shared, Path(vhost): Path<String>) -> Answer {
     asker.enters(&source, &vhost)?;
     let caller = asker.caller();

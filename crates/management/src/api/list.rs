@@ -1,6 +1,6 @@
-//! Lists on their way to who asked: built off the loop, a chunk at a time as the last one is read,
-//! so that a long list takes no more memory than a short one and the names of what it is about.
-//! What must be sorted first is charged whole.
+//! Lists, built off the loop and sent a chunk at a time, each when the last one has been read. So a
+//! long list takes no more memory than a short one and the names of its objects. A list that must
+//! be sorted first is charged as a whole.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::listing::{Listed, Parts};
 use crate::pool::Work;
 use crate::source::Source;
 
-/// Bytes that are made at once, or a few more.
+/// Bytes of one chunk; it may be a little larger.
 const CHUNK: usize = 64 * 1024;
-/// Of chunks of one list that are in memory: one is made while one is written.
+/// Chunks of one list in memory: one is made while one is written.
 const CHUNKS: usize = 2;
 
-/// A field, and the value that rows have there.
+/// The name of a field, and the value that rows must have there.
 pub(super) type Field = (&'static str, String);
 
-/// A list as one asker sees it.
+/// A list as one user sees it.
 pub(super) struct List {
     source: Arc<Source>,
     asker: Asker,
@@ -35,12 +35,12 @@ pub(super) struct List {
     fields: Vec<Field>,
     parts: Parts,
     shape: Shape,
-    /// A row was written.
+    /// Whether a row was written.
     begun: bool,
 }
 
-/// Answers with the rows of a list that this user sees and that have these fields, as the request
-/// wants them.
+/// Answers with the rows of a list that this user sees and that have these fields. The request
+/// gives their order, pages and columns.
 pub(super) async fn answer(
     asker: Asker,
     source: Arc<Source>,
@@ -73,7 +73,7 @@ fn json(body: Body) -> axum::response::Response {
 }
 
 impl List {
-    /// The next rows that are seen; `None` behind the last.
+    /// The next rows that the user sees; `None` after the last.
     fn rows(&mut self) -> Option<Vec<Json>> {
         let mut rows = self.parts.next(&self.source)?;
         let has = |row: &Json| self.fields.iter().all(|(name, value)| row[*name] == **value);
@@ -81,14 +81,14 @@ impl List {
         Some(rows)
     }
 
-    /// The beginning of its text, and what is left of it.
+    /// The beginning of the text, and the rest of the list.
     fn begin(mut self) -> (String, Option<Self>) {
         let mut text = String::from("[");
         let more = self.write(&mut text);
         (text, more.then_some(self))
     }
 
-    /// The next chunk, and whether there is more.
+    /// The next chunk, and whether more follows.
     fn next(&mut self) -> (String, bool) {
         let mut text = String::new();
         let more = self.write(&mut text);
@@ -111,7 +111,7 @@ impl List {
         true
     }
 
-    /// All of it, sorted or cut into pages.
+    /// The whole text, sorted or cut into pages.
     fn whole(mut self) -> Result<String, Failure> {
         let asker = self.asker.clone();
         let shape = std::mem::take(&mut self.shape);
@@ -129,9 +129,9 @@ struct Streamed {
 type Made = (String, Option<Box<List>>);
 
 enum State {
-    /// There is more to be made.
+    /// The next chunk has not been started.
     Waiting(Box<List>),
-    /// A chunk is being made.
+    /// The next chunk is being made.
     Making(Pin<Box<dyn Future<Output = Result<Made, String>> + Send>>),
     Done,
 }

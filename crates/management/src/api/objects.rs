@@ -1,4 +1,4 @@
-//! Queues, exchanges and bindings, declared and deleted with the rights of whoever asks.
+//! Queues, exchanges and bindings, declared and deleted with the permissions of the user that asks.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) fn router() -> Router<Arc<Source>> {
         .route("/api/bindings/{vhost}/e/{source}/{kind}/{destination}/{key}", get(binding).delete(unbind))
 }
 
-/// Does it in a vhost that the asker may enter.
+/// Makes the change in a vhost that the user may enter.
 async fn change(asker: &Asker, source: &Arc<Source>, vhost: String, change: ObjectChange) -> Result<u64, Failure> {
     asker.enters(source, &vhost)?;
     make(source, asker, Change::Objects { vhost, change }).await
@@ -136,7 +136,7 @@ async fn delete_exchange(
     done()
 }
 
-/// The path of what is between an exchange and a queue or another exchange.
+/// The path of the bindings between an exchange and a queue or another exchange.
 #[derive(Deserialize)]
 struct Between {
     vhost: String,
@@ -160,7 +160,7 @@ impl Between {
         exchange_name(Listed::Exchanges, &self.source)
     }
 
-    /// The bindings there; both ends must exist.
+    /// The bindings between the two; both must exist.
     fn rows(&self, asker: &Asker, source: &Source) -> Result<Vec<Json>, Failure> {
         let kind = self.destination_type()?;
         asker.enters(source, &self.vhost)?;
@@ -180,7 +180,7 @@ impl Between {
         Ok(rows)
     }
 
-    /// The one that the path names.
+    /// The binding that the path names.
     fn row(&self, asker: &Asker, source: &Source) -> Result<Json, Failure> {
         let (rows, key) = (self.rows(asker, source)?, canonical_key(&self.key));
         rows.into_iter().find(|row| row["properties_key"] == key).ok_or_else(Failure::not_found)
@@ -215,7 +215,7 @@ struct BindingBody {
     arguments: Map<String, Json>,
 }
 
-/// Tells under which path, seen from this one, the binding is.
+/// Answers with the path of the binding, relative to this one.
 async fn bind(
     asker: Asker,
     State(source): Shared,

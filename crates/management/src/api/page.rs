@@ -1,5 +1,5 @@
-//! What of a list a request wants to see: sorted, filtered by name, cut into pages, some fields
-//! only. Names of parameters and of fields are RabbitMQ's.
+//! Which part of a list a request asks for: sorted, filtered by name, cut into pages, with some
+//! fields only. Names of parameters and of fields are RabbitMQ's.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -12,17 +12,18 @@ use serde_json::{Map, Value as Json};
 
 use super::answer::{Answer, Failure};
 
-/// Entries of a page, if nobody says, and at most.
+/// Entries of a page if the request does not say, and the most that it may ask for.
 const PAGE: usize = 100;
 const LARGEST_PAGE: usize = 500;
-/// What a gathered row takes besides its text, and how much is gathered before it is charged.
+/// Bytes that a gathered row takes besides its text, and bytes that are gathered between two
+/// charges.
 const ROW: usize = size_of::<((Key, usize), String)>();
 const CHARGE: usize = 1 << 16;
 
 /// The parameters of a request.
 pub(super) type Wanted = Query<HashMap<String, String>>;
 
-/// What of a list is wanted, and how.
+/// Which part of a list a request asks for, and in which order.
 #[derive(Debug, Default)]
 pub(super) struct Shape {
     name: Option<Pattern>,
@@ -33,10 +34,10 @@ pub(super) struct Shape {
     columns: Vec<String>,
 }
 
-/// Rows that a page, or a sorted list, will have.
+/// The rows that a page or a sorted list will have.
 #[derive(Default)]
 struct Gathered {
-    /// With what they are sorted by, and their number.
+    /// Each with its sort key and its number.
     rows: Vec<((Key, usize), String)>,
     total: usize,
     filtered: usize,
@@ -57,7 +58,7 @@ impl Shape {
         })
     }
 
-    /// Rows may be written as they come.
+    /// Whether rows may be written in the order in which they come.
     pub(super) fn is_plain(&self) -> bool {
         self.sort.is_none() && self.page.is_none()
     }
@@ -66,12 +67,12 @@ impl Shape {
         self.name.as_ref().is_none_or(|name| row["name"].as_str().is_some_and(|text| name.matches(text)))
     }
 
-    /// The columns of a row that are wanted.
+    /// The columns of a row that the request asks for.
     pub(super) fn narrow(&self, row: Json) -> Json {
         if self.columns.is_empty() { row } else { only(&row, &self.columns) }
     }
 
-    /// The text of a list or a page of these rows. What it takes is charged before it is kept.
+    /// The text of a list or a page of these rows. Its bytes are charged before they are kept.
     pub(super) fn gather(
         &self,
         rows: impl Iterator<Item = Json>,
@@ -101,7 +102,7 @@ impl Shape {
             if charged >= CHARGE {
                 charge(std::mem::take(&mut charged))?;
             }
-            // Of what is sorted no more is kept than the pages up to this one, and as much again.
+            // While sorting, no more rows are kept than twice those of the pages up to this one.
             if self.sort.is_some() && gathered.rows.len() / 2 > to.saturating_add(PAGE) {
                 self.arrange(&mut gathered.rows);
                 gathered.rows.truncate(to);
@@ -139,13 +140,13 @@ impl Shape {
     }
 }
 
-/// A short list as a request wants it.
+/// A short list as a request asks for it.
 pub(super) fn rows(rows: Vec<Json>, wanted: &HashMap<String, String>) -> Answer {
     let text = Shape::parse(wanted)?.gather(rows.into_iter(), &mut |_| Ok(()))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// What a name must contain, or match.
+/// The pattern that a name must match, or a pattern for a text that it must contain.
 fn expression(name: &str, is_expression: bool) -> Result<Pattern, Failure> {
     let pattern = if is_expression { name.to_owned() } else { quoted(name) };
     let refused = |reason| Failure::bad_request(format!("name is no regular expression: {reason}"));
@@ -157,12 +158,12 @@ fn number(name: &str, text: &str, most: usize) -> Result<usize, Failure> {
     number.ok_or_else(|| Failure::bad_request(format!("{name} is a whole number from 1 to {most}, not '{text}'")))
 }
 
-/// The field of a row that a path with dots leads to.
+/// The field of a row at a path with dots.
 fn at<'a>(row: &'a Json, path: &str) -> Option<&'a Json> {
     path.split('.').try_fold(row, |inner, name| inner.get(name))
 }
 
-/// What a row is sorted by: what is not there comes first, then numbers, then text.
+/// The sort key of a row. A missing field comes first, then numbers, then texts.
 #[derive(Debug, Default)]
 struct Key {
     kind: u8,
@@ -203,7 +204,7 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// These fields of a row; those with dots in a nested object.
+/// These fields of a row; a field with dots is in a nested object.
 fn only(row: &Json, columns: &[String]) -> Json {
     let mut narrow = Map::new();
     for path in columns {

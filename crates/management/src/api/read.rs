@@ -1,4 +1,4 @@
-//! What can be looked at: lists, what of them is in a vhost or of a user, and single objects.
+//! What can be read: whole lists, the part of a list in a vhost or of a user, and single objects.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{list, look, sum_up};
 use crate::listing::{self, Listed};
 use crate::source::Source;
 
-/// Lists under their names.
+/// Lists by their names.
 const LISTS: [(&str, Listed); 15] = [
     ("connections", Listed::Connections),
     ("channels", Listed::Channels),
@@ -34,7 +34,7 @@ const LISTS: [(&str, Listed); 15] = [
     ("operator-policies", Listed::OperatorPolicies),
 ];
 
-/// What of a list is in the vhost that a path names.
+/// The part of a list that is in the vhost of a path.
 const IN_VHOST: [(&str, Listed); 11] = [
     ("queues/{vhost}", Listed::Queues),
     ("exchanges/{vhost}", Listed::Exchanges),
@@ -49,7 +49,7 @@ const IN_VHOST: [(&str, Listed); 11] = [
     ("vhosts/{vhost}/topic-permissions", Listed::TopicPermissions),
 ];
 
-/// What of a list is of the user that a path names.
+/// The part of a list that belongs to the user of a path.
 const OF_USER: [(&str, Listed); 4] = [
     ("user-limits/{user}", Listed::UserLimits),
     ("users/{user}/permissions", Listed::Permissions),
@@ -57,7 +57,7 @@ const OF_USER: [(&str, Listed); 4] = [
     ("connections/username/{user}", Listed::Connections),
 ];
 
-/// Single objects by their names, and by their vhosts where they have one.
+/// Single objects by name, and by vhost if they are in one.
 const NAMED: [(&str, Listed); 4] = [
     ("vhosts/{name}", Listed::Vhosts),
     ("users/{name}", Listed::Users),
@@ -109,12 +109,12 @@ pub(super) fn router() -> Router<Arc<Source>> {
         .route("/api/federation-links/{vhost}", get(none))
 }
 
-/// Clients write a list's path with a slash at its end and without.
+/// Registers a path with and without a slash at its end, because clients write both.
 fn both(router: Router<Arc<Source>>, path: &str, what: MethodRouter<Arc<Source>>) -> Router<Arc<Source>> {
     router.route(&format!("/api/{path}"), what.clone()).route(&format!("/api/{path}/"), what)
 }
 
-/// The rows of a short list that this user sees, and that have these fields.
+/// The rows of a short list that this user sees and that have these fields.
 pub(super) fn select(
     asker: &Asker,
     source: &Source,
@@ -128,7 +128,7 @@ pub(super) fn select(
     Ok(rows)
 }
 
-/// The only row of several fields.
+/// The first of these rows, which is the only one; 404 if there is none.
 fn only(rows: Vec<Json>) -> Answer {
     rows.into_iter().next().map_or_else(|| Err(Failure::not_found()), shown)
 }
@@ -181,8 +181,8 @@ async fn one_in_vhost(
     shown(row?)
 }
 
-/// What has this name, if this user sees it. Who may not enter a vhost is told nothing of what is
-/// in it.
+/// The object of this name, if this user sees it. A user that may not enter a vhost is told nothing
+/// of its contents.
 fn named(asker: &Asker, source: &Source, what: Listed, vhost: Option<&str>, name: &str) -> Result<Json, Failure> {
     asker.may_list(what)?;
     if let Some(vhost) = vhost {
@@ -191,12 +191,12 @@ fn named(asker: &Asker, source: &Source, what: Listed, vhost: Option<&str>, name
     match listing::one(source, what, vhost, exchange_name(what, name)) {
         Some(row) if asker.sees(source, what, &row) => Ok(row),
         None if asker.monitors() || vhost.is_some() => Err(Failure::not_found()),
-        // What is not there and what is another's look alike.
+        // A missing object and another user's object get the same answer.
         Some(_) | None => Err(Failure::forbidden()),
     }
 }
 
-/// The default exchange has no name of its own, and one in paths.
+/// The default exchange has an empty name; in paths it is `amq.default`.
 pub(super) fn exchange_name(what: Listed, name: &str) -> &str {
     if what == Listed::Exchanges && name == "amq.default" { "" } else { name }
 }
@@ -209,7 +209,7 @@ async fn permission(asker: Asker, State(source): Shared, Path((vhost, user)): Pa
     only(rows?)
 }
 
-/// One for each exchange.
+/// One row for each exchange.
 async fn topic_permission(asker: Asker, State(source): Shared, Path((vhost, user)): Path<(String, String)>) -> Answer {
     let rows = look(&source, &asker.clone(), move |source| {
         select(&asker, source, Listed::TopicPermissions, Some(&vhost), &[("user", &user)])
@@ -275,7 +275,7 @@ async fn bindings_of_exchange(
     }
 }
 
-/// There are no shovels, no federation, and so no parameters of them.
+/// Hermod has no shovels and no federation, and so no parameters of them.
 async fn none(_: Asker) -> Answer {
     shown(json!([]))
 }

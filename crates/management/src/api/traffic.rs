@@ -1,5 +1,5 @@
-//! One message put into the broker, or some taken out of it, by the rights of whoever asks. For
-//! looking and trying: each request is a client that comes and goes.
+//! Publishes one message, or fetches some, with the permissions of the user that asks. This is for
+//! looking and trying: each request makes a client of its own.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn whole() -> u64 {
     u64::MAX
 }
 
-/// How bodies are shown: as text where they are that, or in any case in base 64.
+/// How bodies are shown: as text if they are text, else in base 64; or always in base 64.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Encoding {

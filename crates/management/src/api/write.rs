@@ -1,5 +1,5 @@
-//! What administrators change: users and their rights, vhosts, limits, policies, definitions; and
-//! the end of connections.
+//! What administrators change: users and their permissions, vhosts, limits, policies, definitions;
+//! and closing connections.
 
 use std::sync::Arc;
 
@@ -72,13 +72,13 @@ async fn refuse_protection(asker: Asker, State(source): Shared, Path(vhost): Pat
     Err(Failure::bad_request("protection of a vhost from deletion is not implemented yet"))
 }
 
-/// No vhost is protected.
+/// Vhosts can't be protected from deletion, so removing the protection succeeds.
 async fn no_protection(asker: Asker, State(source): Shared, Path(vhost): Path<String>) -> Answer {
     asker.administers()?;
     if source.broker.has_vhost(&vhost) { done() } else { Err(Failure::not_found()) }
 }
 
-/// How an import is to be done.
+/// The parameters of an import.
 #[derive(Deserialize)]
 struct Importing {
     #[serde(default, rename = "skip-unsupported")]
@@ -135,7 +135,7 @@ async fn take_over(
     }
 }
 
-/// What RabbitMQ knows of a user; what it is given besides is not known here.
+/// The fields of a user that RabbitMQ knows. Others are ignored.
 #[derive(Deserialize)]
 struct UserBody {
     password: Option<String>,
@@ -146,7 +146,7 @@ struct UserBody {
 }
 
 impl UserBody {
-    /// An empty hash is that of no password.
+    /// An empty hash means that there is no password.
     fn secret(&self) -> Result<Secret, Failure> {
         match (&self.password, self.password_hash.as_deref()) {
             (Some(_), Some(_)) => Err(Failure::bad_request("both_password_and_password_hash_are_provided")),
@@ -190,7 +190,7 @@ struct UserNames {
     users: Vec<String>,
 }
 
-/// As in RabbitMQ, who is not there is gone already.
+/// As in RabbitMQ, a user that does not exist counts as deleted.
 async fn delete_users(asker: Asker, State(source): Shared, Document(wanted): Document<UserNames>) -> Answer {
     asker.administers()?;
     for name in wanted.users {
@@ -215,7 +215,7 @@ struct VhostBody {
     protected_from_deletion: bool,
 }
 
-/// Who makes a vhost gets every right in it, as in RabbitMQ.
+/// As in RabbitMQ, the user that creates a vhost gets all permissions in it.
 async fn put_vhost(
     asker: Asker,
     State(source): Shared,
@@ -233,7 +233,7 @@ async fn put_vhost(
         name: name.clone(),
         description: Some(vhost.description),
         tags: Some(vhost.tags.list()),
-        // RabbitMQ writes this where nothing was chosen.
+        // RabbitMQ writes `undefined` if no type was chosen.
         default_queue_type: Some(vhost.default_queue_type.filter(|kind| kind != "undefined").unwrap_or_default()),
     };
     make(&source, &asker, change).await?;
@@ -271,8 +271,8 @@ async fn put_permission(
     stored(was_there)
 }
 
-/// Whether a user has what `has` looks for. That there is no such user or vhost is the document's
-/// fault, not the path's.
+/// Whether `has` is true of a user's permissions in a vhost. A missing user or vhost is a fault of
+/// the document, not of the path.
 fn rights_of(source: &Source, name: &str, vhost: &str, has: impl Fn(&auth::User) -> bool) -> Result<bool, Failure> {
     let user = source.broker.authority().user(name).filter(|_| source.broker.has_vhost(vhost));
     let missing = || Failure::bad_request(format!("vhost_or_user_not_found: vhost '{vhost}', user '{name}'"));
@@ -348,7 +348,7 @@ struct LimitBody {
 }
 
 impl LimitBody {
-    /// Less than 0 is no limit.
+    /// A number below 0 means no limit.
     fn value<N: TryFrom<i64>>(&self) -> Result<Option<N>, Failure> {
         if self.value < 0 {
             return Ok(None);
@@ -409,7 +409,8 @@ struct PolicyBody {
     apply_to: String,
 }
 
-/// The operator's are an administrator's; the others are a policymaker's in its vhosts.
+/// Fails unless the user may set such a policy. Operator policies need an administrator; other
+/// policies need a policymaker that may enter the vhost.
 fn sets(asker: &Asker, source: &Source, vhost: &str, operator: bool) -> Result<(), Failure> {
     if operator {
         asker.administers()?;

@@ -1,9 +1,8 @@
-//! A document of definitions as it is read: RabbitMQ's of any version from 3.8 on, and Hermod's
-//! own.
+//! Reads a document of definitions: RabbitMQ's of any version from 3.8 on, and Hermod's own.
 //!
-//! Entries are read one by one, so that no more of a document is in memory than what it declares.
-//! What can't be read is told with its path and refuses the document; a list or a field that
-//! nothing reads is told too.
+//! Entries are read one by one, so that memory holds no more of a document than what it declares.
+//! An unreadable value is reported with its path and refuses the document. A list or a field that
+//! nothing reads is reported too.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,9 +18,9 @@ use crate::json;
 use crate::objects::{BindingChange, DestinationType};
 use crate::policies::PolicyChange;
 
-/// Values that one entry has at most, those within its arguments included.
+/// Most values of one entry, including those within its arguments.
 const MOST_VALUES: usize = 65_536;
-/// What documents say of where they are from.
+/// Fields about the origin of a document.
 const ORIGIN: [&str; 8] = [
     "rabbit_version",
     "rabbitmq_version",
@@ -32,10 +31,10 @@ const ORIGIN: [&str; 8] = [
     "original_vhost_name",
     "explanation",
 ];
-/// What a document of one vhost says of it, beside the lists.
+/// Fields about the vhost of a document of one vhost, beside the lists.
 const OF_THE_VHOST: [&str; 6] =
     ["description", "tags", "metadata", "default_queue_type", "limits", "protected_from_deletion"];
-/// The priority of a policy that names none.
+/// The priority of a policy that gives none.
 const NO_PRIORITY: i64 = 0;
 
 /// A document. Every list may be missing.
@@ -52,7 +51,7 @@ pub(super) struct Document {
     pub(super) queues: Vec<QueueEntry>,
     pub(super) exchanges: Vec<ExchangeEntry>,
     pub(super) bindings: Vec<BindingEntry>,
-    /// What it says of the one vhost that it is about, without its name.
+    /// The fields about the one vhost of the document, without its name.
     pub(super) vhost: Map<String, Json>,
 }
 
@@ -60,37 +59,37 @@ pub(super) struct Document {
 pub(super) struct UserEntry {
     pub(super) name: String,
     pub(super) login: Login,
-    /// `None` for those that it has.
+    /// `None` keeps the tags that the user has.
     pub(super) tags: Option<Vec<String>>,
-    /// Connections and sessions; `None` for those that it has.
+    /// Connections and sessions; `None` keeps the limits that the user has.
     pub(super) limits: Option<[Option<u64>; 2]>,
 }
 
-/// What a document says of a user's password.
+/// How a document says that a user logs in.
 pub(super) enum Login {
-    /// There is none.
+    /// There is no password.
     Nothing,
     /// The password itself.
     Password(String),
-    /// A hash, and the name of how it was made.
+    /// A hash, and the name of its algorithm.
     Hash {
-        /// Empty for RabbitMQ's usual one.
+        /// Empty for RabbitMQ's usual algorithm.
         algorithm: String,
         /// In base 64, or as its algorithm writes it.
         hash: String,
     },
-    /// A hash as Hermod keeps it.
+    /// A hash in Hermod's own form.
     Own(String),
 }
 
-/// It shows itself to nobody.
+/// Its `Debug` output never shows a password or a hash.
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Login(hidden)")
     }
 }
 
-/// A vhost; what is `None` stays as it is.
+/// A vhost; fields that are `None` stay as they are.
 #[derive(Debug)]
 pub(super) struct VhostEntry {
     pub(super) name: String,
@@ -119,7 +118,7 @@ pub(super) struct TopicEntry {
     pub(super) read: String,
 }
 
-/// A parameter that is no policy of the operator's.
+/// A parameter other than an operator policy.
 #[derive(Debug)]
 pub(super) struct ParameterEntry {
     pub(super) component: String,
@@ -142,7 +141,7 @@ pub(super) struct QueueEntry {
     pub(super) durable: bool,
     pub(super) auto_delete: bool,
     pub(super) arguments: Map<String, Json>,
-    /// Documents of RabbitMQ 4 have it beside the arguments.
+    /// Documents of RabbitMQ 4 have the type beside the arguments.
     pub(super) kind: Option<String>,
 }
 
@@ -186,13 +185,13 @@ impl Words {
     }
 }
 
-/// Reads a document. What stands against it goes to `faults`.
+/// Reads a document. Its faults go to `faults`.
 ///
 /// # Errors
-/// It is no document at all.
+/// If it is no document at all.
 pub(super) fn read(text: &str, faults: &mut Faults) -> Result<Document, String> {
     let text = json::unmarked(text.as_bytes());
-    // The reader would take a list for the fields in their order.
+    // The deserializer would accept a list and take its items for the fields in their order.
     if !json::is_object(text) {
         return Err("no document of definitions: it must be an object".to_owned());
     }
@@ -260,7 +259,8 @@ fn taking(list: &str) -> Option<Take> {
         "parameters" => take_parameter,
         "global_parameters" => |document, fields| document.global_parameters.push(NamedEntry::read(fields)),
         "policies" => |document, fields| document.policies.push(policy(fields)),
-        // Hermod wrote them so before it wrote them as RabbitMQ does, among the parameters.
+        // Hermod once wrote operator policies here. Now it writes them among the parameters, as
+        // RabbitMQ does.
         "operator_policies" => |document, fields| document.operator_policies.push(policy(fields)),
         "queues" => |document, fields| document.queues.push(QueueEntry::read(fields)),
         "exchanges" => |document, fields| document.exchanges.push(ExchangeEntry::read(fields)),
@@ -269,7 +269,7 @@ fn taking(list: &str) -> Option<Take> {
     })
 }
 
-/// Reads a list, of which null is an empty one.
+/// Reads a list; null counts as an empty one.
 struct List<'a> {
     name: &'a str,
     take: Take,
@@ -324,7 +324,7 @@ impl UserEntry {
             (None, None, Some(hash)) => Login::Hash { algorithm, hash },
             (None, Some(hash), _) => Login::Own(hash),
         };
-        // Documents of RabbitMQ 2 have it in place of tags.
+        // Documents of RabbitMQ 2 have this field in place of tags.
         let administers = fields.truth("administrator");
         let of_old = || administers.map(|yes| if yes { vec!["administrator".to_owned()] } else { Vec::new() });
         let tags = fields.words("tags").or_else(of_old);
@@ -342,7 +342,7 @@ impl VhostEntry {
         Self { name, ..Self::of_fields(fields) }
     }
 
-    /// What the fields beside the lists say of the vhost called `name`.
+    /// The vhost called `name`, from the fields beside the lists.
     pub(super) fn of_document(name: &str, vhost: Map<String, Json>, faults: &mut Faults) -> Self {
         let mut fields = Fields::new("the vhost of the document", Json::Object(vhost), faults);
         let entry = Self::of_fields(&mut fields);
@@ -350,7 +350,7 @@ impl VhostEntry {
         Self { name: name.to_owned(), ..entry }
     }
 
-    /// Documents say the same beside `metadata` and in it, some in one place only.
+    /// Reads the fields beside `metadata` and within it. Some documents have both, others have one.
     fn of_fields(fields: &mut Fields<'_>) -> Self {
         let mut entry = Self::of_description(fields);
         entry.limits = fields.limits("limits", [MAX_CONNECTIONS, MAX_QUEUES]);
@@ -409,7 +409,7 @@ impl NamedEntry {
     }
 }
 
-/// RabbitMQ keeps limits of vhosts and policies of the operator's among the parameters.
+/// RabbitMQ keeps the limits of vhosts and operator policies among the parameters.
 fn take_parameter(document: &mut Document, fields: &mut Fields<'_>) {
     let component = fields.text("component");
     if component == super::OPERATOR_POLICY {
@@ -433,7 +433,7 @@ fn policy(fields: &mut Fields<'_>) -> PolicyChange {
     PolicyChange { vhost, name, ..policy_of(fields) }
 }
 
-/// What a policy says, without its vhost and its name.
+/// A policy without its vhost and its name.
 fn policy_of(fields: &mut Fields<'_>) -> PolicyChange {
     PolicyChange {
         vhost: String::new(),
@@ -492,7 +492,7 @@ impl BindingEntry {
             routing_key: fields.text("routing_key"),
             arguments: fields.object("arguments").unwrap_or_default(),
         };
-        // What lists of bindings say besides.
+        // Lists of bindings have this field too.
         fields.pass("properties_key");
         Self { vhost: fields.optional_text("vhost").unwrap_or_default(), binding }
     }

@@ -1,5 +1,4 @@
-//! Everything that is kept, written as RabbitMQ's document of definitions, so that RabbitMQ and
-//! Hermod both read it.
+//! All definitions, written as RabbitMQ's document, so that both RabbitMQ and Hermod can read it.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +9,12 @@ use super::{HERMOD_HASH, OPERATOR_POLICY, VHOST_LIMITS};
 use crate::listing::{self, Listed};
 use crate::source::Facts;
 
-/// How RabbitMQ's own hashes are called; it reads no others.
+/// The names of RabbitMQ's own hashes begin like this; it reads no others.
 const OF_RABBITMQ: &str = "rabbit_password_hashing_";
-/// What it takes an empty hash for, as it writes it itself.
+/// The algorithm that RabbitMQ itself writes for an empty hash.
 const USUAL: &str = "rabbit_password_hashing_sha256";
 
-/// All of it. Exclusive and transient queues are no definitions, nor is what every vhost has.
+/// All definitions. They do not include exclusive and transient queues, or what every vhost has.
 pub(crate) fn export(broker: &Broker, facts: &Facts) -> Json {
     let list = |what| listing::list(broker, facts, &[], what, None);
     let is_durable = |row: &Json| row["durable"] == true && row["exclusive"] != true;
@@ -76,7 +75,7 @@ fn names(rows: &[Json]) -> BTreeSet<Place> {
     rows.iter().map(|row| place(row, "name")).collect()
 }
 
-/// What of it is in a vhost, without saying which.
+/// The definitions in a vhost, without its name.
 pub(crate) fn export_vhost(broker: &Broker, facts: &Facts, vhost: &str) -> Json {
     let mut document = export(broker, facts);
     let Json::Object(lists) = &mut document else { return document };
@@ -99,8 +98,8 @@ pub(crate) fn export_vhost(broker: &Broker, facts: &Facts, vhost: &str) -> Json 
     document
 }
 
-/// A user. A hash that RabbitMQ does not read, and would refuse the document for, has a field of
-/// its own, which it passes over: there the user has no password.
+/// A user. RabbitMQ would refuse a document with a hash that it can't read. Such a hash goes into a
+/// field of its own, which RabbitMQ ignores: there the user has no password.
 fn user(row: Json) -> Json {
     let mut row = narrow(&row, &["name", "password_hash", "hashing_algorithm", "tags", "limits"]);
     if row["hashing_algorithm"].as_str().is_some_and(|name| !name.is_empty() && !name.starts_with(OF_RABBITMQ)) {

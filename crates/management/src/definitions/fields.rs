@@ -1,35 +1,35 @@
 //! One object of a document, read field by field.
 //!
-//! A value of a type that it should not have refuses the document, and its line says where the
-//! value stands. So does a field that nothing reads, unless such fields are to be skipped: nothing
-//! is ignored.
+//! A value of the wrong type refuses the document, and its line names the path of the value. A
+//! field that nothing reads refuses it too, unless the import skips such fields: nothing is
+//! ignored.
 
 use serde_json::{Map, Value as Json};
 
-/// Lines of one kind that are kept; those beyond are counted.
+/// Lines of one kind that are kept; further ones are only counted.
 const MOST_LINES: usize = 1000;
-/// Letters of a value that a line shows.
+/// Characters of a value that a line shows.
 const SHOWN: usize = 60;
 
-/// Lines about a document, of which a bounded number is kept.
+/// Lines about a document. A limited number is kept.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     lines: Vec<String>,
     more: u64,
 }
 
-/// What stands against a document, or is to be told of it.
+/// The faults of a document, and notes about it.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// Refuses it.
+    /// They refuse the document.
     pub(super) wrong: Lines,
-    /// Refuses it, unless such things are to be skipped.
+    /// They refuse the document, unless the import skips unsupported things.
     pub(super) unsupported: Lines,
-    /// Refuses nothing.
+    /// They refuse nothing.
     pub(super) notes: Lines,
 }
 
-/// An object, without the fields that were read.
+/// An object, without the fields that have been read.
 pub(super) struct Fields<'a> {
     path: String,
     left: Map<String, Json>,
@@ -37,7 +37,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl Lines {
-    /// Adds a line. Control characters in it, which names of a document may have, are escaped.
+    /// Adds a line. Control characters are escaped, because names in a document may contain them.
     pub(super) fn push(&mut self, line: impl AsRef<str>) {
         match self.lines.len() < MOST_LINES {
             true => self.lines.push(auth::shown::escaped(line.as_ref()).into_owned()),
@@ -49,7 +49,7 @@ impl Lines {
         self.lines.is_empty()
     }
 
-    /// All that were kept, and one about the others.
+    /// All lines that were kept, and one line that counts the others.
     pub(super) fn into_lines(mut self) -> Vec<String> {
         if self.more > 0 {
             self.lines.push(format!("and {} more", self.more));
@@ -59,7 +59,7 @@ impl Lines {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of the object at `path`; of anything else none, and that is told.
+    /// The fields of the object at `path`. Any other value is a fault, and has no fields.
     pub(super) fn new(path: &str, object: Json, faults: &'a mut Faults) -> Self {
         let left = match object {
             Json::Object(fields) => fields,
@@ -71,7 +71,8 @@ impl<'a> Fields<'a> {
         Self { path: path.to_owned(), left, faults }
     }
 
-    /// A field that may be absent or null. What `read` makes nothing of is not `wanted`.
+    /// A field that may be absent or null. If `read` returns `None`, the fault says what was
+    /// `wanted`.
     fn optional<T>(&mut self, name: &str, wanted: &str, read: impl FnOnce(&Json) -> Option<T>) -> Option<T> {
         let value = self.left.remove(name).filter(|value| !value.is_null())?;
         let known = read(&value);
@@ -81,7 +82,7 @@ impl<'a> Fields<'a> {
         known
     }
 
-    /// A text that must be there; the empty one where it is not, and that is told.
+    /// A text that must be there. A missing one is a fault, and read as empty.
     pub(super) fn text(&mut self, name: &str) -> String {
         if self.left.get(name).is_none_or(Json::is_null) {
             self.wrong(name, "missing");
@@ -101,7 +102,7 @@ impl<'a> Fields<'a> {
         self.optional(name, "a whole number", Json::as_i64)
     }
 
-    /// A value of any type; null where there is none.
+    /// A value of any type; null if the field is missing.
     pub(super) fn any(&mut self, name: &str) -> Json {
         self.left.remove(name).unwrap_or_default()
     }
@@ -136,15 +137,14 @@ impl<'a> Fields<'a> {
         Some(fields)
     }
 
-    /// The fields of an object within this one, which may be absent.
+    /// The fields of an object within this one; none if it is absent.
     pub(super) fn within(&mut self, name: &str) -> Fields<'_> {
         let left = self.object(name).unwrap_or_default();
         Fields { path: format!("{}.{name}", self.path), left, faults: self.faults }
     }
 
-    /// Limits by their names: whole numbers, of which those below zero are none. A name or a value
-    /// that is no limit refuses the document whatever is to be skipped: what was limited would not
-    /// be any more.
+    /// Limits by their names, as whole numbers; a number below zero means no limit. An unknown name
+    /// or value always refuses the document, because an import without it would remove a limit.
     pub(super) fn limits<const N: usize>(&mut self, name: &str, known: [&str; N]) -> Option<[Option<u64>; N]> {
         let fields = self.object(name)?;
         let mut limits = [None; N];
@@ -163,22 +163,22 @@ impl<'a> Fields<'a> {
         Some(limits)
     }
 
-    /// Says of a field what is wrong with it.
+    /// Reports what is wrong with a field.
     pub(super) fn wrong(&mut self, name: &str, what: impl std::fmt::Display) {
         self.faults.wrong.push(format!("{}.{name}: {what}", self.path));
     }
 
-    /// Says of a field what Hermod can't do with it.
+    /// Reports what Hermod does not support in a field.
     pub(super) fn unsupported(&mut self, name: &str, what: impl std::fmt::Display) {
         self.faults.unsupported.push(format!("{}.{name}: {what}", self.path));
     }
 
-    /// Passes over a field that says nothing that could be taken over.
+    /// Ignores a field that has nothing to import.
     pub(super) fn pass(&mut self, name: &str) {
         self.left.remove(name);
     }
 
-    /// Tells what was not read.
+    /// Reports the fields that were not read.
     pub(super) fn finish(self) {
         for name in self.left.keys() {
             self.faults.unsupported.push(format!("{}.{name}: Hermod has no meaning for this field", self.path));

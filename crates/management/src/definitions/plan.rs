@@ -1,7 +1,7 @@
-//! What an import is to do, in its order, and everything that stands against it.
+//! The steps of an import, in order, and all faults of its document.
 //!
-//! Whatever a change could be refused for is asked before the first change: passwords are hashed,
-//! patterns compiled and records encoded, so that a refused document has changed nothing.
+//! Everything that could refuse a change is checked before the first change: passwords are hashed,
+//! patterns compiled and records encoded. So a refused document has changed nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,11 +20,11 @@ use crate::json;
 use crate::objects::{self, DestinationType, ObjectChange};
 use crate::policies::{self, PolicyChange};
 
-/// Parameters that say what a cluster of RabbitMQ is called, and mean nothing anywhere else.
+/// Parameters about the identity of a RabbitMQ cluster, which mean nothing elsewhere.
 const OF_A_CLUSTER: [&str; 4] =
     ["cluster_name", "internal_cluster_id", "cluster_tags", "imported_definition_hash_value"];
 const QUEUE_TYPE: &str = "x-queue-type";
-/// How queues of RabbitMQ are called that have several copies.
+/// The type of RabbitMQ's replicated queues.
 const QUORUM: &str = "quorum";
 /// Exchanges that every vhost has, and their types.
 const PREDECLARED: [(&str, &str); 5] = [
@@ -34,37 +34,37 @@ const PREDECLARED: [(&str, &str); 5] = [
     ("amq.headers", "headers"),
     ("amq.match", "headers"),
 ];
-/// Exchanges that RabbitMQ makes for itself begin so.
+/// The names of exchanges that RabbitMQ makes for itself begin like this.
 const OF_RABBITMQ: &str = "amq.rabbitmq.";
-/// The one that is made as soon as something is bound to it.
+/// The exchange that is made when something is first bound to it.
 const TRACE: &str = "amq.rabbitmq.trace";
 
-/// What is to be done, in its order.
+/// The changes to make, in order.
 pub(super) struct Plan<'a> {
     broker: &'a Broker,
-    /// Those that there are.
+    /// The vhosts that exist.
     known: BTreeMap<String, VhostSpec>,
     vhosts: BTreeMap<String, VhostSpec>,
-    /// The default types of queues that vhosts will have, those of the document and others.
+    /// The default types of queues in all vhosts that will exist.
     default_types: BTreeMap<String, String>,
     users: BTreeMap<String, User>,
     limits: BTreeMap<String, VhostLimits>,
     changes: Vec<Change>,
-    /// Queues and exchanges that will be there.
+    /// Queues and exchanges that will exist.
     there: BTreeSet<Place>,
-    /// Those that the document declares, and how.
+    /// Queues and exchanges of the document, and how it declares them.
     declared: BTreeMap<Place, Declaration>,
-    /// Those that are skipped.
+    /// Queues and exchanges that are skipped.
     skipped: BTreeSet<Place>,
-    /// What the document binds and is not bound yet: vhost, and the rest as text.
+    /// New bindings of the document: the vhost, and the binding as text.
     bound: BTreeSet<(String, String)>,
     counts: Counts,
-    /// Passwords that are yet to be hashed.
+    /// Passwords that have not been hashed yet.
     passwords: BTreeMap<String, String>,
     pub(super) faults: Faults,
 }
 
-/// Vhost, whether it is a queue, name.
+/// The vhost, whether it is a queue, and the name.
 type Place = (String, bool, String);
 
 /// A queue or an exchange as a document declares it.
@@ -74,14 +74,14 @@ enum Declaration {
     Exchange(ExchangeSpec),
 }
 
-/// How many of something there are, and how many the document adds.
+/// How many of something exist, and how many the document adds.
 #[derive(Clone, Copy, Default)]
 struct Count {
     are: u64,
     come: u64,
 }
 
-/// What is limited.
+/// Everything whose number is limited.
 #[derive(Default)]
 struct Counts {
     vhosts: Count,
@@ -96,14 +96,14 @@ impl Count {
         self.are + self.come
     }
 
-    /// A document that adds nothing is not to blame for what is there.
+    /// Whether the document exceeds a limit. One that adds nothing is not to blame for what exists.
     fn is_over(self, limit: u64) -> bool {
         self.come > 0 && self.sum() > limit
     }
 }
 
 impl<'a> Plan<'a> {
-    /// Looks at a document, whose every entry goes into `vhost` if there is one.
+    /// Checks a document. If there is a `vhost`, every entry goes into it.
     pub(super) fn of(broker: &'a Broker, mut document: Document, vhost: Option<&str>, mut faults: Faults) -> Self {
         match vhost {
             Some(vhost) if !broker.has_vhost(vhost) => faults.wrong.push(format!("vhost '{vhost}' does not exist")),
@@ -182,7 +182,7 @@ impl<'a> Plan<'a> {
         self.faults.notes.push(text);
     }
 
-    /// What a record of a user must not be refused for is known once it has all its rights.
+    /// Checks that the record of each user can be stored. This needs all permissions of the user.
     fn check_users(&mut self) {
         let check = |user: &User| {
             self.broker.check_user(user).err().map(|error| format!("user '{}': {}", user.name, error.text))
@@ -205,7 +205,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What names a cluster is told, and no hindrance.
+    /// Parameters about the identity of a cluster become notes, and refuse nothing.
     fn global_parameter(&mut self, entry: &NamedEntry) {
         let name = &entry.name;
         match OF_A_CLUSTER.contains(&name.as_str()) {
@@ -215,7 +215,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What there would be must not be more than there may be.
+    /// Checks that the limits allow all that will exist.
     fn keep_limits(&mut self) {
         let (limits, counts) = (self.broker.limits(), &self.counts);
         let queues = counts
@@ -234,7 +234,7 @@ impl<'a> Plan<'a> {
             .collect();
         for vhost in self.broker.vhosts() {
             let count = counts.queues.get(&vhost.name).copied().unwrap_or_default();
-            // Limits of the document itself are set behind its queues.
+            // Limits that the document itself sets are applied after its queues.
             if let Some(limit) = vhost.limits.queues.filter(|limit| count.is_over(*limit))
                 && !self.limits.contains_key(&vhost.name)
             {
@@ -245,7 +245,7 @@ impl<'a> Plan<'a> {
         lines.iter().for_each(|line| self.wrong(line));
     }
 
-    /// What a document does not say of a vhost stays as it is.
+    /// Fields of a vhost that the document does not give stay as they are.
     fn vhost(&mut self, entry: VhostEntry) {
         let known = self.known.get(&entry.name).cloned();
         let comes = known.is_none();
@@ -253,7 +253,7 @@ impl<'a> Plan<'a> {
         spec.description = entry.description.unwrap_or(spec.description);
         spec.tags = entry.tags.unwrap_or(spec.tags);
         if let Some(kind) = entry.default_queue_type {
-            // RabbitMQ writes this where nothing was chosen.
+            // RabbitMQ writes `classic` or `undefined` if no type was chosen.
             spec.default_queue_type = Some(kind).filter(|kind| !["classic", "undefined", ""].contains(&kind.as_str()));
         }
         if let Err(error) = self.broker.check_vhost(&entry.name, &spec) {
@@ -267,7 +267,7 @@ impl<'a> Plan<'a> {
         }
         self.default_types.remove(&entry.name);
         self.default_types.extend(spec.default_queue_type.clone().map(|kind| (entry.name.clone(), kind)));
-        // RabbitMQ goes by the parameters alone; that there are none here takes none away.
+        // RabbitMQ takes limits from the parameters only, so empty limits here remove none.
         if let Some([connections, queues]) = entry.limits.filter(|limits| limits.iter().any(Option::is_some)) {
             self.limits.insert(entry.name.clone(), VhostLimits { connections, queues });
         }
@@ -283,7 +283,7 @@ impl<'a> Plan<'a> {
             user.tags = Tags::new(tags.iter().map(String::as_str));
         }
         if let Some(limits) = entry.limits {
-            // Those beyond have been refused.
+            // Larger limits have been refused already.
             let [connections, sessions] = limits.map(|limit| limit.and_then(|limit| u32::try_from(limit).ok()));
             user.limits = UserLimits { connections, sessions };
         }
@@ -304,7 +304,7 @@ impl<'a> Plan<'a> {
         self.users.insert(entry.name, user);
     }
 
-    /// A hash that can't be taken over takes none away.
+    /// A hash that can't be imported keeps the password that the user has.
     fn hash(&mut self, user: &mut User, hash: Result<PasswordHash, PasswordError>) {
         match hash {
             Ok(hash) => user.password = Some(hash),
@@ -312,7 +312,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The user and the vhost that a right is about, if both will be there.
+    /// The user of a permission, if both the user and the vhost will exist.
     fn of_right(&mut self, name: &str, vhost: &str) -> Option<&mut User> {
         if !self.has_vhost(vhost) {
             self.wrong(format!("rights of user '{name}' in vhost '{vhost}': there is no such vhost"));
@@ -370,7 +370,7 @@ impl<'a> Plan<'a> {
         self.limits.insert(vhost, VhostLimits { connections, queues });
     }
 
-    /// Of a policy with settings that there are not, the others are kept.
+    /// Unsupported settings of a policy are reported; its other settings are kept.
     fn policy(&mut self, mut policy: PolicyChange, operator: bool) {
         let (name, vhost, kind) = (policy.name.clone(), policy.vhost.clone(), policies::kind(operator));
         if !self.has_vhost(&vhost) {
@@ -404,7 +404,7 @@ impl<'a> Plan<'a> {
             self.skipped.insert((vhost.clone(), false, name.clone()));
             return self.note(format!("exchange '{name}' in vhost '{vhost}' is RabbitMQ's own: left there"));
         }
-        // Every vhost has them, also one that comes with the document.
+        // Every vhost has these exchanges, also a vhost that the document adds.
         if PREDECLARED.contains(&(&*name, &*kind)) && !self.broker.has_vhost(&vhost) {
             return;
         }
@@ -444,9 +444,9 @@ impl<'a> Plan<'a> {
         );
     }
 
-    /// The type of a queue whose arguments name none, if that is not what it will be anyway. What
-    /// the document says beside the arguments comes before the default type of its vhost, which is
-    /// for queues that stay.
+    /// The type of a queue whose arguments give none; `None` for the type that it gets anyway. A
+    /// type beside the arguments comes before the default type of the vhost, which applies to
+    /// queues that stay.
     fn queue_type(&self, vhost: &str, kind: Option<String>, stays: bool) -> Option<String> {
         let default = self.default_types.get(vhost).filter(|_| stays).cloned();
         match kind {
@@ -477,7 +477,7 @@ impl<'a> Plan<'a> {
                 self.changes.push(Change::Objects { vhost: vhost.clone(), change });
                 self.declared.insert(place, declaration);
             }
-            // What contradicts what exists is no matter of support.
+            // A contradiction to what exists is a fault; anything else is unsupported.
             Err(error) if self.there.contains(&place) => self.wrong(error.text),
             Err(error) => {
                 self.unsupported(error.text);
@@ -489,7 +489,7 @@ impl<'a> Plan<'a> {
     fn binding(&mut self, entry: BindingEntry) {
         let BindingEntry { vhost, binding } = entry;
         let (source, destination) = (binding.source.clone(), binding.destination.clone());
-        // Every queue is bound to the default exchange, and nothing else is.
+        // Every queue is bound to the default exchange, and nothing else can be.
         if source.is_empty() {
             return;
         }
@@ -503,7 +503,7 @@ impl<'a> Plan<'a> {
         if ends.iter().any(|end| self.skipped.contains(*end)) {
             return self.unsupported(format!("{what}: see there"));
         }
-        // RabbitMQ's exports lack exchanges that are internal, and have what is bound to them.
+        // RabbitMQ's exports lack internal exchanges, and still have their bindings.
         if let Some((_, is_queue, name)) = ends.into_iter().find(|end| !self.there.contains(*end)) {
             let end = if *is_queue { "queue" } else { "exchange" };
             return self.unsupported(format!("{what}: there is no {end} '{name}'"));
@@ -529,7 +529,7 @@ impl<'a> Plan<'a> {
         (self.vhosts.len() + self.users.len() + self.limits.len() + self.changes.len()) as u64
     }
 
-    /// Does all of it, and waits once for the whole.
+    /// Makes all changes, and waits once until all of them are durable.
     pub(super) fn make(mut self, from: &str) -> Result<(), Refused> {
         self.hash_passwords()?;
         let broker = self.broker;
@@ -544,8 +544,8 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Hashing may fail, so it comes before the first change. A password that is a user's already
-    /// stays as it is kept.
+    /// Hashes the passwords before the first change, because hashing may fail. A password that a
+    /// user already has keeps its hash.
     fn hash_passwords(&mut self) -> Result<(), Refused> {
         for (name, password) in std::mem::take(&mut self.passwords) {
             let Some(user) = self.users.get_mut(&name) else { continue };
@@ -571,7 +571,8 @@ impl<'a> Plan<'a> {
         }
         let queues_of = |vhost: &String| self.counts.queues.get(vhost).map_or(0, |count| count.sum());
         for (name, limits) in &self.limits {
-            // A vhost may have more queues than its limit, which then came later: so it does here.
+            // A vhost may have more queues than its limit, if the limit was set later. So a lower
+            // limit is set here after the queues.
             let queues = limits.queues.map(|limit| limit.max(queues_of(name)));
             last = last.max(self.broker.limit_vhost(name, VhostLimits { queues, ..*limits })?);
         }
@@ -593,7 +594,7 @@ fn is_predeclared(name: &str) -> bool {
 }
 
 impl Document {
-    /// Everything in it is about this vhost, whatever it says itself.
+    /// Puts everything into this vhost, whatever vhosts the document names.
     fn confine(&mut self, vhost: &str, faults: &mut Faults) {
         let lists = [
             ("users", self.users.len()),
@@ -618,7 +619,7 @@ impl Document {
         self.vhosts.push(VhostEntry::of_document(vhost, own, faults));
     }
 
-    /// A document of one vhost does not say which.
+    /// Refuses a document of one vhost, because it does not say which.
     fn tell_its_vhost(&self, faults: &mut Faults) {
         if !self.vhost.is_empty() {
             faults.wrong.push("it is the document of one vhost: say into which vhost it is to be imported");

@@ -1,8 +1,8 @@
-//! Lists a part at a time, and single things by their names: what is held of a long list are the
-//! names of what it is about.
+//! Lists that are made a part at a time, and single objects by name. Of a long list, only the names
+//! of its objects are held in memory.
 //!
-//! A list is no picture of one moment: what goes while it is written is left out, and what comes
-//! may be.
+//! A list is not a picture of one moment. An object that is deleted meanwhile is left out; one that
+//! is created meanwhile may be left out or included.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,23 +21,23 @@ const PART: usize = 64;
 pub(crate) struct Parts {
     what: Listed,
     left: VecDeque<Part>,
-    /// Of connections, by their peers.
+    /// The sockets of connections, by their peers.
     sockets: HashMap<String, Socket>,
 }
 
 enum Part {
-    /// What these names of a vhost stand for, or have.
+    /// The objects with these names in a vhost, or what belongs to these objects.
     Named(Arc<str>, Names),
-    /// Bindings of an exchange behind this one.
+    /// Bindings of an exchange after this one.
     Bindings { vhost: Arc<str>, exchange: Arc<str>, after: Option<BindingPlace> },
     /// These clients, or their sessions.
     Clients(Vec<u64>),
-    /// All there is, of what there is little.
+    /// The whole list, for kinds with few objects.
     Whole(Option<String>),
 }
 
 impl Parts {
-    /// Nothing is written yet; with a vhost only what is there.
+    /// A list of which nothing is written yet; if there is a vhost, only the objects in it.
     pub(crate) fn new(source: &Source, what: Listed, vhost: Option<&str>) -> Self {
         let broker = &source.broker;
         let mut left = VecDeque::new();
@@ -56,7 +56,7 @@ impl Parts {
             }
             _ => left.push_back(Part::Whole(vhost.map(str::to_owned))),
         }
-        // Only one vhost's clients are asked for rarely, and told by their rows.
+        // A list of one vhost's clients is rare, so they are found by their reports.
         let left = if let (Some(vhost), Listed::Connections | Listed::Channels) = (vhost, what) {
             of_vhost(broker, vhost, left)
         } else {
@@ -65,7 +65,7 @@ impl Parts {
         Self { what, left, sockets }
     }
 
-    /// The next rows, perhaps none; `None` behind the last.
+    /// The next rows, perhaps none; `None` after the last.
     pub(crate) fn next(&mut self, source: &Source) -> Option<Vec<Json>> {
         let (broker, facts) = (&source.broker, &source.facts);
         Some(match self.left.pop_front()? {
@@ -99,7 +99,7 @@ impl Parts {
         }
     }
 
-    /// Bytes of memory that it takes, more or less.
+    /// Bytes of memory that the list takes, estimated.
     pub(crate) fn weight(&self) -> usize {
         let of = |part: &Part| match part {
             Part::Named(_, names) => names.len() * size_of::<Arc<str>>(),
@@ -140,8 +140,8 @@ fn queue_of(source: &Source, report: &QueueReport) -> Json {
     row
 }
 
-/// What has this name, and is in this vhost where that matters. Of things that are few by looking
-/// through them.
+/// The object of this name, in this vhost if its kind has one. Objects of kinds with few objects
+/// are found by searching the list.
 pub(crate) fn one(source: &Source, what: Listed, vhost: Option<&str>, name: &str) -> Option<Json> {
     let (broker, facts) = (&source.broker, &source.facts);
     match (what, vhost) {
