@@ -1,10 +1,10 @@
 //! A small client without I/O, for the benchmark, the tests and the crash harness.
 //!
 //! The caller owns the socket. [`Client::start`] and [`Client::send`] append frames to a vector
-//! that the caller writes; [`Client::poll`] takes bytes that the caller read and answers with one
-//! [`Event`] at a time, borrowed from them. The handshake and the close handshakes happen inside. A
-//! rate is made of publishes and deliveries, so these are cheap: a [`PublishTemplate`] copies a
-//! prepared prefix, and a delivery that lies whole in the input is not copied.
+//! that the caller writes. [`Client::poll`] takes bytes that the caller read, and returns one
+//! [`Event`] at a time, borrowed from them. The handshake and the close handshakes happen inside.
+//! Publishes and deliveries are cheap: a [`PublishTemplate`] copies a prepared prefix, and a
+//! delivery that is complete in the input is not copied.
 //!
 //! ```
 //! use amqp091::client::{Client, Event, Options};
@@ -38,10 +38,10 @@ use assembly::Assembly;
 pub use handshake::{Connected, Options};
 pub use publish::PublishTemplate;
 
-/// Something the server said.
+/// Something that the server sent.
 #[derive(Debug, PartialEq)]
 pub enum Event<'a> {
-    /// The handshake is over; channels can be opened.
+    /// The handshake is complete; channels can be opened.
     Connected(Connected),
     /// A message for a consumer.
     Deliver {
@@ -49,7 +49,7 @@ pub enum Event<'a> {
         channel: u16,
         /// The consumer's tag.
         consumer_tag: &'a str,
-        /// What to settle it by.
+        /// The number to settle it by.
         delivery_tag: u64,
         /// True when it may have been delivered before.
         redelivered: bool,
@@ -60,7 +60,7 @@ pub enum Event<'a> {
     Got {
         /// The channel that asked.
         channel: u16,
-        /// What to settle it by.
+        /// The number to settle it by.
         delivery_tag: u64,
         /// True when it may have been delivered before.
         redelivered: bool,
@@ -69,13 +69,13 @@ pub enum Event<'a> {
         /// The message itself.
         message: Received<'a>,
     },
-    /// A mandatory message that no queue took.
+    /// A mandatory message that reached no queue.
     Returned {
         /// The channel it was published on.
         channel: u16,
         /// 312: no route.
         reply_code: u16,
-        /// The same in words.
+        /// The same as a text.
         reply_text: &'a str,
         /// The message itself.
         message: Received<'a>,
@@ -86,16 +86,16 @@ pub enum Event<'a> {
         channel: u16,
         /// Number of the publish, from 1.
         delivery_tag: u64,
-        /// True when all up to it are meant.
+        /// Whether all publishes up to it are confirmed.
         multiple: bool,
     },
-    /// Publishes were not taken.
+    /// Publishes were refused.
     Nack {
         /// The channel they were published on.
         channel: u16,
         /// Number of the publish, from 1.
         delivery_tag: u64,
-        /// True when all up to it are meant.
+        /// Whether all publishes up to it are refused.
         multiple: bool,
     },
     /// The server ended a consumer.
@@ -105,12 +105,12 @@ pub enum Event<'a> {
         /// The consumer's tag.
         consumer_tag: &'a str,
     },
-    /// The server does not read publishes for now.
+    /// The server does not read publishes at the moment.
     Blocked {
         /// Why.
         reason: &'a str,
     },
-    /// It reads again.
+    /// The server reads publishes again.
     Unblocked,
     /// The server closed a channel; the answer is in the output already.
     ChannelClosed {
@@ -128,7 +128,7 @@ pub enum Event<'a> {
         /// What went wrong.
         reply_text: &'a str,
     },
-    /// The server agreed to our close: nothing follows.
+    /// The server answered our close; nothing follows.
     CloseOk,
     /// Any other method: the answers to what was sent.
     Method {
@@ -155,13 +155,13 @@ pub struct Received<'a> {
 /// The server broke the protocol. The connection cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientError {
-    /// The server does not speak AMQP 0-9-1; it proposes this header instead.
+    /// The server does not speak AMQP 0-9-1, and answered with this header.
     Version([u8; 8]),
     /// Bytes that are not a frame.
     Frame(FrameError),
     /// A method that cannot be read.
     Method(MethodError),
-    /// A frame that may not come here; the text says which was expected.
+    /// A frame that is not allowed here; the text says which one was expected.
     Unexpected(&'static str),
     /// A message larger than [`Options::max_message_size`].
     TooLarge(u64),
@@ -198,14 +198,14 @@ impl From<MethodError> for ClientError {
 pub struct Client {
     options: Options,
     connected: Option<Connected>,
-    /// The content being put together on each channel; grows with the channels in use.
+    /// The incoming content of each channel; grows with the channels in use.
     assemblies: Vec<Assembly>,
-    /// The assembly whose message the last event showed, to be emptied before the next.
+    /// The assembly of the last event's message, which is cleared before the next event.
     shown: Option<usize>,
 }
 
 impl Client {
-    /// A client that has not said anything yet.
+    /// A client that has sent nothing yet.
     pub fn new(options: Options) -> Self {
         Self { options, connected: None, assemblies: Vec::new(), shown: None }
     }
@@ -215,18 +215,18 @@ impl Client {
         out.extend_from_slice(&crate::limits::PROTOCOL_HEADER);
     }
 
-    /// What the handshake settled, once it is over.
+    /// The result of the handshake, once it is complete.
     pub fn connected(&self) -> Option<&Connected> {
         self.connected.as_ref()
     }
 
-    /// The size that frames must not exceed: what was negotiated, or what was asked for before
-    /// that.
+    /// The size that frames must not exceed: the negotiated one, or before that the one in the
+    /// options.
     pub fn frame_max(&self) -> u32 {
         self.connected.as_ref().map_or(self.options.frame_max, |connected| connected.frame_max)
     }
 
-    /// Appends a method: anything without content. Publishes go through [`PublishTemplate`].
+    /// Appends a method without content. Publishes go through [`PublishTemplate`].
     pub fn send<'m>(&mut self, channel: u16, method: impl Into<Method<'m>>, out: &mut Vec<u8>) {
         method.into().encode(channel, out);
     }
@@ -237,22 +237,22 @@ impl Client {
         self.send(channel, BasicAck { delivery_tag, multiple }, out);
     }
 
-    /// Appends a polite close of the connection; [`Event::CloseOk`] answers it.
+    /// Appends a close of the connection; [`Event::CloseOk`] answers it.
     pub fn close(&mut self, out: &mut Vec<u8>) {
         self.send(0, ConnectionClose { reply_code: 200, reply_text: "Goodbye", ..Default::default() }, out);
     }
 
-    /// Appends a heartbeat, to be written every half interval when nothing else is.
+    /// Appends a heartbeat. The caller writes one when half an interval passed without output.
     pub fn heartbeat(&mut self, out: &mut Vec<u8>) {
         frame::encode_heartbeat(out);
     }
 
-    /// Reads what `input` begins with and moves `input` behind it. `None` when more bytes are
-    /// needed; the caller keeps what is left, at most one frame that is not whole yet. Answers that
-    /// cannot wait are appended to `out`.
+    /// Reads the next event from `input` and advances `input`. `None` if more bytes are needed. The
+    /// caller keeps the rest, which is at most one incomplete frame. Answers that can't wait are
+    /// appended to `out`.
     ///
     /// # Errors
-    /// When the server broke the protocol. The connection cannot be used any further.
+    /// If the server broke the protocol. The connection can't be used any further.
     #[inline]
     pub fn poll<'a, 'i: 'a>(
         &'a mut self,
@@ -301,7 +301,7 @@ impl Client {
         &mut self.assemblies[index]
     }
 
-    /// Takes a frame that is not a whole message in one piece.
+    /// Takes a frame that does not begin a message in one piece.
     fn take_frame<'a>(&mut self, frame: Frame<'a>, out: &mut Vec<u8>) -> Result<Option<Step<'a>>, ClientError> {
         let channel = frame.channel;
         match frame.kind {
@@ -357,20 +357,20 @@ impl Client {
 }
 
 enum Step<'a> {
-    /// The message on the channel of this number is whole.
+    /// The message on this channel is complete.
     Assembled(usize),
     Event(Event<'a>),
 }
 
-/// A method with content, and that content, all borrowed.
+/// A method with content, and the content, all borrowed.
 pub(crate) struct WholeContent<'a> {
     method: Method<'a>,
     properties: &'a [u8],
     body: &'a [u8],
 }
 
-/// The usual case: method, header and at most one body frame lie whole in the input. Answers with
-/// them and with what follows; `None` sends the frame the long way.
+/// The usual case: method, header and at most one body frame are complete in the input. Returns
+/// them and the input that follows. `None` means that the frame must take the general way.
 #[inline]
 fn whole_content<'a>(
     first: Frame<'a>,

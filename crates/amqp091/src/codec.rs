@@ -1,8 +1,8 @@
 //! Bytes of AMQP 0-9-1 and their meaning, for both ends of a connection and without any state.
 //!
-//! Decoders borrow from their input and allocate nothing; encoders append to a buffer the caller
-//! owns. Every decoder here takes bytes from strangers: it answers with a value or an error,
-//! whatever they are.
+//! Decoders borrow from their input and allocate nothing. Encoders append to a buffer that the
+//! caller owns. Decoders take bytes from untrusted peers: for any input they return a value or an
+//! error.
 
 mod content;
 mod fields;

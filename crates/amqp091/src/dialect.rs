@@ -1,8 +1,8 @@
-//! AMQP 0-9-1's properties and tables beside the broker's neutral ones.
+//! Conversion between AMQP 0-9-1's properties and tables and the broker's neutral ones.
 //!
-//! A message that was published by AMQP 0-9-1 and to which nothing happened is delivered with its
-//! property bytes untouched. Only where the broker has something to add, consumers must not see all
-//! headers, or the publisher spoke another protocol, are they written anew.
+//! A message that was published by AMQP 0-9-1 is delivered with its property bytes untouched. They
+//! are written again in three cases: the broker adds something, consumers must not see all headers,
+//! or the publisher spoke another protocol.
 
 use std::borrow::Cow;
 
@@ -50,8 +50,7 @@ impl Dialect for Amqp091Dialect {
     }
 }
 
-/// A field as selectors see it: numbers, truth values and text; of everything else nothing is
-/// known.
+/// A field as selectors see it: numbers, booleans and texts. Other types are unknown to them.
 fn select(value: ValueRef<'_>) -> Selected<'_> {
     match value {
         ValueRef::Bool(truth) => Selected::Bool(truth),
@@ -84,8 +83,8 @@ fn to_neutral(basic: &BasicProperties<'_>) -> Properties {
     }
 }
 
-/// Text of a property; bytes that are not UTF-8 are replaced, since the neutral view is for other
-/// protocols' eyes.
+/// The text of a property. Bytes that are not UTF-8 are replaced, because the neutral form is for
+/// other protocols.
 fn text(bytes: Option<&[u8]>) -> Option<String> {
     bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
@@ -146,10 +145,10 @@ fn fields_from_neutral(table: &broker::Table) -> Vec<(String, Value)> {
     table.0.iter().map(|(name, value)| (name.clone(), value_from_neutral(value))).collect()
 }
 
-/// The property bytes to deliver `message` with: as published where possible.
+/// The property bytes to deliver `message` with: as published if possible.
 ///
 /// # Errors
-/// When a stored message is in an encoding that this build does not know.
+/// If a stored message is in an encoding that this build does not know.
 #[inline]
 pub(crate) fn delivered_properties<'m>(
     message: &'m Message,
@@ -179,7 +178,7 @@ pub(crate) fn delivered_properties<'m>(
     Ok(Cow::Owned(from_neutral(&neutral, message, counts)))
 }
 
-/// Properties of another protocol's message.
+/// The property bytes for a message of another protocol.
 fn from_neutral(neutral: &Properties, message: &Message, counts: Counts) -> Vec<u8> {
     let expiration = neutral.expiration.map(|ms| ms.to_string());
     let basic = without_headers(neutral, expiration.as_deref());
@@ -190,7 +189,7 @@ fn from_neutral(neutral: &Properties, message: &Message, counts: Counts) -> Vec<
     rewritten(basic, headers, message, counts)
 }
 
-/// The same in the terms of this protocol, but for the headers.
+/// Neutral properties as this protocol's, without the headers.
 fn without_headers<'a>(neutral: &'a Properties, expiration: Option<&'a str>) -> BasicProperties<'a> {
     let bytes = |text: &'a Option<String>| text.as_deref().map(str::as_bytes);
     BasicProperties {
@@ -211,16 +210,17 @@ fn without_headers<'a>(neutral: &'a Properties, expiration: Option<&'a str>) -> 
     }
 }
 
-/// Encodes properties that nobody has published yet.
+/// Encodes the properties of a message that is about to be published.
 ///
 /// # Errors
-/// `Precondition` when a text or the name of a header is too long for this protocol.
+/// `Precondition` if a text or the name of a header is too long for this protocol.
 pub(crate) fn encode(neutral: &Properties) -> Result<Vec<u8>, Error> {
     let headers = table::encode_fields(&fields_from_neutral(&neutral.headers));
     let headers = Some(Table::new(&headers).unwrap_or_default()).filter(|_| !neutral.headers.is_empty());
     let expiration = neutral.expiration.map(|ms| ms.to_string());
     let encoded = BasicProperties { headers, ..without_headers(neutral, expiration.as_deref()) }.to_bytes();
-    // What does not fit is cut, which is good enough for what another protocol has published.
+    // Encoding cuts texts that are too long. That is accepted for messages that another protocol
+    // has published already, and refused here.
     let is_whole = Amqp091Dialect.read(&encoded).is_ok_and(|read| read == *neutral);
     is_whole.then_some(encoded).ok_or_else(|| {
         let text = "the properties do not fit into AMQP 0-9-1: shorten texts and names of headers to 255 bytes";
@@ -228,8 +228,8 @@ pub(crate) fn encode(neutral: &Properties) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// Encodes properties with what the broker adds: its marks, which replace headers of their names
-/// and take the expiration away, and how often it came back.
+/// Encodes properties with what the broker adds. Its marks replace headers of the same names and
+/// remove the expiration. The counts say how often the message came back.
 fn rewritten(
     basic: BasicProperties<'_>,
     headers: Option<Vec<(String, Value)>>,
@@ -248,7 +248,7 @@ fn rewritten(
         set(fields.get_or_insert_default(), name, Value::I64(count.into()));
     }
     let encoded = fields.map(|fields| table::encode_fields(&fields));
-    // What was just encoded is a valid table; were it too large to be one, the message goes without
+    // This was just encoded, so it is a valid table unless it is too large. Then the message has no
     // headers.
     let headers = encoded.as_deref().map(|bytes| Table::new(bytes).unwrap_or_default());
     BasicProperties { headers, expiration, ..basic }.to_bytes()

@@ -1,7 +1,7 @@
-//! AMQP 0-9-1 with RabbitMQ's extensions: codec and client, and behind the feature `session` the
+//! AMQP 0-9-1 with RabbitMQ's extensions: codec and client, and with the feature `session` the
 //! server.
 //!
-//! [`codec`] turns bytes into methods and back and knows no state. [`client`] is one end of a
+//! [`codec`] turns bytes into methods and back, without state. [`client`] is one end of a
 //! connection without I/O. The server side implements [`wire::Connection`] over the broker's
 //! sessions: an AMQP channel is a session.
 

@@ -42,19 +42,18 @@ pub struct Settings {
     pub frame_max: u32,
     /// Heartbeat interval that is offered, in seconds; the client decides.
     pub heartbeat: u16,
-    /// From the first byte to an open connection.
+    /// Time from the first byte to an open connection.
     pub handshake_timeout: Duration,
-    /// The product that the server says it is; some clients want to see RabbitMQ.
+    /// The product that the server announces; some clients require RabbitMQ.
     pub product: String,
-    /// The version that the server says it has, as `major.minor.patch`.
+    /// The version that the server announces, as `major.minor.patch`.
     pub version: String,
-    /// How clients may show who they are, in the order in which they are told. EXTERNAL is offered
-    /// to clients only whose certificate stands for a user, ANONYMOUS only with `anonymous_user`.
+    /// The mechanisms of log-in, in the order in which they are offered. EXTERNAL is offered only
+    /// to clients whose certificate belongs to a user, ANONYMOUS only with `anonymous_user`.
     pub mechanisms: Vec<Mechanism>,
-    /// Whom a client is that does not say who it is (mechanism ANONYMOUS); none to let no such
-    /// client in.
+    /// The user of clients that log in by ANONYMOUS; `None` refuses such clients.
     pub anonymous_user: Option<String>,
-    /// The cluster that the server says it belongs to.
+    /// The name of the cluster that the server announces.
     pub cluster_name: String,
 }
 
@@ -92,7 +91,7 @@ impl Protocol for Amqp091 {
         "amqp"
     }
 
-    /// Any version of AMQP: a wrong one is answered with the header of the right one.
+    /// Any version of AMQP. A wrong version is answered with the header of the right one.
     fn recognise(&self, first: &[u8]) -> Recognition {
         const NAME: &[u8] = b"AMQP";
         let known = first.len().min(NAME.len());

@@ -1,5 +1,5 @@
-//! A message that arrives in pieces: kept per channel until it is whole, in buffers that are used
-//! again.
+//! A message that arrives in pieces. It is kept per channel until it is complete, in buffers that
+//! are reused.
 
 use crate::client::{ClientError, Event, WholeContent};
 use crate::codec::{ContentHeader, Method, decode_method};
@@ -25,13 +25,13 @@ enum Expects {
     Body,
 }
 
-/// True for the methods that are followed by content.
+/// Whether content follows this method.
 pub(crate) fn has_content(method: &Method<'_>) -> bool {
     matches!(method, Method::BasicDeliver(_) | Method::BasicGetOk(_) | Method::BasicReturn(_) | Method::BasicPublish(_))
 }
 
 impl Assembly {
-    /// A method with content arrived.
+    /// Takes a method with content.
     pub(crate) fn begin(&mut self, payload: &[u8]) -> Result<(), ClientError> {
         if self.expects != Expects::Method {
             return Err(ClientError::Unexpected("expected content, got a method with content instead"));
@@ -41,7 +41,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// A header arrived. True when the message is whole already.
+    /// Takes a header. True if the message is complete already.
     pub(crate) fn take_header(&mut self, payload: &[u8], limit: u64) -> Result<bool, ClientError> {
         let header = match ContentHeader::decode(payload) {
             Some(header) if self.expects == Expects::Header && header.class == BASIC_CLASS => header,
@@ -56,7 +56,7 @@ impl Assembly {
         Ok(self.body_size == 0)
     }
 
-    /// A part of the body arrived. True when the message is whole.
+    /// Takes a part of the body. True if the message is complete.
     pub(crate) fn take_body(&mut self, payload: &[u8]) -> Result<bool, ClientError> {
         if self.expects != Expects::Body {
             return Err(ClientError::Unexpected("expected no body frame"));
@@ -68,13 +68,13 @@ impl Assembly {
         Ok(self.body.len() as u64 == self.body_size)
     }
 
-    /// The whole message as an event.
+    /// The complete message as an event.
     pub(crate) fn event(&self, channel: u16) -> Result<Event<'_>, ClientError> {
         let method = decode_method(&self.method)?;
         Ok(WholeContent { method, properties: &self.properties, body: &self.body }.event(channel))
     }
 
-    /// Ready for the next message.
+    /// Gets ready for the next message.
     pub(crate) fn clear(&mut self) {
         self.expects = Expects::Method;
         self.body_size = 0;

@@ -16,15 +16,15 @@ pub struct Options {
     pub password: String,
     /// Virtual host.
     pub virtual_host: String,
-    /// Shown by the server's tools.
+    /// A name that the server's tools show.
     pub connection_name: String,
-    /// Heartbeat interval in seconds; 0 for none. The caller sends them.
+    /// Heartbeat interval in seconds; 0 for none. The caller sends the heartbeats.
     pub heartbeat: u16,
-    /// Largest frame in bytes that is agreed to.
+    /// Largest frame in bytes that the client agrees to.
     pub frame_max: u32,
-    /// Highest channel number that is agreed to.
+    /// Highest channel number that the client agrees to.
     pub channel_max: u16,
-    /// Largest body in bytes that is taken.
+    /// Largest body in bytes that the client accepts.
     pub max_message_size: u64,
 }
 
@@ -43,7 +43,7 @@ impl Default for Options {
     }
 }
 
-/// What the handshake settled.
+/// The result of the handshake.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Connected {
     /// Largest frame in bytes.
@@ -52,12 +52,12 @@ pub struct Connected {
     pub channel_max: u16,
     /// Heartbeat interval in seconds; 0 for none.
     pub heartbeat: u16,
-    /// What the server says of itself.
+    /// The properties that the server sent.
     pub server_properties: Vec<(String, Value)>,
 }
 
 impl Client {
-    /// Answers a step of the handshake; the result is there when it was the last.
+    /// Answers a step of the handshake. Returns the result after the last step.
     pub(super) fn take_handshake(&mut self, method: Method<'_>, out: &mut Vec<u8>) -> Option<Connected> {
         match method {
             Method::ConnectionStart(start) => {
@@ -105,7 +105,7 @@ impl Client {
         let fields = encode_fields(&fields);
         let response = format!("\0{}\0{}", self.options.user, self.options.password);
         Method::from(ConnectionStartOk {
-            // What was just encoded is a valid table.
+            // This was just encoded, so it is a valid table.
             client_properties: Table::new(&fields).unwrap_or_default(),
             mechanism: "PLAIN",
             response: response.as_bytes(),
@@ -115,7 +115,7 @@ impl Client {
     }
 }
 
-/// The lower of two limits, of which 0 means none.
+/// The lower of two limits; 0 means no limit.
 fn lower<N: Copy + Ord + Default>(a: N, b: N) -> N {
     if a == N::default() || (b != N::default() && b < a) { b } else { a }
 }

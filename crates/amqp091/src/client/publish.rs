@@ -1,4 +1,4 @@
-//! Publishing at the speed of a copy: everything but the body is encoded once.
+//! Publishing at the speed of a copy: everything except the body is encoded only once.
 
 use crate::codec::frame::{self, frame_header, max_body_payload};
 use crate::codec::methods::BasicPublish;
@@ -12,7 +12,7 @@ pub struct PublishTemplate {
     max_payload: usize,
     /// Method frame and header frame.
     prefix: Vec<u8>,
-    /// Where in the prefix the body's size goes.
+    /// Where the size of the body goes in the prefix.
     size_at: usize,
 }
 

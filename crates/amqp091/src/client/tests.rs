@@ -55,8 +55,7 @@ fn another_protocol_is_recognised() {
     assert_eq!(error, ClientError::Version(*b"AMQP\x03\x01\0\0"));
 }
 
-/// One delivery, one get-ok and one return, with bodies of `length` bytes, and what events they
-/// are.
+/// The frames of a delivery, a get-ok and a return with bodies of `length` bytes, and that body.
 fn conversation(length: usize) -> (Vec<u8>, Vec<u8>) {
     let body: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
     let mut wire = Vec::new();

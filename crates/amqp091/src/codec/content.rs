@@ -1,9 +1,9 @@
 //! Methods with content from the server: deliver, get-ok and return, each with its header and body
 //! frames.
 //!
-//! These are the hottest encoders of a broker. Nothing is allocated; a small message is one growth
-//! check and a few copies; a large body goes to the socket by reference. Properties are written
-//! exactly as the publisher encoded them.
+//! These are the hottest encoders of a broker, and allocate nothing. A small message takes one
+//! check of the buffer's room and a few copies; a large body goes to the socket by reference.
+//! Properties are written exactly as the publisher encoded them.
 
 use bytes::Bytes;
 use wire::Output;
@@ -14,9 +14,9 @@ use crate::limits::{BASIC_CLASS, FRAME_END, FRAME_HEADER};
 /// The body of a message on its way out.
 #[derive(Debug, Clone, Copy)]
 pub enum Body<'a> {
-    /// To be copied into the output.
+    /// A body that is copied into the output.
     Copied(&'a [u8]),
-    /// To be referenced by the output.
+    /// A body that the output references.
     Shared(&'a Bytes),
 }
 
@@ -37,7 +37,7 @@ impl Body<'_> {
     }
 }
 
-/// What follows each of the methods here.
+/// The content that follows each of these methods.
 #[derive(Debug, Clone, Copy)]
 pub struct Content<'a> {
     /// Exchange and routing key, each as a length octet and its bytes.
@@ -51,7 +51,7 @@ pub struct Content<'a> {
 /// The arguments of `basic.deliver`.
 #[derive(Debug, Clone, Copy)]
 pub struct Deliver<'a> {
-    /// At most 255 bytes; more are cut.
+    /// At most 255 bytes; a longer one is cut.
     pub consumer_tag: &'a str,
     /// Counts from 1 on each channel.
     pub delivery_tag: u64,
@@ -73,9 +73,9 @@ pub struct GetOk {
 /// The arguments of `basic.return`.
 #[derive(Debug, Clone, Copy)]
 pub struct Return<'a> {
-    /// Why, as a number: 312 for no route.
+    /// The reason as a number: 312 for no route.
     pub reply_code: u16,
-    /// Why, in words of at most 255 bytes; more are cut.
+    /// The reason as a text of at most 255 bytes; a longer one is cut.
     pub reply_text: &'a str,
 }
 

@@ -1,7 +1,7 @@
-//! How each type of method argument is read and written, bits included (specification §4.2.5).
+//! How each type of method argument is read and written, including bits (specification §4.2.5).
 //!
-//! Neighbouring bits share octets, lowest bit first; anything else ends the octet. That rule lives
-//! here and nowhere else.
+//! Neighbouring bits share octets, lowest bit first; any other argument ends the octet. Only this
+//! file knows that rule.
 
 use wire::{DecodeError, Reader};
 
@@ -11,10 +11,10 @@ use crate::limits::{SHORT_STRING_MAX, TABLE_ELEMENTS};
 /// Reads arguments in order.
 pub(crate) struct FieldReader<'a> {
     reader: Reader<'a>,
-    /// The octet of the bits being read, and how many of it were read.
+    /// The octet of bits that is being read, and how many of its bits were read.
     bits: u8,
     bits_read: u8,
-    /// How many table values this method may still hold.
+    /// How many table values this method may still contain.
     budget: usize,
 }
 
@@ -30,7 +30,7 @@ impl<'a> FieldReader<'a> {
         &mut self.reader
     }
 
-    /// Succeeds when nothing follows the last argument.
+    /// Succeeds if nothing follows the last argument.
     #[inline]
     pub(crate) fn finish(self) -> Result<(), DecodeError> {
         if self.reader.is_empty() { Ok(()) } else { Err(DecodeError::Malformed("bytes follow the last argument")) }
@@ -135,7 +135,7 @@ impl Field<'_> for u64 {
     }
 }
 
-/// A short string: names and texts. The specification wants UTF-8, and everything that shows a name
+/// A short string: names and texts. The specification requires UTF-8, and every display of a name
 /// needs it.
 impl<'a> Field<'a> for &'a str {
     #[inline]

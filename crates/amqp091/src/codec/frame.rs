@@ -1,12 +1,11 @@
-//! One frame in place: type, channel and payload, borrowed from the bytes that arrived
-//! (specification §4.2.3).
+//! One frame in place: type, channel and payload, borrowed from the input (specification §4.2.3).
 //!
-//! A frame's announced size is judged before the frame is waited for, so that no peer can make us
+//! A frame's announced size is checked before the frame is waited for. So a peer can't make us
 //! buffer more than one frame of the negotiated size.
 
 use crate::limits::{BASIC_CLASS, FRAME_END, FRAME_HEADER, FRAME_OVERHEAD, FRAME_SIZE_FUDGE};
 
-/// What a frame carries. The discriminants are the octets on the wire.
+/// The type of a frame. The discriminants are the octets on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -23,9 +22,9 @@ pub enum FrameKind {
 /// One whole frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it carries.
+    /// Its type.
     pub kind: FrameKind,
-    /// The channel it belongs to; 0 is the connection itself.
+    /// Its channel; 0 is the connection itself.
     pub channel: u16,
     /// Everything between the frame's header and its end octet.
     pub payload: &'a [u8],
@@ -39,7 +38,7 @@ impl Frame<'_> {
     }
 }
 
-/// Bytes that are not a frame. The texts are RabbitMQ's, which people search the web for.
+/// Bytes that are not a frame. The texts are RabbitMQ's, because people search for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameError {
     /// The announced payload is larger than the negotiated frame size allows.
@@ -72,7 +71,7 @@ pub enum FrameError {
 }
 
 impl FrameError {
-    /// The channel that the broken frame claims to belong to.
+    /// The channel that the broken frame names.
     pub fn channel(&self) -> u16 {
         match *self {
             Self::TooLarge { channel, .. } | Self::BadEnd { channel, .. } | Self::UnknownType { channel, .. } => {
@@ -98,13 +97,13 @@ impl std::fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-/// Reads the frame at the start of `input`: `None` when more bytes are needed.
+/// Reads the frame at the start of `input`. `None` if more bytes are needed.
 ///
 /// `frame_max` is the negotiated size of a whole frame in bytes; 0 means no limit, which a server
 /// should not agree to.
 ///
 /// # Errors
-/// When the bytes cannot be or become a frame of the allowed size.
+/// If the bytes can't be, or become, a frame of the allowed size.
 #[inline]
 pub fn decode_frame(input: &[u8], frame_max: u32) -> Result<Option<Frame<'_>>, FrameError> {
     let Some((&[kind, c0, c1, s0, s1, s2, s3], rest)) = input.split_first_chunk::<FRAME_HEADER>() else {
@@ -147,8 +146,8 @@ pub struct ContentHeader<'a> {
 }
 
 impl<'a> ContentHeader<'a> {
-    /// Reads the payload of a header frame; `None` when it is too short or its weight, which is
-    /// reserved, is not zero.
+    /// Reads the payload of a header frame. `None` if it is too short, or if its reserved weight is
+    /// not zero.
     #[inline]
     pub fn decode(payload: &'a [u8]) -> Option<Self> {
         let (&[c0, c1, 0, 0], rest) = payload.split_first_chunk::<4>()? else {
@@ -168,7 +167,7 @@ pub(crate) fn begin_frame(out: &mut Vec<u8>, kind: FrameKind, channel: u16) -> u
     start
 }
 
-/// Fills in the size of the frame that begins at `start` and ends it.
+/// Fills in the size of the frame that begins at `start`, and appends its end.
 #[inline]
 pub(crate) fn finish_frame(out: &mut Vec<u8>, start: usize) {
     let size = (out.len() - start - FRAME_HEADER) as u32;
@@ -210,7 +209,7 @@ pub fn encode_heartbeat(out: &mut Vec<u8>) {
     out.extend_from_slice(&[FrameKind::Heartbeat as u8, 0, 0, 0, 0, 0, 0, FRAME_END]);
 }
 
-/// The largest payload of a body frame, at least 1; 0 stands for no limit.
+/// The largest payload of a body frame, at least 1; a `frame_max` of 0 means no limit.
 #[inline]
 pub(crate) fn max_body_payload(frame_max: u32) -> usize {
     match frame_max {

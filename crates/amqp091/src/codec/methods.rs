@@ -23,9 +23,9 @@ pub enum MethodError {
     },
     /// The arguments do not decode.
     Malformed {
-        /// Class number, 0 when not even that was there.
+        /// Class number; 0 if the payload is too short for it.
         class: u16,
-        /// Method number within the class, 0 when not even that was there.
+        /// Method number within the class; 0 if the payload is too short for it.
         method: u16,
         /// What is wrong.
         error: DecodeError,
@@ -57,8 +57,8 @@ pub fn decode_method(payload: &[u8]) -> Result<Method<'_>, MethodError> {
     }
 }
 
-/// Turns the list of methods into structures, the enum of all of them, and both directions of
-/// coding. A macro, since each line of the list has to become a type of its own.
+/// Turns the list of methods into structures, an enum of all of them, and encoding and decoding. It
+/// is a macro because each line of the list becomes a type of its own.
 macro_rules! methods {
     ($( $(#[$doc:meta])* $class:literal $id:literal $wire_name:literal
         $name:ident $(<$life:lifetime>)? { $($field:ident : $kind:ty),* $(,)? } )*) => {
@@ -127,7 +127,7 @@ macro_rules! methods {
             }
         }
 
-        /// One method of each kind, for tests of all of them.
+        /// One method of each kind, for tests.
         #[cfg(test)]
         fn one_of_each() -> Vec<Method<'static>> {
             vec![$(Method::$name($name::default())),*]
@@ -144,12 +144,12 @@ impl Method<'_> {
     }
 }
 
-/// The name of a method by its numbers, as `queue.declare`; `None` when there is none.
+/// The name of a method by its numbers, as `queue.declare`; `None` if there is none.
 pub fn method_name(class: u16, method: u16) -> Option<&'static str> {
     match Method::decode(class, method, &[]) {
         Ok(method) => Some(method.name()),
         Err(MethodError::Unknown { .. }) => None,
-        // Without its arguments the method does not decode, but its zeroes do: the longest needs
+        // The method does not decode without arguments, and does with zeroes: the longest needs
         // fewer than 32 octets.
         Err(MethodError::Malformed { .. }) => {
             const ZEROES: [u8; 32] = [0; 32];
@@ -167,11 +167,11 @@ methods! {
     10 11 "connection.start_ok" ConnectionStartOk<'a> {
         client_properties: Table<'a>, mechanism: &'a str, response: &'a [u8], locale: &'a str,
     }
-    /// The server asks for more proof.
+    /// The server asks for more data of the log-in.
     10 20 "connection.secure" ConnectionSecure<'a> { challenge: &'a [u8] }
-    /// The client's proof.
+    /// The client's data for the log-in.
     10 21 "connection.secure_ok" ConnectionSecureOk<'a> { response: &'a [u8] }
-    /// The server offers limits.
+    /// The server proposes limits.
     10 30 "connection.tune" ConnectionTune { channel_max: u16, frame_max: u32, heartbeat: u16 }
     /// The client settles the limits.
     10 31 "connection.tune_ok" ConnectionTuneOk { channel_max: u16, frame_max: u32, heartbeat: u16 }
@@ -183,31 +183,31 @@ methods! {
     10 50 "connection.close" ConnectionClose<'a> {
         reply_code: u16, reply_text: &'a str, class_id: u16, method_id: u16,
     }
-    /// The close was heard; nothing follows.
+    /// The answer to a close; nothing follows.
     10 51 "connection.close_ok" ConnectionCloseOk {}
-    /// The server will not read publishes for now (RabbitMQ).
+    /// The server does not read publishes at the moment (RabbitMQ).
     10 60 "connection.blocked" ConnectionBlocked<'a> { reason: &'a str }
     /// The server reads again (RabbitMQ).
     10 61 "connection.unblocked" ConnectionUnblocked {}
     /// The client renews its credentials (RabbitMQ).
     10 70 "connection.update_secret" ConnectionUpdateSecret<'a> { new_secret: &'a [u8], reason: &'a str }
-    /// The new credentials hold (RabbitMQ).
+    /// The new credentials are accepted (RabbitMQ).
     10 71 "connection.update_secret_ok" ConnectionUpdateSecretOk {}
 
     /// Opens a channel.
     20 10 "channel.open" ChannelOpen<'a> { out_of_band: &'a str }
     /// The channel is open.
     20 11 "channel.open_ok" ChannelOpenOk<'a> { channel_id: &'a [u8] }
-    /// Asks the peer to stop or go on sending content.
+    /// Asks the peer to stop or resume sending content.
     20 20 "channel.flow" ChannelFlow { active: bool }
-    /// The flow request was heard.
+    /// The answer to a flow request.
     20 21 "channel.flow_ok" ChannelFlowOk { active: bool }
     /// Either side closes the channel, with a reason.
     20 40 "channel.close" ChannelClose<'a> { reply_code: u16, reply_text: &'a str, class_id: u16, method_id: u16 }
-    /// The close was heard; the channel number is free.
+    /// The answer to a close; the channel number is free.
     20 41 "channel.close_ok" ChannelCloseOk {}
 
-    /// Asks for a ticket (a relic that old clients send).
+    /// Asks for a ticket, which only old clients do.
     30 10 "access.request" AccessRequest<'a> {
         realm: &'a str, exclusive: bool, passive: bool, active: bool, write: bool, read: bool,
     }
@@ -219,23 +219,23 @@ methods! {
         ticket: u16, exchange: &'a str, kind: &'a str, passive: bool, durable: bool, auto_delete: bool,
         internal: bool, nowait: bool, arguments: Table<'a>,
     }
-    /// The exchange is there.
+    /// The exchange exists.
     40 11 "exchange.declare_ok" ExchangeDeclareOk {}
     /// Deletes an exchange.
     40 20 "exchange.delete" ExchangeDelete<'a> { ticket: u16, exchange: &'a str, if_unused: bool, nowait: bool }
-    /// The exchange is gone.
+    /// The exchange is deleted.
     40 21 "exchange.delete_ok" ExchangeDeleteOk {}
     /// Binds an exchange to an exchange (RabbitMQ).
     40 30 "exchange.bind" ExchangeBind<'a> {
         ticket: u16, destination: &'a str, source: &'a str, routing_key: &'a str, nowait: bool, arguments: Table<'a>,
     }
-    /// The binding is there (RabbitMQ).
+    /// The binding exists (RabbitMQ).
     40 31 "exchange.bind_ok" ExchangeBindOk {}
     /// Removes a binding between exchanges (RabbitMQ).
     40 40 "exchange.unbind" ExchangeUnbind<'a> {
         ticket: u16, destination: &'a str, source: &'a str, routing_key: &'a str, nowait: bool, arguments: Table<'a>,
     }
-    /// The binding is gone; the number is RabbitMQ's slip that everybody follows.
+    /// The binding is deleted. The number is a mistake of RabbitMQ's that all clients follow.
     40 51 "exchange.unbind_ok" ExchangeUnbindOk {}
 
     /// Declares a queue.
@@ -243,34 +243,34 @@ methods! {
         ticket: u16, queue: &'a str, passive: bool, durable: bool, exclusive: bool, auto_delete: bool, nowait: bool,
         arguments: Table<'a>,
     }
-    /// The queue is there, with so many ready messages and consumers.
+    /// The queue exists, with these numbers of ready messages and consumers.
     50 11 "queue.declare_ok" QueueDeclareOk<'a> { queue: &'a str, message_count: u32, consumer_count: u32 }
     /// Binds a queue to an exchange.
     50 20 "queue.bind" QueueBind<'a> {
         ticket: u16, queue: &'a str, exchange: &'a str, routing_key: &'a str, nowait: bool, arguments: Table<'a>,
     }
-    /// The binding is there.
+    /// The binding exists.
     50 21 "queue.bind_ok" QueueBindOk {}
     /// Drops all ready messages of a queue.
     50 30 "queue.purge" QueuePurge<'a> { ticket: u16, queue: &'a str, nowait: bool }
-    /// So many were dropped.
+    /// How many messages were dropped.
     50 31 "queue.purge_ok" QueuePurgeOk { message_count: u32 }
     /// Deletes a queue.
     50 40 "queue.delete" QueueDelete<'a> {
         ticket: u16, queue: &'a str, if_unused: bool, if_empty: bool, nowait: bool,
     }
-    /// The queue is gone, and so many messages with it.
+    /// The queue is deleted, with this number of messages.
     50 41 "queue.delete_ok" QueueDeleteOk { message_count: u32 }
     /// Removes a binding of a queue.
     50 50 "queue.unbind" QueueUnbind<'a> {
         ticket: u16, queue: &'a str, exchange: &'a str, routing_key: &'a str, arguments: Table<'a>,
     }
-    /// The binding is gone.
+    /// The binding is deleted.
     50 51 "queue.unbind_ok" QueueUnbindOk {}
 
     /// Sets the prefetch limits.
     60 10 "basic.qos" BasicQos { prefetch_size: u32, prefetch_count: u16, global: bool }
-    /// The limits hold.
+    /// The limits are set.
     60 11 "basic.qos_ok" BasicQosOk {}
     /// Starts a consumer.
     60 20 "basic.consume" BasicConsume<'a> {
@@ -279,7 +279,7 @@ methods! {
     }
     /// The consumer runs under this tag.
     60 21 "basic.consume_ok" BasicConsumeOk<'a> { consumer_tag: &'a str }
-    /// Ends a consumer; also sent by the server when the queue goes away.
+    /// Ends a consumer; the server also sends it when the queue is deleted.
     60 30 "basic.cancel" BasicCancel<'a> { consumer_tag: &'a str, nowait: bool }
     /// The consumer has ended.
     60 31 "basic.cancel_ok" BasicCancelOk<'a> { consumer_tag: &'a str }
@@ -287,7 +287,7 @@ methods! {
     60 40 "basic.publish" BasicPublish<'a> {
         ticket: u16, exchange: &'a str, routing_key: &'a str, mandatory: bool, immediate: bool,
     }
-    /// Gives an unroutable message back; content follows.
+    /// Returns an unroutable message; content follows.
     60 50 "basic.return" BasicReturn<'a> {
         reply_code: u16, reply_text: &'a str, exchange: &'a str, routing_key: &'a str,
     }
@@ -297,11 +297,11 @@ methods! {
     }
     /// Fetches one message.
     60 70 "basic.get" BasicGet<'a> { ticket: u16, queue: &'a str, no_ack: bool }
-    /// The message fetched, and how many are left; content follows.
+    /// The fetched message, and how many are left; content follows.
     60 71 "basic.get_ok" BasicGetOk<'a> {
         delivery_tag: u64, redelivered: bool, exchange: &'a str, routing_key: &'a str, message_count: u32,
     }
-    /// There was none.
+    /// The queue has no ready message.
     60 72 "basic.get_empty" BasicGetEmpty<'a> { cluster_id: &'a str }
     /// Settles deliveries, or confirms publishes.
     60 80 "basic.ack" BasicAck { delivery_tag: u64, multiple: bool }
@@ -311,9 +311,9 @@ methods! {
     60 100 "basic.recover_async" BasicRecoverAsync { requeue: bool }
     /// Asks for redelivery.
     60 110 "basic.recover" BasicRecover { requeue: bool }
-    /// What was unsettled is on its way again.
+    /// The unsettled messages are delivered again.
     60 111 "basic.recover_ok" BasicRecoverOk {}
-    /// Refuses deliveries, or says that publishes were not taken (RabbitMQ).
+    /// Refuses deliveries, or reports refused publishes (RabbitMQ).
     60 120 "basic.nack" BasicNack { delivery_tag: u64, multiple: bool, requeue: bool }
 
     /// Switches the channel to confirm mode (RabbitMQ).
@@ -327,11 +327,11 @@ methods! {
     90 11 "tx.select_ok" TxSelectOk {}
     /// Commits the open transaction.
     90 20 "tx.commit" TxCommit {}
-    /// It is committed.
+    /// The transaction is committed.
     90 21 "tx.commit_ok" TxCommitOk {}
     /// Rolls the open transaction back.
     90 30 "tx.rollback" TxRollback {}
-    /// It is rolled back.
+    /// The transaction is rolled back.
     90 31 "tx.rollback_ok" TxRollbackOk {}
 }
 

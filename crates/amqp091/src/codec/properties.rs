@@ -1,9 +1,9 @@
-//! The properties of a message: fourteen optional values behind a word of flags (specification
+//! The properties of a message: fourteen optional values after a word of flags (specification
 //! §4.2.6.1).
 //!
-//! The server keeps a publisher's bytes verbatim and looks at them once, with [`scan_properties`];
-//! whoever wants all values uses [`BasicProperties`]. Short strings are kept as bytes: what a
-//! client sent is what a consumer gets.
+//! The server keeps a publisher's bytes verbatim and reads them once, with [`scan_properties`].
+//! [`BasicProperties`] has all values. Short strings are kept as bytes: a consumer gets what the
+//! publisher sent.
 
 use wire::{DecodeError, Reader};
 
@@ -24,42 +24,42 @@ const KIND: u16 = 1 << 5;
 const USER_ID: u16 = 1 << 4;
 const APP_ID: u16 = 1 << 3;
 const CLUSTER_ID: u16 = 1 << 2;
-/// Another word of flags follows. Class `basic` has too few properties to need one.
+/// Another word of flags follows. Class `basic` never needs one.
 const CONTINUED: u16 = 1;
 
 /// No properties at all, encoded.
 pub const NO_PROPERTIES: [u8; 2] = [0, 0];
 
-/// The properties that a broker acts on, found in one pass that validates all others on its way.
+/// The properties that a broker acts on. One pass finds them and validates all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PropertyScan<'a> {
-    /// 2 means that the message should survive a restart; absent means that it need not.
+    /// 2 if the message should survive a restart; absent if it need not.
     pub delivery_mode: Option<u8>,
-    /// Higher goes first, in queues that know priorities.
+    /// Messages of higher priority go first, in queues with priorities.
     pub priority: Option<u8>,
-    /// Milliseconds to live, as decimal digits if the publisher is right.
+    /// Milliseconds to live, as decimal digits if it is valid.
     pub expiration: Option<&'a [u8]>,
     /// Where replies should go.
     pub reply_to: Option<&'a [u8]>,
-    /// Who the publisher claims to be.
+    /// The user that the publisher claims to be.
     pub user_id: Option<&'a [u8]>,
     /// The headers.
     pub headers: Option<Table<'a>>,
 }
 
 impl PropertyScan<'_> {
-    /// True for delivery mode 2.
+    /// Whether the delivery mode is 2.
     #[inline]
     pub fn is_persistent(&self) -> bool {
         self.delivery_mode == Some(2)
     }
 }
 
-/// Validates the property bytes of a content header (flags and values) and picks out what a broker
-/// acts on.
+/// Validates the property bytes of a content header (flags and values) and returns those that a
+/// broker acts on.
 ///
 /// # Errors
-/// When a value is cut off or malformed, or bytes are left over.
+/// If a value is cut off or malformed, or bytes are left over.
 #[inline]
 pub fn scan_properties(raw: &[u8]) -> Result<PropertyScan<'_>, DecodeError> {
     let mut scan = PropertyScan::default();
@@ -95,7 +95,7 @@ pub struct BasicProperties<'a> {
     pub delivery_mode: Option<u8>,
     /// 0 to 9 by the specification, any octet in practice.
     pub priority: Option<u8>,
-    /// Names the request that this answers.
+    /// Identifies the request that this message answers.
     pub correlation_id: Option<&'a [u8]>,
     /// Where to reply.
     pub reply_to: Option<&'a [u8]>,
@@ -111,7 +111,7 @@ pub struct BasicProperties<'a> {
     pub user_id: Option<&'a [u8]>,
     /// The publishing application.
     pub app_id: Option<&'a [u8]>,
-    /// Deprecated, but it is carried.
+    /// Deprecated; it is passed on all the same.
     pub cluster_id: Option<&'a [u8]>,
 }
 
@@ -191,7 +191,7 @@ impl BasicProperties<'_> {
         out[start..start + 2].copy_from_slice(&flags.to_be_bytes());
     }
 
-    /// Flags and values as a vector of their own.
+    /// Flags and values in a vector.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.encode(&mut out);

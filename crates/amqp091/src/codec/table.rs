@@ -1,9 +1,9 @@
 //! Field tables and arrays (specification §4.2.5.5, with the type octets that RabbitMQ and all
 //! clients really use).
 //!
-//! [`Table`] and [`Array`] are bytes that have been validated once, depth and number of values
-//! included; iterating them can no longer fail. [`Value`] is the owned form for those who build or
-//! keep one.
+//! [`Table`] and [`Array`] are bytes that were validated once, including depth and number of
+//! values, so iterating them can't fail. [`Value`] is the owned form, for building and keeping
+//! values.
 
 use wire::{DecodeError, Reader};
 
@@ -18,8 +18,8 @@ pub enum ValueRef<'a> {
     I8(i8),
     /// `B`: unsigned, 8 bits.
     U8(u8),
-    /// `s`: signed, 16 bits. (The specification's text calls `s` a short string; nobody follows
-    /// it.)
+    /// `s`: signed, 16 bits. (The specification's text calls `s` a short string; no implementation
+    /// follows it.)
     I16(i16),
     /// `u`: unsigned, 16 bits.
     U16(u16),
@@ -40,7 +40,7 @@ pub enum ValueRef<'a> {
         /// All digits as one number.
         value: u32,
     },
-    /// `S`: a long string; text by custom, any bytes in truth.
+    /// `S`: a long string; usually text, and possibly any bytes.
     Str(&'a [u8]),
     /// `x`: bytes.
     Bytes(&'a [u8]),
@@ -55,7 +55,7 @@ pub enum ValueRef<'a> {
 }
 
 impl<'a> ValueRef<'a> {
-    /// The number, when it is of any integer type: clients differ in the width they choose.
+    /// The number, if it is of any integer type: clients choose different widths.
     pub fn as_integer(&self) -> Option<i64> {
         match *self {
             Self::I8(n) => Some(n.into()),
@@ -69,7 +69,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The text, when it is a long string of valid UTF-8.
+    /// The text, if it is a long string of valid UTF-8.
     pub fn as_str(&self) -> Option<&'a str> {
         match self {
             Self::Str(bytes) => str::from_utf8(bytes).ok(),
@@ -77,7 +77,7 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The boolean, when it is one.
+    /// The boolean, if it is one.
     pub fn as_bool(&self) -> Option<bool> {
         match *self {
             Self::Bool(value) => Some(value),
@@ -109,40 +109,40 @@ impl<'a> ValueRef<'a> {
     }
 }
 
-/// A validated field table: the fields' bytes without the length in front of them.
+/// A validated field table: the bytes of its fields without the length before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Table<'a> {
     fields: &'a [u8],
 }
 
 impl<'a> Table<'a> {
-    /// Validates the bytes of a table, given without their length.
+    /// Validates the bytes of a table, without their length.
     ///
     /// # Errors
-    /// When they are not a table, nest deeper than [`TABLE_DEPTH`] or hold more than
+    /// If they are not a table, nest deeper than [`TABLE_DEPTH`], or hold more than
     /// [`TABLE_ELEMENTS`] values.
     pub fn new(fields: &'a [u8]) -> Result<Self, DecodeError> {
         Self::new_within(fields, &mut { TABLE_ELEMENTS })
     }
 
-    /// Like [`Table::new`], but takes its values from a budget that several tables of one frame
-    /// share.
+    /// Like [`Table::new`], with a limit of values that several tables of one frame share.
     pub(crate) fn new_within(fields: &'a [u8], budget: &mut usize) -> Result<Self, DecodeError> {
         check_table(fields, TABLE_DEPTH, budget)?;
         Ok(Self { fields })
     }
 
-    /// The fields' bytes, without a length in front.
+    /// The bytes of the fields, without a length before them.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.fields
     }
 
-    /// True when it has no field.
+    /// Whether the table has no fields.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Names and values in the order they were written. A name may come twice; the first counts.
+    /// Names and values in the order in which they were written. A name may be there twice; the
+    /// first counts.
     pub fn iter(&self) -> Fields<'a> {
         Fields { reader: Reader::new(self.fields) }
     }
@@ -171,15 +171,14 @@ impl<'a> Iterator for Fields<'a> {
         if self.reader.is_empty() {
             return None;
         }
-        // The bytes were validated when the table was made, so these end the iteration only at its
-        // end.
+        // The bytes were validated when the table was made, so an error here can only be their end.
         let name = read_name(&mut self.reader).ok()?;
         let value = read_value(&mut self.reader).ok()?;
         Some((name, value))
     }
 }
 
-/// A validated field array: the values' bytes without the length in front of them.
+/// A validated field array: the bytes of its values without the length before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Array<'a> {
     values: &'a [u8],
@@ -209,10 +208,10 @@ impl<'a> Iterator for Values<'a> {
     }
 }
 
-/// Reads a table with its four length bytes from the start of `bytes` and validates it.
+/// Reads and validates a table with its four length bytes at the start of `bytes`.
 ///
 /// # Errors
-/// As [`Table::new`]; also when the length goes past the end.
+/// As [`Table::new`]; also if the length goes past the end.
 pub fn decode_table(bytes: &[u8]) -> Result<Table<'_>, DecodeError> {
     Table::new(Reader::new(bytes).long_bytes()?)
 }
@@ -221,7 +220,7 @@ fn read_name<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
     str::from_utf8(reader.short_bytes()?).map_err(|_| DecodeError::Malformed("a field name is not UTF-8"))
 }
 
-/// Reads one value; the insides of tables and arrays are not looked at.
+/// Reads one value; the contents of tables and arrays are not read.
 fn read_value<'a>(reader: &mut Reader<'a>) -> Result<ValueRef<'a>, DecodeError> {
     Ok(match reader.u8()? {
         b't' => ValueRef::Bool(reader.u8()? != 0),
@@ -321,8 +320,8 @@ impl From<&str> for Value {
     }
 }
 
-/// The bytes of a table with these fields, without a length in front: what [`Table::new`] takes.
-/// A name longer than 255 bytes is cut at a character.
+/// The bytes of a table with these fields, without a length before them, as [`Table::new`] takes
+/// them. A name longer than 255 bytes is cut at a character boundary.
 pub fn encode_fields(fields: &[(String, Value)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {
@@ -332,7 +331,7 @@ pub fn encode_fields(fields: &[(String, Value)]) -> Vec<u8> {
 }
 
 /// Appends one name and value to the bytes of a table. A name longer than 255 bytes is cut at a
-/// character.
+/// character boundary.
 pub fn encode_field(out: &mut Vec<u8>, name: &str, value: &Value) {
     let name = &name[..name.floor_char_boundary(SHORT_STRING_MAX)];
     out.push(name.len() as u8);

@@ -48,7 +48,7 @@ fn every_type_decodes_encodes_and_fails_at_every_cut() {
         for cut in 0..table_bytes.len() {
             assert_eq!(decode_table(&table_bytes[..cut]), Err(DecodeError::Truncated), "{value:?} cut at {cut}");
         }
-        // The same cuts, with lengths that match what is left: truncation inside a complete frame.
+        // The same cuts with lengths that match the rest: truncation inside a complete frame.
         for cut in 1..table.as_bytes().len() {
             assert!(Table::new(&table.as_bytes()[..cut]).is_err(), "{value:?} cut at {cut}");
         }

@@ -1,4 +1,4 @@
-//! Class `basic` but for publishing: prefetch, consumers, fetching, settlements.
+//! Class `basic` except for publishing: prefetch, consumers, fetching, settlements.
 
 use broker::{Consume, Fetch, Outcome, Prefetch};
 
@@ -35,7 +35,7 @@ impl Channel {
         if queue == REPLY_TO {
             return self.consume_replies(cx, consume);
         }
-        // no_local is ignored, as by RabbitMQ: nothing in the model remembers who published.
+        // no_local is ignored, as by RabbitMQ, because messages do not record their publisher.
         let wanted = Consume {
             queue,
             tag: consume.consumer_tag.to_owned(),
@@ -122,14 +122,14 @@ impl Channel {
         Ok(())
     }
 
-    /// The old form, which has no reply.
+    /// The old form of recover, which has no reply.
     pub(super) fn recover_async(&mut self, cx: &mut Context<'_>, recover: &BasicRecoverAsync) -> Result<(), Failure> {
         check_requeue(recover.requeue)?;
         cx.client.recover(self.session, cx.now);
         Ok(())
     }
 
-    /// `name`, or the queue declared last where it is empty.
+    /// `name`; if it is empty, the queue that was declared last.
     pub(super) fn queue_name(&self, name: &str) -> Result<String, Failure> {
         if !name.is_empty() {
             return Ok(name.to_owned());
@@ -141,13 +141,14 @@ impl Channel {
     }
 }
 
-/// Redelivery to the same consumer, which the specification has for `requeue=false`, was never
-/// built by RabbitMQ either.
+/// With `requeue=false` the specification asks for redelivery to the same consumer. RabbitMQ does
+/// not support that either.
 fn check_requeue(requeue: bool) -> Result<(), Failure> {
     if requeue { Ok(()) } else { Err(Failure::new(ReplyCode::NotImplemented, "requeue=false")) }
 }
 
-/// With `requeue` it comes `back`: RabbitMQ takes a reject for a failure and a nack for a return.
+/// The outcome `back` if the message is requeued: RabbitMQ counts a reject as a failure, and a nack
+/// as a return.
 fn refused(requeue: bool, back: Outcome) -> Outcome {
     if requeue { back } else { Outcome::Rejected }
 }

@@ -1,7 +1,7 @@
 //! One channel: a session of the broker, the content that is arriving, and the dispatch of methods
 //! to their class.
 //!
-//! A method that cannot be dealt with yet leaves no trace: its frame is looked at again later.
+//! A method that can't be handled yet changes nothing: its frame is offered again later.
 
 use broker::{Outcome, SessionId, TransactionId};
 
@@ -13,13 +13,13 @@ use crate::session::events;
 use crate::session::link::Waiting;
 use crate::session::running::Context;
 
-/// What became of a frame.
+/// The outcome of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Done,
-    /// Look at the same frame again; the link says when, or at once.
+    /// The same frame must be offered again; the link says when, or at once.
     Later,
-    /// The channel is closed and its number free.
+    /// The channel is closed and its number is free.
     Closed,
 }
 
@@ -39,10 +39,10 @@ pub(super) struct Channel {
     pub(super) mode: Mode,
     /// The deliveries that the next commit settles, in order.
     pub(super) settlements: Vec<(u64, Outcome)>,
-    /// The queue declared last: what an empty name stands for.
+    /// The queue that was declared last; an empty name means this queue.
     pub(super) last_queue: String,
     pub(super) incoming: Incoming,
-    /// We said close, and pass over everything until the peer agrees.
+    /// We sent a close, and ignore everything until the peer answers it.
     closing: bool,
 }
 
@@ -62,7 +62,7 @@ impl Channel {
         self.closing
     }
 
-    /// Drops what was arriving and returns its size.
+    /// Drops the content that was arriving and returns its size.
     pub(super) fn begin_closing(&mut self) -> u64 {
         self.closing = true;
         self.incoming.abandon()
@@ -92,7 +92,7 @@ impl Channel {
         match decode_method(frame.payload) {
             Ok(Method::ChannelCloseOk(_)) => Step::Closed,
             Ok(Method::ChannelClose(_)) => {
-                // Both sides closed at once: each answers the other.
+                // Both sides closed at the same time: each answers the other.
                 cx.link.send(cx.number, ChannelCloseOk {});
                 Step::Done
             }
@@ -143,7 +143,7 @@ impl Channel {
         Ok(Step::Done)
     }
 
-    /// The peer closes the channel. Its number is free once the answer is written, which comes
+    /// The peer closes the channel. Its number is free when the answer is written, which comes
     /// before anything else.
     fn close(&mut self, cx: &mut Context<'_>) -> Step {
         let Context { client, link, sessions, broker, now, .. } = cx;
@@ -154,7 +154,8 @@ impl Channel {
     }
 }
 
-/// What need not wait for publishes that are parked behind an alarm: what makes room, and the end.
+/// Whether a method may overtake publishes that wait for an alarm. Methods that make room may, and
+/// those that close the channel.
 fn overtakes_parked(method: &Method<'_>) -> bool {
     matches!(
         method,

@@ -1,7 +1,8 @@
-//! Every way a connection or a channel ends: the peer's wish, our error, lost frames, silence.
+//! All ways in which a connection or a channel ends: a close by the peer, an error, broken frames,
+//! a timeout.
 //!
-//! Whatever ends it, the broker's side is released first, so that exclusive queues and unsettled
-//! deliveries are free when the peer hears of the end.
+//! The broker's side is always released first. So exclusive queues and unsettled deliveries are
+//! free when the peer hears of the end.
 
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use crate::session::error::{Failure, ReplyCode};
 use crate::session::link::Waiting;
 
 impl AmqpConnection {
-    /// Closes the channel or the connection, whichever the failure is about, and tells the peer.
+    /// Closes the channel or the connection, as the failure requires, and tells the peer.
     pub(super) fn fail(&mut self, channel: u16, failure: Failure, now: Instant) {
         if channel != 0 && !failure.code.ends_connection() {
             self.log_failure(channel, &failure);
@@ -34,7 +35,7 @@ impl AmqpConnection {
         self.phase_ends = Some(now + CLOSE_TIMEOUT);
     }
 
-    /// Ends the broker's side. The ticket is what an answer to the peer must wait for.
+    /// Releases the broker's side. The answer to the peer must wait for the returned ticket.
     pub(super) fn release(&mut self, now: Instant) -> Ticket {
         self.link.waiting = None;
         let Some(running) = &mut self.running else { return Ticket::NONE };
@@ -42,7 +43,7 @@ impl AmqpConnection {
         running.client.close(now)
     }
 
-    /// The peer closes: the answer waits until everything that it settled is durable.
+    /// The peer closes. The answer waits until everything that the connection settled is durable.
     pub(super) fn close_politely(&mut self, now: Instant) {
         let ticket = self.release(now);
         let done = self.running.as_mut().is_none_or(|running| running.client.durable(ticket));
@@ -56,9 +57,9 @@ impl AmqpConnection {
         self.link.waiting = Some(Waiting::Reply { ticket, frame, closes: true });
     }
 
-    /// The bytes make no frames any more: says so, and passes over the rest for a while, so that
-    /// the peer can read it. Before the login what has no frame's type or end is told nothing,
-    /// since it may be no AMQP at all (specification §4.2.3); a frame that is too large is told so.
+    /// The bytes are no longer frames. Reports it, and ignores further input for a while, so that
+    /// the peer can read the report. Before the log-in only a frame that is too large is reported.
+    /// Other bytes get no answer, because they may not be AMQP at all (specification §4.2.3).
     pub(super) fn lose_sync(&mut self, error: FrameError, now: Instant) {
         if matches!(self.phase, Phase::Closing) {
             self.finish();
@@ -74,7 +75,8 @@ impl AmqpConnection {
         self.ignore(now);
     }
 
-    /// Says nothing and closes the socket after a pause, which slows down who guesses passwords.
+    /// Sends nothing and closes the socket after a pause, which slows down the guessing of
+    /// passwords.
     pub(super) fn ignore(&mut self, now: Instant) {
         self.phase = Phase::Ignoring;
         self.phase_ends = Some(now + SILENCE);

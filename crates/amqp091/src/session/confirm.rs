@@ -1,5 +1,5 @@
-//! Classes `confirm` and `tx`: the two ways of knowing that publishes are safe. A channel uses one
-//! of them or neither.
+//! Classes `confirm` and `tx`: the two ways to know that publishes are safe. A channel uses one of
+//! them or neither.
 
 use broker::Outcome;
 
@@ -32,8 +32,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Keeps a settlement until the commit: after a rollback the delivery is still this channel's,
-    /// unsettled, as if nothing had been said about it. A tag that is wrong is refused at once
+    /// Keeps a settlement until the commit. After a rollback the delivery is still unsettled on
+    /// this channel, as if the settlement had not been sent. A wrong tag is refused at once
     /// (specification, `basic.ack.delivery-tag`).
     pub(super) fn settle_at_commit(
         &mut self,
@@ -47,7 +47,7 @@ impl Channel {
         Ok(())
     }
 
-    /// The answer comes with the event that ends the commit; no frame is looked at before.
+    /// The answer comes with the event that ends the commit. Until then no frame is taken.
     pub(super) fn commit(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
         let Mode::Transactional(transaction) = self.mode else {
             return Err(precondition("channel is not transactional"));

@@ -1,7 +1,7 @@
 //! One connection: its phases, its turns, and the driver's contract ([`wire::Connection`]).
 //!
-//! A phase only ever goes forward. Input is taken frame by frame while nothing is waited for; at
-//! the end of each turn the broker gets what was gathered and the output gets what the broker has.
+//! Phases only go forward. Input is taken frame by frame while nothing is waited for. At the end of
+//! each turn the broker gets what was gathered, and the output gets the broker's events.
 
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -23,19 +23,20 @@ use crate::session::last::Last;
 use crate::session::link::{After, Link, OUTPUT_ENOUGH, Waiting};
 use crate::session::running::{Running, Taken};
 
-/// A turn ends when this much was read, so that other connections get theirs.
+/// A turn ends after this many bytes of input, so that other connections get their turns.
 const TURN_BYTES: usize = 256 * 1024;
-/// The same for frames or whole publishes.
+/// A turn ends after this many frames or whole publishes.
 const TURN_ENTRIES: usize = 10_000;
-/// Largest frame before both sides have agreed on a size. The specification has 4096 (§4.2.3),
-/// RabbitMQ since 4.1 twice as much, as room for a long token as password.
+/// Largest frame before both sides have agreed on a size. The specification has 4096 (§4.2.3).
+/// RabbitMQ since 4.1 has twice as much, so that a long token fits as a password.
 pub(super) const HANDSHAKE_FRAME_MAX: u32 = 8192;
 /// How long the peer may take to answer our close.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a peer that is not trusted or not understood is kept before its socket is closed.
+/// How long input is ignored before the socket of a peer is closed that failed to log in or broke
+/// the framing.
 pub(super) const SILENCE: Duration = Duration::from_secs(3);
 
-/// How far a connection has come.
+/// The phase of a connection.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// Waits for the protocol header.
@@ -44,11 +45,11 @@ pub(super) enum Phase {
     Starting,
     /// Waits for the outcome of a login of this user by this mechanism.
     Authenticating { login: auth::Login, mechanism: Mechanism, user: Box<str> },
-    /// Waits for the proof that SCRAM asks for.
+    /// Waits for the client's proof by SCRAM.
     Challenged(Box<Exchange>),
-    /// The client chose PLAIN and did not say who it is; it was asked to.
+    /// The client chose PLAIN without credentials, and was asked for them.
     Asked,
-    /// Waits for the answer to the server's own proof; the outcome is known.
+    /// Waits for the client's answer to the server's own proof; the outcome is known.
     Proven { login: auth::Login, user: Box<str> },
     /// Waits for tune-ok.
     Tuning(Identity),
@@ -56,15 +57,15 @@ pub(super) enum Phase {
     Opening(Identity),
     /// Open.
     Running,
-    /// We said close; waits for close-ok and passes over everything else.
+    /// We sent a close; waits for close-ok and ignores everything else.
     Closing,
-    /// Passes over everything until a time has passed.
+    /// Ignores all input until a timeout.
     Ignoring,
-    /// The last word is said, and the peer ends the connection.
+    /// Everything is written, and the peer must end the connection.
     Answered,
     /// Nothing more is read.
     Closed,
-    /// The same, and nothing more is written: the peer has shown no sign of life.
+    /// Nothing more is read or written: the peer has sent no heartbeat.
     GivenUp,
 }
 
@@ -102,16 +103,16 @@ pub(super) struct AmqpConnection {
     pub(super) peer: Peer,
     pub(super) waker: Waker,
     pub(super) phase: Phase,
-    /// When the phase ends by itself.
+    /// The timeout of the phase.
     pub(super) phase_ends: Option<Instant>,
     pub(super) link: Link,
     pub(super) heartbeat: Heartbeat,
-    /// Bytes of the last input that were not taken: when no more than these are offered, nothing
-    /// has arrived.
+    /// Bytes of the last input that were not taken. If no more than these are offered, nothing has
+    /// arrived.
     left_over: usize,
     pub(super) running: Option<Running>,
     last: Last,
-    /// User and vhost of what was running.
+    /// User and vhost of the connection that was open.
     was: Option<(Box<str>, Box<str>)>,
     /// Highest channel number.
     pub(super) channel_max: u16,
@@ -136,14 +137,14 @@ impl AmqpConnection {
         }
     }
 
-    /// True while the next frame may be looked at.
+    /// Whether the next frame may be taken.
     fn takes_input(&self) -> bool {
         !matches!(self.phase, Phase::Authenticating { .. } | Phase::Answered | Phase::Closed | Phase::GivenUp)
             && self.link.waiting.is_none()
             && !self.link.is_stuffed()
     }
 
-    /// True when what was read so far makes enough work for one turn.
+    /// Whether the input so far is enough work for one turn.
     fn is_turn_full(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.client.is_turn_full())
     }
@@ -153,7 +154,7 @@ impl AmqpConnection {
         self.takes_input() && flow == Flow::Run
     }
 
-    /// Takes what `input` begins with; 0 when more bytes or something else must come first.
+    /// Takes the start of `input`; 0 if more bytes, or something else, must come first.
     fn take(&mut self, input: &[u8], now: Instant) -> usize {
         match self.phase {
             Phase::Header => return self.take_header(input),
@@ -174,8 +175,8 @@ impl AmqpConnection {
             Ok(Taken::Frames(more)) => frame.wire_len() + more,
             Ok(Taken::Later) => {
                 if self.link.waiting.is_none() {
-                    // What it waited for has just come, and nothing else would have the frame
-                    // looked at again.
+                    // The frame waited for something that has just come, and nothing else would
+                    // offer it again.
                     self.waker.wake_by_ref();
                 }
                 0
@@ -201,7 +202,7 @@ impl AmqpConnection {
         Ok(Taken::Frames(0))
     }
 
-    /// Ends the turn: the broker runs what was gathered, the output gets what waits.
+    /// Ends the turn: the broker gets what was gathered, and the output gets the broker's events.
     fn end_turn(&mut self, now: Instant) {
         if let Some(running) = &mut self.running {
             running.client.end_turn(now);
@@ -219,12 +220,12 @@ impl AmqpConnection {
         }
     }
 
-    /// Takes events from the broker; true when more wait and the output has room, or the frame that
-    /// waited for parked publishes can be looked at.
+    /// Takes events from the broker. True if more events wait and the output has room, or if the
+    /// frame that waited for parked publishes can be taken.
     fn drain(&mut self, now: Instant) -> bool {
         let Some(running) = &mut self.running else { return false };
-        // With a full output too: what is due by time is done there, or the deadline would stay in
-        // the past.
+        // This also runs with a full output, because it does what is due by time. Otherwise the
+        // deadline would stay in the past.
         let budget = OUTPUT_ENOUGH.saturating_sub(self.link.out.len());
         let Running { client, sessions, .. } = running;
         let (link, broker) = (&mut self.link, &self.server.broker);
@@ -245,14 +246,14 @@ impl AmqpConnection {
         }
     }
 
-    /// Looks whether what the connection waits for has come.
+    /// Checks whether the connection can stop waiting.
     fn resume(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Authenticating { .. }) {
             self.take_login(now);
         }
         let Some(running) = &mut self.running else { return };
         let over = match &self.link.waiting {
-            // Both end with what the broker does in `drain`.
+            // Both end with an event in `drain`.
             None | Some(Waiting::Commit { .. } | Waiting::Unparked(_)) => false,
             Some(Waiting::Reply { ticket, .. } | Waiting::Durable(ticket)) => running.client.durable(*ticket),
         };
@@ -267,31 +268,31 @@ impl AmqpConnection {
         }
     }
 
-    /// The close of either side is answered: writes what is left, and the peer ends the connection.
+    /// A close is answered. Writes the rest, and leaves the end of the connection to the peer.
     pub(super) fn leave_to_peer(&mut self) {
         self.finish();
         self.phase = Phase::Answered;
     }
 
-    /// Writes what is left and ends.
+    /// Writes the rest and ends.
     pub(super) fn finish(&mut self) {
         self.phase = Phase::Closed;
         self.phase_ends = None;
         self.leave_broker();
     }
 
-    /// The broker's side ends.
+    /// Ends the broker's side.
     pub(super) fn leave_broker(&mut self) {
         if let Some(Running { client, .. }) = self.running.take() {
             self.was = Some((client.user().into(), client.vhost().into()));
         }
     }
 
-    /// Frames of channel 0 while our close waits for its answer.
+    /// Takes frames of channel 0 while our close waits for its answer.
     pub(super) fn take_while_closing(&mut self, method: &Method<'_>) {
         match method {
             Method::ConnectionCloseOk(_) => self.leave_to_peer(),
-            // Both sides closed at once: each answers the other.
+            // Both sides closed at the same time: each answers the other.
             Method::ConnectionClose(_) => self.link.send(0, ConnectionCloseOk {}),
             _ => {}
         }
@@ -319,7 +320,7 @@ impl Connection for AmqpConnection {
             }
         }
         self.end_turn(now);
-        // Nobody listens during a pause, so whatever is offered after it is news.
+        // The socket is not read during a pause, so all input after it counts as new.
         self.left_over = if self.may_read() { input.len() - taken } else { 0 };
         taken
     }
@@ -337,14 +338,14 @@ impl Connection for AmqpConnection {
             return;
         }
         if !self.may_read() {
-            // Nobody listens to the peer at the moment, so its silence proves nothing.
+            // The socket is not read at the moment, so the peer's silence proves nothing.
             self.heartbeat.received(now);
         }
         match self.heartbeat.due(now) {
             Due::Nothing => {}
             Due::GiveUp => {
                 tracing::warn!(peer = %self.peer.remote, "no heartbeat from the client for two intervals: closing");
-                // Nothing reaches it any more, so nothing is worth waiting for.
+                // Nothing reaches the peer any more, so nothing is waited for.
                 self.link.out.take();
                 self.finish();
                 self.phase = Phase::GivenUp;
@@ -378,8 +379,8 @@ impl Connection for AmqpConnection {
             Phase::GivenUp => ReadState::GivenUp,
             _ if !self.may_read() => ReadState::Pause,
             Phase::Running => ReadState::Read,
-            // Closing, too: a peer that was put out is not to be trusted with more than one that
-            // never got in.
+            // This includes closing: a peer whose connection we close gets no more trust than one
+            // before its log-in.
             _ => ReadState::Handshake,
         }
     }

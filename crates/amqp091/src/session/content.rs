@@ -1,8 +1,8 @@
-//! Content on its way in: a publish, its header and its body, whole in the read buffer or frame by
+//! Incoming content: a publish, its header and its body, whole in the read buffer or frame by
 //! frame.
 //!
-//! A body is kept only as far as it has arrived; what it announced is checked against the limits
-//! first.
+//! Only the part of a body that has arrived is kept. Its announced size is checked against the
+//! limits first.
 
 use broker::{Body, Charge, Gathered, LARGE_BODY, SessionId};
 
@@ -13,17 +13,17 @@ use crate::session::channel::{Channel, Step};
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::running::Context;
 
-/// No body may announce more than this, whatever the settings say: RabbitMQ's bound.
+/// The largest body that may be announced, whatever the settings: RabbitMQ's bound.
 const BODY_MAX: u64 = 512 * 1024 * 1024;
-/// How many bodies of the largest size may be unfinished on all channels of a connection together.
+/// How many bodies of the largest size may be incomplete on all channels of a connection together.
 const UNFINISHED_BODIES: u64 = 4;
 
-/// Properties of a body that is still to come are counted if they have more bytes than this.
+/// While their body is arriving, properties are counted if they have more bytes than this.
 const LARGE_PROPERTIES: usize = 1024;
 
 const PUBLISH: (u16, u16) = (BASIC_CLASS, 40);
 
-/// Where a message goes, kept until its body is there.
+/// The address of a message, kept until its body is complete.
 #[derive(Debug)]
 pub(super) struct Address {
     exchange: String,
@@ -31,12 +31,13 @@ pub(super) struct Address {
     mandatory: bool,
 }
 
-/// What a channel expects next.
+/// The next frame that a channel expects.
 #[derive(Debug)]
 pub(super) enum Incoming {
     Method,
     Header(Address),
-    /// A body of which the broker counts what has come, if it is small and more comes.
+    /// A body. The broker counts the part that has arrived, if the body is small and has several
+    /// frames.
     Body {
         address: Address,
         properties: Vec<u8>,
@@ -47,7 +48,7 @@ pub(super) enum Incoming {
 }
 
 impl Incoming {
-    /// Drops what has arrived and returns how many bytes of body that was.
+    /// Drops the content that has arrived and returns the bytes of its body.
     pub(super) fn abandon(&mut self) -> u64 {
         match std::mem::replace(self, Self::Method) {
             Self::Body { body, properties, .. } => (body.len() + properties.len()) as u64,
@@ -56,17 +57,17 @@ impl Incoming {
     }
 }
 
-/// True for the method frame of a publish.
+/// Whether this is the method frame of a publish.
 #[inline]
 pub(super) fn is_publish(frame: Frame<'_>) -> bool {
     frame.kind == FrameKind::Method && matches!(frame.payload, [0, 60, 0, 40, ..])
 }
 
-/// Header and body that lie whole in `after`, the body in one frame at most, and their length with
-/// all frames.
+/// Header and body at the start of `after`, if both are complete there and the body has at most one
+/// frame. Also their length with all frames.
 #[inline]
 fn whole_content(channel: u16, after: &[u8], frame_max: u32) -> Option<(&[u8], &[u8], usize)> {
-    // What is no frame, or no frame of this content, is dealt with frame by frame.
+    // Anything else at this point is taken frame by frame.
     let header_frame = decode_frame(after, frame_max).ok().flatten()?;
     if header_frame.kind != FrameKind::Header || header_frame.channel != channel {
         return None;
@@ -82,8 +83,8 @@ fn whole_content(channel: u16, after: &[u8], frame_max: u32) -> Option<(&[u8], &
 }
 
 impl Channel {
-    /// The fast way of a publish. Answers with how many bytes of `after` belong to it; 0 sends it
-    /// the long way.
+    /// The fast way of a publish. Returns how many bytes of `after` belong to it; 0 means that the
+    /// frame must take the general way.
     #[inline]
     pub(super) fn take_whole_publish(
         &mut self,
@@ -99,13 +100,13 @@ impl Channel {
         };
         let Method::BasicPublish(publish) = decode_method(frame.payload)? else { return Ok(0) };
         check_immediate(&publish)?;
-        // When this fails the channel closes, and passes over the content frames, which are still
-        // to come.
+        // If this fails, the channel closes. Then it ignores the content frames, which are still in
+        // the input.
         self.publish(cx, &publish, properties, body.into()).map_err(|failure| failure.of(PUBLISH))?;
         Ok(length)
     }
 
-    /// A publish whose content follows.
+    /// Takes a publish whose content follows.
     pub(super) fn begin_publish(&mut self, publish: &BasicPublish<'_>) -> Result<(), Failure> {
         check_immediate(publish)?;
         self.incoming = Incoming::Header(Address {
@@ -116,7 +117,7 @@ impl Channel {
         Ok(())
     }
 
-    /// A frame while content is expected.
+    /// Takes a frame while content is expected.
     pub(super) fn take_content(&mut self, cx: &mut Context<'_>, frame: Frame<'_>) -> Result<Step, Failure> {
         let session = self.session;
         let whole = match &mut self.incoming {
@@ -130,7 +131,7 @@ impl Channel {
         Ok(Step::Done)
     }
 
-    /// True when the content has no body and is whole.
+    /// True if the content has no body and is complete.
     fn take_header(&mut self, cx: &mut Context<'_>, frame: Frame<'_>) -> Result<bool, Failure> {
         let unexpected = |what: String| {
             let text = format!("expected content header for class {BASIC_CLASS}, got {what} instead");
@@ -188,7 +189,7 @@ fn check_immediate(publish: &BasicPublish<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// True when the body is whole.
+/// True if the body is complete.
 fn take_body(
     cx: &mut Context<'_>,
     session: SessionId,

@@ -1,9 +1,9 @@
-//! What goes wrong, in the words of AMQP 0-9-1: reply codes, their scope, and the mapping of the
-//! broker's errors.
+//! Errors in the terms of AMQP 0-9-1: reply codes, their scope, and the mapping of the broker's
+//! errors.
 //!
-//! The scope follows from the code alone (specification §1.2), with one exception: whatever happens
-//! on channel 0 closes the connection. Texts are `NAME - explanation`, as RabbitMQ writes them,
-//! since clients match on them.
+//! The code alone decides the scope (specification §1.2), with one exception: any error on channel
+//! 0 closes the connection. Texts are `NAME - explanation`, as RabbitMQ writes them, because
+//! clients match on them.
 
 use broker::{Error, ErrorKind};
 use wire::DecodeError;
@@ -53,7 +53,7 @@ impl ReplyCode {
         }
     }
 
-    /// True for what ends the connection rather than a channel.
+    /// Whether this code closes the connection, and not only a channel.
     pub(crate) fn ends_connection(self) -> bool {
         !matches!(
             self,
@@ -62,13 +62,13 @@ impl ReplyCode {
     }
 }
 
-/// Why a channel or the connection is closed by us.
+/// Why we close a channel or the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) code: ReplyCode,
     /// The explanation, without the code's name.
     pub(crate) text: String,
-    /// Class and method that failed; 0 and 0 when no method is to blame.
+    /// Class and method that failed; 0 and 0 if no method failed.
     pub(crate) method: (u16, u16),
 }
 
@@ -77,7 +77,7 @@ impl Failure {
         Self { code, text: text.into(), method: (0, 0) }
     }
 
-    /// Blames a method, unless one has been blamed already.
+    /// Sets the method that failed, unless one is set already.
     pub(crate) fn of(mut self, method: (u16, u16)) -> Self {
         if self.method == (0, 0) {
             self.method = method;
@@ -85,7 +85,7 @@ impl Failure {
         self
     }
 
-    /// The reply text as it goes over the wire, before it is cut to 255 bytes.
+    /// The reply text as it is sent, before it is cut to 255 bytes.
     pub(crate) fn reply_text(&self) -> String {
         format!("{} - {}", self.code.name(), self.text)
     }

@@ -12,7 +12,7 @@ use crate::session::error::{Failure, ReplyCode};
 use crate::session::link::{After, Link, Waiting};
 use crate::session::running::Sessions;
 
-/// Writes what `event` says, or notes what else it asks for.
+/// Writes the frames of `event`, or notes what else it requires.
 pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, event: Event<'_>) {
     match event {
         Event::Deliver(delivery) => deliver(link, sessions, broker, &delivery),
@@ -25,7 +25,7 @@ pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, 
         }
         Event::Refused { session, number, .. } => {
             let Some(known) = sessions.get_mut(session) else { return };
-            // Anything before it that is still open must be covered by the next confirm.
+            // If publishes before it are still open, the next confirm must cover this one too.
             if number == known.answered + 1 {
                 known.answered = number;
             }
@@ -76,8 +76,7 @@ pub(super) fn report(link: &mut Link, sessions: &mut Sessions, broker: &Broker, 
     }
 }
 
-/// Calls `write` with the content of a message. A body by reference is kept alive by the message
-/// itself.
+/// Calls `write` with the content of a message. The message keeps a referenced body alive.
 #[inline]
 fn with_content(
     link: &mut Link,

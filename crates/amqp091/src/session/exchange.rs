@@ -78,7 +78,7 @@ impl Channel {
     }
 }
 
-/// A name as RabbitMQ keeps it: line feeds and carriage returns are dropped.
+/// A name without line feeds and carriage returns, which RabbitMQ drops as well.
 pub(super) fn without_line_ends(name: &str) -> String {
     name.replace(['\r', '\n'], "")
 }

@@ -1,8 +1,8 @@
-//! The server's half of the opening: header, start, login, tune, open, and the methods of channel 0
-//! after that.
+//! The server's half of the opening handshake: header, start, log-in, tune, open; and later methods
+//! of channel 0.
 //!
-//! Until a user has logged in and a virtual host is open, nothing here asks the broker for anything
-//! but that. The texts of refusals are RabbitMQ's.
+//! Before a user has logged in and opened a virtual host, nothing here asks the broker for anything
+//! else. The texts of refusals are RabbitMQ's.
 
 use std::time::Instant;
 
@@ -25,17 +25,17 @@ use crate::session::error::{Failure, ReplyCode};
 use crate::session::link::Traits;
 use crate::session::running::Running;
 
-/// The header of AMQP 0-9, whose clients get along with 0-9-1.
+/// The header of AMQP 0-9, whose clients can use 0-9-1.
 const HEADER_0_9: [u8; 8] = *b"AMQP\x01\x01\x00\x09";
-/// Class and method that a failed negotiation is blamed on.
+/// Class and method of a failed negotiation.
 const TUNE: (u16, u16) = (10, 30);
 
 impl AmqpConnection {
     pub(super) fn take_header(&mut self, input: &[u8]) -> usize {
         let Some(header) = input.first_chunk::<8>() else { return 0 };
         if !matches!(*header, PROTOCOL_HEADER | HEADER_0_9) {
-            // The specification's answer to any other version, and to noise: our header, and the
-            // end.
+            // The specification's answer to any other version and to noise: our header, and then
+            // the end.
             self.link.out.put(&PROTOCOL_HEADER);
             self.finish();
             return input.len();
@@ -48,7 +48,7 @@ impl AmqpConnection {
             ConnectionStart {
                 version_major: 0,
                 version_minor: 9,
-                // What was just encoded is a valid table.
+                // This was just encoded, so it is a valid table.
                 server_properties: Table::new(&properties).unwrap_or_default(),
                 mechanisms: mechanisms.as_bytes(),
                 locales: b"en_US",
@@ -58,7 +58,7 @@ impl AmqpConnection {
         header.len()
     }
 
-    /// Whether this client may log in that way.
+    /// Whether this client may use this mechanism.
     fn offers(&self, mechanism: Mechanism) -> bool {
         let settings = &self.server.settings;
         settings.mechanisms.contains(&mechanism)
@@ -94,7 +94,7 @@ impl AmqpConnection {
         ])
     }
 
-    /// A frame of channel 0.
+    /// Takes a frame of channel 0.
     pub(super) fn take_connection_frame(&mut self, frame: Frame<'_>, now: Instant) -> Result<(), Failure> {
         match frame.kind {
             FrameKind::Heartbeat => Ok(()),
@@ -128,7 +128,7 @@ impl AmqpConnection {
                 Ok(())
             }
             (Method::ConnectionUpdateSecret(_), Phase::Running) => {
-                // The users are our own, and their passwords do not expire: there is nothing to
+                // Hermod's own users have passwords that do not expire, so there is nothing to
                 // renew.
                 self.link.send(0, ConnectionUpdateSecretOk {});
                 Ok(())
@@ -149,7 +149,8 @@ impl AmqpConnection {
         };
         self.link.traits.mechanism = mechanism.name();
         if mechanism == Mechanism::Plain && start_ok.response.is_empty() {
-            // The client speaks first (RFC 4422); one that has said nothing yet is asked to.
+            // The client must speak first (RFC 4422), so one that has sent no credentials is asked
+            // for them.
             self.link.send(0, ConnectionSecure { challenge: b"" });
             self.phase = Phase::Asked;
             return Ok(());
@@ -157,7 +158,7 @@ impl AmqpConnection {
         self.log_in(mechanism, start_ok.response, now)
     }
 
-    /// Begins a login with the client's first words.
+    /// Begins a log-in with the client's response.
     pub(super) fn log_in(&mut self, mechanism: Mechanism, response: &[u8], now: Instant) -> Result<(), Failure> {
         let (authority, from) = (self.server.broker.authority(), self.peer.remote.ip());
         let (login, user) = match mechanism {
@@ -167,9 +168,9 @@ impl AmqpConnection {
                 let given = parse(response).map_err(|error| Failure::new(ReplyCode::SyntaxError, error.0))?;
                 (authority.login(given.user, given.password, from, now, self.waker.clone()), given.user)
             }
-            // What the client says of itself in its response is not looked at: clients put anything
-            // there, and nobody is to trust it. Without a user neither is offered, and a user of no
-            // name does not exist.
+            // The response of the client is ignored: clients put anything there, and it proves
+            // nothing. Neither mechanism is offered without a user, and a user without a name does
+            // not exist.
             Mechanism::External | Mechanism::Anonymous => {
                 let (certified, anonymous) = (&self.peer.certified_user, &self.server.settings.anonymous_user);
                 let named = if mechanism == Mechanism::External { certified.as_deref() } else { anonymous.as_deref() };
@@ -182,7 +183,7 @@ impl AmqpConnection {
         Ok(())
     }
 
-    /// Goes on if the outcome of the login is known.
+    /// Continues if the outcome of the log-in is known.
     pub(super) fn take_login(&mut self, now: Instant) {
         let Phase::Authenticating { login, mechanism, user } = &self.phase else { return };
         match login.take() {
@@ -211,8 +212,8 @@ impl AmqpConnection {
     fn refuse_login(&mut self, mechanism: &str, user: &str, refusal: &Refusal, now: Instant) {
         let (peer, user) = (self.peer.remote, shown_name(user));
         if refusal.is_endless() {
-            // What led to it has been told, and this can be repeated as fast as connections can be
-            // made.
+            // The refusals that led to this one are in the log. This one can be repeated as fast as
+            // connections can be made, so it is logged at debug level only.
             tracing::debug!(target: "audit", %peer, user, mechanism, reason = %refusal, "login refused");
         } else {
             tracing::warn!(target: "audit", %peer, user, mechanism, reason = %refusal, stranger = Empty, "login refused");
@@ -243,7 +244,7 @@ impl AmqpConnection {
     }
 
     fn take_open(&mut self, open: &ConnectionOpen<'_>) -> Result<(), Failure> {
-        // Some clients leave the name out and mean the default.
+        // Some clients leave out the name and mean the default vhost.
         let vhost = if open.virtual_host.is_empty() { "/" } else { open.virtual_host };
         match std::mem::replace(&mut self.phase, Phase::Starting) {
             Phase::Opening(identity) => self.attach(identity, vhost),
@@ -284,13 +285,13 @@ impl AmqpConnection {
     }
 }
 
-/// What a client said of itself, for people.
+/// The properties that a client sent, for display.
 fn properties_of(bytes: &[u8]) -> broker::Table {
-    // They were a table when they came.
+    // They were validated when they arrived.
     table_to_neutral(Table::new(bytes).unwrap_or_default())
 }
 
-/// What is agreed on: a client may lower what was offered, but not below `min`. 0 stands for no
+/// The agreed limit. A client may lower the server's limit, to `min` at the lowest. 0 means no
 /// limit, on both sides.
 fn negotiated(field: &str, client: u32, min: u32, server: u32) -> Result<u32, Failure> {
     let refused = |relation: &str, limit: u32| {

@@ -1,19 +1,19 @@
-//! Signs of life: one is sent when half an interval passed without output, and the peer is given up
-//! after two intervals without input (specification §4.2.7; the halves are RabbitMQ's, which
-//! clients rely on).
+//! Heartbeats. One is sent when half an interval passed without output. The connection is closed
+//! after two intervals without input (specification §4.2.7; the halves are RabbitMQ's, and clients
+//! rely on them).
 
 use std::time::{Duration, Instant};
 
-/// Both directions of one connection.
+/// The heartbeats of one connection, in both directions.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
-    /// `None` when the client wants none.
+    /// `None` if the client wants none.
     interval: Option<Duration>,
     last_received: Instant,
     last_sent: Instant,
 }
 
-/// What a connection has to do about heartbeats now.
+/// What a connection must do about heartbeats now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Nothing,
@@ -23,19 +23,19 @@ pub(super) enum Due {
 }
 
 impl Heartbeat {
-    /// None yet: the handshake has a timeout of its own.
+    /// No heartbeats yet: the handshake has a timeout of its own.
     pub(super) fn new(now: Instant) -> Self {
         Self { interval: None, last_received: now, last_sent: now }
     }
 
-    /// What the handshake settled, in seconds; 0 for none.
+    /// Sets the negotiated interval in seconds; 0 for none.
     pub(super) fn settle(&mut self, seconds: u16, now: Instant) {
         self.interval = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
         self.last_received = now;
         self.last_sent = now;
     }
 
-    /// What was settled; zero for none.
+    /// The negotiated interval; zero for none.
     pub(super) fn interval(&self) -> Duration {
         self.interval.unwrap_or_default()
     }

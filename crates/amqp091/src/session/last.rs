@@ -1,5 +1,5 @@
-//! The frame that a connection has handled last. Each frame is copied as it comes; its name is
-//! looked up when somebody asks.
+//! The last frame that a connection handled. The head of each frame is copied when it is taken. Its
+//! name is looked up only when it is shown.
 
 use crate::codec::{Frame, FrameKind, Method};
 
@@ -7,7 +7,7 @@ use crate::codec::{Frame, FrameKind, Method};
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Last {
     kind: Option<FrameKind>,
-    /// Numbers of class and method, where it is one.
+    /// Numbers of class and method, if it is a method.
     head: [u8; 4],
 }
 

@@ -1,7 +1,7 @@
-//! What every part of a connection writes through, and what it may be waiting for.
+//! The output of a connection, and what the connection waits for.
 //!
-//! While something is [`Waiting`], no further input is taken, so a connection has at most one reply
-//! that is held back.
+//! While something is [`Waiting`], no further input is taken. So a connection holds back at most
+//! one reply.
 
 use broker::{Client, SessionId, Ticket};
 use wire::Output;
@@ -9,28 +9,29 @@ use wire::Output;
 use crate::codec::{Method, Table};
 use crate::session::error::Failure;
 
-/// Deliveries are taken from the broker only while fewer bytes than this wait in the output.
+/// Deliveries are taken from the broker only while the output has fewer bytes than this.
 pub(super) const OUTPUT_ENOUGH: usize = 256 * 1024;
-/// Input is not taken while so many bytes of replies, returns and confirms wait to be read by the
-/// peer.
+/// Input is not taken while the peer has left this many bytes of replies, returns and confirms
+/// unread.
 const UNREAD_REPLIES: usize = 1024 * 1024;
 
-/// What a client said of itself in the handshake.
+/// The properties and capabilities that a client sent in the handshake.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Traits {
-    /// It wants to hear when its consumer's queue goes away.
+    /// Whether the client wants `basic.cancel` if the queue of a consumer is deleted.
     pub(super) cancel_notify: bool,
-    /// It wants to hear when publishers are stopped.
+    /// Whether the client wants to hear when publishers are stopped.
     pub(super) blocked: bool,
-    /// It understands a close in answer to a refused login.
+    /// Whether the client understands a close in answer to a refused log-in.
     pub(super) authentication_failure_close: bool,
-    /// It reads `basic.qos` as the specification does: present consumers are meant too.
+    /// Whether the client reads `basic.qos` as the specification does: it also applies to existing
+    /// consumers.
     pub(super) strict_qos: bool,
     pub(super) connection_name: Option<String>,
-    /// How it logs in.
+    /// The mechanism that it logs in by.
     pub(super) mechanism: &'static str,
-    /// All of it as it came, until the broker has it: before the log-in nothing else of it is
-    /// decoded.
+    /// The properties as they arrived, until the broker gets them. Before the log-in nothing else
+    /// of them is decoded.
     pub(super) properties: Vec<u8>,
 }
 
@@ -46,8 +47,8 @@ impl Traits {
             cancel_notify: able("consumer_cancel_notify"),
             blocked: able("connection.blocked"),
             authentication_failure_close: able("authentication_failure_close"),
-            // From any server but RabbitMQ, py-amqp and Celery above it expect the specification's
-            // meaning.
+            // py-amqp, and Celery above it, expect the specification's meaning from any server
+            // other than RabbitMQ.
             strict_qos: text("product") == Some("py-amqp"),
             connection_name: text("connection_name").map(str::to_owned),
             mechanism: "",
@@ -56,26 +57,26 @@ impl Traits {
     }
 }
 
-/// What must happen before the next frame is looked at.
+/// What must happen before the next frame is taken.
 #[derive(Debug)]
 pub(super) enum Waiting {
-    /// This reply goes out when its change is durable.
+    /// This reply is sent when its change is durable.
     Reply {
         ticket: Ticket,
-        /// Its frame, and those that must come after it.
+        /// Its frame, and the frames that must follow it.
         frame: Vec<u8>,
-        /// It is the last: the connection is closed then.
+        /// Whether it is the last reply, after which the connection closes.
         closes: bool,
     },
-    /// The frame that could not be dealt with is looked at again when the ticket is durable.
+    /// The frame that could not be handled is taken again when the ticket is durable.
     Durable(Ticket),
-    /// The same, when the session has no parked publishes any more.
+    /// The frame is taken again when the session has no parked publishes any more.
     Unparked(SessionId),
-    /// A transaction of this channel is being committed; an event tells the end.
+    /// A transaction of this channel is being committed; an event reports the end.
     Commit { channel: u16 },
 }
 
-/// What an event asks for that needs more than a frame.
+/// Work that an event requires beyond a frame.
 #[derive(Debug)]
 pub(super) enum After {
     CloseChannel(u16, Failure),
@@ -90,7 +91,7 @@ pub(super) struct Link {
     pub(super) traits: Traits,
     pub(super) waiting: Option<Waiting>,
     pub(super) after: Vec<After>,
-    /// Bytes of anything but deliveries written since the output was last empty.
+    /// Bytes of everything except deliveries that were written since the output was last empty.
     replies: usize,
 }
 
@@ -113,8 +114,8 @@ impl Link {
         self.replies += tail.len() - before;
     }
 
-    /// Tells of a failure, but behind a reply that is held back: who hears of the end of a channel
-    /// takes nothing more from it.
+    /// Sends a failure, after a reply that is held back: when a client hears of the end of a
+    /// channel, it expects nothing more from it.
     pub(super) fn send_failure(&mut self, channel: u16, failure: &Failure) {
         match self.held_back() {
             Some(reply) => failure.encode(channel, reply),
@@ -139,9 +140,9 @@ impl Link {
         }
     }
 
-    /// Sends `method`, but behind a reply that is held back: who deletes the queue of its own
-    /// consumer hears first that it is deleted, as from RabbitMQ. Some clients end what they do at
-    /// the other word.
+    /// Sends `method`, after a reply that is held back. A client that deletes the queue of its own
+    /// consumer first hears that the queue is deleted, as from RabbitMQ. Some clients stop when
+    /// they hear of the consumer first.
     pub(super) fn send_after_reply<'m>(&mut self, channel: u16, method: impl Into<Method<'m>>) {
         match self.held_back() {
             Some(reply) => method.into().encode(channel, reply),
@@ -149,8 +150,8 @@ impl Link {
         }
     }
 
-    /// The bytes of the reply that waits for the disk, behind which more can be put: nothing
-    /// follows the one that closes.
+    /// The bytes of the reply that waits for the disk, to which more can be appended. Nothing can
+    /// follow a reply that closes.
     fn held_back(&mut self) -> Option<&mut Vec<u8>> {
         match &mut self.waiting {
             Some(Waiting::Reply { frame, closes: false, .. }) => Some(frame),
@@ -158,17 +159,17 @@ impl Link {
         }
     }
 
-    /// Counts bytes that were written past [`Link::send`] and that are no delivery.
+    /// Counts bytes that were written without [`Link::send`] and are not deliveries.
     pub(super) fn count_replies(&mut self, bytes: usize) {
         self.replies += bytes;
     }
 
-    /// True while the peer leaves too much unread.
+    /// Whether the peer leaves too much unread.
     pub(super) fn is_stuffed(&self) -> bool {
         self.replies > UNREAD_REPLIES && !self.out.is_empty()
     }
 
-    /// Starts counting anew once the peer has read everything.
+    /// Starts counting from zero when the peer has read everything.
     pub(super) fn note_progress(&mut self) {
         if self.out.is_empty() {
             self.replies = 0;

@@ -1,8 +1,8 @@
-//! `basic.publish` with its content: what AMQP 0-9-1 checks of the properties, then the broker
+//! `basic.publish` with its content: the checks of AMQP 0-9-1 on the properties, before the broker
 //! takes the message.
 //!
-//! RabbitMQ checks the exchange before the properties, and clients see which error comes first: so
-//! a bad property is reported only if the exchange is there.
+//! RabbitMQ checks the exchange before the properties, and clients see which error comes first. So
+//! a wrong property is reported only if the exchange exists.
 
 use broker::{Body, DialectId, Error, LONGEST_SPAN_MS, Properties, Publish};
 
@@ -14,11 +14,11 @@ use crate::session::channel::{Channel, Mode};
 use crate::session::error::{Failure, ReplyCode};
 use crate::session::running::Context;
 
-/// The pseudo-queue by which replies come without a queue.
+/// The pseudo-queue of clients that receive replies without a queue.
 pub(super) const REPLY_TO: &str = "amq.rabbitmq.reply-to";
 
 impl Channel {
-    /// Publishes a message whose content is whole.
+    /// Publishes a message whose content is complete.
     #[inline]
     pub(super) fn publish(
         &mut self,
@@ -57,7 +57,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Where replies to a request go that asks for them by the pseudo-queue. None when it does not.
+    /// The address of replies, if the request asks for the pseudo-queue.
     #[inline]
     fn reply_address(&self, scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Option<String>, Failure> {
         if scan.reply_to != Some(REPLY_TO.as_bytes()) {
@@ -69,11 +69,11 @@ impl Channel {
     }
 }
 
-/// A publish by nobody's channel: properties in this protocol's encoding, checked as those of a
-/// client, but for the user that they name. It has no address and no body yet.
+/// A publish without a channel: properties in this protocol's encoding, with the same checks as for
+/// a client's. Only the user that they name is not checked. It has no address and no body yet.
 ///
 /// # Errors
-/// `Precondition` for what a client would be refused.
+/// `Precondition` if a client's publish would be refused.
 pub fn encode<'a>(properties: &Properties, into: &'a mut Vec<u8>) -> Result<Publish<'a>, Error> {
     *into = dialect::encode(properties)?;
     let scan = scan_properties(into).map_err(|error| Error::internal(error.to_string()))?;
@@ -93,24 +93,24 @@ pub fn encode<'a>(properties: &Properties, into: &'a mut Vec<u8>) -> Result<Publ
     })
 }
 
-/// The same properties, but for where replies go.
+/// These properties with another reply address.
 fn with_reply_to(properties: &[u8], address: &str) -> Result<Vec<u8>, Failure> {
     let mut all = decode_properties(properties)?;
     all.reply_to = Some(address.as_bytes());
     Ok(all.to_bytes())
 }
 
-/// What the properties ask of the broker.
+/// What the properties ask the broker to do.
 struct Asked {
     /// The time to live in milliseconds.
     expiration: Option<u64>,
-    /// The headers name more routing keys.
+    /// Whether the headers name further routing keys.
     copies: bool,
-    /// The headers tell the broker what to do with the message.
+    /// Whether the headers have instructions for the broker.
     instructed: bool,
 }
 
-/// What the properties ask for must be possible.
+/// Checks the properties, including the user that they name.
 #[inline]
 fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Asked, Failure> {
     let asked = asked(scan)?;
@@ -125,7 +125,7 @@ fn check_properties(scan: &PropertyScan<'_>, cx: &Context<'_>) -> Result<Asked, 
     Ok(asked)
 }
 
-/// What they ask for whoever publishes them.
+/// Reads what the properties ask for, for any publisher.
 #[inline]
 fn asked(scan: &PropertyScan<'_>) -> Result<Asked, Failure> {
     let expiration = match scan.expiration {
@@ -145,8 +145,8 @@ fn asked(scan: &PropertyScan<'_>) -> Result<Asked, Failure> {
     Ok(Asked { expiration, copies, instructed })
 }
 
-/// Whether the headers hold lists of more routing keys, and whether they tell the broker what to
-/// do. Of a repeated header the first one counts.
+/// Whether the headers have lists of further routing keys, and whether they have instructions for
+/// the broker. If a header is there twice, the first counts.
 fn check_headers(headers: Table<'_>) -> Result<(bool, bool), Failure> {
     let (mut cc, mut bcc, mut instructed) = (None, None, false);
     for (name, value) in headers.iter() {

@@ -1,5 +1,5 @@
-//! Class `queue`: declare, bind, unbind, purge, delete. What the broker decides is passed on in its
-//! own words.
+//! Class `queue`: declare, bind, unbind, purge, delete. The broker's decisions and texts are passed
+//! on unchanged.
 
 use broker::{BindingSpec, Declared, DestinationName, QueueSpec, REPLY_PREFIX};
 
@@ -19,7 +19,7 @@ impl Channel {
     pub(super) fn declare_queue(&mut self, cx: &mut Context<'_>, declare: &QueueDeclare<'_>) -> Result<(), Failure> {
         let name = without_line_ends(declare.queue);
         let declared = if name == REPLY_TO {
-            // It is no queue, but is always there.
+            // It is not a queue, and always exists.
             Declared { name, ready: 0, consumers: 1, ticket: cx.client.settled_ticket(self.session) }
         } else if declare.passive || name.starts_with(REPLY_PREFIX) {
             cx.client.check_queue(&self.queue_name(&name)?, cx.now)?
@@ -61,8 +61,8 @@ impl Channel {
         Ok(())
     }
 
-    /// An empty queue stands for the one declared last; with an empty key as well, its name is the
-    /// key.
+    /// An empty queue name means the queue that was declared last. If the key is empty as well, the
+    /// queue's name is the key.
     fn binding(&self, queue: &str, exchange: &str, key: &str, arguments: Table<'_>) -> Result<BindingSpec, Failure> {
         let name = self.queue_name(&without_line_ends(queue))?;
         let key = if queue.is_empty() && key.is_empty() { name.clone() } else { key.to_owned() };
@@ -94,7 +94,7 @@ impl Channel {
     }
 }
 
-/// A count as the protocol can say it.
+/// A count, cut to the protocol's largest number.
 fn clamp(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -1,7 +1,7 @@
 //! An open connection: its channels, and the way of a frame to its channel.
 //!
-//! A publish that lies whole in the input goes straight from the read buffer to the broker; every
-//! other frame takes the channel's own state into account.
+//! A publish that is complete in the input goes straight from the read buffer to the broker. Every
+//! other frame goes through the state of its channel.
 
 use std::time::Instant;
 
@@ -15,19 +15,19 @@ use crate::session::error::{Failure, ReplyCode};
 use crate::session::events;
 use crate::session::link::{Link, Waiting};
 
-/// What became of a frame.
+/// The outcome of a frame.
 pub(super) enum Taken {
-    /// It was taken, and so many bytes that follow it.
+    /// It was taken, and also this many bytes of input after it.
     Frames(usize),
-    /// It must be looked at again: the link says what is waited for, if it has not come meanwhile.
+    /// It must be offered again: the link says what is waited for, unless that has come meanwhile.
     Later,
 }
 
-/// Which channel a session of the broker belongs to, and what its publisher has been told.
+/// The channel of each session of the broker, and what its publisher has been told.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     known: std::collections::HashMap<SessionId, SessionLink>,
-    /// The one that had the last delivery, and its channel: they come in runs.
+    /// The session that had the last delivery, and its channel: deliveries come in runs.
     last: Option<(SessionId, u16)>,
 }
 
@@ -79,13 +79,13 @@ pub(super) struct Running {
     channels: Vec<Option<Box<Channel>>>,
     open_channels: usize,
     channel_max: u16,
-    /// The user may publish in the name of others.
+    /// Whether the user may publish in the name of others.
     impersonates: bool,
-    /// Bytes of bodies that have arrived in part, on all channels together.
+    /// Bytes of incomplete bodies, on all channels together.
     unfinished: u64,
 }
 
-/// What a channel needs of its connection while it deals with a frame.
+/// The parts of its connection that a channel needs to handle a frame.
 pub(super) struct Context<'c> {
     pub(super) client: &'c mut Client,
     pub(super) link: &'c mut Link,
@@ -112,7 +112,7 @@ impl Running {
         }
     }
 
-    /// A frame of a channel other than 0; `after` is what follows it in the input.
+    /// Takes a frame of a channel other than 0; `after` is the input after it.
     #[inline]
     pub(super) fn take_frame(
         &mut self,
@@ -147,7 +147,7 @@ impl Running {
         }
     }
 
-    /// The first frame of a channel that is not open has to open it.
+    /// The first frame of a channel must open it.
     fn take_first_frame(&mut self, link: &mut Link, frame: Frame<'_>) -> Result<Taken, Failure> {
         if frame.kind != FrameKind::Method {
             let text = "expected method frame, got non method frame instead";
@@ -156,7 +156,7 @@ impl Running {
         let method = decode_method(frame.payload)?;
         match method {
             Method::ChannelOpen(_) => self.open_channel(link, frame.channel).map_err(|f| f.of(method.id()))?,
-            // The answer to a close that crossed ours: the channel is gone already.
+            // The answer to a close that crossed ours: the channel is closed already.
             Method::ChannelCloseOk(_) => {}
             _ => return Err(Failure::new(ReplyCode::ChannelError, "expected 'channel.open'").of(method.id())),
         }
@@ -203,13 +203,14 @@ impl Running {
         self.report_returned(link, Some(session), now);
         self.client.close_session(session, now);
         self.sessions.remove(session);
-        // Nothing tells the end of a commit that waited for an alarm and is rolled back now, and of
-        // one that stands there is nobody left to tell.
+        // A commit that waited for an alarm is rolled back now, and no event reports that. A commit
+        // that stands needs no report, because its channel is closed. So the connection stops
+        // waiting here.
         link.waiting.take_if(|waiting| matches!(waiting, Waiting::Commit { channel } if *channel == number));
         link.send_failure(number, failure);
     }
 
-    /// Gives back what a channel, or any of them, has published in vain, before it closes.
+    /// Returns the unroutable messages of a channel, or of all, before it closes.
     pub(super) fn report_returned(&mut self, link: &mut Link, session: Option<SessionId>, now: Instant) {
         let Self { client, sessions, broker, .. } = self;
         client.report_returned(session, now, &mut |event| events::report(link, sessions, broker, event));

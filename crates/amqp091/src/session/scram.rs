@@ -1,8 +1,7 @@
-//! The exchange of SCRAM-SHA-256 within the handshake: challenge and proof, and the server's own
-//! proof before tune.
+//! SCRAM-SHA-256 within the handshake: challenge and proof, and the server's own proof before tune.
 //!
-//! AMQP has no room for data with the outcome, so the server's proof is one more challenge; the
-//! client answers it with an empty response.
+//! AMQP can't send data with the outcome, so the server's proof is one more challenge. The client
+//! answers it with an empty response.
 
 use std::time::Instant;
 
@@ -13,7 +12,7 @@ use crate::session::connection::{AmqpConnection, Phase};
 use crate::session::error::{Failure, ReplyCode};
 
 impl AmqpConnection {
-    /// Answers the first message of the client, which is in start-ok.
+    /// Answers the client's first message, which is in start-ok.
     pub(super) fn challenge(&mut self, response: &[u8]) -> Result<(), Failure> {
         let authority = self.server.broker.authority();
         let started = authority.challenge(response);
@@ -23,8 +22,8 @@ impl AmqpConnection {
         Ok(())
     }
 
-    /// A secure-ok: the client's proof, or its empty answer to the server's; with PLAIN, what it
-    /// left out of start-ok.
+    /// Takes a secure-ok: the client's proof, or its empty answer to the server's proof. With
+    /// PLAIN, it has the credentials that start-ok lacked.
     pub(super) fn take_secure_ok(&mut self, response: &[u8], now: Instant) -> Result<(), Failure> {
         match std::mem::replace(&mut self.phase, Phase::Starting) {
             Phase::Challenged(exchange) => {

@@ -1,7 +1,7 @@
 //! Whole conversations with a real broker: methods in, the server's frames out as lines of text.
 //!
-//! [`Peer::expect`] compares everything that the server says, in order, so an extra frame fails a
-//! test as well as a missing one. Waiting is bounded in rounds, never asserted in time.
+//! [`Peer::expect`] compares everything that the server sends, in order, so an extra frame fails a
+//! test as well as a missing one. Tests wait a bounded number of rounds and never assert times.
 
 mod closing;
 mod content;
@@ -34,10 +34,10 @@ use crate::dialect::Amqp091Dialect;
 use crate::limits::PROTOCOL_HEADER;
 use crate::session::{Amqp091, Settings};
 
-/// How often a test looks for an answer, a millisecond apart, before it says that there is none.
+/// How often a test looks for an answer, with pauses of a millisecond, before it fails.
 const ROUNDS: usize = 10_000;
 
-/// Adds a user with a password like its name.
+/// Adds a user whose password is its name.
 fn add_user(broker: &Broker, name: &str, tags: &[&str], permission: Permission) {
     let cost = Cost { memory_kib: 8, passes: 1, lanes: 1 };
     let hash = PasswordHash::create(name.as_bytes(), [7; 16], cost).expect("a valid cost");
@@ -47,8 +47,8 @@ fn add_user(broker: &Broker, name: &str, tags: &[&str], permission: Permission) 
     broker.authority().put(user).expect("a valid user");
 }
 
-/// The protocol over a broker with the users guest, boss (an impersonator) and weak (who may do
-/// nothing).
+/// The protocol over a broker with the users guest, boss (an impersonator) and weak (without any
+/// permission).
 pub(super) struct Server {
     pub(super) protocol: Amqp091,
     pub(super) test: Rc<TestBroker>,
@@ -79,7 +79,7 @@ pub(super) struct Peer {
 }
 
 impl Server {
-    /// A socket that has said nothing yet.
+    /// A socket that has sent nothing yet.
     pub(super) fn socket(&self) -> Peer {
         self.socket_from("127.0.0.1:40000")
     }
@@ -88,7 +88,7 @@ impl Server {
         self.socket_of(remote, None)
     }
 
-    /// A socket within TLS if its certificate stands for somebody.
+    /// A socket; it uses TLS if there is a user of its certificate.
     pub(super) fn socket_of(&self, remote: &str, certified_user: Option<&str>) -> Peer {
         let woken = Arc::new(Bell::default());
         let now = Instant::now();
@@ -110,7 +110,7 @@ impl Server {
         }
     }
 
-    /// An open connection of this user, with these capabilities of the client.
+    /// An open connection of this user. The client announces these capabilities.
     pub(super) fn connect_as(&self, user: &str, fields: &[(String, Value)]) -> Peer {
         let mut peer = self.socket();
         peer.raw(&PROTOCOL_HEADER);
@@ -133,7 +133,7 @@ impl Server {
     }
 }
 
-/// What every client library of today can do.
+/// The capabilities of all today's client libraries.
 pub(super) fn capabilities() -> Vec<(String, Value)> {
     let able = |name: &str| (name.to_owned(), Value::Bool(true));
     let able = vec![able("consumer_cancel_notify"), able("authentication_failure_close"), able("connection.blocked")];
@@ -163,7 +163,7 @@ impl Peer {
         self.expect(&[&format!("{channel} ChannelOpenOk {{ channel_id: [] }}")]);
     }
 
-    /// The frames of a publish.
+    /// Sends the frames of a publish.
     pub(super) fn publish(&mut self, channel: u16, publish: BasicPublish<'_>, properties: &[u8], body: &[u8]) {
         let mut bytes = Vec::new();
         Method::from(publish).encode(channel, &mut bytes);
@@ -172,7 +172,7 @@ impl Peer {
         self.raw(&bytes);
     }
 
-    /// Publishes text to a queue by the default exchange.
+    /// Publishes a text to a queue through the default exchange.
     pub(super) fn put(&mut self, channel: u16, queue: &str, body: &str) {
         let publish = BasicPublish { routing_key: queue, ..Default::default() };
         self.publish(channel, publish, &[0, 0], body.as_bytes());
@@ -183,10 +183,10 @@ impl Peer {
         self.expect(&[&declared(channel, queue, 0, 0)]);
     }
 
-    /// Does what the driver does, until nothing happens any more.
+    /// Does the work of the driver until nothing more happens.
     pub(super) fn pump(&mut self) {
-        // Who waits for an alarm to pass is woken by every housekeeping, and that alone moves
-        // nothing.
+        // A connection that waits for the end of an alarm is woken by every housekeeping. That
+        // alone is no progress.
         let mut moved_nothing = 0;
         while moved_nothing < 10 {
             self.test.housekeep();
@@ -236,7 +236,7 @@ impl Peer {
         }
     }
 
-    /// Waits until the server has said at least so many lines, or has closed.
+    /// Waits until the server has sent this many lines, or has closed.
     pub(super) fn wait_for(&mut self, count: usize) {
         for _ in 0..ROUNDS {
             self.pump();
@@ -247,7 +247,7 @@ impl Peer {
         }
     }
 
-    /// Waits for these lines, and that nothing else has come.
+    /// Waits for these lines, and checks that nothing else has come.
     #[track_caller]
     pub(super) fn expect(&mut self, lines: &[&str]) {
         self.wait_for(lines.len());
@@ -263,7 +263,7 @@ impl Peer {
         matches!(self.connection.read_state(), ReadState::Read | ReadState::Handshake)
     }
 
-    /// Bytes that are no frames.
+    /// The received bytes that are not frames.
     pub(super) fn take_raw(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.from_server)
     }
@@ -278,7 +278,7 @@ impl Peer {
         self.connection.deadline()
     }
 
-    /// User, vhost, and what was handled last.
+    /// User, vhost, and the last frame that was handled.
     pub(super) fn doing(&self) -> (&str, &str, &str) {
         let wire::Doing { user, vhost, last } = self.connection.doing();
         (user, vhost, last)

@@ -1,4 +1,4 @@
-//! The ends of channels and connections, expected and not.
+//! How channels and connections end, in order and after errors.
 
 use testkit::sim_disk::SimDisk;
 
@@ -12,12 +12,12 @@ fn a_closed_channel_passes_over_everything_until_the_peer_agrees() {
     peer.declare_quietly();
     peer.put(1, "none", "x");
     peer.expect(&[]);
-    // Both closed at once: each answers the other.
+    // Both sides closed at the same time: each answers the other.
     peer.send(1, ChannelClose::default());
     peer.expect(&["1 ChannelCloseOk"]);
     peer.send(1, ChannelCloseOk {});
     peer.open(1);
-    // An answer too many does no harm.
+    // An answer without a close does no harm.
     peer.send(7, ChannelCloseOk {});
     peer.send(1, AccessRequest::default());
     peer.expect(&["1 AccessRequestOk { ticket: 1 }"]);
@@ -79,7 +79,7 @@ fn the_server_says_why_it_closes() {
         peer.send(0, ConnectionCloseOk {});
         assert!(peer.is_closed());
     }
-    // Before it is open there is nothing to say.
+    // Before the connection is open, nothing is sent.
     let mut peer = server.socket();
     peer.close(CloseReason::Shutdown);
     assert!(peer.is_closed());
@@ -98,8 +98,8 @@ fn an_operator_can_close_a_connection() {
     peer.expect(&[&connection_closed(320, "CONNECTION_FORCED - moving house", (0, 0))]);
 }
 
-/// What was published in vain comes back before the end of its channel or connection, however soon
-/// that follows, and though a confirm before it waits for its flush.
+/// Unroutable messages are returned before their channel or connection ends, however soon that
+/// follows, and even while an earlier confirm waits for its flush.
 #[test]
 fn what_reached_no_queue_comes_back_before_the_end() {
     let returned = [
@@ -138,7 +138,7 @@ fn what_reached_no_queue_comes_back_before_the_end() {
     }
 }
 
-/// What the log says of a connection that takes long, also of its end.
+/// The log describes a connection that takes long, also while it ends.
 #[test]
 fn a_connection_tells_whose_it_is_and_what_it_is_at() {
     let server = server();

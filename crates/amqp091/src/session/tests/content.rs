@@ -123,7 +123,7 @@ fn dead_letters_carry_their_story() {
     for part in ["x-death", "rejected", "original-expiration", "x-first-death-queue", "315360000000"] {
         assert!(header.contains(part), "{part} in {header}");
     }
-    // The flags name headers and nothing else: the expiration is gone.
+    // The flags name headers and nothing else: the expiration has been removed.
     assert!(header.starts_with("1 header  \\x00"), "{header}");
 }
 
@@ -282,7 +282,7 @@ fn what_is_held_unacknowledged_is_bounded_whatever_the_prefetch() {
     let consumes = ["1 BasicConsumeOk { consumer_tag: \"c\" }".to_owned()];
     let expected = [&consumes[..], &first, &second].concat();
     peer.expect(&expected.iter().map(String::as_str).collect::<Vec<_>>());
-    // Settling one makes room for one.
+    // Settling one message makes room for one.
     peer.send(1, BasicAck { delivery_tag: 1, ..Default::default() });
     peer.expect(&message(3, "3").iter().map(String::as_str).collect::<Vec<_>>());
     peer.send(1, BasicGet { queue: "q", ..Default::default() });
@@ -306,8 +306,8 @@ fn unfinished_bodies_are_bounded_over_all_channels() {
     peer.expect(&[&connection_closed(506, text, (60, 40))]);
 }
 
-/// A body in one frame is never counted, one in several is until it is whole, abandoned or gone
-/// with its connection.
+/// A body in one frame is never counted. One in several frames is counted until it is complete,
+/// abandoned, or gone with its connection.
 #[test]
 fn small_bodies_that_are_not_whole_are_counted() {
     let server = server();
@@ -362,7 +362,7 @@ fn what_is_urgent_comes_before_nine_of_no_hurry_in_a_quorum_queue() {
     }
 }
 
-/// What one connection may make the broker hold, by transactions and by bodies that are not whole.
+/// How much one connection may make the broker hold, by transactions and by incomplete bodies.
 #[test]
 fn what_is_beyond_the_part_of_a_connection_is_refused_by_name() {
     let mut setup = Setup::memory();
@@ -394,7 +394,7 @@ fn what_is_beyond_the_part_of_a_connection_is_refused_by_name() {
     peer.put(2, "q", &"x".repeat(40_000));
     peer.expect(&[]);
     let holds = server.test.broker.overview().held[broker::Held::Transactions as usize];
-    // Its parts find room, all of it together does not.
+    // Each part of it has room, and all of it together has not.
     peer.put(2, "q", &"x".repeat(9_900));
     peer.expect(&[&channel_closed(2, 406, &told(holds, "publish in a transaction"), (60, 40))]);
     let held = server.test.broker.overview().held;

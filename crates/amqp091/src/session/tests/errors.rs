@@ -1,8 +1,8 @@
-//! Broken conversations: which error, in which scope, in which words.
+//! Conversations with errors: which error, in which scope, with which text.
 
 use super::*;
 
-/// Bytes, then code, text and method of the close.
+/// The bytes; then code, text and method of the close.
 type Case = (Vec<u8>, u16, &'static str, (u16, u16));
 
 /// Frames of a peer with channel 1 open, and the close of the connection that they cause.
@@ -104,7 +104,7 @@ fn hard_errors_close_the_connection() {
         peer.declare(1, "q");
         peer.raw(&bytes);
         peer.expect(&[&connection_closed(code, text, blamed)]);
-        // What still comes is passed over.
+        // Later input is ignored.
         peer.send(1, BasicGet { queue: "q", ..Default::default() });
         peer.expect(&[]);
         if code != 501 || text.contains("content body") {
@@ -123,7 +123,7 @@ fn too_many_channels_are_refused() {
     peer.start_ok("PLAIN", b"\0guest\0guest", &[]);
     peer.wait_for(2);
     assert!(peer.lines.last().is_some_and(|tune| tune.contains("channel_max: 2,")), "{:?}", peer.lines);
-    // It is for connections to come.
+    // The change applies to later connections.
     server.test.broker.set_sessions_per_connection(1);
     peer.send(0, ConnectionTuneOk { channel_max: 2, frame_max: 8192, heartbeat: 0 });
     peer.send(0, ConnectionOpen { virtual_host: "/", ..Default::default() });
@@ -190,7 +190,7 @@ proptest::proptest! {
         for part in bytes.chunks(step) {
             peer.raw(part);
         }
-        // Whatever the server made of it, it did not panic, and nothing stays behind.
+        // The server did not panic, whatever it made of the input, and nothing is left behind.
         peer.close(CloseReason::Gone);
         proptest::prop_assert!(server.test.broker.clients().is_empty());
     }

@@ -80,7 +80,7 @@ fn an_internal_exchange_takes_nothing_from_clients() {
     peer.send(1, ExchangeDeclare { exchange: "in", kind: "fanout", internal: true, ..Default::default() });
     peer.expect(&["1 ExchangeDeclareOk"]);
     let text = "ACCESS_REFUSED - cannot publish to internal exchange 'in' in vhost '/'";
-    // The exchange is judged before the properties are.
+    // The exchange is checked before the properties.
     for properties in [vec![0, 0], with_headers(&[("CC", Value::from("k"))]), with_headers(&[("CC", list(&["k"]))])] {
         peer.publish(1, BasicPublish { exchange: "in", ..Default::default() }, &properties, b"m");
         closed_and_open_again(&mut peer, 403, text, (60, 40));
@@ -119,7 +119,7 @@ fn consumers_see_cc_and_never_bcc() {
         );
         peer.expect(&[&got, &format!("1 header {}", seen.escape_ascii()), "1 body m"]);
     }
-    // What comes back has lost it too, as everything else has that leaves the broker.
+    // A returned message has lost it too, like every message that leaves the broker.
     let publish = BasicPublish { routing_key: "none", mandatory: true, ..Default::default() };
     peer.publish(1, publish, &with_headers(&[("BCC", list(&["none"]))]), b"m");
     let seen = format!("1 header {}", with_headers(&[]).escape_ascii());
@@ -146,7 +146,7 @@ fn after_a_death_with_a_new_key_neither_is_seen() {
     peer.send(1, BasicGet { queue: "dead", ..Default::default() });
     peer.wait_for(3);
     let header = &peer.lines[1];
-    // Of what was in CC, the story of the death tells; of what was in BCC nothing does.
+    // The death header has the keys of CC, and none of BCC.
     assert!(
         header.contains("routing-keysA\\x00\\x00\\x00\\x0cS\\x00\\x00\\x00\\x01qS\\x00\\x00\\x00\\x01r"),
         "{header}"
@@ -173,7 +173,7 @@ fn copies_that_are_no_lists_close_the_channel() {
         let text = format!("PRECONDITION_FAILED - invalid message: {{unacceptable_type_in_header,\"{name}\",{kind}}}");
         closed_and_open_again(&mut peer, 406, &text, (60, 40));
     }
-    // Elements that are no texts are passed over.
+    // Elements that are not texts are ignored.
     peer.declare(1, "q");
     let properties = with_headers(&[("CC", Value::Array(vec![Value::I8(1), Value::from("q")]))]);
     peer.publish(1, BasicPublish { routing_key: "none", ..Default::default() }, &properties, b"m");

@@ -1,6 +1,6 @@
-//! Which replies are fences: they come when everything that the connection has settled before is
-//! durable, so that no crash behind them brings it back. One table has every method with a reply,
-//! each tried with a disk that is slow and with a kill.
+//! Which replies are fences. A fence comes when everything that the connection settled before is
+//! durable, so that no later crash can undo it. One table has every method with a reply. Each is
+//! tried with a slow disk and with a kill.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use testkit::sim_disk::SimDisk;
 use super::*;
 use crate::codec::methods::method_name;
 
-/// What the reply to a method waits for, besides a change of its own.
+/// What the reply to a method waits for, besides the change that the method makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reply {
     /// Earlier settlements.
@@ -26,7 +26,7 @@ fn ok(channel: u16, name: &str) -> String {
     format!("{channel} {name}")
 }
 
-/// Queues that the table uses; the message that is settled is in another one.
+/// Methods of queues; the settled message is in a queue that they do not use.
 fn queues() -> Vec<Row<'static>> {
     let declare = |queue| QueueDeclare { queue, durable: true, ..Default::default() };
     let bind = |queue, routing_key| QueueBind { queue, exchange: "x", routing_key, ..Default::default() };
@@ -70,8 +70,7 @@ fn exchanges() -> Vec<Row<'static>> {
     ]
 }
 
-/// Everything that is neither about queues nor about exchanges. Channel 2 is transactional, channel
-/// 3 not open.
+/// Methods of neither queues nor exchanges. Channel 2 is transactional; channel 3 is not open.
 fn others() -> Vec<Row<'static>> {
     let consume = BasicConsume { queue: "e", consumer_tag: "d", ..Default::default() };
     let consuming = ok(1, "BasicConsumeOk { consumer_tag: \"d\" }");
@@ -101,8 +100,8 @@ fn table() -> Vec<Row<'static>> {
     queues().into_iter().chain(exchanges()).chain(others()).collect()
 }
 
-/// A connection that has just settled the only message of the durable queue `q`; nothing of that is
-/// on the disk.
+/// A connection that has just settled the only message of the durable queue `q`. Nothing of that is
+/// on the disk yet.
 fn settled(server: &Server) -> Peer {
     let mut peer = server.channel();
     peer.open(2);
@@ -160,8 +159,8 @@ fn each_reply_is_the_fence_that_it_is_said_to_be() {
     }
 }
 
-/// Before its reply nothing is promised, and nothing is there that would have kept a fence from
-/// being one.
+/// Before the reply, a crash may undo the settlement. This shows that nothing else makes it durable
+/// earlier, so the test of fences can fail.
 #[test]
 fn what_is_settled_may_come_back_as_long_as_there_is_no_reply() {
     for (channel, method, ..) in table() {
@@ -173,8 +172,8 @@ fn what_is_settled_may_come_back_as_long_as_there_is_no_reply() {
     }
 }
 
-/// What one connection changed a moment ago, another one finds; it is told so when no crash can
-/// take the change back.
+/// A change by one connection is visible to another one at once. Replies to the other one wait
+/// until no crash can undo the change.
 #[test]
 fn what_another_connection_has_changed_is_told_when_it_is_on_the_disk() {
     let queue = |queue| QueueDeclare { queue, durable: true, ..Default::default() };
@@ -215,13 +214,13 @@ fn what_another_connection_has_changed_is_told_when_it_is_on_the_disk() {
     }
 }
 
-/// A method that is added to the protocol has to be added to the table.
+/// A method that is added to the protocol must be added to the table.
 #[test]
 fn the_table_has_every_method_that_is_answered() {
     let names = |class: u16| (0..=200).filter_map(move |id| method_name(class, id));
     let all: BTreeSet<&str> = (0..=100).flat_map(names).collect();
     let answered = all.iter().copied().filter(|name| all.contains(format!("{name}_ok").as_str()));
-    // Those of the server, and the one behind which a connection begins.
+    // Methods that the server sends, and the one that opens the connection.
     let before = ["connection.start", "connection.secure", "connection.tune", "connection.open"];
     let listed: BTreeSet<&str> =
         table().iter().filter_map(|(_, method, ..)| method_name(method.id().0, method.id().1)).chain(before).collect();

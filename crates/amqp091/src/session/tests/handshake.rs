@@ -1,4 +1,4 @@
-//! Opening a connection, well and badly.
+//! Opening a connection, successfully and not.
 
 use super::*;
 use auth::sasl::{Mechanism, scram};
@@ -7,7 +7,7 @@ use testkit::sim_disk::SimDisk;
 const REFUSED: &str =
     "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.";
 
-/// A socket on which the server has said start.
+/// A socket on which the server has sent start.
 fn started(server: &Server) -> Peer {
     let mut peer = server.socket();
     peer.raw(&PROTOCOL_HEADER);
@@ -16,7 +16,7 @@ fn started(server: &Server) -> Peer {
     peer
 }
 
-/// A socket on which the server has said tune.
+/// A socket on which the server has sent tune.
 fn tuning(server: &Server) -> Peer {
     let mut peer = started(server);
     peer.start_ok("PLAIN", b"\0guest\0guest", &capabilities());
@@ -114,13 +114,13 @@ fn a_certificate_lets_its_user_in_where_that_is_wanted() {
         let start = peer.lines.remove(0);
         let offered = if wanted && certified.is_some() { "EXTERNAL PLAIN" } else { "PLAIN" };
         assert!(start.contains(&format!("mechanisms: {:?}", offered.as_bytes())), "{start}");
-        // What the client says of itself makes no difference.
+        // The response of the client makes no difference.
         peer.start_ok("EXTERNAL", b"guest", &capabilities());
         peer.expect(&[&expected]);
     }
 }
 
-/// The challenge of the only line said.
+/// The challenge in the only line.
 fn challenge(peer: &mut Peer) -> String {
     peer.wait_for(1);
     let line = peer.lines.remove(0);
@@ -153,7 +153,7 @@ fn a_proof_of_the_password_lets_in_and_the_server_proves_itself() {
             peer.expect(&[&refused]);
         }
     }
-    // What is out of order or no message of it.
+    // Messages out of order, and bytes that are not a SCRAM message.
     let mut peer = started(&server);
     peer.send(0, ConnectionSecureOk { response: b"" });
     let text = "CHANNEL_ERROR - unexpected method in connection state starting";
@@ -170,7 +170,8 @@ fn a_proof_of_the_password_lets_in_and_the_server_proves_itself() {
     }
 }
 
-/// The salt of a user that is there outlives a restart, so that of one that is not does too.
+/// The salt of an existing user survives a restart. So the salt that is made up for an unknown user
+/// must survive it too.
 #[test]
 fn a_restart_tells_no_user_from_nobody() {
     let disk = SimDisk::new(1, 64 << 20);
@@ -211,8 +212,8 @@ fn wrong_passwords_unknown_users_and_far_guests_are_told_the_same() {
             match expected {
                 Some(close) => peer.expect(&[&close]),
                 None => {
-                    // Nothing is said; the socket closes after a pause. Until the login is decided
-                    // nothing is read.
+                    // No answer is sent, and the socket closes after a pause. Until the log-in is
+                    // decided, nothing is read.
                     for _ in 0..ROUNDS {
                         peer.pump();
                         if peer.reads() {
@@ -230,8 +231,8 @@ fn wrong_passwords_unknown_users_and_far_guests_are_told_the_same() {
     }
 }
 
-/// How far the handshake has come (0: start, 1: tune, 2: tune-ok), what is said, then code, text
-/// and method.
+/// How far the handshake has come (0: start, 1: tune, 2: tune-ok) and the method that is sent; then
+/// code, text and method of the close.
 type Case<'a> = (u8, Method<'a>, u16, &'static str, (u16, u16));
 
 #[test]
@@ -287,7 +288,7 @@ fn a_client_that_chose_plain_and_said_nothing_is_asked() {
         peer.send(0, ConnectionSecureOk { response });
         peer.expect(&[&expected]);
     }
-    // Whoever is asked is not logged in.
+    // A client that is asked for credentials is not logged in.
     let mut peer = started(&server);
     peer.start_ok("PLAIN", b"", &capabilities());
     peer.expect(&["0 ConnectionSecure { challenge: [] }"]);
@@ -323,8 +324,8 @@ fn frames_are_small_and_channels_closed_before_the_connection_is_open() {
     assert!(peer.lines[0].contains("reply_code: 505"), "{:?}", peer.lines);
 }
 
-/// What is no AMQP may be anything: the connection ends "without sending any further data on it"
-/// (specification §4.2.3).
+/// Bytes that are not AMQP may belong to any protocol: the connection ends "without sending any
+/// further data on it" (specification §4.2.3).
 #[test]
 fn who_sends_no_frames_before_the_login_is_told_nothing() {
     let unknown_type = [5, 0, 0, 0, 0, 0, 0, 0xCE];
@@ -362,7 +363,7 @@ fn heartbeats_go_both_ways() {
     peer.expect(&["0 heartbeat"]);
     peer.advance(5);
     peer.expect(&["0 heartbeat"]);
-    // Any byte proves that the peer lives.
+    // Any byte proves that the peer is alive.
     peer.raw(&[8, 0, 0, 0, 0, 0, 0, 0xCE]);
     peer.advance(15);
     peer.expect(&["0 heartbeat"]);
@@ -401,7 +402,7 @@ fn for_a_peer_that_is_given_up_nothing_is_left_to_write() {
     assert!(!peer.connection.output().is_empty());
     peer.connection.tick(peer.now + Duration::from_secs(20));
     assert!(peer.connection.output().is_empty());
-    // Not merely closed: the end of a stream would wait behind what the peer does not read.
+    // Not merely closed: the end of a stream would wait behind bytes that the peer does not read.
     assert_eq!(peer.connection.read_state(), ReadState::GivenUp);
 }
 

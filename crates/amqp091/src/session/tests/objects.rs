@@ -10,7 +10,7 @@ fn queues_are_declared_bound_purged_and_deleted() {
     peer.send(1, QueueBind { exchange: "amq.topic", routing_key: "a.*", ..Default::default() });
     peer.expect(&["1 QueueBindOk"]);
     peer.publish(1, BasicPublish { exchange: "amq.topic", routing_key: "a.b", ..Default::default() }, &[0, 0], b"x");
-    // With queue and key left out, the name of the queue is the key.
+    // Without a queue and a key, the name of the queue is the key.
     peer.send(1, QueueBind { exchange: "amq.direct", ..Default::default() });
     peer.expect(&["1 QueueBindOk"]);
     peer.publish(1, BasicPublish { exchange: "amq.direct", routing_key: "q", ..Default::default() }, &[0, 0], b"y");
@@ -23,7 +23,7 @@ fn queues_are_declared_bound_purged_and_deleted() {
     peer.put(1, "q", "z");
     peer.send(1, QueueDelete { queue: "q", ..Default::default() });
     peer.expect(&["1 QueueDeleteOk { message_count: 1 }"]);
-    // What is gone can be deleted again.
+    // A queue that does not exist can be deleted again.
     peer.send(1, QueueDelete { queue: "q", ..Default::default() });
     peer.expect(&["1 QueueDeleteOk { message_count: 0 }"]);
 }
@@ -147,7 +147,7 @@ fn with_nowait_nothing_is_answered() {
     peer.expect(&["1 AccessRequestOk { ticket: 1 }"]);
 }
 
-/// What a session is refused, with code, text and method.
+/// Sends a method that is refused, with this code and text.
 fn refused<'m>(peer: &mut Peer, method: impl Into<Method<'m>>, code: u16, text: &str) {
     let method = method.into();
     peer.send(1, method);

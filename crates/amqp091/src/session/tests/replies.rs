@@ -4,7 +4,7 @@ use super::*;
 use crate::codec::BasicProperties;
 use crate::session::publish::REPLY_TO;
 
-/// Channel `channel` becomes one that waits for replies with the consumer `r`.
+/// Starts the consumer `r` of replies on this channel.
 fn wait_for_replies(peer: &mut Peer, channel: u16) {
     let consume = BasicConsume { queue: REPLY_TO, consumer_tag: "r", no_ack: true, ..Default::default() };
     peer.send(channel, consume);
@@ -17,14 +17,14 @@ fn request(peer: &mut Peer, queue: &str) {
     peer.publish(1, publish, &properties.to_bytes(), b"ping");
 }
 
-/// Takes the request from queue `q` and reads where its reply should go.
+/// Takes the request from queue `q` and returns the address of its reply.
 fn take_request(peer: &mut Peer) -> String {
     peer.send(1, BasicGet { queue: "q", no_ack: true, ..Default::default() });
     peer.wait_for(3);
     let lines = std::mem::take(&mut peer.lines);
     let (_, rest) = lines[1].split_once("amq.rabbitmq.reply-to.").expect("a rewritten reply-to");
-    // Clients match the form: two parts, the second of them padded. What follows in the properties
-    // is still there.
+    // Clients match the form: two parts, the second of them padded. The properties after it are
+    // unchanged.
     let parts = rest.strip_suffix("==\\x01a").and_then(|rest| rest.split_once('.'));
     assert!(parts.is_some_and(|(one, other)| (one.len(), other.len()) == (22, 22)), "{rest}");
     format!("amq.rabbitmq.reply-to.{}", &rest[..22 + 1 + 24])
@@ -37,7 +37,7 @@ fn replied(channel: u16, tag: u64, address: &str) -> String {
     )
 }
 
-/// A requester on channel 1 of its connection and a server with its request.
+/// A requester on channel 1 of its connection, and a replier with the request.
 fn requested(server: &Server) -> (Peer, Peer, String) {
     let (mut requester, mut replier) = (server.channel(), server.channel());
     replier.declare(1, "q");
@@ -61,7 +61,7 @@ fn replies_come_back_without_a_queue() {
     assert_eq!(server.test.broker.queues().len(), 1);
 }
 
-/// What is said, then code, text and method of the refusal.
+/// The methods that are sent; then code, text and method of the refusal.
 type Refusal<'a> = (&'a [Method<'a>], u16, &'a str, (u16, u16));
 
 #[test]
@@ -93,7 +93,8 @@ fn who_waits_for_replies_says_so_once_and_without_acknowledging() {
         peer.send(1, ChannelCloseOk {});
         peer.open(1);
     }
-    // A request needs a channel that waits; another one of the connection does not do.
+    // The request must come from the channel that consumes replies; another channel of the
+    // connection is refused.
     peer.open(2);
     wait_for_replies(&mut peer, 2);
     request(&mut peer, "q");
@@ -113,12 +114,12 @@ fn a_reply_address_can_be_looked_up_as_if_it_were_a_queue() {
     replier.send(1, QueueDeclare { queue: &address, passive: true, ..Default::default() });
     let text = format!("NOT_FOUND - no queue '{address}' in vhost '/'");
     replier.expect(&[&channel_closed(1, 404, &text, (50, 10))]);
-    // The channel may wait again, at another address.
+    // The channel may consume replies again, at another address.
     wait_for_replies(&mut requester, 1);
 }
 
-/// The address is known to those who were told, and only they, and who could reply, hear that it is
-/// one. For all others it is as a queue that is not there.
+/// Only clients that were given the address know it, and only its owner and users that may reply
+/// are told that it exists. To all others it looks like a queue that does not exist.
 #[test]
 fn a_reply_address_shows_itself_to_its_owner_and_to_repliers_alone() {
     let server = server();
@@ -185,7 +186,7 @@ fn replies_that_nobody_reads_are_not_piled_up() {
     let (mut requester, mut replier, address) = requested(&server());
     let body = "x".repeat(1 << 20);
     let publish = BasicPublish { routing_key: &address, mandatory: true, ..Default::default() };
-    // One mailbox takes 16 MiB, whatever its connection does with them.
+    // One mailbox takes 16 MiB, whether or not its connection reads.
     for _ in 0..17 {
         replier.publish(1, publish, &[0, 0], body.as_bytes());
     }

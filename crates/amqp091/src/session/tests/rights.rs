@@ -1,7 +1,7 @@
-//! Every operation with every combination of rights on what it touches, held against a table of
-//! what RabbitMQ's documentation says that it needs
-//! (<https://www.rabbitmq.com/docs/access-control#authorisation>). The table is written from there,
-//! not from the code, and a test sees to it that a wrong line would be found.
+//! Every operation with every combination of permissions on its objects, compared with a table of
+//! the permissions that RabbitMQ documents
+//! (<https://www.rabbitmq.com/docs/access-control#authorisation>). The table was written from there
+//! and not from the code. A test checks that a wrong line would be found.
 
 use auth::TopicPermission;
 use testkit::rights::{cases, name, wrong};
@@ -9,9 +9,9 @@ use testkit::rights::{cases, name, wrong};
 use super::*;
 use crate::codec::BasicProperties;
 
-/// An operation: what it needs, and the doing in the case of a number. `q` is a queue, `e`, `d` and
-/// `a` are exchanges that are there, `n` a queue and `x` an exchange that are not. What reads
-/// rather than declares passes with any right on the thing.
+/// An operation: the permissions that it needs, and how the case of a number runs it. The queue `q`
+/// and the exchanges `e`, `d` and `a` exist; the queue `n` and the exchange `x` do not. A passive
+/// declaration needs any one permission on the object.
 struct Row {
     operation: &'static str,
     needs: &'static [&'static str],
@@ -170,13 +170,13 @@ fn argument(key: &str, value: Option<String>) -> Vec<u8> {
     encode_fields(&fields)
 }
 
-/// A publish is not answered, what follows it is.
+/// A publish has no answer, so it is followed by a method that has one.
 fn publish(peer: &mut Peer, exchange: &str, routing_key: &str) {
     peer.publish(1, BasicPublish { exchange, routing_key, ..Default::default() }, &[0, 0], b"m");
     peer.send(1, BasicQos::default());
 }
 
-/// Runs every combination of rights for one operation; returns where the broker and `needs`
+/// Runs every combination of permissions for one operation. Returns where the broker and `needs`
 /// disagree.
 fn disagreements(server: &Server, next: &mut usize, row: &Row, needs: &[&str]) -> Vec<String> {
     let mut admin = server.channel();
@@ -196,7 +196,7 @@ fn disagreements(server: &Server, next: &mut usize, row: &Row, needs: &[&str]) -
     found
 }
 
-/// What is there before each case.
+/// Declares the objects of a case.
 fn prepare(admin: &mut Peer, number: usize) {
     for exchange in ["e", "d", "a"] {
         admin.send(1, ExchangeDeclare { exchange: &name(exchange, number), kind: "topic", ..Default::default() });
@@ -234,7 +234,7 @@ fn a_wrong_line_of_the_table_is_found() {
     }
 }
 
-/// Who may not look at a thing does not learn whether it is there.
+/// A user that may not see an object does not learn whether it exists.
 #[test]
 fn what_is_forbidden_looks_the_same_whether_it_is_there_or_not() {
     let server = server();
@@ -265,8 +265,8 @@ fn what_is_forbidden_looks_the_same_whether_it_is_there_or_not() {
     }
 }
 
-/// What is done with a routing key at a topic exchange, the right on the topic that it takes, and
-/// the doing.
+/// An operation with a routing key at a topic exchange, the topic permission that it needs, and how
+/// to run it.
 type TopicRow = (&'static str, &'static str, fn(&mut Peer, &str));
 
 const TOPICS: [TopicRow; 6] = [
@@ -294,8 +294,8 @@ const TOPICS: [TopicRow; 6] = [
     ("publish elsewhere", "nothing", |p, key| publish(p, "d0", key)),
 ];
 
-/// A user with every right on the things, whose topic permissions differ, at keys that are its own,
-/// another's, and made to look like a pattern.
+/// A user with all permissions on the objects and different topic permissions. The keys are the
+/// user's own, another user's, and ones that look like a pattern.
 #[test]
 fn topic_permissions_narrow_publishing_and_binding_by_key() {
     let server = server();
@@ -322,7 +322,7 @@ fn topic_permissions_narrow_publishing_and_binding_by_key() {
                     ".*" => true,
                     _ => key.starts_with("someone."),
                 };
-                // The key beside CC is the user's own, and has to be allowed as well.
+                // The routing key beside CC is the user's own, and must be allowed too.
                 let beside = |write: &str| operation != "publish with CC" || !write.is_empty();
                 let allowed = match (permission, right) {
                     (Some((write, _)), "write") => may(write) && beside(write),

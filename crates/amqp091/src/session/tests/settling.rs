@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A channel whose consumer `c` of queue `q` has messages 1 to `count` in hand.
+/// A channel whose consumer `c` of queue `q` holds messages 1 to `count`.
 fn consuming(server: &Server, count: u64) -> Peer {
     let mut peer = server.channel();
     peer.declare(1, "q");
@@ -84,7 +84,7 @@ fn prefetch_bounds_what_a_consumer_holds() {
     peer.put(1, "q", "a");
     peer.put(1, "q", "b");
     peer.expect(&[&delivered(1, "c", 1, false, "q"), "1 header \\x00\\x00", "1 body a"]);
-    // To RabbitMQ's clients this is for consumers to come.
+    // For RabbitMQ's clients this applies to later consumers only.
     peer.send(1, BasicQos { prefetch_size: 0, prefetch_count: 2, global: false });
     peer.expect(&["1 BasicQosOk"]);
     peer.send(1, BasicAck { delivery_tag: 1, multiple: false });
@@ -194,7 +194,7 @@ fn in_a_transaction_a_wrong_tag_is_refused_at_once() {
         }
         let text = format!("PRECONDITION_FAILED - unknown delivery tag {tag}");
         peer.expect(&[&channel_closed(1, 406, &text, blamed)]);
-        // The transaction goes with the channel, so nothing is settled.
+        // The transaction ends with the channel, so nothing is settled.
         peer.send(1, ChannelCloseOk {});
         peer.open(1);
         ready(&mut peer, 2, 0);
@@ -268,8 +268,7 @@ fn confirms_and_transactions_exclude_each_other() {
     }
 }
 
-/// A delivery of `basic.get`: whether it is redelivered, and which of the headers that count it
-/// has.
+/// Whether a message that `basic.get` fetched is redelivered, and which count headers it has.
 fn fetch(peer: &mut Peer, queue: &str) -> (bool, Vec<(&'static str, i64)>) {
     peer.send(1, BasicGet { queue, ..Default::default() });
     peer.wait_for(3);

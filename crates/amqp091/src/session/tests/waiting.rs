@@ -1,10 +1,10 @@
-//! What a connection waits for: the flush before a reply, the peer before more deliveries.
+//! What a connection waits for: the flush before a reply, and the peer before more deliveries.
 
 use testkit::sim_disk::SimDisk;
 
 use super::*;
 
-/// A server whose journal is flushed only when the test says so.
+/// A server whose journal is flushed only when the test does it.
 fn unflushed() -> Server {
     server_with(Settings::default(), Setup::stepped(&SimDisk::new(0, 1 << 30), 64 << 20))
 }
@@ -118,13 +118,13 @@ fn deliveries_stay_in_the_queue_while_the_peer_does_not_read() {
     }
     let waiting = consumer.connection.output().len();
     assert!((200_000..1_000_000).contains(&waiting), "{waiting} bytes wait");
-    // What is due meanwhile is done, so that the driver need not come again at once.
+    // Work that is due meanwhile is done, so that the driver need not call again at once.
     let later = consumer.deadline().expect("deliveries are watched");
     consumer.connection.tick(later);
     assert!(consumer.deadline().is_some_and(|next| next > later));
     assert!(consumer.connection.output().len() < 1_000_000);
-    // The peer reads again: everything comes, in order, and the connection went on listening
-    // meanwhile.
+    // The peer reads again: all messages come, in order, and the connection has gone on taking
+    // input meanwhile.
     assert!(consumer.reads());
     consumer.wait_for(300);
     assert_eq!(consumer.lines.len(), 300);
@@ -154,7 +154,7 @@ fn a_peer_that_does_not_read_its_replies_is_not_listened_to() {
 #[test]
 fn a_large_body_is_read_when_it_has_its_turn() {
     let mut setup = Setup::stepped(&SimDisk::new(0, 1 << 30), 64 << 20);
-    // One body may be under way.
+    // Room for one body that is under way.
     setup.settings.memory_limit = 4_000_000;
     let server = server_with(Settings::default(), setup);
     let (mut first, mut second) = (server.channel(), server.channel());
@@ -205,7 +205,7 @@ fn who_holds_a_message_too_long_loses_the_channel() {
     peer.expect(&[&channel_closed(1, 406, text, (0, 0))]);
 }
 
-/// Channel 2 of a new connection is transactional and holds a message for longer than it may;
+/// A connection whose channel 2 is transactional and holds a message with a short time limit;
 /// channel 3 is open.
 fn overdue(server: &Server) -> Peer {
     let mut peer = server.channel();
@@ -226,7 +226,7 @@ fn overdue(server: &Server) -> Peer {
 #[test]
 fn a_channel_that_closes_during_its_commit_holds_nothing_up_and_is_told_nothing_more() {
     let mut setup = Setup::memory();
-    // Room for ten messages of 1000 bytes, and for another one in the headroom.
+    // Room for ten messages of 1000 bytes, and for one more beyond the limit.
     setup.settings.memory_limit = 11_300;
     for (server, waits_for_alarm) in [(server_with(Settings::default(), setup), true), (unflushed(), false)] {
         let mut peer = overdue(&server);
@@ -238,7 +238,7 @@ fn a_channel_that_closes_during_its_commit_holds_nothing_up_and_is_told_nothing_
         peer.send(3, AccessRequest::default());
         assert!(!peer.reads());
         peer.lines.clear();
-        // Long before the commit has waited too long.
+        // Long before the commit times out.
         for _ in 0..6 {
             peer.advance(1);
         }
@@ -277,12 +277,12 @@ fn what_waited_for_parked_publishes_goes_on_as_soon_as_they_are_taken() {
     let mut setup = Setup::memory();
     setup.settings.memory_limit = 11_300;
     let server = server_with(Settings::default(), setup);
-    // It is not told of the alarm, so that nothing but its end wakes the connection.
+    // This client is not told of the alarm, so only the end of the alarm wakes its connection.
     let (mut peer, mut other) = (server.connect_as("guest", &[]), server.channel());
     peer.open(1);
     peer.declare(1, "q");
     peer.declare(1, "r");
-    // Who consumes is read on behind the alarm.
+    // A connection that consumes is still read during the alarm.
     peer.send(1, BasicConsume { queue: "r", nowait: true, ..Default::default() });
     for _ in 0..14 {
         peer.put(1, "q", &"x".repeat(1000));
