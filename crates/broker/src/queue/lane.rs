@@ -14,23 +14,23 @@ use crate::message::Message;
 use crate::queue::delivery_mark::Mark;
 use crate::queue::lanes::{LaneNumber, first_of, lane_of};
 use crate::queue::page::{Memo, NOT_KNOWN, Page, SIZE, bit_of};
-use crate::queue::{Picked, Returns, Task};
+use crate::queue::{Returns, Task};
 
 pub(super) use crate::queue::page::PLACE_COST;
 pub(crate) use crate::queue::page::{Entry, Placed, State};
 
+mod evict;
 mod purge;
 mod shown;
 mod weight;
 
+pub(crate) use evict::{Dropped, Swept};
 pub(crate) use purge::Purged;
 use purge::Runs;
 pub(crate) use weight::Coming;
 
 /// What an entry of a hot page costs in memory while its message is away, in bytes.
 const AWAY_COST: usize = size_of::<Entry>();
-/// Pages that one visit looks at to make them smaller.
-const SWEPT_AT_ONCE: usize = 8;
 /// What a message is taken to be long while nobody knows.
 const LIKELY_LENGTH: usize = 1024;
 
@@ -91,65 +91,6 @@ pub(crate) enum Away {
     Index(u64),
     /// These messages.
     Messages(Vec<Reference>),
-}
-
-/// What a lane let go of.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Dropped {
-    /// What the messages cost.
-    pub(crate) bytes: usize,
-    /// Their lengths.
-    pub(crate) length: usize,
-}
-
-/// What a sweep came to.
-#[derive(Debug, Default)]
-pub(crate) struct Swept {
-    pub(crate) dropped: Dropped,
-    /// To be spilled, the farthest back first.
-    pub(crate) picked: Vec<Picked>,
-    /// It has come to the front.
-    pub(crate) whole: bool,
-}
-
-/// How many bytes of messages are still to go, and how many may be picked.
-struct Left {
-    excess: usize,
-    room: usize,
-}
-
-impl Left {
-    /// Goes through a hot page from its end. Returns how many messages have gone.
-    fn take_from(&mut self, page: &mut Page, kept: Option<u64>, swept: &mut Swept) -> usize {
-        let mut gone = 0;
-        let numbers = (page.first..page.first + page.entries.len() as u64).rev();
-        for (seq, entry) in numbers.zip(page.entries.iter_mut().rev()) {
-            if self.excess == 0 {
-                break;
-            }
-            if kept == Some(seq) {
-                continue;
-            }
-            if let Some(dropped) = let_go(entry) {
-                swept.dropped.bytes += dropped.bytes;
-                swept.dropped.length += dropped.length;
-                self.excess = self.excess.saturating_sub(dropped.length);
-                gone += 1;
-                continue;
-            }
-            let (State::Ready, None, Some(message)) = (entry.state, entry.address, &entry.message) else { continue };
-            if self.room > 0 {
-                let length = message.block().len();
-                swept.picked.push((seq, message.clone()));
-                self.excess = self.excess.saturating_sub(length);
-                self.room = self.room.saturating_sub(length);
-                if self.room == 0 {
-                    break;
-                }
-            }
-        }
-        gone
-    }
 }
 
 impl Lane {
@@ -521,75 +462,6 @@ impl Lane {
         Task::Peek { seq, place: page.reference_of(seq) }
     }
 
-    /// Lets go of the message of an entry that is ready and on disk.
-    pub(crate) fn drop_message(&mut self, seq: u64) -> Option<Dropped> {
-        let entry = self.get_mut(seq)?;
-        let dropped = let_go(entry)?;
-        self.away += 1;
-        self.index_bytes += AWAY_COST;
-        Some(dropped)
-    }
-
-    /// Makes the page smaller in which `seq` lies, if everything in it is away.
-    pub(crate) fn lean_down(&mut self, seq: u64) {
-        let Ok(index) = self.pages.binary_search_by_key(&(seq / PAGE), |page| page.number) else { return };
-        self.lean_page(index);
-    }
-
-    fn lean_page(&mut self, index: usize) {
-        let last = index + 1 == self.pages.len();
-        let page = &mut self.pages[index];
-        if page.is_hot() {
-            if last || self.keep_hot {
-                return;
-            }
-            let live = page.live;
-            if !page.lean_down(&mut self.memo) {
-                return;
-            }
-            self.index_bytes -= live * AWAY_COST;
-        } else {
-            self.index_bytes -= page.cost();
-        }
-        if !self.keep_hot {
-            page.forget_places();
-        }
-        self.index_bytes += page.cost();
-    }
-
-    /// Lets go of messages, those farthest back first, until they are `excess` bytes, and makes
-    /// pages smaller in which everything is away; in a few pages only, the next call goes on. Of
-    /// messages that are not on disk up to `room` bytes are picked to be spilled, but at least one,
-    /// and count as if they had gone; with no room none. The message of `kept` stays.
-    pub(crate) fn sweep(&mut self, excess: usize, kept: Option<u64>, room: usize) -> Swept {
-        let mut swept = Swept { dropped: Dropped::default(), picked: Vec::new(), whole: false };
-        let mut left = Left { excess, room };
-        let mut looked = 0;
-        let end = self.pages.partition_point(|page| page.number < self.swept);
-        for index in (0..end).rev() {
-            if looked == SWEPT_AT_ONCE {
-                return swept;
-            }
-            let page = &mut self.pages[index];
-            self.swept = page.number;
-            if page.is_hot() {
-                looked += 1;
-                let gone = left.take_from(page, kept, &mut swept);
-                self.away += gone;
-                self.index_bytes += gone * AWAY_COST;
-                if !swept.picked.is_empty() && left.room == 0 {
-                    // The page is not done with.
-                    self.swept += 1;
-                    return swept;
-                }
-            }
-            self.lean_page(index);
-        }
-        self.swept = u64::MAX;
-        swept.whole = true;
-        swept
-    }
-
     /// The body of an entry that is not on disk was spilled to `address`; false unless it is ready
     /// and in memory.
     pub(crate) fn spill(&mut self, seq: u64, address: Address) -> bool {
@@ -797,16 +669,6 @@ impl Lane {
 
 fn messages(wanted: Vec<Reference>) -> Away {
     if wanted.is_empty() { Away::Nothing } else { Away::Messages(wanted) }
-}
-
-/// Drops the message of an entry that is ready and on disk, and notes what is worth knowing of it.
-fn let_go(entry: &mut Entry) -> Option<Dropped> {
-    if entry.state != State::Ready || entry.address.is_none() {
-        return None;
-    }
-    let message = entry.message.take()?;
-    entry.note(&message);
-    Some(Dropped { bytes: message.cost(), length: message.block().len() })
 }
 
 #[cfg(test)]
