@@ -1,45 +1,14 @@
 //! The integrity of a run: every message that the broker took responsibility for came to each of
 //! its queues once, in its producer's order and unchanged.
 
-use serde::{Deserialize, Serialize};
-
-use crate::failure::Failure;
-use crate::load::Totals;
-use crate::load::consumer::{Consumed, Damages};
+use crate::load::consumer::Consumed;
 use crate::load::producer::Produced;
 use crate::measure::sequence::Numbers;
-use crate::measure::stamp::Check;
-use crate::scenario::Scenario;
-
-/// What was checked, and what was found wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Integrity {
-    /// How much of each message could be checked.
-    pub(crate) check: Check,
-    /// Messages confirmed (sent, where there are no confirms) and never received.
-    pub(crate) lost: u64,
-    /// Messages received more than once.
-    pub(crate) duplicated: u64,
-    /// Messages received that their consumers' selector leaves out.
-    #[serde(default)]
-    pub(crate) unselected: u64,
-    /// Messages received after a later one of the same producer, by the same consumer.
-    pub(crate) reordered: u64,
-    /// Messages received with another body than was sent.
-    pub(crate) corrupted: u64,
-    pub(crate) damages: Damages,
-    /// Messages that the broker refused (negative confirms).
-    pub(crate) refused: u64,
-    /// Messages sent that the broker neither confirmed nor refused, where confirms are asked for.
-    #[serde(default)]
-    pub(crate) unsettled: u64,
-    /// Messages that the broker gave back as unroutable.
-    pub(crate) returned: u64,
-    /// Confirms of messages never sent or confirmed already.
-    pub(crate) unknown_confirms: u64,
-    /// Messages that the broker called redelivered, though nobody gave any back.
-    pub(crate) redelivered: u64,
-}
+use crate::record::check::Check;
+use crate::record::failure::Failure;
+use crate::record::integrity::{Damages, Integrity};
+use crate::record::scenario::Scenario;
+use crate::record::totals::Totals;
 
 /// Compares what producers and consumers of `scenario` saw. `held` is what the queues still hold,
 /// where nobody consumes.
@@ -55,7 +24,7 @@ pub(crate) fn audit(
         unsettled: unsettled(scenario, totals),
         returned: produced.iter().map(|one| one.returned).sum(),
         unknown_confirms: produced.iter().map(|one| one.unknown_confirms).sum(),
-        ..Integrity::of(scenario, consumed)
+        ..said(scenario, consumed)
     };
     let promised = if scenario.window > 0 { totals.confirmed } else { totals.sent };
     if consumed.is_empty() {
@@ -81,49 +50,47 @@ fn unsettled(scenario: &Scenario, totals: &Totals) -> u64 {
 /// Compares what consumers took from one queue with what each producer was promised earlier,
 /// perhaps by another process.
 pub(crate) fn audit_drain(scenario: &Scenario, promised: &[Numbers], consumed: &[Consumed]) -> Integrity {
-    let mut found = Integrity::of(scenario, consumed);
+    let mut found = said(scenario, consumed);
     for (id, promised) in promised.iter().enumerate() {
-        let received = found.join(id, consumed.iter());
+        let received = join(&mut found, id, consumed.iter());
         found.lost += promised.missing_from(&received);
     }
     found
 }
 
-impl Integrity {
-    /// What `consumed` says by itself.
-    fn of(scenario: &Scenario, consumed: &[Consumed]) -> Self {
-        let mut damages = Damages::default();
-        for one in consumed {
-            damages.length += one.damages.length;
-            damages.stamp += one.damages.stamp;
-            damages.filling += one.damages.filling;
-        }
-        Self {
-            check: if consumed.is_empty() { Check::Counted } else { scenario.check_of_bodies() },
-            lost: 0,
-            duplicated: 0,
-            unselected: 0,
-            reordered: 0,
-            corrupted: damages.total(),
-            damages,
-            refused: 0,
-            unsettled: 0,
-            returned: 0,
-            unknown_confirms: 0,
-            redelivered: consumed.iter().map(|one| one.redelivered).sum(),
-        }
+/// What `consumed` says by itfound.
+fn said(scenario: &Scenario, consumed: &[Consumed]) -> Integrity {
+    let mut damages = Damages::default();
+    for one in consumed {
+        damages.length += one.damages.length;
+        damages.stamp += one.damages.stamp;
+        damages.filling += one.damages.filling;
     }
+    Integrity {
+        check: if consumed.is_empty() { Check::Counted } else { scenario.check_of_bodies() },
+        lost: 0,
+        duplicated: 0,
+        unselected: 0,
+        reordered: 0,
+        corrupted: damages.total(),
+        damages,
+        refused: 0,
+        unsettled: 0,
+        returned: 0,
+        unknown_confirms: 0,
+        redelivered: consumed.iter().map(|one| one.redelivered).sum(),
+    }
+}
 
-    /// Joins what the consumers of one queue saw of the producer `id`, and counts what is wrong
-    /// with it.
-    fn join<'a>(&mut self, id: usize, consumed: impl Iterator<Item = &'a Consumed>) -> Numbers {
-        let mut received = Numbers::default();
-        for seen in consumed.filter_map(|one| one.seen.get(id)) {
-            self.duplicated += seen.duplicated + received.merge(&seen.numbers);
-            self.reordered += seen.reordered;
-        }
-        received
+/// Joins what the consumers of one queue saw of the producer `id`, and counts what is wrong
+/// with it.
+fn join<'a>(found: &mut Integrity, id: usize, consumed: impl Iterator<Item = &'a Consumed>) -> Numbers {
+    let mut received = Numbers::default();
+    for seen in consumed.filter_map(|one| one.seen.get(id)) {
+        found.duplicated += seen.duplicated + received.merge(&seen.numbers);
+        found.reordered += seen.reordered;
     }
+    received
 }
 
 /// Compares what one producer sent with what each queue that it sends to gave out.
@@ -131,7 +98,7 @@ fn sequences(scenario: &Scenario, producer: &Produced, consumed: &[Consumed], fo
     let id = usize::from(producer.id);
     let (groups, selects) = (scenario.groups(), scenario.selects());
     for queue in (0..groups).filter(|queue| scenario.copies_all() || id % groups == *queue) {
-        let received = found.join(id, consumed.iter().filter(|one| one.queue == queue));
+        let received = join(found, id, consumed.iter().filter(|one| one.queue == queue));
         if selects > 1 {
             found.unselected += received.count() - received.multiples(selects).count();
         }
@@ -170,8 +137,8 @@ pub(crate) fn audit_round_trips(scenario: &Scenario, totals: &Totals, near: &Con
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::measure::latency::Latency;
     use crate::measure::sequence::Seen;
+    use crate::record::latency::Latency;
 
     #[test]
     fn answers_that_come_twice_are_counted_without_numbers_too() {

@@ -9,18 +9,21 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::driver::jvm::workers::Workers;
-use crate::failure::Failure;
+use crate::load::judge::{Measures, judge};
 use crate::load::slice;
-use crate::machine::disk::{Forced, forced_writes};
+use crate::machine::disk::forced_writes;
 use crate::machine::freeze::Frozen;
 use crate::machine::quiet::wait_until_quiet;
-use crate::measure::random::{Random, mix};
+use crate::record::failure::Failure;
+use crate::record::machine::Forced;
+use crate::record::run::{Ended, TargetSummary};
+use crate::record::scenario::{Rate, Scenario};
+use crate::record::slice::{Measured, SliceRecord};
+use crate::record::statistics::random::{Random, mix};
+use crate::record::summary::{ratios, summarise};
+use crate::record::target::Target;
+use crate::record::verdict::{is_whole, unsupported_claim};
 use crate::report::progress::Progress;
-use crate::report::record::{Ended, Measured, SliceRecord, TargetSummary};
-use crate::report::verdict::{is_whole, judge, unsupported_claim};
-use crate::scenario::{Rate, Scenario};
-use crate::summary::{ratios, summarise};
-use crate::target::Target;
 
 /// How long forced writes are timed before each block.
 const FORCED_TIME: Duration = Duration::from_millis(500);
@@ -165,7 +168,8 @@ pub(crate) fn run(
     if progress.interrupted() {
         ended = Ended::Interrupt;
     }
-    let summary = plan.targets.iter().map(|target| summarise(plan, target, &slices)).collect();
+    let summary =
+        plan.targets.iter().map(|target| summarise(target, &plan.targets, plan.control.as_deref(), &slices)).collect();
     Ok(Results { forced: forced.into_iter().map(|(_, forced)| forced).collect(), slices, summary, ended })
 }
 
@@ -400,7 +404,8 @@ pub(crate) fn one(
     }
     let outcome = slice::run(target, scenario, number, &plan.workers, progress);
     drop(frozen);
-    let mut measured = judge(scenario, &outcome?, target.is_relay())?;
+    let measures = if target.is_relay() { Measures::Floor } else { Measures::Broker };
+    let mut measured = judge(scenario, &outcome?, measures)?;
     let claim = unsupported_claim(target.durability.filter(|_| !target.is_relay()), &measured);
     measured.verdict.notes.extend(claim);
     let own = target.is_jms_class() && scenario.prefetch > 0 && scenario.consumers > 0;

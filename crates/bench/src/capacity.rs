@@ -12,14 +12,17 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::load::Totals;
+use crate::clock::unix_time;
 use crate::load::sample::Sample;
+use crate::machine::facts;
 use crate::peers::{self, Guard};
-use crate::report::output;
+use crate::record::command::public_command;
+use crate::record::failure::Failure;
+use crate::record::machine::MachineFacts;
+use crate::record::output;
+use crate::record::target::Target;
+use crate::record::totals::Totals;
 use crate::report::progress::Progress;
-use crate::report::record::{MachineFacts, public_command, unix_time};
-use crate::target::Target;
 use stretch::Mark;
 
 /// Version of the records' format; fields are only ever added within one.
@@ -95,7 +98,7 @@ impl Trial {
             program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
             ended: unix_time(),
             command: public_command(std::env::args()),
-            machine: MachineFacts::here(),
+            machine: facts::here(),
             target: self.target.clone(),
         }
     }

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -10,17 +9,18 @@ use crate::capacity::backlog::BacklogArgs;
 use crate::capacity::connections::ConnectionsArgs;
 use crate::capacity::queues::QueuesArgs;
 use crate::exchange::ExchangeArgs;
-use crate::failure::Failure;
 use crate::machine::backlog::DiskArgs;
-use crate::measure::schedule::Arrivals;
 use crate::netns::Network;
 use crate::peers::PeersArgs;
-use crate::preset::Preset;
 use crate::promise::AuditArgs;
+use crate::record::arrivals::Arrivals;
+use crate::record::failure::Failure;
+use crate::record::preset::Preset;
+use crate::record::scenario::{Ack, Confirms, Destination, Mode, Payload, QueueKind, Rate, Scenario, WarmUp};
+use crate::record::span::{Share, Span};
 use crate::report::ReportArgs;
 use crate::report::compare::CompareArgs;
 use crate::saturate::{CurveArgs, SaturateArgs};
-use crate::scenario::{Ack, Confirms, Destination, Mode, Payload, QueueKind, Rate, Scenario, WarmUp};
 use crate::scorecard::ScorecardArgs;
 use crate::simulate::SimulateArgs;
 use crate::suite::SuiteArgs;
@@ -194,38 +194,6 @@ pub(crate) struct RunArgs {
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
-}
-
-/// A share of something, above 0: `3%`, or `0.03`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Share(pub(crate) f64);
-
-impl std::str::FromStr for Share {
-    type Err = Failure;
-
-    fn from_str(text: &str) -> Result<Self, Failure> {
-        let wrong = || Failure::new(format!("{text}: a share is a number of percent above 0, such as 3%"));
-        let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
-        let share = number.parse::<f64>().map_err(|_| wrong())? / unit;
-        if share.is_finite() && share > 0.0 { Ok(Self(share)) } else { Err(wrong()) }
-    }
-}
-
-/// A span of time: `90`, `90s`, `10m`, `2h`; also `5ms` and `200us`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
-
-impl std::str::FromStr for Span {
-    type Err = Failure;
-
-    fn from_str(text: &str) -> Result<Self, Failure> {
-        let wrong = || Failure::new(format!("{text}: a span of time is a number with us, ms, s, m or h, such as 10m"));
-        let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-        let unit = units.iter().find_map(|(unit, length)| Some((text.strip_suffix(unit)?, *length)));
-        let (number, unit) = unit.unwrap_or((text, 1.0));
-        let seconds = number.parse::<f64>().map_err(|_| wrong())? * unit;
-        Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| wrong())
-    }
 }
 
 /// The single options of a scenario.
@@ -427,23 +395,6 @@ mod tests {
         assert_eq!(network("--netns=mtu=9000 run --relay").unwrap(), Some("mtu=9000".parse().unwrap()));
         for line in ["floor --dir / --netns", "--netns peers list", "connections --target amqp://h --count 5 --netns"] {
             assert!(network(line).unwrap_err().to_string().contains("--netns is for"), "{line}");
-        }
-    }
-
-    #[test]
-    fn shares_and_spans_are_read() {
-        assert_eq!("3%".parse::<Share>().unwrap(), Share(0.03));
-        assert_eq!("0.5".parse::<Share>().unwrap(), Share(0.5));
-        for (text, seconds) in
-            [("90", 90.0), ("1.5s", 1.5), ("5ms", 0.005), ("200us", 0.000_2), ("10m", 600.0), ("2h", 7200.0)]
-        {
-            assert_eq!(text.parse::<Span>().unwrap().0.as_secs_f64(), seconds, "{text}");
-        }
-        for bad in ["", "%", "-3%", "0", "x", "NaN"] {
-            assert!(bad.parse::<Share>().is_err(), "{bad}");
-        }
-        for bad in ["", "-1", "m", "3d", "NaN"] {
-            assert!(bad.parse::<Span>().is_err(), "{bad}");
         }
     }
 

@@ -2,7 +2,7 @@
 //! threads.
 
 use std::sync::LazyLock;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -11,4 +11,9 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 pub(crate) fn now() -> u64 {
     // 584 years fit into 64 bits of nanoseconds.
     START.elapsed().as_nanos() as u64 + 1
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -16,30 +16,28 @@ use clap::Args;
 use serde::Serialize;
 
 pub(crate) use parts::{Gated, Lines, engine, gateway, reporter};
-pub(crate) use traded::{Traded, integrity};
+pub(crate) use traded::{integrity, traded};
 
 use crate::blocks::{self, Plan};
+use crate::clock::unix_time;
 use crate::driver::jvm::workers::Workers;
 use crate::driver::{self, Driver, Line, Part};
-use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::load::crew::{join, spawn};
 use crate::load::{Phase, Run};
 use crate::machine::freeze;
-use crate::measure::random::mix;
 use crate::measure::schedule::Schedule;
 use crate::measure::stamp::Bodies;
-use crate::netns;
-use crate::peers;
-use crate::report::output;
+use crate::record::failure::Failure;
+use crate::record::output;
+use crate::record::scenario::{Destination, EXCHANGE_QUEUES, Mode, QueueKind, Rate, Scenario};
+use crate::record::slice::SliceRecord;
+use crate::record::statistics::random::mix;
+use crate::record::target::Target;
 use crate::report::progress::Progress;
-use crate::report::record::{SliceRecord, unix_time};
 use crate::report::table::{aligned, number};
-use crate::scenario::{Destination, Mode, QueueKind, Rate, Scenario};
-use crate::target::Target;
+use crate::{netns, peers};
 
-/// The queues: orders, answers, statistics.
-pub(crate) const QUEUES: usize = 3;
 /// The number of the queue of statistics.
 const STATISTICS: usize = 2;
 /// What tells the queues of parts in several processes from those of others, unless another is
@@ -114,8 +112,8 @@ fn scenario(rate: f64, orders: u64, nodelay: Switch, cap: Option<f64>) -> Scenar
         mode: Mode::Exchange,
         queue: QueueKind::Exclusive,
         destination: Destination::Direct,
-        consumers: QUEUES,
-        queues: QUEUES,
+        consumers: EXCHANGE_QUEUES,
+        queues: EXCHANGE_QUEUES,
         rate: Rate::Fixed(rate),
         messages: Some(orders),
         nodelay: nodelay == Switch::On,
@@ -208,7 +206,7 @@ fn render(points: &[Point]) -> String {
                     row.push(figure(one.broker.map(|cost| cost.cpu_us_per_message), 2));
                 }
             }
-            let said = |one: &crate::report::record::Measured| one.verdict.violations.join("; ");
+            let said = |one: &crate::record::slice::Measured| one.verdict.violations.join("; ");
             row.push(slice.measured.as_ref().map_or(slice.error.clone().unwrap_or_default(), said));
             rows.push(row);
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use crate::failure::{Context, Failure};
+use crate::record::failure::{Context, Failure};
 
 /// Exit code of a program that was interrupted, as shells count it: 128 and the number of the
 /// signal.

@@ -3,6 +3,7 @@
 
 pub(crate) mod consumer;
 pub(crate) mod crew;
+pub(crate) mod judge;
 pub(crate) mod pingpong;
 pub(crate) mod producer;
 pub(crate) mod remote;
@@ -14,7 +15,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::machine::process::{ThreadTime, Threads};
 use crate::measure::stamp::Bodies;
-use crate::scenario::{Rate, Scenario};
+use crate::record::scenario::{Rate, Scenario};
+use crate::record::totals::Totals;
 
 /// Where a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,15 +39,6 @@ pub(crate) struct Tally {
     pub(crate) received: AtomicU64,
     /// When something of this last moved, nanoseconds of the run's clock.
     pub(crate) moved: AtomicU64,
-}
-
-/// The sum of all counters.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    pub(crate) sent: u64,
-    pub(crate) confirmed: u64,
-    pub(crate) refused: u64,
-    pub(crate) received: u64,
 }
 
 /// What all threads of a run share.

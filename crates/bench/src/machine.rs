@@ -5,6 +5,7 @@ pub(crate) mod backlog;
 pub(crate) mod descriptors;
 pub(crate) mod directory;
 pub(crate) mod disk;
+pub(crate) mod facts;
 pub(crate) mod freeze;
 pub(crate) mod identity;
 pub(crate) mod java;

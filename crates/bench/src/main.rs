@@ -9,9 +9,7 @@ mod capacity;
 mod cli;
 mod clock;
 mod driver;
-mod durability;
 mod exchange;
-mod failure;
 mod interrupt;
 mod journal;
 mod load;
@@ -19,18 +17,15 @@ mod machine;
 mod measure;
 mod netns;
 mod peers;
-mod preset;
 mod promise;
+mod record;
 mod relay;
 mod report;
 mod run;
 mod saturate;
-mod scenario;
 mod scorecard;
 mod simulate;
 mod suite;
-mod summary;
-mod target;
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -39,12 +34,12 @@ use std::time::Duration;
 use clap::Parser;
 
 use cli::{Cli, FloorArgs, RelayArgs, Verb};
-use failure::{Context, Failure};
 use interrupt::Interrupt;
 use machine::backlog::{self, DiskArgs};
 use machine::disk::forced_writes;
+use record::failure::{Context, Failure};
+use record::output;
 use relay::own::LISTENING;
-use report::output;
 
 /// Everything measured was valid.
 const EXIT_VALID: u8 = 0;

@@ -12,9 +12,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::cli::Span;
-use crate::failure::{Context, Failure};
 use crate::peers::Order;
+use crate::record::failure::{Context, Failure};
+use crate::record::span::Span;
 
 /// What Ethernet carries in one frame, bytes.
 const ETHERNET_MTU: u32 = 1500;

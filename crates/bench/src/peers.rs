@@ -29,10 +29,10 @@ use place::Place;
 use recipe::Wanted;
 use source::{install, is_installed};
 
-use crate::failure::{Context, Failure};
 use crate::netns;
-use crate::report::output;
-use crate::target::Target;
+use crate::record::failure::{Context, Failure};
+use crate::record::output;
+use crate::record::target::Target;
 
 /// What a broker needs to come to rest after its start.
 pub(crate) const SETTLE: Duration = Duration::from_secs(2);

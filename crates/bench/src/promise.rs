@@ -14,21 +14,23 @@ use std::time::{Duration, Instant};
 use clap::{Args, FromArgMatches};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::Span;
-use crate::driver;
-use crate::durability::Durability;
-use crate::failure::Failure;
+use crate::clock::unix_time;
 use crate::machine::disk::flushes;
-use crate::measure::random::{Random, mix};
+use crate::machine::facts;
 use crate::measure::stamp::Bodies;
-use crate::peers;
-use crate::report::output;
+use crate::record::command::public_command;
+use crate::record::durability::Durability;
+use crate::record::failure::Failure;
+use crate::record::machine::MachineFacts;
+use crate::record::output;
+use crate::record::scenario::{QueueKind, Scenario};
+use crate::record::span::Span;
+use crate::record::statistics::random::{Random, mix};
+use crate::record::suite::Audited;
+use crate::record::target::Target;
+use crate::record::verdict::FLUSHED;
 use crate::report::progress::Progress;
-use crate::report::record::{MachineFacts, public_command, unix_time};
-use crate::report::verdict::FLUSHED;
-use crate::scenario::{QueueKind, Scenario};
-use crate::suite::record::Audited;
-use crate::target::Target;
+use crate::{driver, peers};
 use calls::{Calls, Trace};
 use crash::{Crash, Killer, Signals, publish};
 
@@ -208,7 +210,7 @@ fn record(args: &AuditArgs, target: &Target, killer: Option<&mut Killer>) -> Res
         program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")).to_owned(),
         ended: unix_time(),
         command: public_command(std::env::args()),
-        machine: MachineFacts::here(),
+        machine: facts::here(),
         target: target.clone(),
         seed,
         claims: args.claims,

@@ -4,21 +4,17 @@
 pub(crate) mod compare;
 mod file;
 pub(crate) mod html;
-pub(crate) mod metric;
-pub(crate) mod output;
 pub(crate) mod progress;
-pub(crate) mod record;
 mod single;
 pub(crate) mod standing;
 pub(crate) mod table;
-pub(crate) mod verdict;
 
 use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::failure::{Context, Failure};
+use crate::record::failure::{Context, Failure};
 
 /// Options of `report`.
 #[derive(Debug, Args)]

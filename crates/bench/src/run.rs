@@ -1,6 +1,7 @@
 //! The verb `run`: from its options to a plan, from the plan to a record. A run that keeps a
 //! journal can be gone on with.
 
+use crate::record::span::words;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,22 +9,24 @@ use serde::Serialize;
 
 use crate::blocks::{self, Piece, Plan};
 use crate::cli::RunArgs;
+use crate::clock::unix_time;
 use crate::driver::jvm::workers::Workers;
-use crate::failure::{Context, Failure};
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, Resumed};
-use crate::machine::freeze;
 use crate::machine::identity::own_build;
-use crate::measure::random::mix;
-use crate::netns;
-use crate::peers;
+use crate::machine::{facts, freeze};
+use crate::record::command::public_command;
+use crate::record::failure::{Context, Failure};
+use crate::record::machine::MachineFacts;
+use crate::record::output;
+use crate::record::run::{Ended, Record, VERSION};
+use crate::record::scenario::Scenario;
+use crate::record::statistics::random::mix;
+use crate::record::target::Target;
 use crate::relay::own::OwnRelay;
-use crate::report::output;
 use crate::report::progress::Progress;
-use crate::report::record::{Ended, MachineFacts, Record, VERSION, public_command, unix_time};
 use crate::report::table;
-use crate::scenario::Scenario;
-use crate::target::Target;
+use crate::{netns, peers};
 
 /// What the control is called: the first target again.
 const CONTROL: &str = "control";
@@ -57,7 +60,7 @@ impl Circumstances {
         Ok(Self {
             program: concat!("hermod-bench ", env!("CARGO_PKG_VERSION")),
             build: own_build(),
-            machine: MachineFacts::here(),
+            machine: facts::here(),
             given: texts
                 .iter()
                 .map(|text| Ok((peers::label(text)?, peers::terms(text)?)))
@@ -118,7 +121,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<bool, Failure> {
         ended: results.ended,
         control: plan.control,
         command: public_command(std::env::args()),
-        machine: MachineFacts::here(),
+        machine: facts::here(),
         seed,
         frozen: plan.freeze,
         scenario: plan.scenario,
@@ -190,18 +193,8 @@ fn announcement(plan: &Plan) -> String {
     let what = format!("{} block(s) of {} target(s)", plan.blocks, plan.targets.len());
     let most = if plan.until.is_some() || plan.scenario.until_steady { "at most " } else { "about " };
     match plan.expected_seconds() {
-        Some(seconds) => format!("{what}: {most}{}; Ctrl-C ends it early, with what it has", span(seconds)),
+        Some(seconds) => format!("{what}: {most}{}; Ctrl-C ends it early, with what it has", words(seconds)),
         None => format!("{what}, as long as the messages take; Ctrl-C ends it early, with what it has"),
-    }
-}
-
-/// Seconds for people.
-pub(crate) fn span(seconds: f64) -> String {
-    let whole = seconds.ceil() as u64;
-    match (whole / 3600, whole / 60 % 60, whole % 60) {
-        (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
-        (hours, minutes, _) => format!("{hours} h {minutes} min"),
     }
 }
 
@@ -234,13 +227,6 @@ mod tests {
         for (target, version, more, part) in cases {
             let failure = begin("resume", target, version, more).unwrap_err();
             assert!(failure.contains(part), "{target} {version} {more}: {failure}");
-        }
-    }
-
-    #[test]
-    fn spans_read_well() {
-        for (seconds, text) in [(0.2, "1 s"), (59.9, "1 min 0 s"), (61.0, "1 min 1 s"), (7320.0, "2 h 2 min")] {
-            assert_eq!(span(seconds), text);
         }
     }
 }

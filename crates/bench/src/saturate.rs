@@ -18,19 +18,23 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::blocks::{self, Plan};
-use crate::cli::{LoadArgs, Share, Span};
+use crate::cli::LoadArgs;
+use crate::clock::unix_time;
 use crate::driver::jvm::workers::Workers;
-use crate::failure::{Context, Failure};
 use crate::interrupt::Interrupt;
-use crate::machine::freeze;
-use crate::measure::random::{Random, mix};
+use crate::machine::{facts, freeze};
 use crate::peers::{self, Guard};
-use crate::preset::Preset;
-use crate::report::output;
+use crate::record::command::public_command;
+use crate::record::failure::{Context, Failure};
+use crate::record::machine::MachineFacts;
+use crate::record::output;
+use crate::record::preset::Preset;
+use crate::record::scenario::{Mode, Rate, Scenario};
+use crate::record::slice::Measured;
+use crate::record::span::{Share, Span};
+use crate::record::statistics::random::{Random, mix};
+use crate::record::target::Target;
 use crate::report::progress::Progress;
-use crate::report::record::{MachineFacts, Measured, public_command, unix_time};
-use crate::scenario::{Mode, Rate, Scenario};
-use crate::target::Target;
 use search::{Search, Trial};
 
 /// Version of the records; fields are only ever added within one.
@@ -313,7 +317,7 @@ impl Study {
             started: self.started,
             finished: (!self.progress.interrupted()).then(unix_time),
             command: public_command(std::env::args()),
-            machine: MachineFacts::here(),
+            machine: facts::here(),
             seed: self.plan.seed,
             slo_us: self.slo_us,
             scenario: self.plan.scenario,

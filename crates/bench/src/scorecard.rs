@@ -17,13 +17,13 @@ use std::thread::sleep;
 use clap::Args;
 use serde::Serialize;
 
-use crate::failure::{Context, Failure};
 use crate::machine::process;
 use crate::peers::card::{self, Card, Settings};
 use crate::peers::licence::Licence;
 use crate::peers::{self, Guard, SETTLE};
-use crate::report::output;
-use crate::target::Target;
+use crate::record::failure::{Context, Failure};
+use crate::record::output;
+use crate::record::target::Target;
 use endpoints::Endpoint;
 use probe::Answer;
 

@@ -17,10 +17,10 @@ use std::thread::Builder;
 
 use clap::Args;
 
-use crate::failure::{Context, Failure};
 use crate::interrupt::Interrupt;
+use crate::record::failure::{Context, Failure};
+use crate::record::output;
 use crate::relay::own::LISTENING;
-use crate::report::output;
 use behaviour::{Behaviour, Delay, Fault, Promise, Stall};
 use core::Core;
 use store::Store;

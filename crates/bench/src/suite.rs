@@ -6,7 +6,6 @@ mod cells;
 mod choice;
 mod claim;
 mod knobs;
-pub(crate) mod record;
 mod runner;
 mod study;
 mod table;
@@ -17,8 +16,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::record::suite::Profile;
 use choice::Choice;
-use record::Profile;
 
 /// Options of `suite`.
 #[derive(Debug, Args)]

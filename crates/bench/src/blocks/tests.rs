@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::interrupt::Interrupt;
-use crate::report::verdict::Verdict;
-use crate::scenario::{Destination, LARGEST_COUNT, Payload, QueueKind};
+use crate::record::scenario::{Destination, LARGEST_COUNT, Payload, QueueKind};
+use crate::record::verdict::Verdict;
 use crate::simulate::behaviour::Behaviour;
 use crate::simulate::local;
 

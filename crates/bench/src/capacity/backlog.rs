@@ -15,21 +15,22 @@ use serde::Serialize;
 
 use super::stretch::{Drift, Mark, Stretch};
 use super::{Head, Trial, TrialArgs};
-use crate::audit::{Integrity, audit, audit_drain};
+use crate::audit::{audit, audit_drain};
 use crate::driver::{self, Driver};
-use crate::failure::{Context, Failure};
 use crate::load::crew::{Crew, closed, join};
 use crate::load::slice::{held, joined};
 use crate::load::{Phase as RunPhase, Run};
 use crate::machine::directory::{self, Size};
-use crate::machine::quiet::QUIET_CORES;
-use crate::measure::latency::Summary;
-use crate::measure::random::mix;
 use crate::measure::sequence::Numbers;
-use crate::measure::stamp::{Bodies, Check};
+use crate::measure::stamp::Bodies;
+use crate::record::check::Check;
+use crate::record::failure::{Context, Failure};
+use crate::record::integrity::Integrity;
+use crate::record::latency::Summary;
+use crate::record::scenario::{QueueKind, Scenario};
+use crate::record::statistics::random::mix;
+use crate::record::verdict::{FULL_THREAD, QUIET_CORES, Verdict, integrity};
 use crate::report::progress::Progress;
-use crate::report::verdict::{FULL_THREAD, Verdict, integrity};
-use crate::scenario::{QueueKind, Scenario};
 use watch::{Ended, Watch};
 
 /// How long consumers go on after the last expected message, in case that there are more.

@@ -15,11 +15,11 @@ use serde::Serialize;
 
 use super::stretch::{Mark, Stretch};
 use super::{Head, Trial, TrialArgs};
-use crate::failure::{Context, Failure};
 use crate::machine::descriptors;
-use crate::measure::latency::{Latency, Summary};
+use crate::record::failure::{Context, Failure};
+use crate::record::latency::{Latency, Summary};
+use crate::record::verdict::Verdict;
 use crate::report::progress::Progress;
-use crate::report::verdict::Verdict;
 use crowd::{Order, Proof};
 use share::Holder;
 

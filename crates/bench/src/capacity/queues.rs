@@ -19,15 +19,17 @@ use super::stretch::{Mark, Stretch, absent, mebibytes};
 use super::{Head, Trial, TrialArgs};
 use crate::driver::amqp::{properties, queue_arguments};
 use crate::driver::session::{CHANNEL, Questions, Session};
-use crate::failure::{Context, Failure};
-use crate::machine::disk::{Forced, forced_writes};
-use crate::measure::random::mix;
-use crate::measure::stamp::{Bodies, Check, Stamp};
+use crate::machine::disk::forced_writes;
+use crate::measure::stamp::{Bodies, Stamp};
 use crate::measure::window::Window;
+use crate::record::check::Check;
+use crate::record::failure::{Context, Failure};
+use crate::record::machine::Forced;
+use crate::record::scenario::QueueKind;
+use crate::record::statistics::random::mix;
+use crate::record::verdict::Verdict;
 use crate::report::progress::Progress;
 use crate::report::table::{aligned, number};
-use crate::report::verdict::Verdict;
-use crate::scenario::QueueKind;
 
 /// For how long forced writes are timed.
 const FORCED: Duration = Duration::from_secs(2);

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::load::sample::Sample;
-use crate::machine::process::Usage;
-use crate::report::record::Cost;
+use crate::record::slice::Cost;
+use crate::record::usage::Usage;
 use crate::report::table::number;
 
 /// A stretch of a load.

@@ -9,9 +9,9 @@ mod codec;
 mod talk;
 
 use super::{AckCount, Driver, Line, Part, first_wanted, special};
-use crate::failure::{Context, Failure};
-use crate::scenario::{Destination, Mode, Scenario};
-use crate::target::Target;
+use crate::record::failure::{Context, Failure};
+use crate::record::scenario::{Destination, Mode, Scenario};
+use crate::record::target::Target;
 use asking::Asking;
 use batch::{HEAD, RECORD};
 use codec::End;
@@ -165,8 +165,8 @@ impl Driver for KafkaDriver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preset::Preset;
-    use crate::scenario::Destination;
+    use crate::record::preset::Preset;
+    use crate::record::scenario::Destination;
 
     fn driver(scenario: Scenario) -> KafkaDriver {
         KafkaDriver::new("kafka://127.0.0.1".parse().unwrap(), scenario, 0xab).unwrap()

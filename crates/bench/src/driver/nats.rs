@@ -10,9 +10,9 @@ mod talk;
 use serde_json::json;
 
 use super::{AckCount, Driver, Line, Notation, Part, first_wanted, special};
-use crate::failure::{Context, Failure};
-use crate::scenario::{Destination, Mode, Scenario};
-use crate::target::Target;
+use crate::record::failure::{Context, Failure};
+use crate::record::scenario::{Destination, Mode, Scenario};
+use crate::record::target::Target;
 use asking::Asking;
 use talk::{CONFIRMS, DELIVERIES, NatsTalk, Pull, REPLIES};
 
@@ -270,7 +270,7 @@ impl Driver for NatsDriver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preset::Preset;
+    use crate::record::preset::Preset;
 
     #[test]
     fn no_more_is_pulled_ahead_than_the_server_sends_without_holding_back() {

@@ -11,10 +11,10 @@ use wire::Output;
 use super::amqp::properties;
 use super::link::Link;
 use super::{AckCount, Conversation, Driver, Event, Line, Part};
-use crate::failure::{Context, Failure};
+use crate::record::failure::{Context, Failure};
+use crate::record::scenario::Scenario;
+use crate::record::target::Target;
 use crate::relay::hello::{Hello, PAIRED, Role};
-use crate::scenario::Scenario;
-use crate::target::Target;
 
 const CHANNEL: u16 = 1;
 

@@ -10,8 +10,8 @@ use amqp091::codec::table::Value;
 use wire::Output;
 
 use super::link::Link;
-use crate::failure::{Context, Failure};
-use crate::target::Target;
+use crate::record::failure::{Context, Failure};
+use crate::record::target::Target;
 
 /// The one channel of each connection.
 pub(crate) const CHANNEL: u16 = 1;

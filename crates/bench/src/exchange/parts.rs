@@ -8,12 +8,12 @@ use super::book::Book;
 use super::message::{Message, Progressed, Side, Who};
 use crate::clock::now;
 use crate::driver::{Event, Line};
-use crate::failure::Failure;
 use crate::load::{Phase, Run, Tally};
 use crate::machine::wait::sharpen_timer;
-use crate::measure::latency::Latency;
-use crate::measure::random::Random;
 use crate::measure::schedule::Schedule;
+use crate::record::failure::Failure;
+use crate::record::latency::Latency;
+use crate::record::statistics::random::Random;
 
 /// Orders between two samples, as in the study.
 pub(crate) const SAMPLE: u32 = 10_000;

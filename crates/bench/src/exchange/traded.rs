@@ -1,53 +1,22 @@
 //! What a run of the stock exchange comes to, beside the figures that every load has.
 
-use serde::{Deserialize, Serialize};
-
 use super::message::{Progressed, Who};
 use super::parts::Gated;
-use crate::audit::Integrity;
-use crate::load::consumer::Damages;
-use crate::measure::stamp::Check;
+use crate::record::check::Check;
+use crate::record::exchange::{Sampled, Traded};
+use crate::record::integrity::{Damages, Integrity};
 
-/// The figures of the parts.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Traded {
-    /// Segments that went to and came from the broker on the connections of gateway and engine, for
-    /// each order.
-    pub(crate) packets_per_order: Option<f64>,
-    /// Orders a second that the engine received, and answers and quotes that it sent.
-    pub(crate) engine_orders_per_s: Option<f64>,
-    pub(crate) engine_answers_per_s: Option<f64>,
-    /// Quotes that the gateway received.
-    pub(crate) quotes: u64,
-    /// What both said about themselves every 10 000 orders and at the end.
-    pub(crate) samples: Vec<Sampled>,
-}
-
-/// How far a part was.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Sampled {
-    /// `gateway` or `engine`.
-    pub(crate) part: String,
-    /// Seconds since it began.
-    pub(crate) seconds: f64,
-    pub(crate) orders: u64,
-    /// Answers and quotes.
-    pub(crate) answers: u64,
-}
-
-impl Traded {
-    /// From what the reporter heard, and the segments that were counted.
-    pub(crate) fn new(heard: &[Progressed], gated: &Gated, packets: Option<u64>) -> Self {
-        let samples: Vec<Sampled> = heard.iter().map(sampled).collect();
-        let last = heard.iter().rev().find(|one| one.who == Who::Engine).filter(|one| one.after_ns > 0);
-        let rate = |count: u32, one: &Progressed| f64::from(count) / (one.after_ns as f64 / 1e9);
-        Self {
-            packets_per_order: packets.filter(|_| gated.sent > 0).map(|count| count as f64 / f64::from(gated.sent)),
-            engine_orders_per_s: last.map(|one| rate(one.orders, one)),
-            engine_answers_per_s: last.map(|one| rate(one.answers, one)),
-            quotes: gated.quotes.into(),
-            samples,
-        }
+/// From what the reporter heard, and the segments that were counted.
+pub(crate) fn traded(heard: &[Progressed], gated: &Gated, packets: Option<u64>) -> Traded {
+    let samples: Vec<Sampled> = heard.iter().map(sampled).collect();
+    let last = heard.iter().rev().find(|one| one.who == Who::Engine).filter(|one| one.after_ns > 0);
+    let rate = |count: u32, one: &Progressed| f64::from(count) / (one.after_ns as f64 / 1e9);
+    Traded {
+        packets_per_order: packets.filter(|_| gated.sent > 0).map(|count| count as f64 / f64::from(gated.sent)),
+        engine_orders_per_s: last.map(|one| rate(one.orders, one)),
+        engine_answers_per_s: last.map(|one| rate(one.answers, one)),
+        quotes: gated.quotes.into(),
+        samples,
     }
 }
 

@@ -4,15 +4,15 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::{Phase, Run, Tally};
 use crate::clock::now;
 use crate::driver::{Event, Line};
-use crate::failure::Failure;
-use crate::measure::latency::Latency;
 use crate::measure::sequence::Seen;
-use crate::measure::stamp::{Check, Damage};
+use crate::measure::stamp::Damage;
+use crate::record::check::Check;
+use crate::record::failure::Failure;
+use crate::record::integrity::Damages;
+use crate::record::latency::Latency;
 
 /// Silence after which acknowledgements that wait for company are sent, and the phase of the run is
 /// looked at.
@@ -27,31 +27,6 @@ pub(crate) struct Consumer {
     pub(crate) line: Line,
     /// Messages after which it sends one empty message back; none: never.
     pub(crate) reply_after: Option<u64>,
-}
-
-/// Bodies that came back changed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Damages {
-    /// Of another length.
-    pub(crate) length: u64,
-    /// With a stamp that this run did not write.
-    pub(crate) stamp: u64,
-    /// With another byte anywhere else.
-    pub(crate) filling: u64,
-}
-
-impl Damages {
-    pub(crate) fn total(&self) -> u64 {
-        self.length + self.stamp + self.filling
-    }
-
-    fn add(&mut self, damage: Damage) {
-        match damage {
-            Damage::Length => self.length += 1,
-            Damage::Stamp => self.stamp += 1,
-            Damage::Filling => self.filling += 1,
-        }
-    }
 }
 
 /// What a consumer saw.
@@ -87,14 +62,14 @@ impl Consumed {
         self.redelivered += u64::from(redelivered);
         let stamp = match run.bodies.read(body) {
             Ok(stamp) => stamp,
-            Err(damage) => return self.damages.add(damage),
+            Err(damage) => return count(&mut self.damages, damage),
         };
         if run.bodies.check() == Check::Counted {
             return;
         }
         let known = self.seen.get_mut(usize::from(stamp.producer)).is_some_and(|seen| seen.take(stamp.number));
         if !known {
-            return self.damages.add(Damage::Stamp);
+            return count(&mut self.damages, Damage::Stamp);
         }
         if stamp.intended != 0 && run.measures(stamp.intended) {
             self.total.record(at.saturating_sub(stamp.intended));
@@ -102,6 +77,15 @@ impl Consumed {
                 self.transit.record(at.saturating_sub(stamp.sent));
             }
         }
+    }
+}
+
+/// Counts a body that came back changed.
+fn count(damages: &mut Damages, damage: Damage) {
+    match damage {
+        Damage::Length => damages.length += 1,
+        Damage::Stamp => damages.stamp += 1,
+        Damage::Filling => damages.filling += 1,
     }
 }
 

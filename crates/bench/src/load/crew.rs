@@ -8,11 +8,11 @@ use super::producer::{Produced, Producer, produce};
 use super::{Phase, Run};
 use crate::clock::now;
 use crate::driver::{Driver, Line, Part};
-use crate::failure::{Context, Failure};
 use crate::machine::process::this_thread;
 use crate::measure::schedule::Schedule;
 use crate::measure::sequence::Seen;
-use crate::scenario::{Rate, Scenario};
+use crate::record::failure::{Context, Failure};
+use crate::record::scenario::{Rate, Scenario};
 
 /// A running thread and what it will return.
 pub(crate) type Worker<'scope, T> = ScopedJoinHandle<'scope, Result<T, Failure>>;

@@ -8,10 +8,11 @@ use super::consumer::Consumed;
 use super::{Phase, Run, Tally};
 use crate::clock::now;
 use crate::driver::{Event, Line};
-use crate::failure::Failure;
 use crate::machine::wait::sharpen_timer;
 use crate::measure::sequence::Seen;
-use crate::measure::stamp::{Check, Stamp};
+use crate::measure::stamp::Stamp;
+use crate::record::check::Check;
+use crate::record::failure::Failure;
 
 /// How long one read waits before the phase of the run is looked at.
 const SILENCE: Duration = Duration::from_millis(50);

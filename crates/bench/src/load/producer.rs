@@ -7,13 +7,14 @@ use std::time::Duration;
 use super::{Phase, Run, Tally};
 use crate::clock::now;
 use crate::driver::{Event, Line};
-use crate::failure::Failure;
 use crate::machine::wait::sharpen_timer;
-use crate::measure::latency::Latency;
 use crate::measure::schedule::Schedule;
 use crate::measure::sequence::Numbers;
-use crate::measure::stamp::{Check, Stamp};
+use crate::measure::stamp::Stamp;
 use crate::measure::window::Window;
+use crate::record::check::Check;
+use crate::record::failure::Failure;
+use crate::record::latency::Latency;
 
 /// Longest sleep without looking at the phase of the run.
 const GLANCE: Duration = Duration::from_millis(50);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::consumer::{Consumed, Damages};
+use super::consumer::Consumed;
 use super::producer::Produced;
 use super::sample::Sample;
 use super::slice::Hands;
@@ -17,10 +17,11 @@ use crate::driver::jvm::protocol::{
     Answer, Command, ConsumedThere, Counts, Pairs, ProducedThere, Ready, Results, Spec,
 };
 use crate::driver::jvm::worker::Worker;
-use crate::failure::{Context, Failure};
-use crate::measure::latency::Latency;
 use crate::measure::sequence::{Numbers, Seen};
-use crate::report::record::WorkerFacts;
+use crate::record::failure::{Context, Failure};
+use crate::record::integrity::Damages;
+use crate::record::latency::Latency;
+use crate::record::slice::WorkerFacts;
 
 /// A worker counts what nobody consumed for two minutes at most; it has this long to end.
 const LONGEST_END: Duration = Duration::from_secs(150);

@@ -1,10 +1,12 @@
 //! The state of everything at one instant, so that a measured time is the difference of two of
 //! these.
 
-use super::{Run, Totals};
+use super::Run;
 use crate::clock::now;
 use crate::machine::disk::{bytes_written, flushes};
-use crate::machine::process::{self, Machine, Threads, Usage};
+use crate::machine::process::{self, Machine, Threads};
+use crate::record::totals::Totals;
+use crate::record::usage::Usage;
 
 /// All counters at one instant.
 #[derive(Debug, Clone, Default)]

@@ -15,8 +15,8 @@ use std::time::Instant;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::failure::{Context, Failure};
-use crate::measure::statistics::Spread;
+use crate::record::failure::{Context, Failure};
+use crate::record::statistics::spread::Spread;
 
 /// Bytes of a file.
 const FILE: u64 = 64 << 20;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::failure::{Context, Failure};
+use crate::record::failure::{Context, Failure};
 
 /// More entries than this are no data directory.
 const MOST_ENTRIES: u64 = 10_000_000;

@@ -5,11 +5,10 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use crate::clock::now;
-use crate::failure::{Context, Failure};
-use crate::measure::latency::{Latency, Summary};
+use crate::record::failure::{Context, Failure};
+use crate::record::latency::Latency;
+use crate::record::machine::Forced;
 
 /// Field of `/sys/block/DEVICE/stat` that counts completed cache flushes (kernel documentation,
 /// block/stat).
@@ -44,19 +43,6 @@ pub(crate) fn bytes_written() -> Option<u64> {
 
 fn field(text: &str, number: usize) -> Option<u64> {
     text.split_whitespace().nth(number)?.parse().ok()
-}
-
-/// What an empty forced write costs on one file system.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Forced {
-    /// Writes a second, one after the other.
-    pub(crate) per_second: f64,
-    /// CPU microseconds of this program per write.
-    pub(crate) cpu_us: Option<f64>,
-    /// Cache flushes that the devices counted per write; 1 where a flush is a flush.
-    pub(crate) flushes_each: Option<f64>,
-    /// Microseconds per write.
-    pub(crate) latency: Summary,
 }
 
 /// Writes 4 KiB and forces them to the disk under `dir`, again and again for `time`.

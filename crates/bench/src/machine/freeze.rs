@@ -8,7 +8,7 @@
 use std::process::{Child, Command, Stdio};
 
 use super::process::descendants;
-use crate::failure::{Context, Failure};
+use crate::record::failure::{Context, Failure};
 
 /// Processes stopped until this value is dropped.
 #[derive(Debug)]

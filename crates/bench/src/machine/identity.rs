@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use crc_fast::crc32_iscsi;
 
-use crate::failure::{Context, Failure};
+use crate::record::failure::{Context, Failure};
 
 /// A name for the contents of the program at `path`: other contents have another one.
 pub(crate) fn build_of(path: &Path) -> Result<String, Failure> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::record::failure::Failure;
 
 /// The home of a Java of version `least` or newer: the one in the search path, or one installed
 /// beside it.

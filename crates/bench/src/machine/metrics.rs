@@ -1,20 +1,17 @@
 //! A broker's own counters, read from its Prometheus page before and after the measured time: what
 //! it says it did, beside what it was seen to do.
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use crate::failure::{Context, Failure};
+use crate::record::failure::{Context, Failure};
+use crate::record::machine::Counters;
 
 /// A page that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Largest page read, in bytes.
 const LARGEST: u64 = 8 * 1024 * 1024;
-
-/// Counters by name, labels summed up.
-pub(crate) type Counters = BTreeMap<String, f64>;
 
 /// Reads the page at `HOST:PORT/PATH`.
 pub(crate) fn read(place: &str) -> Result<Counters, Failure> {

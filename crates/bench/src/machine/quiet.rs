@@ -1,12 +1,11 @@
 //! Waiting for a machine that does nothing else.
 
+use crate::record::verdict::QUIET_CORES;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::process::machine;
 
-/// A machine that uses less than this many cores is quiet.
-pub(crate) const QUIET_CORES: f64 = 0.25;
 /// How long one look takes.
 const LOOK: Duration = Duration::from_millis(500);
 

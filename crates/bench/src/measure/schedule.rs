@@ -2,19 +2,8 @@
 //! message that goes out late keeps its intended time, so that a stall is charged to every message
 //! that it delayed.
 
-use super::random::Random;
-
-/// How the intended times are spread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Arrivals {
-    /// Equal gaps.
-    Uniform,
-    /// Exponential gaps: independent arrivals.
-    Poisson,
-    /// Five times the rate for a fifth of each second, then nothing for the rest of it.
-    Bursts,
-}
+use crate::record::arrivals::Arrivals;
+use crate::record::statistics::random::Random;
 
 /// Length of one burst and the silence behind it, nanoseconds.
 const PERIOD: f64 = 1e9;

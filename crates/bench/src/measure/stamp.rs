@@ -2,8 +2,9 @@
 //! meant to leave and whether any byte changed. How much fits depends on the size; every byte
 //! behind the stamp is compared with a known pattern.
 
-use super::random::{Random, mix};
-use crate::scenario::{Payload, Scenario};
+use crate::record::check::{COUNTER_DIGITS, Check};
+use crate::record::scenario::{Payload, Scenario};
+use crate::record::statistics::random::{Random, mix};
 
 /// First bytes of a full stamp: "HMB1".
 const MAGIC: u32 = 0x484d_4231;
@@ -11,49 +12,7 @@ const MAGIC: u32 = 0x484d_4231;
 const NUMBER_BITS: u32 = 48;
 /// Seed of the pattern that fills bodies: random bytes, so that no compression helps anybody.
 const PATTERN_SEED: u64 = 0x4845_524d_4f44;
-/// Digits of a counter.
-const COUNTER_DIGITS: usize = 6;
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
-
-/// How much of a stamp fits into a body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Check {
-    /// 40 bytes and more: magic, run, producer and number, intended and actual time, a seal over
-    /// all of these.
-    Full,
-    /// 16 to 39 bytes: producer, number and intended time.
-    Timed,
-    /// 8 to 15 bytes: producer and number.
-    Numbered,
-    /// Less: messages can only be counted.
-    Counted,
-    /// Six hexadecimal digits: the number.
-    Counter,
-}
-
-impl Check {
-    /// What fits into `size` bytes of a payload that is no counter.
-    pub(crate) fn of(size: usize) -> Self {
-        match size {
-            40.. => Self::Full,
-            16.. => Self::Timed,
-            8.. => Self::Numbered,
-            _ => Self::Counted,
-        }
-    }
-
-    /// Bytes of the stamp.
-    pub(crate) fn length(self) -> usize {
-        match self {
-            Self::Full => 40,
-            Self::Timed => 16,
-            Self::Numbered => 8,
-            Self::Counted => 0,
-            Self::Counter => COUNTER_DIGITS,
-        }
-    }
-}
 
 /// What a body says about itself; what did not fit is 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -211,7 +170,7 @@ fn read_counter(body: &[u8]) -> Result<Stamp, Damage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Tail;
+    use crate::record::scenario::Tail;
     use proptest::prelude::*;
 
     const STAMP: Stamp = Stamp { producer: 7, number: 123_456_789, intended: 99, sent: 101 };

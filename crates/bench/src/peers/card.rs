@@ -7,7 +7,7 @@ use super::licence::Licence;
 use super::place::Place;
 use super::recipe::{Recipe, Source, Wanted};
 use super::source::install;
-use crate::failure::Failure;
+use crate::record::failure::Failure;
 
 /// Beginnings of comments in files of configuration.
 const COMMENTS: [&str; 6] = ["#", "//", "%", ";", "<!--", "*"];

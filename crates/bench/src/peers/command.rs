@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::failure::{Context, Failure};
+use crate::record::failure::{Context, Failure};
 
 /// Lines of a log that a failure shows.
 const LAST_LINES: usize = 8;

@@ -11,10 +11,10 @@ use super::instance::{Instance, Starting, start_again, start_installed};
 use super::place::Place;
 use super::recipe::Wanted;
 use super::source::install;
-use crate::failure::{Context, Failure};
 use crate::interrupt::Interrupt;
 use crate::netns;
-use crate::report::output;
+use crate::record::failure::{Context, Failure};
+use crate::record::output;
 
 /// What a keeper says when the peer is ready; anything else is why it is not.
 const READY: &str = "ready";

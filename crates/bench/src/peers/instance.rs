@@ -16,10 +16,9 @@ use super::process::{Kept, end};
 use super::recipe::{Process, Ready, Wanted};
 use super::source::{Software, install};
 use super::template::Values;
-use crate::durability::Durability;
-use crate::failure::{Context, Failure};
-use crate::machine::java;
-use crate::machine::process;
+use crate::machine::{java, process};
+use crate::record::durability::Durability;
+use crate::record::failure::{Context, Failure};
 
 /// How often a starting process is looked at.
 const STEP: Duration = Duration::from_millis(10);

@@ -4,8 +4,8 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Context, Failure};
-use crate::measure::random::mix;
+use crate::record::failure::{Context, Failure};
+use crate::record::statistics::random::mix;
 
 /// Names the directory for all verbs, and for targets that are peers.
 const VARIABLE: &str = "HERMOD_BENCH_PEERS";

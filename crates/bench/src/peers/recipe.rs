@@ -9,8 +9,8 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::template::Values;
-use crate::durability::Durability;
-use crate::failure::{Context, Failure};
+use crate::record::durability::Durability;
+use crate::record::failure::{Context, Failure};
 
 /// The peers that this program knows by itself, one file each.
 const OWN: [(&str, &str); 9] = [
@@ -308,7 +308,7 @@ mod tests {
                 assert!(ready.port.as_ref().is_none_or(|port| wanted.recipe.ports.contains(port)), "{}", wanted.name);
             }
             for uri in &wanted.recipe.uris {
-                let uri: crate::target::Target = values.render(uri).unwrap().parse().unwrap();
+                let uri: crate::record::target::Target = values.render(uri).unwrap().parse().unwrap();
                 assert!(uri.address.starts_with("127.0.0.1:"), "{} listens elsewhere: {uri:?}", wanted.name);
             }
         }

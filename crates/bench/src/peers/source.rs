@@ -14,9 +14,9 @@ use super::licence::{self, Licence};
 use super::place::{Place, create, remove};
 use super::recipe::{Source, Wanted};
 use super::template::Values;
-use crate::failure::{Context, Failure};
 use crate::machine::directory;
 use crate::machine::identity::build_of;
+use crate::record::failure::{Context, Failure};
 
 /// What a finished installation leaves in its folder.
 const DONE: &str = ".installed";

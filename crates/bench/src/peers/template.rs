@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::failure::Failure;
+use crate::record::failure::Failure;
 
 /// Values that name each other deeper than this go in a circle.
 const DEEPEST: usize = 8;

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::now;
 use crate::driver::{self, Driver, Event, Line, Part};
-use crate::failure::{Context, Failure};
 use crate::machine::process::{descendants, is_alive};
 use crate::measure::sequence::{Numbers, Seen};
 use crate::measure::stamp::{Bodies, Stamp};
 use crate::measure::window::Window;
 use crate::peers::Guard;
-use crate::scenario::Scenario;
-use crate::target::Target;
+use crate::record::failure::{Context, Failure};
+use crate::record::scenario::Scenario;
+use crate::record::target::Target;
 
 /// How long one wait for the broker lasts.
 const GLANCE: Duration = Duration::from_millis(20);

@@ -6,15 +6,12 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use crate::failure::{Context, Failure};
 use crate::netns;
-use crate::target::Target;
+use crate::record::failure::{Context, Failure};
+use crate::record::target::{LOG, Target};
 
 /// What a relay prints before its address once it listens.
 pub(crate) const LISTENING: &str = "listening on ";
-
-/// Name of the relay that forces what it copies to a disk.
-pub(crate) const LOG: &str = "log";
 
 /// A relay process; it ends when this value is dropped.
 #[derive(Debug)]

@@ -10,16 +10,17 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::metric::spread_of;
-use super::record::SliceRecord;
+use super::file;
 use super::table::{aligned, significant};
-use super::verdict::integrity;
-use super::{file, output};
-use crate::failure::{Context, Failure};
-use crate::measure::change::Change;
-use crate::measure::ratio::FEWEST_BLOCKS;
-use crate::measure::statistics::Spread;
-use crate::suite::record::{Cell, CellOutcome, CellResult, Metric, Profile, Report, Role};
+use crate::record::failure::{Context, Failure};
+use crate::record::metric::spread_of;
+use crate::record::output;
+use crate::record::slice::SliceRecord;
+use crate::record::statistics::change::Change;
+use crate::record::statistics::ratio::FEWEST_BLOCKS;
+use crate::record::statistics::spread::Spread;
+use crate::record::suite::{Cell, CellOutcome, CellResult, Metric, Profile, Report, Role};
+use crate::record::verdict::integrity;
 
 /// Options of `compare`.
 #[derive(Debug, Args)]

@@ -8,10 +8,10 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::record::Record;
 use super::single;
-use crate::failure::{Context, Failure};
-use crate::suite::record::Report;
+use crate::record::failure::{Context, Failure};
+use crate::record::run::Record;
+use crate::record::suite::Report;
 
 /// A record, unpacked, is no longer than this.
 const LONGEST: u64 = 2 << 30;

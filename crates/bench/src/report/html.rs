@@ -20,8 +20,8 @@ mod warnings;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::failure::Failure;
-use crate::suite::record::Report;
+use crate::record::failure::Failure;
+use crate::record::suite::Report;
 use book::Book;
 
 /// The style sheet.

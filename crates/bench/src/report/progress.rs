@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::table::number;
 use crate::clock::now;
 use crate::interrupt::Interrupt;
-use crate::load::Totals;
 use crate::load::sample::Sample;
-use crate::run::span;
+use crate::record::span::words;
+use crate::record::totals::Totals;
 
 /// Shows progress on a terminal, and finished steps everywhere.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Course {
             (0, Some(expected)) => Some(expected - passed),
             (over, _) => Some(passed / over as f64 * self.slices as f64 - passed),
         };
-        let left = left.map_or(String::new(), |left| format!(", {} left", span(left.max(0.0))));
+        let left = left.map_or(String::new(), |left| format!(", {} left", words(left.max(0.0))));
         format!("slice {} of {}{left}", (self.over + 1).min(self.slices), self.slices)
     }
 }

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{Record, SliceRecord, TargetSummary, VERSION};
 use super::table;
-use crate::failure::Failure;
-use crate::measure::ratio::Ratio;
-use crate::measure::statistics::Spread;
-use crate::suite::record::{
+use crate::record::failure::Failure;
+use crate::record::run::{Record, TargetSummary, VERSION};
+use crate::record::slice::SliceRecord;
+use crate::record::statistics::ratio::Ratio;
+use crate::record::statistics::spread::Spread;
+use crate::record::suite::{
     self, Cell, CellOutcome, CellResult, Extent, Figure, FigureKind, Figures, Metric, Profile, Report, Role,
     SuiteRecord, TargetFacts,
 };
-use crate::target::Target;
+use crate::record::target::Target;
 
 /// The id of the only suite.
 const ID: &str = "run";
@@ -85,7 +86,7 @@ pub(super) fn report(record: Record) -> Result<Report, Failure> {
         claims: Vec::new(),
     };
     Ok(Report {
-        version: record::VERSION,
+        version: suite::VERSION,
         program: record.program,
         started: record.started,
         finished: record.finished,
@@ -164,7 +165,7 @@ fn outcome(summary: &TargetSummary, row: &Row, all: Vec<SliceRecord>) -> CellOut
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Scenario;
+    use crate::record::scenario::Scenario;
 
     #[test]
     fn a_run_says_whether_who_was_not_measured_stood_still() {

@@ -1,9 +1,9 @@
 //! Who is ahead: how one target compares with the first within a cell, and when nothing can be
 //! said. A ratio without an interval ranks nobody, and neither does one between different promises.
 
-use crate::durability::Durability;
-use crate::measure::ratio::{Difference, Ratio};
-use crate::suite::record::{Metric, Role, TargetFacts};
+use crate::record::durability::Durability;
+use crate::record::statistics::ratio::{Difference, Ratio};
+use crate::record::suite::{Metric, Role, TargetFacts};
 
 /// What a comparison allows to say, from the first target's side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 
 use std::fmt::Write;
 
-use super::record::{Ended, Record, TargetSummary};
-use crate::measure::ratio::{Difference, Ratio};
-use crate::measure::statistics::Spread;
-use crate::scenario::{Destination, Mode, Rate, Scenario};
-use crate::target::Target;
+use crate::record::run::{Ended, Record, TargetSummary};
+use crate::record::scenario::{Destination, Mode, Rate, Scenario};
+use crate::record::statistics::ratio::{Difference, Ratio};
+use crate::record::statistics::spread::Spread;
+use crate::record::target::Target;
 
 /// A column: its title and its cell.
 type Column = (&'static str, fn(&TargetSummary) -> String);
@@ -217,7 +217,7 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
 /// What this machine charges for the same promises, measured in the same run.
 fn floor(record: &Record) -> String {
     let mut text = String::new();
-    let median = |value: fn(&crate::machine::disk::Forced) -> Option<f64>| {
+    let median = |value: fn(&crate::record::machine::Forced) -> Option<f64>| {
         Spread::of(record.forced.iter().filter_map(value).collect()).map(|spread| spread.median)
     };
     let Some(forced) = median(|forced| Some(forced.latency.p50)) else { return text };

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::{Found, Record};
-use crate::measure::statistics::Spread;
-use crate::report::record::Measured;
+use crate::record::scenario::{Rate, Scenario};
+use crate::record::slice::Measured;
+use crate::record::statistics::spread::Spread;
 use crate::report::table::{aligned, describe, number};
-use crate::scenario::{Rate, Scenario};
 
 /// Everything that was found, as text.
 pub(super) fn render(record: &Record) -> String {

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cli::Span;
-use crate::failure::Failure;
-use crate::measure::random::Random;
+use crate::record::failure::Failure;
+use crate::record::span::Span;
+use crate::record::statistics::random::Random;
 
 /// What happens to one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::failure::Failure;
 use crate::journal::Journal;
 use crate::peers;
 use crate::promise::{self, Finding, SCHEMES};
+use crate::record::failure::Failure;
+use crate::record::suite::Audited;
 use crate::report::progress::Progress;
-use crate::suite::record::Audited;
 
 /// What an audit takes, seconds: a peer's start, two watches, and kills with all that belongs to
 /// them.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use super::choice::{Choice, is_at};
 use super::knobs::Knobs;
-use super::record::{Metric, Profile, Published};
 use super::study::{ClientKind, Row, Study, Variant};
-use crate::failure::{Context, Failure};
-use crate::scenario::{Scenario, Tail};
+use crate::record::failure::{Context, Failure};
+use crate::record::scenario::{Scenario, Tail};
+use crate::record::suite::{Metric, Profile, Published, label};
 
 /// Warm-ups are at least this part of the fewest measured messages.
 const WARMUP_PART: u64 = 10;
@@ -105,15 +105,6 @@ impl Planned<'_> {
     pub(crate) fn label(&self) -> String {
         label(&self.row.id, &self.point)
     }
-}
-
-/// A row and a point in a few characters.
-pub(crate) fn label(row: &str, point: &BTreeMap<String, f64>) -> String {
-    let mut text = row.to_owned();
-    for (axis, value) in point {
-        text.push_str(&format!(" {axis}={value}"));
-    }
-    text
 }
 
 /// All combinations of a row's variables; the first variable changes slowest.

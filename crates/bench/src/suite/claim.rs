@@ -10,15 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::cells::label;
 use super::choice::{self, is_at};
-use super::record::{Cell, CellOutcome, CellResult, Claim, ClaimVerdict, Figures, Metric, Profile, Role, TargetFacts};
 use super::runner::by_block;
 use super::study::{Claimed, Platform, RowKind, Study};
-use crate::failure::{Context, Failure};
-use crate::measure::change::Change;
-use crate::measure::statistics::{Spread, coverage};
-use crate::report::record::Measured;
+use crate::record::failure::{Context, Failure};
+use crate::record::slice::Measured;
+use crate::record::statistics::change::Change;
+use crate::record::statistics::spread::{Spread, coverage};
+use crate::record::suite::{
+    Cell, CellOutcome, CellResult, Claim, ClaimVerdict, Figures, Metric, Profile, Role, TargetFacts, label,
+};
 
 /// Fewer blocks than this give no interval, and so no verdict.
 const FEWEST_BLOCKS: usize = 5;
@@ -411,8 +412,8 @@ fn short(value: f64) -> String {
 mod tests {
     use super::super::tests::slice;
     use super::*;
-    use crate::report::record::SliceRecord;
-    use crate::scenario::Scenario;
+    use crate::record::scenario::Scenario;
+    use crate::record::slice::SliceRecord;
 
     fn read(text: &str) -> Result<Predicate, Failure> {
         Predicate::try_from(text.to_owned())

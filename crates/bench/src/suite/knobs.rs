@@ -3,10 +3,9 @@
 
 use serde::Deserialize;
 
-use crate::exchange::QUEUES;
-use crate::failure::Failure;
-use crate::measure::schedule::Arrivals;
-use crate::scenario::{Ack, Destination, Mode, Payload, QueueKind, Rate, Scenario, Tail};
+use crate::record::arrivals::Arrivals;
+use crate::record::failure::Failure;
+use crate::record::scenario::{Ack, Destination, EXCHANGE_QUEUES, Mode, Payload, QueueKind, Rate, Scenario, Tail};
 
 /// Deliveries between two acknowledgements of a consumer that may be lazy about them.
 const DUPS_OK_EVERY: u64 = 100;
@@ -122,7 +121,7 @@ impl Knobs {
             None => {}
             Some(Step::Exchange) => {
                 (scenario.mode, scenario.drain) = (Mode::Exchange, false);
-                (scenario.consumers, scenario.queues) = (QUEUES, QUEUES);
+                (scenario.consumers, scenario.queues) = (EXCHANGE_QUEUES, EXCHANGE_QUEUES);
             }
             Some(Step::Pingpong) => (scenario.mode, scenario.drain) = (Mode::Pingpong, false),
             Some(step) => {

@@ -8,37 +8,40 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::SuiteArgs;
 use super::audits::{self, Audits};
 use super::cells::{Planned, Sized, Sizing};
 use super::claim::Bench;
-use super::record::{
-    Cell, CellOutcome, CellResult, Extent, Figures, Metric, Report, Role, SuiteRecord, TargetFacts, VERSION,
-};
 use super::study::{ClientKind, Row, RowKind, Study};
-use super::table;
+use super::{SuiteArgs, table};
 use crate::blocks::{self, Piece, Plan};
+use crate::clock::unix_time;
 use crate::driver;
 use crate::driver::jvm::workers::Workers;
-use crate::durability::Durability;
-use crate::failure::{Context, Failure};
 use crate::interrupt::Interrupt;
 use crate::journal::{Journal, Resumed};
 use crate::machine::disk::forced_writes;
-use crate::machine::{freeze, process};
-use crate::measure::random::mix;
-use crate::measure::statistics::Spread;
+use crate::machine::{facts, freeze, process};
 use crate::peers::{self, Guard};
+use crate::record::command::public_command;
+use crate::record::durability::Durability;
+use crate::record::failure::{Context, Failure};
+use crate::record::output;
+use crate::record::run::Ended;
+use crate::record::scenario::{Mode, Scenario};
+use crate::record::slice::{Measured, SliceRecord};
+use crate::record::span::words;
+use crate::record::statistics::random::mix;
+use crate::record::statistics::spread::Spread;
+use crate::record::suite::{
+    Cell, CellOutcome, CellResult, Extent, Figures, Metric, Report, Role, SuiteRecord, TargetFacts, VERSION,
+};
+use crate::record::summary::{remarks, usable};
+use crate::record::target::Target;
+use crate::record::verdict::is_whole;
 use crate::relay::own::OwnRelay;
 use crate::report::html;
-use crate::report::output;
 use crate::report::progress::Progress;
-use crate::report::record::{Ended, MachineFacts, Measured, SliceRecord, public_command, unix_time};
-use crate::report::verdict::is_whole;
-use crate::run::{Circumstances, span};
-use crate::scenario::{Mode, Scenario};
-use crate::summary::{remarks, usable};
-use crate::target::Target;
+use crate::run::Circumstances;
 
 /// What the control is called: the first target again.
 const CONTROL: &str = "control";
@@ -141,7 +144,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
         started,
         finished: (!interrupted).then(unix_time),
         command: public_command(std::env::args()),
-        machine: MachineFacts::here(),
+        machine: facts::here(),
         extent: Extent { scale: args.scale, blocks: args.blocks.max(1), seed, budget_s, frozen: freeze },
         targets,
         forced,
@@ -265,7 +268,7 @@ impl SuiteArgs {
         let all = audits_s + rehearsals + slices * (sizing.cap.unwrap_or(f64::from(u16::MAX)) + ROUND_A_SLICE);
         let what = format!("{cells} cell(s), {} target(s), {} block(s)", names.len(), self.blocks.max(1));
         let time = match sizing.cap {
-            Some(_) => format!("at most about {}", span(all)),
+            Some(_) => format!("at most about {}", words(all)),
             None => "as long as the messages take".to_owned(),
         };
         progress.done(&format!("{what}: {time}; Ctrl-C ends it early, with what it has"));
@@ -362,7 +365,7 @@ impl Counter<'_> {
             0 => String::new(),
             _ => {
                 let each = self.begin.elapsed().as_secs_f64() / before as f64;
-                format!(", {} left", span(each * (self.all - before) as f64))
+                format!(", {} left", words(each * (self.all - before) as f64))
             }
         };
         format!("[{}/{}{left}] {what} ", self.done, self.all)
@@ -371,7 +374,7 @@ impl Counter<'_> {
 
 impl Runner<'_> {
     /// What a forced write costs here, where something persistent is measured.
-    fn forced(&self, studies: &[Study]) -> Result<Vec<crate::machine::disk::Forced>, Failure> {
+    fn forced(&self, studies: &[Study]) -> Result<Vec<crate::record::machine::Forced>, Failure> {
         for study in studies {
             for cell in self.args.cells(study) {
                 if study.load(&cell, None, &self.sizing)?.scenario.is_kept() {
@@ -390,8 +393,9 @@ impl Runner<'_> {
             cells.push(self.cell(study, &planned, &step)?);
         }
         let claims = Bench { study, cells: &cells, targets: &self.targets }.claims();
-        let measured =
-            |figure: &&super::record::Figure| figure.rows.iter().any(|row| cells.iter().any(|cell| cell.row == *row));
+        let measured = |figure: &&crate::record::suite::Figure| {
+            figure.rows.iter().any(|row| cells.iter().any(|cell| cell.row == *row))
+        };
         Ok(SuiteRecord {
             id: study.id.clone(),
             title: study.title.clone(),
@@ -588,7 +592,7 @@ fn value(metric: Metric, scenario: &Scenario, measured: &Measured) -> Option<f64
 mod tests {
     use super::super::tests::slice;
     use super::*;
-    use crate::scenario::QueueKind;
+    use crate::record::scenario::QueueKind;
 
     /// Quorum queues forced each message of rows in which no other broker keeps any, and were ten
     /// times as slow for it.
@@ -642,7 +646,7 @@ mod tests {
             change(&mut changed);
             if let Some(measured) = &mut changed.measured {
                 let mut broken = Vec::new();
-                crate::report::verdict::integrity(&measured.integrity, &mut broken);
+                crate::record::verdict::integrity(&measured.integrity, &mut broken);
                 measured.verdict.violations.extend(broken);
                 measured.verdict.valid = measured.verdict.violations.is_empty();
             }

@@ -11,9 +11,9 @@ use toml::Table;
 
 use super::claim::Predicate;
 use super::knobs::Knobs;
-use super::record::{Figure, Metric, Profile};
-use crate::driver::jvm::provider::SCHEMES;
-use crate::failure::{Context, Failure};
+use crate::record::failure::{Context, Failure};
+use crate::record::suite::{Figure, Metric, Profile};
+use crate::record::target::JMS_SCHEMES;
 
 /// The studies that come with the program, by the names of their files.
 pub(crate) const EMBEDDED: [(&str, &str); 5] = [
@@ -95,7 +95,7 @@ impl ClientKind {
         match scheme {
             "amqp" => Some(Self::Amqp),
             "stomp" => Some(Self::Stomp),
-            jms if SCHEMES.contains(&jms) => Some(Self::Jms),
+            jms if JMS_SCHEMES.contains(&jms) => Some(Self::Jms),
             _ => None,
         }
     }

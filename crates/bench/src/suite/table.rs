@@ -3,8 +3,7 @@
 
 use std::fmt::Write;
 
-use super::cells::label;
-use super::record::{Cell, CellOutcome, ClaimVerdict, Metric, Profile, Report, SuiteRecord};
+use crate::record::suite::{Cell, CellOutcome, ClaimVerdict, Metric, Profile, Report, SuiteRecord, label};
 use crate::report::table::{aligned, number};
 
 /// All suites of a report.
@@ -157,7 +156,7 @@ fn unit(metric: Metric) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::statistics::Spread;
+    use crate::record::statistics::spread::Spread;
     use crate::report::html::sample;
 
     #[test]

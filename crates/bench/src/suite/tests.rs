@@ -7,13 +7,13 @@ use clap::Parser;
 
 use super::cells::Sizing;
 use super::choice::Choice;
-use super::record::{Audited, CellOutcome, ClaimVerdict, Profile, Report};
 use super::study::{ClientKind, EMBEDDED, RowKind, Study};
 use crate::cli::{Cli, Verb};
-use crate::durability::Durability;
+use crate::record::durability::Durability;
+use crate::record::scenario::{Mode, QueueKind};
+use crate::record::slice::SliceRecord;
+use crate::record::suite::{Audited, CellOutcome, ClaimVerdict, Profile, Report};
 use crate::report::html::sample;
-use crate::report::record::SliceRecord;
-use crate::scenario::{Mode, QueueKind};
 use crate::simulate::behaviour::{Behaviour, Delay};
 use crate::simulate::local;
 
@@ -339,7 +339,7 @@ fn relay() -> std::net::SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         crate::relay::serve("127.0.0.1:0".parse().unwrap(), 1, None, |address| {
-            sender.send(address).map_err(|error| crate::failure::Failure::new(error.to_string()))
+            sender.send(address).map_err(|error| crate::record::failure::Failure::new(error.to_string()))
         })
     });
     receiver.recv().unwrap()

@@ -8,7 +8,8 @@ use super::BacklogArgs;
 use crate::capacity::Trial;
 use crate::capacity::stretch::Mark;
 use crate::load::sample::Sample;
-use crate::load::{Phase, Run, Totals};
+use crate::load::{Phase, Run};
+use crate::record::totals::Totals;
 use crate::report::progress::Progress;
 
 /// How often the watcher looks; a slice ends at most this late, and counts what had moved by then.

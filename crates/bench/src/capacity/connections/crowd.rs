@@ -9,15 +9,14 @@ use amqp091::client::{Event as Said, PublishTemplate};
 use amqp091::codec::methods::{BasicConsume, BasicPublish, QueueDeclare};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::now;
+use crate::clock::{now, unix_time};
 use crate::driver::amqp::properties;
 use crate::driver::link::Link;
 use crate::driver::session::{CHANNEL, Questions, Session};
-use crate::failure::{Context, Failure};
-use crate::measure::random::mix;
 use crate::measure::stamp::{Bodies, Stamp};
-use crate::report::record::unix_time;
-use crate::target::Target;
+use crate::record::failure::{Context, Failure};
+use crate::record::statistics::random::mix;
+use crate::record::target::Target;
 
 /// Descriptors that a process needs beside its connections.
 pub(super) const SPARE_DESCRIPTORS: u64 = 64;

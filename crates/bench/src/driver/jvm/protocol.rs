@@ -5,10 +5,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::provider::{AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE, Factory, Provider};
-use crate::failure::Failure;
-use crate::measure::schedule::Arrivals;
-use crate::scenario::{Destination, Mode, Payload, QueueKind, Rate, Scenario};
-use crate::target::Target;
+use crate::record::arrivals::Arrivals;
+use crate::record::failure::Failure;
+use crate::record::scenario::{Destination, Mode, Payload, QueueKind, Rate, Scenario};
+use crate::record::target::Target;
 
 /// The version that both sides must speak.
 pub(crate) const VERSION: u32 = 1;

@@ -6,12 +6,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::scenario::Scenario;
-use crate::target::Target;
-
-/// Schemes that a worker loads.
-pub(crate) const SCHEMES: [&str; 7] = ["amqp10", "openwire", "openwire5", "artemis", "openmq", "jms", "jndi"];
+use crate::record::failure::Failure;
+use crate::record::scenario::Scenario;
+use crate::record::target::Target;
 
 /// The oldest Java that the worker itself runs on.
 const WORKER: u32 = 17;
@@ -90,7 +87,7 @@ enum Send {
 }
 
 impl Provider {
-    /// The client for a target; none where its scheme is not one of [`SCHEMES`].
+    /// The client for a target; none where its scheme is not one of [`JMS_SCHEMES`].
     pub(crate) fn of(target: &Target, scenario: &Scenario) -> Result<Option<Self>, Failure> {
         let provider = match target.scheme.as_str() {
             "amqp10" => qpid(target, scenario),

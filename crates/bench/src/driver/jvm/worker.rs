@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::protocol::{Answer, Command, Hello, Spec, VERSION};
 use crate::clock::now;
-use crate::failure::{Context, Failure};
 use crate::machine::java;
 use crate::machine::wait::sharpen_timer;
+use crate::record::failure::{Context, Failure};
 
 /// The class of the worker's program.
 const MAIN: &str = "hermod.bench.Main";

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::worker::Worker;
-use crate::failure::Failure;
+use crate::record::failure::Failure;
 
 /// Whose worker it is, and what it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 
 use wire::{DecodeError, Reader};
 
-use crate::failure::{Context, Failure};
+use crate::record::failure::{Context, Failure};
 
 /// The number of the version in CONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use super::{Hands, Outcome, Slice, Steady};
 use crate::audit::{audit, audit_round_trips};
 use crate::driver::jvm::protocol::Spec;
 use crate::driver::jvm::worker::{Practice, Worker};
-use crate::failure::{Context, Failure};
 use crate::load::producer::Produced;
 use crate::load::remote::Remote;
 use crate::load::{Phase, Run};
 use crate::measure::stamp::Bodies;
-use crate::scenario::{Mode, Scenario};
+use crate::record::failure::{Context, Failure};
+use crate::record::scenario::{Mode, Scenario};
 
 /// Seconds that a Java machine which has made no load yet rehearses in any case, and how long it
 /// may then take until the rate is steady.
@@ -129,7 +129,7 @@ impl Slice<'_> {
 mod tests {
     use super::*;
     use crate::driver::jvm::provider::Provider;
-    use crate::scenario::Destination;
+    use crate::record::scenario::Destination;
 
     /// Warm-up, whether it lasts until the rate is steady, messages, what the worker knows, and
     /// seconds of the rehearsal.

@@ -3,11 +3,13 @@
 
 use super::*;
 use crate::driver::jvm::workers::Workers;
-use crate::durability::Durability;
-use crate::measure::stamp::Check;
-use crate::report::record::{LatencyFrom, Measured};
-use crate::report::verdict::{judge, unsupported_claim};
-use crate::scenario::QueueKind;
+use crate::load::judge::{Measures, judge};
+use crate::record::check::Check;
+use crate::record::durability::Durability;
+use crate::record::integrity::Integrity;
+use crate::record::scenario::QueueKind;
+use crate::record::slice::{LatencyFrom, Measured};
+use crate::record::verdict::unsupported_claim;
 use crate::simulate::behaviour::{Behaviour, Delay, Fault, Promise};
 use crate::simulate::local;
 
@@ -27,7 +29,7 @@ fn measure(scenario: &Scenario, faults: &[(u64, Fault)]) -> (Outcome, Measured) 
 fn measure_broker(scenario: &Scenario, behaviour: &Behaviour) -> (Outcome, Measured) {
     let target = local(behaviour).target.parse().unwrap();
     let outcome = run(&target, scenario, 7, &Workers::default(), &mut Progress::new(true)).unwrap();
-    let measured = judge(scenario, &outcome, false).unwrap();
+    let measured = judge(scenario, &outcome, Measures::Broker).unwrap();
     (outcome, measured)
 }
 

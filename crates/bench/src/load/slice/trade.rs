@@ -4,12 +4,12 @@
 use super::{Outcome, Slice, Threads};
 use crate::clock::now;
 use crate::driver::Driver;
-use crate::exchange::{self, Traded};
-use crate::failure::Failure;
+use crate::exchange;
 use crate::load::Phase;
 use crate::load::crew::{join, spawn};
 use crate::load::sample::Sample;
 use crate::machine::packets::segments;
+use crate::record::failure::Failure;
 
 impl Slice<'_> {
     /// Runs the exchange.
@@ -44,7 +44,7 @@ impl Slice<'_> {
         let gated = gated.into_iter().next().ok_or_else(|| Failure::new("the gateway saw nothing"))?;
         let heard: Vec<_> = heard.into_iter().flatten().collect();
         let packets = segments_after.zip(segments_before).map(|(after, before)| after.saturating_sub(before));
-        let traded = Traded::new(&heard, &gated, packets);
+        let traded = exchange::traded(&heard, &gated, packets);
         let outcome = self.outcome(samples, exchange::integrity(&gated), &[], &[])?;
         let seconds = outcome.last.at.saturating_sub(outcome.first.at) as f64 / 1e9;
         let reached = f64::from(gated.answered) / seconds.max(f64::MIN_POSITIVE);

@@ -5,9 +5,9 @@ use maud::{Markup, html};
 
 use super::book::{Book, Player, absence, figures, point, profile};
 use super::quantity::{amount, brief, count, mebibytes, moment, printed};
-use crate::report::record::SliceRecord;
-use crate::run::span;
-use crate::suite::record::{Cell, CellResult, SuiteRecord};
+use crate::record::slice::SliceRecord;
+use crate::record::span::words;
+use crate::record::suite::{Cell, CellResult, SuiteRecord};
 
 /// The appendix.
 pub(super) fn section(book: &Book<'_>) -> Markup {
@@ -64,7 +64,7 @@ fn machine(book: &Book<'_>) -> Markup {
             li { (machine.cores) " cores" @if let Some(name) = &machine.processor { ", " (name) } }
             li { (machine.os) @if let Some(kernel) = &machine.kernel { " " (kernel) } }
             li { "started " (moment(report.started)) " UTC" @if let Some(end) = report.finished { ", finished " (moment(end)) " UTC" } }
-            li { (count(extent.blocks)) " blocks, counts × " (printed(extent.scale)) ", " (span(extent.budget_s)) " expected" }
+            li { (count(extent.blocks)) " blocks, counts × " (printed(extent.scale)) ", " (words(extent.budget_s)) " expected" }
             @if let (Some(low), Some(high)) = (forced.first(), forced.last()) {
                 li { "an empty forced write of 4 KiB: median " (amount(forced[forced.len() / 2])) " µs (" (amount(*low)) "–" (amount(*high)) " over the blocks)" }
             }

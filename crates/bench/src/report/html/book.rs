@@ -3,10 +3,10 @@
 
 use super::super::standing::{self, Comparison, Standing};
 use super::quantity::{printed, size};
-use crate::durability::Durability;
-use crate::failure::Failure;
-use crate::measure::ratio::Ratio;
-use crate::suite::record::{
+use crate::record::durability::Durability;
+use crate::record::failure::Failure;
+use crate::record::statistics::ratio::Ratio;
+use crate::record::suite::{
     Cell, CellOutcome, CellResult, Figures, Metric, Profile, Report, Role, SuiteRecord, TargetFacts, VERSION,
 };
 

@@ -9,8 +9,8 @@ use super::super::standing::{Comparison, Standing};
 use super::book::{Book, Player, anchor, point, profile};
 use super::chart::{Caption, strip};
 use super::quantity::{brief, count, counted, mebibytes, moment, ratio};
-use crate::run::span;
-use crate::suite::record::{Cell, Role, SuiteRecord};
+use crate::record::span::words;
+use crate::record::suite::{Cell, Role, SuiteRecord};
 
 /// Entries of a list that are shown at once; the others can be unfolded.
 const SHOWN: usize = 8;
@@ -36,7 +36,7 @@ pub(super) fn circumstances(book: &Book<'_>) -> Markup {
             (counted(report.suites.len(), ["study", "studies"])) ", " (counted(book.cells().count(), ["cell", "cells"])) ", "
             (counted(report.extent.blocks, ["block", "blocks"])) "; "
             (moment(report.started)) " UTC"
-            @if let Some(took) = took { ", " (span(took)) } @else { ", not finished" }
+            @if let Some(took) = took { ", " (words(took)) } @else { ", not finished" }
             "; " (machine.cores) " cores" @if let Some(name) = &machine.processor { " of " (name) }
             ", " (machine.os) @if let Some(kernel) = &machine.kernel { " " (kernel) }
             @if let Some(network) = &machine.network { "; over " (network) }

@@ -4,9 +4,9 @@
 use super::book::{Book, Soundness, figures, soundness};
 use super::chart::lines::{Line, Point};
 use super::quantity::amount;
-use crate::measure::latency::Summary;
-use crate::measure::statistics::Spread;
-use crate::suite::record::Cell;
+use crate::record::latency::Summary;
+use crate::record::statistics::spread::Spread;
+use crate::record::suite::Cell;
 
 /// One of how many messages is slower, and the latency that says so.
 type Place = (f64, fn(&Summary) -> f64);
@@ -62,7 +62,7 @@ mod tests {
     fn slower_messages_are_further_right_and_what_too_few_samples_say_is_left_out() {
         let mut report = sample::large();
         let few = report.suites.iter_mut().flat_map(|suite| &mut suite.cells).find(|cell| cell.row == "O3");
-        let crate::suite::record::CellOutcome::Measured(figures) = &mut few.unwrap().results[0].outcome else {
+        let crate::record::suite::CellOutcome::Measured(figures) = &mut few.unwrap().results[0].outcome else {
             panic!("it is measured")
         };
         for measured in figures.all.iter_mut().filter_map(|slice| slice.measured.as_mut()) {

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::super::metric::spread_of;
 use super::book::{Book, Look, Soundness, absence, anchor, figures, point, profile, soundness};
 use super::chart::Caption;
 use super::chart::bars::{self, Bar, Group, Length};
 use super::chart::lines::{self, Axis, Line, Marks, Point};
 use super::quantity::{amount, bytes, count, extent, printed, short};
 use super::{percentiles, timeline};
-use crate::measure::statistics::Spread;
-use crate::suite::record::{Cell, Figure, FigureKind, Figures, Metric, Profile, SuiteRecord};
+use crate::record::metric::spread_of;
+use crate::record::statistics::spread::Spread;
+use crate::record::suite::{Cell, Figure, FigureKind, Figures, Metric, Profile, SuiteRecord};
 
 /// Groups of bars in one drawing; more go on in the next.
 const GROUPS: usize = 6;

@@ -2,7 +2,7 @@
 //! units beside them.
 
 use super::super::table;
-use crate::measure::statistics::Spread;
+use crate::record::statistics::spread::Spread;
 
 /// What stands between thousands.
 const NARROW_SPACE: &str = "\u{202f}";

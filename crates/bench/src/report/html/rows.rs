@@ -3,12 +3,12 @@
 
 use maud::{Markup, html};
 
-use super::super::metric::spread_of;
 use super::super::standing::Standing;
 use super::super::table;
 use super::book::{Book, Player, Soundness, absence, anchor, figures, point, profile, soundness};
 use super::quantity::{amount, count, extent, printed, ratio};
-use crate::suite::record::{Cell, Figures, Metric, Role, SuiteRecord};
+use crate::record::metric::spread_of;
+use crate::record::suite::{Cell, Figures, Metric, Role, SuiteRecord};
 
 /// A row of more points than this is folded: its figure says it better.
 const UNFOLDED: usize = 8;
@@ -182,8 +182,8 @@ fn cpu(cell: &Cell, found: &Figures) -> Option<f64> {
     Some(spread_of(Metric::CpuUsPerMessage, cell, found)?.median)
 }
 
-fn class_title(class: crate::durability::Durability) -> &'static str {
-    use crate::durability::Durability;
+fn class_title(class: crate::record::durability::Durability) -> &'static str {
+    use crate::record::durability::Durability;
     match class {
         Durability::D0 => "D0: nothing is promised",
         Durability::D1 => "D1: in the broker's memory when confirmed",

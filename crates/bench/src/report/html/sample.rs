@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::durability::Durability;
-use crate::machine::disk::Forced;
-use crate::measure::latency::Summary;
-use crate::measure::random::Random;
-use crate::measure::statistics::Spread;
-use crate::report::record::{MachineFacts, Measured, SliceRecord};
-use crate::scenario::{QueueKind, Scenario};
-use crate::suite::record::{
+use crate::record::durability::Durability;
+use crate::record::latency::Summary;
+use crate::record::machine::{Forced, MachineFacts};
+use crate::record::scenario::{QueueKind, Scenario};
+use crate::record::slice::{Measured, SliceRecord};
+use crate::record::statistics::random::Random;
+use crate::record::statistics::spread::Spread;
+use crate::record::suite::{
     Audited, Cell, CellOutcome, CellResult, Claim, ClaimVerdict, Extent, Figure, FigureKind, Figures, Metric, Profile,
     Published, Report, Role, SuiteRecord, TargetFacts, VERSION,
 };

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::book::Book;
 use super::{plots, rows};
-use crate::suite::record::{Claim, ClaimVerdict, SuiteRecord};
+use crate::record::suite::{Claim, ClaimVerdict, SuiteRecord};
 
 /// The section of a study.
 pub(super) fn section(book: &Book<'_>, suite: &SuiteRecord) -> Markup {

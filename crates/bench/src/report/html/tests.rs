@@ -11,8 +11,8 @@ use markup5ever_rcdom::{Handle, NodeData, RcDom};
 use super::book::figures;
 use super::quantity::amount;
 use super::{render, sample};
-use crate::measure::statistics::Spread;
-use crate::suite::record::{CellOutcome, Report};
+use crate::record::statistics::spread::Spread;
+use crate::record::suite::{CellOutcome, Report};
 
 /// A page of five studies on six targets is no larger than this.
 const LARGEST_PAGE: usize = 3 << 20;

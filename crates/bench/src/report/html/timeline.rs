@@ -4,10 +4,10 @@
 use super::book::{Book, figures};
 use super::chart::lines::{Line, Point};
 use super::quantity::amount;
-use crate::measure::over_time::OverTime;
-use crate::report::record::SliceRecord;
-use crate::scenario::Scenario;
-use crate::suite::record::{Cell, Figures};
+use crate::record::over_time::OverTime;
+use crate::record::scenario::Scenario;
+use crate::record::slice::SliceRecord;
+use crate::record::suite::{Cell, Figures};
 
 /// A line has at most this many points: neighbouring windows are joined beyond.
 const MOST_POINTS: usize = 160;

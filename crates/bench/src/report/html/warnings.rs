@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::book::{Book, Soundness, figures, soundness};
 use super::quantity::{count, counted, printed};
-use crate::suite::record::{Cell, CellOutcome, Role};
+use crate::record::suite::{Cell, CellOutcome, Role};
 
 /// Fewer blocks have no intervals.
 const FEWEST_BLOCKS: usize = 5;

@@ -4,7 +4,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Context, Failure};
+use crate::record::failure::{Context, Failure};
 
 /// Longest latency told apart: one hour; what is longer counts as this.
 const LONGEST_NS: u64 = 3_600_000_000_000;

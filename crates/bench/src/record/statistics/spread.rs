@@ -69,7 +69,7 @@ fn beyond(count: usize, out: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::random::Random;
+    use crate::record::statistics::random::Random;
 
     #[test]
     fn medians_of_odd_and_even_counts() {

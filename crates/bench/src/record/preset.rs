@@ -1,7 +1,7 @@
 //! Ready-made scenarios: the rows of the speed table that every release publishes.
 
-use crate::measure::schedule::Arrivals;
-use crate::scenario::{Destination, Mode, Payload, QueueKind, Rate, Scenario};
+use crate::record::arrivals::Arrivals;
+use crate::record::scenario::{Destination, Mode, Payload, QueueKind, Rate, Scenario};
 
 /// A row of the speed table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

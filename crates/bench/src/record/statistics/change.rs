@@ -63,7 +63,7 @@ fn reach(before: &Side, after: &Side) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::random::Random;
+    use crate::record::statistics::random::Random;
 
     #[test]
     fn an_interval_needs_blocks_on_both_sides() {

@@ -5,11 +5,13 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exchange::QUEUES;
-use crate::failure::{Context, Failure};
-use crate::load::Totals;
-use crate::measure::schedule::Arrivals;
-use crate::measure::stamp::Check;
+use crate::record::arrivals::Arrivals;
+use crate::record::check::Check;
+use crate::record::failure::{Context, Failure};
+use crate::record::totals::Totals;
+
+/// The queues: orders, answers, statistics.
+pub(crate) const EXCHANGE_QUEUES: usize = 3;
 
 /// The kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
@@ -480,7 +482,7 @@ impl Scenario {
     /// Says what the stock exchange can't do.
     fn check_exchange(&self) -> Result<(), Failure> {
         let fixed = matches!(self.rate, Rate::Fixed(_));
-        let parts = (self.producers, self.consumers, self.queues) == (1, QUEUES, QUEUES);
+        let parts = (self.producers, self.consumers, self.queues) == (1, EXCHANGE_QUEUES, EXCHANGE_QUEUES);
         let orders = self.messages.is_some_and(|orders| u32::try_from(orders).is_ok());
         if fixed && parts && orders && self.window == 0 && self.ack_every == 0 && self.warmup_messages == 0 {
             return Ok(());
@@ -542,7 +544,7 @@ const LARGEST_BODY: usize = 128 * 1024 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preset::Preset;
+    use crate::record::preset::Preset;
 
     #[test]
     fn options_with_a_grammar_are_read() {

@@ -1,13 +1,12 @@
 //! What a target's slices say together: medians over blocks for the eye, ratios within blocks with
 //! their intervals for a judgement, and what was remarked.
 
-use crate::blocks::Plan;
-use crate::measure::ratio::Ratio;
-use crate::measure::statistics::Spread;
-use crate::measure::trend::{Trend, mann_kendall};
-use crate::relay::own::LOG;
-use crate::report::record::{Measured, Ratios, SliceRecord, TargetSummary};
-use crate::target::Target;
+use crate::record::run::{Ratios, TargetSummary};
+use crate::record::slice::{Measured, SliceRecord};
+use crate::record::statistics::ratio::Ratio;
+use crate::record::statistics::spread::Spread;
+use crate::record::statistics::trend::{Trend, mann_kendall};
+use crate::record::target::{LOG, Target};
 
 /// A figure of a slice.
 type Figure = fn(&Measured) -> Option<f64>;
@@ -64,11 +63,16 @@ pub(crate) fn ratios(name: &str, other: &str, control: Option<&str>, slices: &[S
 
 /// The figures of one target over its blocks, and its ratios to the relay and to the first target
 /// within each block.
-pub(crate) fn summarise(plan: &Plan, target: &Target, slices: &[SliceRecord]) -> TargetSummary {
+pub(crate) fn summarise(
+    target: &Target,
+    all: &[Target],
+    control: Option<&str>,
+    slices: &[SliceRecord],
+) -> TargetSummary {
     let mine: Vec<(usize, &Measured)> = usable(&target.name, slices);
-    let relay = plan.targets.iter().find(|other| other.only_copies() && other.name != target.name);
-    let log = plan.targets.iter().find(|other| other.is_relay() && other.name == LOG && target.name != LOG);
-    let first = plan.targets.first().filter(|other| other.name != target.name);
+    let relay = all.iter().find(|other| other.only_copies() && other.name != target.name);
+    let log = all.iter().find(|other| other.is_relay() && other.name == LOG && target.name != LOG);
+    let first = all.first().filter(|other| other.name != target.name);
     let spread = |value: &dyn Fn(&Measured) -> Option<f64>| {
         Spread::of(mine.iter().filter_map(|(_, measured)| value(measured)).collect())
     };
@@ -80,11 +84,11 @@ pub(crate) fn summarise(plan: &Plan, target: &Target, slices: &[SliceRecord]) ->
         });
         Spread::of(ratios.collect())
     };
-    let all = of_target(&target.name, slices);
+    let counted = of_target(&target.name, slices);
     TargetSummary {
         target: target.name.clone(),
-        slices: all.clone().count(),
-        valid: all.filter(|slice| slice.measured.as_ref().is_some_and(|measured| measured.verdict.valid)).count(),
+        slices: counted.clone().count(),
+        valid: counted.filter(|slice| slice.measured.as_ref().is_some_and(|measured| measured.verdict.valid)).count(),
         messages_per_s: spread(&rate),
         cpu_us_per_message: spread(&cpu),
         switches_per_message: spread(&|m| m.broker.map(|cost| cost.switches_per_message)),
@@ -100,7 +104,7 @@ pub(crate) fn summarise(plan: &Plan, target: &Target, slices: &[SliceRecord]) ->
         rate_to_first: ratio(first, &rate),
         cpu_to_first: ratio(first, &cpu),
         to_log: log.map(|log| ratios(&target.name, &log.name, None, slices)),
-        to_first: first.map(|first| ratios(&target.name, &first.name, plan.control.as_deref(), slices)),
+        to_first: first.map(|first| ratios(&target.name, &first.name, control, slices)),
         remarks: remarks(&target.name, slices),
     }
 }

@@ -1,19 +1,15 @@
-//! From what a slice saw to its figures, and whether they may be believed. The rules are the
-//! benchmark's own and the same for every target.
+//! Whether the figures of a slice may be believed. The rules are the benchmark's own and the same for
+//! every target.
 
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Cost, LatencyFrom, Measured};
-use crate::audit::Integrity;
-use crate::durability::Durability;
-use crate::failure::Failure;
-use crate::load::slice::Outcome;
-use crate::machine::process::Usage;
-use crate::machine::quiet::QUIET_CORES;
-use crate::measure::schedule::Arrivals;
-use crate::scenario::{Mode, Rate, Scenario};
+use crate::record::arrivals::Arrivals;
+use crate::record::durability::Durability;
+use crate::record::integrity::Integrity;
+use crate::record::scenario::{Mode, Rate, Scenario};
+use crate::record::slice::Measured;
 
 /// Open loop: less than this share of the offered rate and the broker did not keep up.
 const ACHIEVED: f64 = 0.99;
@@ -28,6 +24,8 @@ const LATENESS: f64 = 0.5;
 const NOTED_LATENESS: f64 = 0.1;
 /// A load thread that uses more than this share of a core is itself the limit.
 pub(crate) const FULL_THREAD: f64 = 0.95;
+/// A machine that uses less than this many cores is quiet.
+pub(crate) const QUIET_CORES: f64 = 0.25;
 /// More than this share of all cores taken by a hypervisor disturbs it too.
 const STOLEN: f64 = 0.1;
 /// Above this share a reader is told. Blocks that are interleaved suffer alike, and intervals grow
@@ -69,61 +67,18 @@ impl Verdict {
 /// How violations begin that are the machine's fault.
 pub(crate) const DISTURBED: &str = "disturbed: ";
 
-/// Works out the figures of a slice. `is_relay` says that no broker was measured, only the floor.
-pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome, is_relay: bool) -> Result<Measured, Failure> {
-    let (first, last) = (&outcome.first, &outcome.last);
-    let seconds = last.at.saturating_sub(first.at) as f64 / 1e9;
-    if seconds <= 0.0 {
-        return Err(Failure::new("the run ended before anything was measured"));
-    }
-    let moved = |after: u64, before: u64| after.saturating_sub(before) as f64;
-    let sent = moved(last.totals.sent, first.totals.sent);
-    let confirmed = moved(last.totals.confirmed, first.totals.confirmed);
-    let received = moved(last.totals.received, first.totals.received);
-    let messages = scenario.main_count(&last.totals).saturating_sub(scenario.main_count(&first.totals)) as f64;
-    let cost = |before: Option<Usage>, after: Option<Usage>| Some(Cost::between(&before?, &after?, messages, seconds));
-    let (broker, client) = (cost(first.broker, last.broker), cost(first.client, last.client));
-    let flushes = last.flushes.zip(first.flushes).map(|(after, before)| moved(after, before));
-    let machine = last.machine.zip(first.machine);
-    let mut measured = Measured {
-        seconds,
-        sent_per_s: sent / seconds,
-        confirmed_per_s: confirmed / seconds,
-        received_per_s: received / seconds,
-        messages_per_s: messages / seconds,
-        offered_per_s: outcome.offered,
-        all_sent: outcome.totals.sent,
-        all_confirmed: outcome.totals.confirmed,
-        all_received: outcome.totals.received,
-        latency_from: if outcome.offered.is_some() { LatencyFrom::Intended } else { LatencyFrom::Send },
-        latency_us: outcome.total.summary(),
-        transit_us: outcome.transit.summary(),
-        confirm_us: outcome.confirm.summary(),
-        lateness_us: outcome.lateness.summary(),
-        broker,
-        client,
-        busiest_thread: last.busiest(first),
-        other_cores: last.other_cores(first),
-        stolen_cores: machine.map(|(after, before)| moved(after.steal_ns, before.steal_ns) / 1e9 / seconds),
-        flushes_per_s: flushes.map(|count| count / seconds),
-        flushes_per_message: flushes.filter(|_| messages > 0.0).map(|count| count / messages),
-        durability_at_most: None,
-        metrics: outcome.metrics.clone(),
-        over_time: outcome.rates.over_time(first.at),
-        thousands: outcome.rates.thousands(),
-        worker: outcome.worker.clone(),
-        worker_gc_ms: last.gc_ms.zip(first.gc_ms).map(|(after, before)| after.saturating_sub(before)),
-        exchange: outcome.exchange.clone(),
-        integrity: outcome.integrity,
-        verdict: Verdict::default(),
-    };
-    measured.durability_at_most = durability_at_most(scenario, &measured);
-    measured.verdict = verdict(scenario, &measured, outcome.interrupted, is_relay);
-    measured.verdict.notes.extend(outcome.stopped.clone());
-    Ok(measured)
+/// How a slice was measured, beside its figures.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Circumstances {
+    /// The measured time was cut short.
+    pub(crate) interrupted: bool,
+    /// No broker was measured, only the floor.
+    pub(crate) is_relay: bool,
 }
 
-fn verdict(scenario: &Scenario, measured: &Measured, interrupted: bool, is_relay: bool) -> Verdict {
+/// Holds the figures of a slice against the rules.
+pub(crate) fn verdict(scenario: &Scenario, measured: &Measured, circumstances: Circumstances) -> Verdict {
+    let Circumstances { interrupted, is_relay } = circumstances;
     let mut violations = Vec::new();
     integrity(&measured.integrity, &mut violations);
     if interrupted {
@@ -239,7 +194,7 @@ pub(crate) fn integrity(found: &Integrity, violations: &mut Vec<String>) {
 
 /// Compares the flushes that the disks counted with the fewest that forced confirms need: one for
 /// each full window.
-fn durability_at_most(scenario: &Scenario, measured: &Measured) -> Option<Durability> {
+pub(crate) fn durability_at_most(scenario: &Scenario, measured: &Measured) -> Option<Durability> {
     if !scenario.is_kept() || scenario.window == 0 || measured.confirmed_per_s == 0.0 {
         return None;
     }
@@ -282,36 +237,6 @@ fn flushed(at_most: Durability) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::audit;
-    use crate::load::Totals;
-    use crate::load::sample::Sample;
-    use crate::measure::latency::Latency;
-    use crate::measure::over_time::Recorder;
-    use crate::scenario::{Destination, QueueKind};
-
-    /// What five seconds saw in which these many messages were sent and received, of 1000 a second
-    /// that were offered.
-    fn outcome(scenario: &Scenario, (sent, received): (u64, u64)) -> Outcome {
-        let totals = Totals { sent, confirmed: sent, refused: 0, received };
-        let none = || Latency::new().unwrap();
-        Outcome {
-            first: Sample::default(),
-            last: Sample { at: 5_000_000_000, totals, ..Sample::default() },
-            totals,
-            offered: Some(1000.0),
-            stopped: None,
-            integrity: audit(scenario, &totals, &[], &[], None).unwrap(),
-            metrics: None,
-            total: none(),
-            transit: none(),
-            confirm: none(),
-            lateness: none(),
-            exchange: None,
-            rates: Recorder::default(),
-            interrupted: false,
-            worker: None,
-        }
-    }
 
     #[test]
     fn a_java_machine_that_is_busy_with_itself_is_noticed() {
@@ -324,53 +249,6 @@ mod tests {
         ];
         for (name, share, noted) in cases {
             assert_eq!(said(name, share), noted, "{name} {share}");
-        }
-    }
-
-    #[test]
-    fn what_an_open_loop_must_reach_follows_from_what_it_sends() {
-        let base = Scenario::default();
-        let fanout = Scenario { destination: Destination::Fanout, consumers: 10, queues: 10, ..base.clone() };
-        let selecting = Scenario { selector: Some(10), ..base.clone() };
-        let poisson = Scenario { arrivals: Arrivals::Poisson, ..base.clone() };
-        let cases = [
-            (&base, (5000, 4960), true),
-            (&base, (5000, 4940), false),
-            (&base, (4940, 5000), false),
-            (&fanout, (5000, 49_600), true),
-            (&fanout, (5000, 49_400), false),
-            (&fanout, (5000, 10_000), false),
-            (&selecting, (5000, 496), true),
-            (&selecting, (5000, 494), false),
-            (&Scenario { consumers: 0, window: 1, ..base.clone() }, (5000, 0), true),
-            // Of 5000 independent arrivals 71 more or fewer are one standard deviation.
-            (&poisson, (4760, 4750), true),
-            (&poisson, (4720, 4720), false),
-        ];
-        for (scenario, moved, valid) in cases {
-            let found = judge(scenario, &outcome(scenario, moved), false).unwrap().verdict;
-            assert_eq!(found.valid, valid, "{moved:?} {found:?}: {scenario:?}");
-        }
-    }
-
-    /// A broker that forces what no other is asked to keep is slower for it, and nobody was told.
-    #[test]
-    fn who_forces_what_is_not_to_be_kept_is_told_of() {
-        let base = Scenario { window: 1, ..Scenario::default() };
-        // Persistent?, confirmed in five seconds, flushes meanwhile, told?
-        for (persistent, confirmed, flushes, told) in [
-            (false, 5000, 5000, true),
-            (false, 5000, 3000, true),
-            (false, 5000, 1000, false),
-            (false, 100, 100, false),
-            (true, 5000, 5000, false),
-        ] {
-            let scenario = Scenario { persistent, queue: QueueKind::Durable, ..base.clone() };
-            let mut outcome = outcome(&scenario, (confirmed, confirmed));
-            (outcome.first.flushes, outcome.last.flushes) = (Some(7), Some(7 + flushes));
-            let notes = judge(&scenario, &outcome, false).unwrap().verdict.notes;
-            let found = notes.iter().any(|note| note.contains("nothing is to be kept"));
-            assert_eq!(found, told, "{persistent} {confirmed} {flushes}: {notes:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::failure::{Context, Failure};
+use crate::record::failure::{Context, Failure};
 
 /// Writes to standard output, at once.
 pub(crate) fn show(text: &str) -> Result<(), Failure> {

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::durability::Durability;
-use crate::machine::disk::Forced;
-use crate::measure::statistics::Spread;
-use crate::report::record::{MachineFacts, Measured, SliceRecord};
-use crate::scenario::Scenario;
-use crate::target::Target;
+use crate::record::durability::Durability;
+use crate::record::machine::{Forced, MachineFacts};
+use crate::record::scenario::Scenario;
+use crate::record::slice::{Measured, SliceRecord};
+use crate::record::statistics::spread::Spread;
+use crate::record::target::Target;
 
 /// Version of this format; fields are only ever added within one.
 pub(crate) const VERSION: u32 = 1;
@@ -296,4 +296,13 @@ pub(crate) enum ClaimVerdict {
     /// The interval holds both, or too few blocks were measured, or a product is not among the
     /// targets.
     Undecided,
+}
+
+/// A row and a point in a few characters.
+pub(crate) fn label(row: &str, point: &BTreeMap<String, f64>) -> String {
+    let mut text = row.to_owned();
+    for (axis, value) in point {
+        text.push_str(&format!(" {axis}={value}"));
+    }
+    text
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::load::Totals;
+use crate::record::totals::Totals;
 
 /// Length of one window, nanoseconds.
 const WINDOW_NS: u64 = 100_000_000;

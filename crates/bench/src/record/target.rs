@@ -4,10 +4,14 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::driver::jvm::provider::SCHEMES;
-use crate::durability::Durability;
-use crate::failure::{Context, Failure};
-use crate::relay::own::LOG;
+use crate::record::durability::Durability;
+use crate::record::failure::{Context, Failure};
+
+/// Schemes that a worker loads.
+pub(crate) const JMS_SCHEMES: [&str; 7] = ["amqp10", "openwire", "openwire5", "artemis", "openmq", "jms", "jndi"];
+
+/// Name of the relay that forces what it copies to a disk.
+pub(crate) const LOG: &str = "log";
 
 /// Where a broker listens, who we are there, and which processes it is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,7 +124,7 @@ impl Target {
         })?;
         let (name, scheme) = named.split_once('=').unwrap_or((named, named));
         let (rest, properties) = match rest.split_once('?') {
-            Some((rest, query)) if SCHEMES.contains(&scheme) => (rest, query_of(query)?),
+            Some((rest, query)) if JMS_SCHEMES.contains(&scheme) => (rest, query_of(query)?),
             _ => (rest, Vec::new()),
         };
         if rest.contains('@') && WITHOUT_LOGIN.contains(&scheme) {

@@ -1,10 +1,10 @@
 //! What the figures of cells are called, in which unit they are, which direction is better, and how
 //! they follow from a slice.
 
-use super::record::Measured;
-use crate::measure::statistics::Spread;
-use crate::scenario::Scenario;
-use crate::suite::record::{Cell, Figures, Metric};
+use crate::record::scenario::Scenario;
+use crate::record::slice::Measured;
+use crate::record::statistics::spread::Spread;
+use crate::record::suite::{Cell, Figures, Metric};
 
 impl Metric {
     /// What it is, in words that can stand above a column.
@@ -53,7 +53,7 @@ impl Metric {
 }
 
 /// A metric of a cell over its slices: the cell's own, or one that its slices tell.
-pub(super) fn spread_of(metric: Metric, cell: &Cell, found: &Figures) -> Option<Spread> {
+pub(crate) fn spread_of(metric: Metric, cell: &Cell, found: &Figures) -> Option<Spread> {
     if metric == cell.metric {
         return Some(found.value.clone());
     }
