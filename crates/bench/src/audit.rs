@@ -4,11 +4,11 @@
 use crate::load::consumer::Consumed;
 use crate::load::producer::Produced;
 use crate::measure::sequence::Numbers;
-use crate::record::check::Check;
-use crate::record::failure::Failure;
-use crate::record::integrity::{Damages, Integrity};
-use crate::record::scenario::Scenario;
-use crate::record::totals::Totals;
+use bench_record::check::Check;
+use bench_record::failure::Failure;
+use bench_record::integrity::{Damages, Integrity};
+use bench_record::scenario::Scenario;
+use bench_record::totals::Totals;
 
 /// Compares what producers and consumers of `scenario` saw. `held` is what the queues still hold,
 /// where nobody consumes.
@@ -138,7 +138,7 @@ pub(crate) fn audit_round_trips(scenario: &Scenario, totals: &Totals, near: &Con
 mod tests {
     use super::*;
     use crate::measure::sequence::Seen;
-    use crate::record::latency::Latency;
+    use bench_record::latency::Latency;
 
     #[test]
     fn answers_that_come_twice_are_counted_without_numbers_too() {

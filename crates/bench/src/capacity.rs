@@ -12,17 +12,17 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use crate::clock::unix_time;
 use crate::load::sample::Sample;
-use crate::machine::facts;
-use crate::peers::{self, Guard};
-use crate::record::command::public_command;
-use crate::record::failure::Failure;
-use crate::record::machine::MachineFacts;
-use crate::record::output;
-use crate::record::target::Target;
-use crate::record::totals::Totals;
-use crate::report::progress::Progress;
+use crate::progress::Progress;
+use bench_record::command::public_command;
+use bench_record::failure::Failure;
+use bench_record::machine::MachineFacts;
+use bench_record::output;
+use bench_record::target::Target;
+use bench_record::totals::Totals;
+use machine::clock::unix_time;
+use machine::facts;
+use peers::Guard;
 use stretch::Mark;
 
 /// Version of the records' format; fields are only ever added within one.

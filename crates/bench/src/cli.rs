@@ -8,22 +8,22 @@ use clap::{Args, Parser, Subcommand};
 use crate::capacity::backlog::BacklogArgs;
 use crate::capacity::connections::ConnectionsArgs;
 use crate::capacity::queues::QueuesArgs;
+use crate::disk::DiskArgs;
 use crate::exchange::ExchangeArgs;
-use crate::machine::backlog::DiskArgs;
-use crate::netns::Network;
-use crate::peers::PeersArgs;
 use crate::promise::AuditArgs;
-use crate::record::arrivals::Arrivals;
-use crate::record::failure::Failure;
-use crate::record::preset::Preset;
-use crate::record::scenario::{Ack, Confirms, Destination, Mode, Payload, QueueKind, Rate, Scenario, WarmUp};
-use crate::record::span::{Share, Span};
-use crate::report::ReportArgs;
-use crate::report::compare::CompareArgs;
 use crate::saturate::{CurveArgs, SaturateArgs};
 use crate::scorecard::ScorecardArgs;
 use crate::simulate::SimulateArgs;
 use crate::suite::SuiteArgs;
+use bench_record::arrivals::Arrivals;
+use bench_record::failure::Failure;
+use bench_record::preset::Preset;
+use bench_record::scenario::{Ack, Confirms, Destination, Mode, Payload, QueueKind, Rate, Scenario, WarmUp};
+use bench_record::span::{Share, Span};
+use bench_report::ReportArgs;
+use bench_report::compare::CompareArgs;
+use machine::netns::Network;
+use peers::PeersArgs;
 
 /// Loads message brokers, checks every message, and says what each message cost.
 #[derive(Debug, Parser)]

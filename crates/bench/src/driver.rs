@@ -16,9 +16,9 @@ mod stomp;
 
 use wire::Output;
 
-use crate::record::failure::Failure;
-use crate::record::scenario::Scenario;
-use crate::record::target::Target;
+use bench_record::failure::Failure;
+use bench_record::scenario::Scenario;
+use bench_record::target::Target;
 use link::Link;
 
 /// What consumers with a selector ask for, and the `kind` of the messages that they get.
@@ -115,12 +115,12 @@ pub(crate) fn open(target: &Target, scenario: &Scenario, run: u32) -> Result<Box
         "kafka" => Ok(Box::new(kafka::KafkaDriver::new(target, scenario, run)?)),
         "mqtt" | "mqtt5" => Ok(Box::new(mqtt::MqttDriver::new(target, scenario, run)?)),
         "relay" => Ok(Box::new(relay::RelayDriver::new(target, scenario, run)?)),
-        jms if crate::record::target::JMS_SCHEMES.contains(&jms) => {
+        jms if bench_record::target::JMS_SCHEMES.contains(&jms) => {
             Err(Failure::new(format!("{jms}: a JMS client is loaded by `run`, `saturate`, `curve` and `suite` alone")))
         }
         other => Err(Failure::new(format!(
             "{other}://: no such protocol; use amqp, stomp, nats, jetstream, mqtt, mqtt5, kafka, relay, or a JMS client: {}",
-            crate::record::target::JMS_SCHEMES.join(", ")
+            bench_record::target::JMS_SCHEMES.join(", ")
         ))),
     }
 }

@@ -19,24 +19,23 @@ pub(crate) use parts::{Gated, Lines, engine, gateway, reporter};
 pub(crate) use traded::{integrity, traded};
 
 use crate::blocks::{self, Plan};
-use crate::clock::unix_time;
 use crate::driver::jvm::workers::Workers;
 use crate::driver::{self, Driver, Line, Part};
-use crate::interrupt::Interrupt;
 use crate::load::crew::{join, spawn};
 use crate::load::{Phase, Run};
-use crate::machine::freeze;
 use crate::measure::schedule::Schedule;
 use crate::measure::stamp::Bodies;
-use crate::record::failure::Failure;
-use crate::record::output;
-use crate::record::scenario::{Destination, EXCHANGE_QUEUES, Mode, QueueKind, Rate, Scenario};
-use crate::record::slice::SliceRecord;
-use crate::record::statistics::random::mix;
-use crate::record::target::Target;
-use crate::report::progress::Progress;
-use crate::report::table::{aligned, number};
-use crate::{netns, peers};
+use crate::progress::Progress;
+use bench_record::failure::Failure;
+use bench_record::output;
+use bench_record::scenario::{Destination, EXCHANGE_QUEUES, Mode, QueueKind, Rate, Scenario};
+use bench_record::slice::SliceRecord;
+use bench_record::statistics::random::mix;
+use bench_record::target::Target;
+use bench_report::table::{aligned, number};
+use machine::clock::unix_time;
+use machine::interrupt::Interrupt;
+use machine::{freeze, netns};
 
 /// The number of the queue of statistics.
 const STATISTICS: usize = 2;
@@ -206,7 +205,7 @@ fn render(points: &[Point]) -> String {
                     row.push(figure(one.broker.map(|cost| cost.cpu_us_per_message), 2));
                 }
             }
-            let said = |one: &crate::record::slice::Measured| one.verdict.violations.join("; ");
+            let said = |one: &bench_record::slice::Measured| one.verdict.violations.join("; ");
             row.push(slice.measured.as_ref().map_or(slice.error.clone().unwrap_or_default(), said));
             rows.push(row);
         }
@@ -275,7 +274,7 @@ impl ExchangeArgs {
     /// The gateway, for as long as it may take.
     fn send(&self, scenario: &Scenario, lines: Lines, run: &Run) -> Result<Gated, Failure> {
         let (orders, cap) = (scenario.quota(0) as u32, self.seconds);
-        let schedule = schedule(scenario, crate::clock::now(), u64::from(self.id))?;
+        let schedule = schedule(scenario, machine::clock::now(), u64::from(self.id))?;
         std::thread::scope(|scope| {
             let work = move || gateway(lines, schedule, orders, run, &run.tallies[0]);
             let sending = spawn(scope, "gateway".to_owned(), run, work)?;

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 
 /// The journal's name in the directory of a run.
 const NAME: &str = "slices.jsonl";

@@ -4,6 +4,7 @@
 pub(crate) mod consumer;
 pub(crate) mod crew;
 pub(crate) mod judge;
+pub(crate) mod metrics;
 pub(crate) mod pingpong;
 pub(crate) mod producer;
 pub(crate) mod remote;
@@ -13,10 +14,10 @@ pub(crate) mod slice;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use crate::machine::process::{ThreadTime, Threads};
 use crate::measure::stamp::Bodies;
-use crate::record::scenario::{Rate, Scenario};
-use crate::record::totals::Totals;
+use bench_record::scenario::{Rate, Scenario};
+use bench_record::totals::Totals;
+use machine::process::{ThreadTime, Threads};
 
 /// Where a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

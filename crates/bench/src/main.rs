@@ -7,20 +7,15 @@ mod audit;
 mod blocks;
 mod capacity;
 mod cli;
-mod clock;
+mod disk;
 mod driver;
 mod exchange;
-mod interrupt;
 mod journal;
 mod load;
-mod machine;
 mod measure;
-mod netns;
-mod peers;
+mod progress;
 mod promise;
-mod record;
 mod relay;
-mod report;
 mod run;
 mod saturate;
 mod scorecard;
@@ -33,12 +28,12 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use bench_record::failure::{Context, Failure};
+use bench_record::output;
 use cli::{Cli, FloorArgs, RelayArgs, Verb};
-use interrupt::Interrupt;
-use machine::backlog::{self, DiskArgs};
+use disk::DiskArgs;
 use machine::disk::forced_writes;
-use record::failure::{Context, Failure};
-use record::output;
+use machine::interrupt::Interrupt;
 use relay::own::LISTENING;
 
 /// Everything measured was valid.
@@ -50,7 +45,7 @@ const EXIT_INVALID: u8 = 3;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let entered = cli.network().and_then(|network| network.map_or(Ok(()), netns::enter));
+    let entered = cli.network().and_then(|network| network.map_or(Ok(()), machine::netns::enter));
     match entered.and_then(|()| done(cli.verb)) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
@@ -77,8 +72,8 @@ fn done(verb: Verb) -> Result<u8, Failure> {
         Verb::Connections(args) => capacity::connections::run(&args).map(exit),
         Verb::Simulate(args) => simulate::serve(&args).map(|()| EXIT_VALID),
         Verb::Peers(args) => peers::run(&args).map(|done| if done { EXIT_VALID } else { EXIT_FAILED }),
-        Verb::Report(args) => report::draw(&args).map(|()| EXIT_VALID),
-        Verb::Compare(args) => report::compare::run(&args).map(exit),
+        Verb::Report(args) => bench_report::draw(&args).map(|()| EXIT_VALID),
+        Verb::Compare(args) => bench_report::compare::run(&args).map(exit),
         Verb::Scorecard(args) => scorecard::run(&args).map(|()| EXIT_VALID),
     }
 }
@@ -115,8 +110,8 @@ fn show_disk(args: &DiskArgs) -> Result<u8, Failure> {
     if args.batch.contains(&0) {
         return Err(Failure::new("--batch must not be zero"));
     }
-    let rows = backlog::measure(&args.dir, &args.batch, args.total, args.blocks.max(1))?;
-    let text = if args.json { output::pretty(&rows)? } else { backlog::render(&rows) };
+    let rows = disk::measure(&args.dir, &args.batch, args.total, args.blocks.max(1))?;
+    let text = if args.json { output::pretty(&rows)? } else { disk::render(&rows) };
     output::show(&text)?;
     Ok(EXIT_VALID)
 }

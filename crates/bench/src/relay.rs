@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 use copy::copy_pairs;
 use hello::{Hello, PAIRED, Role};
 use log::Log;

@@ -1,7 +1,7 @@
 //! The verb `run`: from its options to a plan, from the plan to a record. A run that keeps a
 //! journal can be gone on with.
 
-use crate::record::span::words;
+use bench_record::span::words;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -9,24 +9,23 @@ use serde::Serialize;
 
 use crate::blocks::{self, Piece, Plan};
 use crate::cli::RunArgs;
-use crate::clock::unix_time;
 use crate::driver::jvm::workers::Workers;
-use crate::interrupt::Interrupt;
 use crate::journal::{Journal, Resumed};
-use crate::machine::identity::own_build;
-use crate::machine::{facts, freeze};
-use crate::record::command::public_command;
-use crate::record::failure::{Context, Failure};
-use crate::record::machine::MachineFacts;
-use crate::record::output;
-use crate::record::run::{Ended, Record, VERSION};
-use crate::record::scenario::Scenario;
-use crate::record::statistics::random::mix;
-use crate::record::target::Target;
+use crate::progress::Progress;
 use crate::relay::own::OwnRelay;
-use crate::report::progress::Progress;
-use crate::report::table;
-use crate::{netns, peers};
+use bench_record::command::public_command;
+use bench_record::failure::{Context, Failure};
+use bench_record::machine::MachineFacts;
+use bench_record::output;
+use bench_record::run::{Ended, Record, VERSION};
+use bench_record::scenario::Scenario;
+use bench_record::statistics::random::mix;
+use bench_record::target::Target;
+use bench_report::table;
+use machine::clock::unix_time;
+use machine::identity::own_build;
+use machine::interrupt::Interrupt;
+use machine::{facts, freeze, netns};
 
 /// What the control is called: the first target again.
 const CONTROL: &str = "control";

@@ -19,22 +19,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocks::{self, Plan};
 use crate::cli::LoadArgs;
-use crate::clock::unix_time;
 use crate::driver::jvm::workers::Workers;
-use crate::interrupt::Interrupt;
-use crate::machine::{facts, freeze};
-use crate::peers::{self, Guard};
-use crate::record::command::public_command;
-use crate::record::failure::{Context, Failure};
-use crate::record::machine::MachineFacts;
-use crate::record::output;
-use crate::record::preset::Preset;
-use crate::record::scenario::{Mode, Rate, Scenario};
-use crate::record::slice::Measured;
-use crate::record::span::{Share, Span};
-use crate::record::statistics::random::{Random, mix};
-use crate::record::target::Target;
-use crate::report::progress::Progress;
+use crate::progress::Progress;
+use bench_record::command::public_command;
+use bench_record::failure::{Context, Failure};
+use bench_record::machine::MachineFacts;
+use bench_record::output;
+use bench_record::preset::Preset;
+use bench_record::scenario::{Mode, Rate, Scenario};
+use bench_record::slice::Measured;
+use bench_record::span::{Share, Span};
+use bench_record::statistics::random::{Random, mix};
+use bench_record::target::Target;
+use machine::clock::unix_time;
+use machine::interrupt::Interrupt;
+use machine::{facts, freeze};
+use peers::Guard;
 use search::{Search, Trial};
 
 /// Version of the records; fields are only ever added within one.

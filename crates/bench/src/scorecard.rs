@@ -17,14 +17,14 @@ use std::thread::sleep;
 use clap::Args;
 use serde::Serialize;
 
-use crate::machine::process;
-use crate::peers::card::{self, Card, Settings};
-use crate::peers::licence::Licence;
-use crate::peers::{self, Guard, SETTLE};
-use crate::record::failure::{Context, Failure};
-use crate::record::output;
-use crate::record::target::Target;
+use bench_record::failure::{Context, Failure};
+use bench_record::output;
+use bench_record::target::Target;
 use endpoints::Endpoint;
+use machine::process;
+use peers::card::{self, Card, Settings};
+use peers::licence::Licence;
+use peers::{Guard, SETTLE};
 use probe::Answer;
 
 /// Options of `scorecard`.

@@ -17,12 +17,12 @@ use std::thread::Builder;
 
 use clap::Args;
 
-use crate::interrupt::Interrupt;
-use crate::record::failure::{Context, Failure};
-use crate::record::output;
 use crate::relay::own::LISTENING;
 use behaviour::{Behaviour, Delay, Fault, Promise, Stall};
+use bench_record::failure::{Context, Failure};
+use bench_record::output;
 use core::Core;
+use machine::interrupt::Interrupt;
 use store::Store;
 
 /// Options of `simulate`.

@@ -8,7 +8,6 @@ mod claim;
 mod knobs;
 mod runner;
 mod study;
-mod table;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +15,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::record::suite::Profile;
+use bench_record::suite::Profile;
 use choice::Choice;
 
 /// Options of `suite`.

@@ -34,7 +34,7 @@ const ALL: &[&str] =
     &["amqp091", "auth", "broker", "journal", "management", "net", "selector", "stomp", "testkit", "wire"];
 
 /// The walls, lowest level first.
-const WALLS: [Wall; 14] = [
+const WALLS: [Wall; 18] = [
     wall("wire", &[]),
     // Counts log-ins by the network that they come from, as sockets are counted.
     wall("auth", &["wire"]),
@@ -49,8 +49,16 @@ const WALLS: [Wall; 14] = [
     // Takes any protocol as a boxed connection, so it names none.
     wall("testkit", &["auth", "broker", "journal", "wire"]),
     wall("hermod", ALL),
+    // What a run is and what came of it, as plain data: under everything of the benchmark.
+    wall("bench-record", &[]),
+    // Draws records: it must never know a socket.
+    wall("bench-report", &["bench-record"]),
+    // Asks the operating system: it must know no broker and no protocol.
+    wall("machine", &["bench-record"]),
+    // Gets, starts and ends other brokers: it must not know how they are loaded.
+    wall("peers", &["bench-record", "machine"]),
     // As honest with a peer as with Hermod: codecs and clients, never the broker.
-    wall("bench", &["amqp091", "stomp", "wire"]),
+    wall("bench", &["amqp091", "bench-record", "bench-report", "machine", "peers", "stomp", "wire"]),
     // The entries of fuzzers: every decoder of bytes from outside.
     wall("fuzzing", &["amqp091", "auth", "journal", "selector", "stomp", "wire"]),
     // Drives the programs from outside.
@@ -62,9 +70,9 @@ const HEAVY: [(&str, &[&str]); 11] = [
     ("tokio", &["net", "management", "hermod"]),
     ("axum", &["management"]),
     ("hyper", &["management"]),
-    ("clap", &["hermod", "bench", "xtask"]),
-    ("toml", &["hermod", "bench", "xtask"]),
-    ("serde_json", &["management", "hermod", "bench", "xtask"]),
+    ("clap", &["hermod", "bench-record", "bench-report", "peers", "bench", "xtask"]),
+    ("toml", &["hermod", "peers", "bench", "xtask"]),
+    ("serde_json", &["management", "hermod", "bench-record", "bench-report", "peers", "bench", "xtask"]),
     ("argon2", &["auth"]),
     ("rustls", &["net", "management", "hermod"]),
     ("tokio-rustls", &["net", "management"]),
@@ -168,6 +176,7 @@ mod tests {
             ("stomp", "[dev-dependencies]\nproptest.workspace = true\njournal.workspace = true", ""),
             ("stomp", "[dependencies]\njournal.workspace = true", "must not depend on `journal`"),
             ("bench", "[dependencies]\nbytes = \"1\"", "belongs into the workspace"),
+            ("bench-report", "[dependencies]\nmachine.workspace = true", "must not depend on `machine`"),
             ("nova", "", "has no entry"),
         ] {
             let text = format!("[package]\nname = \"{name}\"\n[lints]\nworkspace = true\n{rest}");

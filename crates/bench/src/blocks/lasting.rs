@@ -6,10 +6,10 @@
 use std::time::{Duration, Instant};
 
 use super::{Plan, headline, one};
-use crate::record::scenario::{Mode, Payload, Rate, Scenario};
-use crate::record::statistics::random::mix;
-use crate::record::target::Target;
-use crate::report::progress::Progress;
+use crate::progress::Progress;
+use bench_record::scenario::{Mode, Payload, Rate, Scenario};
+use bench_record::statistics::random::mix;
+use bench_record::target::Target;
 
 /// Slices are to last this many times as long as they must, since brokers become faster as they
 /// warm up.
@@ -86,7 +86,7 @@ fn most(scenario: &Scenario, least: f64) -> u64 {
     };
     let times = |most: u64| (most as f64 * least.max(1.0)) as u64;
     let counted = match scenario.payload {
-        Payload::Counter => crate::record::scenario::LARGEST_COUNT.saturating_sub(scenario.warmup_messages),
+        Payload::Counter => bench_record::scenario::LARGEST_COUNT.saturating_sub(scenario.warmup_messages),
         Payload::Random | Payload::Zero => u64::MAX,
     };
     times(MOST_MESSAGES).min(counted).min(scenario.bodies_within(times(bytes)))
@@ -95,7 +95,7 @@ fn most(scenario: &Scenario, least: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::scenario::Tail;
+    use bench_record::scenario::Tail;
 
     #[test]
     fn a_slice_that_a_time_ends_gets_all_that_there_can_be() {

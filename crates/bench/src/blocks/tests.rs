@@ -1,11 +1,11 @@
 //! Runs of several blocks: their order, what interrupts them and how they go on.
 
 use super::*;
-use crate::interrupt::Interrupt;
-use crate::record::scenario::{Destination, LARGEST_COUNT, Payload, QueueKind};
-use crate::record::verdict::Verdict;
 use crate::simulate::behaviour::Behaviour;
 use crate::simulate::local;
+use bench_record::scenario::{Destination, LARGEST_COUNT, Payload, QueueKind};
+use bench_record::verdict::Verdict;
+use machine::interrupt::Interrupt;
 
 /// Two targets that are one relay, and a few messages for each.
 fn plan() -> Plan {

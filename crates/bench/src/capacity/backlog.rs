@@ -20,17 +20,17 @@ use crate::driver::{self, Driver};
 use crate::load::crew::{Crew, closed, join};
 use crate::load::slice::{held, joined};
 use crate::load::{Phase as RunPhase, Run};
-use crate::machine::directory::{self, Size};
 use crate::measure::sequence::Numbers;
 use crate::measure::stamp::Bodies;
-use crate::record::check::Check;
-use crate::record::failure::{Context, Failure};
-use crate::record::integrity::Integrity;
-use crate::record::latency::Summary;
-use crate::record::scenario::{QueueKind, Scenario};
-use crate::record::statistics::random::mix;
-use crate::record::verdict::{FULL_THREAD, QUIET_CORES, Verdict, integrity};
-use crate::report::progress::Progress;
+use crate::progress::Progress;
+use bench_record::check::Check;
+use bench_record::failure::{Context, Failure};
+use bench_record::integrity::Integrity;
+use bench_record::latency::Summary;
+use bench_record::scenario::{QueueKind, Scenario};
+use bench_record::statistics::random::mix;
+use bench_record::verdict::{FULL_THREAD, QUIET_CORES, Verdict, integrity};
+use machine::directory::{self, Size};
 use watch::{Ended, Watch};
 
 /// How long consumers go on after the last expected message, in case that there are more.

@@ -15,12 +15,12 @@ use serde::Serialize;
 
 use super::stretch::{Mark, Stretch};
 use super::{Head, Trial, TrialArgs};
-use crate::machine::descriptors;
-use crate::record::failure::{Context, Failure};
-use crate::record::latency::{Latency, Summary};
-use crate::record::verdict::Verdict;
-use crate::report::progress::Progress;
+use crate::progress::Progress;
+use bench_record::failure::{Context, Failure};
+use bench_record::latency::{Latency, Summary};
+use bench_record::verdict::Verdict;
 use crowd::{Order, Proof};
+use machine::descriptors;
 use share::Holder;
 
 /// What a broker needs to come to rest after the last connection.

@@ -19,17 +19,17 @@ use super::stretch::{Mark, Stretch, absent, mebibytes};
 use super::{Head, Trial, TrialArgs};
 use crate::driver::amqp::{properties, queue_arguments};
 use crate::driver::session::{CHANNEL, Questions, Session};
-use crate::machine::disk::forced_writes;
 use crate::measure::stamp::{Bodies, Stamp};
 use crate::measure::window::Window;
-use crate::record::check::Check;
-use crate::record::failure::{Context, Failure};
-use crate::record::machine::Forced;
-use crate::record::scenario::QueueKind;
-use crate::record::statistics::random::mix;
-use crate::record::verdict::Verdict;
-use crate::report::progress::Progress;
-use crate::report::table::{aligned, number};
+use crate::progress::Progress;
+use bench_record::check::Check;
+use bench_record::failure::{Context, Failure};
+use bench_record::machine::Forced;
+use bench_record::scenario::QueueKind;
+use bench_record::statistics::random::mix;
+use bench_record::verdict::Verdict;
+use bench_report::table::{aligned, number};
+use machine::disk::forced_writes;
 
 /// For how long forced writes are timed.
 const FORCED: Duration = Duration::from_secs(2);

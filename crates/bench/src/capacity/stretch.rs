@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use crate::load::sample::Sample;
-use crate::record::slice::Cost;
-use crate::record::usage::Usage;
-use crate::report::table::number;
+use bench_record::slice::Cost;
+use bench_record::usage::Usage;
+use bench_report::table::number;
 
 /// A stretch of a load.
 #[derive(Debug, Clone, Serialize)]
@@ -122,7 +122,7 @@ impl Drift {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::process::Machine;
+    use machine::process::Machine;
 
     fn mark(moved: u64, at_ms: u64, cpu_ms: u64, written: Option<u64>) -> Mark {
         let cpu_ns = cpu_ms * 1_000_000;

@@ -16,9 +16,9 @@ use amqp091::codec::{BasicProperties, Method, Table};
 
 use super::session::{CHANNEL, Questions, Session};
 use super::{AckCount, Driver, Line, Notation, Part, SELECTED, SELECTOR};
-use crate::record::failure::{Context, Failure};
-use crate::record::scenario::{Destination, Mode, QueueKind, Scenario};
-use crate::record::target::Target;
+use bench_record::failure::{Context, Failure};
+use bench_record::scenario::{Destination, Mode, QueueKind, Scenario};
+use bench_record::target::Target;
 use talk::AmqpTalk;
 
 const KEYS: Notation = Notation { between: '.', any: '*' };

@@ -12,9 +12,9 @@ pub(crate) mod provider;
 pub(crate) mod worker;
 pub(crate) mod workers;
 
-use crate::record::failure::Failure;
-use crate::record::scenario::Scenario;
-use crate::record::target::Target;
+use bench_record::failure::Failure;
+use bench_record::scenario::Scenario;
+use bench_record::target::Target;
 use protocol::Spec;
 use provider::Provider;
 use worker::Worker;

@@ -9,11 +9,11 @@ mod codec;
 mod talk;
 
 use super::{AckCount, Driver, Line, Part, first_wanted, special};
-use crate::record::failure::{Context, Failure};
-use crate::record::scenario::{Destination, Mode, Scenario};
-use crate::record::target::Target;
 use asking::Asking;
 use batch::{HEAD, RECORD};
+use bench_record::failure::{Context, Failure};
+use bench_record::scenario::{Destination, Mode, Scenario};
+use bench_record::target::Target;
 use codec::End;
 use talk::{Consuming, KafkaTalk, Publishing};
 
@@ -165,8 +165,8 @@ impl Driver for KafkaDriver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::preset::Preset;
-    use crate::record::scenario::Destination;
+    use bench_record::preset::Preset;
+    use bench_record::scenario::Destination;
 
     fn driver(scenario: Scenario) -> KafkaDriver {
         KafkaDriver::new("kafka://127.0.0.1".parse().unwrap(), scenario, 0xab).unwrap()

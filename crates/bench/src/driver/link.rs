@@ -8,8 +8,8 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 use wire::Output;
 
-use crate::machine::wait::{Ready, wait_any};
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
+use machine::wait::{Ready, wait_any};
 
 /// Bytes read at once, and where the buffer starts.
 const READ: usize = 256 * 1024;

@@ -10,9 +10,9 @@ use wire::Output;
 
 use super::link::Link;
 use super::{Driver, Line, Notation, Part, first_wanted, special};
-use crate::record::failure::Failure;
-use crate::record::scenario::{Destination, QueueKind, Scenario};
-use crate::record::target::Target;
+use bench_record::failure::Failure;
+use bench_record::scenario::{Destination, QueueKind, Scenario};
+use bench_record::target::Target;
 use codec::{Hello, Said, Version, connect, decode, disconnect, subscribe};
 use talk::MqttTalk;
 
@@ -252,7 +252,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::preset::Preset;
+    use bench_record::preset::Preset;
 
     #[test]
     fn consumers_that_share_all_queues_share_each_subscription() {

@@ -10,10 +10,10 @@ mod talk;
 use serde_json::json;
 
 use super::{AckCount, Driver, Line, Notation, Part, first_wanted, special};
-use crate::record::failure::{Context, Failure};
-use crate::record::scenario::{Destination, Mode, Scenario};
-use crate::record::target::Target;
 use asking::Asking;
+use bench_record::failure::{Context, Failure};
+use bench_record::scenario::{Destination, Mode, Scenario};
+use bench_record::target::Target;
 use talk::{CONFIRMS, DELIVERIES, NatsTalk, Pull, REPLIES};
 
 /// Scheme of JetStream; the other is core's.
@@ -270,7 +270,7 @@ impl Driver for NatsDriver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::preset::Preset;
+    use bench_record::preset::Preset;
 
     #[test]
     fn no_more_is_pulled_ahead_than_the_server_sends_without_holding_back() {

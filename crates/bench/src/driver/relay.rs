@@ -11,10 +11,10 @@ use wire::Output;
 use super::amqp::properties;
 use super::link::Link;
 use super::{AckCount, Conversation, Driver, Event, Line, Part};
-use crate::record::failure::{Context, Failure};
-use crate::record::scenario::Scenario;
-use crate::record::target::Target;
 use crate::relay::hello::{Hello, PAIRED, Role};
+use bench_record::failure::{Context, Failure};
+use bench_record::scenario::Scenario;
+use bench_record::target::Target;
 
 const CHANNEL: u16 = 1;
 

@@ -10,8 +10,8 @@ use amqp091::codec::table::Value;
 use wire::Output;
 
 use super::link::Link;
-use crate::record::failure::{Context, Failure};
-use crate::record::target::Target;
+use bench_record::failure::{Context, Failure};
+use bench_record::target::Target;
 
 /// The one channel of each connection.
 pub(crate) const CHANNEL: u16 = 1;

@@ -10,9 +10,9 @@ use wire::Output;
 
 use super::link::Link;
 use super::{AckCount, Conversation, Driver, Event, Line, Part, SELECTED, SELECTOR, in_turn};
-use crate::record::failure::{Context, Failure};
-use crate::record::scenario::{Destination, Scenario};
-use crate::record::target::Target;
+use bench_record::failure::{Context, Failure};
+use bench_record::scenario::{Destination, Scenario};
+use bench_record::target::Target;
 
 /// Bytes of an answer beside the body that was sent.
 const HEADROOM: usize = 64 * 1024;

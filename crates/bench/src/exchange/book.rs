@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn no_volume_is_lost_and_prices_never_cross() {
-        let mut random = crate::record::statistics::random::Random::new(5);
+        let mut random = bench_record::statistics::random::Random::new(5);
         let (mut book, mut open) = (Book::new(), 0i64);
         for id in 0..20_000 {
             let side = if random.below(2) == 0 { Buy } else { Sell };

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use super::book::Book;
 use super::message::{Message, Progressed, Side, Who};
-use crate::clock::now;
 use crate::driver::{Event, Line};
 use crate::load::{Phase, Run, Tally};
-use crate::machine::wait::sharpen_timer;
 use crate::measure::schedule::Schedule;
-use crate::record::failure::Failure;
-use crate::record::latency::Latency;
-use crate::record::statistics::random::Random;
+use bench_record::failure::Failure;
+use bench_record::latency::Latency;
+use bench_record::statistics::random::Random;
+use machine::clock::now;
+use machine::wait::sharpen_timer;
 
 /// Orders between two samples, as in the study.
 pub(crate) const SAMPLE: u32 = 10_000;

@@ -2,9 +2,9 @@
 
 use super::message::{Progressed, Who};
 use super::parts::Gated;
-use crate::record::check::Check;
-use crate::record::exchange::{Sampled, Traded};
-use crate::record::integrity::{Damages, Integrity};
+use bench_record::check::Check;
+use bench_record::exchange::{Sampled, Traded};
+use bench_record::integrity::{Damages, Integrity};
 
 /// From what the reporter heard, and the segments that were counted.
 pub(crate) fn traded(heard: &[Progressed], gated: &Gated, packets: Option<u64>) -> Traded {

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::{Phase, Run, Tally};
-use crate::clock::now;
 use crate::driver::{Event, Line};
 use crate::measure::sequence::Seen;
 use crate::measure::stamp::Damage;
-use crate::record::check::Check;
-use crate::record::failure::Failure;
-use crate::record::integrity::Damages;
-use crate::record::latency::Latency;
+use bench_record::check::Check;
+use bench_record::failure::Failure;
+use bench_record::integrity::Damages;
+use bench_record::latency::Latency;
+use machine::clock::now;
 
 /// Silence after which acknowledgements that wait for company are sent, and the phase of the run is
 /// looked at.

@@ -6,13 +6,13 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use super::consumer::{Consumed, Consumer, consume};
 use super::producer::{Produced, Producer, produce};
 use super::{Phase, Run};
-use crate::clock::now;
 use crate::driver::{Driver, Line, Part};
-use crate::machine::process::this_thread;
 use crate::measure::schedule::Schedule;
 use crate::measure::sequence::Seen;
-use crate::record::failure::{Context, Failure};
-use crate::record::scenario::{Rate, Scenario};
+use bench_record::failure::{Context, Failure};
+use bench_record::scenario::{Rate, Scenario};
+use machine::clock::now;
+use machine::process::this_thread;
 
 /// A running thread and what it will return.
 pub(crate) type Worker<'scope, T> = ScopedJoinHandle<'scope, Result<T, Failure>>;

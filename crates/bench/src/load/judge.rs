@@ -1,11 +1,11 @@
 //! From what a slice saw to its figures and their verdict.
 
 use super::slice::Outcome;
-use crate::record::failure::Failure;
-use crate::record::scenario::Scenario;
-use crate::record::slice::{Cost, LatencyFrom, Measured};
-use crate::record::usage::Usage;
-use crate::record::verdict::{Circumstances, Verdict, durability_at_most, verdict};
+use bench_record::failure::Failure;
+use bench_record::scenario::Scenario;
+use bench_record::slice::{Cost, LatencyFrom, Measured};
+use bench_record::usage::Usage;
+use bench_record::verdict::{Circumstances, Verdict, durability_at_most, verdict};
 
 /// What a slice is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,11 +76,11 @@ mod tests {
     use super::*;
     use crate::audit::audit;
     use crate::load::sample::Sample;
-    use crate::record::arrivals::Arrivals;
-    use crate::record::latency::Latency;
-    use crate::record::over_time::Recorder;
-    use crate::record::scenario::{Destination, QueueKind};
-    use crate::record::totals::Totals;
+    use bench_record::arrivals::Arrivals;
+    use bench_record::latency::Latency;
+    use bench_record::over_time::Recorder;
+    use bench_record::scenario::{Destination, QueueKind};
+    use bench_record::totals::Totals;
 
     /// What five seconds saw in which these many messages were sent and received, of 1000 a second
     /// that were offered.

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::consumer::Consumed;
 use super::{Phase, Run, Tally};
-use crate::clock::now;
 use crate::driver::{Event, Line};
-use crate::machine::wait::sharpen_timer;
 use crate::measure::sequence::Seen;
 use crate::measure::stamp::Stamp;
-use crate::record::check::Check;
-use crate::record::failure::Failure;
+use bench_record::check::Check;
+use bench_record::failure::Failure;
+use machine::clock::now;
+use machine::wait::sharpen_timer;
 
 /// How long one read waits before the phase of the run is looked at.
 const SILENCE: Duration = Duration::from_millis(50);

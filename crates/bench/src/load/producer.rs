@@ -5,16 +5,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::{Phase, Run, Tally};
-use crate::clock::now;
 use crate::driver::{Event, Line};
-use crate::machine::wait::sharpen_timer;
 use crate::measure::schedule::Schedule;
 use crate::measure::sequence::Numbers;
 use crate::measure::stamp::Stamp;
 use crate::measure::window::Window;
-use crate::record::check::Check;
-use crate::record::failure::Failure;
-use crate::record::latency::Latency;
+use bench_record::check::Check;
+use bench_record::failure::Failure;
+use bench_record::latency::Latency;
+use machine::clock::now;
+use machine::wait::sharpen_timer;
 
 /// Longest sleep without looking at the phase of the run.
 const GLANCE: Duration = Duration::from_millis(50);

@@ -18,10 +18,10 @@ use crate::driver::jvm::protocol::{
 };
 use crate::driver::jvm::worker::Worker;
 use crate::measure::sequence::{Numbers, Seen};
-use crate::record::failure::{Context, Failure};
-use crate::record::integrity::Damages;
-use crate::record::latency::Latency;
-use crate::record::slice::WorkerFacts;
+use bench_record::failure::{Context, Failure};
+use bench_record::integrity::Damages;
+use bench_record::latency::Latency;
+use bench_record::slice::WorkerFacts;
 
 /// A worker counts what nobody consumed for two minutes at most; it has this long to end.
 const LONGEST_END: Duration = Duration::from_secs(150);

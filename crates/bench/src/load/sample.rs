@@ -2,11 +2,11 @@
 //! these.
 
 use super::Run;
-use crate::clock::now;
-use crate::machine::disk::{bytes_written, flushes};
-use crate::machine::process::{self, Machine, Threads};
-use crate::record::totals::Totals;
-use crate::record::usage::Usage;
+use bench_record::totals::Totals;
+use bench_record::usage::Usage;
+use machine::clock::now;
+use machine::disk::{bytes_written, flushes};
+use machine::process::{self, Machine, Threads};
 
 /// All counters at one instant.
 #[derive(Debug, Clone, Default)]
@@ -80,7 +80,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::machine::process::ThreadTime;
+    use machine::process::ThreadTime;
 
     #[test]
     fn the_busiest_thread_is_the_one_that_used_most_since() {

@@ -2,8 +2,8 @@
 //! message that goes out late keeps its intended time, so that a stall is charged to every message
 //! that it delayed.
 
-use crate::record::arrivals::Arrivals;
-use crate::record::statistics::random::Random;
+use bench_record::arrivals::Arrivals;
+use bench_record::statistics::random::Random;
 
 /// Length of one burst and the silence behind it, nanoseconds.
 const PERIOD: f64 = 1e9;

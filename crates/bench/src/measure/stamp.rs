@@ -2,9 +2,9 @@
 //! meant to leave and whether any byte changed. How much fits depends on the size; every byte
 //! behind the stamp is compared with a known pattern.
 
-use crate::record::check::{COUNTER_DIGITS, Check};
-use crate::record::scenario::{Payload, Scenario};
-use crate::record::statistics::random::{Random, mix};
+use bench_record::check::{COUNTER_DIGITS, Check};
+use bench_record::scenario::{Payload, Scenario};
+use bench_record::statistics::random::{Random, mix};
 
 /// First bytes of a full stamp: "HMB1".
 const MAGIC: u32 = 0x484d_4231;
@@ -170,7 +170,7 @@ fn read_counter(body: &[u8]) -> Result<Stamp, Damage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::scenario::Tail;
+    use bench_record::scenario::Tail;
     use proptest::prelude::*;
 
     const STAMP: Stamp = Stamp { producer: 7, number: 123_456_789, intended: 99, sent: 101 };

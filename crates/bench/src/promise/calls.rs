@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use crate::machine::process::{descendants, is_alive};
-use crate::record::failure::{Context, Failure};
-use crate::record::verdict::FLUSHED;
+use bench_record::failure::{Context, Failure};
+use bench_record::verdict::FLUSHED;
+use machine::process::{descendants, is_alive};
 
 /// The calls that are counted.
 const FORCING: [&str; 6] = ["fsync", "fdatasync", "sync_file_range", "syncfs", "sync", "msync"];

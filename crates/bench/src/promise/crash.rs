@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::now;
 use crate::driver::{self, Driver, Event, Line, Part};
-use crate::machine::process::{descendants, is_alive};
 use crate::measure::sequence::{Numbers, Seen};
 use crate::measure::stamp::{Bodies, Stamp};
 use crate::measure::window::Window;
-use crate::peers::Guard;
-use crate::record::failure::{Context, Failure};
-use crate::record::scenario::Scenario;
-use crate::record::target::Target;
+use bench_record::failure::{Context, Failure};
+use bench_record::scenario::Scenario;
+use bench_record::target::Target;
+use machine::clock::now;
+use machine::process::{descendants, is_alive};
+use peers::Guard;
 
 /// How long one wait for the broker lasts.
 const GLANCE: Duration = Duration::from_millis(20);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::log::Log;
 use super::{Pair, is_pause};
-use crate::machine::wait::{Ready, wait_any};
+use machine::wait::{Ready, wait_any};
 
 /// Bytes read in one turn, and most bytes waiting for one socket.
 const TURN: usize = 256 * 1024;

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 
 /// The file is written over from its start after this many bytes, as a log that is recycled is.
 const ROUND: u64 = 64 * 1024 * 1024;

@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use crate::netns;
-use crate::record::failure::{Context, Failure};
-use crate::record::target::{LOG, Target};
+use bench_record::failure::{Context, Failure};
+use bench_record::target::{LOG, Target};
+use machine::netns;
 
 /// What a relay prints before its address once it listens.
 pub(crate) const LISTENING: &str = "listening on ";

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::{Found, Record};
-use crate::record::scenario::{Rate, Scenario};
-use crate::record::slice::Measured;
-use crate::record::statistics::spread::Spread;
-use crate::report::table::{aligned, describe, number};
+use bench_record::scenario::{Rate, Scenario};
+use bench_record::slice::Measured;
+use bench_record::statistics::spread::Spread;
+use bench_report::table::{aligned, describe, number};
 
 /// Everything that was found, as text.
 pub(super) fn render(record: &Record) -> String {

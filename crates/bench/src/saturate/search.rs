@@ -4,12 +4,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::over_time::OverTime;
-use crate::record::scenario::Scenario;
-use crate::record::slice::Measured;
-use crate::record::statistics::trend::theil_sen;
-use crate::record::totals::Totals;
-use crate::record::verdict::DISTURBED;
+use bench_record::over_time::OverTime;
+use bench_record::scenario::Scenario;
+use bench_record::slice::Measured;
+use bench_record::statistics::trend::theil_sen;
+use bench_record::totals::Totals;
+use bench_record::verdict::DISTURBED;
 
 /// What is loaded first is this share of what a closed loop reached: often enough that is too much
 /// for an open one.
@@ -124,7 +124,7 @@ impl Search {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::scenario::Destination;
+    use bench_record::scenario::Destination;
 
     #[test]
     fn any_capacity_is_found_within_the_precision_and_from_any_estimate() {

@@ -4,12 +4,12 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::clock::{now, unix_time};
 use crate::driver::{self, Event, Line, Part};
 use crate::measure::stamp::{Bodies, Stamp};
-use crate::record::failure::{Context, Failure};
-use crate::record::scenario::{QueueKind, Scenario};
-use crate::record::target::Target;
+use bench_record::failure::{Context, Failure};
+use bench_record::scenario::{QueueKind, Scenario};
+use bench_record::target::Target;
+use machine::clock::{now, unix_time};
 
 /// Protocols that this program speaks itself; a peer is asked by the first of them that it speaks.
 pub(super) const SCHEMES: [&str; 7] = ["amqp", "stomp", "nats", "jetstream", "kafka", "mqtt5", "mqtt"];

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::machine::directory;
-use crate::peers::licence::{self, Licence};
-use crate::record::failure::Failure;
+use bench_record::failure::Failure;
+use machine::directory;
+use peers::licence::{self, Licence};
 
 /// Folders are looked into this deep for a licence and for documents.
 const DEPTH: usize = 4;

@@ -3,7 +3,7 @@
 
 use super::Score;
 use super::endpoints::Purpose;
-use crate::report::table::number;
+use bench_report::table::number;
 
 /// A measure: what it is about, and its answers for one score.
 type Measure = (&'static str, fn(&Score) -> Vec<String>);
@@ -104,7 +104,7 @@ mod tests {
     use super::super::endpoints::{Endpoint, Purpose};
     use super::super::{FirstMessage, probe};
     use super::*;
-    use crate::peers::card::Settings;
+    use peers::card::Settings;
     use std::io::{Read, Write};
 
     #[test]

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::record::failure::Failure;
-use crate::record::span::Span;
-use crate::record::statistics::random::Random;
+use bench_record::failure::Failure;
+use bench_record::span::Span;
+use bench_record::statistics::random::Random;
 
 /// What happens to one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::behaviour::Fault;
 use super::core::{Core, Message, Queue, encode_content};
 use super::outbox::{self, Outbox};
 use super::store::Store;
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 
 /// Largest body that is taken, in bytes.
 const LARGEST: u64 = 128 * 1024 * 1024;

@@ -10,7 +10,7 @@ use amqp091::codec::{Method, frame};
 
 use super::behaviour::{Behaviour, Fault, Timeline};
 use super::outbox::Outbox;
-use crate::clock::now;
+use machine::clock::now;
 
 /// A connection's number and a channel of it.
 pub(super) type Place = (u64, u16);

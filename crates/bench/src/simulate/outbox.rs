@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use amqp091::codec::frame::encode_heartbeat;
 
-use crate::clock::now;
-use crate::machine::wait::sharpen_timer;
+use machine::clock::now;
+use machine::wait::sharpen_timer;
 
 /// Most bytes written with one call.
 const MOST: usize = 256 * 1024;

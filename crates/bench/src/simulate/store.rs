@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 
 /// The file's name in its directory.
 const NAME: &str = "messages";

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use crate::journal::Journal;
-use crate::peers;
+
+use crate::progress::Progress;
 use crate::promise::{self, Finding, SCHEMES};
-use crate::record::failure::Failure;
-use crate::record::suite::Audited;
-use crate::report::progress::Progress;
+use bench_record::failure::Failure;
+use bench_record::suite::Audited;
 
 /// What an audit takes, seconds: a peer's start, two watches, and kills with all that belongs to
 /// them.

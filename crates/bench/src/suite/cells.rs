@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use super::choice::{Choice, is_at};
 use super::knobs::Knobs;
 use super::study::{ClientKind, Row, Study, Variant};
-use crate::record::failure::{Context, Failure};
-use crate::record::scenario::{Scenario, Tail};
-use crate::record::suite::{Metric, Profile, Published, label};
+use bench_record::failure::{Context, Failure};
+use bench_record::scenario::{Scenario, Tail};
+use bench_record::suite::{Metric, Profile, Published, label};
 
 /// Warm-ups are at least this part of the fewest measured messages.
 const WARMUP_PART: u64 = 10;

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use super::cells::points;
 use super::study::{Row, Study};
-use crate::record::failure::{Context, Failure};
-use crate::record::suite::label;
+use bench_record::failure::{Context, Failure};
+use bench_record::suite::label;
 
 /// Cells that are asked for: all where it is empty.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -95,7 +95,7 @@ fn matches(pattern: &str, id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::suite::Profile;
+    use bench_record::suite::Profile;
 
     #[test]
     fn rows_are_chosen_by_name_or_beginning_and_cells_by_what_they_vary() {

@@ -13,11 +13,11 @@ use serde::Deserialize;
 use super::choice::{self, is_at};
 use super::runner::by_block;
 use super::study::{Claimed, Platform, RowKind, Study};
-use crate::record::failure::{Context, Failure};
-use crate::record::slice::Measured;
-use crate::record::statistics::change::Change;
-use crate::record::statistics::spread::{Spread, coverage};
-use crate::record::suite::{
+use bench_record::failure::{Context, Failure};
+use bench_record::slice::Measured;
+use bench_record::statistics::change::Change;
+use bench_record::statistics::spread::{Spread, coverage};
+use bench_record::suite::{
     Cell, CellOutcome, CellResult, Claim, ClaimVerdict, Figures, Metric, Profile, Role, TargetFacts, label,
 };
 
@@ -412,8 +412,8 @@ fn short(value: f64) -> String {
 mod tests {
     use super::super::tests::slice;
     use super::*;
-    use crate::record::scenario::Scenario;
-    use crate::record::slice::SliceRecord;
+    use bench_record::scenario::Scenario;
+    use bench_record::slice::SliceRecord;
 
     fn read(text: &str) -> Result<Predicate, Failure> {
         Predicate::try_from(text.to_owned())

@@ -3,9 +3,9 @@
 
 use serde::Deserialize;
 
-use crate::record::arrivals::Arrivals;
-use crate::record::failure::Failure;
-use crate::record::scenario::{Ack, Destination, EXCHANGE_QUEUES, Mode, Payload, QueueKind, Rate, Scenario, Tail};
+use bench_record::arrivals::Arrivals;
+use bench_record::failure::Failure;
+use bench_record::scenario::{Ack, Destination, EXCHANGE_QUEUES, Mode, Payload, QueueKind, Rate, Scenario, Tail};
 
 /// Deliveries between two acknowledgements of a consumer that may be lazy about them.
 const DUPS_OK_EVERY: u64 = 100;

@@ -8,40 +8,40 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::SuiteArgs;
 use super::audits::{self, Audits};
 use super::cells::{Planned, Sized, Sizing};
 use super::claim::Bench;
 use super::study::{ClientKind, Row, RowKind, Study};
-use super::{SuiteArgs, table};
 use crate::blocks::{self, Piece, Plan};
-use crate::clock::unix_time;
 use crate::driver;
 use crate::driver::jvm::workers::Workers;
-use crate::interrupt::Interrupt;
 use crate::journal::{Journal, Resumed};
-use crate::machine::disk::forced_writes;
-use crate::machine::{facts, freeze, process};
-use crate::peers::{self, Guard};
-use crate::record::command::public_command;
-use crate::record::durability::Durability;
-use crate::record::failure::{Context, Failure};
-use crate::record::output;
-use crate::record::run::Ended;
-use crate::record::scenario::{Mode, Scenario};
-use crate::record::slice::{Measured, SliceRecord};
-use crate::record::span::words;
-use crate::record::statistics::random::mix;
-use crate::record::statistics::spread::Spread;
-use crate::record::suite::{
+use crate::progress::Progress;
+use crate::relay::own::OwnRelay;
+use crate::run::Circumstances;
+use bench_record::command::public_command;
+use bench_record::durability::Durability;
+use bench_record::failure::{Context, Failure};
+use bench_record::output;
+use bench_record::run::Ended;
+use bench_record::scenario::{Mode, Scenario};
+use bench_record::slice::{Measured, SliceRecord};
+use bench_record::span::words;
+use bench_record::statistics::random::mix;
+use bench_record::statistics::spread::Spread;
+use bench_record::suite::{
     Cell, CellOutcome, CellResult, Extent, Figures, Metric, Report, Role, SuiteRecord, TargetFacts, VERSION,
 };
-use crate::record::summary::{remarks, usable};
-use crate::record::target::Target;
-use crate::record::verdict::is_whole;
-use crate::relay::own::OwnRelay;
-use crate::report::html;
-use crate::report::progress::Progress;
-use crate::run::Circumstances;
+use bench_record::summary::{remarks, usable};
+use bench_record::target::Target;
+use bench_record::verdict::is_whole;
+use bench_report::{html, suites};
+use machine::clock::unix_time;
+use machine::disk::forced_writes;
+use machine::interrupt::Interrupt;
+use machine::{facts, freeze, process};
+use peers::Guard;
 
 /// What the control is called: the first target again.
 const CONTROL: &str = "control";
@@ -150,7 +150,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<bool, Failure> {
         forced,
         suites,
     };
-    output::report(&table::render(&report), args.json.as_deref(), &report)?;
+    output::report(&suites::render(&report), args.json.as_deref(), &report)?;
     fs::write(&args.html, html::render(&report)?).context(args.html.display())?;
     progress.done(&format!("the report is in {}", args.html.display()));
     Ok(report.suites.iter().flat_map(|suite| &suite.cells).flat_map(|cell| &cell.results).all(is_good))
@@ -374,7 +374,7 @@ impl Counter<'_> {
 
 impl Runner<'_> {
     /// What a forced write costs here, where something persistent is measured.
-    fn forced(&self, studies: &[Study]) -> Result<Vec<crate::record::machine::Forced>, Failure> {
+    fn forced(&self, studies: &[Study]) -> Result<Vec<bench_record::machine::Forced>, Failure> {
         for study in studies {
             for cell in self.args.cells(study) {
                 if study.load(&cell, None, &self.sizing)?.scenario.is_kept() {
@@ -393,7 +393,7 @@ impl Runner<'_> {
             cells.push(self.cell(study, &planned, &step)?);
         }
         let claims = Bench { study, cells: &cells, targets: &self.targets }.claims();
-        let measured = |figure: &&crate::record::suite::Figure| {
+        let measured = |figure: &&bench_record::suite::Figure| {
             figure.rows.iter().any(|row| cells.iter().any(|cell| cell.row == *row))
         };
         Ok(SuiteRecord {
@@ -592,7 +592,7 @@ fn value(metric: Metric, scenario: &Scenario, measured: &Measured) -> Option<f64
 mod tests {
     use super::super::tests::slice;
     use super::*;
-    use crate::record::scenario::QueueKind;
+    use bench_record::scenario::QueueKind;
 
     /// Quorum queues forced each message of rows in which no other broker keeps any, and were ten
     /// times as slow for it.
@@ -646,7 +646,7 @@ mod tests {
             change(&mut changed);
             if let Some(measured) = &mut changed.measured {
                 let mut broken = Vec::new();
-                crate::record::verdict::integrity(&measured.integrity, &mut broken);
+                bench_record::verdict::integrity(&measured.integrity, &mut broken);
                 measured.verdict.violations.extend(broken);
                 measured.verdict.valid = measured.verdict.violations.is_empty();
             }

@@ -11,9 +11,9 @@ use toml::Table;
 
 use super::claim::Predicate;
 use super::knobs::Knobs;
-use crate::record::failure::{Context, Failure};
-use crate::record::suite::{Figure, Metric, Profile};
-use crate::record::target::JMS_SCHEMES;
+use bench_record::failure::{Context, Failure};
+use bench_record::suite::{Figure, Metric, Profile};
+use bench_record::target::JMS_SCHEMES;
 
 /// The studies that come with the program, by the names of their files.
 pub(crate) const EMBEDDED: [(&str, &str); 5] = [

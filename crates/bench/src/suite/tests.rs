@@ -9,13 +9,12 @@ use super::cells::Sizing;
 use super::choice::Choice;
 use super::study::{ClientKind, EMBEDDED, RowKind, Study};
 use crate::cli::{Cli, Verb};
-use crate::record::durability::Durability;
-use crate::record::scenario::{Mode, QueueKind};
-use crate::record::slice::SliceRecord;
-use crate::record::suite::{Audited, CellOutcome, ClaimVerdict, Profile, Report};
-use crate::report::html::sample;
 use crate::simulate::behaviour::{Behaviour, Delay};
 use crate::simulate::local;
+use bench_record::durability::Durability;
+use bench_record::scenario::{Mode, QueueKind};
+use bench_record::slice::SliceRecord;
+use bench_record::suite::{Audited, CellOutcome, ClaimVerdict, Profile, Report};
 
 const BOTH: [Profile; 2] = [Profile::Faithful, Profile::Fair];
 
@@ -185,9 +184,16 @@ fn a_mistake_in_a_file_is_named() {
 
 /// A slice of `target` that broke no rule.
 pub(super) fn slice(target: &str, block: usize) -> SliceRecord {
-    let report = sample::small();
-    let CellOutcome::Measured(figures) = &report.suites[0].cells[0].results[0].outcome else { panic!("no figures") };
-    SliceRecord { target: target.to_owned(), block, ..figures.all[0].clone() }
+    let measured = serde_json::json!({
+        "seconds": 4.0, "sent_per_s": 1000.0, "confirmed_per_s": 1000.0, "received_per_s": 1000.0, "messages_per_s": 1000.0,
+        "all_sent": 4000, "all_confirmed": 4000, "all_received": 4000, "latency_from": "send",
+        "broker": {"cpu_us_per_message": 900.0, "cores": 0.9, "switches_per_message": 0.1, "resident_bytes": 1, "processes": 1},
+        "integrity": {"check": "full", "lost": 0, "duplicated": 0, "reordered": 0, "corrupted": 0, "refused": 0, "returned": 0,
+                      "damages": {"length": 0, "stamp": 0, "filling": 0}, "unknown_confirms": 0, "redelivered": 0},
+        "verdict": {"valid": true, "violations": [], "notes": []}
+    });
+    let measured = Some(serde_json::from_value(measured).unwrap());
+    SliceRecord { target: target.to_owned(), block, superseded: false, error: None, lacks: None, measured }
 }
 
 /// The command line of a suite run over `file` on one relay under two names.
@@ -339,7 +345,7 @@ fn relay() -> std::net::SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         crate::relay::serve("127.0.0.1:0".parse().unwrap(), 1, None, |address| {
-            sender.send(address).map_err(|error| crate::record::failure::Failure::new(error.to_string()))
+            sender.send(address).map_err(|error| bench_record::failure::Failure::new(error.to_string()))
         })
     });
     receiver.recv().unwrap()

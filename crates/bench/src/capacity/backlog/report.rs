@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{BacklogRecord, PhaseRecord};
 use crate::capacity::stretch::{Stretch, absent, mebibytes};
-use crate::report::table::{aligned, number};
+use bench_report::table::{aligned, number};
 
 /// The tables as text.
 pub(super) fn render(record: &BacklogRecord<'_>) -> String {

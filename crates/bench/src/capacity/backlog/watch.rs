@@ -9,8 +9,8 @@ use crate::capacity::Trial;
 use crate::capacity::stretch::Mark;
 use crate::load::sample::Sample;
 use crate::load::{Phase, Run};
-use crate::record::totals::Totals;
-use crate::report::progress::Progress;
+use crate::progress::Progress;
+use bench_record::totals::Totals;
 
 /// How often the watcher looks; a slice ends at most this late, and counts what had moved by then.
 const STEP: Duration = Duration::from_millis(2);

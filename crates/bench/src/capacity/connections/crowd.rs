@@ -9,14 +9,14 @@ use amqp091::client::{Event as Said, PublishTemplate};
 use amqp091::codec::methods::{BasicConsume, BasicPublish, QueueDeclare};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{now, unix_time};
 use crate::driver::amqp::properties;
 use crate::driver::link::Link;
 use crate::driver::session::{CHANNEL, Questions, Session};
 use crate::measure::stamp::{Bodies, Stamp};
-use crate::record::failure::{Context, Failure};
-use crate::record::statistics::random::mix;
-use crate::record::target::Target;
+use bench_record::failure::{Context, Failure};
+use bench_record::statistics::random::mix;
+use bench_record::target::Target;
+use machine::clock::{now, unix_time};
 
 /// Descriptors that a process needs beside its connections.
 pub(super) const SPARE_DESCRIPTORS: u64 = 64;

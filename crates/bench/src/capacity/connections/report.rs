@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::ConnectionsRecord;
 use crate::capacity::stretch::{absent, mebibytes};
-use crate::report::table::number;
+use bench_report::table::number;
 
 /// The figures as text.
 pub(super) fn render(record: &ConnectionsRecord<'_>) -> String {
@@ -20,7 +20,7 @@ pub(super) fn render(record: &ConnectionsRecord<'_>) -> String {
         let _ = writeln!(text, "  {line}");
     };
     let opening = &record.opening;
-    let cost = |figure: fn(&crate::record::slice::Cost) -> f64| opening.broker.as_ref().map(figure);
+    let cost = |figure: fn(&bench_record::slice::Cost) -> f64| opening.broker.as_ref().map(figure);
     line(format!("opened in {} s: {} a second", number(opening.seconds, 2), number(opening.per_s, 0)));
     line(format!("CPU of the broker for each opening {} µs", absent(cost(|cost| cost.cpu_us_per_message), 1)));
     line(format!(

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::crowd::{Crowd, Order, Proof};
 use super::{ConnectionsArgs, Trial};
-use crate::record::failure::{Context, Failure};
-use crate::record::output;
+use bench_record::failure::{Context, Failure};
+use bench_record::output;
 
 /// What a child says when all of its connections are open.
 const OPEN: &str = "open";

@@ -7,7 +7,7 @@ use wire::Output;
 
 use super::super::session::{CHANNEL, refusal};
 use super::super::{AckCount, Conversation, Event, in_turn};
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 
 /// One connection that carries messages.
 pub(super) struct AmqpTalk {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::provider::{Api, Jars};
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 
 /// Makes a list of the worker's files with their text.
 macro_rules! sources {

@@ -5,10 +5,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::provider::{AUTO_ACKNOWLEDGE, CLIENT_ACKNOWLEDGE, DUPS_OK_ACKNOWLEDGE, Factory, Provider};
-use crate::record::arrivals::Arrivals;
-use crate::record::failure::Failure;
-use crate::record::scenario::{Destination, Mode, Payload, QueueKind, Rate, Scenario};
-use crate::record::target::Target;
+use bench_record::arrivals::Arrivals;
+use bench_record::failure::Failure;
+use bench_record::scenario::{Destination, Mode, Payload, QueueKind, Rate, Scenario};
+use bench_record::target::Target;
 
 /// The version that both sides must speak.
 pub(crate) const VERSION: u32 = 1;

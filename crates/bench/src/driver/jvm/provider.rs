@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::record::failure::Failure;
-use crate::record::scenario::Scenario;
-use crate::record::target::Target;
+use bench_record::failure::Failure;
+use bench_record::scenario::Scenario;
+use bench_record::target::Target;
 
 /// The oldest Java that the worker itself runs on.
 const WORKER: u32 = 17;

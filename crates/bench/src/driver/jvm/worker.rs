@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::protocol::{Answer, Command, Hello, Spec, VERSION};
-use crate::clock::now;
-use crate::machine::java;
-use crate::machine::wait::sharpen_timer;
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
+use machine::clock::now;
+use machine::java;
+use machine::wait::sharpen_timer;
 
 /// The class of the worker's program.
 const MAIN: &str = "hermod.bench.Main";

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::worker::Worker;
-use crate::record::failure::Failure;
+use bench_record::failure::Failure;
 
 /// Whose worker it is, and what it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]

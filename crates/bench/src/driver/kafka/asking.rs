@@ -7,7 +7,7 @@ use wire::Output;
 
 use super::codec::{self, Call, Code, End, Request, decode};
 use crate::driver::link::Link;
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 
 /// How long something may be in the making: the broker's first topic of offsets has fifty
 /// partitions.

@@ -4,7 +4,7 @@
 
 use wire::{DecodeError, Reader};
 
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 
 /// What a client of a run calls itself.
 const CLIENT: &str = "hermod-bench";

@@ -15,7 +15,7 @@ use wire::Output;
 use super::batch::{OpenBatch, RECORD, Records};
 use super::codec::{self, Request, decode};
 use crate::driver::{AckCount, Conversation, Event};
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 
 /// How one connection publishes.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 
 use wire::{DecodeError, Reader};
 
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 
 /// The number of the version in CONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use wire::Output;
 use super::IDS;
 use super::codec::{Said, Version, acknowledge, decode, publish};
 use crate::driver::{Conversation, Event, in_turn};
-use crate::record::failure::Failure;
+use bench_record::failure::Failure;
 
 /// A connection.
 pub(super) struct MqttTalk {

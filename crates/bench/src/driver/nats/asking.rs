@@ -5,8 +5,8 @@ use wire::Output;
 
 use super::codec::{Said, decode, publish, subscribe};
 use crate::driver::link::Link;
-use crate::record::failure::{Context, Failure};
-use crate::record::target::Target;
+use bench_record::failure::{Context, Failure};
+use bench_record::target::Target;
 
 /// The number of the subscription that answers come to.
 const ANSWERS: u64 = 9;

@@ -1,7 +1,7 @@
 //! NATS on the wire: lines of text, and bodies behind the lines that announce them. Decoding takes
 //! what is whole and waits for the rest; what is no NATS is an error.
 
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 
 /// The longest line: a server's INFO lists the addresses of its cluster.
 const LONGEST_LINE: usize = 64 * 1024;

@@ -5,7 +5,7 @@ use wire::Output;
 
 use super::codec::{Message, Said, decode, number, publish};
 use crate::driver::{AckCount, Conversation, Event, in_turn};
-use crate::record::failure::{Context, Failure};
+use bench_record::failure::{Context, Failure};
 
 /// The number of the subscription that JetStream's confirms come to.
 pub(super) const CONFIRMS: u64 = 2;

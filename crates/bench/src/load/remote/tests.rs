@@ -64,7 +64,7 @@ fn scripted(script: &str) -> Result<Worker, Failure> {
 #[cfg(target_os = "linux")]
 fn spec() -> Spec {
     use crate::driver::jvm::provider::Provider;
-    use crate::record::scenario::Scenario;
+    use bench_record::scenario::Scenario;
     let (target, scenario) = ("amqp10://h".parse().unwrap(), Scenario::default());
     let provider = Provider::of(&target, &scenario).unwrap().unwrap();
     Spec::new(&provider, &target, &scenario, 1).unwrap()

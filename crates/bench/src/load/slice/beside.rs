@@ -10,8 +10,8 @@ use crate::load::producer::Produced;
 use crate::load::remote::Remote;
 use crate::load::{Phase, Run};
 use crate::measure::stamp::Bodies;
-use crate::record::failure::{Context, Failure};
-use crate::record::scenario::{Mode, Scenario};
+use bench_record::failure::{Context, Failure};
+use bench_record::scenario::{Mode, Scenario};
 
 /// Seconds that a Java machine which has made no load yet rehearses in any case, and how long it
 /// may then take until the rate is steady.
@@ -129,7 +129,7 @@ impl Slice<'_> {
 mod tests {
     use super::*;
     use crate::driver::jvm::provider::Provider;
-    use crate::record::scenario::Destination;
+    use bench_record::scenario::Destination;
 
     /// Warm-up, whether it lasts until the rate is steady, messages, what the worker knows, and
     /// seconds of the rehearsal.

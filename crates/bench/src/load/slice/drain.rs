@@ -13,8 +13,8 @@ use crate::load::producer::Produced;
 use crate::load::sample::Sample;
 use crate::load::{Phase, Run};
 use crate::measure::stamp::Bodies;
-use crate::record::failure::Failure;
-use crate::record::scenario::Scenario;
+use bench_record::failure::Failure;
+use bench_record::scenario::Scenario;
 
 /// Unconfirmed messages of a fill, and bytes of their bodies, where the scenario asks for less:
 /// nobody measures it, and a broker that refuses what it can't hold back would have to refuse some

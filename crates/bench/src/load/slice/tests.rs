@@ -4,14 +4,14 @@
 use super::*;
 use crate::driver::jvm::workers::Workers;
 use crate::load::judge::{Measures, judge};
-use crate::record::check::Check;
-use crate::record::durability::Durability;
-use crate::record::integrity::Integrity;
-use crate::record::scenario::QueueKind;
-use crate::record::slice::{LatencyFrom, Measured};
-use crate::record::verdict::unsupported_claim;
 use crate::simulate::behaviour::{Behaviour, Delay, Fault, Promise};
 use crate::simulate::local;
+use bench_record::check::Check;
+use bench_record::durability::Durability;
+use bench_record::integrity::Integrity;
+use bench_record::scenario::QueueKind;
+use bench_record::slice::{LatencyFrom, Measured};
+use bench_record::verdict::unsupported_claim;
 
 const MESSAGES: u64 = 3000;
 
@@ -196,7 +196,7 @@ fn a_broker_that_confirms_without_flushing_is_called_out() {
 /// some containers.
 fn disk_that_counts() -> Option<tempfile::TempDir> {
     let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).ok()?;
-    let forced = crate::machine::disk::forced_writes(dir.path(), Duration::from_millis(50)).ok()?;
+    let forced = machine::disk::forced_writes(dir.path(), Duration::from_millis(50)).ok()?;
     forced.flushes_each.is_some_and(|each| each >= 0.9).then_some(dir)
 }
 

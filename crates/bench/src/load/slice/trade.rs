@@ -2,14 +2,14 @@
 //! gets.
 
 use super::{Outcome, Slice, Threads};
-use crate::clock::now;
 use crate::driver::Driver;
 use crate::exchange;
 use crate::load::Phase;
 use crate::load::crew::{join, spawn};
 use crate::load::sample::Sample;
-use crate::machine::packets::segments;
-use crate::record::failure::Failure;
+use bench_record::failure::Failure;
+use machine::clock::now;
+use machine::packets::segments;
 
 impl Slice<'_> {
     /// Runs the exchange.
