@@ -64,7 +64,7 @@ pub struct Network {
     /// How often one connection held up all others of its thread for 100 ms or longer, and likewise
     /// for other watched work, by kind.
     pub long_turns: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync>,
-    /// When the certificate expires that TLS is served with.
+    /// When the TLS certificate expires.
     pub certificate_ends: Box<dyn Fn() -> Option<SystemTime> + Send + Sync>,
 }
 
@@ -185,7 +185,7 @@ impl Source {
         kinds
     }
 
-    /// When the certificate expires that TLS is served with.
+    /// When the TLS certificate expires.
     pub(crate) fn certificate_ends(&self) -> Option<SystemTime> {
         (self.network.certificate_ends)()
     }

@@ -1,8 +1,8 @@
-//! The client side of a connection without its socket: for the benchmark and for tests that kill a
+//! The client side of a connection without its socket, for the benchmark and for tests that kill a
 //! broker.
 //!
-//! [`Client::feed`] takes received bytes and hands borrowed events to a closure together with
-//! [`Requests`], so that a delivery can be settled while it is looked at; the bytes to send are in
+//! [`Client::feed`] takes received bytes and passes borrowed events to a closure together with
+//! [`Requests`], so that a delivery can be settled while it is read. The bytes to send are in
 //! [`Requests::output`].
 
 mod event;
@@ -14,10 +14,10 @@ pub use requests::{AckMode, Connect, Requests, Send, Settle, Subscribe};
 use crate::codec::{Command, Decoder, FrameError, Version};
 use crate::limits::Limits;
 
-/// Why a client can't go on.
+/// Why a client can't continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientError {
-    /// The bytes are no STOMP.
+    /// The bytes are not STOMP.
     Frame(FrameError),
     /// A command that only a client may send.
     UnexpectedCommand(Command),
@@ -60,16 +60,16 @@ impl Client {
         Self { requests: Requests::default(), decoder: Decoder::new(limits) }
     }
 
-    /// What the client can ask for, and the bytes that it has to send.
+    /// The client's requests, and the bytes that it must send.
     pub fn requests(&mut self) -> &mut Requests {
         &mut self.requests
     }
 
-    /// Hands each complete frame at the front of `input` to `handle` and returns how many bytes are
-    /// done with; the rest must come again at the front of the next input.
+    /// Passes each complete frame at the front of `input` to `handle`. Returns how many bytes were
+    /// used; the rest must come again at the front of the next input.
     ///
     /// # Errors
-    /// When the bytes are no answer of a STOMP server; the client can't go on after it.
+    /// If the bytes are not an answer of a STOMP server. The client can't continue after that.
     pub fn feed(
         &mut self,
         input: &[u8],
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// The version agreed on; STOMP 1.0 before CONNECTED.
+    /// The negotiated version; STOMP 1.0 before CONNECTED.
     pub fn version(&self) -> Version {
         self.requests.version()
     }

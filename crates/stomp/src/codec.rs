@@ -1,7 +1,7 @@
 //! Frames of STOMP 1.0, 1.1 and 1.2 and their bytes, in both directions, without sockets or time.
 //!
-//! The decoder borrows from the received bytes and gives the same frames however the bytes were
-//! cut.
+//! The decoder borrows from the received bytes. It gives the same frames however the bytes are
+//! split.
 
 mod decoder;
 mod encoder;
@@ -23,9 +23,9 @@ pub use heart_beat::HeartBeat;
 
 use crate::limits::Limits;
 
-/// Decodes every complete frame at the front of `input`, hands each to `visit`, and returns how
-/// many bytes the frames and the end-of-lines between them took. The entry for fuzzing and for
-/// tools that read captured bytes.
+/// Decodes every complete frame at the front of `input` and passes each to `visit`. Returns the
+/// number of bytes of these frames and of the end-of-lines between them. It is meant for fuzzing
+/// and for tools that read captured bytes.
 ///
 /// # Errors
 /// The first violation of the protocol or of `limits`.

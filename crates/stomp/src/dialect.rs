@@ -1,8 +1,8 @@
 //! STOMP headers and the neutral properties of a message, in both directions.
 //!
-//! Stored are the header lines of the SEND that belong to the message, escaped as STOMP 1.2 writes
-//! them, in the order of arrival. What `check` has accepted, `read` can read. The names are those
-//! of RabbitMQ's STOMP plugin.
+//! The broker stores those header lines of the SEND that belong to the message, in the order of
+//! arrival, with the escapes of STOMP 1.2. `read` can read everything that `check` accepted. The
+//! names are those of RabbitMQ's STOMP plugin.
 
 use std::borrow::Cow;
 
@@ -67,12 +67,12 @@ impl Dialect for StompDialect {
     }
 }
 
-/// True when a stored name has escapes and stands for this one.
+/// Whether a stored name has escapes and is this name.
 fn is_escaped_as(known: &[u8], name: &str) -> bool {
     memchr(b'\\', known).is_some() && str::from_utf8(known).is_ok_and(|known| unescape(known) == Cow::Borrowed(name))
 }
 
-/// The stored header lines as written: names and values still escaped.
+/// The stored header lines as written; names and values still have escapes.
 pub(crate) fn lines(raw: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     raw.split(|byte| *byte == b'\n').filter_map(|line| {
         let colon = memchr(b':', line)?;
@@ -80,25 +80,25 @@ pub(crate) fn lines(raw: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// A stored name or value, unescaped. Only UTF-8 is ever stored.
+/// A stored name or value without escapes. Only UTF-8 is ever stored.
 pub(crate) fn text(raw: &[u8]) -> String {
     unescape(&String::from_utf8_lossy(raw)).into_owned()
 }
 
-/// The numbers that a SEND gives the broker, checked.
+/// The values that a SEND gives to the broker, checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Marked {
     pub(crate) persistent: bool,
     pub(crate) priority: Option<u8>,
     /// Milliseconds.
     pub(crate) expiration: Option<u64>,
-    /// It has headers that tell the broker what to do with it.
+    /// Whether it has headers with instructions for the broker.
     pub(crate) instructed: bool,
 }
 
 impl Marked {
-    /// Takes note of `expires`, ActiveMQ's and Artemis's time of death in milliseconds since 1970,
-    /// 0 for never. Of a lifetime and a time of death the earlier end counts.
+    /// Reads `expires`, by which ActiveMQ and Artemis give the time of death in milliseconds since
+    /// 1970; 0 is never. If a message has a time to live too, the earlier end counts.
     pub(crate) fn expires(&mut self, value: &str, now: u64) -> Result<(), Error> {
         let left = value.trim().parse().map(|at: u64| (at > 0).then(|| at.saturating_sub(now)));
         match left {
@@ -111,13 +111,13 @@ impl Marked {
         }
     }
 
-    /// It lives for so many milliseconds at most.
+    /// Limits the time to live to these milliseconds.
     fn lives(&mut self, ms: u64) {
         self.expiration = Some(self.expiration.map_or(ms, |other| other.min(ms)));
     }
 
-    /// Takes note of one header of a SEND and refuses a value that could not be read back. The
-    /// error names the header.
+    /// Reads one header of a SEND, and refuses a value that could not be read back. The error names
+    /// the header.
     pub(crate) fn note(&mut self, name: &str, value: &str) -> Result<(), Error> {
         let refuse = |what: &str| Err(Error::precondition(format!("header '{name}' must be {what}, not '{value}'")));
         match name {
@@ -139,8 +139,7 @@ impl Marked {
     }
 }
 
-/// Hands the headers that a STOMP subscriber is shown for these properties to `add`, in a fixed
-/// order.
+/// Passes the headers that a STOMP subscriber sees for these properties to `add`, in a fixed order.
 pub(crate) fn write(properties: &Properties, add: &mut dyn FnMut(&str, &str)) {
     let mut optional = |name: &str, value: &Option<String>| {
         if let Some(value) = value {
@@ -164,13 +163,13 @@ pub(crate) fn write(properties: &Properties, add: &mut dyn FnMut(&str, &str)) {
     write_table(&properties.headers, add);
 }
 
-/// Headers of a MESSAGE that are the server's to set.
+/// Headers of a MESSAGE that only the server may set.
 const SERVERS: [&str; 6] = ["subscription", "message-id", "ack", "destination", "redelivered", "content-length"];
 
-/// Hands each field that can be a header of a MESSAGE to `add`. Lists, tables and bytes have no
-/// text form in STOMP and are left out, as in RabbitMQ's plugin. So is what has no name, which no
-/// STOMP client reads, and what is called like a header of the server's: a client would take it for
-/// one where the server sets none, or where it takes the last of repeated ones.
+/// Passes each field that can be a header of a MESSAGE to `add`. Lists, tables and bytes have no
+/// text form in STOMP and are left out, as in RabbitMQ's plugin. A field without a name is left
+/// out, because no STOMP client reads it. So is a field with the name of a header of the server: a
+/// client could take it for that header.
 pub(crate) fn write_table(table: &Table, add: &mut dyn FnMut(&str, &str)) {
     for (name, value) in table.0.iter().filter(|(name, _)| !name.is_empty() && !SERVERS.contains(&name.as_str())) {
         if let Some(value) = as_text(value) {
@@ -214,7 +213,7 @@ mod tests {
             kind: Some("t".into()),
             user_id: Some("guest".into()),
             app_id: Some("a".into()),
-            // It has no name in this protocol.
+            // Its name does not exist in this protocol.
             cluster_id: None,
         }
     }

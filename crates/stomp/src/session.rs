@@ -1,8 +1,7 @@
 //! The server side: from received frames to the broker, and from the broker's events to frames.
 //!
-//! One file per group of commands. A failure of any of them ends the connection with one ERROR
-//! frame, as the specification demands; a RECEIPT is written only when what it stands for is
-//! durable.
+//! Each group of commands has one file. Any failure ends the connection with one ERROR frame, as
+//! the specification demands. A RECEIPT is written only when its change is durable.
 
 mod ack;
 mod connect;

@@ -32,8 +32,7 @@ const TURN_ENTRIES: usize = 10_000;
 pub(super) const HANDSHAKE_FRAME_MAX: u32 = 8192;
 /// How long the peer may take to answer our close.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long input is ignored before the socket of a peer is closed that failed to log in or broke
-/// the framing.
+/// After a failed log-in or broken framing, how long input is ignored before the socket closes.
 pub(super) const SILENCE: Duration = Duration::from_secs(3);
 
 /// The phase of a connection.

@@ -1,6 +1,7 @@
-//! What a server tells a client, borrowed from the received bytes.
+//! What a server sends to a client, borrowed from the received bytes.
 //!
-//! A header is looked up when it is asked for, so that a load generator pays for what it reads.
+//! A header is looked up only when it is asked for, so that a load generator pays only for what it
+//! reads.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,7 @@ pub enum Event<'a> {
     Connected(Connected<'a>),
     /// A delivery.
     Message(Message<'a>),
-    /// The frame that asked for this receipt is done.
+    /// The frame with this receipt has been handled.
     Receipt(Cow<'a, str>),
     /// The session has failed; the server closes the connection.
     Error(ErrorReport<'a>),
@@ -54,7 +55,7 @@ impl<'a> Connected<'a> {
         self.headers.get("server")
     }
 
-    /// The server's half of the heart-beat negotiation; zeros when it names none.
+    /// The server's half of the heart-beat negotiation; zeros if it names none.
     pub fn heart_beat(&self) -> HeartBeat {
         self.headers.get("heart-beat").and_then(|text| HeartBeat::parse(&text)).unwrap_or_default()
     }
@@ -74,7 +75,7 @@ impl<'a> Message<'a> {
         self.body.as_slice()
     }
 
-    /// The id of the subscription that it belongs to.
+    /// The id of its subscription.
     pub fn subscription(&self) -> Option<Cow<'a, str>> {
         self.headers.get("subscription")
     }
@@ -85,7 +86,7 @@ impl<'a> Message<'a> {
     }
 
     /// What an ACK or NACK of it must name: the `ack` header since 1.2, `message-id` and
-    /// `subscription` before. None when the server sent neither.
+    /// `subscription` before. `None` if the server sent neither.
     pub fn ack_id(&self) -> Option<AckId<'a>> {
         if let Some(id) = self.headers.get("ack") {
             return Some(AckId::Ack(id));
@@ -94,7 +95,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Names a delivery in an ACK or NACK.
+/// Identifies a delivery in an ACK or NACK.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AckId<'a> {
     /// STOMP 1.2: the value of the delivery's `ack` header.
@@ -109,7 +110,7 @@ pub enum AckId<'a> {
 }
 
 impl AckId<'_> {
-    /// The same, to be kept after the received bytes are gone.
+    /// The id in owned form, for use after the received bytes are gone.
     pub fn into_owned(self) -> AckId<'static> {
         match self {
             Self::Ack(id) => AckId::Ack(id.into_owned().into()),
@@ -140,7 +141,7 @@ impl<'a> ErrorReport<'a> {
         String::from_utf8_lossy(self.body.as_slice())
     }
 
-    /// The receipt that the failed frame had asked for.
+    /// The receipt that the failed frame asked for.
     pub fn receipt(&self) -> Option<Cow<'a, str>> {
         self.headers.get("receipt-id")
     }

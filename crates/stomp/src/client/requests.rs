@@ -1,13 +1,13 @@
-//! What a client asks a server for: one method per command, each appends one frame to the output.
+//! The requests of a client: one method per command, and each appends one frame to the output.
 //!
-//! A receipt, where one is asked for, comes back as an event with the same text.
+//! A receipt comes back as an event with the same text.
 
 use wire::Output;
 
 use super::AckId;
 use crate::codec::{Command, FrameWriter, HeartBeat, Version};
 
-/// Who opens a session, where, and how.
+/// How to open a session.
 #[derive(Debug, Clone, Copy)]
 pub struct Connect<'a> {
     /// The `host` header: the virtual host; required since 1.1.
@@ -18,7 +18,7 @@ pub struct Connect<'a> {
     pub passcode: Option<&'a str>,
     /// Versions offered.
     pub versions: &'a [Version],
-    /// Heart-beats that this side can send and wants.
+    /// Heart-beats that this side can send and wants to receive.
     pub heart_beat: HeartBeat,
     /// More headers, such as ActiveMQ's `client-id`.
     pub headers: &'a [(&'a str, &'a str)],
@@ -37,19 +37,19 @@ impl Default for Connect<'_> {
     }
 }
 
-/// Where a message goes and how.
+/// How to publish a message.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Send<'a> {
-    /// Where to.
+    /// Its destination.
     pub destination: &'a str,
     /// The receipt to ask for.
     pub receipt: Option<&'a str>,
-    /// The transaction that it belongs to.
+    /// Its transaction.
     pub transaction: Option<&'a str>,
     /// More headers, such as `persistent` and `content-type`.
     pub headers: &'a [(&'a str, &'a str)],
-    /// Leaves `content-length` away, by which ActiveMQ tells text from bytes. Bodies with a NUL get
-    /// it all the same.
+    /// Leaves out `content-length`, by which ActiveMQ tells text from bytes. Bodies with a NUL have
+    /// it in any case.
     pub text: bool,
 }
 
@@ -61,7 +61,7 @@ pub enum AckMode {
     Auto,
     /// An ACK settles its delivery and all earlier ones of the subscription.
     Client,
-    /// An ACK settles its delivery alone; since 1.1.
+    /// An ACK settles only its delivery; since 1.1.
     ClientIndividual,
 }
 
@@ -71,7 +71,7 @@ impl AckMode {
         [Self::Auto, Self::Client, Self::ClientIndividual].into_iter().find(|mode| mode.as_str() == text)
     }
 
-    /// As the `ack` header writes it.
+    /// The value of the `ack` header.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -86,7 +86,7 @@ impl AckMode {
 pub struct Subscribe<'a> {
     /// Its name within the connection.
     pub id: &'a str,
-    /// Where from.
+    /// Its destination.
     pub destination: &'a str,
     /// How deliveries are settled.
     pub ack: AckMode,
@@ -96,10 +96,10 @@ pub struct Subscribe<'a> {
     pub headers: &'a [(&'a str, &'a str)],
 }
 
-/// Whether a delivery is accepted or refused, and in which transaction.
+/// How to accept or refuse a delivery.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Settle<'a> {
-    /// The transaction that it belongs to.
+    /// Its transaction.
     pub transaction: Option<&'a str>,
     /// The receipt to ask for.
     pub receipt: Option<&'a str>,
@@ -107,7 +107,7 @@ pub struct Settle<'a> {
     pub headers: &'a [(&'a str, &'a str)],
 }
 
-/// Writes requests in the agreed version.
+/// Writes requests in the negotiated version.
 #[derive(Debug)]
 pub struct Requests {
     version: Version,
@@ -180,7 +180,7 @@ impl Requests {
         self.unsubscribe_durable(id, receipt, &[]);
     }
 
-    /// Ends a durable subscription, which the headers name as the server at hand wants it.
+    /// Ends a durable subscription. The headers identify it in the terms of the server.
     pub fn unsubscribe_durable(&mut self, id: &str, receipt: Option<&str>, headers: &[(&str, &str)]) {
         let mut frame = self.frame(Command::Unsubscribe);
         frame.header("id", id).optional("receipt", receipt);
@@ -188,12 +188,12 @@ impl Requests {
         frame.finish();
     }
 
-    /// Accepts a delivery; in mode `client` all before it too.
+    /// Accepts a delivery; in mode `client` also all deliveries before it.
     pub fn ack(&mut self, id: &AckId<'_>, settle: &Settle<'_>) {
         self.settle(Command::Ack, id, settle);
     }
 
-    /// Refuses a delivery; in mode `client` all before it too. Since 1.1.
+    /// Refuses a delivery; in mode `client` also all deliveries before it. Since 1.1.
     pub fn nack(&mut self, id: &AckId<'_>, settle: &Settle<'_>) {
         self.settle(Command::Nack, id, settle);
     }
@@ -232,15 +232,14 @@ impl Requests {
         frame.finish();
     }
 
-    /// Ends the session; with a receipt the client knows when everything before it has been
-    /// handled.
+    /// Ends the session. Its receipt says that everything before it has been handled.
     pub fn disconnect(&mut self, receipt: Option<&str>) {
         let mut frame = self.frame(Command::Disconnect);
         frame.optional("receipt", receipt);
         frame.finish();
     }
 
-    /// Tells the server that this side lives.
+    /// Sends a heart-beat.
     pub fn heart_beat(&mut self) {
         self.output.put(b"\n");
     }

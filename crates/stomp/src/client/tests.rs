@@ -1,4 +1,4 @@
-//! Conversations of the client with a server whose bytes are written out.
+//! The client in conversations with a server whose bytes are written out.
 
 use super::*;
 use crate::codec::HeartBeat;

@@ -1,7 +1,7 @@
-//! Bytes to frames, in any pieces.
+//! Turns bytes into frames, however the bytes are split.
 //!
-//! Every byte is looked at a constant number of times however the peer cuts its writes, and a frame
-//! that is complete in the buffer of the socket is decoded there, without copying or allocating.
+//! Each byte is read a constant number of times, however the peer splits its writes. A frame that
+//! is complete in the buffer of the socket is decoded there, without copies or allocations.
 
 use bytes::Bytes;
 use memchr::memchr;
@@ -11,12 +11,12 @@ use super::headers::{Line, Reading, Span};
 use super::{Body, Command, Frame, FrameError, Headers, Version};
 use crate::limits::{self, Limits};
 
-/// What one call of [`Decoder::decode`] found.
+/// The result of one call of [`Decoder::decode`].
 #[derive(Debug)]
 pub struct Decoded<'a> {
-    /// How many bytes of the input are done with.
+    /// How many bytes of the input were used.
     pub consumed: usize,
-    /// A complete frame; without one, more input is needed.
+    /// A complete frame; `None` if more input is needed.
     pub frame: Option<Frame<'a>>,
 }
 
@@ -32,11 +32,11 @@ enum BodyEnd {
 /// What is known of the frame at the front of the input. Offsets count from its first byte.
 #[derive(Debug, Clone, Copy)]
 enum Progress {
-    /// Nothing but end-of-lines and NULs so far.
+    /// Only end-of-lines and NULs so far.
     Between,
     /// The command is known; header lines before `line` are in the spans.
     Head { command: Command, line: usize, lines: usize },
-    /// The body starts at `body`, and there is no NUL before `scanned` if one ends it.
+    /// The body starts at `body`. If a NUL ends it, there is none before `scanned`.
     Body { command: Command, body: usize, end: BodyEnd, scanned: usize },
     /// Head and body move into buffers of their own.
     Gather { command: Command, end: BodyEnd },
@@ -50,9 +50,9 @@ pub struct Decoder {
     progress: Progress,
     /// The header lines of the current frame: one buffer for all frames.
     spans: Vec<Span>,
-    /// Head of a frame that is gathered.
+    /// The head of a frame that moved into these buffers.
     head: String,
-    /// Body of a frame that is gathered.
+    /// The body of a frame that moved into these buffers.
     body: Vec<u8>,
 }
 
@@ -75,17 +75,17 @@ impl Decoder {
         }
     }
 
-    /// The frames from here on follow this version.
+    /// Sets the version of the frames that follow.
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// The frames from here on have these limits.
+    /// Sets the limits of the frames that follow.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Gives back what an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub fn shrink(&mut self) {
         if matches!(self.progress, Progress::Between) {
             self.spans = Vec::new();
@@ -93,12 +93,12 @@ impl Decoder {
         }
     }
 
-    /// Decodes the first frame of `input`. What was not consumed must come again at the front of
-    /// the next input; so must a complete frame of a command without body that the caller wants to
-    /// see again later.
+    /// Decodes the first frame of `input`. Bytes that were not used must come again at the front of
+    /// the next input. A complete frame of a command without body may come again too, if the caller
+    /// wants to handle it later.
     ///
     /// # Errors
-    /// A violation of the protocol or a limit; the decoder can't go on after it.
+    /// A violation of the protocol or of a limit. The decoder can't continue after that.
     pub fn decode<'a>(&'a mut self, input: &'a [u8]) -> Result<Decoded<'a>, FrameError> {
         let mut skipped = 0;
         if matches!(self.progress, Progress::Between) {
@@ -120,7 +120,7 @@ impl Decoder {
         Ok(decoded)
     }
 
-    /// How much has come of a body that is gathered piece by piece, and how much was announced.
+    /// Of a body that arrives in pieces: how many bytes have come, and how many were announced.
     pub fn gathered(&self) -> Option<(usize, Option<usize>)> {
         match self.progress {
             Progress::Gather { end: BodyEnd::Length(length), .. } => Some((self.body.len(), Some(length))),
@@ -129,7 +129,7 @@ impl Decoder {
         }
     }
 
-    /// Reads the command line; false when it is not complete.
+    /// Reads the command line; false if it is not complete.
     fn read_command(&mut self, input: &[u8]) -> Result<bool, FrameError> {
         let window = &input[..input.len().min(limits::COMMAND + 1)];
         let Some(end) = memchr(b'\n', window) else {
@@ -145,7 +145,7 @@ impl Decoder {
         Ok(true)
     }
 
-    /// Reads header lines up to the blank line; false when that has not come.
+    /// Reads header lines up to the blank line; false if that has not arrived.
     fn read_head(&mut self, input: &[u8]) -> Result<bool, FrameError> {
         let Progress::Head { command, mut line, mut lines } = self.progress else {
             return Ok(true);
@@ -165,7 +165,7 @@ impl Decoder {
             }
             let Some(length) = found.end else {
                 self.progress = Progress::Head { command, line, lines };
-                // Without the blank line the closing NUL would be waited for in vain.
+                // Without a blank line, waiting for the closing NUL would never end.
                 return if memchr(0, rest).is_some() { Err(FrameError::NulInHead) } else { Ok(false) };
             };
             let text = without_cr(&rest[..length]);
@@ -185,7 +185,7 @@ impl Decoder {
         }
     }
 
-    /// The blank line has come: finds out how the body ends.
+    /// The blank line has arrived: finds out how the body ends.
     fn end_head(&mut self, input: &[u8], command: Command, body: usize) -> Result<bool, FrameError> {
         let announced = self
             .spans
@@ -202,7 +202,7 @@ impl Decoder {
         Ok(true)
     }
 
-    /// Takes the body from the input, if all of it is there.
+    /// Takes the body from the input, if it is complete.
     fn read_body<'a>(
         &'a mut self,
         input: &'a [u8],
@@ -234,8 +234,8 @@ impl Decoder {
             BodyEnd::Length(length) => body + length,
             BodyEnd::Nul => input.len(),
         };
-        // A frame without body is at most a head, and may be left in the input by whoever can't
-        // handle it yet.
+        // A frame without body is no longer than a head. A caller that can't handle it yet may
+        // leave it in the input.
         if expected < limits::GATHER_FROM || !command.has_body() {
             self.progress = Progress::Body { command, body, end, scanned: input.len() };
             return Ok(Decoded { consumed: 0, frame: None });
@@ -247,7 +247,7 @@ impl Decoder {
         Ok(Decoded { consumed: input.len(), frame: None })
     }
 
-    /// Appends to a body that moved into its own buffer.
+    /// Appends to a body that moved into a buffer of its own.
     fn gather<'a>(&'a mut self, input: &'a [u8], command: Command, end: BodyEnd) -> Result<Decoded<'a>, FrameError> {
         let wanted = match end {
             BodyEnd::Length(length) => (length - self.body.len() < input.len()).then(|| length - self.body.len()),
@@ -257,7 +257,7 @@ impl Decoder {
         let need = self.body.len() + piece;
         self.check_length(command, need)?;
         if need > self.body.capacity() {
-            // By doubling, but never past what was announced.
+            // The buffer doubles, up to the announced length.
             let whole = if let BodyEnd::Length(length) = end { length } else { usize::MAX };
             self.body.reserve_exact((need * 2).min(whole).max(need) - self.body.len());
         }
@@ -287,7 +287,7 @@ impl Decoder {
     }
 }
 
-/// The line without the carriage return that may precede its line feed: STOMP 1.2, and lenient
+/// The line without a carriage return before its line feed: allowed by STOMP 1.2, and tolerated
 /// before.
 fn without_cr(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
@@ -297,7 +297,7 @@ fn utf8(head: &[u8]) -> Result<&str, FrameError> {
     std::str::from_utf8(head).map_err(|_| FrameError::NotUtf8)
 }
 
-/// Reads a decimal number of bytes, blanks around it ignored.
+/// Reads a decimal number of bytes, and ignores blanks around it.
 fn parse_length(value: &[u8]) -> Result<usize, FrameError> {
     let digits = value.trim_ascii();
     let number = std::str::from_utf8(digits)

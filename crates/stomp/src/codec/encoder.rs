@@ -1,22 +1,22 @@
-//! Frames to bytes.
+//! Turns frames into bytes.
 //!
-//! Whatever the names and values are, the result is one frame: what a version can't express becomes
-//! a blank, so that no value can end its line, add a header or start another frame.
+//! Whatever names and values contain, the result is one frame. What a version can't express becomes
+//! a blank, so a value can't end its line, add a header or start another frame.
 
 use super::{Command, Version};
 
-/// What comes behind a frame's last byte, its NUL. A line feed is allowed between frames.
+/// The bytes after a frame's NUL. A line feed is allowed between frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Trailer {
     /// Nothing.
     #[default]
     None,
-    /// A line feed. There are clients that take one byte more than a frame has for its end.
+    /// A line feed. Some clients read one byte more than a frame has.
     LineFeed,
 }
 
 impl Trailer {
-    /// The end of a frame, and what comes behind it.
+    /// The end of a frame, with its trailer.
     pub(crate) fn end(self) -> &'static [u8] {
         match self {
             Self::None => b"\0",
@@ -33,7 +33,7 @@ pub(crate) struct Spoken {
     pub(crate) trailer: Trailer,
 }
 
-/// Writes one frame at the end of a buffer: headers first, then one of the `finish` methods.
+/// Writes one frame at the end of a buffer: first the headers, then one of the `finish` methods.
 #[derive(Debug)]
 #[must_use = "a frame is complete only after one of the finish methods"]
 pub struct FrameWriter<'a> {
@@ -52,21 +52,21 @@ impl<'a> FrameWriter<'a> {
         Self { out, escapes, trailer: Trailer::None }
     }
 
-    /// As [`FrameWriter::new`], for a peer to which frames are written so.
+    /// As [`FrameWriter::new`], with the settings of this peer.
     #[cfg(feature = "session")]
     pub(crate) fn for_peer(out: &'a mut Vec<u8>, command: Command, spoken: Spoken) -> Self {
         Self { trailer: spoken.trailer, ..Self::new(out, command, spoken.version) }
     }
 
-    /// Goes on with a frame whose first lines are copied from `lines`, written for the same version
-    /// before.
+    /// Continues a frame whose first lines are copied from `lines`. They were written for the same
+    /// version.
     #[cfg(feature = "session")]
     pub(crate) fn resume(out: &'a mut Vec<u8>, lines: &[u8], spoken: Spoken) -> Self {
         out.extend_from_slice(lines);
         Self { out, escapes: spoken.version, trailer: spoken.trailer }
     }
 
-    /// Adds whole header lines that are written for this version already.
+    /// Adds complete header lines that were written for this version.
     #[cfg(feature = "session")]
     pub(crate) fn lines(&mut self, lines: &[u8]) -> &mut Self {
         self.out.extend_from_slice(lines);
@@ -80,7 +80,7 @@ impl<'a> FrameWriter<'a> {
         self
     }
 
-    /// Adds a header. A receiver takes the first of repeated ones.
+    /// Adds a header. If a header is there twice, a receiver takes the first.
     pub fn header(&mut self, name: &str, value: &str) -> &mut Self {
         self.put(name, true);
         self.out.push(b':');
@@ -118,8 +118,8 @@ impl<'a> FrameWriter<'a> {
         self.finish_announced(body);
     }
 
-    /// Ends the frame with a body that its NUL ends: how clients of ActiveMQ say that it is text. A
-    /// body that has a NUL itself gets a `content-length` all the same.
+    /// Ends the frame with a body that ends at its NUL, which clients of ActiveMQ take for text. A
+    /// body that contains a NUL gets a `content-length` all the same.
     pub fn finish_text(self, body: &[u8]) {
         if memchr::memchr(0, body).is_some() {
             return self.finish_with(body);
@@ -127,8 +127,8 @@ impl<'a> FrameWriter<'a> {
         self.finish_announced(body);
     }
 
-    /// Adds the length of the body. It belongs before headers whose names somebody else has chosen,
-    /// since of repeated ones the first counts.
+    /// Adds the length of the body. It must come before headers whose names the publisher chose,
+    /// because the first of repeated headers counts.
     pub fn announce(&mut self, length: usize) -> &mut Self {
         self.number("content-length", length as u64)
     }
@@ -144,14 +144,14 @@ impl<'a> FrameWriter<'a> {
         self.out.extend_from_slice(self.trailer.end());
     }
 
-    /// Ends the headers. The caller appends the body whose length was announced, and then what ends
+    /// Ends the headers. The caller must append the body whose length was announced, and the end of
     /// the frame.
     pub fn finish_head(self) {
         self.out.push(b'\n');
     }
 
     fn put(&mut self, text: &str, is_name: bool) {
-        // Plain characters are copied in runs, between those that need care.
+        // Plain characters are copied in runs, between those that need an escape.
         let bytes = text.as_bytes();
         let mut copied = 0;
         for (at, &byte) in bytes.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Why received bytes are not a frame. Each error says what was wrong and which limit or rule it
-//! broke.
+//! Why received bytes are not a frame. Each error says what was wrong, and which limit or rule was
+//! broken.
 //!
-//! None can be recovered from: the position of the next frame is unknown, so the connection ends.
+//! After any of them the position of the next frame is unknown, so the connection ends.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::limits;
 /// A violation of the protocol or of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameError {
-    /// The first line is no command; the text is its beginning.
+    /// The first line is not a command; the text is its beginning.
     UnknownCommand(String),
     /// More header lines than this limit.
     TooManyHeaders(usize),
@@ -23,15 +23,15 @@ pub enum FrameError {
     HeaderWithoutColon(String),
     /// A header line that starts with the colon.
     EmptyHeaderName,
-    /// A NUL byte in front of the blank line: most often the blank line is missing.
+    /// A NUL byte before the blank line: most often the blank line is missing.
     NulInHead,
     /// A carriage return in the middle of a header line.
     CarriageReturnInHeader,
-    /// A backslash that starts no escape of this version.
+    /// A backslash that begins no escape of this version.
     BadEscape(Version),
     /// Headers that are not UTF-8.
     NotUtf8,
-    /// A `content-length` that is no decimal number; the text is its value.
+    /// A `content-length` that is not a decimal number; the text is its value.
     BadContentLength(String),
     /// A body longer than this limit in bytes.
     BodyTooLong(usize),
@@ -90,7 +90,7 @@ impl fmt::Display for FrameError {
 impl std::error::Error for FrameError {}
 
 /// The beginning of a faulty line, safe to print: control characters and bytes that are not UTF-8
-/// replaced.
+/// are replaced.
 pub(super) fn excerpt(line: &[u8]) -> String {
     let shown = &line[..line.len().min(limits::COMMAND)];
     String::from_utf8_lossy(shown)

@@ -1,6 +1,6 @@
 //! The parts of a frame: protocol version, command, headers and body.
 //!
-//! A [`Frame`] borrows from the received bytes; only a large body that arrived in pieces owns its
+//! A [`Frame`] borrows from the received bytes. Only a large body that arrived in pieces owns its
 //! memory.
 
 use bytes::Bytes;
@@ -22,7 +22,7 @@ impl Version {
     /// Every version, oldest first.
     pub const ALL: [Self; 3] = [Self::V1_0, Self::V1_1, Self::V1_2];
 
-    /// As `accept-version` and `version` headers write it.
+    /// The value in `accept-version` and `version` headers.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V1_0 => "1.0",
@@ -31,19 +31,19 @@ impl Version {
         }
     }
 
-    /// The version that a header names, spaces around it ignored.
+    /// The version that a header names; spaces around it are ignored.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         Self::ALL.into_iter().find(|version| version.as_str() == text)
     }
 }
 
-/// What a frame asks for or tells: the first line.
+/// The first line of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Command {
     /// Opens a session (client).
     Connect,
-    /// Opens a session since 1.1, told apart from HTTP's CONNECT by its name (client).
+    /// Opens a session since 1.1; its name differs from HTTP's CONNECT (client).
     Stomp,
     /// Answers CONNECT (server).
     Connected,
@@ -67,14 +67,14 @@ pub enum Command {
     Disconnect,
     /// A delivery (server).
     Message,
-    /// The frame whose receipt was asked for is done (server).
+    /// The frame with this receipt has been handled (server).
     Receipt,
-    /// The session failed; the connection closes after it (server).
+    /// The session has failed; the connection closes after it (server).
     Error,
 }
 
 impl Command {
-    /// Every command, the frequent ones first: the order in which they are tried.
+    /// All commands, frequent ones first. They are tried in this order.
     pub const ALL: [Self; 15] = [
         Self::Send,
         Self::Ack,
@@ -93,7 +93,7 @@ impl Command {
         Self::Error,
     ];
 
-    /// As the first line of a frame writes it.
+    /// The first line of a frame with this command.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "CONNECT",
@@ -124,15 +124,15 @@ impl Command {
         matches!(self, Self::Send | Self::Message | Self::Error)
     }
 
-    /// Whether the headers of this frame stay as they are in every version: "all frames except the
-    /// CONNECT and CONNECTED frames will also escape" (STOMP 1.2, "Value Encoding"); STOMP is
+    /// Whether the headers of this frame have no escapes in any version: "all frames except the
+    /// CONNECT and CONNECTED frames will also escape" (STOMP 1.2, "Value Encoding"). STOMP is
     /// CONNECT by another name.
     pub fn is_unescaped(self) -> bool {
         matches!(self, Self::Connect | Self::Stomp | Self::Connected)
     }
 }
 
-/// A body: part of the received bytes, or a buffer of its own when it was large and came in pieces.
+/// A body: a part of the received bytes, or a buffer of its own if it is large and came in pieces.
 #[derive(Debug, Clone)]
 pub enum Body<'a> {
     /// Part of the received bytes.
@@ -158,7 +158,7 @@ pub struct Frame<'a> {
     pub command: Command,
     /// The header lines, without repeated ones.
     pub headers: Headers<'a>,
-    /// What follows the blank line, without the closing NUL.
+    /// The bytes after the blank line, without the closing NUL.
     pub body: Body<'a>,
 }
 

@@ -1,7 +1,7 @@
 //! Header lines as the decoder found them, and their escapes.
 //!
-//! A line is checked once, when it arrives; reading it later cannot fail and copies only a value
-//! that has escapes.
+//! A line is checked once, when it arrives. Reading it later can't fail, and copies only values
+//! with escapes.
 
 use std::borrow::Cow;
 
@@ -10,10 +10,10 @@ use memchr::memchr;
 use super::error::excerpt;
 use super::{FrameError, Version};
 
-/// What one pass over a header line has found, in bytes from its start.
+/// The result of one pass over a header line, in bytes from its start.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Line {
-    /// Where the line feed is, if it has come.
+    /// The position of the line feed, if it has arrived.
     pub(super) end: Option<usize>,
     colon: Option<usize>,
     /// The first backslash, carriage return or NUL.
@@ -21,8 +21,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Looks at each byte of the line at the front of `bytes` once: lines are too short for a
-    /// search per byte sought.
+    /// Reads each byte of the line at the front of `bytes` once. Lines are too short for one search
+    /// per special byte.
     pub(super) fn scan(bytes: &[u8]) -> Self {
         let mut line = Self::default();
         for (at, byte) in bytes.iter().enumerate() {
@@ -49,7 +49,7 @@ pub(super) struct Reading {
     pub(super) trim: bool,
 }
 
-/// Where the parts of one header line are, in bytes from the start of the frame.
+/// The positions of the parts of one header line, in bytes from the start of the frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     name: u32,
@@ -60,7 +60,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Checks the text of a line, which starts at `start` in the frame, and notes its parts.
+    /// Checks the text of a line, which starts at `start` in the frame, and records its parts.
     pub(super) fn parse(text: &[u8], start: usize, line: Line, reading: Reading) -> Result<Self, FrameError> {
         let escaped = match line.special {
             Some(first) if first < text.len() => check_special(&text[first..], reading.escapes)?,
@@ -74,12 +74,12 @@ impl Span {
         while reading.trim && value < text.len() && matches!(text[value], b' ' | b'\t') {
             value += 1;
         }
-        // A head is at most 64 KiB, so that its offsets fit.
+        // A head has at most 64 KiB, so its offsets fit.
         let at = |offset: usize| (start + offset) as u32;
         Ok(Self { name: at(0), name_end: at(colon), value: at(value), value_end: at(text.len()), escaped })
     }
 
-    /// The name as written. Every character has one spelling, so equal names are equal here.
+    /// The name as written. Each character has only one spelling, so equal names are equal here.
     pub(super) fn raw_name<'a>(&self, head: &'a [u8]) -> &'a [u8] {
         &head[self.name as usize..self.name_end as usize]
     }
@@ -90,8 +90,8 @@ impl Span {
     }
 }
 
-/// Looks at a line from its first special byte on: refuses NUL, a bare carriage return and
-/// undefined escapes, and tells whether there are escapes.
+/// Checks a line from its first special byte on: refuses NUL, a bare carriage return and undefined
+/// escapes. Returns whether there are escapes.
 fn check_special(rest: &[u8], escapes: Option<Version>) -> Result<bool, FrameError> {
     let mut escaped = false;
     let mut bytes = rest.iter();
@@ -113,7 +113,7 @@ fn check_special(rest: &[u8], escapes: Option<Version>) -> Result<bool, FrameErr
     Ok(escaped)
 }
 
-/// Resolves the escapes of STOMP 1.2, which are those of 1.1 and one more. They have been checked
+/// Resolves the escapes of STOMP 1.2, which are those of 1.1 and one more. They were checked
 /// before.
 pub(crate) fn unescape(raw: &str) -> Cow<'_, str> {
     if memchr(b'\\', raw.as_bytes()).is_none() {
@@ -148,12 +148,12 @@ impl<'a> Headers<'a> {
         Self { head, spans }
     }
 
-    /// How many there are.
+    /// The number of headers.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// True without any.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }

@@ -21,13 +21,13 @@ impl HeartBeat {
         Some(Self { send: send.trim().parse().ok()?, receive: receive.trim().parse().ok()? })
     }
 
-    /// How often this side has to send to `peer`: the slower of what it can and what the peer
-    /// wants.
+    /// How often this side must send to `peer`: the longer of the interval that it can send at and
+    /// the interval that the peer wants.
     pub fn sends_to(self, peer: Self) -> Option<Duration> {
         (self.send > 0 && peer.receive > 0).then(|| Duration::from_millis(self.send.max(peer.receive).into()))
     }
 
-    /// How often this side can expect something from `peer`.
+    /// How often this side can expect a heart-beat from `peer`.
     pub fn receives_from(self, peer: Self) -> Option<Duration> {
         peer.sends_to(self)
     }

@@ -1,8 +1,8 @@
 //! ACK and NACK: outcomes of deliveries.
 //!
 //! In mode `client` an ACK settles its delivery and every earlier unsettled one of the same
-//! subscription, as the specification words it, and none of another subscription. Each is settled
-//! by its own tag, so that nothing that the peer has not seen is ever settled.
+//! subscription, as the specification says. It settles none of another subscription. Each is
+//! settled by its own tag, so a delivery that the peer has not seen is never settled.
 
 use broker::{Outcome, Ticket};
 
@@ -11,7 +11,7 @@ use super::open::Session;
 use crate::codec::{Command, Frame, Version};
 
 impl Session {
-    /// NACK: back to the queue, or with `requeue:false` to the dead letters.
+    /// NACK: back to the queue, or with `requeue:false` to the dead-letter exchange.
     pub(super) fn refuse(&mut self, frame: &Frame<'_>) -> Result<(), Failure> {
         let outcome = match frame.headers.get("requeue").as_deref() {
             None | Some("true") => Outcome::Released,

@@ -1,7 +1,7 @@
-//! CONNECT: version, virtual host, user and heart-beats, before anything else is reachable.
+//! CONNECT: version, virtual host, user and heart-beats, before anything else can be reached.
 //!
-//! Checking a password takes a while, so the connection waits for it without being read. A refused
-//! client learns that it was refused, and the log learns why.
+//! Checking a password takes a while, and the connection is not read meanwhile. A refused client is
+//! told only that it was refused; the log has the reason.
 
 use std::borrow::Cow;
 use std::task::Waker;
@@ -24,17 +24,17 @@ pub(super) struct Connecting {
     mechanism: &'static str,
     user: String,
     vhost: String,
-    /// The client's name for itself, if it has one.
+    /// The name that the client gives itself, if it does.
     name: Option<String>,
     login: auth::Login,
 }
 
-/// Anything but CONNECT came first.
+/// A frame other than CONNECT came first.
 pub(super) fn log_in_first() -> Failure {
     Failure::new("Illegal command", "You must log in using CONNECT first")
 }
 
-/// The newest version that both sides speak.
+/// The newest version that both sides support.
 fn negotiate(accepted: Option<&str>) -> Result<Version, Failure> {
     let Some(accepted) = accepted else {
         return Ok(Version::V1_0);
@@ -47,7 +47,7 @@ fn negotiate(accepted: Option<&str>) -> Result<Version, Failure> {
 }
 
 impl Connecting {
-    /// Reads the frame and starts checking the password.
+    /// Reads the frame and starts to check the password.
     pub(super) fn start(
         frame: &Frame<'_>,
         shared: &Shared,
@@ -79,7 +79,7 @@ impl Connecting {
             (None, None, None) => return Err(Failure::missing(frame.command, "login")),
         };
         let (authority, from) = (shared.broker.authority(), peer.remote.ip());
-        // STOMP has no names for them; these are what they would be called elsewhere.
+        // STOMP has no names for the mechanisms; these are their names in SASL.
         let (login, mechanism) = match passcode {
             Some(passcode) => (authority.login(&user, passcode.as_bytes(), from, now, waker.clone()), "PLAIN"),
             None => (authority.admit(&user, from, now), "EXTERNAL"),
@@ -95,7 +95,7 @@ impl Connecting {
         })
     }
 
-    /// The session, once the password has been checked; its CONNECTED frame is in `output`.
+    /// The session, when the password has been checked; its CONNECTED frame is in `output`.
     pub(super) fn finish(
         &self,
         shared: &Shared,
@@ -116,8 +116,8 @@ impl Connecting {
     fn report(&self, refusal: &auth::Refusal, peer: &Peer) {
         let (user, peer) = (auth::shown_name(&self.user), peer.remote);
         if refusal.is_endless() {
-            // What led to it has been told, and this can be repeated as fast as connections can be
-            // made.
+            // The refusals that led to this one are in the log. This one can be repeated as fast as
+            // connections can be made, so it is logged at debug level only.
             tracing::debug!(target: "audit", %peer, user, reason = %refusal, "STOMP login refused");
         } else {
             tracing::warn!(target: "audit", %peer, user, reason = %refusal, stranger = Empty, "STOMP login refused");
@@ -167,8 +167,8 @@ impl Connecting {
     }
 }
 
-/// The virtual host that the client means. Many clients put the name of the machine into `host`,
-/// which the specification suggests: a name that is no virtual host means the default one.
+/// The virtual host that the client means. Many clients put the name of the machine into `host`, as
+/// the specification suggests. So a name that is not a virtual host means the default one.
 fn choose_vhost(host: Option<Cow<'_, str>>, shared: &Shared) -> String {
     match host {
         Some(host) if shared.settings.strict_host || shared.broker.has_vhost(&host) => host.into_owned(),

@@ -1,7 +1,7 @@
 //! One server-side connection: its phases, from the first byte to the last.
 //!
-//! A failure in any phase writes one ERROR frame, gives up the session (which requeues what it
-//! holds) and closes.
+//! A failure in any phase writes one ERROR frame, ends the session (which requeues its unsettled
+//! deliveries) and closes.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -19,12 +19,12 @@ use crate::codec::{Command, Decoder, Frame, FrameError, Spoken, Version};
 use crate::limits;
 
 enum Phase {
-    /// Nothing but CONNECT is understood.
+    /// Only CONNECT is accepted.
     Greeting,
     /// The password is being checked.
     Connecting(Box<Connecting>),
     Open(Box<Session>),
-    /// The last frame is in the output, and the peer ends the connection.
+    /// The last frame is in the output, and the peer must end the connection.
     Answered,
 }
 
@@ -37,12 +37,12 @@ pub(super) struct StompConnection {
     output: Output,
     phase: Phase,
     pulse: Pulse,
-    /// Bytes of the last input that were not taken: when no more than these are offered, nothing
-    /// has arrived.
+    /// Bytes of the last input that were not taken. If no more than these are offered, nothing has
+    /// arrived.
     left_over: usize,
-    /// The session must be open by then.
+    /// When the session must be open.
     handshake: Instant,
-    /// Of the frame that was handled last.
+    /// The command of the frame that was handled last.
     last: Option<Command>,
     /// User and vhost of the session that has ended.
     was: Option<(Box<str>, Box<str>)>,
@@ -75,8 +75,8 @@ impl StompConnection {
     fn fail(&mut self, failure: &Failure) {
         let (peer, error) = (self.peer.remote, failure.summary());
         if matches!(self.phase, Phase::Greeting | Phase::Connecting(_)) {
-            // Anybody who can reach the port could fill the log; log-ins that are refused have
-            // lines of their own.
+            // Any peer that reaches the port could fill the log. Refused log-ins have log lines of
+            // their own.
             tracing::debug!(%peer, %error, "STOMP connection closed before it logged in");
         } else {
             let (user, vhost) = match &self.phase {
@@ -91,19 +91,20 @@ impl StompConnection {
         self.leave();
     }
 
-    /// Gives up the session; what is in the output is written yet.
+    /// Ends the session; what is in the output is still written.
     fn leave(&mut self) {
         if let Phase::Open(session) = std::mem::replace(&mut self.phase, Phase::Answered) {
             self.was = Some((session.client.user().into(), session.client.vhost().into()));
         }
     }
 
-    /// True when what was read so far makes enough work for one turn.
+    /// Whether the input so far is enough work for one turn.
     fn is_turn_full(&self) -> bool {
         matches!(&self.phase, Phase::Open(session) if session.client.is_turn_full())
     }
 
-    /// Decodes and handles frames until the input, the turn or the willingness to read ends.
+    /// Decodes and handles frames until the input or the turn ends, or the session must not be
+    /// read.
     fn read_frames(&mut self, decoder: &mut Decoder, input: &[u8], now: Instant) -> usize {
         let mut consumed = 0;
         while consumed < limits::TURN
@@ -135,7 +136,7 @@ impl StompConnection {
             }
             consumed += decoded.consumed;
             if let Err(failure) = self.handle(&frame, now) {
-                // What came before the faulty frame is valid.
+                // The frames before the faulty one are valid.
                 if let Phase::Open(session) = &mut self.phase {
                     session.client.flush(now);
                 }
@@ -145,8 +146,8 @@ impl StompConnection {
         consumed
     }
 
-    /// Tells the broker of a body that is on its way. One that only a NUL will end may be as long
-    /// as any, once it is large.
+    /// Tells the broker of a body that is arriving. A large body without `content-length` counts as
+    /// one of the largest size.
     fn note_body(&mut self, decoder: &Decoder, now: Instant) {
         let (Phase::Open(session), Some((arrived, announced))) = (&mut self.phase, decoder.gathered()) else { return };
         let arrived = arrived as u64;
@@ -202,7 +203,7 @@ impl Connection for StompConnection {
         let consumed = self.read_frames(&mut decoder, input, now);
         self.decoder = decoder;
         self.end_turn(now);
-        // Nobody listens during a pause, so whatever is offered after it is news.
+        // The socket is not read during a pause, so all input after it counts as new.
         self.left_over = if self.read_state() == ReadState::Pause { 0 } else { input.len() - consumed };
         consumed
     }
@@ -229,7 +230,7 @@ impl Connection for StompConnection {
                     self.fail(&Failure::new("Heart-beat missed", detail));
                 }
                 if self.pulse.must_send(now) {
-                    // What still waits to be written says as much.
+                    // Output that waits to be written is a heart-beat too.
                     if self.output.is_empty() {
                         self.output.put(b"\n");
                     }

@@ -1,7 +1,7 @@
-//! Queues that a SEND or SUBSCRIBE brings into being, and the headers that say how.
+//! Queues that a SEND or SUBSCRIBE creates, and the headers that say how.
 //!
-//! Names and defaults are those of RabbitMQ's STOMP plugin: a `/queue` is durable, the queue of a
-//! topic subscription lives as long as the subscription.
+//! Names and defaults are those of RabbitMQ's STOMP plugin: a `/queue` is durable, and the queue of
+//! a topic subscription lives as long as the subscription.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -15,14 +15,14 @@ use super::open::Session;
 use crate::codec::Headers;
 use crate::limits;
 
-/// A header that says of a message how long its id is remembered, and of a queue only beside the
-/// other.
+/// On a message this header says how long its id is remembered. It is an argument of the queue only
+/// if the other header is there too.
 const OF_MESSAGES: &str = "x-cache-ttl";
 const OF_QUEUES: &str = "x-message-deduplication";
-/// Headers that say how long the queue lives and who may use it.
+/// Headers that say how long the queue lives and which connections may use it.
 const FLAGS: [&str; 3] = ["durable", "auto-delete", "exclusive"];
 
-/// True when a header asks for a queue of a certain kind.
+/// Whether a header asks for properties of the queue.
 fn asks(headers: &Headers<'_>) -> bool {
     headers.raw().any(|(name, _)| is_declaration(headers, name))
 }
@@ -31,7 +31,7 @@ fn is_declaration(headers: &Headers<'_>, name: &str) -> bool {
     FLAGS.contains(&name) || argument(headers, name).is_some()
 }
 
-/// What the value of a header is that is an argument of the queue.
+/// The type of the value, if the header is an argument of the queue.
 pub(super) fn argument(headers: &Headers<'_>, name: &str) -> Option<ArgumentKind> {
     let kind = queue_argument(name)?;
     (name != OF_MESSAGES || headers.get(OF_QUEUES).is_some()).then_some(kind)
@@ -73,9 +73,9 @@ fn lasting(name: &str, headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
     })
 }
 
-/// The queue behind a subscription to a topic or an exchange. One with a name of its own
-/// (`x-queue-name`) can be shared by several connections; another belongs to its connection, unless
-/// it is to outlive it.
+/// The queue of a subscription to a topic or an exchange. A queue with a name (`x-queue-name`) can
+/// be shared by several connections. Any other belongs to its connection, unless the subscription
+/// is durable.
 fn passing(headers: &Headers<'_>, durable: Option<&Durable>) -> Result<QueueSpec, Failure> {
     let name = durable.map(|durable| Cow::Borrowed(&*durable.queue)).or_else(|| headers.get("x-queue-name"));
     let name = name.unwrap_or_default();
@@ -88,7 +88,7 @@ fn passing(headers: &Headers<'_>, durable: Option<&Durable>) -> Result<QueueSpec
     })
 }
 
-/// The queue of a connection alone, which is given a name.
+/// The queue of one connection; the broker gives it a name.
 pub(super) fn own(headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
     if !flag(headers, "exclusive", true)? {
         return Err(Failure::invalid("exclusive", "true for a queue that goes with its connection", "false"));
@@ -103,8 +103,8 @@ pub(super) fn own(headers: &Headers<'_>) -> Result<QueueSpec, Failure> {
 }
 
 impl Session {
-    /// Makes sure that what a SEND to `destination` needs is there. An exclusive queue of another
-    /// connection will do: who is asked for something sends the answer to one.
+    /// Makes sure that the queue of a SEND exists. It may be an exclusive queue of another
+    /// connection, because replies are sent to such queues.
     pub(super) fn ensure_recipient(
         &mut self,
         destination: &Destination<'_>,
@@ -119,7 +119,7 @@ impl Session {
             return Ok(());
         }
         match self.ensure(destination, headers, now) {
-            // It is there, and the frame does not say how it should be.
+            // It exists, and the frame does not ask for properties of it.
             Err(failure) if failure.is_locked() && !asks(headers) => Ok(()),
             ensured => ensured.map(drop),
         }
@@ -132,8 +132,8 @@ impl Session {
         self.known.insert(key);
     }
 
-    /// Makes sure that what a SEND or SUBSCRIBE to `destination` needs is there. Remembers what it
-    /// has found, since it is asked for each SEND. Returns what a receipt has to wait for.
+    /// Makes sure that the queue of a SEND or SUBSCRIBE exists. Remembers the result, because every
+    /// SEND asks for it. Returns the ticket that a receipt must wait for.
     fn ensure(
         &mut self,
         destination: &Destination<'_>,
@@ -143,9 +143,10 @@ impl Session {
         let (name, lasts) = match destination {
             Destination::Queue(name) => (name, true),
             Destination::ExistingQueue(name) => (name, false),
-            // The broker refuses a publish to an exchange that is not there.
+            // The broker refuses a publish to an exchange that does not exist.
             Destination::Topic(_) | Destination::Exchange(..) => return Ok(Ticket::NONE),
-            // Whoever asked may have gone: then its queue has, and what is sent to it goes nowhere.
+            // The connection of the queue may have ended, and its queue with it. Then the message
+            // is unroutable.
             Destination::Temporary(_) | Destination::Reply(_) => return Ok(Ticket::NONE),
         };
         let mut key = Cow::Borrowed(&**name);
@@ -166,8 +167,8 @@ impl Session {
         Ok(declared.ticket)
     }
 
-    /// The queue that a subscription to `destination` consumes from, declared and bound, and what a
-    /// receipt has to wait for.
+    /// Declares and binds the queue that a subscription to `destination` consumes from. Also
+    /// returns the ticket that a receipt must wait for.
     pub(super) fn source(
         &mut self,
         destination: &Destination<'_>,
@@ -180,7 +181,7 @@ impl Session {
             Destination::Reply(name) => return Ok((name.clone().into_owned(), Ticket::NONE)),
             Destination::Queue(name) | Destination::ExistingQueue(name) => {
                 let name = name.clone().into_owned();
-                // What was there at an earlier SEND may be gone by now.
+                // The queue may have been deleted since an earlier SEND.
                 self.known.remove(&name);
                 let ticket = self.ensure(destination, headers, now)?;
                 return Ok((name, ticket));

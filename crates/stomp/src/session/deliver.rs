@@ -1,8 +1,8 @@
 //! Subscriptions and their MESSAGE frames.
 //!
-//! A delivery is named `SESSION-SUBSCRIPTION-TAG`, in `message-id` and in `ack`: one that another
-//! connection was given is recognised, and so is the subscription that a cumulative ACK is about,
-//! even after its end.
+//! A delivery is named `SESSION-SUBSCRIPTION-TAG`, in `message-id` and in `ack`. So a delivery of
+//! another connection is recognised. So is the subscription of a cumulative ACK, even after its
+//! end.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -17,12 +17,12 @@ use crate::client::AckMode;
 use crate::codec::{Command, FrameWriter, Spoken, Version};
 use crate::{dialect, limits};
 
-/// What a subscription is called.
+/// The name of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Tag<'a> {
-    /// By its `id`.
+    /// Its `id`.
     Id(Cow<'a, str>),
-    /// By its destination, where a client of STOMP 1.0 gives no id.
+    /// Its destination, if a client of STOMP 1.0 gives no id.
     Destination(Cow<'a, str>),
 }
 
@@ -33,7 +33,7 @@ impl Tag<'_> {
         }
     }
 
-    /// The broker's consumer tag: the prefixes, which are RabbitMQ's, keep ids and destinations
+    /// The broker's consumer tag. The prefixes, which are RabbitMQ's, keep ids and destinations
     /// apart.
     pub(super) fn consumer(&self) -> String {
         match self {
@@ -43,7 +43,7 @@ impl Tag<'_> {
     }
 }
 
-/// Names a delivery of this connection.
+/// The name of a delivery of this connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Named {
     subscription: u32,
@@ -56,18 +56,18 @@ struct Subscription {
     mode: AckMode,
     /// The destination of a browser.
     browsed: Option<String>,
-    /// The destination of a durable one, as SUBSCRIBE wrote it.
+    /// The destination of a durable subscription, as SUBSCRIBE wrote it.
     written: Option<String>,
-    /// The lines that each of its MESSAGE frames begins with.
+    /// The first lines of each of its MESSAGE frames.
     lines: Vec<u8>,
 }
 
 /// Deliveries that a cumulative ACK may settle.
 #[derive(Debug, Default)]
 struct Cumulative {
-    /// Unsettled, in order of delivery.
+    /// Unsettled ones, in order of delivery.
     tags: VecDeque<u64>,
-    /// The subscription has ended; what it delivered can still be settled.
+    /// Whether the subscription has ended; its deliveries can still be settled.
     ended: bool,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Deliveries {
     session: String,
     spoken: Spoken,
     by_consumer: HashMap<String, Subscription>,
-    /// By number of the subscription: those of mode `client`.
+    /// The subscriptions of mode `client`, by number.
     cumulative: HashMap<u32, Cumulative>,
     next: u32,
     /// Reused for each delivery.
@@ -117,14 +117,14 @@ impl Deliveries {
         consumer
     }
 
-    /// Keeps what a durable subscription was to, for its end.
+    /// Keeps the destination of a durable subscription, for its UNSUBSCRIBE.
     pub(super) fn note_destination(&mut self, tag: &Tag<'_>, destination: &str) {
         if let Some(subscription) = self.by_consumer.get_mut(&tag.consumer()) {
             subscription.written = Some(destination.to_owned());
         }
     }
 
-    /// What a durable subscription was to.
+    /// The destination of a durable subscription.
     pub(super) fn destination_of(&self, tag: &Tag<'_>) -> Option<&str> {
         self.by_consumer.get(&tag.consumer())?.written.as_deref()
     }
@@ -147,8 +147,8 @@ impl Deliveries {
         self.by_consumer.keys().cloned().collect()
     }
 
-    /// The broker has ended a subscription: a browser has seen everything, which ActiveMQ's clients
-    /// know by a last frame, or the queue of another one is gone.
+    /// The broker has ended a subscription. Either a browser has seen all messages, which
+    /// ActiveMQ's clients know by a last frame, or the queue was deleted.
     pub(super) fn cancelled(&mut self, consumer: &str, output: &mut Output) -> Result<(), Failure> {
         let subscription = self.by_consumer.get(consumer);
         if let Some((subscription, browsed)) = subscription.and_then(|one| Some((one, one.browsed.as_deref()?))) {
@@ -168,14 +168,14 @@ impl Deliveries {
         Err(failure.with_subscription(Some(name)))
     }
 
-    /// Reads the name of a delivery of this connection.
+    /// Parses the name of a delivery of this connection.
     pub(super) fn parse_id(&self, id: &str) -> Option<Named> {
         let (subscription, tag) = id.strip_prefix(&*self.session)?.strip_prefix('-')?.split_once('-')?;
         Some(Named { subscription: subscription.parse().ok()?, tag: tag.parse().ok()? })
     }
 
-    /// The delivery tags that an ACK or NACK of `named` settles; they are forgotten. None when it
-    /// is settled already, as far as that is known here.
+    /// The delivery tags that an ACK or NACK of `named` settles; they are forgotten here. `None` if
+    /// it is known to be settled already.
     pub(super) fn settled_by(&mut self, named: Named) -> Option<Vec<u64>> {
         let Some(cumulative) = self.cumulative.get_mut(&named.subscription) else {
             return Some(vec![named.tag]);
@@ -196,7 +196,7 @@ impl Deliveries {
         output: &mut Output,
     ) -> Result<(), Failure> {
         let Some(subscription) = self.by_consumer.get(delivery.consumer_tag) else {
-            // The broker reports nothing of a consumer after its end.
+            // The broker reports nothing for a consumer after its end.
             return Ok(());
         };
         let message = delivery.message;
@@ -218,7 +218,8 @@ impl Deliveries {
             frame.number(name, count.into());
         }
         let body = message.body();
-        // Before what the publisher chose: a length of its own must not end the frame elsewhere.
+        // This comes before the publisher's headers: a length among them must not end the frame
+        // elsewhere.
         frame.announce(body.len());
         write_properties(&mut frame, message, dialects, self.spoken.version)?;
         if body.len() < limits::SHARED_BODY {
@@ -237,8 +238,9 @@ impl Deliveries {
     }
 }
 
-/// Appends the headers of a message. Those of a STOMP publisher are copied; those of another
-/// protocol, of a message that has died, or with escapes that this version lacks are written anew.
+/// Appends the headers of a message. Those of a STOMP publisher are copied. They are written again
+/// for a message of another protocol, for one that has died, and for escapes that this version
+/// lacks.
 fn write_properties(
     frame: &mut FrameWriter<'_>,
     message: &Message,
@@ -267,7 +269,7 @@ fn write_properties(
         frame.lines(raw);
         return Ok(());
     }
-    // The broker's own headers come first, since the first of repeated ones counts.
+    // The broker's own headers come first, because the first of repeated ones counts.
     if let Some(marks) = &marks {
         let headers = broker::Table(marks.headers());
         dialect::write_table(&headers, &mut |name, value| {

@@ -1,6 +1,6 @@
-//! Destinations: what a `destination` header names, and the one that a delivery is shown with.
+//! Destinations: the meaning of a `destination` header, and the destination that a delivery shows.
 //!
-//! The syntax is that of RabbitMQ's STOMP plugin; `%2F` stands for a slash within a name.
+//! The syntax is that of RabbitMQ's STOMP plugin; `%2F` is a slash within a name.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use super::error::Failure;
 /// The exchange behind `/topic`.
 pub(super) const TOPIC_EXCHANGE: &str = "amq.topic";
 
-/// Where a SEND goes or a SUBSCRIBE takes from.
+/// The target of a SEND or the source of a SUBSCRIBE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Destination<'a> {
-    /// `/queue/NAME`, or NAME alone: a queue that is declared when it is not there.
+    /// `/queue/NAME`, or NAME alone: a queue that is declared if it does not exist.
     Queue(Cow<'a, str>),
     /// `/amq/queue/NAME`: a queue that must exist.
     ExistingQueue(Cow<'a, str>),
@@ -22,11 +22,11 @@ pub(super) enum Destination<'a> {
     Exchange(Cow<'a, str>, Cow<'a, str>),
     /// `/temp-queue/NAME`: a queue of this connection alone.
     Temporary(Cow<'a, str>),
-    /// `/reply-queue/NAME`: the temporary queue of whoever asked, as `reply-to` names it.
+    /// `/reply-queue/NAME`: the temporary queue of a requester, as its `reply-to` names it.
     Reply(Cow<'a, str>),
 }
 
-/// How a name that stands alone is to be taken: the words are Artemis's.
+/// The meaning of a name without a path: the words are Artemis's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Routing {
     /// `ANYCAST`: a queue.
@@ -45,8 +45,7 @@ impl Routing {
     }
 }
 
-/// What stands in front of the names of clients of ActiveMQ and Artemis, and how the rest is to be
-/// taken.
+/// Prefixes of names that clients of ActiveMQ and Artemis use, and the meaning of the rest.
 const PREFIXES: [(&str, Routing); 4] = [
     ("queue://", Routing::Queue),
     ("topic://", Routing::Topic),
@@ -55,8 +54,7 @@ const PREFIXES: [(&str, Routing); 4] = [
 ];
 
 impl<'a> Destination<'a> {
-    /// Reads a destination; `routing` says how it is meant where it may be a queue as well as a
-    /// topic.
+    /// Parses a destination; `routing` gives the meaning of a name that may be a queue or a topic.
     pub(super) fn parse(text: &'a str, routing: Option<Routing>) -> Result<Self, Failure> {
         let prefixed = PREFIXES.iter().find_map(|(prefix, meant)| Some((text.strip_prefix(prefix)?, *meant)));
         let destination = match (prefixed, text.strip_prefix('/')) {
@@ -108,12 +106,12 @@ impl<'a> Destination<'a> {
         }
     }
 
-    /// True for a queue that is there without a subscription.
+    /// Whether it is a queue, which exists without a subscription.
     pub(super) fn lasts(&self) -> bool {
         !matches!(self, Self::Topic(_) | Self::Exchange(..))
     }
 
-    /// The exchange and the routing key that a SEND to it publishes with.
+    /// The exchange and the routing key of a SEND to it.
     pub(super) fn address(&self) -> (&str, &str) {
         match self {
             Self::Queue(name) | Self::ExistingQueue(name) | Self::Temporary(name) | Self::Reply(name) => ("", name),
@@ -151,7 +149,7 @@ fn unknown(text: &str) -> Failure {
     )
 }
 
-/// The pattern of a subscription to a topic. What ActiveMQ ends with `>` ends with `#` here.
+/// The pattern of a subscription to a topic. ActiveMQ's final `>` is `#` here.
 pub(super) fn pattern(key: &str) -> Cow<'_, str> {
     match key.strip_suffix('>') {
         Some(rest) if rest.is_empty() || rest.ends_with('.') => Cow::Owned(format!("{rest}#")),
@@ -159,8 +157,8 @@ pub(super) fn pattern(key: &str) -> Cow<'_, str> {
     }
 }
 
-/// Appends the destination that a message published to this exchange with this key is shown with:
-/// the one that a SEND of the same would name.
+/// Appends the destination of a message with this exchange and this key. A SEND to it would have
+/// the same exchange and key.
 pub(super) fn show(exchange: &str, key: &str, text: &mut String) {
     match exchange {
         "" => text.push_str("/queue/"),

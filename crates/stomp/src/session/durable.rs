@@ -1,20 +1,20 @@
-//! Subscriptions that outlive their connection: a durable queue for each, under a name that the
-//! client's words give.
+//! Subscriptions that outlive their connection. Each has a durable queue, whose name comes from the
+//! client's headers.
 //!
-//! The words are those of RabbitMQ (`durable:true` with `id`), ActiveMQ
-//! (`activemq.subscriptionName`) and Artemis (`durable-subscription-name`); the last two belong to
-//! a client, which CONNECT names by `client-id`, and have one consumer at a time, as JMS has it.
+//! The headers are those of RabbitMQ (`durable:true` with `id`), ActiveMQ
+//! (`activemq.subscriptionName`) and Artemis (`durable-subscription-name`). Subscriptions of the
+//! last two belong to a client, which CONNECT names by `client-id`, and have one consumer at a
+//! time, as JMS requires.
 
 use crate::codec::{Command, Headers, Version};
 
 use super::destination::Destination;
 use super::error::Failure;
 
-/// Names of a subscription in the words of ActiveMQ, which misspelt the first one once, and
-/// Artemis.
+/// Headers by which ActiveMQ and Artemis name a subscription. ActiveMQ once misspelt the first one.
 const NAMES: [&str; 4] =
     ["activemq.subscriptionName", "activemq.subcriptionName", "durable-subscription-name", "durable-subscriber-name"];
-/// What the names of their queues begin with.
+/// The prefix of the names of their queues.
 const PREFIX: &str = "stomp-subscription.";
 /// The longest name of a queue, in bytes.
 const LONGEST: usize = 255;
@@ -24,32 +24,32 @@ const LONGEST: usize = 255;
 pub(super) struct Durable {
     /// Its queue.
     pub(super) queue: String,
-    /// It has one consumer at a time.
+    /// Whether it has one consumer at a time.
     pub(super) exclusive: bool,
 }
 
-/// Who subscribes.
+/// The client that subscribes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subscriber<'a> {
-    /// What CONNECT calls the client.
+    /// The `client-id` of CONNECT.
     pub(super) client: Option<&'a str>,
     pub(super) version: Version,
 }
 
 impl Durable {
-    /// The subscription that a frame means by its name and its client alone.
+    /// The subscription that a frame identifies by its name and its client.
     pub(super) fn named(headers: &Headers<'_>, who: Subscriber<'_>) -> Result<Option<Self>, Failure> {
         let Some(name) = NAMES.iter().find_map(|name| headers.get(name)) else { return Ok(None) };
         let client = match who.client {
             Some(client) => client,
-            // Clients of STOMP 1.0 are called by their subscription, as ActiveMQ does.
+            // A client of STOMP 1.0 is named by its subscription, as in ActiveMQ.
             None if who.version == Version::V1_0 => &name,
             None => return Err(Failure::missing(Command::Connect, "client-id")),
         };
         Self::of(format!("{PREFIX}{client}.{name}"), true).map(Some)
     }
 
-    /// The subscription that a frame means, if it means a durable one.
+    /// The durable subscription that a frame identifies, if it is a durable one.
     pub(super) fn find(
         headers: &Headers<'_>,
         destination: &Destination<'_>,
@@ -83,7 +83,8 @@ impl Durable {
     }
 }
 
-/// Whether a frame says so in the words of RabbitMQ, of which `persistent` is the older one.
+/// Whether a frame asks for a durable subscription in RabbitMQ's way; `persistent` is the older
+/// header.
 pub(super) fn is_durable(headers: &Headers<'_>) -> bool {
     ["durable", "persistent"].iter().any(|name| headers.get(name).as_deref() == Some("true"))
 }

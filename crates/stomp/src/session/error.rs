@@ -1,12 +1,12 @@
-//! What ends a connection, and the ERROR frame that says so.
+//! Errors that end a connection, and their ERROR frame.
 //!
-//! The short texts are those of RabbitMQ's STOMP plugin, which clients match on.
+//! The short texts are those of RabbitMQ's STOMP plugin, because clients match on them.
 
 use broker::{Error, ErrorKind};
 
 use crate::codec::{Command, Frame, FrameError, FrameWriter, Spoken};
 
-/// The versions that this server speaks, as ERROR and version mismatches list them.
+/// The versions that this server supports, as ERROR frames list them.
 pub(super) const VERSIONS: &str = "1.0,1.1,1.2";
 
 const LOCKED: &str = "resource_locked";
@@ -14,13 +14,13 @@ const LOCKED: &str = "resource_locked";
 /// Why the connection ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// The `message` header: a few words.
+    /// The `message` header: a short text.
     message: String,
-    /// The body: what was wrong, where, and what to do.
+    /// The body: what was wrong, where, and the remedy.
     detail: String,
     /// The receipt that the failed frame asked for.
     receipt: Option<String>,
-    /// The subscription that it is about.
+    /// The subscription that failed.
     subscription: Option<String>,
 }
 
@@ -29,7 +29,7 @@ impl Failure {
         Self { message: message.to_owned(), detail: detail.into(), receipt: None, subscription: None }
     }
 
-    /// A header that must be there is not.
+    /// A required header is missing.
     pub(super) fn missing(command: Command, header: &str) -> Self {
         let title = match header {
             "destination" => "Missing destination",
@@ -39,12 +39,12 @@ impl Failure {
         Self::new(title, format!("{} must include a '{header}' header", command.as_str()))
     }
 
-    /// A header has a value that makes no sense.
+    /// A header has an invalid value.
     pub(super) fn invalid(header: &str, wanted: &str, value: &str) -> Self {
         Self::new("Invalid header", format!("header '{header}' must be {wanted}, not '{value}'"))
     }
 
-    /// A header asks for something that is not there yet.
+    /// A header asks for something that is not implemented.
     pub(super) fn not_built(command: Command, header: &str) -> Self {
         Self::new(
             "not_implemented",
@@ -52,7 +52,7 @@ impl Failure {
         )
     }
 
-    /// True when a queue is exclusive, and not to be declared so.
+    /// Whether the error is that a queue is exclusive to another connection.
     pub(super) fn is_locked(&self) -> bool {
         self.message == LOCKED
     }
@@ -62,7 +62,7 @@ impl Failure {
         self
     }
 
-    /// Names the receipt that the failed frame asked for.
+    /// Adds the receipt that the failed frame asked for.
     pub(super) fn about(self, frame: &Frame<'_>) -> Self {
         self.with_receipt(frame.headers.get("receipt").map(|text| text.into_owned()))
     }
@@ -72,7 +72,7 @@ impl Failure {
         self
     }
 
-    /// For the log: one line.
+    /// The error in one line, for the log.
     pub(super) fn summary(&self) -> String {
         format!("{}: {}", self.message, self.detail)
     }

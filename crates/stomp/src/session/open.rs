@@ -1,8 +1,8 @@
-//! An open session: what it holds, which file handles which command, and what the broker's events
-//! become.
+//! An open session: its state, the files that handle its commands, and the frames of the broker's
+//! events.
 //!
-//! A connection is one session of the broker. The order of events within a turn is the broker's:
-//! publishes are gathered, everything else runs what was gathered first.
+//! A connection is one session of the broker. The order within a turn is the broker's: publishes
+//! are gathered, and any other operation runs the gathered ones first.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::limits;
 #[derive(Debug)]
 struct Leaving {
     receipt: Option<String>,
-    /// The broker's session is closed, and the receipt waits with the fences.
+    /// Whether the broker's session is closed; then the receipt waits with the fences.
     closed: bool,
 }
 
@@ -29,7 +29,7 @@ struct Leaving {
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) id: SessionId,
-    /// The number that the broker gave the last SEND outside transactions; it gives numbers from
+    /// The broker's number of the last SEND outside transactions. The broker numbers messages from
     /// the first receipt on.
     pub(super) published: Option<u64>,
     pub(super) version: Version,
@@ -37,21 +37,21 @@ pub(super) struct Session {
     pub(super) deliveries: Deliveries,
     pub(super) receipts: Receipts,
     pub(super) transactions: Transactions,
-    /// Destinations that were declared or found before.
+    /// Destinations that were declared or found to exist.
     pub(super) known: HashSet<String>,
-    /// Its temporary queues, by its own names for them.
+    /// Its temporary queues, by the client's names for them.
     pub(super) temporaries: HashMap<String, String>,
-    /// What CONNECT calls the client.
+    /// The `client-id` of CONNECT.
     pub(super) client_id: Option<String>,
     /// Reused for the header lines of each SEND.
     pub(super) lines: Vec<u8>,
     leaving: Option<Leaving>,
-    /// A frame waits until no publish is parked behind an alarm.
+    /// Whether a frame waits until no publish is parked behind an alarm.
     waits: bool,
 }
 
 impl Session {
-    /// A session called `name`, in which nothing has happened yet.
+    /// A session of this name, without any state yet.
     pub(super) fn new(mut client: Client, dialects: Dialects, spoken: Spoken, name: &str) -> Self {
         let id = client.open_session(1);
         Self {
@@ -72,25 +72,25 @@ impl Session {
         }
     }
 
-    /// Whether frames are taken now.
+    /// Whether frames can be taken now.
     pub(super) fn reads(&self) -> bool {
         self.leaving.is_none() && !self.waits && !self.receipts.must_pause() && matches!(self.client.flow(), Flow::Run)
     }
 
-    /// Whether `frame` has to wait because publishes before it are parked behind an alarm.
-    /// Publishes, settlements and the end of a subscription may overtake them.
+    /// Whether `frame` must wait because publishes before it are parked behind an alarm. Publishes,
+    /// settlements and the end of a subscription may overtake them.
     pub(super) fn must_wait(&mut self, frame: &Frame<'_>) -> bool {
         let overtakes = matches!(frame.command, Command::Send | Command::Ack | Command::Nack | Command::Unsubscribe);
         self.waits = !overtakes && self.client.parked(self.id);
         self.waits
     }
 
-    /// True when DISCONNECT is done and the connection can close.
+    /// Whether DISCONNECT is done and the connection can close.
     pub(super) fn is_over(&self) -> bool {
         self.leaving.as_ref().is_some_and(|leaving| leaving.closed) && self.receipts.is_empty()
     }
 
-    /// Does what a frame asks for.
+    /// Handles a frame.
     pub(super) fn handle(&mut self, frame: &Frame<'_>, output: &mut Output, now: Instant) -> Result<(), Failure> {
         match frame.command {
             Command::Send => self.send(frame, now),
@@ -112,16 +112,16 @@ impl Session {
         }
     }
 
-    /// Answers the receipt that `frame` asks for, if it does, when `ticket` and all earlier
-    /// settlements are durable.
+    /// Answers the receipt of `frame`, if it has one, when `ticket` and all earlier settlements are
+    /// durable.
     pub(super) fn fence(&mut self, frame: &Frame<'_>, ticket: Ticket) {
         if let Some(receipt) = frame.headers.get("receipt") {
             self.receipts.after_turn(ticket, receipt.into_owned());
         }
     }
 
-    /// Ends what a read or a wake-up has begun: runs what was gathered, writes what waits for the
-    /// peer.
+    /// Ends the turn of a read or a wake-up: the broker runs what was gathered, and the output gets
+    /// its events.
     pub(super) fn end_turn(&mut self, output: &mut Output, now: Instant) -> Result<(), Failure> {
         if output.is_empty() {
             self.receipts.all_read();
@@ -138,8 +138,8 @@ impl Session {
     }
 
     fn drain(&mut self, output: &mut Output, now: Instant) -> Result<(), Failure> {
-        // Once at least: what is due by time is done there, or the deadline would stay in the past
-        // while nobody reads.
+        // This runs at least once, because it does what is due by time. Otherwise the deadline
+        // would stay in the past while the peer does not read.
         loop {
             let Self { client, deliveries, receipts, dialects, .. } = self;
             let mut result = Ok(());
@@ -156,12 +156,11 @@ impl Session {
         }
     }
 
-    /// Stops a consumer and writes what is on its way already. Returns what a receipt has to wait
-    /// for.
+    /// Stops a consumer and writes the deliveries that are on their way. Returns the ticket that a
+    /// receipt must wait for.
     pub(super) fn cancel(&mut self, consumer: &str, output: &mut Output, now: Instant) -> Result<Ticket, Failure> {
         let Self { client, id, deliveries, receipts, dialects, .. } = self;
-        // A SEND of this turn may be confirmed among what is written here, before its turn has
-        // ended.
+        // A SEND of this turn may be confirmed among these events, before its turn has ended.
         client.flush(now);
         receipts.sends_run(client.settled_ticket(*id));
         let mut result = Ok(());
@@ -174,7 +173,7 @@ impl Session {
     }
 
     fn disconnect(&mut self, frame: &Frame<'_>, output: &mut Output, now: Instant) -> Result<(), Failure> {
-        // What an auto subscription would still be sent until the end might never be read.
+        // The client might never read what an auto subscription would still deliver.
         for consumer in self.deliveries.consumers() {
             self.cancel(&consumer, output, now)?;
         }
@@ -183,8 +182,8 @@ impl Session {
         Ok(())
     }
 
-    /// Goes on with a DISCONNECT: the receipts before it, then the end of the session, then its
-    /// own. True when the session has ended just now.
+    /// Continues a DISCONNECT: first the receipts before it, then the end of the session, then its
+    /// own receipt. True if the session has just ended.
     fn leave(&mut self, now: Instant) -> bool {
         let Some(leaving) = self.leaving.as_mut().filter(|leaving| !leaving.closed && self.receipts.is_empty()) else {
             return false;
@@ -226,7 +225,7 @@ fn report(
             Err(Failure::new("Acknowledgement timed out", format!("a message was not acknowledged within {limit} ms")))
         }
         Event::Kicked { reason } => Err(Failure::new("Connection forced", reason)),
-        // Nothing is published as mandatory, and STOMP has no word for an alarm.
+        // No SEND is mandatory, and STOMP has no frame for an alarm.
         Event::Returned { .. } | Event::Blocked { .. } | Event::Unblocked => Ok(()),
     }
 }

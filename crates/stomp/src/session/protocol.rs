@@ -1,4 +1,4 @@
-//! STOMP as a protocol that a listener serves: its settings, and how its first bytes look.
+//! STOMP as a protocol of a listener: its settings, and how its first bytes are recognised.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,7 +11,7 @@ use super::connection::StompConnection;
 use crate::codec::Trailer;
 use crate::limits::{self, Limits};
 
-/// What an operator can set.
+/// The operator's settings.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Header lines in one frame.
@@ -20,19 +20,19 @@ pub struct Settings {
     pub header_line: usize,
     /// How long a peer may take to open its session.
     pub handshake: Duration,
-    /// A CONNECT that names no user is from the one that the client's certificate stands for, if
-    /// any.
+    /// Whether a CONNECT without a user is from the user of the client's certificate.
     pub certificate_login: bool,
-    /// Else it has this user and password, checked like any other. Without them it is refused.
+    /// User and password of any other CONNECT without a user, checked like all others. If they are
+    /// not set, it is refused.
     pub default_login: Option<(String, String)>,
-    /// The virtual host of a CONNECT whose `host` is none.
+    /// The virtual host of a CONNECT whose `host` is not a virtual host.
     pub default_vhost: String,
-    /// Refuses a `host` that is no virtual host. Off by default: many clients send the name of the
-    /// machine.
+    /// Whether a `host` that is not a virtual host is refused. Off by default, because many clients
+    /// send the name of the machine.
     pub strict_host: bool,
-    /// What the `server` header of CONNECTED says, such as `Hermod/0.1.0`.
+    /// The `server` header of CONNECTED, such as `Hermod/0.1.0`.
     pub server: String,
-    /// What comes behind each frame that the server sends.
+    /// The bytes after each frame that the server sends.
     pub trailer: Trailer,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// What a peer may send; nothing but short heads before it has logged in.
+    /// How much a peer may send. Before its log-in it may send only short heads.
     pub(super) fn limits(&self, logged_in: bool) -> Limits {
         let body = if logged_in { self.broker.limits().max_message_bytes } else { 0 };
         Limits {
@@ -99,7 +99,7 @@ impl Protocol for Stomp {
 }
 
 /// A connection opens with CONNECT or STOMP on a line of its own, perhaps after end-of-lines.
-/// HTTP's CONNECT goes on behind the word.
+/// HTTP's CONNECT has more text on that line.
 fn recognise(first: &[u8]) -> Recognition {
     let blank = first.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
     let first = &first[blank..];

@@ -1,18 +1,18 @@
 //! Heart-beats of an open session: when to send one, and when the peer has been silent for too
 //! long.
 //!
-//! Any byte counts as a sign of life. A peer that this side does not read from is never found
+//! Any byte counts as a heart-beat. While the connection is not read, its peer does not count as
 //! silent.
 
 use std::time::{Duration, Instant};
 
 use crate::codec::HeartBeat;
 
-/// The shortest interval that this server agrees to, in milliseconds (RabbitMQ's too): a shorter
-/// one would keep it busy for nothing.
+/// The shortest interval that this server agrees to, in milliseconds, as in RabbitMQ. A shorter one
+/// would only cost work.
 const SHORTEST: u32 = 1000;
 
-/// What was agreed, and when something was last sent and heard.
+/// The negotiated intervals, and when something was last sent and received.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pulse {
     send_every: Option<Duration>,
@@ -21,14 +21,14 @@ pub(super) struct Pulse {
     heard: Instant,
 }
 
-/// The server's half of the negotiation: it can send as often as the client wants and wants what
-/// the client offers.
+/// The server's half of the negotiation: it sends as often as the client wants, and receives as
+/// often as the client can send.
 pub(super) fn answer(client: HeartBeat) -> HeartBeat {
     let at_least = |interval: u32| if interval == 0 { 0 } else { interval.max(SHORTEST) };
     HeartBeat { send: at_least(client.receive), receive: at_least(client.send) }
 }
 
-/// How often the peer is to be heard of; zero for never.
+/// How often the peer must send; zero for never.
 pub(super) fn interval(client: HeartBeat) -> Duration {
     answer(client).receives_from(client).unwrap_or_default()
 }
@@ -39,11 +39,11 @@ impl Pulse {
         Self { send_every: None, hear_within: None, sent: now, heard: now }
     }
 
-    /// What `client` asked for in CONNECT.
+    /// The heart-beats that `client` asked for in CONNECT.
     pub(super) fn agreed(client: HeartBeat, now: Instant) -> Self {
         let server = answer(client);
         Self {
-            // Half the interval, since a timer that fires late must not make the peer give up.
+            // Half the interval, because a timer that fires late must not make the peer give up.
             send_every: server.sends_to(client).map(|interval| interval / 2),
             // "The receiver needs to take into account an error margin" (STOMP 1.2): twice the
             // interval.
@@ -69,7 +69,7 @@ impl Pulse {
         self.hear_within.is_some_and(|interval| now >= self.heard + interval)
     }
 
-    /// When to look again.
+    /// When to check again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let send = self.send_every.map(|interval| self.sent + interval);
         let hear = self.hear_within.map(|interval| self.heard + interval);

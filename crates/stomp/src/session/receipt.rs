@@ -1,9 +1,9 @@
-//! Receipts that wait: none is written before what it stands for is durable.
+//! Receipts that wait: none is written before its change is durable.
 //!
-//! Every receipt is a fence: it waits for its own change and for everything that the session has
-//! settled before. A SEND's waits for the confirm of its message, too. Fences leave in order; a
-//! SEND that is held back by an alarm does not hold back the fences of the consumers that would end
-//! the alarm.
+//! Every receipt is a fence: it waits for its own change and for everything that the session
+//! settled before. The receipt of a SEND also waits for the confirm of its message. Fences are
+//! written in order. A SEND that waits for an alarm does not hold back the fences of consumers,
+//! which would end the alarm.
 
 use std::collections::VecDeque;
 
@@ -21,12 +21,12 @@ struct Commit {
     receipt: Option<String>,
 }
 
-/// A SEND whose confirm has not come.
+/// A SEND that is not confirmed yet.
 #[derive(Debug)]
 struct Send {
     number: u64,
     receipt: String,
-    /// What was settled before it, at least.
+    /// At least everything that was settled before it.
     settled: Ticket,
 }
 
@@ -36,16 +36,16 @@ pub(super) struct Receipts {
     spoken: Spoken,
     /// By publish number, ascending.
     sends: VecDeque<Send>,
-    /// How many of them, the last ones, are of the turn that is being gathered.
+    /// How many of them, at the end, belong to the turn that is being gathered.
     new_sends: usize,
-    /// Of SENDs that are confirmed: they wait only for what was settled before.
+    /// Of SENDs that are confirmed: they only wait for earlier settlements.
     confirmed: VecDeque<(Ticket, String)>,
-    /// In the order in which they were asked for.
+    /// In the order in which the client asked for them.
     fences: VecDeque<(Ticket, String)>,
     /// Fences of the turn that is being gathered.
     gathered: Vec<(Ticket, String)>,
     commit: Option<Commit>,
-    /// Bytes of RECEIPT frames that the peer has not taken yet.
+    /// Bytes of RECEIPT frames that the peer has not read yet.
     unread: usize,
 }
 
@@ -63,21 +63,21 @@ impl Receipts {
         }
     }
 
-    /// True while the connection must not be read: a commit is under way, or the peer takes its
-    /// receipts too slowly.
+    /// Whether the connection must not be read. A commit may be under way, too many receipts may
+    /// wait, or the peer may read its receipts too slowly.
     pub(super) fn must_pause(&self) -> bool {
         self.commit.is_some()
             || self.sends.len() + self.confirmed.len() + self.fences.len() + self.gathered.len() >= limits::RECEIPTS
             || self.unread >= limits::UNREAD_RECEIPTS
     }
 
-    /// True when nothing waits.
+    /// Whether no receipt waits.
     pub(super) fn is_empty(&self) -> bool {
         let sends = self.sends.is_empty() && self.confirmed.is_empty();
         sends && self.fences.is_empty() && self.gathered.is_empty() && self.commit.is_none()
     }
 
-    /// The peer has taken all output.
+    /// The peer has read all output.
     pub(super) fn all_read(&mut self) {
         self.unread = 0;
     }
@@ -88,31 +88,31 @@ impl Receipts {
         self.new_sends += 1;
     }
 
-    /// The receipt may go when `ticket` is durable and so are all settlements up to the end of this
-    /// turn.
+    /// The receipt can be written when `ticket` and all settlements up to the end of this turn are
+    /// durable.
     pub(super) fn after_turn(&mut self, ticket: Ticket, receipt: String) {
         self.gathered.push((ticket, receipt));
     }
 
-    /// The turn has been run; `settled` is what its settlements wait for.
+    /// The turn has run; `settled` is the ticket of its settlements.
     pub(super) fn end_turn(&mut self, settled: Ticket) {
         self.sends_run(settled);
         self.fences.extend(self.gathered.drain(..).map(|(ticket, receipt)| (ticket.max(settled), receipt)));
     }
 
-    /// The SENDs of the turn so far have been run, and `settled` is what the settlements before
-    /// them wait for.
+    /// The SENDs of the turn so far have run; `settled` is the ticket of the settlements before
+    /// them.
     pub(super) fn sends_run(&mut self, settled: Ticket) {
         let new_sends = std::mem::take(&mut self.new_sends);
         self.sends.iter_mut().rev().take(new_sends).for_each(|send| send.settled = settled);
     }
 
-    /// The receipt may go when `ticket` is durable.
+    /// The receipt can be written when `ticket` is durable.
     pub(super) fn after_ticket(&mut self, ticket: Ticket, receipt: String) {
         self.fences.push_back((ticket, receipt));
     }
 
-    /// A COMMIT has begun; its receipt goes when the transaction is durable.
+    /// A COMMIT has begun; its receipt can be written when the transaction is durable.
     pub(super) fn after_commit(&mut self, transaction: TransactionId, receipt: Option<String>) {
         self.commit = Some(Commit { transaction, receipt });
     }
@@ -124,9 +124,9 @@ impl Receipts {
         }
     }
 
-    /// A publish was refused. Where a queue is full and nobody asked for a receipt, the broker has
-    /// counted it; what an alarm refuses ends the connection in any case, as it does where no
-    /// receipt was ever asked for.
+    /// A publish was refused. If a queue was full and no receipt was asked for, nothing is
+    /// reported, because the broker has counted the message. A refusal by an alarm always ends the
+    /// connection, as in sessions that never asked for a receipt.
     pub(super) fn refused(&mut self, number: u64, why: Refusal) -> Result<(), Failure> {
         let at = self.sends.iter().position(|send| send.number == number);
         let receipt = at.and_then(|at| self.sends.remove(at)).map(|send| send.receipt);
@@ -137,7 +137,7 @@ impl Receipts {
         Err(Failure::new("Message refused", detail).with_receipt(receipt))
     }
 
-    /// A transaction is durable. Its receipt leaves behind those that were asked for earlier.
+    /// A transaction is durable. Its receipt is written after those that were asked for earlier.
     pub(super) fn committed(&mut self, transaction: TransactionId) {
         if let Some(commit) = self.commit.take_if(|commit| commit.transaction == transaction)
             && let Some(receipt) = commit.receipt
@@ -152,7 +152,7 @@ impl Receipts {
         failure.with_receipt(commit.and_then(|commit| commit.receipt))
     }
 
-    /// Writes the receipts for which all is durable that they wait for.
+    /// Writes all receipts that have nothing more to wait for.
     pub(super) fn release(&mut self, client: &mut Client, output: &mut Output) {
         while let Some((_, receipt)) = self.confirmed.pop_front_if(|(ticket, _)| client.durable(*ticket)) {
             self.write(&receipt, output);

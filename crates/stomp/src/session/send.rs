@@ -1,7 +1,7 @@
 //! SEND: a message for the broker, at once or within a transaction.
 //!
-//! Its receipt waits for the confirm; within a transaction it says only that the message was taken,
-//! and COMMIT's says that it is durable.
+//! Its receipt waits for the confirm. Within a transaction it only says that the message was
+//! accepted, and COMMIT's receipt says that it is durable.
 
 use std::time::Instant;
 
@@ -13,8 +13,8 @@ use super::open::Session;
 use crate::codec::{Command, Frame, Version};
 use crate::dialect::Marked;
 
-/// Headers of a SEND that are not the message's: they address it, frame it, or are the server's to
-/// set on a MESSAGE.
+/// Headers of a SEND that do not belong to the message. They address or frame it, or only the
+/// server may set them on a MESSAGE.
 const NOT_KEPT: [&str; 8] = [
     "destination",
     "destination-type",
@@ -81,7 +81,7 @@ impl Session {
         Ok(())
     }
 
-    /// The queue of this connection that a destination names, if it names one.
+    /// The queue that belongs to a temporary destination of this connection.
     fn own<'a>(&self, destination: Destination<'a>) -> Result<Destination<'a>, Failure> {
         let Destination::Temporary(name) = &destination else { return Ok(destination) };
         match self.temporaries.get(&**name) {
@@ -95,8 +95,8 @@ impl Session {
         }
     }
 
-    /// Checks the headers and copies those that belong to the message into `lines`, as the dialect
-    /// stores them. `reply_to` stands in the place of what the client says.
+    /// Checks the headers, and copies those that belong to the message into `lines`, as the dialect
+    /// stores them. `reply_to` replaces the client's value.
     fn read_headers(&self, frame: &Frame<'_>, reply_to: Option<&str>, lines: &mut Vec<u8>) -> Result<Marked, Failure> {
         let mut marked = Marked::default();
         for (name, value) in frame.headers.raw() {
@@ -136,11 +136,11 @@ impl Session {
     }
 }
 
-/// Appends a header of STOMP 1.0, which has no escapes, in those of 1.2.
+/// Appends a header of STOMP 1.0, which has no escapes, with those of 1.2.
 fn store_escaped(name: &str, value: &str, lines: &mut Vec<u8>) {
     for (text, end) in [(name, b':'), (value, b'\n')] {
         for &byte in text.as_bytes() {
-            // A line has no line feed, and no colon is in a name.
+            // The text comes from one line, so it has no line feed. A name has no colon.
             if byte == b'\\' {
                 lines.push(b'\\');
             }

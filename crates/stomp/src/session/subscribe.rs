@@ -1,7 +1,7 @@
 //! SUBSCRIBE and UNSUBSCRIBE: consumers of the broker.
 //!
-//! A header that would change which messages arrive, or how, is refused by name as long as it is
-//! not built.
+//! A header that is not implemented, and would change which messages arrive or how, is refused by
+//! name.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use super::open::Session;
 use crate::client::AckMode;
 use crate::codec::{Command, Frame, Headers};
 
-/// Headers of this and other brokers that mean something and are not built.
+/// Headers of other brokers whose features are not implemented.
 const NOT_BUILT: [&str; 8] = [
     "transformation",
     "consumer-window-size",
@@ -31,7 +31,7 @@ const NOT_BUILT: [&str; 8] = [
     "activemq.retroactive",
 ];
 
-/// Headers of a subscription that begin like the arguments of queues and are none.
+/// Headers of a subscription that begin like arguments of queues and are none.
 const OWN: [&str; 2] = ["x-queue-name", "x-priority"];
 
 fn refuse_not_built(headers: &Headers<'_>) -> Result<(), Failure> {
@@ -39,8 +39,8 @@ fn refuse_not_built(headers: &Headers<'_>) -> Result<(), Failure> {
     asked.map_or(Ok(()), |name| Err(Failure::not_built(Command::Subscribe, name)))
 }
 
-/// A slip of the pen would make another queue, or take other messages, than was meant. There is no
-/// message here whose own header it could be.
+/// A misspelt header would declare another queue, or take other messages, than was meant. A
+/// SUBSCRIBE has no message that could have headers of its own.
 fn refuse_unknown(headers: &Headers<'_>) -> Result<(), Failure> {
     let known =
         |name: &str| OWN.contains(&name) || NOT_BUILT.contains(&name) || declare::argument(headers, name).is_some();
@@ -55,7 +55,7 @@ fn refuse_unknown(headers: &Headers<'_>) -> Result<(), Failure> {
     }
 }
 
-/// How many deliveries may be unsettled at a time; 0 is without limit.
+/// The largest number of unsettled deliveries; 0 is without limit.
 fn prefetch(headers: &Headers<'_>) -> Result<u32, Failure> {
     for name in ["prefetch-count", "activemq.prefetchSize"] {
         if let Some(value) = headers.get(name) {
@@ -74,8 +74,8 @@ fn ack_mode(headers: &Headers<'_>) -> Result<AckMode, Failure> {
     }
 }
 
-/// In front of a selector: headers, which are text, count as numbers where they are compared with
-/// one. ActiveMQ takes the selectors of STOMP so.
+/// A prefix of a selector. With it, headers, which are text, count as numbers if they are compared
+/// with a number. ActiveMQ reads the selectors of STOMP like this.
 const CONVERTS: &str = "convert_string_expressions:";
 
 fn consumer_arguments(headers: &Headers<'_>) -> Result<Table, Failure> {
@@ -93,8 +93,7 @@ fn consumer_arguments(headers: &Headers<'_>) -> Result<Table, Failure> {
     Ok(arguments)
 }
 
-/// The destination that a browser sees, which is a queue; nothing for a subscription that takes
-/// messages.
+/// The destination of a browser, which is a queue; `None` for a subscription that takes messages.
 fn browsed(headers: &Headers<'_>, destination: &Destination<'_>, mode: AckMode) -> Result<Option<String>, Failure> {
     match headers.get("browser").as_deref() {
         None | Some("false") => return Ok(None),
@@ -114,8 +113,8 @@ fn browsed(headers: &Headers<'_>, destination: &Destination<'_>, mode: AckMode) 
     Ok(Some(shown))
 }
 
-/// The name of the subscription that a frame is about: its id, or its destination where a client of
-/// STOMP 1.0 gives none.
+/// The name of a frame's subscription: its id, or its destination if a client of STOMP 1.0 gives
+/// none.
 fn tag<'a>(frame: &Frame<'a>) -> Result<Tag<'a>, Failure> {
     if let Some(id) = frame.headers.get("id") {
         return Ok(Tag::Id(id));
@@ -166,8 +165,8 @@ impl Session {
             no_ack: mode == AckMode::Auto,
             exclusive: durable.is_some_and(|durable| durable.exclusive)
                 || headers.get("activemq.exclusive").as_deref() == Some("true"),
-            // Nobody else is there for what the selector of a subscription of its own is not true
-            // of.
+            // If the subscription has a queue of its own, no other consumer could take the messages
+            // that its selector does not match.
             drops_others: !destination.lasts() && headers.get("x-queue-name").is_none(),
             arguments,
         };
@@ -213,7 +212,7 @@ impl Session {
         Ok(())
     }
 
-    /// The durable subscription that an UNSUBSCRIBE in RabbitMQ's words ends.
+    /// The durable subscription that an UNSUBSCRIBE with RabbitMQ's headers ends.
     fn ends(&self, headers: &Headers<'_>, tag: Option<&Tag<'_>>) -> Result<Option<Durable>, Failure> {
         let written = headers.get("destination");
         let subscribed = tag.and_then(|tag| self.deliveries.destination_of(tag)).map(Cow::Borrowed);

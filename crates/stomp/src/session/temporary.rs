@@ -1,9 +1,9 @@
-//! Temporary queues: each belongs to one connection, which calls it by a name of its own, and goes
-//! with it.
+//! Temporary queues. Each belongs to one connection, which gives it a name of its own, and is
+//! deleted with the connection.
 //!
-//! A SEND with `reply-to:/temp-queue/NAME` makes one and subscribes to it, as in RabbitMQ's plugin;
-//! whoever answers is told `/reply-queue/QUEUE`. A client of ActiveMQ subscribes to
-//! `/temp-queue/NAME` itself, before it sends.
+//! A SEND with `reply-to:/temp-queue/NAME` declares one and subscribes to it, as in RabbitMQ's
+//! plugin. The replier sees `/reply-queue/QUEUE`. A client of ActiveMQ subscribes to
+//! `/temp-queue/NAME` itself before it sends.
 
 use std::time::Instant;
 
@@ -15,13 +15,14 @@ use super::open::Session;
 use crate::client::AckMode;
 use crate::limits;
 
-/// What the destination of a temporary queue begins with, for its owner and for others.
+/// The prefix of the destination of a temporary queue, for its owner and for others.
 pub(super) const OWN: &str = "/temp-queue/";
 const OTHERS: &str = "/reply-queue/";
 
 impl Session {
-    /// The queue that this connection calls so, made of `spec` if it is new; with what a receipt
-    /// has to wait for. Refused if it is there and another.
+    /// The queue that this connection calls by this name. A new one is declared by `spec`. If it
+    /// exists and differs from `spec`, it is refused. Also returns the ticket that a receipt must
+    /// wait for.
     pub(super) fn temporary(
         &mut self,
         name: &str,
@@ -39,8 +40,8 @@ impl Session {
         Ok((declared.name, declared.ticket))
     }
 
-    /// What `reply-to` has to say instead of `/temp-queue/NAME`. Where that is new, its replies
-    /// come from now on, as those of a subscription of that name.
+    /// The `reply-to` that replaces `/temp-queue/NAME`. If the name is new, the connection also
+    /// subscribes to its replies, under that name.
     pub(super) fn reply_address(&mut self, reply_to: &str, now: Instant) -> Result<Option<String>, Failure> {
         let Some(name) = reply_to.strip_prefix(OWN) else { return Ok(None) };
         if name.is_empty() || name.contains('/') {

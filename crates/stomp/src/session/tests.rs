@@ -1,5 +1,5 @@
-//! Conversations with a broker in memory, frame by frame, as tables of what is said and what is
-//! heard.
+//! Conversations with a broker in memory, frame by frame, as tables of the frames that are sent and
+//! received.
 
 mod acks;
 mod connecting;
@@ -15,7 +15,7 @@ mod transactions;
 
 use scene::{Peer, Scene};
 
-/// Opens one connection, says each first part and expects exactly the frames of the second, in
+/// Opens one connection, sends each first part, and expects exactly the frames of the second, in
 /// order.
 fn check(steps: &[(&str, &[&str])]) {
     let scene = Scene::new();

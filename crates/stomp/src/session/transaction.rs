@@ -1,7 +1,7 @@
-//! BEGIN, COMMIT and ABORT: the broker's transactions under the names that the client gives them.
+//! BEGIN, COMMIT and ABORT: the broker's transactions under the client's names.
 //!
-//! What a transaction has settled when it is rolled back returns to its queue and is delivered
-//! again.
+//! A rollback returns the deliveries that the transaction settled to their queues, and they are
+//! delivered again.
 
 use std::collections::HashMap;
 use std::time::Instant;

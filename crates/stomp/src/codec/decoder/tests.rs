@@ -1,5 +1,5 @@
-//! The decoder's tables: every stream of bytes is fed whole, cut at every offset and byte by byte,
-//! with one result.
+//! The decoder's tables: each stream of bytes is fed whole, split at every offset, and byte by
+//! byte. All must give the same result.
 
 use proptest::prelude::*;
 
@@ -14,8 +14,8 @@ fn plain(frame: &Frame<'_>) -> Plain {
     (frame.command, headers, frame.body.as_slice().to_vec())
 }
 
-/// Feeds `pieces` as a driver does: what is not consumed comes again. Returns the frames and the
-/// unconsumed rest.
+/// Feeds `pieces` as a driver does: unused bytes come again. Returns the frames and the unused
+/// rest.
 fn feed(version: Version, limits: Limits, pieces: &[&[u8]]) -> (Vec<Plain>, Result<usize, FrameError>) {
     let mut decoder = Decoder::new(limits);
     decoder.set_version(version);
@@ -40,7 +40,7 @@ fn feed(version: Version, limits: Limits, pieces: &[&[u8]]) -> (Vec<Plain>, Resu
     (frames, Ok(buffer.len()))
 }
 
-/// Feeds whole, cut in two at every offset, and byte by byte; all must agree.
+/// Feeds the bytes whole, split in two at every offset, and byte by byte; all must agree.
 fn feed_every_way(version: Version, limits: Limits, bytes: &[u8]) -> (Vec<Plain>, Result<usize, FrameError>) {
     let whole = feed(version, limits, &[bytes]);
     for cut in 0..=bytes.len() {
@@ -132,7 +132,7 @@ fn streams_that_break_a_rule() {
     }
 }
 
-/// As [`feed_every_way`], but an excerpt in an error may show less when less has arrived.
+/// As [`feed_every_way`]. Only an excerpt in an error may be shorter if less has arrived.
 fn feed_every_way_loosely(version: Version, limits: Limits, bytes: &[u8]) -> (Vec<Plain>, Result<usize, FrameError>) {
     let whole = feed(version, limits, &[bytes]);
     for cut in 0..=bytes.len() {
@@ -225,7 +225,7 @@ proptest! {
         let mut expected: Vec<(String, String)> = Vec::new();
         for (name, value) in &headers {
             writer.header(name, value);
-            // STOMP 1.1 has no way to write a carriage return.
+            // STOMP 1.1 can't express a carriage return.
             let keep = |text: &str| match version {
                 Version::V1_2 => text.to_owned(),
                 _ => text.replace('\r', " "),

@@ -1,4 +1,4 @@
-//! CONNECT, heart-beats, DISCONNECT and the ends that a connection can come to.
+//! CONNECT, heart-beats, DISCONNECT, and the other ways in which a connection can end.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ fn a_stranger_may_send_no_long_head_and_a_known_peer_may() {
     let heard = peer.heard().concat();
     assert!(heard.contains("longer than 12288 bytes"), "{heard}");
     assert_eq!(peer.state(), ReadState::Answered);
-    // A token for a password fits.
+    // A token as password fits.
     let mut peer = scene.accept();
     peer.say(&format!("CONNECT\naccept-version:1.2\nlogin:guest\npasscode:guest\n{}\n\0", headers(2)));
     assert!(peer.wait_for_frames()[0].starts_with("CONNECTED"));
@@ -197,7 +197,7 @@ fn the_server_says_why_it_closes() {
     assert!(scene.broker.clients().is_empty());
 }
 
-/// What the log says of a connection that takes long, also of its end.
+/// The log describes a connection that takes long, also while it ends.
 #[test]
 fn a_connection_tells_whose_it_is_and_what_it_is_at() {
     let scene = Scene::new();

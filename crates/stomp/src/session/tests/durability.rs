@@ -1,4 +1,4 @@
-//! No receipt before the flush, and none for what an alarm holds back.
+//! There is no receipt before the flush, and none while an alarm holds back a message.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn receipts_wait_for_the_disk() {
     scene.test.flush();
     answers(&mut peer, "1");
 
-    // What lay in the queue is delivered when the mark that says so is on disk.
+    // A queued message is delivered when its delivery mark is on disk.
     peer.say("SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client\n\n\0");
     scene.test.flush();
     peer.run();
@@ -98,8 +98,8 @@ fn receipts_that_nobody_reads_stop_the_reading() {
     assert_eq!(peer.heard().len(), 1000);
 }
 
-/// Consumes queue `a` message by message until nothing more comes, and lets `writer` go on in
-/// between. Returns how many there were.
+/// Consumes queue `a` message by message until no more come, and runs `writer` in between. Returns
+/// the number of messages.
 fn consume_all(scene: &Scene, writer: &mut Peer) -> usize {
     let mut reader = scene.connect("1.2");
     reader.say("SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client\nprefetch-count:10\n\n\0");
@@ -116,7 +116,8 @@ fn consume_all(scene: &Scene, writer: &mut Peer) -> usize {
     }
 }
 
-/// Sends 10 kB messages with receipts while the connection is read, at most 1000. Returns how many.
+/// Sends 10 kB messages with receipts, at most 1000, while the connection is read. Returns the
+/// number of messages.
 fn send_until_paused(writer: &mut Peer) -> usize {
     let body = "x".repeat(10_000);
     let mut sent = 0;
@@ -175,7 +176,7 @@ fn what_an_alarm_refuses_ends_the_connection_with_a_receipt_and_without() {
     for (receipt, named) in [("receipt:2\n", "receipt-id:2\n"), ("", "content-type:")] {
         let scene = Scene::new();
         let mut peer = scene.connect("1.2");
-        // From the first receipt on the broker numbers what is sent.
+        // The broker numbers messages from the first receipt on.
         peer.say("SUBSCRIBE\nid:s\ndestination:/queue/b\n\n\0SEND\ndestination:/queue/a\nreceipt:1\n\nx\0");
         answers(&mut peer, "1");
         scene.broker.force_alarm("disk", true).unwrap();
@@ -192,7 +193,8 @@ fn what_an_alarm_refuses_ends_the_connection_with_a_receipt_and_without() {
 
 #[test]
 fn a_large_body_is_read_when_it_has_its_turn() {
-    // One body may be under way; where only a NUL ends it, it may become as long as any.
+    // There is room for one body that is under way. Without a length it counts as one of the
+    // largest size.
     for length in ["content-length:600000\n", ""] {
         let scene = Scene::stepped_with_memory(4_000_000);
         let (mut first, mut second) = (scene.connect("1.2"), scene.connect("1.2"));

@@ -1,13 +1,13 @@
-//! Every receipt is a fence: it comes when everything that the connection has settled before is
-//! durable, so that no crash behind it brings that back. One table has every frame that can ask for
-//! a receipt, each tried with a disk that is slow and with a kill.
+//! Every receipt is a fence. It comes when everything that the connection settled before is
+//! durable, so that no later crash can undo it. One table has every frame that can ask for a
+//! receipt. Each is tried with a slow disk and with a kill.
 
 use testkit::sim_disk::SimDisk;
 
 use super::{Peer, Scene};
 
-/// The frames, each with a receipt `r`. Subscription `s` has settled the message of queue `a`
-/// before; `v` holds `S-1-2` of queue `b`; `t` and `u` are open transactions.
+/// The frames, each with a receipt `r`. Before, subscription `s` settled the message of queue `a`,
+/// and subscription `v` holds `S-1-2` of queue `b`. The transactions `t` and `u` are open.
 const FRAMES: [&str; 17] = [
     "SEND\ndestination:/queue/b\npersistent:true\nreceipt:r\n\nz\0",
     "SEND\ndestination:/queue/b\nreceipt:r\n\nz\0",

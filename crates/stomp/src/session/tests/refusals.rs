@@ -1,4 +1,4 @@
-//! What is refused, by name, and what a refusal leaves behind.
+//! What is refused, with which name, and what a refusal leaves behind.
 
 use wire::ReadState;
 

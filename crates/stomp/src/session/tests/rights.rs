@@ -1,19 +1,19 @@
-//! Every operation with every combination of rights on what it touches, held against a table: what
-//! RabbitMQ's documentation says that the AMQP operations need which its STOMP plugin makes of the
-//! frame.
+//! Every operation with every combination of permissions on its objects, compared with a table.
+//! RabbitMQ's STOMP plugin turns a frame into AMQP operations. The table has the permissions that
+//! RabbitMQ documents for these operations.
 
 use auth::{Cost, PasswordHash, Permission, User};
 use testkit::rights::{cases, wrong};
 
 use super::Scene;
 
-/// What is not declared is looked at first; who may not even do that is told so.
+/// An object that is not declared is looked up first, which needs any one permission on it.
 const ANY_ON_Q: &str = "read queue q|write queue q|configure queue q";
 const ANY_ON_E: &str = "read exchange e|write exchange e|configure exchange e";
 const ANY_ON_TOPIC: &str = "read exchange amq.topic|write exchange amq.topic|configure exchange amq.topic";
 
-/// A frame and what it needs. `#` stands for the number of the case; `q` is a queue and `e` an
-/// exchange that are there, `n` a queue that is not, `a` an exchange for dead letters.
+/// A frame and the permissions that it needs. `#` stands for the number of the case. The queue `q`
+/// and the exchange `e` exist; the queue `n` does not; `a` is an exchange for dead letters.
 const TABLE: [(&str, &[&str]); 10] = [
     ("SEND\ndestination:/queue/n#\nreceipt:r\n\nm\0", &["configure queue n", "write exchange amq.default"]),
     ("SEND\ndestination:/queue/q#\nreceipt:r\n\nm\0", &["configure queue q", "write exchange amq.default"]),
@@ -55,7 +55,7 @@ fn disagreements(scene: &Scene, next: &mut usize, frame: &str, needs: &[&str]) -
     found
 }
 
-/// What is there before each case.
+/// Declares the objects of a case.
 fn prepare(admin: &mut broker::Client, number: usize) {
     let now = std::time::Instant::now();
     for exchange in ["e", "a"] {

@@ -1,4 +1,4 @@
-//! SEND and SUBSCRIBE: which message reaches whom, and what it looks like there.
+//! SEND and SUBSCRIBE: which subscribers a message reaches, and how they see it.
 
 use broker::{Publish, QueueSpec};
 use testkit::broker::TextDialect;
@@ -179,7 +179,7 @@ fn a_slow_reader_leaves_its_messages_in_the_queue() {
     }
     assert!(reader.connection.output().len() < 1 << 20);
     assert!(scene.broker.queues()[0].ready > 50);
-    // What is due meanwhile is done, so that the driver need not come again at once.
+    // Work that is due meanwhile is done, so that the driver need not call again at once.
     let later = reader.connection.deadline().unwrap();
     reader.connection.tick(later);
     assert!(reader.connection.deadline().is_some_and(|next| next > later));
@@ -188,8 +188,8 @@ fn a_slow_reader_leaves_its_messages_in_the_queue() {
     assert_eq!(reader.heard().len(), 100);
 }
 
-/// An exclusive queue takes what any client sends, as an answer does. Only its owner may do
-/// anything else with it.
+/// Any client can send to an exclusive queue, because replies are sent to such queues. Only the
+/// owner can do anything else with it.
 #[test]
 fn an_exclusive_queue_of_another_connection_is_sent_to_and_nothing_else() {
     let scene = Scene::new();
@@ -224,7 +224,7 @@ fn an_exclusive_queue_of_another_connection_is_sent_to_and_nothing_else() {
     assert_eq!(messages(), 10);
 }
 
-/// A client that reads one byte more than a frame has must not take it from the next one.
+/// A client that reads one byte more than a frame has must not take that byte from the next frame.
 #[test]
 fn a_line_feed_comes_behind_every_frame_unless_it_is_not_wanted() {
     for trailer in [Trailer::LineFeed, Trailer::None] {

@@ -1,4 +1,4 @@
-//! A broker in memory and peers of it: the driver's part, played without sockets.
+//! A broker in memory and its peers. The tests do the work of the driver, without sockets.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Wake, Waker};
@@ -16,7 +16,7 @@ use crate::{Settings, Stomp};
 /// How long a test waits for another thread before it fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A waker that remembers, and lets a thread wait.
+/// A waker that records its calls, and lets a thread wait for one.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,
@@ -55,23 +55,23 @@ impl Scene {
         Self::open(Setup::memory())
     }
 
-    /// A broker that flushes when it is told to.
+    /// A broker whose journal is flushed only when the test does it.
     pub(super) fn stepped() -> Self {
         Self::open(Setup::stepped(&SimDisk::new(1, 64 << 20), 16 << 20))
     }
 
-    /// The same over a disk that a test can cut off.
+    /// Such a broker over a disk that a test can cut off.
     pub(super) fn stepped_on(disk: &SimDisk) -> Self {
         Self::open(Setup::stepped(disk, 16 << 20))
     }
 
-    /// What there is after a power cut.
+    /// The broker after a power cut and a new start.
     pub(super) fn after_cut(self, disk: &SimDisk) -> Self {
         disk.power_cut();
         Self::open(self.test.abandon())
     }
 
-    /// The same with so much memory.
+    /// Such a broker with this limit of memory.
     pub(super) fn stepped_with_memory(memory_limit: u64) -> Self {
         let mut setup = Setup::stepped(&SimDisk::new(1, 1 << 30), 64 << 20);
         setup.settings.memory_limit = memory_limit;
@@ -94,18 +94,18 @@ impl Scene {
         Self { test, broker, stomp }
     }
 
-    /// Other settings of the protocol over the same broker.
+    /// The same broker with other settings of the protocol.
     pub(super) fn with_settings(mut self, settings: Settings) -> Self {
         self.stomp = Stomp::new(self.broker.clone(), settings);
         self
     }
 
-    /// A client of the broker that speaks no protocol.
+    /// A client of the broker without a protocol.
     pub(super) fn client(&self) -> broker::Client {
         self.test.attach("guest", Waker::noop().clone()).unwrap()
     }
 
-    /// A connection that has said nothing.
+    /// A connection that has sent nothing.
     pub(super) fn accept(&self) -> Peer {
         let bell = Arc::new(Bell::default());
         let address = "127.0.0.1:61613".parse().unwrap();
@@ -132,7 +132,7 @@ impl Scene {
         self.connect_with(user, version, "")
     }
 
-    /// A connection of `guest` that CONNECT names so.
+    /// A connection of `guest` with this `client-id` in CONNECT.
     pub(super) fn connect_client(&self, client: &str, version: &str) -> Peer {
         self.connect_with("guest", version, &format!("client-id:{client}\n"))
     }
@@ -159,19 +159,19 @@ pub(super) struct Peer {
     output: Vec<u8>,
     decoder: Decoder,
     session: String,
-    /// False for a peer that takes nothing from its socket.
+    /// False for a peer that does not read from its socket.
     pub(super) reads_output: bool,
 }
 
 impl Peer {
-    /// Sends text; `S-` in it stands for the name of the session.
+    /// Sends a text; `S-` in it stands for the name of the session.
     pub(super) fn say(&mut self, text: &str) {
         let text = text.replace("S-", &format!("{}-", self.session));
         self.input.extend_from_slice(text.as_bytes());
         self.run();
     }
 
-    /// Plays the driver until nothing moves.
+    /// Does the work of the driver until nothing more happens.
     pub(super) fn run(&mut self) {
         let mut offered = false;
         loop {
@@ -201,7 +201,8 @@ impl Peer {
         }
     }
 
-    /// The frames that have arrived since the last call, as text: the name of the session is `S`.
+    /// The frames that have arrived since the last call, as text; `S` stands for the name of the
+    /// session.
     pub(super) fn heard(&mut self) -> Vec<String> {
         let mut frames = Vec::new();
         let bytes = std::mem::take(&mut self.output);

@@ -38,7 +38,7 @@ fn a_browser_is_told_when_it_has_seen_everything() {
             "SUBSCRIBE\nid:b\ndestination:/queue/a\nbrowser:true\nack:auto\n\n\0",
             &[&seen(0, 1), &seen(0, 2), &seen(0, 3), end],
         ),
-        // The subscription is still the client's to end.
+        // The client must still end the subscription.
         ("UNSUBSCRIBE\nid:b\nreceipt:1\n\n\0", &["RECEIPT\nreceipt-id:1"]),
         ("SUBSCRIBE\nid:b\ndestination:/amq/queue/a\nbrowser:true\nselector:n > 3\n\n\0", &[end]),
     ]);

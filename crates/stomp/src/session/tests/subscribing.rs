@@ -1,11 +1,11 @@
-//! Subscriptions that outlive their connection, temporary queues, and the words of clients of
+//! Subscriptions that outlive their connection, temporary queues, and the headers of clients of
 //! ActiveMQ and Artemis.
 
 use broker::{Table, Value};
 
 use super::{Peer, Scene, check, talk};
 
-/// What a subscription `id` hears, its first message being `number`-`tag`.
+/// The MESSAGE of subscription `id` with the message id `number`-`tag`.
 fn message(id: &str, number: u32, tag: u32, destination: &str, body: &str) -> String {
     format!(
         "MESSAGE\nsubscription:{id}\nmessage-id:S-{number}-{tag}\ndestination:{destination}\nredelivered:false\n\n{body}"
@@ -19,7 +19,7 @@ fn hears(peer: &mut Peer, say: &str, expected: &[String]) {
 
 #[test]
 fn a_durable_subscription_keeps_what_comes_while_nobody_is_there() {
-    // How it is asked for, and how it is ended for good.
+    // The headers that start it, and the ones that end it for good.
     for (client, subscribe, end) in [
         (None, "durable:true", "durable:true"),
         (None, "persistent:true", "durable:true"),
@@ -118,7 +118,7 @@ fn the_arguments_of_queues_are_headers_of_whoever_declares_one() {
         assert_eq!(declared(&format!("SUBSCRIBE\nid:1\ndestination:/queue/a\n{headers}\n\n\0")), expected);
         assert_eq!(declared(&format!("SEND\ndestination:/queue/a\n{headers}\n\nx\0")), expected);
     }
-    // These are the message's own.
+    // These headers belong to the message.
     let own = "SEND\ndestination:/queue/a\nx-cache-ttl:1000\nx-deduplication-header:7\nx-mesage-ttl:1\n\nx\0";
     assert_eq!(declared(own), Table::default());
 }
@@ -157,7 +157,7 @@ fn whoever_is_asked_answers_to_the_queue_of_whoever_asked() {
     drop(client);
     scene.test.housekeep();
     assert_eq!(scene.broker.queues().len(), 1);
-    // Nobody is there any more: the answer goes nowhere, and nothing breaks.
+    // The connection that asked has ended: the reply is unroutable, and nothing breaks.
     talk(&mut server, &[("SEND\ndestination:/reply-queue/gone\nreceipt:1\n\nx\0", &["RECEIPT\nreceipt-id:1"])]);
 }
 
@@ -176,7 +176,7 @@ fn a_client_of_activemq_subscribes_to_its_temporary_queue_itself() {
     let heard = client.heard();
     assert!(heard.iter().all(|frame| frame.starts_with("MESSAGE\nsubscription:r\n")), "{heard:?}");
     assert_eq!(heard.iter().map(|frame| frame.rsplit('\n').next().unwrap()).collect::<Vec<_>>(), ["myself", "answer"]);
-    // It is this connection's alone.
+    // It is exclusive to this connection.
     let queue = reply_to.trim_start_matches("/reply-queue/").to_owned();
     server.say(&format!("SUBSCRIBE\nid:t\ndestination:/amq/queue/{queue}\n\n\0"));
     assert!(server.heard()[0].contains("resource_locked"));
@@ -192,7 +192,7 @@ fn a_temporary_queue_is_what_its_headers_ask_for() {
     );
     let queue = scene.broker.queues().remove(0);
     assert_eq!(queue.arguments.get("x-max-length"), Some(&Value::I64(2)));
-    // The same again is no other queue; with other headers it would be.
+    // The same SUBSCRIBE again uses the same queue; one with other headers is refused.
     talk(&mut client, &[("SUBSCRIBE\nid:b\ndestination:/temp-queue/mine\nx-max-length:2\n\n\0", &[])]);
     client.say("SUBSCRIBE\nid:c\ndestination:/temp-queue/mine\nx-max-length:3\n\n\0");
     assert!(client.heard()[0].contains("inequivalent arg 'x-max-length'"));
